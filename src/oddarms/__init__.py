@@ -1,0 +1,39 @@
+"""Find the abnormal ones among many things that can only be sampled at a cost.
+
+>>> import oddarms
+>>> workers = oddarms.arms.Bernoulli([0.1, 0.2, 0.1, 0.95, 0.15], labels=["a", "b", "c", "d", "e"])
+>>> oddarms.find(workers, k=1.5, delta=0.05, rng=0).outliers
+['d']
+"""
+
+from oddarms import algorithms, arms, errors
+from oddarms.errors import OddarmsError, SearchError, SearchInterrupted
+from oddarms.problem import Problem, gaps, hardness, outliers, threshold
+from oddarms.search import Progress, Result, Search, find
+from oddarms.simulation import Simulation, simulate
+from oddarms.statistics.complexity import ade_pulls_bound, rr_pulls_bound, wrr_pulls_bound
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "OddarmsError",
+    "Problem",
+    "Progress",
+    "Result",
+    "Search",
+    "SearchError",
+    "SearchInterrupted",
+    "Simulation",
+    "ade_pulls_bound",
+    "algorithms",
+    "arms",
+    "errors",
+    "find",
+    "gaps",
+    "hardness",
+    "outliers",
+    "rr_pulls_bound",
+    "simulate",
+    "threshold",
+    "wrr_pulls_bound",
+]

@@ -1,0 +1,26 @@
+"""The algorithms, each one file; `create` makes one by name.
+
+=========  ==================================================================
+name       what it is
+=========  ==================================================================
+``ade``    Adaptive Double Exploration (AAAI 2020), option ``shared``
+``rr``     Round-Robin (NIPS 2017), option ``batch``
+``wrr``    Weighted Round-Robin (NIPS 2017), options ``rho`` and ``batch``
+=========  ==================================================================
+"""
+
+from oddarms.algorithms._base import Algorithm, Decision, Decisions, Pulls, Threshold, no_pulls
+from oddarms.algorithms._registry import available, create, get_algorithm, register
+
+__all__ = [
+    "Algorithm",
+    "Decision",
+    "Decisions",
+    "Pulls",
+    "Threshold",
+    "available",
+    "create",
+    "get_algorithm",
+    "no_pulls",
+    "register",
+]

@@ -1,0 +1,164 @@
+"""What every algorithm is: a state machine that proposes pulls, absorbs rewards, reports decisions.
+
+An algorithm sees n anonymous arms with rewards in [0, 1] and looks for means at or above
+mu + k sigma. Labels, other bounds, the lower side, the budget and the checking of rewards are the
+business of `oddarms.search.Search`, once for all algorithms.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import IntEnum
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oddarms.problem import BoolArray, FloatArray, IntArray
+
+
+class Decision(IntEnum):
+    """What is known of an arm; the values are those of the `decisions` arrays."""
+
+    UNDECIDED = 0
+    NORMAL = 1
+    HIGH = 2
+    LOW = 3
+
+
+Decisions = npt.NDArray[np.int8]
+
+
+class Pulls(NamedTuple):
+    """A request for rewards: `counts[j]` pulls of arm `indices[j]`, for each entry j.
+
+    An arm may stand in several entries; their rewards are absorbed entry by entry.
+    """
+
+    indices: IntArray
+    counts: IntArray
+
+    @property
+    def total(self) -> int:
+        """The number of rewards asked for."""
+        return int(self.counts.sum())
+
+
+class Threshold(NamedTuple):
+    """An estimate of the threshold and an interval that contains it."""
+
+    estimate: float
+    lower: float
+    upper: float
+
+
+class Algorithm(ABC):
+    """Base class of the algorithms.
+
+    Parameters
+    ----------
+    n
+        The number of arms.
+    k
+        The threshold is mu + k sigma of the n means.
+    delta
+        The permitted probability of any wrong decision.
+    rng
+        The only source of randomness the algorithm may use.
+
+    A subclass implements `propose`, `absorb`, `intervals` and `threshold`, fills `decisions`, and
+    keeps `pulls`, `sums`, `round` and `threshold_pulls` up to date (`_count` helps). It takes
+    options of its own as keyword arguments with defaults.
+    """
+
+    handles_both_sides: ClassVar[bool] = False
+    """True where the constructor takes ``side="both"`` and shares the pulls of both thresholds."""
+
+    def __init__(self, n: int, *, k: float, delta: float, rng: np.random.Generator) -> None:
+        self.n = n
+        self.k = k
+        self.delta = delta
+        self.rng = rng
+        self.round = 0
+        self.pulls: IntArray = np.zeros(n, dtype=np.int64)
+        self.sums: FloatArray = np.zeros(n)
+        self.decisions: Decisions = np.full(n, Decision.UNDECIDED, dtype=np.int8)
+        self.threshold_pulls = 0
+
+    @abstractmethod
+    def propose(self, limit: int) -> Pulls:
+        """Return the next pulls, or no entries when the search is done.
+
+        `limit` is what the budget leaves. An algorithm that can make a smaller step should; one
+        that cannot proposes what it needs, and the search ends there.
+        """
+
+    @abstractmethod
+    def absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
+        """Take the rewards of the last proposal: their sum and sum of squares for each entry."""
+
+    @abstractmethod
+    def intervals(self) -> tuple[FloatArray, FloatArray]:
+        """Return lower and upper ends that contain every arm's mean; within [0, 1]."""
+
+    @abstractmethod
+    def threshold(self) -> Threshold:
+        """Return the threshold's estimate and interval."""
+
+    @property
+    def done(self) -> bool:
+        """True once every arm is decided."""
+        return not self.undecided.any()
+
+    @property
+    def undecided(self) -> BoolArray:
+        """The arms not yet decided, as a mask."""
+        mask: BoolArray = self.decisions == Decision.UNDECIDED
+        return mask
+
+    @property
+    def means(self) -> FloatArray:
+        """Each arm's average reward; NaN before its first pull."""
+        return averages(self.sums, self.pulls)
+
+    def thresholds(self) -> dict[Literal["upper", "lower"], Threshold]:
+        """Return the threshold of each side the algorithm looks at."""
+        return {"upper": self.threshold()}
+
+    def evidence(self) -> FloatArray | None:
+        """Return each arm's log e-value for its decision, where the algorithm has one."""
+        return None
+
+    def pulls_needed(self) -> float | None:
+        """Return an estimate of the pulls still needed, where the algorithm has one."""
+        return None
+
+    def _count(self, pulls: Pulls, sums: FloatArray) -> None:
+        np.add.at(self.pulls, pulls.indices, pulls.counts)
+        np.add.at(self.sums, pulls.indices, sums)
+
+
+def averages(sums: FloatArray, counts: FloatArray | IntArray) -> FloatArray:
+    """Return sums / counts, NaN where the count is 0."""
+    means = np.full(sums.size, np.nan)
+    np.divide(sums, counts, out=means, where=counts > 0)
+    return means
+
+
+def no_pulls() -> Pulls:
+    """Return the empty proposal, which says that nothing more is needed."""
+    return Pulls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+def check_options(algorithm: type[Algorithm], options: dict[str, Any]) -> None:
+    """Raise TypeError with the known options if one is not the algorithm's."""
+    import inspect
+
+    parameters = inspect.signature(algorithm).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    own = [p.name for p in parameters if p.name not in {"n", "k", "delta", "rng", "side"}]
+    for name in options:
+        if name not in own:
+            known = ", ".join(own) or "none"
+            raise TypeError(f"{algorithm.__name__} has no option {name!r}; it has: {known}.")

@@ -1,0 +1,97 @@
+"""Algorithms by name: ours in one line each, others' by the entry points `oddarms.algorithms`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import numpy as np
+
+from oddarms.algorithms._base import Algorithm, check_options
+from oddarms.algorithms._two_sided import TwoSided
+from oddarms.errors import DuplicateAlgorithm, UnknownAlgorithm
+from oddarms.problem import Side, check_delta, check_k, check_number_of_arms, check_side
+
+GROUP = "oddarms.algorithms"
+
+_BUILT_IN = {
+    "ade": "oddarms.algorithms._ade:ADE",
+    "rr": "oddarms.algorithms._round_robin:RR",
+    "wrr": "oddarms.algorithms._round_robin:WRR",
+}
+_registered: dict[str, type[Algorithm]] = {}
+
+
+def register(name: str, algorithm: type[Algorithm]) -> None:
+    """Make an algorithm known under a name in this process.
+
+    A package does this for its users with an entry point of the group ``oddarms.algorithms``.
+    """
+    if name in available() and _registered.get(name) is not algorithm:
+        raise DuplicateAlgorithm(f"algorithm {name!r} is registered already; choose another name.")
+    _registered[name] = algorithm
+
+
+def available() -> tuple[str, ...]:
+    """Return the names of all algorithms, sorted, without importing any."""
+    return tuple(sorted({*_BUILT_IN, *_plugins(), *_registered}))
+
+
+def get_algorithm(name: str) -> type[Algorithm]:
+    """Return the class registered under a name, importing it if need be."""
+    if name in _registered:
+        return _registered[name]
+    if name in _BUILT_IN:
+        module, _, attribute = _BUILT_IN[name].partition(":")
+        loaded: type[Algorithm] = getattr(import_module(module), attribute)
+        return loaded
+    plugins = _plugins()
+    if name not in plugins:
+        raise UnknownAlgorithm(
+            f"algorithm must be one of {', '.join(available())} but got {name!r}."
+        )
+    _registered[name] = plugins[name].load()
+    return _registered[name]
+
+
+def create(
+    algorithm: str | type[Algorithm],
+    n: int,
+    *,
+    k: float,
+    delta: float,
+    rng: np.random.Generator,
+    side: Side = "upper",
+    **options: Any,
+) -> Algorithm:
+    """Return a fresh state machine for n arms with rewards in [0, 1].
+
+    ``side="lower"`` is the caller's to mirror, see `oddarms.search.Search`; ``side="both"`` goes
+    to the algorithm where it handles both sides, and to two searches at delta / 2 otherwise.
+    """
+    cls = get_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
+    check_options(cls, options)
+    check_number_of_arms(n)
+    check_k(k)
+    check_delta(delta)
+    if check_side(side) != "both":
+        return cls(n, k=k, delta=delta, rng=rng, **options)
+    if cls.handles_both_sides:
+        return cls(n, k=k, delta=delta, rng=rng, side="both", **options)  # type: ignore[call-arg]
+    return TwoSided(cls, n, k=k, delta=delta, rng=rng, **options)
+
+
+@lru_cache(maxsize=1)
+def _plugins() -> dict[str, EntryPoint]:
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        rival = _BUILT_IN.get(point.name) or (point.name in found and found[point.name].value)
+        if rival and rival != point.value:
+            raise DuplicateAlgorithm(
+                f"algorithm {point.name!r} is claimed by {rival} and {point.value};"
+                " uninstall or rename one of them."
+            )
+        found[point.name] = point
+    return found

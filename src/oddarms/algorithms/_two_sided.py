@@ -1,0 +1,83 @@
+"""Both sides at once, for an algorithm that knows only the upper one."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold
+from oddarms.problem import FloatArray
+
+
+class TwoSided(Algorithm):
+    """Search the upper side, then the lower one on mirrored rewards, each at delta / 2.
+
+    The two searches share no pulls. By the union bound both are right with probability at least
+    1 - delta; an arm is normal once it is normal in both.
+    """
+
+    def __init__(
+        self,
+        algorithm: type[Algorithm],
+        n: int,
+        *,
+        k: float,
+        delta: float,
+        rng: np.random.Generator,
+        **options: Any,
+    ) -> None:
+        super().__init__(n, k=k, delta=delta, rng=rng)
+        self.upper = algorithm(n, k=k, delta=delta / 2.0, rng=rng, **options)
+        self.lower = algorithm(n, k=k, delta=delta / 2.0, rng=rng, **options)
+
+    @property
+    def _current(self) -> Algorithm:
+        return self.lower if self.upper.done else self.upper
+
+    def propose(self, limit: int) -> Pulls:
+        """Return the proposal of the side that is being searched."""
+        return self._current.propose(limit)
+
+    def absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
+        """Pass the rewards on, mirrored for the lower side."""
+        side = self._current
+        self._count(pulls, sums)
+        if side is self.lower:
+            squares = pulls.counts - 2.0 * sums + squares
+            sums = pulls.counts - sums
+        side.absorb(pulls, sums, squares)
+        self.round = self.upper.round + self.lower.round
+        self.threshold_pulls = self.upper.threshold_pulls + self.lower.threshold_pulls
+        self._merge_decisions()
+
+    def _merge_decisions(self) -> None:
+        up, down = self.upper.decisions, self.lower.decisions
+        self.decisions[:] = Decision.UNDECIDED
+        self.decisions[(up == Decision.NORMAL) & (down == Decision.NORMAL)] = Decision.NORMAL
+        self.decisions[down == Decision.HIGH] = Decision.LOW
+        self.decisions[up == Decision.HIGH] = Decision.HIGH
+
+    @property
+    def done(self) -> bool:
+        """True once both searches are done."""
+        return self.upper.done and self.lower.done
+
+    def intervals(self) -> tuple[FloatArray, FloatArray]:
+        """Return the intersection of what both searches know of an arm."""
+        lower, upper = self.upper.intervals()
+        if self.lower.round:
+            mirrored_lower, mirrored_upper = self.lower.intervals()
+            lower = np.maximum(lower, 1.0 - mirrored_upper)
+            upper = np.minimum(upper, 1.0 - mirrored_lower)
+        return lower, upper
+
+    def threshold(self) -> Threshold:
+        """Return the upper threshold; `thresholds` has both."""
+        return self.upper.threshold()
+
+    def thresholds(self) -> dict[Literal["upper", "lower"], Threshold]:
+        """Return both thresholds."""
+        estimate, lower, upper = self.lower.threshold()
+        mirrored = Threshold(1.0 - estimate, 1.0 - upper, 1.0 - lower)
+        return {"upper": self.upper.threshold(), "lower": mirrored}

@@ -1,0 +1,30 @@
+"""Sources of rewards: simulated families, recorded tables, functions."""
+
+from oddarms.arms._base import SeededSource, Source, TotalsSource
+from oddarms.arms._callables import Callables
+from oddarms.arms._crowd import crowd_error_rates, simulated_crowd
+from oddarms.arms._simulated import (
+    Bernoulli,
+    Beta,
+    ScipyArms,
+    SimulatedArms,
+    Uniform,
+    truncated_normal,
+)
+from oddarms.arms._table import Table
+
+__all__ = [
+    "Bernoulli",
+    "Beta",
+    "Callables",
+    "ScipyArms",
+    "SeededSource",
+    "SimulatedArms",
+    "Source",
+    "Table",
+    "TotalsSource",
+    "Uniform",
+    "crowd_error_rates",
+    "simulated_crowd",
+    "truncated_normal",
+]

@@ -1,0 +1,238 @@
+"""Simulated arms with known means."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from copy import copy
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from oddarms.errors import InvalidParameter
+from oddarms.problem import FloatArray, IntArray, Label, check_bounds, check_labels, check_means
+
+
+class SimulatedArms(ABC):
+    """Base class: independent arms with known means, drawn with one generator.
+
+    Parameters
+    ----------
+    means
+        The true mean of each arm.
+    labels
+        Names of the arms; 0, 1, 2, ... by default.
+    rng
+        A generator or a seed. Without one, `oddarms.find` gives the arms a generator that its own
+        ``rng`` decides.
+    """
+
+    def __init__(
+        self,
+        means: npt.ArrayLike,
+        *,
+        labels: Sequence[Label] | None = None,
+        rng: np.random.Generator | int | None = None,
+    ) -> None:
+        self.means: FloatArray = check_means(means)
+        self.labels = check_labels(range(self.means.size) if labels is None else labels)
+        if len(self.labels) != self.means.size:
+            raise InvalidParameter(
+                f"labels must be one per mean ({self.means.size}) but got {len(self.labels)}."
+            )
+        self._rng = None if rng is None else np.random.default_rng(rng)
+
+    def seeded(self, rng: np.random.Generator) -> Self:
+        """Return these arms drawing from `rng`, or themselves if they have a generator."""
+        if self._rng is not None:
+            return self
+        arms = copy(self)
+        arms._rng = rng
+        return arms
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The generator; a fresh, unpredictable one if none was given."""
+        if self._rng is None:
+            self._rng = np.random.default_rng()
+        return self._rng
+
+    def pull(self, indices: IntArray, counts: IntArray) -> FloatArray:
+        """Return one reward per pull, in order."""
+        return self._draw(np.repeat(np.asarray(indices), counts))
+
+    @abstractmethod
+    def _draw(self, arms: IntArray) -> FloatArray:
+        """Return one reward of each listed arm."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.means.size} arms)"
+
+
+class Bernoulli(SimulatedArms):
+    """Rewards 0 and 1; the mean is the probability of a 1.
+
+    Examples
+    --------
+    >>> Bernoulli([0.0, 1.0], labels=["never", "always"]).pull([0, 1], [2, 1]).tolist()
+    [0.0, 0.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        means: npt.ArrayLike,
+        *,
+        labels: Sequence[Label] | None = None,
+        rng: np.random.Generator | int | None = None,
+    ) -> None:
+        super().__init__(means, labels=labels, rng=rng)
+        _check_within(self.means, 0.0, 1.0)
+
+    def _draw(self, arms: IntArray) -> FloatArray:
+        return (self.rng.random(arms.size) < self.means[arms]).astype(np.float64)
+
+    def pull_totals(self, indices: IntArray, counts: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return each entry's sum, drawn as one binomial where it stands for several pulls."""
+        if (counts == 1).all():
+            ones = self._draw(indices)
+        else:
+            ones = self.rng.binomial(counts, self.means[indices]).astype(np.float64)
+        return ones, ones
+
+
+class Beta(SimulatedArms):
+    """Rewards on (0, 1) from Beta(mean * concentration, (1 - mean) * concentration).
+
+    The variance is mean * (1 - mean) / (concentration + 1).
+    """
+
+    def __init__(
+        self,
+        means: npt.ArrayLike,
+        concentration: float = 10.0,
+        *,
+        labels: Sequence[Label] | None = None,
+        rng: np.random.Generator | int | None = None,
+    ) -> None:
+        super().__init__(means, labels=labels, rng=rng)
+        if not 0.0 < concentration < np.inf:
+            raise InvalidParameter(f"concentration must be positive but got {concentration}.")
+        if (self.means <= 0.0).any() or (self.means >= 1.0).any():
+            raise InvalidParameter("means of Beta arms must be strictly between 0 and 1.")
+        self.concentration = float(concentration)
+
+    def _draw(self, arms: IntArray) -> FloatArray:
+        y = self.means[arms]
+        return self.rng.beta(y * self.concentration, (1.0 - y) * self.concentration)
+
+
+class Uniform(SimulatedArms):
+    """Rewards uniform on [mean - width/2, mean + width/2], which must lie within the bounds."""
+
+    def __init__(
+        self,
+        means: npt.ArrayLike,
+        width: float = 0.1,
+        *,
+        bounds: tuple[float, float] = (0.0, 1.0),
+        labels: Sequence[Label] | None = None,
+        rng: np.random.Generator | int | None = None,
+    ) -> None:
+        super().__init__(means, labels=labels, rng=rng)
+        a, b = check_bounds(bounds)
+        if not 0.0 <= width <= b - a:
+            raise InvalidParameter(f"width must be between 0 and {b - a:g} but got {width}.")
+        self.width = float(width)
+        _check_within(self.means, a + width / 2.0, b - width / 2.0)
+
+    def _draw(self, arms: IntArray) -> FloatArray:
+        return self.means[arms] + self.width * (self.rng.random(arms.size) - 0.5)
+
+
+class ScipyArms(SimulatedArms):
+    """Arms from a frozen scipy distribution, one per arm or one with array parameters.
+
+    Parameters
+    ----------
+    distribution
+        A frozen scipy distribution with array parameters of length n, whose support lies within
+        `bounds`; its own `mean()` gives the arms' means.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> arms = ScipyArms(stats.triang([0.2, 0.5, 0.9]))
+    >>> arms.means.round(3).tolist()
+    [0.4, 0.5, 0.633]
+    """
+
+    def __init__(
+        self,
+        distribution: Any,
+        *,
+        bounds: tuple[float, float] = (0.0, 1.0),
+        labels: Sequence[Label] | None = None,
+        rng: np.random.Generator | int | None = None,
+    ) -> None:
+        super().__init__(distribution.mean(), labels=labels, rng=rng)
+        a, b = check_bounds(bounds)
+        low, high = distribution.support()
+        if np.any(low < a) or np.any(high > b):
+            raise InvalidParameter(
+                f"distribution must have its support within [{a:g}, {b:g}]"
+                f" but it reaches from {np.min(low):g} to {np.max(high):g}."
+            )
+        self.distribution = distribution
+
+    def _draw(self, arms: IntArray) -> FloatArray:
+        levels = self.rng.random(arms.size)
+        names = self.distribution.kwds
+        vary = [np.broadcast_to(value, self.means.shape)[arms] for value in self.distribution.args]
+        vary_named = {
+            name: np.broadcast_to(value, self.means.shape)[arms] for name, value in names.items()
+        }
+        rewards = self.distribution.dist.ppf(levels, *vary, **vary_named)
+        return np.asarray(rewards, dtype=np.float64)
+
+
+def truncated_normal(
+    centres: npt.ArrayLike,
+    scale: float,
+    *,
+    bounds: tuple[float, float] = (0.0, 1.0),
+    labels: Sequence[Label] | None = None,
+    rng: np.random.Generator | int | None = None,
+) -> ScipyArms:
+    """Return arms with normal rewards cut off at the bounds.
+
+    Cutting moves a mean towards the middle: `means` of the result are the true ones.
+
+    Examples
+    --------
+    >>> truncated_normal([0.1, 0.5], scale=0.2).means.round(3).tolist()
+    [0.202, 0.5]
+    """
+    from scipy.stats import truncnorm
+
+    a, b = check_bounds(bounds)
+    if not 0.0 < scale < np.inf:
+        raise InvalidParameter(f"scale must be positive but got {scale}.")
+    centre = check_means(centres)
+    low, high = (a - centre) / scale, (b - centre) / scale
+    distribution = truncnorm(low, high, loc=centre, scale=scale)
+    return ScipyArms(distribution, bounds=_widen(a, b), labels=labels, rng=rng)
+
+
+def _widen(a: float, b: float) -> tuple[float, float]:
+    slack = 1e-12 * max(abs(a), abs(b), b - a)  # loc + scale * low need not round back to a
+    return a - slack, b + slack
+
+
+def _check_within(means: FloatArray, low: float, high: float) -> None:
+    outside = (means < low) | (means > high)
+    if outside.any():
+        i = int(np.flatnonzero(outside)[0])
+        raise InvalidParameter(
+            f"means must lie within [{low:g}, {high:g}] but means[{i}] is {means[i]:g}."
+        )

@@ -1,0 +1,92 @@
+"""The exceptions of oddarms; each one is also the builtin a caller would expect.
+
+::
+
+    OddarmsError
+    ├── InvalidParameter (ValueError)      a parameter breaks a stated rule
+    ├── UnknownAlgorithm (LookupError)     no algorithm is registered under that name
+    ├── DuplicateAlgorithm (ValueError)    two algorithms claim one name
+    ├── ProtocolError (RuntimeError)       ask() and tell() were called out of turn
+    ├── MissingExtra (ImportError)         an optional dependency is not installed
+    └── SearchError                        a search could not go on; `result` has what was paid for
+        ├── RewardRejected (ValueError)    a source returned what is not a reward
+        ├── PullFailed (RuntimeError)      a source raised an exception
+        └── SearchInterrupted (KeyboardInterrupt)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class OddarmsError(Exception):
+    """Base class of everything oddarms raises on purpose."""
+
+
+class InvalidParameter(OddarmsError, ValueError):
+    """A parameter breaks a rule; the message names the parameter, the rule and the value."""
+
+
+class UnknownAlgorithm(OddarmsError, LookupError):
+    """No algorithm is registered under the given name."""
+
+
+class DuplicateAlgorithm(OddarmsError, ValueError):
+    """Two algorithms claim the same name."""
+
+
+class ProtocolError(OddarmsError, RuntimeError):
+    """`ask` and `tell` were called out of turn."""
+
+
+class MissingExtra(OddarmsError, ImportError):
+    """An optional dependency is not installed; the message has the command that installs it."""
+
+    @classmethod
+    def of(cls, extra: str, needed_for: str) -> MissingExtra:
+        """Return the error for a missing extra, with the command that installs it."""
+        return cls(f"{needed_for} needs an optional package: pip install 'oddarms[{extra}]'.")
+
+
+class SearchError(OddarmsError):
+    """A search could not go on.
+
+    Attributes
+    ----------
+    result
+        The `Result` of everything absorbed before the failure, or None outside a search.
+    unabsorbed
+        Pairs (label, reward) already drawn in the step that failed and not part of `result`.
+    """
+
+    result: Any
+    unabsorbed: list[tuple[Any, float]]
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.result = None
+        self.unabsorbed = []
+
+
+class RewardRejected(SearchError, ValueError):
+    """A reward is missing, not a number, or outside the bounds."""
+
+
+class PullFailed(SearchError, RuntimeError):
+    """A source raised while it was pulled; the cause is chained.
+
+    Attributes
+    ----------
+    label
+        The arm that was being pulled, or None where the source cannot tell.
+    """
+
+    label: Any
+
+    def __init__(self, message: str, label: Any = None) -> None:
+        super().__init__(message)
+        self.label = label
+
+
+class SearchInterrupted(SearchError, KeyboardInterrupt):
+    """Ctrl-C ended the search; `result` has everything sampled so far."""

@@ -1,0 +1,216 @@
+"""The problem: which of n means lie at or above `mean + k * standard deviation` of all n means.
+
+Everything here is about *known* means. The standard deviation is the population one (divide by n)
+and an arm exactly on the threshold counts as an outlier, as in Zhang et al. (AAAI 2020), eq. (1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from oddarms.errors import InvalidParameter
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+Label = Hashable
+Side = Literal["upper", "lower", "both"]
+
+
+def check_k(k: float) -> float:
+    """Return k as a float; any finite number is allowed."""
+    if not math.isfinite(k):
+        raise InvalidParameter(f"k must be a finite number but got {k}.")
+    return float(k)
+
+
+def check_delta(delta: float) -> float:
+    """Return delta as a float strictly between 0 and 1."""
+    if not 0.0 < delta < 1.0:
+        raise InvalidParameter(f"delta must be strictly between 0 and 1 but got {delta}.")
+    return float(delta)
+
+
+def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
+    """Return the reward bounds (a, b), finite and with a < b."""
+    try:
+        a, b = (float(bound) for bound in bounds)
+    except (TypeError, ValueError):
+        raise InvalidParameter(f"bounds must be two numbers (a, b) but got {bounds!r}.") from None
+    if not (math.isfinite(a) and math.isfinite(b) and a < b and math.isfinite(b - a)):
+        raise InvalidParameter(f"bounds must be finite with a < b but got ({a:g}, {b:g}).")
+    return a, b
+
+
+def check_side(side: str) -> Side:
+    """Return the side if it is one of upper, lower and both."""
+    if side not in get_args(Side):
+        raise InvalidParameter(f"side must be 'upper', 'lower' or 'both' but got {side!r}.")
+    return side  # type: ignore[return-value]
+
+
+def check_budget(budget: int | None) -> int | None:
+    """Return the budget in pulls, at least 0, or None for no limit."""
+    if budget is None:
+        return None
+    if isinstance(budget, bool) or int(budget) != budget or budget < 0:
+        raise InvalidParameter(f"budget must be a whole number of at least 0 but got {budget!r}.")
+    return int(budget)
+
+
+def check_means(means: npt.ArrayLike) -> FloatArray:
+    """Return at least two finite means as a float array."""
+    array = np.asarray(means, dtype=np.float64)
+    if array.ndim != 1:
+        raise InvalidParameter(f"means must be one-dimensional but got shape {array.shape}.")
+    check_number_of_arms(array.size)
+    if not np.isfinite(array).all():
+        bad = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise InvalidParameter(f"means must be finite numbers but means[{bad}] is {array[bad]}.")
+    return array
+
+
+def check_number_of_arms(n: int) -> int:
+    """Return n if there are at least two arms to compare."""
+    if n < 2:
+        raise InvalidParameter(f"arms must be at least 2 but got {n}.")
+    return n
+
+
+def check_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
+    """Return the labels as a tuple: at least two, hashable, no duplicates."""
+    result = tuple(labels)
+    check_number_of_arms(len(result))
+    seen: set[Label] = set()
+    for label in result:
+        try:
+            known = label in seen
+        except TypeError:
+            raise InvalidParameter(f"labels must be hashable but got {label!r}.") from None
+        if known:
+            raise InvalidParameter(f"labels must be unique but {label!r} appears twice.")
+        seen.add(label)
+    return result
+
+
+def threshold(means: npt.ArrayLike, k: float) -> float:
+    """Return theta = mu_y + k * sigma_y of known means (eq. 1), sigma_y the population sd.
+
+    Examples
+    --------
+    >>> threshold([0.0, 0.0, 0.0, 1.0], k=1)  # 1/4 + sqrt(3)/4
+    0.6830127018922193
+    """
+    y = check_means(means)
+    check_k(k)
+    if y.min() == y.max():  # sigma is exactly 0; y.std() may round to something above it
+        return float(y[0])
+    return float(y.mean() + k * y.std())
+
+
+def outliers(means: npt.ArrayLike, k: float, side: Side = "upper") -> IntArray:
+    """Return the indices of the outliers of known means: y_i >= theta on the upper side.
+
+    On the lower side, y_i <= mu_y - k * sigma_y; with ``side="both"``, either.
+
+    Examples
+    --------
+    >>> outliers([0.3, 0.2, 0.25, 0.9], k=1.5).tolist()
+    [3]
+    """
+    y = check_means(means)
+    check_side(side)
+    is_outlier = np.zeros(y.size, dtype=np.bool_)
+    if side != "lower":
+        is_outlier |= y >= threshold(y, k)
+    if side != "upper":
+        is_outlier |= y <= threshold(y, -k)
+    return np.flatnonzero(is_outlier)
+
+
+def gaps(means: npt.ArrayLike, k: float) -> FloatArray:
+    """Return Delta_i = |y_i - theta| of each arm.
+
+    Examples
+    --------
+    >>> gaps([0.0, 0.0, 0.0, 1.0], k=1).round(4).tolist()
+    [0.683, 0.683, 0.683, 0.317]
+    """
+    y = check_means(means)
+    return np.abs(y - threshold(y, k))
+
+
+@dataclass(frozen=True)
+class Hardness:
+    """The two complexity measures of Zhuang et al. (2017): equal and adaptive sampling.
+
+    Attributes
+    ----------
+    H1
+        n / Delta_min^2, what sampling all arms equally must pay.
+    H2
+        sum_i 1 / Delta_i^2, what sampling each arm as long as it needs must pay.
+    smallest_gap
+        Delta_min.
+    """
+
+    H1: float
+    H2: float
+    smallest_gap: float
+
+
+def hardness(means: npt.ArrayLike, k: float) -> Hardness:
+    """Return the hardness of known means; infinite where an arm lies on the threshold.
+
+    Examples
+    --------
+    >>> hardness([0.0, 0.0, 0.0, 1.0], k=1).H1.__round__(2)  # 4 / 0.31699^2
+    39.81
+    """
+    delta_i = gaps(means, k)
+    smallest = float(delta_i.min())
+    if smallest == 0.0:
+        return Hardness(math.inf, math.inf, 0.0)
+    return Hardness(delta_i.size / smallest**2, float((delta_i**-2.0).sum()), smallest)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a search is asked: the arms' labels, k, delta, the reward bounds and the side.
+
+    Construction validates, so that whatever holds a `Problem` holds a sound one.
+    """
+
+    labels: tuple[Label, ...]
+    k: float
+    delta: float
+    bounds: tuple[float, float] = (0.0, 1.0)
+    side: Side = "upper"
+
+    def __init__(
+        self,
+        labels: Sequence[Label] | int,
+        *,
+        k: float,
+        delta: float,
+        bounds: tuple[float, float] = (0.0, 1.0),
+        side: Side = "upper",
+    ) -> None:
+        names = range(labels) if isinstance(labels, int) else labels
+        object.__setattr__(self, "labels", check_labels(names))
+        object.__setattr__(self, "k", check_k(k))
+        object.__setattr__(self, "delta", check_delta(delta))
+        object.__setattr__(self, "bounds", check_bounds(bounds))
+        object.__setattr__(self, "side", check_side(side))
+
+    @property
+    def n(self) -> int:
+        """The number of arms."""
+        return len(self.labels)

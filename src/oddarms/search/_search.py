@@ -1,0 +1,286 @@
+"""The ask-and-tell interface of a search: labels, bounds, sides and budget around an algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oddarms.algorithms import Algorithm, Decision, Decisions, Pulls, Threshold, create, no_pulls
+from oddarms.errors import ProtocolError, RewardRejected
+from oddarms.problem import FloatArray, IntArray, Label, Problem, Side, check_budget
+from oddarms.search._result import HistoryPoint, Result, Snapshot
+
+_UNLIMITED = 2**62
+_HISTORY_GROWTH = 1.05
+
+
+class Search:
+    """A search that you drive: `ask` which arms to pull, `tell` the rewards, until `done`.
+
+    Use it where rewards come from elsewhere (a queue, people, a cluster); `oddarms.find` is the
+    same loop around a function or object that can be called.
+
+    Parameters
+    ----------
+    labels
+        The arms' names, or their number.
+    k, delta
+        Outliers are at or above mean + k standard deviations of all arms' means; the whole
+        answer is right with probability at least 1 - delta.
+    algorithm
+        A name of `oddarms.algorithms.available()`, or an `Algorithm` class.
+    bounds
+        All rewards lie within these; the guarantee rests on them.
+    side
+        "upper", "lower" (mean - k standard deviations and below) or "both".
+    budget
+        The search never asks for more than this many pulls in all.
+    rng
+        A seed or generator that decides the algorithm's random choices.
+    **options
+        The algorithm's own options.
+
+    Examples
+    --------
+    >>> search = Search(["a", "b", "c", "d"], k=1, delta=0.1, algorithm="rr", batch=500)
+    >>> truth = {"a": 0.0, "b": 0.1, "c": 0.0, "d": 1.0}
+    >>> while not search.done:
+    ...     pulls = search.ask()
+    ...     arms = np.repeat(pulls.indices, pulls.counts)
+    ...     search.tell([truth[search.labels[i]] for i in arms])
+    >>> search.result().outliers
+    ['d']
+    """
+
+    def __init__(
+        self,
+        labels: Sequence[Label] | int,
+        *,
+        k: float,
+        delta: float,
+        algorithm: str | type[Algorithm] = "ade",
+        bounds: tuple[float, float] = (0.0, 1.0),
+        side: Side = "upper",
+        budget: int | None = None,
+        rng: np.random.Generator | np.random.SeedSequence | int | None = None,
+        **options: Any,
+    ) -> None:
+        self.problem = Problem(labels, k=k, delta=delta, bounds=bounds, side=side)
+        self.budget = check_budget(budget)
+        self.algorithm_name = algorithm if isinstance(algorithm, str) else algorithm.__name__
+        self.algorithm = create(
+            algorithm,
+            self.problem.n,
+            k=self.problem.k,
+            delta=self.problem.delta,
+            rng=np.random.default_rng(rng),
+            side="both" if side == "both" else "upper",
+            **options,
+        )
+        self.stopped = "running"
+        self.total_pulls = 0
+        self._next: Pulls
+        self._asked = False
+        self._history: list[HistoryPoint] = []
+        self._next_history = 0.0
+        self._first: Snapshot | None = None
+        self._prepare()
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """The arms' labels; `ask` names arms by their index here."""
+        return self.problem.labels
+
+    @property
+    def done(self) -> bool:
+        """True once there is nothing more to ask."""
+        return self.stopped != "running"
+
+    @property
+    def undecided(self) -> int:
+        """The number of arms still open."""
+        return int(self.algorithm.undecided.sum())
+
+    def ask(self) -> Pulls:
+        """Return the next pulls: `counts[j]` rewards of arm `indices[j]` for each entry j.
+
+        The same request is returned until its rewards are told.
+        """
+        if self.done:
+            raise ProtocolError(f"ask() was called after the search had stopped: {self.stopped}.")
+        self._asked = True
+        return self._next
+
+    def _prepare(self) -> None:
+        """Find the next pulls, or why there are none."""
+        left = _UNLIMITED if self.budget is None else self.budget - self.total_pulls
+        self._next = no_pulls() if self.algorithm.done else self.algorithm.propose(left)
+        self._asked = False
+        if self._next.total == 0:
+            self.stopped = "decided"
+        elif self._next.total > left:
+            self.stopped = "budget"
+
+    def tell(self, rewards: npt.ArrayLike) -> None:
+        """Take the rewards of the last `ask`, one per pull, in the order asked.
+
+        Either all of them are absorbed or, where one breaks a rule, none.
+        """
+        pulls = self._waiting("tell")
+        values = self._checked(rewards, pulls)
+        entries = np.repeat(np.arange(pulls.counts.size), pulls.counts)
+        a, b = self.problem.bounds
+        scaled = (b - values if self._mirrored else values - a) / (b - a)
+        sums: FloatArray = _sum_by(entries, scaled, pulls.counts.size)
+        squares = _sum_by(entries, scaled * scaled, pulls.counts.size)
+        self._absorb(pulls, sums, squares)
+
+    def tell_totals(self, sums: npt.ArrayLike, squares: npt.ArrayLike) -> None:
+        """Take, instead of single rewards, each entry's sum of rewards and of squared rewards."""
+        pulls = self._waiting("tell_totals")
+        s, q = np.asarray(sums, np.float64), np.asarray(squares, np.float64)
+        self._check_totals(s, q, pulls)
+        a, b = self.problem.bounds
+        m, R = pulls.counts, b - a
+        if self._mirrored:
+            scaled, scaled_squares = (m * b - s) / R, (m * b * b - 2.0 * b * s + q) / (R * R)
+        else:
+            scaled, scaled_squares = (s - m * a) / R, (q - 2.0 * a * s + m * a * a) / (R * R)
+        self._absorb(pulls, scaled, scaled_squares)
+
+    @property
+    def _mirrored(self) -> bool:
+        return self.problem.side == "lower"
+
+    def _waiting(self, method: str) -> Pulls:
+        if not self._asked:
+            raise ProtocolError(f"{method}() was called without calling ask().")
+        return self._next
+
+    def _checked(self, rewards: npt.ArrayLike, pulls: Pulls) -> FloatArray:
+        try:
+            values = np.asarray(rewards, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise self._rejected("rewards must be numbers but got something else.") from None
+        if values.shape != (pulls.total,):
+            raise self._rejected(
+                f"rewards must be {pulls.total}, one per pull asked for, but got"
+                f" {values.size if values.ndim == 1 else f'an array of shape {values.shape}'}."
+            )
+        a, b = self.problem.bounds
+        wrong = ~((values >= a) & (values <= b))
+        if wrong.any():
+            j = int(np.flatnonzero(wrong)[0])
+            label = self.labels[int(np.repeat(pulls.indices, pulls.counts)[j])]
+            raise self._rejected(
+                f"rewards must lie within the bounds [{a:g}, {b:g}]"
+                f" but arm {label!r} gave {values[j]:g}."
+            )
+        return values
+
+    def _check_totals(self, sums: FloatArray, squares: FloatArray, pulls: Pulls) -> None:
+        if sums.shape != pulls.counts.shape or squares.shape != pulls.counts.shape:
+            raise self._rejected(
+                f"totals must be {pulls.counts.size}, one per entry asked for,"
+                f" but got {sums.size} sums and {squares.size} sums of squares."
+            )
+        a, b = self.problem.bounds
+        m = pulls.counts
+        slack = 1e-9 * m * max(abs(a), abs(b), b - a)
+        ok = (sums >= m * a - slack) & (sums <= m * b + slack) & np.isfinite(squares)
+        if not ok.all():
+            j = int(np.flatnonzero(~ok)[0])
+            raise self._rejected(
+                f"rewards must lie within the bounds [{a:g}, {b:g}] but {m[j]} rewards of arm"
+                f" {self.labels[int(pulls.indices[j])]!r} add up to {sums[j]:g}."
+            )
+
+    def _rejected(self, message: str) -> RewardRejected:
+        error = RewardRejected(message)
+        error.result = self.result()
+        return error
+
+    def _absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
+        self.algorithm.absorb(pulls, sums, squares)
+        self.total_pulls += pulls.total
+        self._prepare()
+        self._record()
+
+    def _record(self) -> None:
+        if self._first is None and self.algorithm.round >= 2:
+            self._first = self._snapshot()
+        if self.total_pulls >= self._next_history or self.done:
+            self._next_history = max(self.total_pulls * _HISTORY_GROWTH, self.total_pulls + 1)
+            self._history.append(self.latest())
+
+    def stop(self, reason: str) -> None:
+        """End the search for a reason of the caller's own, such as "interrupted"."""
+        if not self.done:
+            self.stopped = reason
+
+    def result(self) -> Result:
+        """Return what is known now; may be called at any time."""
+        last = self._snapshot()
+        history = self._history
+        if self.total_pulls and (not history or history[-1].pulls < self.total_pulls):
+            history = [*history, self.latest()]
+        return Result(
+            problem=self.problem,
+            algorithm=self.algorithm_name,
+            decisions=last.decisions,
+            pulls_per_arm=self.algorithm.pulls.copy(),
+            means=last.means,
+            intervals=np.column_stack([last.lower, last.upper]),
+            thresholds=last.thresholds,
+            stopped=self.stopped,
+            round=self.algorithm.round,
+            threshold_pulls=self.algorithm.threshold_pulls,
+            evidence=self.algorithm.evidence(),
+            history=tuple(history),
+            first=self._first or last,
+            last=last,
+        )
+
+    def latest(self) -> HistoryPoint:
+        """Return the present moment as a point of the history."""
+        bound = next(iter(self._thresholds().values()))
+        return HistoryPoint(self.total_pulls, self.algorithm.round, self.undecided, *bound)
+
+    def _snapshot(self) -> Snapshot:
+        lower, upper = self.algorithm.intervals()
+        if self._mirrored:
+            lower, upper = upper, lower
+        return Snapshot(
+            round=self.algorithm.round,
+            means=self._in_units(self.algorithm.means),
+            lower=self._in_units(lower),
+            upper=self._in_units(upper),
+            decisions=self._decisions(),
+            thresholds=self._thresholds(),
+        )
+
+    def _in_units(self, scaled: Any) -> Any:
+        a, b = self.problem.bounds
+        return b - (b - a) * scaled if self._mirrored else a + (b - a) * scaled
+
+    def _decisions(self) -> Decisions:
+        decisions = self.algorithm.decisions.copy()
+        if self._mirrored:
+            decisions[decisions == Decision.HIGH] = Decision.LOW
+        return decisions
+
+    def _thresholds(self) -> dict[str, Threshold]:
+        found: dict[str, Threshold] = {}
+        for side, (estimate, lower, upper) in self.algorithm.thresholds().items():
+            if self._mirrored:
+                found["lower"] = Threshold(*map(self._in_units, (estimate, upper, lower)))
+            else:
+                found[side] = Threshold(*map(self._in_units, (estimate, lower, upper)))
+        return found
+
+
+def _sum_by(entries: IntArray, values: FloatArray, size: int) -> FloatArray:
+    return np.bincount(entries, values, minlength=size).astype(np.float64)

@@ -1,0 +1,210 @@
+"""`simulate`: many whole runs on known means, for research."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oddarms.algorithms import Decision, Decisions, create
+from oddarms.errors import InvalidParameter
+from oddarms.problem import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Side,
+    check_budget,
+    check_means,
+    check_side,
+    threshold,
+)
+from oddarms.simulation._families import get_family
+from oddarms.simulation._task import COMPILED, Run, Task
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Simulation:
+    """Many runs of one algorithm on one instance; the first axis of every array is the run.
+
+    Attributes
+    ----------
+    means, algorithm
+        The true means and the algorithm's name.
+    pulls
+        Pulls used in all.
+    correct
+        True where no decision is wrong; arms left undecided by a budget do not count as wrong.
+    complete
+        True where every arm was decided.
+    decisions
+        (runs, n): 0 undecided, 1 normal, 2 outlier above, 3 outlier below.
+    pulls_per_arm
+        (runs, n): pulls of each arm.
+    rounds, threshold_pulls, threshold, threshold_radius
+        Rounds, pulls made for the threshold alone, and the last estimate and half width of the
+        interval of the (first) threshold.
+    """
+
+    means: FloatArray
+    algorithm: str
+    pulls: IntArray
+    correct: BoolArray
+    complete: BoolArray
+    decisions: Decisions
+    pulls_per_arm: IntArray
+    rounds: IntArray
+    threshold_pulls: IntArray
+    threshold: FloatArray
+    threshold_radius: FloatArray
+
+    @property
+    def outliers(self) -> list[list[int]]:
+        """The answer of each run, as indices of arms."""
+        return [np.flatnonzero(row >= Decision.HIGH).tolist() for row in self.decisions]
+
+    @property
+    def error_rate(self) -> float:
+        """The share of runs with a wrong decision."""
+        return float(1.0 - self.correct.mean())
+
+    def __repr__(self) -> str:
+        return (
+            f"Simulation: {self.algorithm}, {self.pulls.size} runs on {self.means.size} arms,"
+            f" {self.pulls.mean():,.0f} pulls on average,"
+            f" {int((~self.correct).sum())} wrong, {int((~self.complete).sum())} incomplete"
+        )
+
+
+def simulate(
+    means: npt.ArrayLike,
+    *,
+    k: float,
+    delta: float,
+    algorithm: str = "ade",
+    runs: int = 1,
+    rng: np.random.Generator | np.random.SeedSequence | int | None = None,
+    family: str = "bernoulli",
+    side: Side = "upper",
+    budget: int | None = None,
+    workers: int = 1,
+    compiled: bool | None = None,
+    **options: Any,
+) -> Simulation:
+    """Run an algorithm many times on simulated arms with known means.
+
+    ADE, RR and WRR run in compiled code if numba is installed (``pip install
+    'oddarms[simulate]'``); otherwise, and for every other algorithm, `oddarms.find` is called.
+    The results are the same either way, and run r is that of ``find`` with the r-th child of
+    ``rng``, whatever the number of workers.
+
+    Parameters
+    ----------
+    means
+        True means in [0, 1].
+    k, delta, algorithm, side, budget
+        As for `oddarms.find`.
+    runs
+        How many independent runs.
+    rng
+        Seed or generator; decides everything.
+    family
+        "bernoulli", "beta" (option ``concentration``) or "uniform" (option ``width``).
+    workers
+        Runs at a time.
+    compiled
+        True to insist on compiled code, False to avoid it; by default, where possible.
+    **options
+        Of the family and of the algorithm.
+
+    Examples
+    --------
+    >>> simulate([0.1, 0.2, 0.1, 0.2, 1], k=1, delta=0.1, algorithm="rr", runs=3, rng=5).outliers
+    [[4], [4], [4]]
+    """
+    y = check_means(means)
+    runs = _check_count("runs", runs)
+    workers = _check_count("workers", workers)
+    reward_family = get_family(family)
+    parameter = float(reward_family.value(options))
+    reward_family.make(y, parameter)  # checks the means
+    create(algorithm, y.size, k=k, delta=delta, rng=np.random.default_rng(0), **options)
+    use_compiled = _use_compiled(algorithm, check_side(side), compiled)
+    task = Task(
+        y,
+        float(k),
+        float(delta),
+        algorithm,
+        side,
+        check_budget(budget),
+        reward_family,
+        parameter,
+        options,
+        use_compiled,
+    )
+    children = np.random.default_rng(rng).spawn(runs)
+    found = list(_map(task, children, workers, threads=use_compiled))
+    return _collect(task, found)
+
+
+def _check_count(name: str, value: int) -> int:
+    if int(value) != value or value < 1:
+        raise InvalidParameter(f"{name} must be a whole number of at least 1 but got {value!r}.")
+    return int(value)
+
+
+def _use_compiled(algorithm: str, side: Side, compiled: bool | None) -> bool:
+    possible = algorithm in COMPILED and side != "both" and find_spec("numba") is not None
+    if compiled and not possible:
+        raise InvalidParameter(
+            f"compiled must not be True for {algorithm!r} with side {side!r}:"
+            f" compiled are {', '.join(COMPILED)} on one side, with numba installed."
+        )
+    return possible and compiled is not False
+
+
+def _map(
+    task: Callable[[np.random.Generator], Run],
+    children: Iterable[np.random.Generator],
+    workers: int,
+    *,
+    threads: bool,
+) -> Iterator[Run]:
+    if workers == 1:
+        yield from map(task, children)
+        return
+    with (ThreadPoolExecutor if threads else ProcessPoolExecutor)(workers) as pool:
+        yield from pool.map(task, children)
+
+
+def _collect(task: Task, found: list[Run]) -> Simulation:
+    columns = [np.array(column) for column in zip(*found, strict=True)]
+    decisions, pulls_per_arm, rounds, threshold_pulls, threshold_, radius = columns
+    wrong = (decisions != Decision.UNDECIDED) & (decisions != _true_decisions(task))
+    return Simulation(
+        means=task.means,
+        algorithm=task.algorithm,
+        pulls=pulls_per_arm.sum(axis=1),
+        correct=~wrong.any(axis=1),
+        complete=(decisions != Decision.UNDECIDED).all(axis=1),
+        decisions=decisions,
+        pulls_per_arm=pulls_per_arm,
+        rounds=rounds,
+        threshold_pulls=threshold_pulls,
+        threshold=threshold_,
+        threshold_radius=radius,
+    )
+
+
+def _true_decisions(task: Task) -> Decisions:
+    y = task.means
+    truth = np.full(y.size, Decision.NORMAL, dtype=np.int8)
+    if task.side != "upper":
+        truth[y <= threshold(y, -task.k)] = Decision.LOW
+    if task.side != "lower":
+        truth[y >= threshold(y, task.k)] = Decision.HIGH
+    return truth

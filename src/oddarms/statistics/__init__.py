@@ -1,0 +1,1 @@
+"""The bounds behind every decision: pure mathematics, no input or output, no randomness."""
