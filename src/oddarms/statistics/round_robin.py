@@ -40,7 +40,7 @@ def rho_star(k: float, n: int, delta: float) -> float:
 
     A weight below 1 would pull undecided arms less than decided ones, so it is at least 1.
     """
-    return max(1.0, (n - 1.0) ** (2.0 / 3.0) / l_of_k(k, n, delta) ** (1.0 / 3.0))
+    return max(1.0, float((n - 1.0) ** (2.0 / 3.0) / l_of_k(k, n, delta) ** (1.0 / 3.0)))
 
 
 def beta_arm(log_term: float, m_i: Any, R: float = 1.0) -> Any:
