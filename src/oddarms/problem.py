@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, get_args
 
 import numpy as np
@@ -56,13 +57,21 @@ def check_side(side: str) -> Side:
     return side  # type: ignore[return-value]
 
 
+def check_whole(name: str, value: float, *, least: int) -> int:
+    """Return the value of a parameter that counts something as an int, at least `least`."""
+    whole = isinstance(value, Real) and not isinstance(value, bool) and value % 1 == 0
+    if not whole or value < least:
+        raise InvalidParameter(
+            f"{name} must be a whole number of at least {least} but got {value!r}."
+        )
+    return int(value)
+
+
 def check_budget(budget: int | None) -> int | None:
     """Return the budget in pulls, at least 0, or None for no limit."""
     if budget is None:
         return None
-    if isinstance(budget, bool) or int(budget) != budget or budget < 0:
-        raise InvalidParameter(f"budget must be a whole number of at least 0 but got {budget!r}.")
-    return int(budget)
+    return check_whole("budget", budget, least=0)
 
 
 def check_means(means: npt.ArrayLike) -> FloatArray:

@@ -68,8 +68,9 @@ class ADE(Algorithm):
         if sampled_threshold:
             self._absorb_pair(sums[0], sums[1])
         if self.shared or not sampled_threshold:
-            np.add.at(self.m, pulls.indices, 1.0)
-            np.add.at(self.arm_sums, pulls.indices, sums)
+            open_ = self.undecided[pulls.indices]  # a decided arm keeps its y_hat and r_i
+            np.add.at(self.m, pulls.indices[open_], 1.0)
+            np.add.at(self.arm_sums, pulls.indices[open_], sums[open_])
         self.t += 1
         self.round += 1
         if self.t >= 3:

@@ -8,7 +8,7 @@ import numpy as np
 
 from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, no_pulls
 from oddarms.errors import InvalidParameter
-from oddarms.problem import BoolArray, FloatArray
+from oddarms.problem import BoolArray, FloatArray, check_whole
 from oddarms.statistics.round_robin import (
     beta_arm,
     beta_theta,
@@ -25,9 +25,7 @@ from oddarms.statistics.round_robin import (
 
 def check_batch(batch: int) -> int:
     """Return the pulls per turn, at least 1."""
-    if int(batch) != batch or batch < 1:
-        raise InvalidParameter(f"batch must be a whole number of at least 1 but got {batch!r}.")
-    return int(batch)
+    return check_whole("batch", batch, least=1)
 
 
 def check_rho(rho: float | None, n: int, k: float, delta: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from oddarms.errors import InvalidParameter, PullFailed, RewardRejected
+from oddarms.errors import InvalidParameter, PullFailed, RewardRejected, SearchInterrupted
 from oddarms.problem import FloatArray, IntArray, Label, check_labels
 
 
@@ -55,6 +55,10 @@ class Callables:
             failure = PullFailed(f"arm {label!r} raised {type(error).__name__}: {error}", label)
             failure.unabsorbed = drawn
             raise failure from error
+        except KeyboardInterrupt:
+            interrupted = SearchInterrupted(f"interrupted while arm {label!r} was pulled.")
+            interrupted.unabsorbed = drawn
+            raise interrupted from None
         try:
             return float(reward)
         except (TypeError, ValueError):

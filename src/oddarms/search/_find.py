@@ -134,17 +134,18 @@ def _run(search: Search, source: Source, progress: ProgressCallback | bool | Non
                 callback(progress_of(search))
             elif line is not None and line.due():
                 line(progress_of(search))
-    except SearchError as error:
-        search.stop("failed")
-        error.result = search.result()
-        raise
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         search.stop("interrupted")
         interrupted = SearchInterrupted(
             f"interrupted after {search.total_pulls:,} pulls; `result` of this error has them."
         )
         interrupted.result = search.result()
+        interrupted.unabsorbed = getattr(error, "unabsorbed", [])
         raise interrupted from None
+    except SearchError as error:
+        search.stop("failed")
+        error.result = search.result()
+        raise
     finally:
         if line is not None:
             line.close()

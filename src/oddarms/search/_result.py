@@ -168,7 +168,10 @@ class Result:
             "pulls": self.pulls,
             "threshold_pulls": self.threshold_pulls,
             "round": self.round,
-            "thresholds": {side: bound._asdict() for side, bound in self.thresholds.items()},
+            "thresholds": {
+                side: {name: _finite(end) for name, end in bound._asdict().items()}
+                for side, bound in self.thresholds.items()
+            },
             "outliers": self.outliers,
             "undecided": self.undecided,
             "arms": self._rows(),
@@ -179,7 +182,7 @@ class Result:
             "label": list(self.labels),
             "decision": [Decision(d).name.lower() for d in self.decisions],
             "pulls": self.pulls_per_arm.tolist(),
-            "mean": [None if np.isnan(mean) else mean for mean in self.means.tolist()],
+            "mean": [_finite(mean) for mean in self.means.tolist()],
             "lower": self.intervals[:, 0].tolist(),
             "upper": self.intervals[:, 1].tolist(),
         }
@@ -218,6 +221,11 @@ class Result:
         if self.undecided and self.pulls:
             lines.append("  undecided: " + _shortened(self.undecided))
         return lines
+
+
+def _finite(value: float) -> float | None:
+    """Return the value, or None for what JSON has no number for."""
+    return value if np.isfinite(value) else None
 
 
 def _number(count: int, noun: str) -> str:

@@ -174,11 +174,18 @@ class Search:
         wrong = ~((values >= a) & (values <= b))
         if wrong.any():
             j = int(np.flatnonzero(wrong)[0])
-            label = self.labels[int(np.repeat(pulls.indices, pulls.counts)[j])]
-            raise self._rejected(
+            arms = np.repeat(pulls.indices, pulls.counts)
+            label = self.labels[int(arms[j])]
+            error = self._rejected(
                 f"rewards must lie within the bounds [{a:g}, {b:g}]"
                 f" but arm {label!r} gave {values[j]:g}."
             )
+            error.unabsorbed = [
+                (self.labels[i], value)
+                for i, value, bad in zip(arms.tolist(), values.tolist(), wrong, strict=True)
+                if not bad
+            ]
+            raise error
         return values
 
     def _check_totals(self, sums: FloatArray, squares: FloatArray, pulls: Pulls) -> None:

@@ -21,6 +21,7 @@ from oddarms.problem import (
     check_budget,
     check_means,
     check_side,
+    check_whole,
     threshold,
 )
 from oddarms.simulation._families import get_family
@@ -127,8 +128,8 @@ def simulate(
     [[4], [4], [4]]
     """
     y = check_means(means)
-    runs = _check_count("runs", runs)
-    workers = _check_count("workers", workers)
+    runs = check_whole("runs", runs, least=1)
+    workers = check_whole("workers", workers, least=1)
     reward_family = get_family(family)
     parameter = float(reward_family.value(options))
     reward_family.make(y, parameter)  # checks the means
@@ -149,12 +150,6 @@ def simulate(
     children = np.random.default_rng(rng).spawn(runs)
     found = list(_map(task, children, workers, threads=use_compiled))
     return _collect(task, found)
-
-
-def _check_count(name: str, value: int) -> int:
-    if int(value) != value or value < 1:
-        raise InvalidParameter(f"{name} must be a whole number of at least 1 but got {value!r}.")
-    return int(value)
 
 
 def _use_compiled(algorithm: str, side: Side, compiled: bool | None) -> bool:
