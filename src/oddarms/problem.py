@@ -10,7 +10,7 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -57,10 +57,10 @@ def check_side(side: str) -> Side:
     return side  # type: ignore[return-value]
 
 
-def check_whole(name: str, value: float, *, least: int) -> int:
+def check_whole(name: str, value: Any, *, least: int) -> int:
     """Return the value of a parameter that counts something as an int, at least `least`."""
-    whole = isinstance(value, Real) and not isinstance(value, bool) and value % 1 == 0
-    if not whole or value < least:
+    number = not isinstance(value, bool) and isinstance(value, Real)
+    if not number or value % 1 != 0 or value < least:
         raise InvalidParameter(
             f"{name} must be a whole number of at least {least} but got {value!r}."
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import IntEnum
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -121,7 +121,7 @@ class Algorithm(ABC):
         """Each arm's average reward; NaN before its first pull."""
         return averages(self.sums, self.pulls)
 
-    def thresholds(self) -> dict[Literal["upper", "lower"], Threshold]:
+    def thresholds(self) -> dict[str, Threshold]:
         """Return the threshold of each side the algorithm looks at."""
         return {"upper": self.threshold()}
 

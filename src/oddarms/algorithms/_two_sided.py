@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -76,7 +76,7 @@ class TwoSided(Algorithm):
         """Return the upper threshold; `thresholds` has both."""
         return self.upper.threshold()
 
-    def thresholds(self) -> dict[Literal["upper", "lower"], Threshold]:
+    def thresholds(self) -> dict[str, Threshold]:
         """Return both thresholds."""
         estimate, lower, upper = self.lower.threshold()
         mirrored = Threshold(1.0 - estimate, 1.0 - upper, 1.0 - lower)

@@ -91,7 +91,9 @@ def compare(
     """
     families = instance_families()
     with ProcessPoolExecutor(workers) as pool:
-        for family, child in zip(families, np.random.SeedSequence(seed).spawn(len(families)), strict=True):
+        for family, child in zip(
+            families, np.random.SeedSequence(seed).spawn(len(families)), strict=True
+        ):
             report(family.name)
             seeds = child.spawn(runs)
             tasks = [

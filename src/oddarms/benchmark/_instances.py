@@ -52,7 +52,9 @@ class InstanceFamily:
         return bernoulli
 
 
-def uniform_with_gap(n: int, k: float, low: float, high: float) -> Callable[[Generator], FloatArray]:
+def uniform_with_gap(
+    n: int, k: float, low: float, high: float
+) -> Callable[[Generator], FloatArray]:
     """Return a drawer of n means uniform on [0, 1] given that Delta_min lies in [low, high].
 
     By rejection, many candidates at a time: the paper's narrowest window keeps one in 3,000.

@@ -71,6 +71,8 @@ def wrr_pulls_bound(
     n = y.size
     rho = rho_star(k, n, check_delta(delta)) if rho is None else rho
     measure = hardness(y, k)
+    if measure.smallest_gap == 0.0:
+        return math.inf
     H = (measure.H1 + (rho - 1.0) * measure.H2) / rho
     H *= (1.0 + math.sqrt(l_of_k(k, n, delta) * rho)) ** 2
     return _pulls_bound(H, n, delta, bounds) + 2.0 * (rho + 2.0) * n

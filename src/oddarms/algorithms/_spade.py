@@ -1,0 +1,350 @@
+"""SPADE, Shared-Pool Adaptive Double Exploration: few samples, and every one used twice."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, averages, no_pulls
+from oddarms.algorithms._spade_certificates import BOX_SHARE, View
+from oddarms.errors import InvalidParameter
+from oddarms.limit import pulls_left
+from oddarms.problem import BoolArray, FloatArray, IntArray, Side, check_whole
+from oddarms.statistics.directions import Tally
+from oddarms.statistics.evidence import mean_interval
+
+GROWTH = 0.1  # a step adds about this share of what is there
+JOINT_UP_TO = 256  # arms; with more, one interval of the threshold serves all of them
+FIRST_ROWS = 4  # rows of one pull each (two in the pilot of the joint form) before any focus
+ROW_ADVANTAGE = 3.0  # rows also lower the bias of the threshold's estimate, unseen in its radius
+LONGEST_FOCUS = 20  # steps in a row; then the threshold is sampled again, so it never starves
+CHUNK = 65_536  # arms at a time, where intervals of a great many are computed
+
+
+class SPADE(Algorithm):
+    """Use the pulls that every arm needs anyway to know the threshold as well.
+
+    Right with probability at least 1 - delta for independent rewards in [0, 1], each arm's with
+    one mean: identical distributions are not needed. The default algorithm.
+
+    A *row* pulls every arm, those that move the threshold more often, and serves all arms and the
+    threshold; a *focus* step pulls the undecided arms only. The step with the larger gain per
+    pull is taken; steps grow geometrically, so a search has few of them and each one is a batch.
+    Decisions rest on e-values, see `oddarms.algorithms._spade_certificates`; forecasts steer.
+
+    Parameters
+    ----------
+    side
+        "upper", or "both": two thresholds at delta/2 each, which share all pulls.
+    indifference
+        Arms whose mean lies within this distance of the threshold may be called either way:
+        with probability at least 1 - delta, every arm called an outlier has
+        y_i > theta - indifference and every arm called normal has y_i < theta + indifference.
+        In the units of the rewards' range, so 0.01 is one hundredth of b - a. It ends searches
+        that tiny gaps would make endless.
+    max_step
+        At most this many pulls are asked for at a time. The plan, and so the answer's guarantee,
+        does not change; a row comes in several parts.
+
+    Notes
+    -----
+    n <= 1 + k^2 arms: none can lie above mu + k sigma, unless all means are equal, so all are
+    called normal without a pull (for k < 0: outliers, as none can lie below).
+    """
+
+    handles_both_sides = True
+
+    def __init__(
+        self,
+        n: int,
+        *,
+        k: float,
+        delta: float,
+        rng: np.random.Generator,
+        side: Side = "upper",
+        indifference: float = 0.0,
+        max_step: int | None = None,
+    ) -> None:
+        super().__init__(n, k=k, delta=delta, rng=rng)
+        if not 0.0 <= indifference < math.inf:
+            raise InvalidParameter(f"indifference must be at least 0 but got {indifference}.")
+        self.max_step = None if max_step is None else check_whole("max_step", max_step, least=1)
+        self.indifference = float(indifference)
+        self.joint = n <= JOINT_UP_TO
+        self.tally = Tally.empty(n)
+        self.rows = 0
+        self.sweeps = 0.0
+        self.row_pulls = 0.0
+        self.size = 1.0
+        self.focus_steps = 0
+        self._plan: _Plan | None = None
+        if n <= 1.0 + k * k:
+            self.views: dict[str, View] = {}
+            self.decisions[:] = Decision.NORMAL if k >= 0 else Decision.HIGH
+            return
+        sides = ("upper", "lower") if side == "both" else ("upper",)
+        self.views = {
+            name: View(
+                n,
+                k,
+                delta / len(sides),
+                lower=name == "lower",
+                joint=self.joint,
+                indifference=self.indifference,
+            )
+            for name in sides
+        }
+
+    def propose(self, limit: int) -> Pulls:
+        """Return the next part of the plan, or of a new one."""
+        if self.done:
+            return no_pulls()
+        if self._plan is None:
+            self._plan = self._next_plan(limit)
+        return self._plan.next_part(self.max_step)
+
+    def absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
+        """Collect the plan's rewards; once they are complete, learn from them and decide."""
+        assert self._plan is not None
+        self.pulls[pulls.indices] += pulls.counts
+        self.sums[pulls.indices] += sums
+        self._plan.receive(pulls, sums, squares)
+        if self._plan.complete:
+            plan, self._plan = self._plan, None
+            decided = ~self.undecided
+            if plan.size > 0.0:
+                self.threshold_pulls += int(plan.counts[decided].sum())
+            self._learn(plan.received, plan.size)
+            self._decide()
+
+    def remember(self, counts: IntArray, rewards: FloatArray) -> None:
+        """Take rewards that were not asked for: complete rows as rows, the rest for their arms.
+
+        Valid if how many rewards an arm has was not decided by looking at them. Then the s-th
+        rewards of all arms are a row like any other — independent, and unseen when the forecast
+        that weighs them was made, as rows enter in order — and the rest are pulls of their arms.
+        """
+        if self._plan is not None and self._plan.untouched:
+            self._plan = None
+        starts = np.cumsum(counts) - counts
+        running = np.concatenate([[0.0], np.cumsum(rewards)])
+        running_squares = np.concatenate([[0.0], np.cumsum(rewards * rewards)])
+
+        def between(first: IntArray, last: IntArray) -> Tally:
+            a, b = starts + first, starts + last
+            return Tally(
+                (last - first).astype(np.float64),
+                running[b] - running[a],
+                running_squares[b] - running_squares[a],
+            )
+
+        used, complete = 0, int(counts.min())
+        halves = 1 if self.joint else 2  # sweeps come in pairs of one size
+        while (
+            self._between_pairs
+            and used + halves * (size := math.ceil(self._row_size())) <= complete
+        ):
+            for _ in range(halves):
+                row = between(np.full(self.n, used), np.full(self.n, used + size))
+                self._learn(row, float(size))
+                used += size
+        self._learn(between(np.full(self.n, used), counts), 0.0)
+        self._decide()
+
+    def _learn(self, row: Tally, size: float) -> None:
+        """Enter pulls that were planned before they were made: a row of some size, or a focus."""
+        if size > 0.0:
+            for view in self.views.values():
+                view.certificate.absorb_row(view.seen(row), size, view.guess)
+            self.rows += 1
+            self.sweeps += size
+            self.row_pulls += float(row.pulls.sum())
+        self.tally = self.tally.plus(row)
+        self.round += 1
+        if self.rows >= (1 if self.joint else 2) and self.tally.pulls.min() > 0:
+            for view in self.views.values():
+                view.look(self.tally)
+
+    def _decide(self) -> None:
+        if self.rows >= 2:
+            for view in self.views.values():
+                view.decide(np.flatnonzero(self.undecided & ~view.normal & ~view.odd), self.tally)
+            self._merge_verdicts()
+
+    def _merge_verdicts(self) -> None:
+        every = [view.normal for view in self.views.values()]
+        self.decisions[np.logical_and.reduce(every)] = Decision.NORMAL
+        for name, decision in (("lower", Decision.LOW), ("upper", Decision.HIGH)):
+            if name in self.views:
+                self.decisions[self.views[name].odd & self.undecided] = decision
+
+    # The next step
+
+    def _next_plan(self, limit: int) -> _Plan:
+        undecided = self.undecided
+        if self._wants_row(undecided):
+            plan = self._row(limit)
+            if plan.total <= limit or self.rows < FIRST_ROWS:
+                self.focus_steps = 0
+                return plan
+        self.focus_steps += 1
+        return self._focus(undecided, limit)
+
+    def _wants_row(self, undecided: BoolArray) -> bool:
+        """Compare the gains: the doubt falls in proportion to the pulls added to those behind it.
+
+        A row serves the threshold and all arms, a focus step the undecided arms alone.
+        """
+        if self.rows < FIRST_ROWS or self.focus_steps >= LONGEST_FOCUS or not self._between_pairs:
+            return True
+        share = max(view.certificate.threshold_share for view in self.views.values())
+        pulls = self.tally.pulls
+        row_gain = ROW_ADVANTAGE * share / self.row_pulls + (1.0 - share) / float(pulls.sum())
+        return row_gain > (1.0 - share) / float(pulls[undecided].sum())
+
+    @property
+    def _between_pairs(self) -> bool:
+        return all(view.certificate.ready_to_focus for view in self.views.values())
+
+    def _row_size(self) -> float:
+        """Return the sweeps of the next row, about a tenth of those before."""
+        if self.rows == 0:
+            return 2.0 if self.joint else 1.0
+        if self.joint:
+            return max(1.0, GROWTH * self.sweeps)
+        return max(1.0, math.floor(GROWTH / 2.0 * self.sweeps))
+
+    def _row(self, limit: int) -> _Plan:
+        if self._between_pairs:
+            self.size = max(1.0, min(self._row_size(), limit // self.n))
+        size = self.size  # the other half of a pair has the size of the first
+        if not self.joint or self.rows < FIRST_ROWS:
+            return _Plan(np.full(self.n, math.ceil(size)), size)
+        weights = np.maximum.reduce([v.row_weights(self.tally) for v in self.views.values()])
+        counts = np.maximum(1.0, np.round(size * weights / weights.mean()))
+        return _Plan(counts.astype(np.int64), size)
+
+    def _focus(self, undecided: BoolArray, limit: int) -> _Plan:
+        counts = np.where(undecided, np.ceil(GROWTH * self.tally.pulls), 0.0).astype(np.int64)
+        if counts.sum() > limit:
+            affordable = limit // max(int(undecided.sum()), 1)
+            counts = np.minimum(counts, max(affordable, 1)) * undecided
+        return _Plan(counts, 0.0)
+
+    # Reports
+
+    @property
+    def means(self) -> FloatArray:
+        """Each arm's average reward, imported ones included."""
+        return averages(self.tally.total, self.tally.pulls)
+
+    def intervals(self) -> tuple[FloatArray, FloatArray]:
+        """Return intervals that contain all means together; part of the events delta pays for."""
+        alpha = BOX_SHARE * self.delta / (max(len(self.views), 1) * self.n)
+        ends = [
+            mean_interval(*self.tally.of(np.arange(start, min(start + CHUNK, self.n))), alpha)
+            for start in range(0, self.n, CHUNK)
+        ]
+        return np.concatenate([low for low, _ in ends]), np.concatenate([high for _, high in ends])
+
+    def threshold(self) -> Threshold:
+        """Return the upper threshold."""
+        return self._threshold("upper", self.k)
+
+    def thresholds(self) -> dict[str, Threshold]:
+        """Return the threshold of each side."""
+        found = {"upper": self.threshold()}
+        if "lower" in self.views:
+            found["lower"] = self._threshold("lower", -self.k)
+        return found
+
+    def _threshold(self, side: str, k: float) -> Threshold:
+        low, high = self.views[side].interval() if side in self.views else (-math.inf, math.inf)
+        if self.tally.pulls.min() == 0:
+            return Threshold(math.nan, low, high)
+        mean = self.means
+        scatter = np.maximum(self.tally.squares - self.tally.total * mean, 0.0)
+        noise = scatter / np.maximum(self.tally.pulls - 1.0, 1.0) / self.tally.pulls
+        sigma = math.sqrt(max(float(mean.var() - noise.mean()), 0.0))
+        return Threshold(float(np.clip(mean.mean() + k * sigma, low, high)), low, high)
+
+    def evidence(self) -> FloatArray:
+        """Return each arm's log e-value towards its verdict; the weaker one of two sides."""
+        if not self.views:
+            return np.full(self.n, np.inf)
+        logs = {name: view.certificate.log_evidence for name, view in self.views.items()}
+        weakest: FloatArray = np.minimum.reduce(list(logs.values()))
+        for name, decision in (("lower", Decision.LOW), ("upper", Decision.HIGH)):
+            if name in logs:
+                weakest = np.where(self.decisions == decision, logs[name], weakest)
+        return weakest
+
+    def pulls_needed(self) -> float | None:
+        """Return the pulls that an oracle would still need at the present estimates."""
+        if self.done:
+            return 0.0
+        if not self.views or any(view.guess is None for view in self.views.values()):
+            return None
+        return max(self._needed(name) for name in self.views)
+
+    def _needed(self, side: str) -> float:
+        view = self.views[side]
+        k = self.k if side == "upper" else -self.k
+        guess = view.guess
+        assert guess is not None
+        mean = 1.0 - guess.shrunk if view.mirrored else guess.shrunk
+        distance = np.abs(mean - self._threshold(side, k).estimate)
+        gaps = np.maximum(distance, np.sqrt(guess.variance / self.tally.pulls)) + self.indifference
+        left = pulls_left(
+            mean,
+            guess.variance,
+            k,
+            pulls=self.tally.pulls,
+            level=view.certificate.log_level,
+            undecided=self.undecided & ~view.normal & ~view.odd,
+            gaps=gaps,
+        )
+        return float(left.sum())
+
+
+class _Plan:
+    """A step: how often each arm is pulled, and what has come back. Size 0 is a focus step."""
+
+    def __init__(self, counts: IntArray, size: float) -> None:
+        self.counts = counts
+        self.size = size
+        self.received = Tally.empty(counts.size)
+        self._asked = 0
+
+    @property
+    def total(self) -> int:
+        """All pulls of the plan."""
+        return int(self.counts.sum())
+
+    @property
+    def untouched(self) -> bool:
+        """True while nothing has come back."""
+        return self._asked == 0
+
+    @property
+    def complete(self) -> bool:
+        """True once all has come back."""
+        return self._asked == self.total
+
+    def next_part(self, most: int | None) -> Pulls:
+        """Return the next pulls of the plan, arm by arm, at most `most`."""
+        counts = self.counts
+        if most is not None:
+            ends = np.cumsum(counts)
+            window = np.clip(self._asked + most - (ends - counts), 0, counts)
+            counts = window - np.clip(self._asked - (ends - counts), 0, counts)
+        indices = np.flatnonzero(counts)
+        return Pulls(indices, counts[indices])
+
+    def receive(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
+        """Take the rewards of a part."""
+        self._asked += pulls.total
+        self.received.pulls[pulls.indices] += pulls.counts
+        self.received.total[pulls.indices] += sums
+        self.received.squares[pulls.indices] += squares

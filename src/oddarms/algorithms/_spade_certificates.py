@@ -1,0 +1,308 @@
+"""What SPADE's decisions rest on: two ways to hold an arm against the threshold.
+
+Both speak of the upper side with k >= 0; SPADE mirrors the rewards for the rest. `delta` is
+divided as the constants say, and every share is spent on the events named beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+
+from oddarms.problem import BoolArray, FloatArray, IntArray
+from oddarms.statistics.directions import Directions, Forecast, Tally, forecast
+from oddarms.statistics.evidence import log_mean_above, log_mean_below
+from oddarms.statistics.odd_even import OddEven
+from oddarms.statistics.threshold_streams import LowerStream, UpperStream
+
+UNDECIDED, NORMAL, OUTLIER = 0, 1, 2
+
+BOX_SHARE = 0.05  # the intervals of all arms, both certificates
+END_SHARE = 0.03  # an end of the reported interval of the threshold
+JOINT_ARMS_SHARE, NUISANCE_SHARE = 0.85, 0.01  # 0.85 + 0.05 + 2 * 0.03 + 3 * 0.01 <= 1
+LEVEL_ARMS_SHARE, ODD_EVEN_SHARE, DEGENERATE_SHARE = 0.82, 0.02, 0.02
+# 0.82 + 0.05 + 0.03 (common lower stream) + 4 * 0.02 + 0.02 <= 1
+
+DOUBT_DIRECTION, DOUBT_VARIANCE, SMALLEST_WEIGHT = 6.0, 2.0, 0.5
+EDGE = 1e-9
+
+
+class Certificate(ABC):
+    """Verdicts on all arms against one threshold, with the evidence for them.
+
+    Attributes
+    ----------
+    verdicts
+        Per arm 0, 1 (normal) or 2 (outlier); final.
+    log_evidence
+        Per arm the log e-value for the verdict it tends to.
+    low, high
+        An interval that contains the threshold.
+    threshold_share
+        How much of the doubt about the open arms is doubt about the threshold; steers only.
+    """
+
+    def __init__(self, n: int, k: float, delta: float, slack: float, arms_share: float) -> None:
+        self.n = n
+        self.k = k
+        self.delta = delta
+        self.slack = slack
+        self.log_level = math.log(n / (arms_share * delta))
+        self.verdicts = np.full(n, UNDECIDED, dtype=np.int8)
+        self.log_evidence: FloatArray = np.zeros(n)
+        self.low, self.high = -math.inf, math.inf
+        self.threshold_share = 0.5
+        self.common = LowerStream(1)
+
+    @property
+    def ready_to_focus(self) -> bool:
+        """False while the rows absorbed are only half of what is needed."""
+        return True
+
+    @abstractmethod
+    def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
+        """Take a row; `guess` was made before it, None for the very first rows."""
+
+    @abstractmethod
+    def row_weights(self, tally: Tally, guess: Forecast) -> FloatArray:
+        """Return how often to pull each arm in a row, relative to an average of 1."""
+
+    @abstractmethod
+    def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
+        """Look at the open arms again."""
+
+    def settle(self, arms: IntArray, evidence: FloatArray, verdict: int) -> None:
+        """Record the evidence, and the verdict where it suffices."""
+        self.log_evidence[arms] = evidence
+        self.verdicts[arms[evidence >= self.log_level]] = verdict
+
+    def exclude_outliers(self, arms: IntArray) -> bool:
+        """Call all open arms normal if no mean in [0, 1] can reach the threshold."""
+        if self.low < 1.0:
+            return False
+        self.settle(arms, np.maximum(self.log_evidence[arms], self.log_level), NORMAL)
+        return True
+
+
+class JointCertificate(Certificate):
+    """Arm i against the threshold of the *other* arms, both doubts in one e-value.
+
+    Suppose that it is wrong to call arm i normal: y_i >= theta_-i. Then at q = y_i the stream's
+    e-process against theta_-i <= q and the arm's own against "mean >= q" both lie below
+    supermartingales, and so does their product, as they share no pull. The minimum over q of the
+    product is at most that. Outliers likewise. Each arm has one wrong verdict, so reaching
+    n/delta' is enough for all arms together, and the two uncertainties add like variances.
+    """
+
+    def __init__(self, n: int, k: float, delta: float, indifference: float) -> None:
+        # y_i - theta moves by at most 1 - c_ii per unit of y_i, c_ii >= (1 - k sqrt(n-1))/n: an arm
+        # `indifference` away from theta is at least this far from theta_-i.
+        slack = indifference / (1.0 + max(0.0, k * math.sqrt(n - 1.0) - 1.0) / n)
+        super().__init__(n, k, delta, slack, JOINT_ARMS_SHARE)
+        self.own = LowerStream(n)
+        self.upper = UpperStream(
+            n, k, box_delta=BOX_SHARE * delta, nuisance_delta=NUISANCE_SHARE * delta
+        )
+
+    def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
+        """Enter a row into the three streams; the first rows serve only the forecast."""
+        if guess is None:
+            return
+        y = guess.shrunk
+        self.common.absorb(row, size, guess, Directions(y, self.k, leave_one_out=False))
+        self.own.absorb(row, size, guess, Directions(y, self.k, leave_one_out=True))
+        self.upper.absorb(row, size, guess)
+
+    def row_weights(self, tally: Tally, guess: Forecast) -> FloatArray:
+        """Return weights like |c_j| times the reward's sd, both with the doubt about them.
+
+        The optimal pulls of a linear function of means; with k = 3 nearly all of |c|^2 may sit
+        on few arms.
+        """
+        d = Directions(guess.shrunk, self.k, leave_one_out=False)
+        variance = np.minimum(guess.variance + DOUBT_VARIANCE / tally.pulls, 0.25)
+        doubt = DOUBT_DIRECTION * d.beta**2 * variance / tally.pulls
+        squares = (d.alpha + d.beta * d.y) ** 2 + doubt + SMALLEST_WEIGHT * d.norm / self.n
+        weights = np.sqrt(squares * variance)
+        return weights / weights.mean()
+
+    def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
+        """Weigh each open arm on the side of its threshold where it seems to be."""
+        self.low = max(self.low, self.common.bound(END_SHARE * self.delta))
+        self.high = min(self.high, self.upper.bound(END_SHARE * self.delta))
+        if self.exclude_outliers(arms) or self.upper.weight == 0.0:
+            return
+        theta = Directions(guess.shrunk, self.k, leave_one_out=True).theta
+        shares = np.full(self.n, 0.5)
+        below = arms[(guess.mean[arms] < theta[arms] + self.slack) & (self.own.weight[arms] > 0)]
+        above = arms[guess.mean[arms] > theta[arms] - self.slack]
+        if below.size:
+            shares[below] = self._weigh(below, NORMAL, tally, guess.mean[below], theta[below])
+        if above.size:
+            self.upper.prepare(above, tally, self.own.bets[above], self.own.rho)
+            shares[above] = self._weigh(above, OUTLIER, tally, guess.mean[above], theta[above])
+        open_arms = arms[self.verdicts[arms] == UNDECIDED]
+        if open_arms.size:
+            self.threshold_share = float(shares[open_arms].mean())
+
+    def _weigh(
+        self, arms: IntArray, verdict: int, tally: Tally, mean: FloatArray, theta: FloatArray
+    ) -> FloatArray:
+        """Settle what can be settled; return the threshold's share of each arm's doubt."""
+        mine = tally.of(arms)
+
+        def joint(q: FloatArray) -> tuple[FloatArray, FloatArray]:
+            if verdict == NORMAL:
+                threshold = self.own.evidence(arms, q)
+                arm = log_mean_below(*mine, np.minimum(q + self.slack, 1.0 - EDGE))
+            else:
+                threshold = self.upper.evidence(q)
+                arm = log_mean_above(*mine, np.maximum(q - self.slack, EDGE))
+            return threshold[0] + arm[0], threshold[1] + arm[1]
+
+        edge = mean - self.slack if verdict == NORMAL else mean + self.slack
+        ends = np.clip(np.sort([edge, theta], axis=0), 1e-6, 1.0 - 1e-6)
+        evidence, q = convex_minimum(joint, ends[0], ends[1])
+        self.settle(arms, evidence, verdict)
+        gap = np.where(theta == edge, EDGE, theta - edge)
+        return np.clip((theta - q) / gap, 0.02, 0.98)
+
+
+class IntervalCertificate(Certificate):
+    """Arms against the far end of an interval of the common threshold: O(n), for many arms.
+
+    With theta in [low, high] an arm is normal once its e-process against "mean >= low" reaches
+    n/delta', and an outlier once that against "mean <= high" does: the evidence grows as the
+    level moves away from the mean, so at y_i it would be at least as large if the verdict were
+    wrong.
+    """
+
+    def __init__(self, n: int, k: float, delta: float, indifference: float) -> None:
+        super().__init__(n, k, delta, indifference, LEVEL_ARMS_SHARE)
+        self.odd_even = OddEven(
+            n, k, end_delta=ODD_EVEN_SHARE * delta, degenerate_delta=DEGENERATE_SHARE * delta
+        )
+
+    @property
+    def ready_to_focus(self) -> bool:
+        """False between the two halves of a pair of sweeps."""
+        return self.odd_even.balanced
+
+    def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
+        """Enter a uniform row into both bounds."""
+        self.odd_even.absorb(int(size), row.total)
+        if guess is not None:
+            d = Directions(guess.shrunk, self.k, leave_one_out=False)
+            self.common.absorb(row, size, guess, d)
+
+    def row_weights(self, tally: Tally, guess: Forecast) -> FloatArray:  # noqa: ARG002
+        """Return equal weights: sweeps are uniform here."""
+        return np.ones(self.n)
+
+    def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
+        """Hold each open arm against the end of the interval beyond which it seems to be."""
+        common = self.common.bound(END_SHARE * self.delta)
+        self.low = max(self.low, common, self.odd_even.low)
+        self.high = min(self.high, self.odd_even.high)
+        if self.exclude_outliers(arms):
+            return
+        low, high = np.clip([self.low + self.slack, self.high - self.slack], EDGE, 1.0 - EDGE)
+        mean = guess.mean[arms]
+        below, above = arms[mean < low], arms[mean > high]
+        levels = np.full(arms.size, low), np.full(arms.size, high)
+        evidence = log_mean_below(*tally.of(below), levels[0][: below.size])[0]
+        self.settle(below, evidence, NORMAL)
+        evidence = log_mean_above(*tally.of(above), levels[1][: above.size])[0]
+        self.settle(above, evidence, OUTLIER)
+        self._share_doubt(arms[self.verdicts[arms] == UNDECIDED], tally, guess)
+
+    def _share_doubt(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
+        if arms.size == 0:
+            return
+        radius = 0.5 * max(min(self.high, 2.0) - max(self.low, -1.0), EDGE)
+        noise = guess.variance[arms] / tally.pulls[arms]
+        own = float(np.sqrt(2.0 * noise * self.log_level).mean())
+        self.threshold_share = radius / (radius + own)
+
+
+def convex_minimum(
+    function: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+    low: FloatArray,
+    high: FloatArray,
+    steps: int = 12,
+) -> tuple[FloatArray, FloatArray]:
+    """Return lower bounds on the minima over [0, 1] of convex functions, and about where they are.
+
+    The functions return value and slope. After some bisection between `low` and `high`, where
+    the minimum is expected, a tangent bounds it from below wherever it is.
+    """
+    for _ in range(steps):
+        middle = 0.5 * (low + high)
+        rising = function(middle)[1] > 0.0
+        low, high = np.where(rising, low, middle), np.where(rising, middle, high)
+    left, left_slope = function(low)
+    right, right_slope = function(high)
+    inside = left + np.minimum(left_slope, 0.0) * (high - low)
+    beyond_left = left - left_slope * low
+    beyond_right = right + right_slope * (1.0 - high)
+    value = np.where(
+        left_slope > 0.0, beyond_left, np.where(right_slope < 0.0, beyond_right, inside)
+    )
+    return value, 0.5 * (low + high)
+
+
+class View:
+    """A certificate seen through a mirror, where the side or the sign of k asks for one.
+
+    For k < 0, mu + k sigma is the smallest of linear functions instead of the largest. On rewards
+    1 - X the threshold is (1 - mu) + |k| sigma, and an arm at or above the one lies at or below
+    the other: the verdicts swap.
+    """
+
+    def __init__(
+        self, n: int, k: float, delta: float, *, lower: bool, joint: bool, indifference: float
+    ) -> None:
+        self.mirrored = lower != (k < 0)
+        self.swapped = k < 0
+        certificate = JointCertificate if joint else IntervalCertificate
+        self.certificate: Certificate = certificate(n, abs(k), delta, indifference)
+        self.guess: Forecast | None = None
+
+    def seen(self, tally: Tally) -> Tally:
+        """Return the tally as the certificate sees it."""
+        return tally.mirrored() if self.mirrored else tally
+
+    def look(self, tally: Tally) -> None:
+        """Make the forecast anew."""
+        self.guess = forecast(self.seen(tally))
+
+    def row_weights(self, tally: Tally) -> FloatArray:
+        """Return the weights the certificate wants, or equal ones before any forecast."""
+        if self.guess is None:
+            return np.ones(self.certificate.n)
+        return self.certificate.row_weights(self.seen(tally), self.guess)
+
+    def decide(self, arms: IntArray, tally: Tally) -> None:
+        """Look at the open arms again."""
+        if self.guess is not None and arms.size:
+            self.certificate.decide(arms, self.seen(tally), self.guess)
+
+    @property
+    def odd(self) -> BoolArray:
+        """The arms found beyond the threshold."""
+        odd: BoolArray = self.certificate.verdicts == (NORMAL if self.swapped else OUTLIER)
+        return odd
+
+    @property
+    def normal(self) -> BoolArray:
+        """The arms found on the normal side of the threshold."""
+        normal: BoolArray = self.certificate.verdicts == (OUTLIER if self.swapped else NORMAL)
+        return normal
+
+    def interval(self) -> tuple[float, float]:
+        """Return the interval of the threshold, unmirrored."""
+        low, high = self.certificate.low, self.certificate.high
+        return (1.0 - high, 1.0 - low) if self.mirrored else (low, high)

@@ -1,0 +1,71 @@
+"""An interval for the threshold from uniform sweeps in two halves, for many arms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from oddarms.problem import FloatArray
+from oddarms.statistics.evidence import degenerate_bound, normal_mixture_boundary
+
+SWEEPS_AHEAD = 25.0
+
+
+class OddEven:
+    """Threshold interval from sweeps that alternate between two halves A and B.
+
+    With e_A, e_B the errors of the halves' means, e = (e_A + e_B)/2 and T = <P A, P B>:
+    T = |Py|^2 + 2 |Py| <v*, e> + <P e_A, e_B>. Let D bound the last, degenerate, term and a bound
+    |<v*, e>|. Then T - D <= (|Py| + <v*, e>)^2 <= T + D + a^2, so with u the one-sided boundary
+    along c* (variance (1 + k^2)/(4n) a sweep),
+
+        mu_hat + k sqrt(T - D)/sqrt(n) - u/m <= theta <= mu_hat + k sqrt(T + D + a^2)/sqrt(n) + u/m
+
+    for all m at once; the left side needs T - D > a^2, and is mu_hat - u/m before. The plug-in
+    bound mu_hat + k sigma_hat + u/m holds too, and the smaller upper end is taken. No bias, as the
+    noise of one half does not meet itself; D/n falls like 1/(m sqrt(n)). D is a union over the
+    readings b = 1, 2, ...: at level delta_D/(2 b (b+1)) each, two-sided.
+
+    Costs 2 `end_delta` for the two ends, 2 `end_delta` for |<v*, e>|, and `degenerate_delta`.
+    """
+
+    def __init__(self, n: int, k: float, *, end_delta: float, degenerate_delta: float) -> None:
+        self.n = n
+        self.k = k
+        self.end_delta = end_delta
+        self.degenerate_delta = degenerate_delta
+        self.sums: tuple[FloatArray, FloatArray] = (np.zeros(n), np.zeros(n))
+        self.sweeps = [0, 0]
+        self.readings = 0
+        self.low, self.high = -math.inf, math.inf
+
+    @property
+    def balanced(self) -> bool:
+        """True while both halves have the same number of sweeps."""
+        return self.sweeps[0] == self.sweeps[1]
+
+    def absorb(self, sweeps: int, sums: FloatArray) -> None:
+        """Take some sweeps into the half whose turn it is."""
+        half = int(self.sweeps[0] > self.sweeps[1])
+        self.sums[half][:] += sums
+        self.sweeps[half] += sweeps
+        if self.balanced:
+            self._read()
+
+    def _read(self) -> None:
+        n, k, half = self.n, self.k, self.sweeps[0]
+        m, v0 = 2.0 * half, (1.0 + k * k) / (4.0 * n)
+        self.readings += 1
+        radius = normal_mixture_boundary(m * v0, self.end_delta, SWEEPS_AHEAD * v0) / m
+        along = normal_mixture_boundary(m / 4.0, self.end_delta, SWEEPS_AHEAD / 4.0) / m
+        level = self.degenerate_delta / (2.0 * self.readings * (self.readings + 1.0))
+        D = degenerate_bound(n, half, half, level)
+        odd, even = self.sums[0] / half, self.sums[1] / half
+        T = float(np.dot(odd - odd.mean(), even))
+        y = 0.5 * (odd + even)
+        mu = float(y.mean())
+        sigma_low = math.sqrt((T - D) / n) if T - D > along**2 else 0.0
+        sigma_high = min(float(y.std()), math.sqrt(max(T + D + along**2, 0.0) / n))
+        self.low = max(self.low, mu + k * sigma_low - radius)
+        self.high = min(self.high, mu + k * sigma_high + radius)

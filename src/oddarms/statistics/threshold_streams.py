@@ -1,0 +1,274 @@
+"""Evidence about the threshold from *rows*: pulls of every arm, planned before they are made.
+
+A row pulls arm j w_j times; x_j is the average. How often, with which weight the row enters, and
+what its rewards are compared with is decided from earlier pulls. Pulls made for one arm alone do
+not enter these streams; that they happen in between changes nothing.
+
+Leaving arm i out, the streams and the evidence of arm i's own pulls are independent given the
+past, so that the product of the two e-processes is one: the evidence adds up, for one price.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from oddarms.problem import FloatArray, IntArray
+from oddarms.statistics.directions import Directions, Forecast, Tally
+from oddarms.statistics.evidence import (
+    log_mix,
+    log_normal_mixture,
+    mean_interval,
+    normal_mixture_boundary,
+    normal_mixture_slope,
+    psi_exponential,
+)
+
+BETS = 10
+BETS_SHARE = 0.4  # of the mixture's weight; the normal mixture has the rest and works at every gap
+ROWS_AHEAD = 25.0  # the number of sweeps at which the normal mixture is tightest
+
+
+def mixed_evidence(
+    total: FloatArray,
+    speed: FloatArray | float,
+    bets: FloatArray,
+    costs: FloatArray,
+    variance: FloatArray,
+    rho: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the log of a mixture of exp(l S - cost_l), l in `bets`, and the normal mixture.
+
+    And its slope when S moves at `speed`. Convex in S.
+    """
+    logs = bets * total[:, None] - costs - math.log(bets.shape[1] / BETS_SHARE)
+    normal = log_normal_mixture(total, variance, rho) + math.log(1.0 - BETS_SHARE)
+    slope = normal_mixture_slope(total, variance, rho)
+    moving = np.broadcast_to(speed, total.shape)
+    return log_mix(
+        np.column_stack([logs, normal]), np.column_stack([moving[:, None] * bets, moving * slope])
+    )
+
+
+def choose_bets(directions: Directions, guess: Forecast) -> FloatArray:
+    """Return a grid of bets per target, from what the worst variance asks for to the guessed one.
+
+    The best bet on a gap g with variance V is g/V; the gap is guessed to be about sigma.
+    """
+    low = 0.3 * directions.sd / (directions.norm / 4.0)
+    guessed = np.maximum(directions.quadratic(guess.variance), 1e-12)
+    high = np.maximum(1.2 * directions.sd / guessed, 8.0 * low)
+    return np.geomspace(low, high, BETS, axis=1)
+
+
+class LowerStream:
+    """Evidence that thresholds lie above a level, from directions chosen before each row.
+
+    As <c, y> <= theta for each direction c, the process
+    exp(l (sum_r a <c, x> - q sum_r a) - sum_r cost_r) lies, if theta <= q, below a
+    supermartingale for each l >= 0, where cost_r is one of (which one, is chosen before the row)
+
+    - l^2/8 a^2 sum_j c_j^2/w_j (Hoeffding), or
+    - psi(l b)/b^2 a^2 sum_j (c_j/w_j)^2 sum_s (X_sj - h_j)^2 with b = a max_j |c_j|/w_j, the
+      centres h chosen before the row (Fan; `psi_exponential`), which pays for the seen variance.
+
+    A direction guessed from m sweeps loses about k s^2/(2 m sigma) of the threshold (s^2 the
+    variance of a reward), so a row enters with a weight a that is small while that loss is large.
+    """
+
+    def __init__(self, targets: int) -> None:
+        self.weight: FloatArray = np.zeros(targets)
+        self.total: FloatArray = np.zeros(targets)
+        self.variance: FloatArray = np.zeros(targets)
+        self.bets: FloatArray = np.zeros((targets, 0))
+        self.costs: FloatArray = np.zeros((targets, 0))
+        self.rho = 1.0
+
+    def absorb(self, row: Tally, size: float, guess: Forecast, d: Directions) -> None:
+        """Take a row of `row.pulls` pulls, worth `size` sweeps; `guess` and `d` precede it."""
+        if self.bets.shape[1] == 0:
+            self.bets = choose_bets(d, guess)
+            self.costs = np.zeros(self.bets.shape)
+            self.rho = ROWS_AHEAD * d.norm / 4.0
+        w = row.pulls
+        a = size * self._trust(guess, d)
+        self.weight += a
+        self.total += a * d.dot(row.total / w)
+        hoeffding = a**2 * d.quadratic(1.0 / w) / 4.0
+        self.variance += hoeffding
+        seen = a**2 * d.quadratic(scatter_around(row, guess.centre) / w**2)
+        expected = a**2 * d.quadratic(guess.variance / w)
+        b = np.maximum(a * d.largest(w), 1e-9)[:, None]
+        unit = np.minimum(psi_exponential(self.bets * b) / b**2, 1e200)
+        worst = self.bets**2 / 2.0 * hoeffding[:, None]
+        adaptive = unit * (expected[:, None] + 1e-12) < worst
+        self.costs += np.where(adaptive, unit * seen[:, None], worst)
+
+    @staticmethod
+    def _trust(guess: Forecast, d: Directions) -> FloatArray:
+        loss = d.k / (2.0 * d.sd) * d.sum(guess.error) / d.size
+        rival = guess.mean if d.leave_one_out else np.quantile(guess.mean, 0.95)
+        trust: FloatArray = np.clip(1.0 - loss / np.maximum(d.theta - rival, 0.3 * d.sd), 0.0, 1.0)
+        return trust
+
+    def evidence(self, targets: IntArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the log e-process against "theta <= q" for some targets, and its slope in q."""
+        weight = self.weight[targets]
+        return mixed_evidence(
+            self.total[targets] - weight * q,
+            -weight,
+            self.bets[targets],
+            self.costs[targets],
+            self.variance[targets],
+            self.rho,
+        )
+
+    def bound(self, alpha: float) -> float:
+        """Return a level that the first target's threshold exceeds, with probability 1 - alpha."""
+        if self.weight[0] == 0.0:
+            return -math.inf
+        low, high = -1.0, 2.0
+        for _ in range(40):
+            middle = 0.5 * (low + high)
+            found, _ = self.evidence(np.array([0]), np.array([middle]))
+            low, high = (middle, high) if found[0] >= -math.log(alpha) else (low, middle)
+        return low
+
+
+class UpperStream:
+    """Evidence that thresholds lie below a level, from the plug-in estimate.
+
+    With y_hat = sum_r a x_r / A, A = sum_r a, a the size of the row: A (theta - theta(y_hat)) <=
+    sum_r a <c*, y - x_r>, c* unknown but fixed. So exp(l A (q - theta(y_hat)) - cost) lies, if
+    theta >= q, below a supermartingale, where cost bounds that of the true c*, either by
+
+    - l^2/2 sum_j c*_j^2 proxy_j sum_r a^2/w_j: proxy_j is 1/4 or, for an arm whose mean is known
+      to be at most p < 1/2, p (1 - p) — the lower tail of such a reward is that light, since
+      tilting a 0/1 variable downwards only lowers its variance; arms whose other tail is at stake
+      pay Bennett's factor 2 (e^s - 1 - s)/s^2, s = l max_j |c*_j| a/w_j; or by
+    - psi(l b)/b^2 sum_j c*_j^2 sum_r (a/w_j)^2 sum_s (X_sj - h_j)^2, b >= max |c*_j| a/w_j (Fan).
+
+    Both are sums of c*_j^2 times known numbers, hence at most a fractional knapsack over
+    c*_j^2 in a box, with sum_j c*_j^2 = |c|^2 known. The box follows from the intervals of the arms
+    and from bounds on mu and sigma, events whose probability is paid for once (`box_delta`,
+    three times `nuisance_delta`).
+    """
+
+    def __init__(self, n: int, k: float, *, box_delta: float, nuisance_delta: float) -> None:
+        self.k = k
+        self.box_delta = box_delta
+        self.nuisance_delta = nuisance_delta
+        self.weight = 0.0
+        self.total: FloatArray = np.zeros(n)
+        self.spent: FloatArray = np.zeros(n)  # sum_r a^2 / w_j
+        self.scatter: FloatArray = np.zeros(n)
+        self.coarsest: FloatArray = np.zeros(n)  # max_r a / w_j
+
+    def absorb(self, row: Tally, size: float, guess: Forecast) -> None:
+        """Take a row of `row.pulls` pulls, worth `size` sweeps; `guess` precedes it."""
+        w = row.pulls
+        self.weight += size
+        self.total += size * row.total / w
+        self.spent += size**2 / w
+        self.scatter += (size / w) ** 2 * scatter_around(row, guess.centre)
+        self.coarsest = np.maximum(self.coarsest, size / w)
+
+    def prepare(self, arms: IntArray, tally: Tally, bets: FloatArray, rho: float) -> None:
+        """Bound the costs for the thresholds without arm i, i in `arms`."""
+        d = Directions(self.total / self.weight, self.k, leave_one_out=True)
+        smallest, largest, heavy, proxy = self._box(arms, tally, d)
+        box = (smallest**2, largest**2)
+        self.theta = d.theta[arms]
+        self.variance = knapsack(*box, self.spent / 4.0, d.norm)
+        light = knapsack(*box, self.spent * proxy, d.norm)[:, None]
+        seen = knapsack(*box, self.scatter, d.norm)[:, None]
+        bennett = bennett_factor(bets * (heavy * self.coarsest).max(axis=1)[:, None])
+        boxed = bets**2 / 2.0 * np.minimum(self.variance[:, None], bennett * light)
+        b = np.maximum((largest * self.coarsest).max(axis=1), 1e-9)[:, None]
+        fan = np.minimum(psi_exponential(bets * b) / b**2, 1e200) * np.maximum(seen, 1e-12)
+        self.bets, self.costs, self.rho = np.hstack([bets, bets]), np.hstack([boxed, fan]), rho
+
+    def evidence(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the log e-process against "theta >= q" for the prepared arms, and its slope."""
+        total = self.weight * (q - self.theta)
+        return mixed_evidence(total, self.weight, self.bets, self.costs, self.variance, self.rho)
+
+    def bound(self, alpha: float) -> float:
+        """Return a level below which the threshold of all arms lies, with probability 1 - alpha."""
+        if self.weight == 0.0:
+            return math.inf
+        y, norm = self.total / self.weight, (1.0 + self.k**2) / self.total.size
+        variance = norm * self.spent.max() / 4.0
+        radius = normal_mixture_boundary(variance, alpha, 6.0 * norm) / self.weight
+        return float(y.mean() + self.k * y.std() + radius)
+
+    def _box(
+        self, arms: IntArray, tally: Tally, d: Directions
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return bounds on |c*_j| for each target, those at stake in a heavy tail, and proxies."""
+        n, m, y = self.total.size, d.size, self.total / self.weight
+        low, high = mean_interval(*tally, self.box_delta / n)
+        other = np.ones((arms.size, n))
+        other[np.arange(arms.size), arms] = 0.0
+        sd_low = smallest_sd(low, high, other)
+        variance, alpha = self.spent.max() / 4.0, self.nuisance_delta
+        mu_radius = normal_mixture_boundary(variance / n, alpha, 6.0 / n) / self.weight
+        mu_low, mu_high = y.mean() - mu_radius, y.mean() + mu_radius
+        sd_radius = normal_mixture_boundary(variance, alpha, 6.0) / self.weight / math.sqrt(n)
+        mean_low = np.maximum((n * mu_low - high[arms]) / m, 0.0)[:, None]
+        mean_high = ((n * mu_high - low[arms]) / m)[:, None]
+        spread = n * (y.std() + sd_radius) ** 2
+        spread = spread - n / m * np.maximum(low[arms] - mu_high, 0.0) ** 2
+        sd_high = np.maximum(np.sqrt(np.maximum(spread, 0.0) / m), sd_low)[:, None]
+        steepness = d.k / sd_low[:, None]
+        cap = (1.0 + d.k * math.sqrt(m - 1)) / m
+        negative = np.maximum(steepness * (mean_high - low) - 1.0, 0.0) / m
+        positive = (1.0 + steepness * np.maximum(high - mean_low, 0.0)) / m
+        negative, positive = np.minimum(negative, cap) * other, np.minimum(positive, cap) * other
+        largest = np.maximum(positive, negative)
+        certain = (1.0 + d.k * (low - mean_high) / sd_high) / m
+        smallest = np.where(low > mean_high, certain, 0.0) * other
+        heavy = np.where(high < 0.5, negative, largest)
+        nearest = np.clip(0.5, low, high)
+        return np.minimum(smallest, largest), largest, heavy, nearest * (1.0 - nearest)
+
+
+def bennett_factor(s: FloatArray) -> FloatArray:
+    """Return at least 2 (e^s - 1 - s)/s^2: how far a bounded tail exceeds the Gaussian one."""
+    safe = np.clip(s, 1e-3, 30.0)  # increasing in s, so the lower cut is on the safe side
+    return np.where(s <= 30.0, 2.0 * (np.expm1(safe) - safe) / safe**2, np.inf)
+
+
+def scatter_around(row: Tally, centre: FloatArray) -> FloatArray:
+    """Return sum_s (X_sj - h_j)^2 from the row's sums."""
+    return np.maximum(row.squares - 2.0 * centre * row.total + row.pulls * centre**2, 0.0)
+
+
+def smallest_sd(low: FloatArray, high: FloatArray, members: FloatArray) -> FloatArray:
+    """Return a lower bound on the sd of numbers in [low_j, high_j], per row of 0/1 members.
+
+    The variance is min_t mean_j (y_j - t)^2 >= min_t mean_j dist(t, [low_j, high_j])^2, convex in
+    t: bisection on the slope, then the tangent at the left end.
+    """
+    left, right = np.zeros(len(members)), np.ones(len(members))
+    for _ in range(20):
+        t = 0.5 * (left + right)
+        beyond = np.maximum(t[:, None] - high, 0.0) - np.maximum(low - t[:, None], 0.0)
+        falling = (members * beyond).sum(axis=1) < 0.0
+        left, right = np.where(falling, t, left), np.where(falling, right, t)
+    distance = np.maximum(left[:, None] - high, 0.0) + np.maximum(low - left[:, None], 0.0)
+    at_left = (members * distance**2).sum(axis=1)
+    drop = 2.0 * (right - left) * (members * distance).sum(axis=1)
+    return np.sqrt(np.maximum((at_left - drop) / members.sum(axis=1), 1e-18))
+
+
+def knapsack(low: FloatArray, high: FloatArray, value: FloatArray, budget: float) -> FloatArray:
+    """Return max sum_j u_j value_j over low_j <= u_j <= high_j, sum_j u_j = budget, per row."""
+    order = np.argsort(-value)
+    low, room, value = low[:, order], np.maximum(high - low, 0.0)[:, order], value[order]
+    before = np.cumsum(room, axis=1) - room
+    left = np.maximum(budget - low.sum(axis=1), 0.0)[:, None]
+    taken = np.clip(left - before, 0.0, room)
+    best: FloatArray = ((low + taken) * value).sum(axis=1)
+    return best
