@@ -8,6 +8,7 @@
 
 from oddarms import algorithms, arms, errors
 from oddarms.errors import OddarmsError, SearchError, SearchInterrupted
+from oddarms.limit import Limit, lower_bound
 from oddarms.problem import Problem, gaps, hardness, outliers, threshold
 from oddarms.search import Progress, Result, Search, find
 from oddarms.simulation import Simulation, simulate
@@ -16,6 +17,7 @@ from oddarms.statistics.complexity import ade_pulls_bound, rr_pulls_bound, wrr_p
 __version__ = "0.1.0"
 
 __all__ = [
+    "Limit",
     "OddarmsError",
     "Problem",
     "Progress",
@@ -31,6 +33,7 @@ __all__ = [
     "find",
     "gaps",
     "hardness",
+    "lower_bound",
     "outliers",
     "rr_pulls_bound",
     "simulate",

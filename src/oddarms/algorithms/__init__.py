@@ -3,6 +3,8 @@
 =========  ==================================================================
 name       what it is
 =========  ==================================================================
+``spade``  Shared-Pool Adaptive Double Exploration, the default; options
+           ``indifference`` and ``max_step``
 ``ade``    Adaptive Double Exploration (AAAI 2020), option ``shared``
 ``rr``     Round-Robin (NIPS 2017), option ``batch``
 ``wrr``    Weighted Round-Robin (NIPS 2017), options ``rho`` and ``batch``

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oddarms.errors import ProtocolError
 from oddarms.problem import BoolArray, FloatArray, IntArray
 
 
@@ -74,6 +75,9 @@ class Algorithm(ABC):
     handles_both_sides: ClassVar[bool] = False
     """True where the constructor takes ``side="both"`` and shares the pulls of both thresholds."""
 
+    lengths: ClassVar[frozenset[str]] = frozenset()
+    """Options that are lengths in units of rewards; they arrive as shares of the range b - a."""
+
     def __init__(self, n: int, *, k: float, delta: float, rng: np.random.Generator) -> None:
         self.n = n
         self.k = k
@@ -96,6 +100,14 @@ class Algorithm(ABC):
     @abstractmethod
     def absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
         """Take the rewards of the last proposal: their sum and sum of squares for each entry."""
+
+    def remember(self, counts: IntArray, rewards: FloatArray) -> None:
+        """Take rewards that were not asked for: `counts[i]` of arm i, arm after arm.
+
+        Only some algorithms can; the others refuse.
+        """
+        del counts, rewards
+        raise ProtocolError(f"{type(self).__name__} cannot use rewards it did not ask for.")
 
     @abstractmethod
     def intervals(self) -> tuple[FloatArray, FloatArray]:

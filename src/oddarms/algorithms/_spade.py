@@ -41,8 +41,7 @@ class SPADE(Algorithm):
         Arms whose mean lies within this distance of the threshold may be called either way:
         with probability at least 1 - delta, every arm called an outlier has
         y_i > theta - indifference and every arm called normal has y_i < theta + indifference.
-        In the units of the rewards' range, so 0.01 is one hundredth of b - a. It ends searches
-        that tiny gaps would make endless.
+        In units of the rewards. It ends searches that tiny gaps would make endless.
     max_step
         At most this many pulls are asked for at a time. The plan, and so the answer's guarantee,
         does not change; a row comes in several parts.
@@ -54,6 +53,7 @@ class SPADE(Algorithm):
     """
 
     handles_both_sides = True
+    lengths = frozenset({"indifference"})
 
     def __init__(
         self,

@@ -127,7 +127,8 @@ class JointCertificate(Certificate):
         doubt = DOUBT_DIRECTION * d.beta**2 * variance / tally.pulls
         squares = (d.alpha + d.beta * d.y) ** 2 + doubt + SMALLEST_WEIGHT * d.norm / self.n
         weights = np.sqrt(squares * variance)
-        return weights / weights.mean()
+        relative: FloatArray = weights / weights.mean()
+        return relative
 
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Weigh each open arm on the side of its threshold where it seems to be."""
@@ -232,12 +233,12 @@ def convex_minimum(
     function: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
     low: FloatArray,
     high: FloatArray,
-    steps: int = 12,
+    steps: int = 7,
 ) -> tuple[FloatArray, FloatArray]:
     """Return lower bounds on the minima over [0, 1] of convex functions, and about where they are.
 
     The functions return value and slope. After some bisection between `low` and `high`, where
-    the minimum is expected, a tangent bounds it from below wherever it is.
+    the minimum is expected, tangents bound it from below wherever it is.
     """
     for _ in range(steps):
         middle = 0.5 * (low + high)
@@ -245,7 +246,9 @@ def convex_minimum(
         low, high = np.where(rising, low, middle), np.where(rising, middle, high)
     left, left_slope = function(low)
     right, right_slope = function(high)
-    inside = left + np.minimum(left_slope, 0.0) * (high - low)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        meet = (right - left - right_slope * (high - low)) / (left_slope - right_slope)
+    inside = left + np.minimum(left_slope, 0.0) * np.clip(np.nan_to_num(meet), 0.0, high - low)
     beyond_left = left - left_slope * low
     beyond_right = right + right_slope * (1.0 - high)
     value = np.where(

@@ -31,7 +31,7 @@ def find(
     *,
     k: float,
     delta: float,
-    algorithm: str | type[Algorithm] = "ade",
+    algorithm: str | type[Algorithm] = "spade",
     bounds: tuple[float, float] = (0.0, 1.0),
     side: Side = "upper",
     budget: int | None = None,

@@ -58,6 +58,8 @@ class Result:
         Why the search ended: "decided", "budget", "interrupted", "failed", or "running".
     round, threshold_pulls
         Rounds of the algorithm, and the pulls made only for the threshold.
+    imported
+        Rewards that were given without being asked for; not part of the pulls.
     evidence
         Per arm the log e-value for its decision, where the algorithm has one, else None.
     history
@@ -76,6 +78,7 @@ class Result:
     stopped: str
     round: int
     threshold_pulls: int
+    imported: int = 0
     evidence: FloatArray | None = None
     history: tuple[HistoryPoint, ...] = ()
     first: Snapshot | None = field(default=None)
@@ -167,6 +170,7 @@ class Result:
             "stopped": self.stopped,
             "pulls": self.pulls,
             "threshold_pulls": self.threshold_pulls,
+            "imported": self.imported,
             "round": self.round,
             "thresholds": {
                 side: {name: _finite(end) for name, end in bound._asdict().items()}

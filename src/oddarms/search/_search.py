@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oddarms.algorithms import Algorithm, Decision, Decisions, Pulls, Threshold, create, no_pulls
-from oddarms.errors import ProtocolError, RewardRejected
+from oddarms.algorithms import (
+    Algorithm,
+    Decision,
+    Decisions,
+    Pulls,
+    Threshold,
+    create,
+    get_algorithm,
+    no_pulls,
+)
+from oddarms.errors import InvalidParameter, ProtocolError, RewardRejected
 from oddarms.problem import FloatArray, IntArray, Label, Problem, Side, check_budget
 from oddarms.search._result import HistoryPoint, Result, Snapshot
 
@@ -61,7 +70,7 @@ class Search:
         *,
         k: float,
         delta: float,
-        algorithm: str | type[Algorithm] = "ade",
+        algorithm: str | type[Algorithm] = "spade",
         bounds: tuple[float, float] = (0.0, 1.0),
         side: Side = "upper",
         budget: int | None = None,
@@ -71,8 +80,12 @@ class Search:
         self.problem = Problem(labels, k=k, delta=delta, bounds=bounds, side=side)
         self.budget = check_budget(budget)
         self.algorithm_name = algorithm if isinstance(algorithm, str) else algorithm.__name__
+        chosen = get_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
+        a, b = self.problem.bounds
+        for name in chosen.lengths & options.keys():
+            options[name] = options[name] / (b - a)
         self.algorithm = create(
-            algorithm,
+            chosen,
             self.problem.n,
             k=self.problem.k,
             delta=self.problem.delta,
@@ -82,6 +95,7 @@ class Search:
         )
         self.stopped = "running"
         self.total_pulls = 0
+        self.imported = 0
         self._next: Pulls
         self._asked = False
         self._history: list[HistoryPoint] = []
@@ -132,8 +146,7 @@ class Search:
         pulls = self._waiting("tell")
         values = self._checked(rewards, pulls)
         entries = np.repeat(np.arange(pulls.counts.size), pulls.counts)
-        a, b = self.problem.bounds
-        scaled = (b - values if self._mirrored else values - a) / (b - a)
+        scaled = self._scaled(values)
         sums: FloatArray = _sum_by(entries, scaled, pulls.counts.size)
         squares = _sum_by(entries, scaled * scaled, pulls.counts.size)
         self._absorb(pulls, sums, squares)
@@ -149,7 +162,42 @@ class Search:
             scaled, scaled_squares = (m * b - s) / R, (m * b * b - 2.0 * b * s + q) / (R * R)
         else:
             scaled, scaled_squares = (s - m * a) / R, (q - 2.0 * a * s + m * a * a) / (R * R)
-        self._absorb(pulls, scaled, scaled_squares)
+        self._check_squares(scaled, scaled_squares, pulls)
+        self._absorb(pulls, scaled, np.clip(scaled_squares, scaled * scaled / m, scaled))
+
+    def add(self, history: Mapping[Label, npt.ArrayLike]) -> None:
+        """Take rewards that were not asked for, such as a history: a list of them per arm.
+
+        They count as evidence but not as pulls, and cost no budget. The guarantee stays if they
+        were drawn like all others and how many of them an arm has was not decided by looking at
+        them; arms may have any number, or be missing. Not every algorithm can use them.
+
+        Examples
+        --------
+        >>> search = Search(["a", "b", "c"], k=1, delta=0.1, algorithm="spade")
+        >>> search.add({"a": [0, 0, 1], "c": [1, 1, 1, 1]})
+        >>> search.result().imported
+        7
+        """
+        if self._asked:
+            raise ProtocolError("add() was called between ask() and tell().")
+        if self.done:
+            raise ProtocolError(f"add() was called after the search had stopped: {self.stopped}.")
+        index = {label: i for i, label in enumerate(self.labels)}
+        lists: list[FloatArray] = [np.empty(0)] * self.problem.n
+        for label, rewards in history.items():
+            if label not in index:
+                raise InvalidParameter(f"history must name arms of the search but has {label!r}.")
+            values = np.atleast_1d(np.asarray(rewards))
+            one_arm = Pulls(np.array([index[label]]), np.array([values.size]))
+            lists[index[label]] = self._scaled(self._checked(values, one_arm))
+        self.algorithm.remember(np.array([v.size for v in lists]), np.concatenate(lists))
+        self.imported += sum(v.size for v in lists)
+        self._prepare()
+
+    def _scaled(self, values: FloatArray) -> FloatArray:
+        a, b = self.problem.bounds
+        return (b - values if self._mirrored else values - a) / (b - a)
 
     @property
     def _mirrored(self) -> bool:
@@ -205,6 +253,18 @@ class Search:
                 f" {self.labels[int(pulls.indices[j])]!r} add up to {sums[j]:g}."
             )
 
+    def _check_squares(self, sums: FloatArray, squares: FloatArray, pulls: Pulls) -> None:
+        """Check that rewards in [0, 1] can have these sums and sums of squares."""
+        m = pulls.counts
+        slack = 1e-6 * m
+        wrong = (squares > sums + slack) | (squares < sums * sums / m - slack)
+        if wrong.any():
+            label = self.labels[int(pulls.indices[np.flatnonzero(wrong)[0]])]
+            raise self._rejected(
+                f"totals of arm {label!r} must be those of rewards within the bounds, but no"
+                " such rewards have this sum and this sum of squares."
+            )
+
     def _rejected(self, message: str) -> RewardRejected:
         error = RewardRejected(message)
         error.result = self.result()
@@ -245,6 +305,7 @@ class Search:
             stopped=self.stopped,
             round=self.algorithm.round,
             threshold_pulls=self.algorithm.threshold_pulls,
+            imported=self.imported,
             evidence=self.algorithm.evidence(),
             history=tuple(history),
             first=self._first or last,

@@ -86,7 +86,7 @@ def simulate(
     *,
     k: float,
     delta: float,
-    algorithm: str = "ade",
+    algorithm: str = "spade",
     runs: int = 1,
     rng: np.random.Generator | np.random.SeedSequence | int | None = None,
     family: str = "bernoulli",

@@ -166,26 +166,30 @@ def log_mean_above(
 
 
 def mean_interval(
-    pulls: FloatArray, total: FloatArray, squares: FloatArray, alpha: float, steps: int = 16
+    pulls: FloatArray, total: FloatArray, squares: FloatArray, alpha: float, steps: int = 12
 ) -> tuple[FloatArray, FloatArray]:
     """Return time-uniform intervals that each contain their arm's mean with probability 1 - alpha.
 
     The levels against which neither side's evidence reaches 2/alpha, found by bisection from
     outside, so never too narrow; [0, 1] for an arm without pulls.
     """
-    pulled = pulls > 0
-    safe = np.where(pulled, pulls, 1.0)
+    n = pulls.size
+    safe = np.where(pulls > 0, pulls, 1.0)
     target = math.log(2.0 / alpha)
-    ends = []
-    for evidence, end in ((log_mean_above, 0.0), (log_mean_below, 1.0)):
-        inside = np.clip(total / safe, SMALLEST_LEVEL, 1.0 - SMALLEST_LEVEL)
-        outside = np.full_like(inside, end)
-        for _ in range(steps):
-            middle = np.clip(0.5 * (inside + outside), SMALLEST_LEVEL, 1.0 - SMALLEST_LEVEL)
-            kept = evidence(safe, total, squares, middle)[0] < target
-            inside, outside = np.where(kept, middle, inside), np.where(kept, outside, middle)
-        ends.append(np.where(pulled, outside, end))
-    return ends[0], ends[1]
+    both = (
+        np.concatenate([safe, safe]),
+        np.concatenate([total, safe - total]),  # the lower end is the upper one of 1 - X
+        np.concatenate([squares, safe - 2.0 * total + squares]),
+    )
+    inside = np.clip(both[1] / both[0], SMALLEST_LEVEL, 1.0 - SMALLEST_LEVEL)
+    outside = np.ones(2 * n)
+    for _ in range(steps):
+        middle = np.minimum(0.5 * (inside + outside), 1.0 - SMALLEST_LEVEL)
+        kept = log_mean_below(*both, middle)[0] < target
+        inside, outside = np.where(kept, middle, inside), np.where(kept, outside, middle)
+    high = np.where(pulls > 0, outside[:n], 1.0)
+    low = np.where(pulls > 0, 1.0 - outside[n:], 0.0)
+    return low, high
 
 
 def degenerate_bound(n: int, pulls_odd: float, pulls_even: float, alpha: float) -> float:

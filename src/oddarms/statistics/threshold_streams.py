@@ -129,11 +129,14 @@ class LowerStream:
         if self.weight[0] == 0.0:
             return -math.inf
         low, high = -1.0, 2.0
-        for _ in range(40):
-            middle = 0.5 * (low + high)
-            found, _ = self.evidence(np.array([0]), np.array([middle]))
-            low, high = (middle, high) if found[0] >= -math.log(alpha) else (low, middle)
-        return low
+        first = np.zeros(33, dtype=np.int64)
+        for _ in range(4):  # the evidence falls as the level rises: refine where it crosses
+            levels = np.linspace(low, high, first.size)
+            enough = int((self.evidence(first, levels)[0] >= -math.log(alpha)).sum())
+            if enough == 0:
+                return -math.inf if low == -1.0 else low
+            low, high = levels[enough - 1], levels[min(enough, first.size - 1)]
+        return float(low)
 
 
 class UpperStream:
@@ -260,7 +263,8 @@ def smallest_sd(low: FloatArray, high: FloatArray, members: FloatArray) -> Float
     distance = np.maximum(left[:, None] - high, 0.0) + np.maximum(low - left[:, None], 0.0)
     at_left = (members * distance**2).sum(axis=1)
     drop = 2.0 * (right - left) * (members * distance).sum(axis=1)
-    return np.sqrt(np.maximum((at_left - drop) / members.sum(axis=1), 1e-18))
+    variance: FloatArray = np.maximum((at_left - drop) / members.sum(axis=1), 1e-18)
+    return np.sqrt(variance)
 
 
 def knapsack(low: FloatArray, high: FloatArray, value: FloatArray, budget: float) -> FloatArray:

@@ -1,0 +1,26 @@
+"""A conformance suite that every algorithm must pass, ours or a third party's.
+
+Subclass `AlgorithmConformance` in a test module and name the algorithm; pytest, or any runner that
+collects methods called ``test_...``, does the rest. Nothing here needs pytest.
+
+>>> from oddarms.testing import AlgorithmConformance
+>>> class TestRR(AlgorithmConformance):
+...     algorithm = "rr"
+...     options = {"batch": 10}
+>>> TestRR().test_ask_returns_the_same_request_until_told()
+"""
+
+from oddarms.testing._conformance import AlgorithmConformance
+from oddarms.testing._expect import raises
+from oddarms.testing._rates import assert_error_rate, most_errors
+from oddarms.testing._setting import Instance, Streams, drive
+
+__all__ = [
+    "AlgorithmConformance",
+    "Instance",
+    "Streams",
+    "assert_error_rate",
+    "drive",
+    "most_errors",
+    "raises",
+]
