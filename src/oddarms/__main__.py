@@ -137,7 +137,8 @@ def _compare_with_equal_sampling(result: Result, options: argparse.Namespace) ->
         line.close()
     print(
         f"Sampling every worker equally until all are decided (RR, NIPS 2017, run on the same"
-        f" crowd): {equal.pulls:,} samples, {equal.pulls / max(result.pulls, 1):,.0f} times as many."
+        f" crowd): {equal.pulls:,} samples, {equal.pulls / max(result.pulls, 1):,.0f} times"
+        " as many."
     )
 
 

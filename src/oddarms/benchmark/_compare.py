@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from oddarms.benchmark._instances import InstanceFamily, instance_families
-from oddarms.limit import lower_bound
+from oddarms.limit import first_order_program
 from oddarms.problem import FloatArray
 from oddarms.simulation import simulate
 
@@ -117,6 +117,7 @@ def _one_instance(task: tuple[str, np.random.SeedSequence, bool]) -> Outcome:
     for contender in contenders(family.n):
         if contender.is_baseline and not with_baselines:
             continue
+        options: dict[str, Any] = {**dict(family.options), **dict(contender.options)}
         simulation = simulate(
             means,
             k=family.k,
@@ -125,8 +126,7 @@ def _one_instance(task: tuple[str, np.random.SeedSequence, bool]) -> Outcome:
             family=family.rewards,
             rng=np.random.default_rng(run_seed),
             budget=BASELINE_BUDGET if contender.is_baseline else None,
-            **dict(family.options),
-            **dict(contender.options),
+            **options,
         )
         found[contender.name] = (
             int(simulation.pulls[0]),
@@ -138,11 +138,8 @@ def _one_instance(task: tuple[str, np.random.SeedSequence, bool]) -> Outcome:
 
 def family_limit(family: InstanceFamily, means: FloatArray) -> float:
     """Return the first-order limit times log(n/delta), with the rewards' true variances."""
-    scale = np.sqrt(family.variances(means))
-    bound = lower_bound(
-        means, k=family.k, delta=DELTA, noise="gaussian", scale=scale, method="first_order"
-    )
-    return bound.characteristic_time * math.log(family.n / DELTA)
+    per_nat = first_order_program(means, family.variances(means), family.k)
+    return float(per_nat.sum()) * math.log(family.n / DELTA)
 
 
 def _row(family: InstanceFamily, outcomes: list[Outcome]) -> Row:

@@ -191,7 +191,7 @@ class Result:
             "upper": self.intervals[:, 1].tolist(),
         }
         if self.evidence is not None:
-            columns["log_evidence"] = self.evidence.tolist()
+            columns["log_evidence"] = [_finite(value) for value in self.evidence.tolist()]
         names = list(columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 

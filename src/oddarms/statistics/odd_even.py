@@ -65,7 +65,8 @@ class OddEven:
         T = float(np.dot(odd - odd.mean(), even))
         y = 0.5 * (odd + even)
         mu = float(y.mean())
-        sigma_low = math.sqrt((T - D) / n) if T - D > along**2 else 0.0
+        unbiased = T - D
+        sigma_low = math.sqrt(unbiased / n) if unbiased > along**2 else 0.0
         sigma_high = min(float(y.std()), math.sqrt(max(T + D + along**2, 0.0) / n))
         self.low = max(self.low, mu + k * sigma_low - radius)
         self.high = min(self.high, mu + k * sigma_high + radius)
