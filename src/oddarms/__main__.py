@@ -87,7 +87,7 @@ def _report(result: Result, folder: Path, name: str) -> None:
     for start in range(0, len(found), 8):
         print("  " + " ".join(found[start : start + 8]))
     lower, upper = result.threshold_interval
-    print(f"Threshold: {result.threshold:.3f}, certainly within [{lower:.3f}, {upper:.3f}]")
+    print(f"Threshold: {result.threshold:.3f}, within [{lower:.3f}, {upper:.3f}]")
     print(f"Samples: {result.pulls:,} ({result.pulls / result.problem.n:,.0f} a worker)")
     if result.undecided:
         print(f"Undecided: {len(result.undecided)} workers (stopped: {result.stopped})")
@@ -118,7 +118,7 @@ def _compare_with_truth(result: Result, truth: set[object]) -> None:
     wrong = [label for label in result.outliers if label not in truth]
     wrong += [label for label in result.normal if label in truth]
     verdict = "every decision is right" if not wrong else f"{len(wrong)} decisions are wrong"
-    print(f"\nThe simulation knows the true error rates: {verdict}.")
+    print(f"\nThe simulation knows the true error rates: {verdict}.", flush=True)
 
 
 def _compare_with_equal_sampling(result: Result, options: argparse.Namespace) -> None:

@@ -65,9 +65,18 @@ def plot_intervals(result: Result, path: str | Path | None = None) -> Any:
     margin = 0.05 * (highest - lowest)
     axes[0].set_ylim(lowest - margin, highest + margin)
     axes[0].set_ylabel("mean reward and its interval")
-    handles, names = axes[1].get_legend_handles_labels()
+    known = {
+        name: handle
+        for axis in axes
+        for handle, name in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
     figure.legend(
-        handles, names, loc="outside lower center", ncols=len(names), markerscale=6, frameon=False
+        list(known.values()),
+        list(known),
+        loc="outside lower center",
+        ncols=len(known),
+        markerscale=6,
+        frameon=False,
     )
     figure.suptitle(
         f"{result.algorithm.upper()}: {len(result.outliers)} outliers among {result.problem.n:,}"

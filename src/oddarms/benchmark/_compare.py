@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,29 @@ from oddarms.problem import FloatArray
 from oddarms.simulation import simulate
 
 DELTA = 0.1
-BASELINE_BUDGET = 400_000_000
 SMALL = 200
+SLOW_REWARDS = 20  # drawing a Beta reward takes about this many times as long as a Bernoulli one
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much to run: instances for SPADE, and for the others, which stop at a budget."""
+
+    runs: int
+    baseline_runs: int
+    budget: int
+
+    def with_runs(self, runs: int) -> Effort:
+        """Return the effort with another number of instances."""
+        return replace(self, runs=runs)
+
+    def describe(self) -> str:
+        """Return the effort in words."""
+        return (
+            f"delta = {DELTA}; mean pulls over {self.runs} random instances for SPADE (± 95 %) and"
+            f" {self.baseline_runs} of the same for the others, which stop at {self.budget:,} pulls"
+            ' (">" where they did)'
+        )
 
 
 @dataclass(frozen=True)
@@ -82,12 +103,12 @@ class Row:
 
 
 def compare(
-    *, runs: int, baseline_runs: int, seed: int, workers: int, report: Callable[[str], None]
+    effort: Effort, *, seed: int, workers: int, report: Callable[[str], None]
 ) -> Iterator[Row]:
     """Yield a row per family; the same seed gives the same rows on any number of workers.
 
     Instance number r of a family is drawn from child r of the family's own seed. The baselines
-    run on the first `baseline_runs` of the instances that SPADE runs on.
+    run on the first of the instances that SPADE runs on.
     """
     families = instance_families()
     with ProcessPoolExecutor(workers) as pool:
@@ -95,28 +116,27 @@ def compare(
             families, np.random.SeedSequence(seed).spawn(len(families)), strict=True
         ):
             report(family.name)
-            seeds = child.spawn(runs)
             tasks = [
-                (family.name, instance_seed, r < baseline_runs)
-                for r, instance_seed in enumerate(seeds)
+                (family.name, instance_seed, effort.budget if r < effort.baseline_runs else 0)
+                for r, instance_seed in enumerate(child.spawn(effort.runs))
             ]
-            chunk = max(1, min(16, runs // (4 * workers)))
-            outcomes = list(pool.map(_one_instance, tasks, chunksize=chunk))
+            outcomes = list(pool.map(_one_instance, tasks))
             yield _row(family, outcomes)
 
 
 Outcome = tuple[float, dict[str, tuple[int, bool, bool]]]
 
 
-def _one_instance(task: tuple[str, np.random.SeedSequence, bool]) -> Outcome:
-    name, seed, with_baselines = task
+def _one_instance(task: tuple[str, np.random.SeedSequence, int]) -> Outcome:
+    name, seed, budget = task
     family = next(family for family in instance_families() if family.name == name)
     instance_seed, run_seed = seed.spawn(2)
     means = family.draw(np.random.default_rng(instance_seed))
     found = {}
     for contender in contenders(family.n):
-        if contender.is_baseline and not with_baselines:
+        if contender.is_baseline and not budget:
             continue
+        limit = budget if family.rewards == "bernoulli" else budget // SLOW_REWARDS
         options: dict[str, Any] = {**dict(family.options), **dict(contender.options)}
         simulation = simulate(
             means,
@@ -125,7 +145,7 @@ def _one_instance(task: tuple[str, np.random.SeedSequence, bool]) -> Outcome:
             algorithm=contender.algorithm,
             family=family.rewards,
             rng=np.random.default_rng(run_seed),
-            budget=BASELINE_BUDGET if contender.is_baseline else None,
+            budget=limit if contender.is_baseline else None,
             **options,
         )
         found[contender.name] = (

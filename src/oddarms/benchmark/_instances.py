@@ -180,15 +180,16 @@ def instance_families() -> list[InstanceFamily]:
         )
         for k in (2, 3)
     ]
-    families.append(
+    families += [
         InstanceFamily(
-            "48+2 Beta rewards, k=2",
-            "48 N(.3,.075²) + 2 U(.7,.9), rewards Beta with concentration 50",
+            f"48+2 Beta({concentration:g}), k=2",
+            f"48 N(.3,.075²) + 2 U(.7,.9), Beta rewards of concentration {concentration:g}",
             planted(48, 2, 0.7, 0.9, 2.0),
             2.0,
             50,
             "beta",
-            (("concentration", 50.0),),
+            (("concentration", concentration),),
         )
-    )
+        for concentration in (5.0, 10.0)
+    ]
     return families

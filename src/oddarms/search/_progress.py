@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -86,8 +87,11 @@ def describe(progress: Progress) -> str:
     parts = [
         f"{progress.pulls:,} pulls",
         f"{progress.undecided:,} of {progress.arms:,} arms undecided",
-        f"threshold in [{progress.threshold_lower:.3g}, {progress.threshold_upper:.3g}]",
     ]
+    if math.isfinite(progress.threshold_lower) and math.isfinite(progress.threshold_upper):
+        parts.append(
+            f"threshold in [{progress.threshold_lower:.3g}, {progress.threshold_upper:.3g}]"
+        )
     if needed is not None:
         parts.append(f"about {needed:,.0f} pulls to go")
     return ", ".join(parts)

@@ -13,8 +13,8 @@ def most_errors(runs: int, delta: float, false_alarm: float = FALSE_ALARM) -> in
 
     Examples
     --------
-    >>> most_errors(100, 0.1)  # P(Binomial(100, 0.1) > 26) = 8e-7, and 2e-6 for 25
-    26
+    >>> most_errors(100, 0.1)  # P(Binomial(100, 0.1) > 27) = 3.5e-7, and 1.2e-6 for 26
+    27
     """
     from scipy.stats import binom
 
@@ -38,9 +38,9 @@ def assert_error_rate(
     Examples
     --------
     >>> assert_error_rate(wrong=12, runs=100, delta=0.1)
-    >>> assert_error_rate(wrong=27, runs=100, delta=0.1)
+    >>> assert_error_rate(wrong=28, runs=100, delta=0.1)
     Traceback (most recent call last):
-    AssertionError: 27 errors in 100 runs, but a rate of 0.1 gives at most 26 (false alarm 1e-06).
+    AssertionError: 28 errors in 100 runs, but a rate of 0.1 gives at most 27 (false alarm 1e-06).
     """
     most = most_errors(runs, delta, false_alarm)
     if wrong > most:

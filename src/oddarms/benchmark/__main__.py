@@ -1,0 +1,91 @@
+"""``python -m oddarms.benchmark``, which is ``make bench``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from oddarms.benchmark._compare import Effort, compare
+from oddarms.benchmark._speed import as_json, growth, simulation_speed
+from oddarms.benchmark._tables import (
+    growth_table,
+    samples_json,
+    samples_table,
+    speed_table,
+    verdict,
+)
+from oddarms.problem import check_whole
+
+FULL = Effort(runs=100, baseline_runs=3, budget=400_000_000)
+QUICK = Effort(runs=6, baseline_runs=1, budget=20_000_000)
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark and return the exit code."""
+    options = _parser().parse_args(arguments)
+    effort = QUICK if options.quick else FULL
+    if options.runs is not None:
+        effort = effort.with_runs(check_whole("runs", options.runs, least=1))
+    started = time.monotonic()
+    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
+    print(f"# Benchmark\n\nSeed {options.seed}; {machine}; {effort.describe()}.\n")
+    report: dict[str, Any] = {"seed": options.seed, "machine": machine}
+    if "samples" in options.parts:
+        rows = list(compare(effort, seed=options.seed, workers=options.workers, report=_say))
+        print(f"## Samples\n\n{samples_table(rows)}\n")
+        print("\n".join(verdict(rows)) + "\n")
+        report["samples"] = samples_json(rows)
+    if "speed" in options.parts:
+        _say("speed of the compiled simulation")
+        speeds = list(simulation_speed())
+        print(f"## Simulated pulls per second\n\n{speed_table(speeds)}\n")
+        report["speed"] = as_json(speeds)
+    if "growth" in options.parts:
+        _say("growth with the number of arms")
+        sizes = list(growth(SIZES[:-1] if options.quick else SIZES))
+        print(f"## Growth of a whole search\n\n{growth_table(sizes)}\n")
+        report["growth"] = as_json(sizes)
+    report["seconds"] = time.monotonic() - started
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    print(f"{report['seconds']:.0f} seconds; JSON written to {options.json}")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(f"... {text}", file=sys.stderr, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m oddarms.benchmark",
+        description="Measure samples and errors of all algorithms on the same instances, the speed"
+        " of the compiled simulation, and the growth of a search with the number of arms.",
+    )
+    parser.add_argument("--quick", action="store_true", help="under a minute, coarse figures")
+    parser.add_argument("--runs", type=int, help="instances per family for SPADE")
+    parser.add_argument("--seed", type=int, default=0, help="decides instances and rewards")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument(
+        "--parts",
+        nargs="+",
+        choices=("samples", "speed", "growth"),
+        default=("samples", "speed", "growth"),
+        help="what to measure",
+    )
+    parser.add_argument(
+        "--json", type=Path, default=Path("output/bench.json"), help="where the figures go"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""``python -m oddarms.benchmark.pictures FOLDER``: the pictures of the documentation.
+
+`algorithms.png` is drawn from the figures of a benchmark (`benchmark.json` in the folder),
+`crowd.png` from a search of the simulated crowd.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from oddarms.arms import simulated_crowd
+from oddarms.plots import new_figure, plot_intervals, save
+from oddarms.search import find
+
+MARKS = {
+    "ADE": ("#3b78b8", "o"),
+    "ADE shared": ("#7fb0dd", "o"),
+    "RR": ("#66a182", "s"),
+    "WRR": ("#a3c9a8", "s"),
+    "SPADE": ("#d1495b", "D"),
+}
+
+
+def draw_comparison(report: dict[str, Any], path: Path) -> None:
+    """Draw the mean pulls of every algorithm on every family, and the limit."""
+    rows = report["samples"]
+    figure, axis = new_figure(figsize=(10.0, 0.36 * len(rows) + 1.6))
+    for name, (colour, marker) in MARKS.items():
+        points = [
+            (row["algorithms"][name], y) for y, row in enumerate(rows) if name in row["algorithms"]
+        ]
+        pulls = [measured["mean_pulls"] for measured, _ in points]
+        heights = [y for _, y in points]
+        axis.plot(pulls, heights, marker, color=colour, label=name, ms=7)
+        for (measured, y), x in zip(points, pulls, strict=True):
+            if measured["unfinished"]:
+                axis.annotate(
+                    "", (2.2 * x, y), (x, y), arrowprops={"arrowstyle": "->", "color": colour}
+                )
+    limits = [row["limit"] for row in rows]
+    axis.plot(limits, range(len(rows)), "|", color="black", ms=13, label="limit × log(n/δ)")
+    axis.set_xscale("log")
+    axis.set_xlim(right=3.0 * axis.get_xlim()[1])
+    axis.set_yticks(range(len(rows)), [row["family"] for row in rows])
+    axis.invert_yaxis()
+    axis.set_xlabel("pulls until every arm is decided (mean; an arrow: stopped before it was done)")
+    axis.grid(axis="x", alpha=0.3)
+    axis.spines[["top", "right", "left"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=6, frameon=False)
+    save(figure, path)
+
+
+def main() -> int:
+    """Draw all pictures into the folder given."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs")
+    report = json.loads((folder / "benchmark.json").read_text(encoding="utf-8"))
+    draw_comparison(report, folder / "algorithms.png")
+    plot_intervals(find(simulated_crowd(), k=2, delta=0.1, rng=0), folder / "crowd.png")
+    print(f"drawn: {folder / 'algorithms.png'}, {folder / 'crowd.png'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
