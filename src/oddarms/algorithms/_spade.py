@@ -48,8 +48,9 @@ class SPADE(Algorithm):
 
     Notes
     -----
-    n <= 1 + k^2 arms: none can lie above mu + k sigma, unless all means are equal, so all are
-    called normal without a pull (for k < 0: outliers, as none can lie below).
+    With n < 1 + k^2 arms none can reach mu + k sigma, as no standardised value of n numbers exceeds
+    sqrt(n - 1): all are called normal without a pull (for k < 0: outliers). The one exception,
+    all means equal, is not looked for.
     """
 
     handles_both_sides = True
@@ -71,7 +72,7 @@ class SPADE(Algorithm):
             raise InvalidParameter(f"indifference must be at least 0 but got {indifference}.")
         self.max_step = None if max_step is None else check_whole("max_step", max_step, least=1)
         self.indifference = float(indifference)
-        self.joint = n <= JOINT_UP_TO
+        self.joint = 1.0 + k * k < n <= JOINT_UP_TO
         self.tally = Tally.empty(n)
         self.rows = 0
         self.sweeps = 0.0
@@ -79,7 +80,7 @@ class SPADE(Algorithm):
         self.size = 1.0
         self.focus_steps = 0
         self._plan: _Plan | None = None
-        if n <= 1.0 + k * k:
+        if n < 1.0 + k * k:
             self.views: dict[str, View] = {}
             self.decisions[:] = Decision.NORMAL if k >= 0 else Decision.HIGH
             return

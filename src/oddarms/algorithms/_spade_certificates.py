@@ -17,14 +17,16 @@ from oddarms.statistics.directions import Directions, Forecast, Tally, forecast
 from oddarms.statistics.evidence import log_mean_above, log_mean_below
 from oddarms.statistics.odd_even import OddEven
 from oddarms.statistics.threshold_streams import LowerStream, UpperStream
+from oddarms.statistics.true_direction import TrueDirection
 
 UNDECIDED, NORMAL, OUTLIER = 0, 1, 2
 
 BOX_SHARE = 0.05  # the intervals of all arms, both certificates
 END_SHARE = 0.03  # an end of the reported interval of the threshold
 JOINT_ARMS_SHARE, NUISANCE_SHARE = 0.85, 0.01  # 0.85 + 0.05 + 2 * 0.03 + 3 * 0.01 <= 1
-LEVEL_ARMS_SHARE, ODD_EVEN_SHARE, DEGENERATE_SHARE = 0.82, 0.02, 0.02
-# 0.82 + 0.05 + 0.03 (common lower stream) + 4 * 0.02 + 0.02 <= 1
+LEVEL_ARMS_SHARE, ODD_EVEN_SHARE, TRUE_DIRECTION_SHARE, DEGENERATE_SHARE = 0.81, 0.01, 0.01, 0.02
+# 0.81 + 0.05 + 0.03 (common lower stream) + 4 * 0.01 + 2 * 0.01 + 2 * 0.01 (mu) + 0.02 <= 1
+SHARPEN_UP_TO = 20_000  # arms; the box of the true direction costs more time than it saves beyond
 
 DOUBT_DIRECTION, DOUBT_VARIANCE, SMALLEST_WEIGHT = 6.0, 2.0, 0.5
 EDGE = 1e-9
@@ -186,6 +188,14 @@ class IntervalCertificate(Certificate):
         self.odd_even = OddEven(
             n, k, end_delta=ODD_EVEN_SHARE * delta, degenerate_delta=DEGENERATE_SHARE * delta
         )
+        self.sharpened = 0
+        self.true_direction = TrueDirection(
+            n,
+            k,
+            alpha=TRUE_DIRECTION_SHARE * delta,
+            box_delta=BOX_SHARE * delta,
+            nuisance_delta=NUISANCE_SHARE * delta,
+        )
 
     @property
     def ready_to_focus(self) -> bool:
@@ -195,6 +205,7 @@ class IntervalCertificate(Certificate):
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
         """Enter a uniform row into both bounds."""
         self.odd_even.absorb(int(size), row.total)
+        self.true_direction.absorb(row, size, 0.5 if guess is None else guess.centre)
         if guess is not None:
             d = Directions(guess.shrunk, self.k, leave_one_out=False)
             self.common.absorb(row, size, guess, d)
@@ -206,6 +217,9 @@ class IntervalCertificate(Certificate):
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Hold each open arm against the end of the interval beyond which it seems to be."""
         common = self.common.bound(END_SHARE * self.delta)
+        if self.odd_even.readings > self.sharpened and self.n <= SHARPEN_UP_TO:
+            self.sharpened = self.odd_even.readings
+            self.odd_even.sharpen(self.true_direction.radius(tally, self.odd_even.sigma))
         self.low = max(self.low, common, self.odd_even.low)
         self.high = min(self.high, self.odd_even.high)
         if self.exclude_outliers(arms):

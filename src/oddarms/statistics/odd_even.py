@@ -27,6 +27,8 @@ class OddEven:
     noise of one half does not meet itself; D/n falls like 1/(m sqrt(n)). D is a union over the
     readings b = 1, 2, ...: at level delta_D/(2 b (b+1)) each, two-sided.
 
+    Also bounds sigma itself: sqrt(T - D)/sqrt(n) - a/sqrt(n) <= sigma <= sigma_hat + a/sqrt(n).
+
     Costs 2 `end_delta` for the two ends, 2 `end_delta` for |<v*, e>|, and `degenerate_delta`.
     """
 
@@ -39,6 +41,8 @@ class OddEven:
         self.sweeps = [0, 0]
         self.readings = 0
         self.low, self.high = -math.inf, math.inf
+        self.sigma = (0.0, math.inf)
+        self._reading = (-math.inf, math.inf)
 
     @property
     def balanced(self) -> bool:
@@ -68,5 +72,12 @@ class OddEven:
         unbiased = T - D
         sigma_low = math.sqrt(unbiased / n) if unbiased > along**2 else 0.0
         sigma_high = min(float(y.std()), math.sqrt(max(T + D + along**2, 0.0) / n))
-        self.low = max(self.low, mu + k * sigma_low - radius)
-        self.high = min(self.high, mu + k * sigma_high + radius)
+        error = float(along) / math.sqrt(n)
+        self.sigma = (sigma_low - error, float(y.std()) + error)
+        self._reading = (mu + k * sigma_low, mu + k * sigma_high)
+        self.sharpen(float(radius))
+
+    def sharpen(self, radius: float) -> None:
+        """Use another bound on |<c*, e>| with the last reading; the caller pays for it."""
+        self.low = max(self.low, self._reading[0] - radius)
+        self.high = min(self.high, self._reading[1] + radius)

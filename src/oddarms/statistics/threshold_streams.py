@@ -15,6 +15,7 @@ import math
 import numpy as np
 
 from oddarms.problem import FloatArray, IntArray
+from oddarms.statistics.direction_box import Box, direction_box, smallest_sd
 from oddarms.statistics.directions import Directions, Forecast, Tally
 from oddarms.statistics.evidence import (
     log_mix,
@@ -180,16 +181,18 @@ class UpperStream:
     def prepare(self, arms: IntArray, tally: Tally, bets: FloatArray, rho: float) -> None:
         """Bound the costs for the thresholds without arm i, i in `arms`."""
         d = Directions(self.total / self.weight, self.k, leave_one_out=True)
-        smallest, largest, heavy, proxy = self._box(arms, tally, d)
-        box = (smallest**2, largest**2)
+        low, high = mean_interval(*tally, self.box_delta / self.total.size)
+        box = self._box(arms, low, high, d)
         self.theta = d.theta[arms]
-        self.variance = knapsack(*box, self.spent / 4.0, d.norm)
-        light = knapsack(*box, self.spent * proxy, d.norm)[:, None]
-        seen = knapsack(*box, self.scatter, d.norm)[:, None]
+        self.variance = box.most(self.spent / 4.0, d.norm)
+        nearest = np.clip(0.5, low, high)
+        light = box.most(self.spent * nearest * (1.0 - nearest), d.norm)[:, None]
+        heavy = np.where(high < 0.5, box.negative, box.largest)
         bennett = bennett_factor(bets * (heavy * self.coarsest).max(axis=1)[:, None])
         boxed = bets**2 / 2.0 * np.minimum(self.variance[:, None], bennett * light)
-        b = np.maximum((largest * self.coarsest).max(axis=1), 1e-9)[:, None]
-        fan = np.minimum(psi_exponential(bets * b) / b**2, 1e200) * np.maximum(seen, 1e-12)
+        seen = np.maximum(box.most(self.scatter, d.norm), 1e-12)[:, None]
+        b = np.maximum((box.largest * self.coarsest).max(axis=1), 1e-9)[:, None]
+        fan = np.minimum(psi_exponential(bets * b) / b**2, 1e200) * seen
         self.bets, self.costs, self.rho = np.hstack([bets, bets]), np.hstack([boxed, fan]), rho
 
     def evidence(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -206,35 +209,23 @@ class UpperStream:
         radius = normal_mixture_boundary(variance, alpha, 6.0 * norm) / self.weight
         return float(y.mean() + self.k * y.std() + radius)
 
-    def _box(
-        self, arms: IntArray, tally: Tally, d: Directions
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Return bounds on |c*_j| for each target, those at stake in a heavy tail, and proxies."""
+    def _box(self, arms: IntArray, low: FloatArray, high: FloatArray, d: Directions) -> Box:
+        """Return the box of the targets: bounds on mu and sigma of all arms, less arm i."""
         n, m, y = self.total.size, d.size, self.total / self.weight
-        low, high = mean_interval(*tally, self.box_delta / n)
-        other = np.ones((arms.size, n))
-        other[np.arange(arms.size), arms] = 0.0
-        sd_low = smallest_sd(low, high, other)
         variance, alpha = self.spent.max() / 4.0, self.nuisance_delta
         mu_radius = normal_mixture_boundary(variance / n, alpha, 6.0 / n) / self.weight
         mu_low, mu_high = y.mean() - mu_radius, y.mean() + mu_radius
         sd_radius = normal_mixture_boundary(variance, alpha, 6.0) / self.weight / math.sqrt(n)
-        mean_low = np.maximum((n * mu_low - high[arms]) / m, 0.0)[:, None]
-        mean_high = ((n * mu_high - low[arms]) / m)[:, None]
+        others_low = np.maximum((n * mu_low - high[arms]) / m, 0.0)
+        others_high = (n * mu_high - low[arms]) / m
+        # n sigma^2 = m sigma_-i^2 + (n/m) (y_i - mu)^2
         spread = n * (y.std() + sd_radius) ** 2
         spread = spread - n / m * np.maximum(low[arms] - mu_high, 0.0) ** 2
-        sd_high = np.maximum(np.sqrt(np.maximum(spread, 0.0) / m), sd_low)[:, None]
-        steepness = d.k / sd_low[:, None]
-        cap = (1.0 + d.k * math.sqrt(m - 1)) / m
-        negative = np.maximum(steepness * (mean_high - low) - 1.0, 0.0) / m
-        positive = (1.0 + steepness * np.maximum(high - mean_low, 0.0)) / m
-        negative, positive = np.minimum(negative, cap) * other, np.minimum(positive, cap) * other
-        largest = np.maximum(positive, negative)
-        certain = (1.0 + d.k * (low - mean_high) / sd_high) / m
-        smallest = np.where(low > mean_high, certain, 0.0) * other
-        heavy = np.where(high < 0.5, negative, largest)
-        nearest = np.clip(0.5, low, high)
-        return np.minimum(smallest, largest), largest, heavy, nearest * (1.0 - nearest)
+        members = np.ones((arms.size, n))
+        members[np.arange(arms.size), arms] = 0.0
+        sd_low = smallest_sd(low, high, members)
+        sd_high = np.maximum(np.sqrt(np.maximum(spread, 0.0) / m), sd_low)
+        return direction_box(low, high, members, d.k, (others_low, others_high), (sd_low, sd_high))
 
 
 def bennett_factor(s: FloatArray) -> FloatArray:
@@ -246,33 +237,3 @@ def bennett_factor(s: FloatArray) -> FloatArray:
 def scatter_around(row: Tally, centre: FloatArray) -> FloatArray:
     """Return sum_s (X_sj - h_j)^2 from the row's sums."""
     return np.maximum(row.squares - 2.0 * centre * row.total + row.pulls * centre**2, 0.0)
-
-
-def smallest_sd(low: FloatArray, high: FloatArray, members: FloatArray) -> FloatArray:
-    """Return a lower bound on the sd of numbers in [low_j, high_j], per row of 0/1 members.
-
-    The variance is min_t mean_j (y_j - t)^2 >= min_t mean_j dist(t, [low_j, high_j])^2, convex in
-    t: bisection on the slope, then the tangent at the left end.
-    """
-    left, right = np.zeros(len(members)), np.ones(len(members))
-    for _ in range(20):
-        t = 0.5 * (left + right)
-        beyond = np.maximum(t[:, None] - high, 0.0) - np.maximum(low - t[:, None], 0.0)
-        falling = (members * beyond).sum(axis=1) < 0.0
-        left, right = np.where(falling, t, left), np.where(falling, right, t)
-    distance = np.maximum(left[:, None] - high, 0.0) + np.maximum(low - left[:, None], 0.0)
-    at_left = (members * distance**2).sum(axis=1)
-    drop = 2.0 * (right - left) * (members * distance).sum(axis=1)
-    variance: FloatArray = np.maximum((at_left - drop) / members.sum(axis=1), 1e-18)
-    return np.sqrt(variance)
-
-
-def knapsack(low: FloatArray, high: FloatArray, value: FloatArray, budget: float) -> FloatArray:
-    """Return max sum_j u_j value_j over low_j <= u_j <= high_j, sum_j u_j = budget, per row."""
-    order = np.argsort(-value)
-    low, room, value = low[:, order], np.maximum(high - low, 0.0)[:, order], value[order]
-    before = np.cumsum(room, axis=1) - room
-    left = np.maximum(budget - low.sum(axis=1), 0.0)[:, None]
-    taken = np.clip(left - before, 0.0, room)
-    best: FloatArray = ((low + taken) * value).sum(axis=1)
-    return best

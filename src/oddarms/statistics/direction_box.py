@@ -1,0 +1,88 @@
+"""Bounds on the coefficients c*_j of the threshold's true direction, and what they imply.
+
+c*_j = (1 + k (y_j - mu)/sigma)/m for a threshold of m arms. Intervals of the means, of mu and of
+sigma put |c*_j| into a box; and sum_j c*_j^2 = (1 + k^2)/m is known exactly. So a cost
+sum_j c*_j^2 value_j with known values is at most a fractional knapsack.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from oddarms.problem import FloatArray
+
+
+class Box(NamedTuple):
+    """Bounds per target and arm: |c*_j| from below, and c*_j from above on either sign."""
+
+    smallest: FloatArray
+    negative: FloatArray
+    positive: FloatArray
+
+    @property
+    def largest(self) -> FloatArray:
+        """The largest possible |c*_j|."""
+        return np.maximum(self.negative, self.positive)
+
+    def most(self, value: FloatArray, norm: float) -> FloatArray:
+        """Return the most that sum_j c*_j^2 value_j can be, given sum_j c*_j^2 = norm."""
+        largest = self.largest
+        return knapsack(np.minimum(self.smallest, largest) ** 2, largest**2, value, norm)
+
+
+def direction_box(
+    low: FloatArray,
+    high: FloatArray,
+    members: FloatArray,
+    k: float,
+    mu: tuple[FloatArray, FloatArray],
+    sigma: tuple[FloatArray, FloatArray],
+) -> Box:
+    """Return the box for means in [low_j, high_j], per row of 0/1 members.
+
+    `mu` and `sigma` are lower and upper bounds of the members' mean and sd, one per row.
+    No |c*_j| exceeds (1 + k sqrt(m-1))/m, as no standardised value of m numbers exceeds sqrt(m-1).
+    """
+    m = members[0].sum()
+    mu_low, mu_high = mu[0][:, None], mu[1][:, None]
+    steepest, flattest = k / sigma[0][:, None], k / sigma[1][:, None]
+    cap = (1.0 + k * math.sqrt(m - 1.0)) / m
+    negative = np.maximum(steepest * (mu_high - low) - 1.0, 0.0) / m
+    positive = (1.0 + steepest * np.maximum(high - mu_low, 0.0)) / m
+    certain = np.where(low > mu_high, (1.0 + flattest * (low - mu_high)) / m, 0.0)
+    return Box(
+        certain * members, np.minimum(negative, cap) * members, np.minimum(positive, cap) * members
+    )
+
+
+def smallest_sd(low: FloatArray, high: FloatArray, members: FloatArray) -> FloatArray:
+    """Return a lower bound on the sd of numbers in [low_j, high_j], per row of 0/1 members.
+
+    The variance is min_t mean_j (y_j - t)^2 >= min_t mean_j dist(t, [low_j, high_j])^2, convex in
+    t: bisection on the slope, then the tangent at the left end.
+    """
+    left, right = np.zeros(len(members)), np.ones(len(members))
+    for _ in range(20):
+        t = 0.5 * (left + right)
+        beyond = np.maximum(t[:, None] - high, 0.0) - np.maximum(low - t[:, None], 0.0)
+        falling = (members * beyond).sum(axis=1) < 0.0
+        left, right = np.where(falling, t, left), np.where(falling, right, t)
+    distance = np.maximum(left[:, None] - high, 0.0) + np.maximum(low - left[:, None], 0.0)
+    at_left = (members * distance**2).sum(axis=1)
+    drop = 2.0 * (right - left) * (members * distance).sum(axis=1)
+    variance: FloatArray = np.maximum((at_left - drop) / members.sum(axis=1), 1e-18)
+    return np.sqrt(variance)
+
+
+def knapsack(low: FloatArray, high: FloatArray, value: FloatArray, budget: float) -> FloatArray:
+    """Return max sum_j u_j value_j over low_j <= u_j <= high_j, sum_j u_j = budget, per row."""
+    order = np.argsort(-value)
+    low, room, value = low[:, order], np.maximum(high - low, 0.0)[:, order], value[order]
+    before = np.cumsum(room, axis=1) - room
+    left = np.maximum(budget - low.sum(axis=1), 0.0)[:, None]
+    taken = np.clip(left - before, 0.0, room)
+    best: FloatArray = ((low + taken) * value).sum(axis=1)
+    return best

@@ -1,0 +1,66 @@
+"""A bound on the threshold's error that pays for the variance that was seen, for many arms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from oddarms.problem import FloatArray
+from oddarms.statistics.direction_box import direction_box, smallest_sd
+from oddarms.statistics.directions import Tally
+from oddarms.statistics.evidence import mean_interval, normal_mixture_boundary, psi_exponential
+
+BETS = 16
+
+
+class TrueDirection:
+    """How far |<c*, e>| can be, e the errors of the arms' means over m uniform sweeps.
+
+    For each bet l in a grid that is fixed in advance, exp(+-l S - psi(l b)/b^2 V) with
+    S = sum over sweeps of <c*, X - y>, V = sum_j c*_j^2 sum_s (X_sj - h_j)^2 and b >= max_j |c*_j|
+    is a supermartingale (Fan; `psi_exponential`), the centres h chosen before the sweep. So
+    |S| <= min_l (psi(l b)/b^2 V + log(BETS/alpha))/l at all times, with probability 1 - alpha for
+    either sign. c* is unknown; V and b are bounded over the box that the intervals of the arms,
+    of mu and of sigma leave for it. Pays where the arms that move the threshold most are quiet.
+
+    Costs alpha for either sign, `box_delta` for the arms' intervals and twice `nuisance_delta`
+    for mu; the bound on sigma is the caller's.
+    """
+
+    def __init__(
+        self, n: int, k: float, *, alpha: float, box_delta: float, nuisance_delta: float
+    ) -> None:
+        self.n = n
+        self.k = k
+        self.norm = (1.0 + k * k) / n
+        self.alpha = alpha
+        self.box_delta = box_delta
+        self.nuisance_delta = nuisance_delta
+        self.sweeps = 0.0
+        self.total: FloatArray = np.zeros(n)
+        self.scatter: FloatArray = np.zeros(n)
+        # the best bet on a radius r is r/V: from r = 0.005 at the worst variance to 1/max|c|
+        self.bets: FloatArray = n * np.geomspace(0.02 / (1.0 + k * k), 1.0, BETS)
+
+    def absorb(self, row: Tally, sweeps: float, centre: FloatArray | float) -> None:
+        """Take some sweeps, and what their rewards are compared with."""
+        self.sweeps += sweeps
+        self.total += row.total
+        deviations = row.squares - 2.0 * centre * row.total + row.pulls * centre**2
+        self.scatter += np.maximum(deviations, 0.0)
+
+    def radius(self, tally: Tally, sigma: tuple[float, float]) -> float:
+        """Return the bound on |<c*, e>|, given bounds on sigma; `tally` has all pulls."""
+        m, y = self.sweeps, self.total / self.sweeps
+        low, high = mean_interval(*tally, self.box_delta / self.n, steps=7)
+        members = np.ones((1, self.n))
+        mu_radius = normal_mixture_boundary(m / (4.0 * self.n), self.nuisance_delta, 6.0 / self.n)
+        mu = np.array([y.mean() - mu_radius / m]), np.array([y.mean() + mu_radius / m])
+        sd_low = np.maximum(smallest_sd(low, high, members), sigma[0])
+        sd_high = np.maximum(np.array([sigma[1]]), sd_low)
+        box = direction_box(low, high, members, self.k, mu, (sd_low, sd_high))
+        V = float(box.most(self.scatter, self.norm)[0])
+        b = float(box.largest.max())
+        costs = psi_exponential(self.bets * b) / b**2 * V
+        return float(np.min((costs + math.log(BETS / self.alpha)) / self.bets)) / m

@@ -1,0 +1,193 @@
+"""Sources of rewards: their means, their bounds, their seeds, and what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from helpers import DATA
+from oddarms.arms import (
+    Bernoulli,
+    Beta,
+    Callables,
+    ScipyArms,
+    SeededSource,
+    SimulatedArms,
+    Source,
+    Table,
+    TotalsSource,
+    Uniform,
+    crowd_error_rates,
+    simulated_crowd,
+    truncated_normal,
+)
+from oddarms.errors import InvalidParameter
+
+MEANS = [0.1, 0.5, 0.8]
+PULLS = 20_000
+
+FAMILIES: dict[str, tuple[Any, tuple[float, float]]] = {
+    "bernoulli": (lambda rng: Bernoulli(MEANS, rng=rng), (0, 1)),
+    "beta": (lambda rng: Beta(MEANS, 2.0, rng=rng), (0, 1)),
+    "uniform": (lambda rng: Uniform([-2, 0, 3], 2.0, bounds=(-3, 5), rng=rng), (-3, 5)),
+    "scipy": (lambda rng: ScipyArms(stats.beta([1, 2, 3], b=2), rng=rng), (0, 1)),
+    "truncated normal": (
+        lambda rng: truncated_normal([-2.0, 0.0, 4.0], 1.5, bounds=(-3, 5), rng=rng),
+        (-3, 5),
+    ),
+    "table": (lambda rng: Table({0: [0, 0.5], 1: [1], 2: [0.25, 0.5, 1]}, rng=rng), (0, 1)),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+class TestEveryFamily:
+    def test_rewards_have_the_stated_means_and_bounds(self, family: str) -> None:
+        make, (a, b) = FAMILIES[family]
+        arms: SimulatedArms = make(41)
+        rewards = np.asarray(arms.pull(np.arange(3), np.full(3, PULLS))).reshape(3, PULLS)
+        assert rewards.min() >= a
+        assert rewards.max() <= b
+        # Hoeffding: P(any of 3 means is off by r) <= 6 exp(-2 PULLS r^2 / (b - a)^2) = 1e-6
+        radius = (b - a) * np.sqrt(np.log(6e6) / (2 * PULLS))
+        np.testing.assert_allclose(rewards.mean(axis=1), arms.means, atol=radius)
+
+    def test_a_seed_decides_the_rewards(self, family: str) -> None:
+        make, _ = FAMILIES[family]
+        one, two, other = make(5), make(5), make(6)
+        request = np.array([2, 0, 2]), np.array([4, 1, 3])
+        assert one.pull(*request).tolist() == two.pull(*request).tolist()
+        if family != "table":
+            assert one.pull(*request).tolist() != other.pull(*request).tolist()
+
+    def test_a_generator_is_given_once(self, family: str) -> None:
+        make, _ = FAMILIES[family]
+        rng = np.random.default_rng(1)
+        seeded = make(5)
+        assert seeded.seeded(rng) is seeded
+        unseeded = make(None)
+        assert unseeded.seeded(rng).rng is rng
+        assert unseeded.rng is not rng
+
+    def test_it_is_a_seeded_source(self, family: str) -> None:
+        make, _ = FAMILIES[family]
+        assert isinstance(make(1), Source)
+        assert isinstance(make(1), SeededSource)
+        assert repr(make(1)).endswith("(3 arms)")
+
+
+def test_rewards_come_in_the_order_asked() -> None:
+    arms = Bernoulli([0.0, 1.0])
+    asked = np.array([1, 0, 1]), np.array([2, 1, 1])
+    assert arms.pull(*asked).tolist() == [1.0, 1.0, 0.0, 1.0]
+
+
+def test_bernoulli_totals() -> None:
+    arms = Bernoulli([0.0, 1.0, 0.5], rng=3)
+    assert isinstance(arms, TotalsSource)
+    assert not isinstance(Beta([0.1, 0.2]), TotalsSource)
+    sums, squares = arms.pull_totals(np.array([0, 1, 2, 1]), np.array([5, 7, 10_000, 1]))
+    assert sums.tolist() == squares.tolist()
+    assert sums[[0, 1, 3]].tolist() == [0.0, 7.0, 1.0]
+    # 5000 +- 5 standard deviations of 50
+    assert 4_750 < sums[2] < 5_250
+
+
+def test_beta_spread_follows_the_concentration() -> None:
+    # variance y (1 - y) / (c + 1) = 0.25 / 4 for y = 1/2, c = 3
+    rewards = Beta([0.5, 0.5], 3.0, rng=4).pull(np.array([0]), np.array([PULLS]))
+    assert rewards.var() == pytest.approx(0.25 / 4, rel=0.05)
+
+
+def test_uniform_width() -> None:
+    rewards = Uniform([0.5, 0.4], 0.2, rng=4).pull(np.array([0]), np.array([PULLS]))
+    assert rewards.min() == pytest.approx(0.4, abs=1e-3)
+    assert rewards.max() == pytest.approx(0.6, abs=1e-3)
+
+
+class TestTable:
+    def test_only_recorded_rewards_are_drawn(self) -> None:
+        table = Table({"ann": [0.1, 0.2], "bob": [0.7]}, rng=1)
+        rewards = table.pull(np.array([0, 1]), np.array([50, 50]))
+        assert set(rewards[:50]) == {0.1, 0.2}
+        assert set(rewards[50:]) == {0.7}
+
+    def test_columns(self) -> None:
+        table = Table.from_columns(["b", "a", "b", "a", "b"], [1, 0, 0, 0.5, 1])
+        assert table.labels == ("a", "b")
+        np.testing.assert_allclose(table.means, [0.25, 2 / 3])
+
+    def test_bad_records(self) -> None:
+        with pytest.raises(InvalidParameter, match="records of arm 'b' must be a non-empty list"):
+            Table({"a": [1.0], "b": []})
+        with pytest.raises(InvalidParameter, match="records of arm 'a' must be finite"):
+            Table({"a": [1.0, np.nan], "b": [0.0]})
+        with pytest.raises(InvalidParameter, match=r"columns of one length but have \(2,\)"):
+            Table.from_columns(["a", "b"], [1.0])
+
+    def test_the_crowd_of_the_paper(self) -> None:
+        """The means that the paper's own data give, where the file is at hand."""
+        path = DATA / "hyuncatherines.csv"
+        if not path.exists():
+            pytest.skip("hyuncatherines.csv is not beside this checkout")
+        columns = np.genfromtxt(path, delimiter=",", skip_header=1, usecols=(2, 3))
+        workers = np.genfromtxt(path, delimiter=",", skip_header=1, usecols=0, dtype=str)
+        table = Table.from_columns(workers, columns[:, 0] != columns[:, 1])
+        assert len(table.labels) == 722
+        assert table.means.mean() == pytest.approx(0.32775, abs=1e-5)
+        assert table.means.std() == pytest.approx(0.29241, abs=1e-5)
+
+
+class TestCrowd:
+    def test_its_summary_figures(self) -> None:
+        rates = crowd_error_rates()
+        assert rates.size == 722
+        assert (rates == 0).sum() == pytest.approx(200, abs=10)
+        assert (rates == 1).sum() == pytest.approx(60, abs=5)
+        assert round(float(rates.mean()), 3) == 0.328
+        assert round(float(rates.std()), 3) == 0.292
+        assert rates.min() >= 0
+        assert rates.max() <= 1
+
+    def test_it_is_the_same_every_time(self) -> None:
+        assert crowd_error_rates().tolist() == crowd_error_rates().tolist()
+        crowd = simulated_crowd()
+        assert crowd.means.tolist() == crowd_error_rates().tolist()
+        assert len(set(crowd.labels)) == 722
+
+
+class TestCallables:
+    def test_functions_are_called_in_order(self) -> None:
+        calls: list[str] = []
+        arms = Callables({x: lambda x=x: calls.append(x) or 0.5 for x in "ab"})
+        assert arms.pull(np.array([1, 0]), np.array([2, 1])).tolist() == [0.5, 0.5, 0.5]
+        assert calls == ["b", "b", "a"]
+
+    def test_fewer_than_two(self) -> None:
+        with pytest.raises(InvalidParameter, match="arms must be at least 2 but got 1"):
+            Callables([lambda: 1.0])
+
+
+class TestMisuse:
+    @pytest.mark.parametrize(
+        ("make", "message"),
+        [
+            (lambda: Bernoulli([0.1, 1.5]), r"within \[0, 1\] but means\[1\] is 1.5"),
+            (lambda: Bernoulli([0.1, np.nan]), r"means\[1\] is nan"),
+            (lambda: Bernoulli([0.1]), "arms must be at least 2 but got 1"),
+            (lambda: Bernoulli([0.1, 0.2], labels=["a"] * 2), "'a' appears twice"),
+            (lambda: Bernoulli([0.1, 0.2], labels="abc"), r"one per mean \(2\) but got 3"),
+            (lambda: Beta([0.0, 0.5]), "strictly between 0 and 1"),
+            (lambda: Beta([0.1, 0.5], 0.0), "concentration must be positive but got 0.0"),
+            (lambda: Uniform([0.1, 0.5], 2.0), "width must be between 0 and 1 but got 2.0"),
+            (lambda: Uniform([0.01, 0.5], 0.1), r"within \[0.05, 0.95\] but means\[0\] is 0.01"),
+            (lambda: Uniform([0.1, 0.5], bounds=(1, 0)), "bounds must be finite with a < b"),
+            (lambda: ScipyArms(stats.norm([0.4, 0.5])), r"support within \[0, 1\] but it reaches"),
+            (lambda: truncated_normal([0.1, 0.5], 0.0), "scale must be positive but got 0.0"),
+        ],
+    )
+    def test_message(self, make: Any, message: str) -> None:
+        with pytest.raises(InvalidParameter, match=message):
+            make()

@@ -1,0 +1,208 @@
+"""Bad input and bad luck: each with its message, and nothing that was paid for is lost."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oddarms import SearchInterrupted, errors, find
+from oddarms.errors import MissingExtra, OddarmsError, PullFailed, RewardRejected, SearchError
+from oddarms.problem import IntArray
+
+QUESTION: dict[str, Any] = {"k": 0.5, "delta": 0.1, "algorithm": "rr", "budget": 1_000}
+
+
+class After:
+    """A function that returns `before` some times and then does something else."""
+
+    def __init__(self, calls: int, then: Callable[[], Any], before: float = 0.25) -> None:
+        self.left, self.then, self.before = calls, then, before
+
+    def __call__(self) -> Any:
+        self.left -= 1
+        return self.before if self.left >= 0 else self.then()
+
+
+def raising(error: BaseException) -> Callable[[], float]:
+    """Return a function that raises."""
+
+    def function() -> float:
+        raise error
+
+    return function
+
+
+def arms(failing: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
+    return {"ann": lambda: 0.5, "bob": failing, "eve": lambda: 0.75}
+
+
+class OwnSource:
+    """A source whose answer is made by a function of the number of rewards asked for."""
+
+    labels = ("ann", "bob", "eve")
+
+    def __init__(self, answer: Callable[[int], Any], calls: int = 4) -> None:
+        self.answer, self.left = answer, calls
+
+    def pull(self, indices: IntArray, counts: IntArray) -> Any:
+        self.left -= 1
+        total = int(np.sum(counts))
+        assert len(indices) == len(counts)
+        return [0.5] * total if self.left >= 0 else self.answer(total)
+
+
+class TestTree:
+    def test_every_error_is_one_of_ours(self) -> None:
+        classes = [c for _, c in inspect.getmembers(errors, inspect.isclass)]
+        ours = [c for c in classes if c.__module__ == errors.__name__]
+        assert len(ours) == 10
+        assert all(issubclass(c, OddarmsError) for c in ours)
+
+    @pytest.mark.parametrize(
+        ("ours", "builtin"),
+        [
+            (errors.InvalidParameter, ValueError),
+            (errors.UnknownAlgorithm, LookupError),
+            (errors.DuplicateAlgorithm, ValueError),
+            (errors.ProtocolError, RuntimeError),
+            (errors.MissingExtra, ImportError),
+            (errors.RewardRejected, ValueError),
+            (errors.PullFailed, RuntimeError),
+            (errors.SearchInterrupted, KeyboardInterrupt),
+        ],
+    )
+    def test_and_also_the_builtin_one_expects(
+        self, ours: type[Exception], builtin: type[BaseException]
+    ) -> None:
+        assert issubclass(ours, builtin)
+        assert ours.__name__ in (errors.__doc__ or "")
+
+    def test_errors_of_a_search_start_without_a_result(self) -> None:
+        error = SearchError("text")
+        assert (error.result, error.unabsorbed) == (None, [])
+
+
+class TestFunctionThatRaises:
+    def test_the_error_names_the_arm_and_keeps_the_samples(self) -> None:
+        cause = OSError("no answer")
+        with pytest.raises(PullFailed, match="arm 'bob' raised OSError: no answer") as caught:
+            find(arms(After(3, raising(cause))), **QUESTION)
+        error = caught.value
+        assert error.label == "bob"
+        assert error.__cause__ is cause
+        assert error.result.stopped == "failed"
+        # turns ann bob eve, ann, bob, eve, ann, bob, eve, ann: then bob fails, alone in its step
+        assert error.result.pulls_per_arm.tolist() == [4, 3, 3]
+        assert error.result.means.tolist() == [0.5, 0.25, 0.75]
+        assert error.unabsorbed == []
+
+    def test_rewards_of_the_unfinished_step_are_there_too(self) -> None:
+        with pytest.raises(PullFailed) as caught:
+            find(arms(After(2, raising(OSError("gone")))), **QUESTION, batch=4)
+        assert caught.value.result.pulls == 0
+        assert caught.value.unabsorbed == [("ann", 0.5)] * 4 + [("bob", 0.25)] * 2
+
+    def test_it_can_be_caught_as_any_error_of_a_search(self) -> None:
+        with pytest.raises(SearchError):
+            find(arms(raising(ZeroDivisionError())), **QUESTION)
+
+
+class TestFunctionThatReturnsNoReward:
+    @pytest.mark.parametrize("value", ["many", None, [1, 2], object])
+    def test_not_a_number(self, value: Any) -> None:
+        with pytest.raises(RewardRejected, match=r"arm 'bob' returned .* which is not a number"):
+            find(arms(lambda: value), **QUESTION)
+
+    def test_the_samples_before_are_kept(self) -> None:
+        with pytest.raises(RewardRejected) as caught:
+            find(arms(After(1, lambda: "many")), **QUESTION, batch=2)
+        assert caught.value.unabsorbed == [("ann", 0.5), ("ann", 0.5), ("bob", 0.25)]
+        assert caught.value.result.stopped == "failed"
+
+    @pytest.mark.parametrize(("value", "shown"), [(float("nan"), "nan"), (1.5, "1.5"), (-2, "-2")])
+    def test_out_of_bounds(self, value: float, shown: str) -> None:
+        with pytest.raises(
+            RewardRejected, match=rf"within the bounds \[0, 1\] but arm 'bob' gave {shown}"
+        ) as caught:
+            find(arms(After(3, lambda: value)), **QUESTION)
+        assert caught.value.result.pulls_per_arm.tolist() == [4, 3, 3]
+        assert caught.value.result.stopped == "failed"
+
+
+class TestSourceThatMisbehaves:
+    def test_too_few_and_too_many(self) -> None:
+        for extra in (-1, 1):
+            with pytest.raises(
+                RewardRejected, match=rf"must be 1, one per pull asked for, but got {1 + extra}\."
+            ) as caught:
+                find(OwnSource(lambda total, extra=extra: [0.5] * (total + extra)), **QUESTION)
+            assert caught.value.result.pulls == 6
+
+    def test_not_a_flat_list(self) -> None:
+        with pytest.raises(RewardRejected, match=r"an array of shape \(1, 1\)"):
+            find(OwnSource(lambda total: [[0.5] * total]), **QUESTION)
+
+    def test_not_numbers(self) -> None:
+        with pytest.raises(RewardRejected, match="rewards must be numbers"):
+            find(OwnSource(lambda total: ["x"] * total), **QUESTION)
+
+    def test_nan_names_the_arm(self) -> None:
+        with pytest.raises(RewardRejected, match="arm 'ann' gave nan"):
+            find(OwnSource(lambda total: [np.nan] * total), **QUESTION)
+
+    def test_an_exception_is_chained(self) -> None:
+        with pytest.raises(PullFailed, match="arm 'ann' raised KeyError: 'x'") as caught:
+            find(OwnSource(lambda total: {}["x"]), **QUESTION)  # noqa: ARG005
+        assert isinstance(caught.value.__cause__, KeyError)
+        assert caught.value.label == "ann"
+        assert caught.value.result.pulls == 6
+
+    def test_a_step_of_several_arms_has_no_single_culprit(self) -> None:
+        with pytest.raises(PullFailed, match="a step of 3 pulls raised KeyError") as caught:
+            find(OwnSource(lambda total: {}[total], calls=0), **QUESTION)
+        assert caught.value.label is None
+
+
+class TestInterrupt:
+    def test_ctrl_c_in_a_function(self) -> None:
+        with pytest.raises(SearchInterrupted, match="interrupted after 10 pulls") as caught:
+            find(arms(After(3, raising(KeyboardInterrupt()))), **QUESTION)
+        assert caught.value.result.stopped == "interrupted"
+        assert caught.value.result.pulls_per_arm.tolist() == [4, 3, 3]
+        assert not caught.value.result.complete
+
+    def test_the_unfinished_step_is_kept(self) -> None:
+        with pytest.raises(SearchInterrupted) as caught:
+            find(arms(raising(KeyboardInterrupt())), **QUESTION, batch=2)
+        assert caught.value.unabsorbed == [("ann", 0.5)] * 2
+        assert caught.value.result.pulls == 0
+
+    def test_ctrl_c_elsewhere(self) -> None:
+        with pytest.raises(SearchInterrupted) as caught:
+            find(
+                arms(lambda: 0.25),
+                **QUESTION,
+                progress=lambda progress: raising(KeyboardInterrupt())() and progress,
+            )
+        assert caught.value.result.pulls == 3
+
+    def test_it_ends_a_program_as_ctrl_c_does(self) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            find(arms(raising(KeyboardInterrupt())), **QUESTION)
+
+
+class TestMissingExtras:
+    def test_the_message_has_the_command(self) -> None:
+        error = MissingExtra.of("plot", "a picture")
+        assert str(error) == "a picture needs an optional package: pip install 'oddarms[plot]'."
+
+    def test_a_frame_without_pandas(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        result = find(arms(lambda: 0.25), **{**QUESTION, "budget": 10})
+        monkeypatch.setitem(sys.modules, "pandas", None)
+        with pytest.raises(MissingExtra, match=r"to_frame\(\) needs .* 'oddarms\[frame\]'"):
+            result.to_frame()

@@ -1,0 +1,136 @@
+"""Right with probability at least 1 - delta, and intervals that hold, by seeded simulation.
+
+Every check is an exact binomial bound: an algorithm that errs with probability exactly delta
+fails it with probability at most 1e-6, written in `oddarms.testing.assert_error_rate`. With fewer
+than 200 checks here, the whole module raises a false alarm with probability below 2e-4 at worst,
+once and for all, as the seeds are fixed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers import VARIANTS
+from oddarms import Result, find, outliers, simulate, threshold
+from oddarms.arms import Bernoulli, Beta, SimulatedArms, Uniform
+from oddarms.testing import Instance, assert_error_rate
+
+INSTANCES = {
+    "one outlier": Instance([0.1, 0.15, 0.05, 0.1, 0.95, 0.12], k=1.0),
+    "two outliers": Instance([0.2, 0.9, 0.1, 0.15, 0.95, 0.2, 0.1], k=0.5),
+    "no outlier": Instance([0.05, 0.95, 0.1, 0.9, 0.0, 1.0], k=2.0),
+    "k = 0": Instance([0.3, 0.65, 0.2, 0.7, 0.35], k=0.0),
+    "k < 0": Instance([0.05, 0.9, 0.95, 1.0], k=-0.7),
+    "two arms": Instance([0.45, 0.7], k=0.0),
+}
+WIDE = (-3.0, 5.0)
+
+
+def check(instance: Instance, delta: float, runs: int, **arguments: Any) -> None:
+    """Hold wrong answers and missed thresholds of whole runs against delta."""
+    found = simulate(instance.means, k=instance.k, delta=delta, runs=runs, **arguments)
+    assert found.complete.all()
+    assert_error_rate(int((~found.correct).sum()), runs, delta)
+    side = arguments.get("side", "upper")
+    truth = outliers(instance.means, instance.k, side).tolist()
+    assert_error_rate(sum(answer != truth for answer in found.outliers), runs, delta)
+    theta = threshold(instance.means, -instance.k if side == "lower" else instance.k)
+    missed = np.abs(found.threshold - theta) > found.threshold_radius
+    assert_error_rate(int(missed.sum()), runs, delta)
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_answers_and_thresholds(variant: str, name: str) -> None:
+    algorithm, options = VARIANTS[variant]
+    check(INSTANCES[name], delta=0.1, runs=100, algorithm=algorithm, rng=31, **options)
+
+
+@pytest.mark.parametrize("variant", ["ade", "ade shared", "rr", "wrr"])
+@pytest.mark.parametrize(
+    ("family", "option"), [("beta", {"concentration": 1.0}), ("uniform", {"width": 0.1})]
+)
+def test_other_families_and_the_lower_side(
+    variant: str, family: str, option: dict[str, float]
+) -> None:
+    algorithm, options = VARIANTS[variant]
+    instance = Instance([0.3, 0.65, 0.2, 0.7, 0.35], k=0.1)
+    check(
+        instance,
+        delta=0.2,
+        runs=60,
+        algorithm=algorithm,
+        family=family,
+        side="lower",
+        rng=32,
+        **options,
+        **option,
+    )
+
+
+def test_batches_of_a_thousand() -> None:
+    instance = Instance([*np.linspace(0.0, 0.5, 30).tolist(), 1.0, 0.95], k=2.0)
+    for algorithm in ("rr", "wrr"):
+        check(instance, delta=0.1, runs=50, algorithm=algorithm, batch=1000, rng=33)
+
+
+def holds_throughout(result: Result, arms: SimulatedArms) -> bool:
+    """Whether every interval reported at the end, and every threshold on the way, is right."""
+    theta = threshold(arms.means, result.problem.k)
+    lower, upper = result.intervals.T
+    ends_hold = ((lower <= arms.means) & (arms.means <= upper)).all()
+    return bool(
+        ends_hold
+        and all(p.threshold_lower <= theta <= p.threshold_upper for p in result.history)
+        and result.history
+    )
+
+
+@pytest.mark.parametrize("variant", ["ade", "ade shared", "rr batch 7", "wrr batch 7"])
+@pytest.mark.parametrize(
+    ("arms", "bounds"),
+    [
+        (Bernoulli([0.1, 0.9, 0.2, 0.8]), (0.0, 1.0)),
+        (Beta([0.1, 0.9, 0.2, 0.8], 2.0), (0.0, 1.0)),
+        (Uniform([-2.0, 4.0, -1.5, 3.5], 1.5, bounds=WIDE), WIDE),
+    ],
+    ids=["Bernoulli", "Beta", "Uniform on [-3, 5]"],
+)
+@pytest.mark.parametrize("budget", [150, None])
+def test_intervals_of_arms_and_threshold(
+    variant: str, arms: SimulatedArms, bounds: tuple[float, float], budget: int | None
+) -> None:
+    algorithm, options = VARIANTS[variant]
+    delta, runs = 0.2, 25
+    results = [
+        find(
+            arms,
+            k=0.0,
+            delta=delta,
+            algorithm=algorithm,
+            bounds=bounds,
+            budget=budget,
+            rng=child,
+            **options,
+        )
+        for child in np.random.default_rng(34).spawn(runs)
+    ]
+    assert_error_rate(sum(not holds_throughout(r, arms) for r in results), runs, delta)
+    wrong = sum(not set(r.outliers) <= {1, 3} or bool(set(r.normal) & {1, 3}) for r in results)
+    assert_error_rate(wrong, runs, delta)
+    assert all(r.complete for r in results) == (budget is None)
+
+
+def test_a_decided_arm_of_ade_keeps_the_interval_that_decided_it() -> None:
+    """Later pairs that hit a decided arm move neither its mean nor its interval."""
+    seen: list[tuple[float, float, float]] = []
+    arms = Bernoulli([0.0, 1.0, 0.4, 0.45])
+    for budget in range(400, 3_000, 200):
+        result = find(arms, k=0.0, delta=0.1, algorithm="ade", shared=True, budget=budget, rng=35)
+        if 1 in result.outliers:
+            seen.append((*result.intervals[1].tolist(), float(result.means[1])))
+    assert len(seen) > 5
+    assert len(set(seen)) == 1

@@ -1,0 +1,193 @@
+"""The interactive algorithms and the compiled whole runs agree, pull for pull."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers import VARIANTS
+from oddarms import Progress, find, simulate
+from oddarms.arms import Bernoulli
+from oddarms.simulation import Simulation
+
+FAMILIES: dict[str, dict[str, float]] = {
+    "bernoulli": {},
+    "beta": {"concentration": 3.0},
+    "uniform": {"width": 0.1},
+}
+
+
+def assert_parity(means: list[float], *, runs: int = 2, **arguments: Any) -> Simulation:
+    """Fail unless compiled and interactive runs are the same; return the compiled ones."""
+    compiled = simulate(means, runs=runs, compiled=True, **arguments)
+    interactive = simulate(means, runs=runs, compiled=False, **arguments)
+    for name in ("decisions", "pulls_per_arm", "rounds", "threshold_pulls", "correct", "complete"):
+        assert getattr(compiled, name).tolist() == getattr(interactive, name).tolist(), name
+    np.testing.assert_allclose(compiled.threshold, interactive.threshold, rtol=1e-12)
+    np.testing.assert_allclose(compiled.threshold_radius, interactive.threshold_radius, rtol=1e-12)
+    return compiled
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("side", ["upper", "lower"])
+def test_within_a_budget(variant: str, family: str, side: str) -> None:
+    algorithm, options = VARIANTS[variant]
+    found = assert_parity(
+        [0.1, 0.3, 0.2, 0.85, 0.5],
+        k=0.7,
+        delta=0.1,
+        algorithm=algorithm,
+        family=family,
+        side=side,
+        budget=500,
+        rng=21,
+        **options,
+        **FAMILIES[family],
+    )
+    assert (found.pulls > 480).all()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("family", "side"), [("bernoulli", "upper"), ("beta", "lower")])
+def test_whole_runs(variant: str, family: str, side: str) -> None:
+    algorithm, options = VARIANTS[variant]
+    found = assert_parity(
+        [0.1, 0.25, 0.05, 0.95, 0.9],
+        k=0.0,
+        delta=0.1,
+        algorithm=algorithm,
+        family=family,
+        side=side,
+        rng=22,
+        **options,
+        **FAMILIES[family],
+    )
+    assert found.complete.all()
+    assert found.correct.all()
+
+
+@pytest.mark.parametrize("means", [[0.1, 0.9], [0.0, 1.0], [0.05, 0.1, 1.0]])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_few_arms(variant: str, means: list[float]) -> None:
+    algorithm, options = VARIANTS[variant]
+    assert assert_parity(
+        means, k=0.0, delta=0.05, algorithm=algorithm, rng=23, **options
+    ).complete.all()
+
+
+@pytest.mark.parametrize("variant", ["rr", "rr batch 7", "wrr", "wrr rho 1.7"])
+@pytest.mark.parametrize("k", [-1.0, 0.5, 1.5])
+def test_whole_runs_of_round_robin(variant: str, k: float) -> None:
+    algorithm, options = VARIANTS[variant]
+    found = assert_parity(
+        [0.02, 0.1, 0.0, 0.07, 0.03, 1.0],
+        k=k,
+        delta=0.1,
+        algorithm=algorithm,
+        rng=24,
+        runs=1,
+        **options,
+    )
+    assert found.complete.all()
+
+
+@pytest.mark.parametrize(("k", "shared"), [(-0.5, False), (-3.0, True), (0.2, False)])
+def test_whole_runs_of_ade(k: float, shared: bool) -> None:
+    """Thousands of rounds with k other than 0, so that U_sigma matters."""
+    found = assert_parity(
+        [0.0, 0.02, 1.0, 0.98], k=k, delta=0.1, algorithm="ade", shared=shared, rng=25, runs=1
+    )
+    assert found.complete.all()
+    assert found.rounds[0] > 1_000
+
+
+def test_many_arms_leave_one_by_one() -> None:
+    means = np.linspace(0.0, 1.0, 40)[np.r_[:18, 22:40]].tolist()
+    for shared in (False, True):
+        found = assert_parity(
+            means, k=0.0, delta=0.1, algorithm="ade", shared=shared, rng=26, runs=1, budget=40_000
+        )
+        assert (found.decisions != 0).sum() > 20
+
+
+@pytest.mark.parametrize("budget", [0, 1, 2, 6, 7, 8, 34, 35, 36])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_smallest_budgets(variant: str, budget: int) -> None:
+    algorithm, options = VARIANTS[variant]
+    found = assert_parity(
+        [0.1, 0.3, 0.2, 0.85, 0.5],
+        k=1.0,
+        delta=0.1,
+        algorithm=algorithm,
+        budget=budget,
+        rng=27,
+        runs=1,
+        **options,
+    )
+    assert found.pulls[0] <= budget
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_moment_of_a_run(variant: str) -> None:
+    """Laziness changes nothing: the compiled run stopped at any moment has the same state."""
+    algorithm, options = VARIANTS[variant]
+    means = [0.0, 0.3, 0.2, 0.9, 0.7, 1.0]
+    trace: list[Progress] = []
+    find(
+        Bernoulli(means),
+        k=0.3,
+        delta=0.2,
+        algorithm=algorithm,
+        budget=4_000,
+        rng=np.random.default_rng(28).spawn(1)[0],
+        progress=trace.append,
+        **options,
+    )
+    assert len(trace) > 300
+    some = np.unique(np.geomspace(1, len(trace), 150).astype(int)) - 1
+    for moment in (trace[i] for i in some):
+        stopped = simulate(
+            means,
+            k=0.3,
+            delta=0.2,
+            algorithm=algorithm,
+            budget=moment.pulls,
+            rng=28,
+            compiled=True,
+            **options,
+        )
+        assert stopped.pulls[0] == moment.pulls
+        assert stopped.rounds[0] == moment.round
+        assert (stopped.decisions == 0).sum() == moment.undecided
+        theta, radius = stopped.threshold[0], stopped.threshold_radius[0]
+        np.testing.assert_allclose(theta - radius, moment.threshold_lower, rtol=1e-10)
+        np.testing.assert_allclose(theta + radius, moment.threshold_upper, rtol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("shared", [False, True])
+def test_random_instances_of_ade(seed: int, shared: bool) -> None:
+    """Arms are decided at many different rounds, after pairs as well as after turns."""
+    means = np.random.default_rng(seed).random(6).round(2).tolist()
+    assert_parity(
+        means, k=0.0, delta=0.2, algorithm="ade", shared=shared, rng=seed, runs=1, budget=8_000
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_instances_of_wrr(seed: int) -> None:
+    means = np.random.default_rng(seed).random(6).round(2).tolist()
+    assert_parity(means, k=0.4, delta=0.2, algorithm="wrr", rng=seed, runs=1, budget=4_000)
+
+
+def test_a_run_is_find_with_the_seed_s_child() -> None:
+    means = [0.1, 0.2, 0.9]
+    found = simulate(means, k=0.0, delta=0.1, algorithm="rr", runs=3, rng=29)
+    for r, child in enumerate(np.random.default_rng(29).spawn(3)):
+        result = find(Bernoulli(means), k=0.0, delta=0.1, algorithm="rr", rng=child)
+        assert result.decisions.tolist() == found.decisions[r].tolist()
+        assert result.pulls_per_arm.tolist() == found.pulls_per_arm[r].tolist()
+        assert result.threshold == pytest.approx(found.threshold[r], rel=1e-12)

@@ -1,0 +1,210 @@
+"""What must hold for every input, searched by hypothesis (derandomised: the same every time)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from helpers import VARIANTS
+from oddarms import Search, gaps, hardness, outliers, threshold
+from oddarms.algorithms import Decision
+from oddarms.arms import Table
+from oddarms.search import find
+from oddarms.statistics.round_robin import (
+    harmonic_mean_of_pulls,
+    moments_of,
+    plug_in_threshold,
+    replace_arm,
+)
+from oddarms.testing import Streams, drive
+
+settings.register_profile("same every time", derandomize=True, deadline=None, max_examples=25)
+settings.load_profile("same every time")
+
+means_lists = st.lists(st.integers(0, 100).map(lambda x: x / 100), min_size=2, max_size=9)
+ks = st.floats(-3, 3).map(lambda x: round(x, 2))
+seeds = st.integers(0, 2**32 - 1)
+variants = st.sampled_from(sorted(VARIANTS))
+
+
+@given(means_lists, ks, st.randoms(use_true_random=False))
+def test_permuting_means_permutes_the_problem(means: list[float], k: float, random: Any) -> None:
+    assume(gaps(means, k).min() > 1e-9)
+    order = list(range(len(means)))
+    random.shuffle(order)
+    permuted = [means[i] for i in order]
+    assert threshold(permuted, k) == pytest.approx(threshold(means, k))
+    assert {order[j] for j in outliers(permuted, k)} == set(outliers(means, k).tolist())
+    np.testing.assert_allclose(gaps(permuted, k), gaps(means, k)[order], atol=1e-12)
+
+
+@given(means_lists, ks, st.floats(-50, 50), st.floats(0.01, 100))
+def test_shifting_and_scaling_means(means: list[float], k: float, a: float, R: float) -> None:
+    assume(gaps(means, k).min() > 1e-6)
+    moved = a + R * np.array(means)
+    assert threshold(moved, k) == pytest.approx(a + R * threshold(means, k), abs=1e-9 * (R + 50))
+    assert outliers(moved, k).tolist() == outliers(means, k).tolist()
+    assert hardness(moved, k).smallest_gap == pytest.approx(
+        R * hardness(means, k).smallest_gap, rel=1e-5
+    )
+
+
+@given(means_lists, ks)
+def test_the_lower_side_mirrors_the_upper(means: list[float], k: float) -> None:
+    assume(min(gaps(means, k).min(), gaps(means, -k).min()) > 1e-9)
+    mirrored = 1.0 - np.array(means)
+    assert outliers(mirrored, k, "lower").tolist() == outliers(means, k).tolist()
+    both = set(outliers(means, k).tolist()) | set(outliers(means, k, "lower").tolist())
+    assert set(outliers(means, k, "both").tolist()) == both
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.1, 0.9, 1.0]), min_size=2, max_size=7),
+    variants,
+    st.sampled_from([0.0, 0.4]),
+    st.randoms(use_true_random=False),
+    seeds,
+)
+def test_permuting_arms_permutes_the_answer(
+    means: list[float], variant: str, k: float, random: Any, seed: int
+) -> None:
+    """Rewards from recorded tables, permuted along with the arms; whole searches."""
+    algorithm, options = VARIANTS[variant]
+    if algorithm == "ade":
+        k = 0.0  # a few thousand pulls
+    assume(gaps(means, k).min() > 0.2)
+    order = list(range(len(means)))
+    random.shuffle(order)
+    records = {i: [0.0] * round(10 * (1 - y)) + [1.0] * round(10 * y) for i, y in enumerate(means)}
+
+    def answer(labels: list[int]) -> dict[Any, str]:
+        result = find(
+            Table({i: records[i] for i in labels}),
+            k=k,
+            delta=0.01,
+            algorithm=algorithm,
+            rng=seed,
+            **options,
+        )
+        assert result.complete
+        return {row["label"]: row["decision"] for row in result.to_dict()["arms"]}
+
+    straight = answer(list(range(len(means))))
+    assert answer(order) == straight
+    assert {i for i, d in straight.items() if d == "high"} == set(outliers(means, k).tolist())
+
+
+@given(means_lists, variants, ks, st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), seeds)
+def test_shifting_and_scaling_rewards_with_the_bounds_changes_nothing(
+    means: list[float], variant: str, k: float, a: float, R: float, seed: int
+) -> None:
+    algorithm, options = VARIANTS[variant]
+    b = a + R
+    arguments: dict[str, Any] = {
+        "k": k,
+        "delta": 0.1,
+        "algorithm": algorithm,
+        "budget": 150,
+        "rng": seed,
+        **options,
+    }
+    unit = Search(len(means), **arguments)
+    wide = Search(len(means), bounds=(a, b), **arguments)
+    rewards = Streams(means, [seed + i for i in range(len(means))])
+    while not unit.done:
+        pulls, same = unit.ask(), wide.ask()
+        assert pulls.indices.tolist() == same.indices.tolist()
+        assert pulls.counts.tolist() == same.counts.tolist()
+        drawn = [rewards(int(i)) for i in np.repeat(pulls.indices, pulls.counts)]
+        unit.tell(drawn)
+        wide.tell([b if reward else a for reward in drawn])
+    one, two = unit.result(), wide.result()
+    assert wide.done
+    assert one.decisions.tolist() == two.decisions.tolist()
+    assert one.round == two.round
+    slack = 1e-9 * (abs(a) + R)
+    np.testing.assert_allclose(two.intervals, a + (b - a) * one.intervals, atol=slack)
+    np.testing.assert_allclose(two.means, a + (b - a) * one.means, atol=slack)
+    np.testing.assert_allclose(
+        two.threshold_interval, a + (b - a) * np.array(one.threshold_interval), atol=slack
+    )
+
+
+@given(means_lists, st.booleans(), st.sampled_from([-0.1, 0.0, 0.1]), seeds)
+def test_a_decided_arm_stays_decided_in_ade(
+    means: list[float], shared: bool, k: float, seed: int
+) -> None:
+    search = Search(
+        len(means), k=k, delta=0.5, algorithm="ade", shared=shared, rng=seed, budget=2_000
+    )
+    rewards = Streams(means, [seed + i for i in range(len(means))])
+    before = search.algorithm.decisions.copy()
+    while not search.done:
+        drive(search, rewards, steps=1)
+        after = search.algorithm.decisions.copy()
+        decided = before != Decision.UNDECIDED
+        assert after[decided].tolist() == before[decided].tolist()
+        before = after
+
+
+@given(
+    means_lists,
+    variants,
+    st.sampled_from(["upper", "lower", "both"]),
+    ks,
+    st.integers(0, 400),
+    seeds,
+)
+def test_pulls_add_up(
+    means: list[float], variant: str, side: Any, k: float, budget: int, seed: int
+) -> None:
+    algorithm, options = VARIANTS[variant]
+    search = Search(
+        len(means),
+        k=k,
+        delta=0.1,
+        algorithm=algorithm,
+        side=side,
+        budget=budget,
+        rng=seed,
+        **options,
+    )
+    rewards = Streams(means)
+    told = np.zeros(len(means), dtype=np.int64)
+    total = 0.0
+    while not search.done:
+        pulls = search.ask()
+        drawn = [rewards(int(i)) for i in np.repeat(pulls.indices, pulls.counts)]
+        np.add.at(told, pulls.indices, pulls.counts)
+        total += sum(drawn)
+        search.tell(drawn)
+    result = search.result()
+    assert result.pulls_per_arm.tolist() == told.tolist()
+    assert result.pulls == told.sum() == search.total_pulls <= budget
+    assert result.threshold_pulls + result.arm_pulls == result.pulls
+    assert len(result.outliers) + len(result.normal) + len(result.undecided) == len(means)
+    mirrored = told.sum() - total if side == "lower" else total
+    assert search.algorithm.sums.sum() == pytest.approx(mirrored)
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=2, max_size=20),
+    st.lists(st.tuples(st.integers(0, 19), st.floats(0, 1)), max_size=60),
+    ks,
+)
+def test_updated_moments_are_fresh_moments(
+    means: list[float], updates: list[tuple[int, float]], k: float
+) -> None:
+    y, m = np.array(means), np.ones(len(means), dtype=np.int64)
+    moments = moments_of(y, m)
+    for i, mean in ((i % len(means), mean) for i, mean in updates):
+        moments = replace_arm(moments, y[i], mean, m[i], m[i] + 3)
+        y[i], m[i] = mean, m[i] + 3
+    fresh = moments_of(y, m)
+    assert harmonic_mean_of_pulls(moments) == pytest.approx(harmonic_mean_of_pulls(fresh))
+    # rounding of 1e-16 in the variance is 1e-8 in the standard deviation where that is 0
+    assert plug_in_threshold(moments, k) == pytest.approx(plug_in_threshold(fresh, k), abs=1e-6)

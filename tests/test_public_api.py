@@ -1,0 +1,61 @@
+"""What the packages offer, and what importing them costs."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+import pkgutil
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import oddarms
+
+PACKAGES = [
+    "oddarms",
+    *(m.name for m in pkgutil.walk_packages(oddarms.__path__, "oddarms.") if m.ispkg),
+]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_all_is_every_public_name(name: str) -> None:
+    package = importlib.import_module(name)
+    public = {
+        key
+        for key, value in vars(package).items()
+        if not key.startswith("_") and not isinstance(value, ModuleType) and key != "annotations"
+    }
+    listed = getattr(package, "__all__", [])
+    modules = {key for key in listed if isinstance(getattr(package, key), ModuleType)}
+    assert public == set(listed) - modules
+    assert list(listed) == sorted(listed)
+    assert len(listed) == len(set(listed))
+
+
+def test_every_public_object_is_documented() -> None:
+    undocumented = []
+    for name in PACKAGES:
+        package = importlib.import_module(name)
+        for key in getattr(package, "__all__", []):
+            value = getattr(package, key)
+            has_docstring = inspect.isclass(value) or inspect.isroutine(value)
+            if has_docstring and not inspect.getdoc(value):
+                undocumented.append(f"{name}.{key}")
+    assert undocumented == []
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert oddarms.__version__ == importlib.metadata.version("oddarms")
+
+
+@pytest.mark.parametrize("module", ["oddarms", "oddarms.testing"])
+def test_importing_stays_light(module: str) -> None:
+    heavy = ("numba", "matplotlib", "pandas", "scipy.optimize", "scipy.stats", "pytest")
+    code = f"import sys, {module}; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,172 @@
+"""Algorithms by name: ours, registered ones and entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oddarms import find
+from oddarms.algorithms import Algorithm, _registry, available, create, get_algorithm, register
+from oddarms.algorithms._ade import ADE
+from oddarms.algorithms._round_robin import RR
+from oddarms.algorithms._two_sided import TwoSided
+from oddarms.arms import Bernoulli
+from oddarms.errors import DuplicateAlgorithm, InvalidParameter, UnknownAlgorithm
+
+Install = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def _fresh_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(_registry, "_registered", {})
+    _registry._plugins.cache_clear()
+    yield
+    _registry._plugins.cache_clear()
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Return a function that makes entry points (name, value) appear installed."""
+
+    def points(*pairs: tuple[str, str]) -> None:
+        found = [EntryPoint(name, value, _registry.GROUP) for name, value in pairs]
+
+        def entry_points(group: str) -> list[EntryPoint]:
+            assert group == "oddarms.algorithms"
+            return found
+
+        monkeypatch.setattr(_registry, "entry_points", entry_points)
+        _registry._plugins.cache_clear()
+
+    return points
+
+
+class Mine(RR):
+    """An algorithm of a third party."""
+
+
+def test_ours_are_available() -> None:
+    assert {"ade", "rr", "wrr"} <= set(available())
+    assert list(available()) == sorted(available())
+    assert get_algorithm("ade") is ADE
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(UnknownAlgorithm, match=r"one of ade, rr, .*wrr but got 'best'"):
+        get_algorithm("best")
+    with pytest.raises(UnknownAlgorithm):
+        find(Bernoulli([0.1, 0.2]), k=1, delta=0.1, algorithm="best")
+
+
+class TestRegister:
+    def test_a_name_of_one_s_own(self) -> None:
+        register("mine", Mine)
+        assert "mine" in available()
+        result = find(Bernoulli([0.0, 1.0]), k=0, delta=0.1, algorithm="mine", batch=50)
+        assert (result.outliers, result.algorithm) == ([1], "mine")
+
+    def test_registering_again_is_harmless(self) -> None:
+        register("mine", Mine)
+        register("mine", Mine)
+        assert get_algorithm("mine") is Mine
+
+    @pytest.mark.parametrize("name", ["ade", "taken"])
+    def test_a_name_is_given_once(self, name: str) -> None:
+        register("taken", RR)
+        with pytest.raises(DuplicateAlgorithm, match=f"algorithm '{name}' is registered already"):
+            register(name, Mine)
+
+
+class TestEntryPoints:
+    def test_they_are_listed_without_being_imported(self, install: Install) -> None:
+        install(("theirs", "a_package_that_is_not_there:Algorithm"))
+        assert "theirs" in available()
+        with pytest.raises(ModuleNotFoundError, match="a_package_that_is_not_there"):
+            get_algorithm("theirs")
+
+    def test_they_are_loaded_by_name(self, install: Install) -> None:
+        install(("theirs", f"{__name__}:Mine"))
+        assert get_algorithm("theirs").__name__ == "Mine"
+        result = find(Bernoulli([0.0, 1.0]), k=0, delta=0.1, algorithm="theirs", batch=50)
+        assert result.outliers == [1]
+
+    def test_a_collision_between_two_packages_names_both(self, install: Install) -> None:
+        install(("new", "first_package:A"), ("new", "second_package:B"))
+        with pytest.raises(
+            DuplicateAlgorithm, match="'new' is claimed by first_package:A and second_package:B"
+        ):
+            available()
+
+    def test_a_collision_with_ours_names_both(self, install: Install) -> None:
+        install(("ade", "their_package:ADE"))
+        with pytest.raises(
+            DuplicateAlgorithm,
+            match=r"'ade' is claimed by oddarms.algorithms._ade:ADE and their_package:ADE",
+        ):
+            available()
+
+    def test_the_same_entry_point_twice_is_one(self, install: Install) -> None:
+        install(("new", "a_package:A"), ("new", "a_package:A"))
+        assert available().count("new") == 1
+
+    def test_registering_over_an_entry_point(self, install: Install) -> None:
+        install(("theirs", "a_package_that_is_not_there:A"))
+        with pytest.raises(DuplicateAlgorithm, match="'theirs' is registered already"):
+            register("theirs", Mine)
+
+
+class TestCreate:
+    def make(
+        self, algorithm: str | type[Algorithm] = "rr", n: int = 3, **changes: Any
+    ) -> Algorithm:
+        arguments = {"k": 1.0, "delta": 0.1, "rng": np.random.default_rng(0), **changes}
+        return create(algorithm, n, **arguments)
+
+    def test_by_name_and_by_class(self) -> None:
+        assert type(self.make("rr")) is RR
+        assert type(self.make(Mine)) is Mine
+
+    def test_both_sides_split_delta(self) -> None:
+        both = self.make(side="both", batch=3)
+        assert isinstance(both, TwoSided)
+        assert (both.upper.delta, both.lower.delta) == (0.05, 0.05)
+        assert both.upper.batch == both.lower.batch == 3  # type: ignore[attr-defined]
+
+    def test_an_algorithm_that_handles_both_sides_is_asked_to(self) -> None:
+        class Both(RR):
+            handles_both_sides = True
+
+            def __init__(self, n: int, *, side: str = "upper", **rest: Any) -> None:
+                super().__init__(n, **rest)
+                self.side = side
+
+        assert self.make(Both, side="both").side == "both"  # type: ignore[attr-defined]
+        assert self.make(Both).side == "upper"  # type: ignore[attr-defined]
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"n": 1}, "arms must be at least 2 but got 1"),
+            ({"k": np.inf}, "k must be a finite number but got inf"),
+            ({"delta": 1}, "delta must be strictly between 0 and 1 but got 1"),
+            ({"side": "left"}, "side must be"),
+            ({"batch": 0}, "batch must be a whole number of at least 1 but got 0"),
+            ({"batch": 2.5}, "batch must be a whole number of at least 1 but got 2.5"),
+            ({"algorithm": "wrr", "rho": 0.5}, "rho must be a number of at least 1 but got 0.5"),
+            ({"algorithm": "wrr", "rho": np.nan}, "rho must be a number of at least 1 but got nan"),
+        ],
+    )
+    def test_misuse(self, changes: dict[str, Any], message: str) -> None:
+        with pytest.raises(InvalidParameter, match=message):
+            self.make(**changes)
+
+    @pytest.mark.parametrize(
+        ("name", "known"), [("ade", "shared"), ("rr", "batch"), ("wrr", "rho, batch")]
+    )
+    def test_unknown_options_list_the_known_ones(self, name: str, known: str) -> None:
+        with pytest.raises(TypeError, match=f"has no option 'bacth'; it has: {known}."):
+            self.make(name, bacth=5)

@@ -1,0 +1,250 @@
+"""Searches: ask and tell, `find` around every kind of source, and progress."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oddarms import Progress, Search, find
+from oddarms.arms import Bernoulli
+from oddarms.errors import InvalidParameter, ProtocolError, RewardRejected
+from oddarms.problem import IntArray
+from oddarms.search import ProgressLine
+from oddarms.search._progress import describe
+from oddarms.testing import Streams, drive
+
+MEANS = [0.1, 0.9, 0.0, 0.2]
+EASY: dict[str, Any] = {"k": 0.5, "delta": 0.1, "algorithm": "rr", "batch": 20, "rng": 1}
+
+
+class TestAskAndTell:
+    def test_the_first_request_of_rr(self) -> None:
+        search = Search(["a", "b", "c"], k=1, delta=0.1, algorithm="rr", batch=5)
+        pulls = search.ask()
+        assert pulls.indices.tolist() == [0, 1, 2]
+        assert pulls.counts.tolist() == [5, 5, 5]
+        assert pulls.total == 15
+
+    def test_the_first_requests_of_ade(self) -> None:
+        search = Search(3, k=1, delta=0.1, algorithm="ade", rng=0)
+        pair = search.ask()
+        assert pair.total == 2
+        assert pair.indices[0] == pair.indices[1]
+        search.tell([0.0, 1.0])
+        assert search.ask().indices.tolist() == [0, 1, 2]
+
+    @pytest.mark.parametrize("kind", [list, tuple, np.array])
+    def test_rewards_in_any_sequence(self, kind: Any) -> None:
+        search = Search(2, k=0, delta=0.1, algorithm="rr", batch=2)
+        search.ask()
+        search.tell(kind([0, 1, 1, 1]))
+        assert search.result().means.tolist() == [0.5, 1.0]
+
+    def test_rewards_are_told_in_the_order_asked(self) -> None:
+        search = Search(["a", "b"], k=0, delta=0.1, algorithm="rr", batch=3)
+        search.ask()
+        search.tell([0.0, 0.1, 0.2, 0.6, 0.8, 1.0])
+        np.testing.assert_allclose(search.result().means, [0.1, 0.8])
+
+    def test_a_result_at_any_time(self) -> None:
+        search = Search(["a", "b"], k=0, delta=0.1, algorithm="rr")
+        before = search.result()
+        assert (before.stopped, before.pulls, before.undecided) == ("running", 0, ["a", "b"])
+        search.ask()
+        search.tell([0.0, 1.0])
+        after = search.result()
+        assert (after.pulls, after.round, after.history[-1].pulls) == (2, 1, 2)
+        assert before.pulls == 0  # results do not change after the fact
+
+    def test_stopping_early(self) -> None:
+        search = Search(2, k=0, delta=0.1, algorithm="rr")
+        search.stop("enough")
+        assert search.done
+        assert search.result().stopped == "enough"
+        search.stop("again")
+        assert search.stopped == "enough"
+
+    def test_totals_must_fit_the_request(self) -> None:
+        search = Search(["a", "b"], k=0, delta=0.1, algorithm="rr", batch=3)
+        with pytest.raises(ProtocolError, match=r"tell_totals\(\) was called without calling ask"):
+            search.tell_totals([1, 2], [1, 2])
+        search.ask()
+        with pytest.raises(RewardRejected, match="totals must be 2, one per entry asked for"):
+            search.tell_totals([1.0], [1.0])
+        with pytest.raises(RewardRejected, match=r"3 rewards of arm 'b' add up to 3.5"):
+            search.tell_totals([1.0, 3.5], [1.0, 3.5])
+        with pytest.raises(RewardRejected, match="add up to nan"):
+            search.tell_totals([np.nan, 1.0], [1.0, 1.0])
+        assert search.result().pulls == 0
+
+    def test_totals_in_other_units(self) -> None:
+        for side in ("upper", "lower"):
+            one = Search(2, k=0, delta=0.1, algorithm="rr", batch=3, bounds=(-3, 5), side=side)
+            two = Search(2, k=0, delta=0.1, algorithm="rr", batch=3, bounds=(-3, 5), side=side)
+            rewards = np.array([[-3.0, 5.0, 1.0], [4.0, 4.5, 5.0]])
+            one.ask()
+            one.tell(rewards.ravel())
+            two.ask()
+            two.tell_totals(rewards.sum(axis=1), (rewards**2).sum(axis=1))
+            np.testing.assert_allclose(one.result().means, [1.0, 4.5])
+            np.testing.assert_allclose(two.result().means, [1.0, 4.5])
+
+    def test_out_of_bounds_names_the_arm_and_keeps_the_other_rewards(self) -> None:
+        search = Search(["a", "b"], k=0, delta=0.1, algorithm="rr", bounds=(0, 10))
+        search.ask()
+        with pytest.raises(
+            RewardRejected, match=r"within the bounds \[0, 10\] but arm 'b' gave 10.5"
+        ) as caught:
+            search.tell([3.0, 10.5])
+        assert caught.value.unabsorbed == [("a", 3.0)]
+        assert caught.value.result.pulls == 0
+
+    def test_an_algorithm_class_instead_of_a_name(self) -> None:
+        from oddarms.algorithms._round_robin import RR
+
+        search = Search(4, k=0.5, delta=0.1, algorithm=RR, batch=20)
+        assert drive(search, Streams(MEANS)).algorithm == "RR"
+
+
+class TestFind:
+    def test_a_mapping_of_functions(self) -> None:
+        rng = np.random.default_rng(2)
+        arms = {name: lambda y=y: rng.random() < y for name, y in zip("abcd", MEANS, strict=True)}
+        assert find(arms, **EASY).outliers == ["b"]
+
+    def test_a_sequence_of_functions(self) -> None:
+        result = find([lambda: 0.1, lambda: 1, lambda: False], k=0.5, delta=0.1, algorithm="rr")
+        assert result.outliers == [1]
+        assert result.means.tolist() == pytest.approx([0.1, 1.0, 0.0])
+
+    def test_an_object_with_labels_and_pull(self) -> None:
+        class Servers:
+            labels = ("x", "y", "z")
+
+            def pull(self, indices: IntArray, counts: IntArray) -> list[float]:
+                return [[0.0, 0.2, 1.0][i] for i in np.repeat(indices, counts)]
+
+        assert find(Servers(), **EASY).outliers == ["z"]
+
+    @pytest.mark.parametrize("arms", [5, {1, 2}, None])
+    def test_what_is_no_source(self, arms: Any) -> None:
+        with pytest.raises(InvalidParameter, match=r"arms must have labels and pull.* but got"):
+            find(arms, k=1, delta=0.1)
+
+    def test_a_value_that_is_no_function(self) -> None:
+        with pytest.raises(InvalidParameter, match=r"arm 'b' must be callable but is 0\.5"):
+            find({"a": lambda: 1.0, "b": 0.5}, k=1, delta=0.1)  # type: ignore[dict-item]
+
+    def test_parameters_are_checked_before_the_first_pull(self) -> None:
+        pulled = []
+        arms = [lambda: pulled.append(1) or 0.0] * 2  # type: ignore[func-returns-value]
+        for wrong in ({"delta": 0}, {"k": np.nan}, {"bounds": (1, 0)}, {"budget": -1}):
+            with pytest.raises(InvalidParameter):
+                find(arms, **{"k": 1, "delta": 0.1, **wrong})
+        with pytest.raises(TypeError, match="RR has no option 'bach'; it has: batch"):
+            find(arms, k=1, delta=0.1, algorithm="rr", bach=10)
+        assert pulled == []
+
+    def test_arms_with_their_own_generator_keep_it(self) -> None:
+        own = [find(Bernoulli(MEANS, rng=7), **{**EASY, "rng": seed}) for seed in (1, 2)]
+        assert own[0].to_dict() == own[1].to_dict()
+
+    def test_the_caller_s_arms_are_left_alone(self) -> None:
+        arms = Bernoulli(MEANS)
+        first = find(arms, **EASY)
+        assert find(arms, **EASY).to_dict() == first.to_dict()
+
+    def test_batches_are_drawn_as_totals(self) -> None:
+        class Counting(Bernoulli):
+            calls: list[str] = []  # noqa: RUF012
+
+            def pull(self, indices: IntArray, counts: IntArray) -> Any:
+                self.calls.append("pull")
+                return super().pull(indices, counts)
+
+        assert find(Counting(MEANS), **EASY).complete
+        assert Counting.calls == []
+
+
+class TestHistory:
+    def test_it_is_short_and_ends_with_the_result(self) -> None:
+        result = find(Bernoulli(MEANS), **{**EASY, "batch": 1, "budget": 3_000})
+        assert result.round > 1_000
+        assert len(result.history) < 200
+        last = result.history[-1]
+        assert (last.pulls, last.round) == (result.pulls, result.round)
+        assert last.undecided == len(result.undecided)
+        assert last[3:] == result.thresholds["upper"]
+
+    def test_first_and_last_round(self) -> None:
+        result = find(Bernoulli(MEANS), k=0, delta=0.1, algorithm="ade", rng=1)
+        assert result.first is not None
+        assert result.last is not None
+        assert (result.first.round, result.last.round) == (2, result.round)
+        wide, narrow = (s.upper - s.lower for s in (result.first, result.last))
+        assert (narrow < wide).all()
+        assert result.last.decisions.tolist() == result.decisions.tolist()
+
+
+class TestProgress:
+    def test_a_callback_after_each_step(self) -> None:
+        seen: list[Progress] = []
+        result = find(Bernoulli(MEANS), **EASY, progress=seen.append)
+        assert len(seen) == result.round
+        assert seen[-1].pulls == result.pulls
+        assert seen[-1].undecided == 0
+        assert all(p.arms == 4 and p.threshold_lower <= p.threshold_upper for p in seen)
+        assert [p.pulls for p in seen] == sorted(p.pulls for p in seen)
+
+    def test_true_shows_nothing_of_a_quick_search(self, capsys: pytest.CaptureFixture[str]) -> None:
+        find(Bernoulli(MEANS), **EASY, progress=True)
+        assert capsys.readouterr() == ("", "")
+
+    def _progress(self, **changes: Any) -> Progress:
+        values = {
+            "pulls": 12_345,
+            "round": 9,
+            "arms": 1000,
+            "undecided": 17,
+            "threshold_lower": 0.25,
+            "threshold_upper": 0.75,
+            "pulls_needed": None,
+        }
+        return Progress(**{**values, **changes})
+
+    def test_the_line(self) -> None:
+        text = "12,345 pulls, 17 of 1,000 arms undecided, threshold in [0.25, 0.75]"
+        assert describe(self._progress()) == text
+        assert describe(self._progress(pulls_needed=2e6)) == text + ", about 2,000,000 pulls to go"
+
+    def test_a_file_gets_whole_lines_and_not_too_many(self) -> None:
+        stream = io.StringIO()
+        line = ProgressLine(stream, wait=0.0)
+        line(self._progress())
+        line(self._progress())  # the next is due in ten seconds
+        line.close()
+        assert stream.getvalue().count("\n") == 1
+        assert "\r" not in stream.getvalue()
+
+    def test_a_terminal_gets_one_line_that_is_cleared(self) -> None:
+        class Terminal(io.StringIO):
+            def isatty(self) -> bool:
+                return True
+
+        stream = Terminal()
+        line = ProgressLine(stream, wait=0.0)
+        line(self._progress())
+        line.close()
+        shown, cleared = stream.getvalue().split("\r")[1:3]
+        assert shown.startswith("12,345 pulls")
+        assert cleared == " " * len(shown)
+
+    def test_nothing_before_it_is_due(self) -> None:
+        stream = io.StringIO()
+        line = ProgressLine(stream, wait=60.0)
+        line(self._progress())
+        assert not line.due()
+        assert stream.getvalue() == ""

@@ -1,0 +1,157 @@
+"""Whole runs on known means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oddarms import outliers, simulate
+from oddarms.errors import InvalidParameter, UnknownAlgorithm
+from oddarms.simulation import Simulation, _simulate
+from oddarms.simulation._families import get_family
+from oddarms.simulation._task import Run, Task
+
+MEANS = [0.1, 0.2, 0.9, 0.05]
+QUESTION: dict[str, Any] = {"k": 0.5, "delta": 0.1, "algorithm": "rr", "runs": 6, "rng": 1}
+
+
+def same(one: Simulation, two: Simulation) -> bool:
+    names = ("pulls", "correct", "complete", "decisions", "pulls_per_arm", "rounds", "threshold")
+    return all(getattr(one, name).tolist() == getattr(two, name).tolist() for name in names)
+
+
+def test_one_entry_per_run() -> None:
+    found = simulate(MEANS, **QUESTION)
+    for name in ("pulls", "correct", "complete", "rounds", "threshold_pulls", "threshold"):
+        assert getattr(found, name).shape == (6,)
+    assert found.decisions.shape == found.pulls_per_arm.shape == (6, 4)
+    assert found.outliers == [outliers(MEANS, 0.5).tolist()] * 6
+    assert found.error_rate == 0.0
+    assert found.pulls.tolist() == found.pulls_per_arm.sum(axis=1).tolist()
+    assert len(set(found.pulls.tolist())) > 1
+
+
+def test_repr() -> None:
+    found = simulate(MEANS, **QUESTION)
+    assert repr(found) == (
+        f"Simulation: rr, 6 runs on 4 arms, {found.pulls.mean():,.0f} pulls on average,"
+        " 0 wrong, 0 incomplete"
+    )
+
+
+@pytest.mark.parametrize("algorithm", ["ade", "rr", "wrr"])
+def test_workers_change_nothing(algorithm: str) -> None:
+    question = {**QUESTION, "algorithm": algorithm, "k": 0.0}
+    assert same(simulate(MEANS, **question), simulate(MEANS, **question, workers=2))
+
+
+def test_processes_change_nothing() -> None:
+    question = {**QUESTION, "k": 0.0, "runs": 3, "batch": 10}
+    one = simulate(MEANS, **question, compiled=False)
+    assert same(one, simulate(MEANS, **question, compiled=False, workers=2))
+    assert same(one, simulate(MEANS, **question))
+
+
+def test_runs_do_not_depend_on_how_many_there_are() -> None:
+    few, many = simulate(MEANS, **{**QUESTION, "runs": 2}), simulate(MEANS, **QUESTION)
+    assert few.pulls.tolist() == many.pulls[:2].tolist()
+
+
+def test_seeds() -> None:
+    one = simulate(MEANS, **QUESTION)
+    assert same(one, simulate(MEANS, **{**QUESTION, "rng": np.random.default_rng(1)}))
+    assert not same(one, simulate(MEANS, **{**QUESTION, "rng": 2}))
+
+
+def test_both_sides_go_through_find() -> None:
+    found = simulate(MEANS, **{**QUESTION, "runs": 1, "batch": 50}, side="both")
+    # mean 0.3125, sd 0.3435: thresholds 0.4843 and 0.1407
+    assert found.decisions.tolist() == [[3, 1, 2, 3]]
+    assert found.correct.all()
+
+
+def test_a_budget_leaves_arms_undecided_and_not_wrong() -> None:
+    found = simulate(MEANS, **QUESTION, budget=50)
+    assert (found.pulls <= 50).all()
+    assert not found.complete.any()
+    assert found.correct.all()
+    assert "6 incomplete" in repr(found)
+
+
+def test_a_wrong_decision_is_seen() -> None:
+    """Runs made up by hand: right, undecided, a missed outlier, a false one."""
+    family = get_family("bernoulli")
+    task = Task(np.array(MEANS), 0.5, 0.1, "rr", "upper", None, family, 0.0, {}, False)
+    made_up = [[1, 1, 2, 1], [0, 1, 0, 0], [1, 1, 1, 1], [0, 2, 2, 1]]
+    runs = [Run(np.array(d, np.int8), np.ones(4, np.int64), 1, 0, 0.5, 0.1) for d in made_up]
+    found = _simulate._collect(task, runs)
+    assert found.correct.tolist() == [True, True, False, False]
+    assert found.complete.tolist() == [True, False, True, False]
+    assert found.error_rate == 0.5
+    assert found.outliers == [[2], [], [], [1, 2]]
+    assert "2 wrong, 2 incomplete" in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("family", "option"), [("beta", {"concentration": 4.0}), ("uniform", {"width": 0.05})]
+)
+def test_options_of_a_family(family: str, option: dict[str, float]) -> None:
+    found = simulate(MEANS, **QUESTION, family=family, **option)
+    assert found.correct.all()
+    default = simulate(MEANS, **QUESTION, family=family)
+    assert not same(found, default)
+
+
+class TestMisuse:
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"runs": 0}, "runs must be a whole number of at least 1 but got 0"),
+            ({"runs": 1.5}, "runs must be a whole number of at least 1 but got 1.5"),
+            ({"workers": 0}, "workers must be a whole number of at least 1 but got 0"),
+            ({"family": "normal"}, "family must be one of bernoulli, beta, uniform but got"),
+            ({"delta": 2}, "delta must be strictly between 0 and 1"),
+            ({"k": np.nan}, "k must be a finite number"),
+            ({"side": "left"}, "side must be"),
+            ({"budget": -3}, "budget must be a whole number"),
+            ({"compiled": True, "side": "both"}, "compiled must not be True for 'rr'"),
+            ({"family": "beta", "concentration": -1}, "concentration must be positive"),
+            ({"batch": 0}, "batch must be a whole number"),
+        ],
+    )
+    def test_parameters(self, changes: dict[str, Any], message: str) -> None:
+        with pytest.raises(InvalidParameter, match=message):
+            simulate(MEANS, **{**QUESTION, **changes})
+
+    def test_means(self) -> None:
+        with pytest.raises(InvalidParameter, match=r"within \[0, 1\] but means\[1\] is 1.2"):
+            simulate([0.1, 1.2], **QUESTION)
+        with pytest.raises(InvalidParameter, match="arms must be at least 2"):
+            simulate([0.1], **QUESTION)
+
+    def test_options_of_another_family_or_algorithm(self) -> None:
+        with pytest.raises(TypeError, match="RR has no option 'width'; it has: batch"):
+            simulate(MEANS, **QUESTION, width=0.1)
+        with pytest.raises(TypeError, match="RR has no option 'rho'"):
+            simulate(MEANS, **QUESTION, rho=2)
+
+    def test_an_unknown_algorithm(self) -> None:
+        with pytest.raises(UnknownAlgorithm, match="'best'"):
+            simulate(MEANS, **{**QUESTION, "algorithm": "best"})
+
+
+class TestWithoutNumba:
+    @pytest.fixture(autouse=True)
+    def _no_numba(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_simulate, "find_spec", lambda name: None)  # noqa: ARG005
+
+    def test_the_same_runs_more_slowly(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        slow = simulate(MEANS, **{**QUESTION, "runs": 2, "batch": 10})
+        monkeypatch.undo()
+        assert same(slow, simulate(MEANS, **{**QUESTION, "runs": 2, "batch": 10}))
+
+    def test_insisting_says_what_is_missing(self) -> None:
+        with pytest.raises(InvalidParameter, match="with numba installed"):
+            simulate(MEANS, **QUESTION, compiled=True)
