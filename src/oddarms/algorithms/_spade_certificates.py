@@ -26,7 +26,6 @@ END_SHARE = 0.03  # an end of the reported interval of the threshold
 JOINT_ARMS_SHARE, NUISANCE_SHARE = 0.85, 0.01  # 0.85 + 0.05 + 2 * 0.03 + 3 * 0.01 <= 1
 LEVEL_ARMS_SHARE, ODD_EVEN_SHARE, TRUE_DIRECTION_SHARE, DEGENERATE_SHARE = 0.81, 0.01, 0.01, 0.02
 # 0.81 + 0.05 + 0.03 (common lower stream) + 4 * 0.01 + 2 * 0.01 + 2 * 0.01 (mu) + 0.02 <= 1
-SHARPEN_UP_TO = 20_000  # arms; the box of the true direction costs more time than it saves beyond
 
 DOUBT_DIRECTION, DOUBT_VARIANCE, SMALLEST_WEIGHT = 6.0, 2.0, 0.5
 EDGE = 1e-9
@@ -217,7 +216,7 @@ class IntervalCertificate(Certificate):
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Hold each open arm against the end of the interval beyond which it seems to be."""
         common = self.common.bound(END_SHARE * self.delta)
-        if self.odd_even.readings > self.sharpened and self.n <= SHARPEN_UP_TO:
+        if self.odd_even.readings > self.sharpened:
             self.sharpened = self.odd_even.readings
             self.odd_even.sharpen(self.true_direction.radius(tally, self.odd_even.sigma))
         self.low = max(self.low, common, self.odd_even.low)

@@ -49,7 +49,9 @@ def _pulls(measured: Measured) -> str:
     if not measured.pulls:
         return "-"
     wrong = f", {measured.wrong} wrong" if measured.wrong else ""
-    return f"{_more_than(measured.unfinished)}{measured.mean:.2g}{wrong}"
+    spread = 100.0 * measured.half_width / measured.mean
+    interval = "" if measured.unfinished or math.isnan(spread) else f" ± {spread:.0f} %"
+    return f"{_more_than(measured.unfinished)}{measured.mean:.2g}{interval}{wrong}"
 
 
 def _ratio(row: Row, names: tuple[str, ...]) -> str:

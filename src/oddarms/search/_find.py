@@ -50,9 +50,10 @@ def find(
         An object with `labels` and `pull(indices, counts)` (see `oddarms.arms`), a mapping from
         label to a function that returns one reward, or a sequence of such functions.
     k
-        How many standard deviations; any finite number. An arm exactly on the threshold is an
-        outlier, but no algorithm can find that out: with it, or with all means equal, the search
-        ends only by a budget.
+        How many standard deviations; any finite number. With k = 0 the threshold is the mean of
+        all means, with k < 0 it lies below. An arm exactly on the threshold is an outlier, but no
+        algorithm can find that out: with it, or with all means equal, the search ends only by a
+        budget (or by SPADE's ``indifference``).
     delta
         Permitted probability of any wrong decision, in (0, 1).
     algorithm
@@ -68,7 +69,7 @@ def find(
     progress
         True for a line on stderr, or a function that is called with a `Progress` after each step.
     **options
-        Options of the algorithm, such as ``batch=1000``.
+        Options of the algorithm, such as ``indifference=0.01`` or ``batch=1000``.
 
     Returns
     -------

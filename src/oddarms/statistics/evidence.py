@@ -192,6 +192,30 @@ def mean_interval(
     return low, high
 
 
+def wide_mean_interval(
+    pulls: FloatArray, total: FloatArray, alpha: float, steps: int = 10
+) -> tuple[FloatArray, FloatArray]:
+    """Return intervals that contain those of `mean_interval`, much faster.
+
+    From the beta mixture alone, at half its weight in `log_mean_below`: as the mixture is at
+    least that half, whatever these intervals miss, those miss too, so they cost no delta of
+    their own. Only the parts that depend on the level are computed anew.
+    """
+    safe, n = np.where(pulls > 0, pulls, 1.0), pulls.size
+    failures = safe - total
+    fixed = betaln(total + 0.5, failures + 0.5) - math.log(2.0 * math.pi) - math.log(2.0 / alpha)
+    room = np.concatenate([fixed, fixed])
+    ones, zeros = np.concatenate([total, failures]), np.concatenate([failures, total])
+    inside = np.clip(ones / (ones + zeros), SMALLEST_LEVEL, 1.0 - SMALLEST_LEVEL)
+    outside = np.ones(2 * n)
+    for _ in range(steps):
+        middle = np.minimum(0.5 * (inside + outside), 1.0 - SMALLEST_LEVEL)
+        kept = room < ones * np.log(middle) + zeros * np.log1p(-middle)
+        inside, outside = np.where(kept, middle, inside), np.where(kept, outside, middle)
+    high = np.where(pulls > 0, outside[:n], 1.0)
+    return np.where(pulls > 0, 1.0 - outside[n:], 0.0), high
+
+
 def degenerate_bound(n: int, pulls_odd: float, pulls_even: float, alpha: float) -> float:
     """Return D with P(|<P e_A, e_B>| > D) <= 2 alpha, for independent errors of two halves.
 

@@ -9,7 +9,11 @@ import numpy as np
 from oddarms.problem import FloatArray
 from oddarms.statistics.direction_box import direction_box, smallest_sd
 from oddarms.statistics.directions import Tally
-from oddarms.statistics.evidence import mean_interval, normal_mixture_boundary, psi_exponential
+from oddarms.statistics.evidence import (
+    normal_mixture_boundary,
+    psi_exponential,
+    wide_mean_interval,
+)
 
 BETS = 16
 
@@ -53,7 +57,7 @@ class TrueDirection:
     def radius(self, tally: Tally, sigma: tuple[float, float]) -> float:
         """Return the bound on |<c*, e>|, given bounds on sigma; `tally` has all pulls."""
         m, y = self.sweeps, self.total / self.sweeps
-        low, high = mean_interval(*tally, self.box_delta / self.n, steps=7)
+        low, high = wide_mean_interval(tally.pulls, tally.total, self.box_delta / self.n)
         members = np.ones((1, self.n))
         mu_radius = normal_mixture_boundary(m / (4.0 * self.n), self.nuisance_delta, 6.0 / self.n)
         mu = np.array([y.mean() - mu_radius / m]), np.array([y.mean() + mu_radius / m])
