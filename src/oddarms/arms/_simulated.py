@@ -42,6 +42,10 @@ class SimulatedArms(ABC):
                 f"labels must be one per mean ({self.means.size}) but got {len(self.labels)}."
             )
         self._rng = None if rng is None else np.random.default_rng(rng)
+        self._check_means()
+
+    def _check_means(self) -> None:
+        """Raise where the family cannot have these means; any are fine here."""
 
     def seeded(self, rng: np.random.Generator) -> Self:
         """Return these arms drawing from `rng`, or themselves if they have a generator."""
@@ -79,14 +83,7 @@ class Bernoulli(SimulatedArms):
     [0.0, 0.0, 1.0]
     """
 
-    def __init__(
-        self,
-        means: npt.ArrayLike,
-        *,
-        labels: Sequence[Label] | None = None,
-        rng: np.random.Generator | int | None = None,
-    ) -> None:
-        super().__init__(means, labels=labels, rng=rng)
+    def _check_means(self) -> None:
         _check_within(self.means, 0.0, 1.0)
 
     def _draw(self, arms: IntArray) -> FloatArray:

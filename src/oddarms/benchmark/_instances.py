@@ -123,7 +123,12 @@ def _fixed(means: FloatArray) -> Callable[[Generator], FloatArray]:
 
 def instance_families() -> list[InstanceFamily]:
     """Return all families of the benchmark."""
-    families = [
+    return [*_paper_families(), *_planted_families(), *_quiet_families()]
+
+
+def _paper_families() -> list[InstanceFamily]:
+    """Return the settings of the ADE paper's Figures 2a, 2b and 3."""
+    figure_2a = [
         InstanceFamily(
             f"figure 2a, n={n}",
             "means uniform on [0,1], smallest gap in [.1,.2], k=2.5",
@@ -133,7 +138,7 @@ def instance_families() -> list[InstanceFamily]:
         )
         for n in (100, 1000)
     ]
-    families += [
+    figure_2b = [
         InstanceFamily(
             f"figure 2b, gap {gap:g}",
             f"n=900 means uniform on [0,1], smallest gap {gap:g} ± .001, k=2",
@@ -145,32 +150,35 @@ def instance_families() -> list[InstanceFamily]:
     ]
     real = real_crowd_error_rates()
     crowd = crowd_error_rates() if real is None else real
-    crowd_name = "crowd stand-in" if real is None else "HyunCatherines"
-    families += [
-        InstanceFamily(f"{crowd_name}, k={k}", "722 workers", _fixed(crowd), float(k), crowd.size)
+    name = "crowd stand-in" if real is None else "HyunCatherines"
+    figure_3 = [
+        InstanceFamily(f"{name}, k={k}", "722 workers", _fixed(crowd), float(k), crowd.size)
         for k in (2, 3)
     ]
-    families.append(
-        InstanceFamily(
-            "100+5 planted, k=3",
-            "100 N(.3,.075²) + 5 U(.8,1)",
-            planted(100, 5, 0.8, 1.0, 3.0),
-            3.0,
-            105,
-        )
-    )
-    families += [
+    return [*figure_2a, *figure_2b, *figure_3]
+
+
+def _planted_families() -> list[InstanceFamily]:
+    """Return Bernoulli arms about 0.3 with a few planted outliers."""
+    settings = [(100, 5, 0.8, 1.0, 3)]
+    settings += [
+        (normal, odd, 0.7, 0.9, k) for normal, odd in ((19, 1), (48, 2), (190, 10)) for k in (2, 3)
+    ]
+    return [
         InstanceFamily(
             f"{normal}+{odd} planted, k={k}",
-            f"{normal} N(.3,.075²) + {odd} U(.7,.9)",
-            planted(normal, odd, 0.7, 0.9, float(k)),
+            f"{normal} N(.3,.075²) + {odd} U({low:g},{high:g})",
+            planted(normal, odd, low, high, float(k)),
             float(k),
             normal + odd,
         )
-        for normal, odd in ((19, 1), (48, 2), (190, 10))
-        for k in (2, 3)
+        for normal, odd, low, high, k in settings
     ]
-    families += [
+
+
+def _quiet_families() -> list[InstanceFamily]:
+    """Return families whose rewards vary much less than the bounds allow."""
+    low_rates = [
         InstanceFamily(
             f"97+3 low rate, k={k}",
             "97 U(.005,.015) + 3 U(.09,.11)",
@@ -180,7 +188,7 @@ def instance_families() -> list[InstanceFamily]:
         )
         for k in (2, 3)
     ]
-    families += [
+    beta_rewards = [
         InstanceFamily(
             f"48+2 Beta({concentration:g}), k=2",
             f"48 N(.3,.075²) + 2 U(.7,.9), Beta rewards of concentration {concentration:g}",
@@ -192,4 +200,4 @@ def instance_families() -> list[InstanceFamily]:
         )
         for concentration in (5.0, 10.0)
     ]
-    return families
+    return [*low_rates, *beta_rewards]

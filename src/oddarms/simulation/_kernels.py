@@ -16,7 +16,6 @@ from numba.extending import register_jitable
 
 from oddarms.algorithms import Decision
 from oddarms.simulation._families import BERNOULLI, BETA
-from oddarms.statistics import ade, round_robin
 from oddarms.statistics.ade import (
     arm_radius,
     epsilon_sigma,
@@ -37,12 +36,9 @@ from oddarms.statistics.round_robin import (
 )
 
 for _formula in (
-    *(ade.log_inverse_delta_t, ade.arm_radius, ade.threshold_estimate),
-    *(ade.epsilon_sigma, ade.threshold_radius),
-    *(round_robin.log_inverse_delta_prime, round_robin.l_of_k, round_robin.beta_arm),
-    *(round_robin.beta_theta, round_robin.is_active, round_robin.moments_of),
-    *(round_robin.replace_arm, round_robin.plug_in_threshold),
-    round_robin.harmonic_mean_of_pulls,
+    *(arm_radius, epsilon_sigma, log_inverse_delta_t, threshold_estimate, threshold_radius),
+    *(beta_arm, beta_theta, harmonic_mean_of_pulls, is_active, l_of_k, log_inverse_delta_prime),
+    *(moments_of, plug_in_threshold, replace_arm),
 ):
     register_jitable(_formula)
 
