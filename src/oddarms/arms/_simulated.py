@@ -44,7 +44,7 @@ class SimulatedArms(ABC):
         self._rng = None if rng is None else np.random.default_rng(rng)
         self._check_means()
 
-    def _check_means(self) -> None:
+    def _check_means(self) -> None:  # noqa: B027 - a hook
         """Raise where the family cannot have these means; any are fine here."""
 
     def seeded(self, rng: np.random.Generator) -> Self:
