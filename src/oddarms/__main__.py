@@ -12,7 +12,7 @@ from pathlib import Path
 from oddarms.arms import simulated_crowd
 from oddarms.errors import MissingExtra, OddarmsError, SearchError, SearchInterrupted
 from oddarms.plots import plot_intervals
-from oddarms.problem import outliers
+from oddarms.problem import Problem, check_budget, outliers
 from oddarms.search import ProgressLine, Result, find
 
 EXIT_ERROR, EXIT_INTERRUPTED = 2, 130
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _demonstrate(options)
     except SearchInterrupted as error:
-        print(f"\n{error}", file=sys.stderr)
+        print(f"\ninterrupted after {error.result.pulls:,} samples; so far:", file=sys.stderr)
         _report(error.result, options.output, "interrupted")
         return EXIT_INTERRUPTED
     except SearchError as error:
@@ -56,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _demonstrate(options: argparse.Namespace) -> int:
     crowd = simulated_crowd()
+    Problem(crowd.labels, k=options.k, delta=options.delta)
+    check_budget(options.budget)
+    options.output.mkdir(parents=True, exist_ok=True)  # better to fail before the first sample
     print(
         f"A simulated crowd of {len(crowd.labels)} workers: who errs abnormally often, that is, at"
         f" or above mean + {options.k:g} standard deviations of all error rates?\n"
@@ -77,7 +80,8 @@ def _demonstrate(options: argparse.Namespace) -> int:
     _report(result, options.output, "crowd")
     truth = {crowd.labels[i] for i in outliers(crowd.means, options.k)}
     _compare_with_truth(result, truth)
-    _compare_with_equal_sampling(result, options)
+    if result.complete:
+        _compare_with_equal_sampling(result, options)
     return 0
 
 
@@ -122,6 +126,7 @@ def _compare_with_truth(result: Result, truth: set[object]) -> None:
 
 
 def _compare_with_equal_sampling(result: Result, options: argparse.Namespace) -> None:
+    print("Sampling every worker equally instead ...", file=sys.stderr)
     line = ProgressLine(wait=0.5)
     try:
         equal = find(
@@ -133,6 +138,9 @@ def _compare_with_equal_sampling(result: Result, options: argparse.Namespace) ->
             rng=options.seed,
             progress=line,
         )
+    except SearchInterrupted:
+        print("comparison skipped", file=sys.stderr)
+        return
     finally:
         line.close()
     print(
