@@ -11,7 +11,7 @@ from oddarms.algorithms._spade_certificates import BOX_SHARE, View
 from oddarms.errors import InvalidParameter
 from oddarms.limit import pulls_left
 from oddarms.problem import BoolArray, FloatArray, IntArray, Side, check_whole
-from oddarms.statistics.directions import Tally
+from oddarms.statistics.directions import Forecast, Tally
 from oddarms.statistics.evidence import mean_interval
 
 GROWTH = 0.1  # a step adds about this share of what is there
@@ -25,8 +25,8 @@ CHUNK = 65_536  # arms at a time, where intervals of a great many are computed
 class SPADE(Algorithm):
     """Use the pulls that every arm needs anyway to know the threshold as well.
 
-    Right with probability at least 1 - delta for independent rewards in [0, 1], each arm's with
-    one mean: identical distributions are not needed. The default algorithm.
+    Right with probability at least 1 - delta for rewards in [0, 1] that are independent, across
+    arms too, each arm's with one mean: identical distributions are not needed. The default.
 
     A *row* pulls every arm, those that move the threshold more often, and serves all arms and the
     threshold; a *focus* step pulls the undecided arms only. The step with the larger gain per
@@ -40,7 +40,7 @@ class SPADE(Algorithm):
     indifference
         Arms whose mean lies within this distance of the threshold may be called either way:
         with probability at least 1 - delta, every arm called an outlier has
-        y_i > theta - indifference and every arm called normal has y_i < theta + indifference.
+        y_i >= theta - indifference and every arm called normal has y_i < theta + indifference.
         In units of the rewards. It ends searches that tiny gaps would make endless.
     max_step
         At most this many pulls are asked for at a time. The plan, and so the answer's guarantee,
@@ -116,7 +116,7 @@ class SPADE(Algorithm):
             decided = ~self.undecided
             if plan.size > 0.0:
                 self.threshold_pulls += int(plan.counts[decided].sum())
-            self._learn(plan.received, plan.size)
+            self._learn(plan.received, plan.size, plan.guesses)
             self._decide()
 
     def remember(self, counts: IntArray, rewards: FloatArray) -> None:
@@ -148,16 +148,19 @@ class SPADE(Algorithm):
         ):
             for _ in range(halves):
                 row = between(np.full(self.n, used), np.full(self.n, used + size))
-                self._learn(row, float(size))
+                self._learn(row, float(size), self._guesses())
                 used += size
-        self._learn(between(np.full(self.n, used), counts), 0.0)
+        self._learn(between(np.full(self.n, used), counts), 0.0, self._guesses())
         self._decide()
 
-    def _learn(self, row: Tally, size: float) -> None:
-        """Enter pulls that were planned before they were made: a row of some size, or a focus."""
+    def _guesses(self) -> dict[str, Forecast | None]:
+        return {name: view.guess for name, view in self.views.items()}
+
+    def _learn(self, row: Tally, size: float, guesses: dict[str, Forecast | None]) -> None:
+        """Enter a row of some size, or a focus of size 0; the guesses were made before it."""
         if size > 0.0:
-            for view in self.views.values():
-                view.certificate.absorb_row(view.seen(row), size, view.guess)
+            for name, view in self.views.items():
+                view.certificate.absorb_row(view.seen(row), size, guesses[name])
             self.rows += 1
             self.sweeps += size
             self.row_pulls += float(row.pulls.sum())
@@ -186,7 +189,8 @@ class SPADE(Algorithm):
         undecided = self.undecided
         if self._wants_row(undecided):
             plan = self._row(limit)
-            if plan.total <= limit or self.rows < FIRST_ROWS:
+            halves = 2 if self._between_pairs and not self.joint else 1
+            if halves * plan.total <= limit or self.rows < FIRST_ROWS:
                 self.focus_steps = 0
                 return plan
         self.focus_steps += 1
@@ -217,21 +221,24 @@ class SPADE(Algorithm):
         return max(1.0, math.floor(GROWTH / 2.0 * self.sweeps))
 
     def _row(self, limit: int) -> _Plan:
-        if self._between_pairs:
-            self.size = max(1.0, min(self._row_size(), limit // self.n))
-        size = self.size  # the other half of a pair has the size of the first
-        if not self.joint or self.rows < FIRST_ROWS:
-            return _Plan(np.full(self.n, math.ceil(size)), size)
+        guesses = self._guesses()
+        if not self.joint:
+            if self._between_pairs:
+                self.size = self._row_size()  # and the other half of the pair has the same
+            return _Plan(np.full(self.n, int(self.size)), self.size, guesses)
+        size = max(1.0, min(self._row_size(), limit // self.n))
+        if self.rows < FIRST_ROWS:
+            return _Plan(np.full(self.n, math.ceil(size)), size, guesses)
         weights = np.maximum.reduce([v.row_weights(self.tally) for v in self.views.values()])
         counts = np.maximum(1.0, np.round(size * weights / weights.mean()))
-        return _Plan(counts.astype(np.int64), size)
+        return _Plan(counts.astype(np.int64), size, guesses)
 
     def _focus(self, undecided: BoolArray, limit: int) -> _Plan:
         counts = np.where(undecided, np.ceil(GROWTH * self.tally.pulls), 0.0).astype(np.int64)
         if counts.sum() > limit:
             affordable = limit // max(int(undecided.sum()), 1)
             counts = np.minimum(counts, max(affordable, 1)) * undecided
-        return _Plan(counts, 0.0)
+        return _Plan(counts, 0.0, self._guesses())
 
     # Reports
 
@@ -271,7 +278,10 @@ class SPADE(Algorithm):
         return Threshold(float(np.clip(mean.mean() + k * sigma, low, high)), low, high)
 
     def evidence(self) -> FloatArray:
-        """Return each arm's log e-value towards its verdict; the weaker one of two sides."""
+        """Return each arm's log e-value towards its verdict; the weaker one of two sides.
+
+        Valid on the events that bound the threshold, so up to a probability of 0.2 delta.
+        """
         if not self.views:
             return np.full(self.n, np.inf)
         logs = {name: view.certificate.log_evidence for name, view in self.views.items()}
@@ -310,11 +320,15 @@ class SPADE(Algorithm):
 
 
 class _Plan:
-    """A step: how often each arm is pulled, and what has come back. Size 0 is a focus step."""
+    """A step: how often each arm is pulled, and what has come back. Size 0 is a focus step.
 
-    def __init__(self, counts: IntArray, size: float) -> None:
+    The forecasts are kept as they were when the step was planned.
+    """
+
+    def __init__(self, counts: IntArray, size: float, guesses: dict[str, Forecast | None]) -> None:
         self.counts = counts
         self.size = size
+        self.guesses = guesses
         self.received = Tally.empty(counts.size)
         self._asked = 0
 

@@ -77,7 +77,7 @@ class Certificate(ABC):
 
     def settle(self, arms: IntArray, evidence: FloatArray, verdict: int) -> None:
         """Record the evidence, and the verdict where it suffices."""
-        self.log_evidence[arms] = evidence
+        self.log_evidence[arms] = evidence  # of the side looked at last
         self.verdicts[arms[evidence >= self.log_level]] = verdict
 
     def exclude_outliers(self, arms: IntArray) -> bool:
@@ -91,11 +91,15 @@ class Certificate(ABC):
 class JointCertificate(Certificate):
     """Arm i against the threshold of the *other* arms, both doubts in one e-value.
 
-    Suppose that it is wrong to call arm i normal: y_i >= theta_-i. Then at q = y_i the stream's
-    e-process against theta_-i <= q and the arm's own against "mean >= q" both lie below
-    supermartingales, and so does their product, as they share no pull. The minimum over q of the
-    product is at most that. Outliers likewise. Each arm has one wrong verdict, so reaching
-    n/delta' is enough for all arms together, and the two uncertainties add like variances.
+    Suppose that it is wrong to call arm i normal: y_i >= theta_-i (+ slack). Then at y = y_i the
+    stream's e-process against theta_-i <= y (- slack) and the arm's own against "mean >= y" both
+    lie below supermartingales in the filtration of all pulls. Counts, weights, centres and
+    directions of a step are fixed by the past, and given the past the rewards of different arms
+    are independent, so the increments of the two are too: the product lies below a
+    supermartingale (and a mixture times a mixture is a mixture of products). The minimum of the
+    product over all y in [0, 1] is at most that. Outliers likewise. Each arm has one wrong verdict,
+    so reaching n/delta' is enough for all arms together, and the two uncertainties add like
+    variances.
     """
 
     def __init__(self, n: int, k: float, delta: float, indifference: float) -> None:
@@ -155,22 +159,22 @@ class JointCertificate(Certificate):
     ) -> FloatArray:
         """Settle what can be settled; return the threshold's share of each arm's doubt."""
         mine = tally.of(arms)
+        shift = -self.slack if verdict == NORMAL else self.slack
 
-        def joint(q: FloatArray) -> tuple[FloatArray, FloatArray]:
+        def joint(y: FloatArray) -> tuple[FloatArray, FloatArray]:
+            """Return the evidence against mean y of the arm and a threshold at y + shift."""
             if verdict == NORMAL:
-                threshold = self.own.evidence(arms, q)
-                arm = log_mean_below(*mine, np.minimum(q + self.slack, 1.0 - EDGE))
+                threshold, arm = self.own.evidence(arms, y + shift), log_mean_below(*mine, y)
             else:
-                threshold = self.upper.evidence(q)
-                arm = log_mean_above(*mine, np.maximum(q - self.slack, EDGE))
+                threshold, arm = self.upper.evidence(y + shift), log_mean_above(*mine, y)
             return threshold[0] + arm[0], threshold[1] + arm[1]
 
-        edge = mean - self.slack if verdict == NORMAL else mean + self.slack
-        ends = np.clip(np.sort([edge, theta], axis=0), 1e-6, 1.0 - 1e-6)
-        evidence, q = convex_minimum(joint, ends[0], ends[1])
+        level = theta - shift
+        ends = np.clip(np.sort([mean, level], axis=0), 1e-6, 1.0 - 1e-6)
+        evidence, y = convex_minimum(joint, ends[0], ends[1])
         self.settle(arms, evidence, verdict)
-        gap = np.where(theta == edge, EDGE, theta - edge)
-        return np.clip((theta - q) / gap, 0.02, 0.98)
+        gap = np.where(level == mean, EDGE, level - mean)
+        return np.clip((level - y) / gap, 0.02, 0.98)
 
 
 class IntervalCertificate(Certificate):

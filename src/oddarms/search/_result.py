@@ -152,7 +152,7 @@ class Result:
 
     @property
     def odds(self) -> FloatArray | None:
-        """The evidence as odds (e-values): 1000 means 1000 to 1 against the decision's contrary."""
+        """The evidence as odds (e-values): 1000 is a bet won 1000 to 1 against the contrary."""
         if self.evidence is None:
             return None
         return np.exp(np.minimum(self.evidence, 700.0))

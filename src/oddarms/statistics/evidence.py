@@ -121,7 +121,7 @@ def log_bets_below(
     """
     share, low = _two_points(pulls, total, squares)
     share, low, level, pulls = (np.asarray(v)[..., None] for v in (share, low, level, pulls))
-    rest = 1.0 - BETS * low - level * (1.0 - BETS)
+    rest = (1.0 - BETS) * (1.0 - level) + BETS * (1.0 - low)
     at_one = share * np.log1p(-BETS)
     elsewhere = (1.0 - share) * (np.log(rest) - np.log1p(-level))
     logs = pulls * (at_one + elsewhere) - math.log(BETS.size)

@@ -22,12 +22,16 @@ class OddEven:
 
         mu_hat + k sqrt(T - D)/sqrt(n) - u/m <= theta <= mu_hat + k sqrt(T + D + a^2)/sqrt(n) + u/m
 
-    for all m at once; the left side needs T - D > a^2, and is mu_hat - u/m before. The plug-in
+    for all m at once; the left side needs T - D > a^2, before that there is none. The plug-in
     bound mu_hat + k sigma_hat + u/m holds too, and the smaller upper end is taken. No bias, as the
-    noise of one half does not meet itself; D/n falls like 1/(m sqrt(n)). D is a union over the
-    readings b = 1, 2, ...: at level delta_D/(2 b (b+1)) each, two-sided.
+    noise of one half does not meet itself; D/n falls like 1/(m sqrt(n)). Also bounds sigma itself:
+    sqrt(T - D)/sqrt(n) - a/sqrt(n) <= sigma <= sigma_hat + a/sqrt(n).
 
-    Also bounds sigma itself: sqrt(T - D)/sqrt(n) - a/sqrt(n) <= sigma <= sigma_hat + a/sqrt(n).
+    D is a union over the readings b = 1, 2, ..., at level delta_D/(2 b (b+1)) each, two-sided. The
+    number of sweeps at reading b must be fixed in advance, which is why a pair of sweeps is never
+    shortened. That other pulls, chosen by what was seen, come in between does no harm: increments
+    of e_A and e_B can be replaced by Gaussians one at a time, from the last to the first, as
+    E exp(l <P(S_A + N_A), S_B + N_B>) over Gaussian N is a mixture of exponentials in either sum.
 
     Costs 2 `end_delta` for the two ends, 2 `end_delta` for |<v*, e>|, and `degenerate_delta`.
     """
@@ -74,7 +78,8 @@ class OddEven:
         sigma_high = min(float(y.std()), math.sqrt(max(T + D + along**2, 0.0) / n))
         error = float(along) / math.sqrt(n)
         self.sigma = (sigma_low - error, float(y.std()) + error)
-        self._reading = (mu + k * sigma_low, mu + k * sigma_high)
+        no_lower_end = sigma_low == 0.0
+        self._reading = (-math.inf if no_lower_end else mu + k * sigma_low, mu + k * sigma_high)
         self.sharpen(float(radius))
 
     def sharpen(self, radius: float) -> None:

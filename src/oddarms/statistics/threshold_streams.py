@@ -149,10 +149,13 @@ class UpperStream:
 
     - l^2/2 sum_j c*_j^2 proxy_j sum_r a^2/w_j: proxy_j is 1/4 or, for an arm whose mean is known
       to be at most p < 1/2, p (1 - p) — the lower tail of such a reward is that light, since
-      tilting a 0/1 variable downwards only lowers its variance; arms whose other tail is at stake
-      pay Bennett's factor 2 (e^s - 1 - s)/s^2, s = l max_j |c*_j| a/w_j; or by
+      tilting a 0/1 variable downwards only lowers its variance (likewise the upper tail of a mean
+      of at least p > 1/2); arms whose other tail is at stake pay Bennett's factor
+      2 (e^s - 1 - s)/s^2, s = l max_j |c*_j| a/w_j; or by
     - psi(l b)/b^2 sum_j c*_j^2 sum_r (a/w_j)^2 sum_s (X_sj - h_j)^2, b >= max |c*_j| a/w_j (Fan).
 
+    The first bounds the cumulant of the increments along the fixed c*, at which the process is a
+    martingale, so any bound on it, known at any time, may be used, and the smaller of two.
     Both are sums of c*_j^2 times known numbers, hence at most a fractional knapsack over
     c*_j^2 in a box, with sum_j c*_j^2 = |c|^2 known. The box follows from the intervals of the arms
     and from bounds on mu and sigma, events whose probability is paid for once (`box_delta`,
@@ -187,7 +190,7 @@ class UpperStream:
         self.variance = box.most(self.spent / 4.0, d.norm)
         nearest = np.clip(0.5, low, high)
         light = box.most(self.spent * nearest * (1.0 - nearest), d.norm)[:, None]
-        heavy = np.where(high < 0.5, box.negative, box.largest)
+        heavy = np.where(high < 0.5, box.negative, np.where(low > 0.5, box.positive, 0.0))
         bennett = bennett_factor(bets * (heavy * self.coarsest).max(axis=1)[:, None])
         boxed = bets**2 / 2.0 * np.minimum(self.variance[:, None], bennett * light)
         seen = np.maximum(box.most(self.scatter, d.norm), 1e-12)[:, None]
@@ -213,7 +216,8 @@ class UpperStream:
         """Return the box of the targets: bounds on mu and sigma of all arms, less arm i."""
         n, m, y = self.total.size, d.size, self.total / self.weight
         variance, alpha = self.spent.max() / 4.0, self.nuisance_delta
-        mu_radius = normal_mixture_boundary(variance / n, alpha, 6.0 / n) / self.weight
+        mu_variance = self.spent.mean() / (4.0 * n)
+        mu_radius = normal_mixture_boundary(mu_variance, alpha, 6.0 / n) / self.weight
         mu_low, mu_high = y.mean() - mu_radius, y.mean() + mu_radius
         sd_radius = normal_mixture_boundary(variance, alpha, 6.0) / self.weight / math.sqrt(n)
         others_low = np.maximum((n * mu_low - high[arms]) / m, 0.0)
