@@ -23,7 +23,7 @@ from oddarms.benchmark._tables import (
 )
 from oddarms.problem import check_whole
 
-FULL = Effort(runs=100, baseline_runs=3, budget=400_000_000)
+FULL = Effort(runs=100, baseline_runs=2, budget=100_000_000)
 QUICK = Effort(runs=6, baseline_runs=1, budget=20_000_000)
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 
