@@ -177,11 +177,15 @@ class SPADE(Algorithm):
             self._merge_verdicts()
 
     def _merge_verdicts(self) -> None:
-        every = [view.normal for view in self.views.values()]
-        self.decisions[np.logical_and.reduce(every)] = Decision.NORMAL
-        for name, decision in (("lower", Decision.LOW), ("upper", Decision.HIGH)):
-            if name in self.views:
-                self.decisions[self.views[name].odd & self.undecided] = decision
+        """Combine the sides; an arm beyond both thresholds, as k < 0 allows, is called high."""
+        upper, lower = self.views["upper"], self.views.get("lower")
+        if lower is None:
+            self.decisions[upper.normal] = Decision.NORMAL
+        else:
+            self.decisions[upper.normal & lower.normal] = Decision.NORMAL
+            not_high = upper.normal | (self.k >= 0.0)
+            self.decisions[lower.odd & not_high] = Decision.LOW
+        self.decisions[upper.odd] = Decision.HIGH
 
     # The next step
 
@@ -292,12 +296,16 @@ class SPADE(Algorithm):
         return weakest
 
     def pulls_needed(self) -> float | None:
-        """Return the pulls that an oracle would still need at the present estimates."""
+        """Return the pulls that an oracle would still need at the present estimates.
+
+        At least one for each open arm, as the estimates may say that the evidence is there.
+        """
         if self.done:
             return 0.0
         if not self.views or any(view.guess is None for view in self.views.values()):
             return None
-        return max(self._needed(name) for name in self.views)
+        oracle = max(self._needed(name) for name in self.views)
+        return max(oracle, float(self.undecided.sum()))
 
     def _needed(self, side: str) -> float:
         view = self.views[side]

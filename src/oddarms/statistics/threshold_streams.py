@@ -28,6 +28,7 @@ from oddarms.statistics.evidence import (
 
 BETS = 10
 BETS_SHARE = 0.4  # of the mixture's weight; the normal mixture has the rest and works at every gap
+SMALLEST_GAP = 0.01  # that bets are made for
 ROWS_AHEAD = 25.0  # the number of sweeps at which the normal mixture is tightest
 
 
@@ -57,9 +58,10 @@ def choose_bets(directions: Directions, guess: Forecast) -> FloatArray:
 
     The best bet on a gap g with variance V is g/V; the gap is guessed to be about sigma.
     """
-    low = 0.3 * directions.sd / (directions.norm / 4.0)
+    gap = np.maximum(directions.sd, SMALLEST_GAP)
+    low = 0.3 * gap / (directions.norm / 4.0)
     guessed = np.maximum(directions.quadratic(guess.variance), 1e-12)
-    high = np.maximum(1.2 * directions.sd / guessed, 8.0 * low)
+    high = np.maximum(1.2 * gap / guessed, 8.0 * low)
     return np.geomspace(low, high, BETS, axis=1)
 
 
@@ -108,6 +110,8 @@ class LowerStream:
 
     @staticmethod
     def _trust(guess: Forecast, d: Directions) -> FloatArray:
+        if d.size == 1:  # the threshold of one arm is its mean: no direction to guess
+            return np.ones(guess.mean.size)
         loss = d.k / (2.0 * d.sd) * d.sum(guess.error) / d.size
         rival = guess.mean if d.leave_one_out else np.quantile(guess.mean, 0.95)
         trust: FloatArray = np.clip(1.0 - loss / np.maximum(d.theta - rival, 0.3 * d.sd), 0.0, 1.0)

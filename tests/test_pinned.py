@@ -1,0 +1,74 @@
+"""Pinned outputs: the pulls and outliers of each algorithm for some seeds.
+
+They guard against changes that nobody meant; they say nothing about what is right. After a change
+that is meant to alter the pulls, print the new table with
+
+    python tests/test_pinned.py
+
+and paste it over `PINNED`, once the other tests (above all the guarantees) pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oddarms import find
+from oddarms.arms import Bernoulli
+
+INSTANCES: dict[str, tuple[list[float], float]] = {
+    "six arms": ([0.05, 0.0, 0.95, 0.05, 0.0, 1.0], 0.0),
+    "one of ten": ([0.1] * 9 + [0.95], 1.5),
+}
+SPADE_INSTANCES: dict[str, tuple[list[float], float]] = {
+    "many arms": ([0.1] * 290 + [0.9] * 10, 2.0),
+}
+CASES = [
+    *(
+        (algorithm, seed, name)
+        for name in INSTANCES
+        for algorithm in ("rr", "wrr", "spade")
+        for seed in (1, 2)
+    ),
+    ("ade", 1, "six arms"),
+    ("ade", 2, "six arms"),
+    ("spade", 1, "many arms"),
+]
+
+PINNED: dict[tuple[str, int, str], tuple[int, list[int]]] = {
+    ("rr", 1, "six arms"): (1693, [2, 5]),
+    ("rr", 2, "six arms"): (1426, [2, 5]),
+    ("wrr", 1, "six arms"): (1087, [2, 5]),
+    ("wrr", 2, "six arms"): (1151, [2, 5]),
+    ("spade", 1, "six arms"): (126, [2, 5]),
+    ("spade", 2, "six arms"): (101, [2, 5]),
+    ("rr", 1, "one of ten"): (7304, [9]),
+    ("rr", 2, "one of ten"): (7651, [9]),
+    ("wrr", 1, "one of ten"): (6881, [9]),
+    ("wrr", 2, "one of ten"): (6801, [9]),
+    ("spade", 1, "one of ten"): (181, [9]),
+    ("spade", 2, "one of ten"): (193, [9]),
+    ("ade", 1, "six arms"): (2769, [2, 5]),
+    ("ade", 2, "six arms"): (2993, [2, 5]),
+    ("spade", 1, "many arms"): (17631, [290, 291, 292, 293, 294, 295, 296, 297, 298, 299]),
+}
+
+
+def output(algorithm: str, seed: int, name: str) -> tuple[int, list[Any]]:
+    """Return the pulls and outliers of a search."""
+    means, k = {**INSTANCES, **SPADE_INSTANCES}[name]
+    result = find(Bernoulli(means), k=k, delta=0.1, algorithm=algorithm, rng=seed)
+    return result.pulls, result.outliers
+
+
+@pytest.mark.parametrize(("algorithm", "seed", "name"), CASES)
+def test_outputs_are_those_pinned(algorithm: str, seed: int, name: str) -> None:
+    assert output(algorithm, seed, name) == PINNED[algorithm, seed, name]
+
+
+if __name__ == "__main__":
+    print("PINNED: dict[tuple[str, int, str], tuple[int, list[int]]] = {")
+    for case in CASES:
+        print(f"    {case!r}: {output(*case)!r},".replace("'", '"'))
+    print("}")

@@ -1,0 +1,504 @@
+"""SPADE: what it answers, how it steps, and what it reports."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oddarms import Result, Search, find, outliers, simulate, threshold
+from oddarms.algorithms import Decision, Pulls
+from oddarms.algorithms._spade import JOINT_UP_TO, LONGEST_FOCUS, SPADE
+from oddarms.arms import Bernoulli, Beta, Callables
+from oddarms.errors import InvalidParameter, ProtocolError
+from oddarms.problem import FloatArray
+from oddarms.testing import assert_error_rate
+
+EASY = [*np.linspace(0.1, 0.2, 10).tolist(), 0.95]
+MANY = [0.1] * 290 + [0.9] * 10
+SLOW = [*np.linspace(0.2, 0.45, 12).tolist(), 0.8]
+
+
+def search_of(means: Any, k: float = 2.0, **arguments: Any) -> Search:
+    """Return a search with SPADE on some arms."""
+    return Search(len(means), k=k, delta=0.1, algorithm="spade", rng=1, **arguments)
+
+
+def run_of(means: Any, k: float = 2.0, seed: int = 1, **arguments: Any) -> Result:
+    """Return the result of SPADE on Bernoulli arms."""
+    return find(
+        Bernoulli(means), k=k, **{"delta": 0.1, "algorithm": "spade", "rng": seed, **arguments}
+    )
+
+
+def steps(search: Search, means: Any, seed: int = 2) -> Iterator[Pulls]:
+    """Answer a search with 0/1 rewards until it is done, and yield each request before."""
+    rng, y = np.random.default_rng(seed), np.asarray(means)
+    while not search.done:
+        pulls = search.ask()
+        yield pulls
+        ones = rng.binomial(pulls.counts, y[pulls.indices]).astype(float)
+        search.tell_totals(ones, ones)
+
+
+def answer(search: Search, means: Any, seed: int = 2) -> Result:
+    """Run a search to its end."""
+    for _ in steps(search, means, seed):
+        pass
+    return search.result()
+
+
+def history_of(counts: list[int], means: Any, seed: int = 3) -> dict[int, FloatArray]:
+    """Return 0/1 rewards of each arm with some."""
+    rng = np.random.default_rng(seed)
+    lists = zip(counts, means, strict=True)
+    rewards = [(rng.random(count) < mean).astype(float) for count, mean in lists]
+    return {i: x for i, x in enumerate(rewards) if x.size}
+
+
+class TestDecisions:
+    @pytest.mark.parametrize(
+        ("means", "k"),
+        [
+            (EASY, 2.0),
+            ([*EASY, 0.9], 1.5),
+            (np.linspace(0.4, 0.6, 12), 3.0),  # none
+            ([0.1, 0.9, 0.1, 0.9, 0.2], 0.0),
+            ([0.05] + [0.9] * 9, -1.5),  # all but one
+            ([0.0] * 9 + [1.0], 2.0),
+            ([0.2, 0.8], 0.0),
+            (MANY, 2.0),
+            (1.0 - np.array(MANY), -2.0),
+        ],
+        ids=["one", "two", "none", "k=0", "k<0", "constant", "n=2", "n=300", "n=300, k<0"],
+    )
+    def test_easy_instances(self, means: Any, k: float) -> None:
+        result = run_of(means, k)
+        assert result.complete
+        assert result.outliers == outliers(means, k).tolist()
+        lower, upper = result.intervals.T
+        assert ((lower <= means) & (means <= upper)).all()
+        low, high = result.threshold_interval
+        assert low <= threshold(means, k) <= high
+        assert low <= result.threshold <= high
+
+    def test_negative_k_is_the_complement_of_the_lower_side(self) -> None:
+        means = [0.05] + [0.9] * 9
+        above = run_of(means, -1.5, seed=4)
+        lower = run_of(means, 1.5, seed=4, side="lower")
+        assert set(above.outliers) == set(lower.normal)
+        assert set(above.normal) == set(lower.outliers) == {0}
+        assert above.pulls == lower.pulls
+
+    @pytest.mark.parametrize("n", [2, 5, 9])
+    def test_too_few_arms_for_an_outlier(self, n: int) -> None:
+        means = np.linspace(0.1, 0.9, n)
+        for k, expected in ((3.5, []), (-3.5, list(range(n)))):
+            result = run_of(means, k)
+            assert result.complete
+            assert result.pulls == 0
+            assert result.outliers == expected == outliers(means, k).tolist()
+        for side in ("lower", "both"):
+            assert run_of(means, 3.5, side=side).normal == list(range(n))
+
+    def test_just_enough_arms_for_an_outlier(self) -> None:
+        """Of n = 1 + k^2 arms one may lie on the threshold, and cannot be told from below it."""
+        result = run_of([0.1, 0.1, 0.1, 0.1, 0.9], 2.0, budget=3000)
+        assert result.stopped == "budget"
+        assert 4 in result.undecided
+
+    def test_both_sides_share_their_pulls(self) -> None:
+        means = [0.02, 0.98] + [0.5] * 10
+        both = run_of(means, 1.5, side="both")
+        assert both.high == [1]
+        assert both.low == [0]
+        assert both.normal == list(range(2, 12))
+        alone = [run_of(means, 1.5, side=side, delta=0.05).pulls for side in ("upper", "lower")]
+        assert both.pulls < 0.9 * sum(alone)
+        assert set(both.thresholds) == {"upper", "lower"}
+        for side, sign in (("upper", 1.5), ("lower", -1.5)):
+            _, low, high = both.thresholds[side]
+            assert low <= threshold(means, sign) <= high
+
+    @pytest.mark.parametrize("n", [12, 300])
+    def test_lower_is_upper_on_mirrored_rewards(self, n: int) -> None:
+        means = np.array([0.1] * (n - n // 12) + [0.9] * (n // 12))
+        upper, lower = search_of(means, 1.5), search_of(means, 1.5, side="lower")
+        rng = np.random.default_rng(5)
+        while not upper.done:
+            one, two = upper.ask(), lower.ask()
+            assert one.indices.tolist() == two.indices.tolist()
+            assert one.counts.tolist() == two.counts.tolist()
+            ones = rng.binomial(one.counts, means[one.indices]).astype(float)
+            upper.tell_totals(ones, ones)
+            lower.tell_totals(one.counts - ones, one.counts - ones)
+        assert lower.done
+        assert lower.result().low == upper.result().high == outliers(means, 1.5).tolist()
+
+    def test_bounds_and_labels(self) -> None:
+        wide = search_of(EASY, bounds=(-3.0, 5.0))
+        names = Search(list("abcdefghijk"), k=2.0, delta=0.1, algorithm="spade", rng=1)
+        rng, y = np.random.default_rng(2), np.array(EASY)
+        while not wide.done:
+            pulls = wide.ask()
+            x = (rng.random(pulls.total) < np.repeat(y[pulls.indices], pulls.counts)) * 1.0
+            names.ask()
+            wide.tell(-3.0 + 8.0 * x)
+            names.tell(x)
+        assert names.result().outliers == ["k"]
+        assert wide.result().outliers == [10]
+        assert wide.result().pulls == names.result().pulls
+        np.testing.assert_allclose(wide.result().intervals, -3 + 8 * names.result().intervals)
+
+    def test_rewards_of_other_families(self) -> None:
+        arms = Beta([*np.linspace(0.3, 0.4, 14), 0.8], 20.0)
+        quiet = find(arms, k=2.0, delta=0.1, rng=6)
+        assert quiet.outliers == [14]
+        assert quiet.pulls < run_of(arms.means, 2.0).pulls  # a small variance pays
+
+    def test_deterministic_arms(self) -> None:
+        values = [0.2] * 8 + [0.25, 0.9]
+        result = find(Callables([partial(float, v) for v in values]), k=2.0, delta=0.1, rng=7)
+        assert result.outliers == [9]
+        np.testing.assert_allclose(result.means, values)
+
+    @pytest.mark.parametrize("n", [6, 300])
+    def test_equal_means_end_by_budget(self, n: int) -> None:
+        result = run_of([0.5] * n, 1.0, budget=40 * n)
+        assert result.stopped == "budget"
+        assert result.pulls <= 40 * n
+        assert result.undecided == list(range(n))
+
+    def test_unusual_parameters_are_refused(self) -> None:
+        for options in ({"indifference": -0.1}, {"indifference": np.nan}, {"max_step": 0}):
+            with pytest.raises(InvalidParameter):
+                search_of(EASY, **options)
+
+    def test_an_arm_beyond_both_thresholds_is_called_high(self) -> None:
+        """With k < 0 the two outlier sets overlap; all algorithms report such an arm as high."""
+        means = [0.05, 0.3, 0.5, 0.7, 0.95]
+        for algorithm, options in (("spade", {}), ("rr", {"batch": 100})):
+            found = simulate(
+                means, k=-0.5, delta=0.1, algorithm=algorithm, runs=3, rng=1, side="both", **options
+            )
+            assert found.correct.all()
+            assert (found.decisions[:, 2] == Decision.HIGH).all()
+
+    @pytest.mark.parametrize("k", [0.2, 0.5, 0.9])
+    def test_two_arms_need_few_pulls(self, k: float) -> None:
+        """The threshold of one other arm has no direction to learn."""
+        found = simulate([0.1, 0.9], k=k, delta=0.1, algorithm="spade", runs=10, rng=1)
+        assert found.correct.all()
+        assert found.pulls.mean() < 100
+
+
+class TestSteps:
+    @pytest.mark.parametrize("max_step", [1, 7, 100])
+    def test_parts_are_no_larger_than_asked(self, max_step: int) -> None:
+        search = search_of(EASY, max_step=max_step)
+        assert max(pulls.total for pulls in steps(search, EASY)) <= max_step
+        assert search.result().outliers == [10]
+
+    @pytest.mark.parametrize("means", [EASY, MANY], ids=["joint", "interval"])
+    def test_parts_do_not_change_the_plan(self, means: Any) -> None:
+        """With rewards that do not depend on the order, the same pulls and the same verdicts."""
+        y = (np.asarray(means) > 0.5).astype(float)  # constant rewards
+        whole, parts = search_of(y), search_of(y, max_step=50)
+        assert answer(whole, y).pulls_per_arm.tolist() == answer(parts, y).pulls_per_arm.tolist()
+        assert whole.algorithm.decisions.tolist() == parts.algorithm.decisions.tolist()
+        assert whole.algorithm.round == parts.algorithm.round
+
+    @pytest.mark.parametrize("means", [SLOW, np.linspace(0.3, 0.7, 300)], ids=["joint", "interval"])
+    def test_steps_grow_geometrically(self, means: Any) -> None:
+        search = search_of(means, 2.5 if len(means) == 300 else 2.0, indifference=0.02)
+        sizes = np.array([pulls.total for pulls in steps(search, means)])
+        pulls = sizes.sum()
+        # at least +1/20 of all, but for single arms in focus and the first steps
+        assert sizes.size < 40.0 * np.log(pulls)
+        assert sizes.max() < 0.3 * pulls
+
+    @pytest.mark.parametrize("means", [EASY, MANY], ids=["joint", "interval"])
+    def test_a_budget_is_never_exceeded(self, means: Any) -> None:
+        n = len(means)
+        truth = set(outliers(means, 2.0).tolist())
+        for budget in (0, 1, n - 1, n, 2 * n - 1, 3 * n, 7 * n + 3, 15 * n):
+            result = run_of(means, budget=budget)
+            assert result.pulls <= budget
+            assert set(result.outliers) <= truth
+            assert not set(result.normal) & truth
+            assert result.stopped == ("budget" if result.undecided else "decided")
+            if budget < n:
+                assert result.pulls == 0
+
+    def test_a_budget_is_used(self) -> None:
+        """A budget too small for a row goes to the undecided arms."""
+        result = run_of(SLOW, budget=400)
+        assert result.stopped == "budget"
+        assert result.pulls > 400 - len(SLOW)
+
+    @pytest.mark.parametrize("means", [SLOW, np.linspace(0.3, 0.7, 300)], ids=["joint", "interval"])
+    def test_the_threshold_is_never_starved(self, means: Any) -> None:
+        search = search_of(means, 1.5, budget=3000 * len(means))
+        assert isinstance(search.algorithm, SPADE)
+        rows, since = 0, 0
+        for pulls in steps(search, means):
+            since = since + 1 if search.algorithm.rows == rows else 0
+            rows = search.algorithm.rows
+            assert since <= LONGEST_FOCUS + 1
+            assert pulls.total > 0
+        assert rows > 5
+
+    def test_the_same_seed_gives_the_same_result(self) -> None:
+        one, two = run_of(EASY, seed=8), run_of(EASY, seed=8)
+        assert one.to_dict() == two.to_dict()
+        assert one.to_dict() != run_of(EASY, seed=9).to_dict()
+
+    def test_workers_do_not_change_the_runs(self) -> None:
+        arguments: dict[str, Any] = {"k": 2.0, "delta": 0.1, "algorithm": "spade", "rng": 10}
+        one = simulate(EASY, runs=3, **arguments)
+        two = simulate(EASY, runs=3, workers=2, **arguments)
+        assert one.pulls_per_arm.tolist() == two.pulls_per_arm.tolist()
+        assert one.decisions.tolist() == two.decisions.tolist()
+
+    def test_memory_grows_with_the_arms_only(self) -> None:
+        """A search of 20,000 arms, far from 20,000^2 numbers of 8 bytes (3.2 GB)."""
+        n = 20_000
+        arms = Bernoulli(np.where(np.arange(n) % 100 == 0, 0.9, 0.05))
+        tracemalloc.start()
+        try:
+            result = find(arms, k=3.0, delta=0.1, rng=11)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert result.outliers == list(range(0, n, 100))
+        assert peak < 5_000 * n
+
+
+class TestReports:
+    @pytest.mark.parametrize("means", [EASY, MANY], ids=["joint", "interval"])
+    def test_decided_arms_have_the_evidence(self, means: Any) -> None:
+        search = search_of(means)
+        algorithm = search.algorithm
+        assert isinstance(algorithm, SPADE)
+        level = algorithm.views["upper"].certificate.log_level
+        for _ in steps(search, means):
+            evidence = algorithm.evidence()
+            assert (evidence[~algorithm.undecided] >= level).all()
+            assert (evidence[algorithm.undecided] < level).all()
+        result = search.result()
+        assert level > np.log(len(means) / 0.1)  # a union over the arms
+        np.testing.assert_allclose(result.odds, np.exp(np.minimum(result.evidence, 700.0)))
+        assert (result.odds > len(means) / 0.1).all()
+
+    def test_evidence_of_both_sides(self) -> None:
+        search = search_of([0.02, 0.98] + [0.5] * 10, 1.5, side="both")
+        result = answer(search, [0.02, 0.98] + [0.5] * 10)
+        assert isinstance(search.algorithm, SPADE)
+        level = search.algorithm.views["upper"].certificate.log_level
+        assert (result.evidence >= level).all()
+
+    def test_a_stopped_search_says_how_sure_it_is(self) -> None:
+        result = run_of(SLOW, budget=300)
+        assert result.undecided
+        assert np.isfinite(result.evidence).all()
+        assert result.evidence.max() > 1.0
+
+    @pytest.mark.parametrize("means", [SLOW, MANY], ids=["joint", "interval"])
+    def test_pulls_needed(self, means: Any) -> None:
+        search, seen = search_of(means), []
+        for _ in steps(search, means):
+            needed = search.algorithm.pulls_needed()
+            if needed is not None:
+                seen.append(needed)
+        assert min(seen) >= 0.0
+        assert np.isfinite(seen).all()
+        assert search.algorithm.pulls_needed() == 0.0
+        third = len(seen) // 3
+        assert np.mean(seen[-third:]) < np.mean(seen[:third])
+
+    @pytest.mark.parametrize("means", [SLOW, MANY], ids=["joint", "interval"])
+    def test_intervals_hold_on_the_way(self, means: Any) -> None:
+        search, y = search_of(means), np.asarray(means)
+        for _ in steps(search, means):
+            lower, upper = search.algorithm.intervals()
+            assert ((lower <= y) & (y <= upper)).all()
+            _, low, high = search.algorithm.threshold()
+            assert low <= threshold(means, 2.0) <= high
+
+    def test_progress_tells_the_pulls_to_go(self) -> None:
+        seen: list[Any] = []
+        run_of(EASY, progress=seen.append)
+        assert seen[-1].pulls_needed == 0.0
+        assert seen[-1].undecided == 0
+        assert any(point.pulls_needed for point in seen)
+
+
+class TestIndifference:
+    @pytest.mark.parametrize("n", [10, 300])
+    def test_an_arm_on_the_threshold_ends(self, n: int) -> None:
+        """k = 0 and means 1/2 -+ 0.4 leave the arms at 1/2 exactly on the threshold."""
+        means = [0.1] * (n // 2 - 1) + [0.5] * 2 + [0.9] * (n // 2 - 1)
+        without = run_of(means, 0.0, budget=300 * n)
+        assert {n // 2 - 1, n // 2} & set(without.undecided)
+        result = run_of(means, 0.0, indifference=0.15)
+        assert result.complete
+        clear = [i for i in result.outliers if means[i] != 0.5]
+        assert clear == list(range(n // 2 + 1, n))
+
+    @pytest.mark.parametrize("k", [0.0, 1.0])
+    def test_only_arms_nearby_are_called_either_way(self, k: float) -> None:
+        means = np.array([0.1, 0.2, 0.4, 0.5, 0.55, 0.6, 0.9])
+        epsilon, delta, runs = 0.18, 0.3, 60
+        theta = threshold(means, k)
+        found = simulate(means, k=k, delta=delta, runs=runs, rng=12, indifference=epsilon)
+        assert found.complete.all()
+        called_out = (found.decisions == Decision.HIGH) & (means <= theta - epsilon)
+        called_normal = (found.decisions == Decision.NORMAL) & (means >= theta + epsilon)
+        assert_error_rate(int((called_out | called_normal).any(axis=1).sum()), runs, delta)
+
+    def test_it_is_a_length_in_units_of_the_rewards(self) -> None:
+        unit, wide = search_of(SLOW, indifference=0.1), search_of(SLOW, bounds=(0.0, 100.0))
+        assert isinstance(wide.algorithm, SPADE)
+        assert wide.algorithm.indifference == 0.0
+        wide = search_of(SLOW, bounds=(0.0, 100.0), indifference=10.0)
+        rng, y = np.random.default_rng(13), np.array(SLOW)
+        while not unit.done:
+            pulls = unit.ask()
+            assert wide.ask().counts.tolist() == pulls.counts.tolist()
+            x = (rng.random(pulls.total) < np.repeat(y[pulls.indices], pulls.counts)) * 1.0
+            unit.tell(x)
+            wide.tell(100.0 * x)
+        assert wide.done
+        assert wide.result().outliers == unit.result().outliers
+
+    def test_a_threshold_beyond_the_bounds_makes_no_outlier(self) -> None:
+        """theta = 1.024 is out of reach: arm 0, always 1, lies further than epsilon below it.
+
+        The verdict must hold at every mean in [0, 1] of the arm, with the threshold shifted
+        against it; shifting the arm instead would leave means near 1 out.
+        """
+        means = [1.0] + [0.75] * 9 + [0.3] * 10
+        epsilon, delta, runs = 0.0192, 0.05, 40
+        assert threshold(means, 2.0) - epsilon > 1.0
+        found = simulate(means, k=2.0, delta=delta, runs=runs, rng=14, indifference=epsilon)
+        assert_error_rate(int((found.decisions == Decision.HIGH).any(axis=1).sum()), runs, delta)
+
+    def test_it_saves_pulls(self) -> None:
+        assert run_of(SLOW, indifference=0.1).pulls < run_of(SLOW).pulls
+
+
+class TestHistories:
+    @pytest.mark.parametrize("means", [SLOW, MANY], ids=["joint", "interval"])
+    @pytest.mark.parametrize("shape", ["even", "uneven", "some missing"])
+    def test_before_the_start(self, means: Any, shape: str) -> None:
+        n = len(means)
+        without = answer(search_of(means), means)
+        rng = np.random.default_rng(14)
+        counts = {
+            "even": np.full(n, 60),
+            "uneven": rng.integers(20, 200, n),
+            "some missing": np.where(np.arange(n) % 5 == 0, 0, 150),
+        }[shape].tolist()
+        search = search_of(means)
+        search.add(history_of(counts, means))
+        result = answer(search, means)
+        assert result.outliers == without.outliers == outliers(means, 2.0).tolist()
+        assert result.imported == sum(counts)
+        assert result.pulls == result.pulls_per_arm.sum() == search.total_pulls
+        assert result.pulls < without.pulls
+
+    @pytest.mark.parametrize("means", [SLOW, MANY], ids=["joint", "interval"])
+    @pytest.mark.parametrize("when", [1, 2, 3, 5, 12])
+    def test_in_the_middle(self, means: Any, when: int) -> None:
+        n = len(means)
+        search = search_of(means)
+        requests = steps(search, means)
+        for _ in range(when):
+            next(requests)
+        pulls = next(requests)  # `when` answers are in, the next is asked for
+        ones = np.random.default_rng(1).binomial(pulls.counts, np.asarray(means)[pulls.indices])
+        search.tell_totals(ones.astype(float), ones.astype(float))
+        made = search.total_pulls
+        counts = [30 + i % 7 for i in range(n)]
+        search.add(history_of(counts, means))
+        assert search.total_pulls == made
+        assert search.result().pulls == made
+        assert search.result().imported == sum(counts)
+        assert answer(search, means, seed=4).outliers == outliers(means, 2.0).tolist()
+
+    def test_in_the_middle_of_a_plan_in_parts(self) -> None:
+        for parts in (1, 5, 30, 61):
+            search = search_of(SLOW, max_step=3)
+            requests = steps(search, SLOW)
+            for _ in range(parts):
+                next(requests)
+            pulls = search.ask()
+            search.tell(np.zeros(pulls.total))
+            search.add(history_of([40] * len(SLOW), SLOW))
+            assert answer(search, SLOW, seed=4).outliers == [12]
+
+    def test_a_history_can_be_enough(self) -> None:
+        search = search_of(EASY)
+        search.add(history_of([2000] * len(EASY), EASY))
+        assert search.done
+        assert search.stopped == "decided"
+        assert search.result().pulls == 0
+        assert search.result().outliers == [10]
+
+    def test_budgets_count_pulls_only(self) -> None:
+        search = search_of(SLOW, budget=200)
+        search.add(history_of([50] * len(SLOW), SLOW))
+        result = answer(search, SLOW)
+        assert result.pulls <= 200
+        assert result.imported == 650
+        assert result.pulls > 0
+
+    def test_imported_rewards_enter_the_means(self) -> None:
+        search = search_of(EASY)
+        history = history_of([10] * len(EASY), EASY)
+        search.add(history)
+        np.testing.assert_allclose(search.result().means, [x.mean() for x in history.values()])
+        assert search.result().pulls_per_arm.sum() == 0
+
+    def test_units_and_sides(self) -> None:
+        search = search_of(EASY, bounds=(-3.0, 5.0), side="lower")
+        search.add({0: [-3.0, 5.0, 1.0], 4: 2.0})
+        means = search.result().means
+        assert means[0] == pytest.approx(1.0)
+        assert means[4] == pytest.approx(2.0)
+        assert search.result().imported == 4
+
+    def test_in_several_parts(self) -> None:
+        search = search_of(EASY)
+        for _ in range(4):
+            search.add(history_of([5] * len(EASY), EASY))
+        assert search.result().imported == 20 * len(EASY)
+        assert answer(search, EASY).outliers == [10]
+
+    def test_what_is_refused(self) -> None:
+        search = search_of(EASY)
+        with pytest.raises(InvalidParameter, match="history must name arms of the search"):
+            search.add({"nobody": [1.0]})
+        with pytest.raises(Exception, match="rewards must lie within the bounds"):
+            search.add({0: [0.5, 1.5]})
+        assert search.result().imported == 0
+        search.ask()
+        with pytest.raises(ProtocolError, match=r"between ask\(\) and tell\(\)"):
+            search.add({0: [1.0]})
+        done = search_of([0.1, 0.9], 3.0)
+        with pytest.raises(ProtocolError, match="after the search had stopped"):
+            done.add({0: [1.0]})
+
+    @pytest.mark.parametrize("algorithm", ["ade", "rr", "wrr"])
+    def test_other_algorithms_refuse(self, algorithm: str) -> None:
+        search = Search(3, k=1.0, delta=0.1, algorithm=algorithm, rng=1)
+        with pytest.raises(ProtocolError, match="cannot use rewards it did not ask for"):
+            search.add({0: [1.0]})
+
+
+def test_both_forms_are_tested() -> None:
+    assert len(EASY) <= JOINT_UP_TO < len(MANY)

@@ -1,0 +1,419 @@
+"""Directions of the threshold, and the evidence about it from rows of pulls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog, minimize
+
+from oddarms import threshold
+from oddarms.algorithms._spade_certificates import JointCertificate, convex_minimum
+from oddarms.problem import FloatArray
+from oddarms.statistics.direction_box import direction_box, knapsack, smallest_sd
+from oddarms.statistics.directions import Directions, Tally, forecast
+from oddarms.statistics.evidence import log_mean_above, log_mean_below
+from oddarms.statistics.threshold_streams import (
+    LowerStream,
+    UpperStream,
+    bennett_factor,
+    choose_bets,
+    mixed_evidence,
+    scatter_around,
+)
+from oddarms.statistics.true_direction import TrueDirection
+from oddarms.testing import assert_error_rate
+
+KS = [0.0, 0.5, 2.0, 3.0]
+
+
+def left_out(y: FloatArray, k: float) -> FloatArray:
+    """Return theta_-i = mu_-i + k~ sigma_-i of every arm i, from its definition."""
+    steep = k / math.sqrt(1.0 - (1.0 + k * k) / y.size)
+    others = [np.delete(y, i) for i in range(y.size)]
+    return np.array([other.mean() + steep * other.std() for other in others])
+
+
+def tally_of(rewards: FloatArray) -> Tally:
+    """Return the tally of (arms, pulls) rewards."""
+    pulls = np.full(len(rewards), float(rewards.shape[1]))
+    return Tally(pulls, rewards.sum(axis=1), (rewards**2).sum(axis=1))
+
+
+class TestTally:
+    def test_mirrored(self) -> None:
+        x = np.random.default_rng(1).random((4, 9))
+        for mine, expected in zip(tally_of(x).mirrored(), tally_of(1.0 - x), strict=True):
+            np.testing.assert_allclose(mine, expected)
+
+    def test_twice_mirrored_is_the_same(self) -> None:
+        tally = tally_of(np.random.default_rng(2).random((4, 9)))
+        for mine, expected in zip(tally.mirrored().mirrored(), tally, strict=True):
+            np.testing.assert_allclose(mine, expected)
+
+    def test_plus_and_of(self) -> None:
+        x = np.random.default_rng(3).random((4, 9))
+        both = tally_of(x[:, :4]).plus(tally_of(x[:, 4:])).plus(Tally.empty(4))
+        arms = np.array([2, 0])
+        for mine, expected in zip(both.of(arms), tally_of(x[arms]), strict=True):
+            np.testing.assert_allclose(mine, expected)
+
+
+class TestDirections:
+    @pytest.mark.parametrize("k", KS)
+    def test_the_threshold_is_the_largest_linear_function(self, k: float) -> None:
+        rng = np.random.default_rng(4)
+        y, n = rng.random(12), 12
+        at_best = Directions(y, k, leave_one_out=False)
+        assert at_best.theta[0] == pytest.approx(threshold(y, k))
+        assert at_best.dot(y)[0] == pytest.approx(threshold(y, k))
+        for _ in range(200):
+            v = rng.normal(size=n)
+            v -= v.mean()
+            v /= np.linalg.norm(v)
+            c = 1.0 / n + k * v / math.sqrt(n)
+            assert c @ y <= threshold(y, k) + 1e-12
+            assert c @ c == pytest.approx((1.0 + k * k) / n)
+            assert Directions(rng.random(n), k, leave_one_out=False).dot(y)[0] <= at_best.theta[0]
+
+    @pytest.mark.parametrize("k", KS)
+    def test_leaving_one_out_keeps_the_side(self, k: float) -> None:
+        rng = np.random.default_rng(5)
+        for n in (11, 12, 40):
+            for _ in range(100):
+                y = rng.beta(0.5, 3.0, n)
+                others = left_out(y, k)
+                np.testing.assert_allclose(Directions(y, k, leave_one_out=True).theta, others)
+                clear = np.abs(y - threshold(y, k)) > 1e-9
+                assert (np.sign(y - threshold(y, k)) == np.sign(y - others))[clear].all()
+
+    @pytest.mark.parametrize("leave_one_out", [True, False])
+    @pytest.mark.parametrize("k", KS)
+    def test_against_brute_force(self, k: float, leave_one_out: bool) -> None:
+        rng = np.random.default_rng(6)
+        n = 14
+        y, x, d, w = rng.random(n), rng.random(n), rng.random(n), rng.uniform(1.0, 9.0, n)
+        directions = Directions(y, k, leave_one_out=leave_one_out)
+        steep = k / math.sqrt(1.0 - (1.0 + k * k) / n) if leave_one_out else k
+        assert directions.k == pytest.approx(steep)
+        for i in range(n if leave_one_out else 1):
+            keep = np.arange(n) != i if leave_one_out else np.full(n, True)
+            z = y[keep]
+            c = (1.0 + steep * (z - z.mean()) / z.std()) / z.size
+            assert directions.sum(x)[i] == pytest.approx(x[keep].sum())
+            assert directions.dot(x)[i] == pytest.approx(c @ x[keep])
+            assert directions.quadratic(d)[i] == pytest.approx(c**2 @ d[keep])
+            assert directions.largest(w)[i] == pytest.approx((np.abs(c) / w[keep]).max())
+            assert directions.norm == pytest.approx(c @ c)
+
+    def test_equal_means(self) -> None:
+        directions = Directions(np.full(8, 0.5), 1.0, leave_one_out=True)
+        assert np.isfinite(directions.theta).all()
+        assert np.isfinite(directions.dot(np.full(8, 0.5))).all()
+
+    def test_forecast_is_finite_at_the_ends(self) -> None:
+        tally = tally_of(np.concatenate([np.zeros((5, 3)), np.ones((2, 3))]))
+        guess = forecast(tally)
+        for part in guess:
+            assert np.isfinite(part).all()
+        assert ((guess.centre >= 0.0) & (guess.centre <= 1.0)).all()
+        assert ((guess.shrunk >= 0.0) & (guess.shrunk <= 1.0)).all()
+        assert (guess.variance > 0.0).all()
+
+
+class TestParts:
+    def test_knapsack_is_the_linear_program(self) -> None:
+        rng = np.random.default_rng(7)
+        for _ in range(40):
+            low = rng.uniform(0.0, 0.3, (3, 6))
+            high, value = low + rng.uniform(0.0, 0.5, (3, 6)), rng.random(6)
+            budget = float(rng.uniform(low.sum(axis=1).max(), high.sum(axis=1).min()))
+            found = knapsack(low, high, value, budget)
+            for row in range(3):
+                program = linprog(
+                    -value,
+                    A_eq=np.ones((1, 6)),
+                    b_eq=[budget],
+                    bounds=list(zip(low[row], high[row], strict=True)),
+                )
+                assert found[row] == pytest.approx(-program.fun, abs=1e-9)
+
+    def test_smallest_sd_is_below_every_sd_and_tight(self) -> None:
+        rng = np.random.default_rng(8)
+        for _ in range(40):
+            n = int(rng.integers(3, 9))
+            low = rng.random(n)
+            high = np.minimum(low + rng.uniform(0.0, 0.4, n), 1.0)
+            member = np.ones(n)
+            member[rng.integers(n)] = 0.0
+            chosen = member > 0
+            bound = smallest_sd(low, high, member[None])[0]
+            for _ in range(30):
+                assert bound <= rng.uniform(low, high)[chosen].std() + 1e-9
+            box = list(zip(low[chosen], high[chosen], strict=True))
+            best = minimize(np.var, 0.5 * (low + high)[chosen], bounds=box, method="L-BFGS-B")
+            assert bound == pytest.approx(math.sqrt(best.fun), abs=2e-3)
+            assert bound <= math.sqrt(best.fun) + 1e-6
+
+    @pytest.mark.parametrize("k", [0.0, 1.0, 2.0])
+    def test_the_box_holds_the_true_coefficients(self, k: float) -> None:
+        rng = np.random.default_rng(20)
+        for _ in range(50):
+            n, width = int(rng.integers(6, 12)), rng.uniform(0.0, 0.2)
+            y = rng.random(n)
+            low, high = np.maximum(y - width, 0.0), np.minimum(y + width * rng.random(n), 1.0)
+            member = np.ones(n)
+            member[0] = 0.0
+            z = y[1:]
+            slack = width * rng.random()
+            mu = np.array([z.mean() - slack]), np.array([z.mean() + slack])
+            sigma = smallest_sd(low, high, member[None]), np.array([z.std() + slack])
+            box = direction_box(low, high, member[None], k, mu, sigma)
+            c = (1.0 + k * (z - z.mean()) / z.std()) / z.size
+            assert (box.smallest[0, 1:] <= np.abs(c) + 1e-12).all()
+            assert (c <= box.positive[0, 1:] + 1e-12).all()
+            assert (-c <= box.negative[0, 1:] + 1e-12).all()
+            assert box.largest[0, 0] == 0.0
+            value = rng.random(n)
+            assert c**2 @ value[1:] <= box.most(value, float(c @ c))[0] + 1e-12
+
+    def test_bennett_factor(self) -> None:
+        s = np.linspace(1e-3, 29.0, 500)
+        factor = bennett_factor(s)
+        np.testing.assert_allclose(factor, 2.0 * (np.exp(s) - 1.0 - s) / s**2, rtol=1e-6)
+        assert bennett_factor(np.zeros(1))[0] >= 1.0
+        assert (np.diff(factor) > 0).all()
+        assert np.isinf(bennett_factor(np.array([31.0]))).all()
+        # log E exp(s (X - p)) <= p (1 - p) s^2/2 * factor, exactly for 0/1 rewards
+        for p in (0.01, 0.3, 0.5, 0.9):
+            for sign in (1.0, -1.0):
+                log_mean = np.log(p * np.exp(sign * s * (1 - p)) + (1 - p) * np.exp(-sign * s * p))
+                assert (log_mean <= p * (1 - p) * s**2 / 2 * factor + 1e-9).all()
+
+    def test_the_lower_tail_of_rare_rewards_is_light(self) -> None:
+        """E exp(s (p - X)) <= exp(s^2 q (1 - q)/2) for p <= q < 1/2 and every s >= 0."""
+        s = np.linspace(0.0, 40.0, 400)
+        for q in (0.01, 0.1, 0.3, 0.49):
+            for p in np.linspace(0.0, q, 12):
+                log_mean = s * p + np.log(p * np.exp(-s) + 1.0 - p)
+                assert (log_mean <= s**2 * q * (1 - q) / 2 + 1e-12).all()
+
+    def test_scatter(self) -> None:
+        rng = np.random.default_rng(9)
+        x, centre = rng.random((5, 7)), rng.random(5)
+        expected = ((x - centre[:, None]) ** 2).sum(axis=1)
+        np.testing.assert_allclose(scatter_around(tally_of(x), centre), expected)
+
+    def test_mixed_evidence(self) -> None:
+        rng = np.random.default_rng(10)
+        bets, costs = rng.uniform(0.1, 2.0, (3, 4)), rng.random((3, 4))
+        zero = np.zeros(3)
+        start, _ = mixed_evidence(zero, 1.0, bets, np.zeros((3, 4)), zero, 1.0)
+        np.testing.assert_allclose(start, 0.0, atol=1e-12)  # the weights add up to 1
+        S, V, h = rng.normal(size=3), rng.random(3), 1e-6
+        _, slope = mixed_evidence(S, -2.0, bets, costs, V, 0.7)
+        ends = [mixed_evidence(S - 2.0 * s, -2.0, bets, costs, V, 0.7)[0] for s in (h, -h)]
+        np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * h), rtol=1e-5)
+
+    def test_bets_are_positive_and_rise(self) -> None:
+        rng = np.random.default_rng(11)
+        guess = forecast(tally_of((rng.random((12, 4)) < 0.3).astype(float)))
+        for leave_one_out in (True, False):
+            d = Directions(guess.shrunk, 2.0, leave_one_out=leave_one_out)
+            bets = choose_bets(d, guess)
+            assert (bets > 0.0).all()
+            assert (np.diff(bets, axis=1) > 0.0).all()
+
+    def test_streams_without_rows_know_nothing(self) -> None:
+        assert LowerStream(1).bound(0.1) == -math.inf
+        assert UpperStream(5, 2.0, box_delta=0.1, nuisance_delta=0.1).bound(0.1) == math.inf
+
+
+class Rows:
+    """Rows of a certificate in the manner of SPADE, with focus pulls of the leading arm between."""
+
+    ROWS = 24
+
+    def __init__(self, y: FloatArray, k: float, *, beta: bool, delta: float = 1.0) -> None:
+        self.y, self.k, self.beta, self.delta = y, k, beta, delta
+        self.theta, self.left_out = threshold(y, k), left_out(y, k)
+
+    def draw(self, rng: np.random.Generator, counts: FloatArray) -> Tally:
+        rewards = [
+            rng.beta(20 * p, 20 * (1 - p), int(w)) if self.beta else (rng.random(int(w)) < p) * 1.0
+            for p, w in zip(self.y, counts, strict=True)
+        ]
+        return Tally(
+            counts,
+            np.array([x.sum() for x in rewards]),
+            np.array([(x * x).sum() for x in rewards]),
+        )
+
+    def __call__(self, rng: np.random.Generator) -> Iterator[tuple[JointCertificate, Tally]]:
+        n = self.y.size
+        certificate = JointCertificate(n, self.k, self.delta, 0.0)
+        tally = self.draw(rng, np.full(n, 2.0))
+        for row in range(self.ROWS):
+            guess = forecast(tally)
+            size = max(1.0, 0.25 * row)
+            counts = np.full(n, size)
+            if row > 3:
+                counts = np.maximum(1.0, np.round(size * certificate.row_weights(tally, guess)))
+            size = 1.0 if row <= 3 else size
+            counts = np.ceil(counts)
+            pulled = self.draw(rng, counts)
+            certificate.absorb_row(pulled, size, guess)
+            tally = tally.plus(pulled)
+            lead = np.zeros(n)
+            lead[int(np.argmax(tally.total / tally.pulls))] = 3.0
+            tally = tally.plus(self.draw(rng, lead))
+            yield certificate, tally
+
+
+FAMILIES = {
+    "low rate": Rows(np.array([0.01] * 7 + [0.02, 0.03, 0.2]), 2.0, beta=False),
+    "coins": Rows(np.array([0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.8]), 1.0, beta=False),
+    "high rate": Rows(np.array([0.99] * 6 + [0.9, 0.6]), 1.0, beta=False),
+    "beta": Rows(np.array([0.3, 0.32, 0.34, 0.36, 0.38, 0.4, 0.42, 0.7]), 1.5, beta=True),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_streams_rarely_mislead(name: str) -> None:
+    """At the truth, evidence for either side of a threshold rarely reaches 1/alpha.
+
+    The lower streams alone; the upper ones on the events that bound their costs; the ends of the
+    reported interval; and the joint evidence for a wrong verdict at the arm's mean, at all times.
+    """
+    family, alpha, runs = FAMILIES[name], 0.1, 70
+    n, k = family.y.size, family.k
+    arms = np.arange(n)
+    lower, upper = np.zeros((runs, n), bool), np.zeros((runs, n), bool)
+    ends = np.zeros((runs, 2), bool)
+    joint = np.zeros((runs, 2, n), bool)
+    q = family.left_out
+    y = family.y
+    for run, rng in enumerate(np.random.default_rng(12).spawn(runs)):
+        for certificate, tally in family(rng):
+            low_evidence = certificate.own.evidence(arms, q)[0]
+            certificate.upper.prepare(arms, tally, certificate.own.bets, certificate.own.rho)
+            high_evidence = certificate.upper.evidence(q)[0]
+            lower[run] |= low_evidence >= -math.log(alpha)
+            upper[run] |= high_evidence >= -math.log(alpha)
+            ends[run, 0] |= certificate.common.bound(alpha) > family.theta
+            ends[run, 1] |= certificate.upper.bound(alpha) < family.theta
+            # wrong verdicts: an arm above its threshold called normal, one below an outlier
+            below = log_mean_below(*tally, y)[0] + certificate.own.evidence(arms, y)[0]
+            above = log_mean_above(*tally, y)[0] + certificate.upper.evidence(y)[0]
+            joint[run, 0] |= (y >= q) & (below >= -math.log(alpha))
+            joint[run, 1] |= (y <= q) & (above >= -math.log(alpha))
+    certificate = JointCertificate(n, k, family.delta, 0.0)
+    on_events = alpha + certificate.upper.box_delta + 3 * certificate.upper.nuisance_delta
+    for i in range(n):
+        assert_error_rate(int(lower[:, i].sum()), runs, alpha)
+        assert_error_rate(int(upper[:, i].sum()), runs, on_events)
+        assert_error_rate(int(joint[:, 0, i].sum()), runs, alpha)
+        assert_error_rate(int(joint[:, 1, i].sum()), runs, on_events)
+    for end in range(2):
+        assert_error_rate(int(ends[:, end].sum()), runs, alpha)
+
+
+@pytest.mark.parametrize("k", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("beta", [False, True])
+def test_errors_along_the_true_direction_are_bounded(k: float, beta: bool) -> None:
+    """|<c*, e>| is rarely beyond its radius, at any time, where sigma is known."""
+    y, runs, alpha = np.array([0.02] * 8 + [0.05, 0.1, 0.3, 0.9]), 150, 0.05
+    family = Rows(y, k, beta=beta)
+    c = (1.0 + k * (y - y.mean()) / y.std()) / y.size
+    beyond = 0
+    for rng in np.random.default_rng(15).spawn(runs):
+        stream = TrueDirection(y.size, k, alpha=alpha, box_delta=0.05, nuisance_delta=0.01)
+        tally, missed = Tally.empty(y.size), False
+        for row in range(12):
+            sweeps = float(1 + row)
+            centre: FloatArray | float = forecast(tally).centre if row else 0.5
+            pulled = family.draw(rng, np.full(y.size, sweeps))
+            stream.absorb(pulled, sweeps, centre)
+            tally = tally.plus(pulled)
+            radius = stream.radius(tally, (float(y.std()), float(y.std())))
+            missed |= abs(c @ (stream.total / stream.sweeps - y)) > radius
+        beyond += missed
+    assert_error_rate(beyond, runs, 2 * alpha + 0.05 + 2 * 0.01)
+
+
+def test_streams_learn() -> None:
+    """The other way round: a wrong level is found out."""
+    family = FAMILIES["coins"]
+    arms = np.arange(family.y.size)
+    *_, (certificate, tally) = family(np.random.default_rng(13))
+    assert (certificate.own.evidence(arms, family.left_out - 0.4)[0] > 5.0).all()
+    certificate.upper.prepare(arms, tally, certificate.own.bets, certificate.own.rho)
+    assert (certificate.upper.evidence(family.left_out + 0.4)[0] > 5.0).all()
+    assert family.theta - 0.3 < certificate.common.bound(0.1)
+    assert certificate.upper.bound(0.1) < family.theta + 0.3
+
+
+def test_slopes_of_the_streams() -> None:
+    family, h = FAMILIES["coins"], 1e-6
+    arms = np.arange(family.y.size)
+    *_, (certificate, tally) = family(np.random.default_rng(14))
+    certificate.upper.prepare(arms, tally, certificate.own.bets, certificate.own.rho)
+    q = np.linspace(0.2, 0.9, arms.size)
+    for evidence in (lambda x: certificate.own.evidence(arms, x), certificate.upper.evidence):
+        difference = (evidence(q + h)[0] - evidence(q - h)[0]) / (2 * h)
+        np.testing.assert_allclose(evidence(q)[1], difference, rtol=1e-4, atol=1e-4)
+    assert (certificate.own.evidence(arms, q)[1] <= 0.0).all()
+    assert (certificate.upper.evidence(q)[1] >= 0.0).all()
+
+
+class TestConvexMinimum:
+    """Random convex functions a (q - c)^2 + log(e^(s q) + e^(t (1 - q)))."""
+
+    def functions(self, seed: int, size: int = 200) -> tuple[FloatArray, ...]:
+        rng = np.random.default_rng(seed)
+        return (
+            rng.uniform(0.5, 200.0, size),
+            rng.uniform(-0.5, 1.5, size),
+            rng.uniform(0.0, 20.0, size),
+            rng.uniform(0.0, 20.0, size),
+        )
+
+    def check(self, seed: int, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+        a, c, s, t = self.functions(seed)
+
+        def function(q: FloatArray) -> tuple[FloatArray, FloatArray]:
+            value = a * (q - c) ** 2 + np.logaddexp(s * q, t * (1 - q))
+            share = 1.0 / (1.0 + np.exp(t * (1 - q) - s * q))
+            return value, 2 * a * (q - c) + s * share - t * (1 - share)
+
+        grid = np.linspace(0.0, 1.0, 20_001)[:, None]
+        values = function(grid)[0]
+        bound, at = convex_minimum(function, low, high)
+        assert (bound <= values.min(axis=0) + 1e-9).all()
+        assert ((low <= at) & (at <= high)).all()
+        return bound, values.min(axis=0)
+
+    def test_anywhere(self) -> None:
+        bound, truth = self.check(1, np.full(200, 1e-6), np.full(200, 1 - 1e-6))
+        np.testing.assert_allclose(bound, truth, atol=1e-2)
+
+    def test_wherever_it_is_expected(self) -> None:
+        rng = np.random.default_rng(2)
+        for seed in range(3, 10):
+            low = rng.uniform(0.0, 0.9, 200)
+            self.check(seed, low, np.minimum(low + rng.uniform(0.0, 0.5, 200), 1.0))
+
+    def test_expected_too_far_left_or_right(self) -> None:
+        self.check(10, np.zeros(200), np.full(200, 0.01))
+        self.check(11, np.full(200, 0.99), np.ones(200))
+
+    def test_expected_at_a_point(self) -> None:
+        self.check(12, np.full(200, 0.4), np.full(200, 0.4))
+
+    def test_a_flat_function(self) -> None:
+        def flat(q: FloatArray) -> tuple[FloatArray, FloatArray]:
+            return np.ones_like(q), np.zeros_like(q)
+
+        assert convex_minimum(flat, np.array([0.2]), np.array([0.7]))[0][0] == pytest.approx(1.0)
