@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from oddarms.benchmark._compare import Effort, compare
+from oddarms.benchmark._instances import instance_families, paper_families
 from oddarms.benchmark._speed import as_json, growth, simulation_speed
 from oddarms.benchmark._tables import (
     growth_table,
@@ -24,6 +25,7 @@ from oddarms.benchmark._tables import (
 from oddarms.problem import check_whole
 
 FULL = Effort(runs=100, baseline_runs=2, budget=100_000_000)
+PAPER = Effort(runs=40, baseline_runs=40, budget=100_000_000)
 QUICK = Effort(runs=6, baseline_runs=1, budget=20_000_000)
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 
@@ -31,7 +33,7 @@ SIZES = (1_000, 10_000, 100_000, 1_000_000)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark and return the exit code."""
     options = _parser().parse_args(arguments)
-    effort = QUICK if options.quick else FULL
+    effort = QUICK if options.quick else PAPER if options.paper else FULL
     if options.runs is not None:
         effort = effort.with_runs(check_whole("runs", options.runs, least=1))
     started = time.monotonic()
@@ -39,7 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"# Benchmark\n\nSeed {options.seed}; {machine}; {effort.describe()}.\n")
     report: dict[str, Any] = {"seed": options.seed, "machine": machine}
     if "samples" in options.parts:
-        rows = list(compare(effort, seed=options.seed, workers=options.workers, report=_say))
+        families = paper_families() if options.paper else instance_families()
+        rows = list(
+            compare(families, effort, seed=options.seed, workers=options.workers, report=_say)
+        )
         print(f"## Samples\n\n{samples_table(rows)}\n")
         print("\n".join(verdict(rows)) + "\n")
         report["samples"] = samples_json(rows)
@@ -71,6 +76,9 @@ def _parser() -> argparse.ArgumentParser:
         " of the compiled simulation, and the growth of a search with the number of arms.",
     )
     parser.add_argument("--quick", action="store_true", help="under a minute, coarse figures")
+    parser.add_argument(
+        "--paper", action="store_true", help="the ADE paper's Figures 2 and 3 instead"
+    )
     parser.add_argument("--runs", type=int, help="instances per family for SPADE")
     parser.add_argument("--seed", type=int, default=0, help="decides instances and rewards")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from oddarms.benchmark._instances import InstanceFamily, instance_families
+from oddarms.benchmark._instances import InstanceFamily, instance_families, paper_families
 from oddarms.limit import first_order_program
 from oddarms.problem import FloatArray
 from oddarms.simulation import simulate
@@ -103,14 +103,18 @@ class Row:
 
 
 def compare(
-    effort: Effort, *, seed: int, workers: int, report: Callable[[str], None]
+    families: list[InstanceFamily],
+    effort: Effort,
+    *,
+    seed: int,
+    workers: int,
+    report: Callable[[str], None],
 ) -> Iterator[Row]:
     """Yield a row per family; the same seed gives the same rows on any number of workers.
 
     Instance number r of a family is drawn from child r of the family's own seed. The baselines
     run on the first of the instances that SPADE runs on.
     """
-    families = instance_families()
     with ProcessPoolExecutor(workers) as pool:
         for family, child in zip(
             families, np.random.SeedSequence(seed).spawn(len(families)), strict=True
@@ -129,7 +133,8 @@ Outcome = tuple[float, dict[str, tuple[int, bool, bool]]]
 
 def _one_instance(task: tuple[str, np.random.SeedSequence, int]) -> Outcome:
     name, seed, budget = task
-    family = next(family for family in instance_families() if family.name == name)
+    known = [*instance_families(), *paper_families()]
+    family = next(family for family in known if family.name == name)
     instance_seed, run_seed = seed.spawn(2)
     means = family.draw(np.random.default_rng(instance_seed))
     found = {}

@@ -13,6 +13,7 @@ from oddarms.arms import crowd_error_rates
 from oddarms.problem import FloatArray, gaps
 
 SMALLEST_GAP = 0.02
+PAPER_SIZES = (100, 200, 400, 600, 800, 1000)
 HYUNCATHERINES = Path("../shared/data/hyuncatherines_arms.csv")
 
 Generator = np.random.Generator
@@ -123,11 +124,11 @@ def _fixed(means: FloatArray) -> Callable[[Generator], FloatArray]:
 
 def instance_families() -> list[InstanceFamily]:
     """Return all families of the benchmark."""
-    return [*_paper_families(), *_planted_families(), *_quiet_families()]
+    return [*paper_families((100, 1000)), *_planted_families(), *_quiet_families()]
 
 
-def _paper_families() -> list[InstanceFamily]:
-    """Return the settings of the ADE paper's Figures 2a, 2b and 3."""
+def paper_families(sizes: tuple[int, ...] = PAPER_SIZES) -> list[InstanceFamily]:
+    """Return the settings of the ADE paper's Figures 2a (all its sizes by default), 2b and 3."""
     figure_2a = [
         InstanceFamily(
             f"figure 2a, n={n}",
@@ -136,7 +137,7 @@ def _paper_families() -> list[InstanceFamily]:
             2.5,
             n,
         )
-        for n in (100, 1000)
+        for n in sizes
     ]
     figure_2b = [
         InstanceFamily(

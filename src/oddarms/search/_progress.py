@@ -93,5 +93,5 @@ def describe(progress: Progress) -> str:
             f"threshold in [{progress.threshold_lower:.3g}, {progress.threshold_upper:.3g}]"
         )
     if needed is not None:
-        parts.append(f"about {needed:,.0f} pulls to go")
+        parts.append(f"at least about {needed:,.0f} pulls to go")
     return ", ".join(parts)
