@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 from oddarms import SearchInterrupted, errors, find
-from oddarms.errors import MissingExtra, OddarmsError, PullFailed, RewardRejected, SearchError
+from oddarms.errors import (
+    InvalidParameter,
+    MissingExtra,
+    OddarmsError,
+    PullFailed,
+    RewardRejected,
+    SearchError,
+)
 from oddarms.problem import IntArray
 
 QUESTION: dict[str, Any] = {"k": 0.5, "delta": 0.1, "algorithm": "rr", "budget": 1_000}
@@ -60,14 +67,19 @@ class TestTree:
     def test_every_error_is_one_of_ours(self) -> None:
         classes = [c for _, c in inspect.getmembers(errors, inspect.isclass)]
         ours = [c for c in classes if c.__module__ == errors.__name__]
-        assert len(ours) == 10
-        assert all(issubclass(c, OddarmsError) for c in ours)
+        assert len(ours) == 12
+        assert [c for c in ours if not issubclass(c, OddarmsError)] == [errors.SearchInterrupted]
+
+    def test_ctrl_c_is_no_exception_that_a_retry_loop_would_catch(self) -> None:
+        assert not issubclass(errors.SearchInterrupted, Exception)
 
     @pytest.mark.parametrize(
         ("ours", "builtin"),
         [
             (errors.InvalidParameter, ValueError),
             (errors.UnknownAlgorithm, LookupError),
+            (errors.UnknownOption, TypeError),
+            (errors.TwoThresholds, AttributeError),
             (errors.DuplicateAlgorithm, ValueError),
             (errors.ProtocolError, RuntimeError),
             (errors.MissingExtra, ImportError),
@@ -166,6 +178,41 @@ class TestSourceThatMisbehaves:
         with pytest.raises(PullFailed, match="a step of 3 pulls raised KeyError") as caught:
             find(OwnSource(lambda total: {}[total], calls=0), **QUESTION)
         assert caught.value.label is None
+
+    def test_totals_that_are_no_pair(self) -> None:
+        class Totals(OwnSource):
+            def pull_totals(self, indices: Any, counts: Any) -> Any:
+                return [0.5] * (len(indices) + counts.sum())
+
+        with pytest.raises(RewardRejected, match="must return two arrays") as caught:
+            find(Totals(lambda total: [0.5] * total), **QUESTION)
+        assert caught.value.result.stopped == "failed"
+
+
+class TestProgressThatFails:
+    def test_the_samples_are_kept(self) -> None:
+        with pytest.raises(SearchError, match=r"failed after 3 pulls.*ZeroDivisionError") as caught:
+            find(arms(lambda: 0.25), **QUESTION, progress=lambda progress: 1 / 0)  # noqa: ARG005
+        assert caught.value.result.pulls == 3
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+    def test_it_must_be_a_function(self) -> None:
+        with pytest.raises(InvalidParameter, match="progress must be True, False or a function"):
+            find(arms(lambda: 0.25), **QUESTION, progress="yes")
+
+
+@pytest.mark.parametrize("changes", [{"k": "2"}, {"k": None}, {"delta": ".1"}])
+def test_numbers_must_be_numbers(changes: dict[str, Any]) -> None:
+    (name,) = changes
+    with pytest.raises(InvalidParameter, match=f"{name} must be a number but got"):
+        find(arms(lambda: 0.25), **{**QUESTION, **changes})
+
+
+def test_a_bad_reward_ends_the_step_at_once() -> None:
+    calls: list[int] = []
+    with pytest.raises(RewardRejected, match="arm 0 gave 2"):
+        find([lambda: 2.0, lambda: calls.append(1) or 0.5], k=0.5, delta=0.1, rng=0)
+    assert calls == []
 
 
 class TestInterrupt:

@@ -10,7 +10,7 @@ import pytest
 
 from oddarms import Result, Search, find
 from oddarms.arms import Bernoulli
-from oddarms.errors import InvalidParameter
+from oddarms.errors import TwoThresholds
 
 LABELS = ["ann", "bob", "eve", "dan"]
 # mean 0.25 and sd 0.4330127, so theta = 0.4665064 for k = 1/2
@@ -79,7 +79,7 @@ class TestBothSides:
 
     @pytest.mark.parametrize("name", ["threshold", "threshold_interval"])
     def test_one_threshold_is_ambiguous(self, name: str) -> None:
-        with pytest.raises(InvalidParameter, match=r"result\.thresholds\['upper'\] or \['lower'\]"):
+        with pytest.raises(TwoThresholds, match=r"result\.thresholds\['upper'\] or \['lower'\]"):
             getattr(result_of(side="both"), name)
 
     def test_lower(self) -> None:
@@ -137,3 +137,30 @@ class TestRepr:
         search.tell([0.5] * 20)
         shown = repr(search.result()).splitlines()[-1]
         assert shown == "  undecided: 0, 1, 2, 3, 4, 5, 6, 7 and 12 more"
+
+
+class TestPlainValues:
+    def test_labels_of_numpy_become_plain(self) -> None:
+        arms = Bernoulli(CONSTANT, labels=np.arange(4))
+        result = find(arms, k=0.5, delta=0.1, algorithm="rr", batch=10)
+        assert [type(label) for label in result.outliers] == [int]
+        assert json.loads(json.dumps(result.to_dict()))["outliers"] == [1]
+
+    def test_other_labels_become_text(self) -> None:
+        labels = [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+        result = find(
+            Bernoulli(CONSTANT, labels=labels), k=0.5, delta=0.1, algorithm="rr", batch=10
+        )
+        assert result.outliers == [("a", 2)]
+        assert json.loads(json.dumps(result.to_dict()))["outliers"] == ["('a', 2)"]
+
+
+def test_too_few_arms_for_an_outlier_are_explained() -> None:
+    result = find(Bernoulli(CONSTANT), k=2, delta=0.1)
+    assert result.complete
+    assert result.pulls == 0
+    assert "none of 4 < 1 + k^2 arms can lie beyond 2 sd" in repr(result)
+
+
+def test_a_negative_k_reads_well() -> None:
+    assert "upper threshold, mean - 0.5 sd:" in repr(result_of(k=-0.5))

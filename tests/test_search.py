@@ -251,3 +251,10 @@ class TestProgress:
         line(self._progress())
         assert not line.due()
         assert stream.getvalue() == ""
+
+
+def test_a_request_cannot_be_written_to() -> None:
+    search = Search(4, k=0.5, delta=0.1, algorithm="ade", rng=1)
+    for array in search.ask():
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0

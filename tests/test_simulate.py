@@ -155,3 +155,11 @@ class TestWithoutNumba:
     def test_insisting_says_what_is_missing(self) -> None:
         with pytest.raises(InvalidParameter, match="with numba installed"):
             simulate(MEANS, **QUESTION, compiled=True)
+
+
+def test_a_call_within_the_indifference_is_not_wrong() -> None:
+    means = [0.1] * 4 + [0.5] * 2 + [0.9] * 4  # k = 0: two arms exactly on the threshold
+    found = simulate(means, k=0, delta=0.1, runs=5, rng=3, indifference=0.15)
+    assert found.complete.all()
+    assert found.correct.all()
+    assert (found.decisions[:, 4:6] == 1).any()

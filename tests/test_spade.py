@@ -279,6 +279,17 @@ class TestSteps:
 
 
 class TestReports:
+    def test_an_unfinished_step_is_reported(self) -> None:
+        search = search_of(EASY, max_step=5)
+        search.tell([1.0] * search.ask().counts.sum())
+        result = search.result()
+        assert result.pulls == 5
+        assert np.isfinite(result.means[result.pulls_per_arm > 0]).all()
+        assert (result.intervals[result.pulls_per_arm == 2, 0] > 0.0).all()
+
+    def test_a_step_beyond_the_budget_is_not_begun(self) -> None:
+        assert run_of(EASY, max_step=5, budget=9).pulls == 0
+
     @pytest.mark.parametrize("means", [EASY, MANY], ids=["joint", "interval"])
     def test_decided_arms_have_the_evidence(self, means: Any) -> None:
         search = search_of(means)

@@ -21,7 +21,6 @@ from oddarms.statistics.threshold_streams import (
     bennett_factor,
     choose_bets,
     mixed_evidence,
-    scatter_around,
 )
 from oddarms.statistics.true_direction import TrueDirection
 from oddarms.testing import assert_error_rate
@@ -204,7 +203,7 @@ class TestParts:
         rng = np.random.default_rng(9)
         x, centre = rng.random((5, 7)), rng.random(5)
         expected = ((x - centre[:, None]) ** 2).sum(axis=1)
-        np.testing.assert_allclose(scatter_around(tally_of(x), centre), expected)
+        np.testing.assert_allclose(tally_of(x).scatter_around(centre), expected)
 
     def test_mixed_evidence(self) -> None:
         rng = np.random.default_rng(10)

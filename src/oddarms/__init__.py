@@ -9,7 +9,7 @@
 from oddarms import algorithms, arms, errors
 from oddarms.errors import OddarmsError, SearchError, SearchInterrupted
 from oddarms.limit import Limit, lower_bound
-from oddarms.problem import Problem, gaps, hardness, outliers, threshold
+from oddarms.problem import Hardness, Problem, gaps, hardness, outliers, threshold
 from oddarms.search import Progress, Result, Search, find
 from oddarms.simulation import Simulation, simulate
 from oddarms.statistics.complexity import ade_pulls_bound, rr_pulls_bound, wrr_pulls_bound
@@ -17,6 +17,7 @@ from oddarms.statistics.complexity import ade_pulls_bound, rr_pulls_bound, wrr_p
 __version__ = "0.1.0"
 
 __all__ = [
+    "Hardness",
     "Limit",
     "OddarmsError",
     "Problem",

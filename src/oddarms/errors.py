@@ -5,13 +5,16 @@
     OddarmsError
     ├── InvalidParameter (ValueError)      a parameter breaks a stated rule
     ├── UnknownAlgorithm (LookupError)     no algorithm is registered under that name
+    ├── UnknownOption (TypeError)          the algorithm has no such option
     ├── DuplicateAlgorithm (ValueError)    two algorithms claim one name
     ├── ProtocolError (RuntimeError)       ask() and tell() were called out of turn
+    ├── TwoThresholds (AttributeError)     a search on both sides has no one threshold
     ├── MissingExtra (ImportError)         an optional dependency is not installed
     └── SearchError                        a search could not go on; `result` has what was paid for
         ├── RewardRejected (ValueError)    a source returned what is not a reward
-        ├── PullFailed (RuntimeError)      a source raised an exception
-        └── SearchInterrupted (KeyboardInterrupt)
+        └── PullFailed (RuntimeError)      a source raised an exception
+    KeyboardInterrupt
+    └── SearchInterrupted                  Ctrl-C; `result` has what was paid for
 """
 
 from __future__ import annotations
@@ -31,12 +34,20 @@ class UnknownAlgorithm(OddarmsError, LookupError):
     """No algorithm is registered under the given name."""
 
 
+class UnknownOption(OddarmsError, TypeError):
+    """The algorithm has no option of that name."""
+
+
 class DuplicateAlgorithm(OddarmsError, ValueError):
     """Two algorithms claim the same name."""
 
 
 class ProtocolError(OddarmsError, RuntimeError):
     """`ask` and `tell` were called out of turn."""
+
+
+class TwoThresholds(OddarmsError, AttributeError):
+    """A search on both sides has two thresholds; `Result.thresholds` has them by side."""
 
 
 class MissingExtra(OddarmsError, ImportError):
@@ -88,5 +99,21 @@ class PullFailed(SearchError, RuntimeError):
         self.label = label
 
 
-class SearchInterrupted(SearchError, KeyboardInterrupt):
-    """Ctrl-C ended the search; `result` has everything sampled so far."""
+class SearchInterrupted(KeyboardInterrupt):
+    """Ctrl-C ended the search.
+
+    Not an `Exception`, so that a loop which retries failures still ends.
+
+    Attributes
+    ----------
+    result, unabsorbed
+        As for `SearchError`.
+    """
+
+    result: Any
+    unabsorbed: list[tuple[Any, float]]
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.result = None
+        self.unabsorbed = []

@@ -59,9 +59,8 @@ def plot_intervals(result: Result, path: str | Path | None = None) -> Any:
         _draw_snapshot(axis, snapshot, order)
         axis.set_title(f"{name} round ({snapshot.round:,})", loc="left")
         axis.set_xlabel("arms, by final mean")
-    a, b = result.problem.bounds
-    highest = max([b, *(bound.upper for bound in last.thresholds.values())])
-    lowest = min([a, *(bound.lower for bound in last.thresholds.values())])
+    ends = [end for bound in last.thresholds.values() for end in bound if np.isfinite(end)]
+    lowest, highest = min(*result.problem.bounds, *ends), max(*result.problem.bounds, *ends)
     margin = 0.05 * (highest - lowest)
     axes[0].set_ylim(lowest - margin, highest + margin)
     axes[0].set_ylabel("mean reward and its interval")
@@ -100,6 +99,8 @@ def _draw_snapshot(axis: Any, snapshot: Snapshot, order: Any) -> None:
             )
             axis.plot(x[mine], snapshot.means[arms], ".", color=colour, ms=2.0 * width, label=name)
     for side, (estimate, lower, upper) in snapshot.thresholds.items():
+        if not np.isfinite([estimate, lower, upper]).all():
+            continue
         label = f"{side} threshold"
         axis.axhspan(lower, upper, color=THRESHOLD_COLOUR, alpha=0.3, lw=0, label=label)
         axis.axhline(estimate, color=THRESHOLD_COLOUR, lw=1.5)

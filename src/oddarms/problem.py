@@ -25,16 +25,23 @@ Label = Hashable
 Side = Literal["upper", "lower", "both"]
 
 
+def check_number(name: str, value: Any) -> float:
+    """Return the value of a parameter as a float, if it is a number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidParameter(f"{name} must be a number but got {value!r}.")
+    return float(value)
+
+
 def check_k(k: float) -> float:
     """Return k as a float; any finite number is allowed."""
-    if not math.isfinite(k):
+    if not math.isfinite(check_number("k", k)):
         raise InvalidParameter(f"k must be a finite number but got {k}.")
     return float(k)
 
 
 def check_delta(delta: float) -> float:
     """Return delta as a float strictly between 0 and 1."""
-    if not 0.0 < delta < 1.0:
+    if not 0.0 < check_number("delta", delta) < 1.0:
         raise InvalidParameter(f"delta must be strictly between 0 and 1 but got {delta}.")
     return float(delta)
 
@@ -95,7 +102,7 @@ def check_number_of_arms(n: int) -> int:
 
 def check_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
     """Return the labels as a tuple: at least two, hashable, no duplicates."""
-    result = tuple(labels)
+    result = tuple(x.item() if isinstance(x, np.generic) else x for x in labels)
     check_number_of_arms(len(result))
     seen: set[Label] = set()
     for label in result:
@@ -212,7 +219,7 @@ class Problem:
         bounds: tuple[float, float] = (0.0, 1.0),
         side: Side = "upper",
     ) -> None:
-        names = range(labels) if isinstance(labels, int) else labels
+        names = range(labels) if isinstance(labels, int | np.integer) else labels
         object.__setattr__(self, "labels", check_labels(names))
         object.__setattr__(self, "k", check_k(k))
         object.__setattr__(self, "delta", check_delta(delta))

@@ -11,7 +11,14 @@ name       what it is
 =========  ==================================================================
 """
 
-from oddarms.algorithms._base import Algorithm, Decision, Decisions, Pulls, Threshold, no_pulls
+from oddarms.algorithms._base import (
+    Algorithm,
+    Decision,
+    Decisions,
+    Pulls,
+    Threshold,
+    no_pulls,
+)
 from oddarms.algorithms._registry import available, create, get_algorithm, register
 
 __all__ = [

@@ -7,6 +7,7 @@ business of `oddarms.search.Search`, once for all algorithms.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple
@@ -14,8 +15,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oddarms.errors import ProtocolError
+from oddarms.errors import ProtocolError, UnknownOption
 from oddarms.problem import BoolArray, FloatArray, IntArray
+
+UNLIMITED = 2**62
+"""A number of pulls that stands for no budget."""
 
 
 class Decision(IntEnum):
@@ -163,9 +167,7 @@ def no_pulls() -> Pulls:
 
 
 def check_options(algorithm: type[Algorithm], options: dict[str, Any]) -> None:
-    """Raise TypeError with the known options if one is not the algorithm's."""
-    import inspect
-
+    """Raise UnknownOption with the known options if one is not the algorithm's."""
     parameters = inspect.signature(algorithm).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
@@ -173,4 +175,4 @@ def check_options(algorithm: type[Algorithm], options: dict[str, Any]) -> None:
     for name in options:
         if name not in own:
             known = ", ".join(own) or "none"
-            raise TypeError(f"{algorithm.__name__} has no option {name!r}; it has: {known}.")
+            raise UnknownOption(f"{algorithm.__name__} has no option {name!r}; it has: {known}.")

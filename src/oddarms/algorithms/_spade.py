@@ -102,7 +102,10 @@ class SPADE(Algorithm):
         if self.done:
             return no_pulls()
         if self._plan is None:
-            self._plan = self._next_plan(limit)
+            plan = self._next_plan(limit)
+            if plan.total > limit:  # better not begun than broken off
+                return plan.next_part(None)
+            self._plan = plan
         return self._plan.next_part(self.max_step)
 
     def absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
@@ -248,14 +251,18 @@ class SPADE(Algorithm):
 
     @property
     def means(self) -> FloatArray:
-        """Each arm's average reward, imported ones included."""
-        return averages(self.tally.total, self.tally.pulls)
+        """Each arm's average reward, imported ones and those of an unfinished step included."""
+        known = self._known()
+        return averages(known.total, known.pulls)
+
+    def _known(self) -> Tally:
+        return self.tally if self._plan is None else self.tally.plus(self._plan.received)
 
     def intervals(self) -> tuple[FloatArray, FloatArray]:
         """Return intervals that contain all means together; part of the events delta pays for."""
-        alpha = BOX_SHARE * self.delta / (max(len(self.views), 1) * self.n)
+        alpha, known = BOX_SHARE * self.delta / (max(len(self.views), 1) * self.n), self._known()
         ends = [
-            mean_interval(*self.tally.of(np.arange(start, min(start + CHUNK, self.n))), alpha)
+            mean_interval(*known.of(np.arange(start, min(start + CHUNK, self.n))), alpha)
             for start in range(0, self.n, CHUNK)
         ]
         return np.concatenate([low for low, _ in ends]), np.concatenate([high for _, high in ends])
@@ -275,7 +282,7 @@ class SPADE(Algorithm):
         low, high = self.views[side].interval() if side in self.views else (-math.inf, math.inf)
         if self.tally.pulls.min() == 0:
             return Threshold(math.nan, low, high)
-        mean = self.means
+        mean = self.tally.total / self.tally.pulls
         scatter = np.maximum(self.tally.squares - self.tally.total * mean, 0.0)
         noise = scatter / np.maximum(self.tally.pulls - 1.0, 1.0) / self.tally.pulls
         sigma = math.sqrt(max(float(mean.var() - noise.mean()), 0.0))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold
-from oddarms.problem import FloatArray
+from oddarms.problem import FloatArray, IntArray
 
 
 class TwoSided(Algorithm):
@@ -50,6 +50,11 @@ class TwoSided(Algorithm):
         self.round = self.upper.round + self.lower.round
         self.threshold_pulls = self.upper.threshold_pulls + self.lower.threshold_pulls
         self._merge_decisions()
+
+    def remember(self, counts: IntArray, rewards: FloatArray) -> None:
+        """Pass on rewards that were not asked for."""
+        self.upper.remember(counts, rewards)
+        self.lower.remember(counts, 1.0 - rewards)
 
     def _merge_decisions(self) -> None:
         up, down = self.upper.decisions, self.lower.decisions

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from oddarms.errors import InvalidParameter, PullFailed, RewardRejected, SearchInterrupted
-from oddarms.problem import FloatArray, IntArray, Label, check_labels
+from oddarms.problem import FloatArray, IntArray, Label, check_bounds, check_labels
 
 
 class Callables:
@@ -17,6 +17,8 @@ class Callables:
     ----------
     functions
         A mapping from label to function, or a sequence of functions labelled 0, 1, 2, ...
+    bounds
+        If given, a reward outside is refused at once, before the next function is called.
 
     Examples
     --------
@@ -25,8 +27,12 @@ class Callables:
     """
 
     def __init__(
-        self, functions: Mapping[Label, Callable[[], float]] | Sequence[Callable[[], float]]
+        self,
+        functions: Mapping[Label, Callable[[], float]] | Sequence[Callable[[], float]],
+        *,
+        bounds: tuple[float, float] | None = None,
     ) -> None:
+        self.bounds = (-np.inf, np.inf) if bounds is None else check_bounds(bounds)
         if isinstance(functions, Mapping):
             self.labels = check_labels(functions)
             self._functions = tuple(functions.values())
@@ -60,8 +66,17 @@ class Callables:
             interrupted.unabsorbed = drawn
             raise interrupted from None
         try:
-            return float(reward)
+            value = float(reward)
         except (TypeError, ValueError):
             failure = RewardRejected(f"arm {label!r} returned {reward!r}, which is not a number.")
             failure.unabsorbed = drawn
             raise failure from None
+        a, b = self.bounds
+        if not a <= value <= b:
+            failure = RewardRejected(
+                f"rewards must lie within the bounds [{a:g}, {b:g}]"
+                f" but arm {label!r} gave {value:g}."
+            )
+            failure.unabsorbed = drawn
+            raise failure
+        return value

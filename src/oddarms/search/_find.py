@@ -9,16 +9,14 @@ import numpy as np
 
 from oddarms.algorithms import Algorithm, Pulls
 from oddarms.arms import Callables, SeededSource, Source, TotalsSource
-from oddarms.errors import InvalidParameter, PullFailed, SearchError, SearchInterrupted
-from oddarms.problem import (
-    Label,
-    Side,
-    check_bounds,
-    check_budget,
-    check_delta,
-    check_k,
-    check_side,
+from oddarms.errors import (
+    InvalidParameter,
+    PullFailed,
+    RewardRejected,
+    SearchError,
+    SearchInterrupted,
 )
+from oddarms.problem import Label, Side, check_bounds
 from oddarms.search._progress import ProgressCallback, ProgressLine, progress_of
 from oddarms.search._result import Result
 from oddarms.search._search import Search
@@ -53,7 +51,8 @@ def find(
         How many standard deviations; any finite number. With k = 0 the threshold is the mean of
         all means, with k < 0 it lies below. An arm exactly on the threshold is an outlier, but no
         algorithm can find that out: with it, or with all means equal, the search ends only by a
-        budget (or by SPADE's ``indifference``).
+        budget (or by SPADE's ``indifference``). Among n < 1 + k^2 arms none can be an outlier,
+        and SPADE says so without a pull.
     delta
         Permitted probability of any wrong decision, in (0, 1).
     algorithm
@@ -78,9 +77,11 @@ def find(
 
     Raises
     ------
-    SearchError
-        Where a pull fails, a reward is invalid or Ctrl-C is pressed. Its `result` has everything
-        absorbed before, its `unabsorbed` the single rewards of the unfinished step.
+    InvalidParameter, UnknownAlgorithm, UnknownOption
+        Before the first pull.
+    SearchError, SearchInterrupted
+        Where a pull fails or a reward is invalid, and where Ctrl-C is pressed. The `result` of
+        either has everything absorbed before, `unabsorbed` the rewards of the unfinished step.
 
     Examples
     --------
@@ -89,12 +90,9 @@ def find(
     >>> oddarms.find(servers, k=1.5, delta=0.05, algorithm="rr", batch=100, rng=1).outliers
     ['e']
     """
-    check_k(k)
-    check_delta(delta)
-    check_bounds(bounds)
-    check_side(side)
-    check_budget(budget)
-    source = _as_source(arms)
+    if not (progress is None or isinstance(progress, bool) or callable(progress)):
+        raise InvalidParameter(f"progress must be True, False or a function but got {progress!r}.")
+    source = _as_source(arms, check_bounds(bounds))
     algorithm_rng, reward_rng = np.random.default_rng(rng).spawn(2)
     if isinstance(source, SeededSource):
         source = source.seeded(reward_rng)
@@ -113,11 +111,11 @@ def find(
     return search.result()
 
 
-def _as_source(arms: Arms) -> Source:
+def _as_source(arms: Arms, bounds: tuple[float, float]) -> Source:
     if isinstance(arms, Source):
         return arms
     if isinstance(arms, Mapping | Sequence):
-        return Callables(arms)
+        return Callables(arms, bounds=bounds)
     raise InvalidParameter(
         "arms must have labels and pull(indices, counts), or be a mapping or sequence of"
         f" functions, but got {type(arms).__name__}."
@@ -147,6 +145,14 @@ def _run(search: Search, source: Source, progress: ProgressCallback | bool | Non
         search.stop("failed")
         error.result = search.result()
         raise
+    except Exception as error:
+        search.stop("failed")
+        failure = SearchError(
+            f"the search failed after {search.total_pulls:,} pulls, which `result` of this error"
+            f" has: {type(error).__name__}: {error}"
+        )
+        failure.result = search.result()
+        raise failure from error
     finally:
         if line is not None:
             line.close()
@@ -167,9 +173,15 @@ def _stepper(search: Search, source: Source) -> Callable[[], None]:
         if totals is None:
             search.tell(answer)
         else:
-            search.tell_totals(*answer)  # type: ignore[misc]
+            search.tell_totals(*_pair(answer))
 
     return step
+
+
+def _pair(answer: Any) -> tuple[Any, Any]:
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        raise RewardRejected("pull_totals() must return two arrays, sums and sums of squares.")
+    return answer[0], answer[1]
 
 
 def _pull_failed(search: Search, pulls: Pulls, error: Exception) -> PullFailed:

@@ -16,7 +16,8 @@ from oddarms.search._search import Search
 class Progress:
     """What a progress callback is told after each step.
 
-    `pulls_needed` is an estimate of the pulls still to come, or None if the algorithm has none.
+    `pulls_needed` is what an oracle would still need at the present estimates, a low guess of the
+    pulls to come, or None if the algorithm has none.
     """
 
     pulls: int

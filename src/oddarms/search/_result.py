@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oddarms.algorithms import Decision, Decisions, Threshold
-from oddarms.errors import InvalidParameter, MissingExtra
+from oddarms.errors import MissingExtra, TwoThresholds
 from oddarms.problem import BoolArray, FloatArray, IntArray, Label, Problem
 
 
@@ -61,7 +61,8 @@ class Result:
     imported
         Rewards that were given without being asked for; not part of the pulls.
     evidence
-        Per arm the log e-value for its decision, where the algorithm has one, else None.
+        Per arm the log e-value for its decision or, while it is undecided, for the side of the
+        threshold it seems to be on; None where the algorithm has none.
     history
         A few moments of the search, evenly spaced on a logarithmic scale of pulls.
     first, last
@@ -144,7 +145,7 @@ class Result:
 
     def _only_threshold(self) -> Threshold:
         if len(self.thresholds) > 1:
-            raise InvalidParameter(
+            raise TwoThresholds(
                 "threshold must be read from result.thresholds['upper'] or ['lower']"
                 " when side is 'both'."
             )
@@ -158,7 +159,7 @@ class Result:
         return np.exp(np.minimum(self.evidence, 700.0))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values, ready for JSON."""
+        """Return everything as plain Python values, ready for JSON; other labels as text."""
         a, b = self.problem.bounds
         return {
             "algorithm": self.algorithm,
@@ -176,14 +177,14 @@ class Result:
                 side: {name: _finite(end) for name, end in bound._asdict().items()}
                 for side, bound in self.thresholds.items()
             },
-            "outliers": self.outliers,
-            "undecided": self.undecided,
+            "outliers": [_plain(label) for label in self.outliers],
+            "undecided": [_plain(label) for label in self.undecided],
             "arms": self._rows(),
         }
 
     def _rows(self) -> list[dict[str, Any]]:
         columns: dict[str, list[Any]] = {
-            "label": list(self.labels),
+            "label": [_plain(label) for label in self.labels],
             "decision": [Decision(d).name.lower() for d in self.decisions],
             "pulls": self.pulls_per_arm.tolist(),
             "mean": [_finite(mean) for mean in self.means.tolist()],
@@ -214,10 +215,13 @@ class Result:
             f" {self.pulls:,} pulls ({self.algorithm}, {state}, stopped: {self.stopped})"
         )
         lines = [head]
-        sign = {"upper": "+", "lower": "-"}
+        if self.complete and not self.pulls:
+            lines.append(f"  none of {n} < 1 + k^2 arms can lie beyond {self.problem.k:g} sd")
+            return lines
         for side, (estimate, lower, upper) in self.thresholds.items():
+            k = self.problem.k if side == "upper" else -self.problem.k
             lines.append(
-                f"  {side} threshold, mean {sign[side]} {self.problem.k:g} sd:"
+                f"  {side} threshold, mean {'-' if k < 0 else '+'} {abs(k):g} sd:"
                 f" {estimate:.4g} in [{lower:.4g}, {upper:.4g}]"
             )
         if self.outliers:
@@ -230,6 +234,10 @@ class Result:
 def _finite(value: float) -> float | None:
     """Return the value, or None for what JSON has no number for."""
     return value if np.isfinite(value) else None
+
+
+def _plain(label: Label) -> str | int | float | bool | None:
+    return label if isinstance(label, str | int | float | bool | None) else str(label)
 
 
 def _number(count: int, noun: str) -> str:

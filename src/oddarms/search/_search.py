@@ -18,11 +18,19 @@ from oddarms.algorithms import (
     get_algorithm,
     no_pulls,
 )
+from oddarms.algorithms._base import UNLIMITED
 from oddarms.errors import InvalidParameter, ProtocolError, RewardRejected
-from oddarms.problem import FloatArray, IntArray, Label, Problem, Side, check_budget
+from oddarms.problem import (
+    FloatArray,
+    IntArray,
+    Label,
+    Problem,
+    Side,
+    check_budget,
+    check_number,
+)
 from oddarms.search._result import HistoryPoint, Result, Snapshot
 
-_UNLIMITED = 2**62
 _HISTORY_GROWTH = 1.05
 
 
@@ -79,11 +87,11 @@ class Search:
     ) -> None:
         self.problem = Problem(labels, k=k, delta=delta, bounds=bounds, side=side)
         self.budget = check_budget(budget)
-        self.algorithm_name = algorithm if isinstance(algorithm, str) else algorithm.__name__
         chosen = get_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
+        self.algorithm_name = algorithm if isinstance(algorithm, str) else chosen.__name__
         a, b = self.problem.bounds
         for name in chosen.lengths & options.keys():
-            options[name] = options[name] / (b - a)
+            options[name] = check_number(name, options[name]) / (b - a)
         self.algorithm = create(
             chosen,
             self.problem.n,
@@ -130,8 +138,8 @@ class Search:
 
     def _prepare(self) -> None:
         """Find the next pulls, or why there are none."""
-        left = _UNLIMITED if self.budget is None else self.budget - self.total_pulls
-        self._next = no_pulls() if self.algorithm.done else self.algorithm.propose(left)
+        left = UNLIMITED if self.budget is None else self.budget - self.total_pulls
+        self._next = no_pulls() if self.algorithm.done else _frozen(self.algorithm.propose(left))
         self._asked = False
         if self._next.total == 0:
             self.stopped = "decided"
@@ -154,7 +162,7 @@ class Search:
     def tell_totals(self, sums: npt.ArrayLike, squares: npt.ArrayLike) -> None:
         """Take, instead of single rewards, each entry's sum of rewards and of squared rewards."""
         pulls = self._waiting("tell_totals")
-        s, q = np.asarray(sums, np.float64), np.asarray(squares, np.float64)
+        s, q = self._numbers(sums), self._numbers(squares)
         self._check_totals(s, q, pulls)
         a, b = self.problem.bounds
         m, R = pulls.counts, b - a
@@ -209,10 +217,7 @@ class Search:
         return self._next
 
     def _checked(self, rewards: npt.ArrayLike, pulls: Pulls) -> FloatArray:
-        try:
-            values = np.asarray(rewards, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise self._rejected("rewards must be numbers but got something else.") from None
+        values = self._numbers(rewards)
         if values.shape != (pulls.total,):
             raise self._rejected(
                 f"rewards must be {pulls.total}, one per pull asked for, but got"
@@ -235,6 +240,13 @@ class Search:
             ]
             raise error
         return values
+
+    def _numbers(self, values: npt.ArrayLike) -> FloatArray:
+        try:
+            return np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            kind = type(values).__name__
+            raise self._rejected(f"rewards must be numbers but got {kind} of others.") from None
 
     def _check_totals(self, sums: FloatArray, squares: FloatArray, pulls: Pulls) -> None:
         if sums.shape != pulls.counts.shape or squares.shape != pulls.counts.shape:
@@ -348,6 +360,14 @@ class Search:
             else:
                 found[side] = Threshold(*map(self._in_units, (estimate, lower, upper)))
         return found
+
+
+def _frozen(pulls: Pulls) -> Pulls:
+    """Return copies that a caller cannot write to, as the algorithm may hold the originals."""
+    copies = Pulls(pulls.indices.copy(), pulls.counts.copy())
+    for array in copies:
+        array.setflags(write=False)
+    return copies
 
 
 def _sum_by(entries: IntArray, values: FloatArray, size: int) -> FloatArray:

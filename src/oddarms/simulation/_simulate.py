@@ -39,7 +39,8 @@ class Simulation:
     pulls
         Pulls used in all.
     correct
-        True where no decision is wrong; arms left undecided by a budget do not count as wrong.
+        True where no decision is wrong; arms left undecided by a budget do not count as wrong,
+        nor do those within ``indifference`` of a threshold.
     complete
         True where every arm was decided.
     decisions
@@ -180,6 +181,7 @@ def _collect(task: Task, found: list[Run]) -> Simulation:
     columns = [np.array(column) for column in zip(*found, strict=True)]
     decisions, pulls_per_arm, rounds, threshold_pulls, threshold_, radius = columns
     wrong = (decisions != Decision.UNDECIDED) & (decisions != _true_decisions(task))
+    wrong &= ~_indifferent(task)
     return Simulation(
         means=task.means,
         algorithm=task.algorithm,
@@ -193,6 +195,16 @@ def _collect(task: Task, found: list[Run]) -> Simulation:
         threshold=threshold_,
         threshold_radius=radius,
     )
+
+
+def _indifferent(task: Task) -> BoolArray:
+    """Return the arms that may be called either way, by SPADE's option."""
+    y, margin = task.means, float(task.options.get("indifference", 0.0))
+    near: BoolArray = np.zeros(y.size, dtype=np.bool_)
+    for side, k in (("upper", task.k), ("lower", -task.k)):
+        if task.side in (side, "both"):
+            near |= np.abs(y - threshold(y, k)) < margin
+    return near
 
 
 def _true_decisions(task: Task) -> Decisions:

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oddarms.algorithms import Decision, Decisions
+from oddarms.algorithms._base import UNLIMITED
 from oddarms.algorithms._round_robin import check_batch, check_rho
 from oddarms.problem import FloatArray, IntArray, Side
 from oddarms.search import find
 from oddarms.simulation._families import Family
 
 COMPILED = ("ade", "rr", "wrr")
-_UNLIMITED = 2**62
 
 
 class Run(NamedTuple):
@@ -80,7 +80,7 @@ class Task:
         decisions = np.zeros(n, dtype=np.int8)
         mirrored = self.side == "lower"
         shared_arguments = (
-            _UNLIMITED if self.budget is None else self.budget,
+            UNLIMITED if self.budget is None else self.budget,
             self.family.code,
             self.parameter,
             mirrored,

@@ -10,7 +10,15 @@ import math
 
 import numpy.typing as npt
 
-from oddarms.problem import check_bounds, check_delta, check_means, gaps, hardness
+from oddarms.errors import InvalidParameter
+from oddarms.problem import (
+    check_bounds,
+    check_delta,
+    check_means,
+    check_number,
+    gaps,
+    hardness,
+)
 from oddarms.statistics.round_robin import l_of_k, rho_star
 
 
@@ -69,7 +77,9 @@ def wrr_pulls_bound(
     """
     y = check_means(means)
     n = y.size
-    rho = rho_star(k, n, check_delta(delta)) if rho is None else rho
+    rho = rho_star(k, n, check_delta(delta)) if rho is None else check_number("rho", rho)
+    if rho < 1.0:
+        raise InvalidParameter(f"rho must be a number of at least 1 but got {rho!r}.")
     measure = hardness(y, k)
     if measure.smallest_gap == 0.0:
         return math.inf

@@ -40,6 +40,11 @@ class Tally(NamedTuple):
         """Return the tally with more pulls."""
         return Tally(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
+    def scatter_around(self, centre: FloatArray | float) -> FloatArray:
+        """Return sum_s (X_sj - h_j)^2 of each arm, for centres h."""
+        deviations = self.squares - 2.0 * centre * self.total + self.pulls * centre**2
+        return np.maximum(deviations, 0.0)
+
     def mirrored(self) -> Tally:
         """Return the tally of the rewards 1 - X."""
         return Tally(

@@ -100,7 +100,7 @@ class LowerStream:
         self.total += a * d.dot(row.total / w)
         hoeffding = a**2 * d.quadratic(1.0 / w) / 4.0
         self.variance += hoeffding
-        seen = a**2 * d.quadratic(scatter_around(row, guess.centre) / w**2)
+        seen = a**2 * d.quadratic(row.scatter_around(guess.centre) / w**2)
         expected = a**2 * d.quadratic(guess.variance / w)
         b = np.maximum(a * d.largest(w), 1e-9)[:, None]
         unit = np.minimum(psi_exponential(self.bets * b) / b**2, 1e200)
@@ -182,7 +182,7 @@ class UpperStream:
         self.weight += size
         self.total += size * row.total / w
         self.spent += size**2 / w
-        self.scatter += (size / w) ** 2 * scatter_around(row, guess.centre)
+        self.scatter += (size / w) ** 2 * row.scatter_around(guess.centre)
         self.coarsest = np.maximum(self.coarsest, size / w)
 
     def prepare(self, arms: IntArray, tally: Tally, bets: FloatArray, rho: float) -> None:
@@ -240,8 +240,3 @@ def bennett_factor(s: FloatArray) -> FloatArray:
     """Return at least 2 (e^s - 1 - s)/s^2: how far a bounded tail exceeds the Gaussian one."""
     safe = np.clip(s, 1e-3, 30.0)  # increasing in s, so the lower cut is on the safe side
     return np.where(s <= 30.0, 2.0 * (np.expm1(safe) - safe) / safe**2, np.inf)
-
-
-def scatter_around(row: Tally, centre: FloatArray) -> FloatArray:
-    """Return sum_s (X_sj - h_j)^2 from the row's sums."""
-    return np.maximum(row.squares - 2.0 * centre * row.total + row.pulls * centre**2, 0.0)

@@ -51,8 +51,7 @@ class TrueDirection:
         """Take some sweeps, and what their rewards are compared with."""
         self.sweeps += sweeps
         self.total += row.total
-        deviations = row.squares - 2.0 * centre * row.total + row.pulls * centre**2
-        self.scatter += np.maximum(deviations, 0.0)
+        self.scatter += row.scatter_around(centre)
 
     def radius(self, tally: Tally, sigma: tuple[float, float]) -> float:
         """Return the bound on |<c*, e>|, given bounds on sigma; `tally` has all pulls."""

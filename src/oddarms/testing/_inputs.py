@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from oddarms.errors import InvalidParameter
+from oddarms.errors import InvalidParameter, TwoThresholds
 from oddarms.problem import IntArray, Label
 from oddarms.testing._expect import raises
 from oddarms.testing._setting import Setting, Streams, assert_same, drive
@@ -92,7 +92,7 @@ class InputConformance(Setting):
         assert set(result.thresholds) == {"upper", "lower"}
         for estimate, low, high in result.thresholds.values():
             assert low <= estimate <= high
-        with raises(InvalidParameter, "result.thresholds"):
+        with raises(TwoThresholds, "result.thresholds"):
             _ = result.threshold
 
     def test_both_sides_within_a_budget(self) -> None:
