@@ -19,7 +19,7 @@ _AUTO_DISTINCT_ARMS = 20
 
 @dataclass(frozen=True, eq=False)
 class Limit:
-    """What no algorithm can beat, in pulls.
+    """What no algorithm can beat, in pulls: a proven bound if `strict`, else an approximation.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ def lower_bound(
     scale: npt.ArrayLike | None = None,
     method: Literal["auto", "exact", "first_order"] = "auto",
 ) -> Limit:
-    """Return the least expected number of pulls with which all arms can be told apart.
+    """Return the least expected number of pulls, as a bound or, for many means, to first order.
 
     Use it to judge an algorithm, or a problem before a pull is made. An algorithm is delta-correct
     if, whatever the means, it stops and names exactly the arms with y_i >= theta(y) with
