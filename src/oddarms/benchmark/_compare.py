@@ -93,8 +93,9 @@ class Row:
     measured: dict[str, Measured]
 
     def ratio_to(self, name: str) -> float:
-        """How many times SPADE's pulls the other one needed."""
-        return self.measured[name].mean / self.measured["SPADE"].mean
+        """How many times SPADE's pulls on the same instances the other one needed."""
+        other = self.measured[name]
+        return other.mean / float(np.mean(self.measured["SPADE"].pulls[: len(other.pulls)]))
 
     @property
     def ratio_to_limit(self) -> float:

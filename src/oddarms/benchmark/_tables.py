@@ -102,6 +102,7 @@ def samples_json(rows: list[Row]) -> list[dict[str, Any]]:
                     "half_width_95": measured.half_width,
                     "wrong": measured.wrong,
                     "unfinished": measured.unfinished,
+                    "over_spade_on_the_same_instances": row.ratio_to(name),
                 }
                 for name, measured in row.measured.items()
                 if measured.pulls
