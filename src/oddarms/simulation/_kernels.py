@@ -57,12 +57,14 @@ def draw(rng: Any, family: int, y: float, parameter: float, mirrored: bool) -> f
     return 1.0 - reward if mirrored else reward
 
 
-@njit(nogil=True)
+@njit(nogil=True, inline="always")
 def draw_sum(
     rng: Any, family: int, y: float, parameter: float, mirrored: bool, count: int
 ) -> float:
     """Return the sum of several rewards of one arm; Bernoulli ones as one binomial."""
-    if family == BERNOULLI and count > 1:
+    if count == 1:
+        return draw(rng, family, y, parameter, mirrored)
+    if family == BERNOULLI:
         ones = float(rng.binomial(count, y))
         return count - ones if mirrored else ones
     total = 0.0

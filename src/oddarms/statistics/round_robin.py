@@ -104,7 +104,7 @@ def replace_arm(
         moments.centre,
         moments.deviation + (new - old),
         moments.squared_deviation + (new * new - old * old),
-        moments.inverse_pulls + (1.0 / new_pulls - 1.0 / old_pulls),
+        moments.inverse_pulls + (old_pulls - new_pulls) / (float(old_pulls) * new_pulls),
     )
 
 
