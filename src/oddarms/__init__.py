@@ -6,7 +6,7 @@
 ['d']
 """
 
-from oddarms import algorithms, arms, errors
+from oddarms import algorithms, arms, errors, plots
 from oddarms.errors import OddarmsError, SearchError, SearchInterrupted
 from oddarms.limit import Limit, lower_bound
 from oddarms.problem import Hardness, Problem, gaps, hardness, outliers, threshold
@@ -36,6 +36,7 @@ __all__ = [
     "hardness",
     "lower_bound",
     "outliers",
+    "plots",
     "rr_pulls_bound",
     "simulate",
     "threshold",
