@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from oddarms.problem import FloatArray, gaps
+from oddarms.statistics.directions import Tally
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -32,3 +34,19 @@ def uniform_means_with_gap(
         means = rng.random(n)
         if low <= gaps(means, k).min() <= high:
             return means
+
+
+KS = [0.0, 0.5, 2.0, 3.0]
+
+
+def left_out(y: FloatArray, k: float) -> FloatArray:
+    """Return theta_-i = mu_-i + k~ sigma_-i of every arm i, from its definition."""
+    steep = k / math.sqrt(1.0 - (1.0 + k * k) / y.size)
+    others = [np.delete(y, i) for i in range(y.size)]
+    return np.array([other.mean() + steep * other.std() for other in others])
+
+
+def tally_of(rewards: FloatArray) -> Tally:
+    """Return the tally of (arms, pulls) rewards."""
+    pulls = np.full(len(rewards), float(rewards.shape[1]))
+    return Tally(pulls, rewards.sum(axis=1), (rewards**2).sum(axis=1))

@@ -1,4 +1,4 @@
-"""Directions of the threshold, and the evidence about it from rows of pulls."""
+"""The evidence about the threshold from rows of pulls, and the parts it is made of."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
+from helpers import left_out, tally_of
 from oddarms import threshold
-from oddarms.algorithms._spade_certificates import JointCertificate, convex_minimum
+from oddarms.algorithms._spade_certificates import JointCertificate
 from oddarms.problem import FloatArray
 from oddarms.statistics.direction_box import direction_box, knapsack, smallest_sd
 from oddarms.statistics.directions import Directions, Tally, forecast
@@ -24,102 +25,6 @@ from oddarms.statistics.threshold_streams import (
 )
 from oddarms.statistics.true_direction import TrueDirection
 from oddarms.testing import assert_error_rate
-
-KS = [0.0, 0.5, 2.0, 3.0]
-
-
-def left_out(y: FloatArray, k: float) -> FloatArray:
-    """Return theta_-i = mu_-i + k~ sigma_-i of every arm i, from its definition."""
-    steep = k / math.sqrt(1.0 - (1.0 + k * k) / y.size)
-    others = [np.delete(y, i) for i in range(y.size)]
-    return np.array([other.mean() + steep * other.std() for other in others])
-
-
-def tally_of(rewards: FloatArray) -> Tally:
-    """Return the tally of (arms, pulls) rewards."""
-    pulls = np.full(len(rewards), float(rewards.shape[1]))
-    return Tally(pulls, rewards.sum(axis=1), (rewards**2).sum(axis=1))
-
-
-class TestTally:
-    def test_mirrored(self) -> None:
-        x = np.random.default_rng(1).random((4, 9))
-        for mine, expected in zip(tally_of(x).mirrored(), tally_of(1.0 - x), strict=True):
-            np.testing.assert_allclose(mine, expected)
-
-    def test_twice_mirrored_is_the_same(self) -> None:
-        tally = tally_of(np.random.default_rng(2).random((4, 9)))
-        for mine, expected in zip(tally.mirrored().mirrored(), tally, strict=True):
-            np.testing.assert_allclose(mine, expected)
-
-    def test_plus_and_of(self) -> None:
-        x = np.random.default_rng(3).random((4, 9))
-        both = tally_of(x[:, :4]).plus(tally_of(x[:, 4:])).plus(Tally.empty(4))
-        arms = np.array([2, 0])
-        for mine, expected in zip(both.of(arms), tally_of(x[arms]), strict=True):
-            np.testing.assert_allclose(mine, expected)
-
-
-class TestDirections:
-    @pytest.mark.parametrize("k", KS)
-    def test_the_threshold_is_the_largest_linear_function(self, k: float) -> None:
-        rng = np.random.default_rng(4)
-        y, n = rng.random(12), 12
-        at_best = Directions(y, k, leave_one_out=False)
-        assert at_best.theta[0] == pytest.approx(threshold(y, k))
-        assert at_best.dot(y)[0] == pytest.approx(threshold(y, k))
-        for _ in range(200):
-            v = rng.normal(size=n)
-            v -= v.mean()
-            v /= np.linalg.norm(v)
-            c = 1.0 / n + k * v / math.sqrt(n)
-            assert c @ y <= threshold(y, k) + 1e-12
-            assert c @ c == pytest.approx((1.0 + k * k) / n)
-            assert Directions(rng.random(n), k, leave_one_out=False).dot(y)[0] <= at_best.theta[0]
-
-    @pytest.mark.parametrize("k", KS)
-    def test_leaving_one_out_keeps_the_side(self, k: float) -> None:
-        rng = np.random.default_rng(5)
-        for n in (11, 12, 40):
-            for _ in range(100):
-                y = rng.beta(0.5, 3.0, n)
-                others = left_out(y, k)
-                np.testing.assert_allclose(Directions(y, k, leave_one_out=True).theta, others)
-                clear = np.abs(y - threshold(y, k)) > 1e-9
-                assert (np.sign(y - threshold(y, k)) == np.sign(y - others))[clear].all()
-
-    @pytest.mark.parametrize("leave_one_out", [True, False])
-    @pytest.mark.parametrize("k", KS)
-    def test_against_brute_force(self, k: float, leave_one_out: bool) -> None:
-        rng = np.random.default_rng(6)
-        n = 14
-        y, x, d, w = rng.random(n), rng.random(n), rng.random(n), rng.uniform(1.0, 9.0, n)
-        directions = Directions(y, k, leave_one_out=leave_one_out)
-        steep = k / math.sqrt(1.0 - (1.0 + k * k) / n) if leave_one_out else k
-        assert directions.k == pytest.approx(steep)
-        for i in range(n if leave_one_out else 1):
-            keep = np.arange(n) != i if leave_one_out else np.full(n, True)
-            z = y[keep]
-            c = (1.0 + steep * (z - z.mean()) / z.std()) / z.size
-            assert directions.sum(x)[i] == pytest.approx(x[keep].sum())
-            assert directions.dot(x)[i] == pytest.approx(c @ x[keep])
-            assert directions.quadratic(d)[i] == pytest.approx(c**2 @ d[keep])
-            assert directions.largest(w)[i] == pytest.approx((np.abs(c) / w[keep]).max())
-            assert directions.norm == pytest.approx(c @ c)
-
-    def test_equal_means(self) -> None:
-        directions = Directions(np.full(8, 0.5), 1.0, leave_one_out=True)
-        assert np.isfinite(directions.theta).all()
-        assert np.isfinite(directions.dot(np.full(8, 0.5))).all()
-
-    def test_forecast_is_finite_at_the_ends(self) -> None:
-        tally = tally_of(np.concatenate([np.zeros((5, 3)), np.ones((2, 3))]))
-        guess = forecast(tally)
-        for part in guess:
-            assert np.isfinite(part).all()
-        assert ((guess.centre >= 0.0) & (guess.centre <= 1.0)).all()
-        assert ((guess.shrunk >= 0.0) & (guess.shrunk <= 1.0)).all()
-        assert (guess.variance > 0.0).all()
 
 
 class TestParts:
@@ -365,54 +270,3 @@ def test_slopes_of_the_streams() -> None:
         np.testing.assert_allclose(evidence(q)[1], difference, rtol=1e-4, atol=1e-4)
     assert (certificate.own.evidence(arms, q)[1] <= 0.0).all()
     assert (certificate.upper.evidence(q)[1] >= 0.0).all()
-
-
-class TestConvexMinimum:
-    """Random convex functions a (q - c)^2 + log(e^(s q) + e^(t (1 - q)))."""
-
-    def functions(self, seed: int, size: int = 200) -> tuple[FloatArray, ...]:
-        rng = np.random.default_rng(seed)
-        return (
-            rng.uniform(0.5, 200.0, size),
-            rng.uniform(-0.5, 1.5, size),
-            rng.uniform(0.0, 20.0, size),
-            rng.uniform(0.0, 20.0, size),
-        )
-
-    def check(self, seed: int, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-        a, c, s, t = self.functions(seed)
-
-        def function(q: FloatArray) -> tuple[FloatArray, FloatArray]:
-            value = a * (q - c) ** 2 + np.logaddexp(s * q, t * (1 - q))
-            share = 1.0 / (1.0 + np.exp(t * (1 - q) - s * q))
-            return value, 2 * a * (q - c) + s * share - t * (1 - share)
-
-        grid = np.linspace(0.0, 1.0, 20_001)[:, None]
-        values = function(grid)[0]
-        bound, at = convex_minimum(function, low, high)
-        assert (bound <= values.min(axis=0) + 1e-9).all()
-        assert ((low <= at) & (at <= high)).all()
-        return bound, values.min(axis=0)
-
-    def test_anywhere(self) -> None:
-        bound, truth = self.check(1, np.full(200, 1e-6), np.full(200, 1 - 1e-6))
-        np.testing.assert_allclose(bound, truth, atol=1e-2)
-
-    def test_wherever_it_is_expected(self) -> None:
-        rng = np.random.default_rng(2)
-        for seed in range(3, 10):
-            low = rng.uniform(0.0, 0.9, 200)
-            self.check(seed, low, np.minimum(low + rng.uniform(0.0, 0.5, 200), 1.0))
-
-    def test_expected_too_far_left_or_right(self) -> None:
-        self.check(10, np.zeros(200), np.full(200, 0.01))
-        self.check(11, np.full(200, 0.99), np.ones(200))
-
-    def test_expected_at_a_point(self) -> None:
-        self.check(12, np.full(200, 0.4), np.full(200, 0.4))
-
-    def test_a_flat_function(self) -> None:
-        def flat(q: FloatArray) -> tuple[FloatArray, FloatArray]:
-            return np.ones_like(q), np.zeros_like(q)
-
-        assert convex_minimum(flat, np.array([0.2]), np.array([0.7]))[0][0] == pytest.approx(1.0)

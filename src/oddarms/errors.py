@@ -59,7 +59,19 @@ class MissingExtra(OddarmsError, ImportError):
         return cls(f"{needed_for} needs an optional package: pip install 'oddarms[{extra}]'.")
 
 
-class SearchError(OddarmsError):
+class _KeepsSamples(BaseException):
+    """Has room for what was paid for before a search ended."""
+
+    result: Any
+    unabsorbed: list[tuple[Any, float]]
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.result = None
+        self.unabsorbed = []
+
+
+class SearchError(_KeepsSamples, OddarmsError):
     """A search could not go on.
 
     Attributes
@@ -69,14 +81,6 @@ class SearchError(OddarmsError):
     unabsorbed
         Pairs (label, reward) already drawn in the step that failed and not part of `result`.
     """
-
-    result: Any
-    unabsorbed: list[tuple[Any, float]]
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.result = None
-        self.unabsorbed = []
 
 
 class RewardRejected(SearchError, ValueError):
@@ -99,7 +103,7 @@ class PullFailed(SearchError, RuntimeError):
         self.label = label
 
 
-class SearchInterrupted(KeyboardInterrupt):
+class SearchInterrupted(_KeepsSamples, KeyboardInterrupt):
     """Ctrl-C ended the search.
 
     Not an `Exception`, so that a loop which retries failures still ends.
@@ -109,11 +113,3 @@ class SearchInterrupted(KeyboardInterrupt):
     result, unabsorbed
         As for `SearchError`.
     """
-
-    result: Any
-    unabsorbed: list[tuple[Any, float]]
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.result = None
-        self.unabsorbed = []

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from oddarms.benchmark._compare import Effort, compare
-from oddarms.benchmark._instances import instance_families, paper_families
+from oddarms.benchmark._instances import held_out_families, instance_families, paper_families
 from oddarms.benchmark._speed import as_json, growth, simulation_speed
 from oddarms.benchmark._tables import (
     growth_table,
@@ -27,13 +27,18 @@ from oddarms.problem import check_whole
 FULL = Effort(runs=100, baseline_runs=2, budget=100_000_000)
 PAPER = Effort(runs=40, baseline_runs=40, budget=100_000_000)
 QUICK = Effort(runs=4, baseline_runs=1, budget=10_000_000)
+FAMILIES = {
+    "benchmark": instance_families,
+    "paper": paper_families,
+    "held-out": held_out_families,
+}
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark and return the exit code."""
     options = _parser().parse_args(arguments)
-    effort = QUICK if options.quick else PAPER if options.paper else FULL
+    effort = QUICK if options.quick else PAPER if options.families == "paper" else FULL
     if options.runs is not None:
         effort = effort.with_runs(check_whole("runs", options.runs, least=1))
     started = time.monotonic()
@@ -41,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"# Benchmark\n\nSeed {options.seed}; {machine}; {effort.describe()}.\n")
     report: dict[str, Any] = {"seed": options.seed, "machine": machine}
     if "samples" in options.parts:
-        families = paper_families() if options.paper else instance_families()
+        families = FAMILIES[options.families]()
         rows = list(
             compare(families, effort, seed=options.seed, workers=options.workers, report=_say)
         )
@@ -77,7 +82,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--quick", action="store_true", help="under a minute, coarse figures")
     parser.add_argument(
-        "--paper", action="store_true", help="the ADE paper's Figures 2 and 3 instead"
+        "--families",
+        choices=FAMILIES,
+        default="benchmark",
+        help="the benchmark's, the ADE paper's Figures 2 and 3, or some that nothing was tuned on",
     )
     parser.add_argument("--runs", type=int, help="instances per family for SPADE")
     parser.add_argument("--seed", type=int, default=0, help="decides instances and rewards")

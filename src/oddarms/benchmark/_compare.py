@@ -10,7 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from oddarms.benchmark._instances import InstanceFamily, instance_families, paper_families
+from oddarms.benchmark._instances import (
+    InstanceFamily,
+    held_out_families,
+    instance_families,
+    paper_families,
+)
 from oddarms.limit import first_order_program
 from oddarms.problem import FloatArray
 from oddarms.simulation import simulate
@@ -134,7 +139,7 @@ Outcome = tuple[float, dict[str, tuple[int, bool, bool]]]
 
 def _one_instance(task: tuple[str, np.random.SeedSequence, int]) -> Outcome:
     name, seed, budget = task
-    known = [*instance_families(), *paper_families()]
+    known = [*instance_families(), *paper_families(), *held_out_families()]
     family = next(family for family in known if family.name == name)
     instance_seed, run_seed = seed.spawn(2)
     means = family.draw(np.random.default_rng(instance_seed))

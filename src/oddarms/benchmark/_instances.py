@@ -127,6 +127,51 @@ def instance_families() -> list[InstanceFamily]:
     return [*paper_families((100, 1000)), *_planted_families(), *_quiet_families()]
 
 
+def held_out_families() -> list[InstanceFamily]:
+    """Return families that played no part in choosing SPADE's constants."""
+    settings: list[tuple[str, float, int, float, Callable[[Generator], FloatArray]]] = [
+        (
+            "40 U(.1,.5) + 3 U(.8,.95)",
+            2.0,
+            43,
+            0.02,
+            lambda rng: np.concatenate([rng.uniform(0.1, 0.5, 40), rng.uniform(0.8, 0.95, 3)]),
+        ),
+        (
+            "75 Beta(2,8) + 5 U(.7,.9)",
+            2.5,
+            80,
+            0.02,
+            lambda rng: np.concatenate([rng.beta(2, 8, 75), rng.uniform(0.7, 0.9, 5)]),
+        ),
+        (
+            "14 N(.5,.1²) + one .95",
+            2.0,
+            15,
+            0.02,
+            lambda rng: np.append(np.clip(rng.normal(0.5, 0.1, 14), 0.0, 1.0), 0.95),
+        ),
+        (
+            "150 U(.02,.08) + 4 U(.25,.4)",
+            3.0,
+            154,
+            0.01,
+            lambda rng: np.concatenate([rng.uniform(0.02, 0.08, 150), rng.uniform(0.25, 0.4, 4)]),
+        ),
+        (
+            "60 N(.7,.08²)",
+            1.5,
+            60,
+            0.01,
+            lambda rng: np.clip(rng.normal(0.7, 0.08, 60), 0.0, 1.0),
+        ),
+    ]
+    return [
+        InstanceFamily(f"{name}, k={k:g}", name, _with_smallest_gap(draw, k, gap), k, n)
+        for name, k, n, gap, draw in settings
+    ]
+
+
 def paper_families(sizes: tuple[int, ...] = PAPER_SIZES) -> list[InstanceFamily]:
     """Return the settings of the ADE paper's Figures 2a (all its sizes by default), 2b and 3."""
     figure_2a = [
@@ -199,6 +244,6 @@ def _quiet_families() -> list[InstanceFamily]:
             "beta",
             (("concentration", concentration),),
         )
-        for concentration in (5.0, 10.0)
+        for concentration in (5.0, 10.0, 50.0)
     ]
     return [*low_rates, *beta_rewards]

@@ -1,0 +1,93 @@
+"""Tallies, and the directions in which the threshold moves with the means."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from helpers import KS, left_out, tally_of
+from oddarms import threshold
+from oddarms.statistics.directions import Directions, Tally, forecast
+
+
+class TestTally:
+    def test_mirrored(self) -> None:
+        x = np.random.default_rng(1).random((4, 9))
+        for mine, expected in zip(tally_of(x).mirrored(), tally_of(1.0 - x), strict=True):
+            np.testing.assert_allclose(mine, expected)
+
+    def test_twice_mirrored_is_the_same(self) -> None:
+        tally = tally_of(np.random.default_rng(2).random((4, 9)))
+        for mine, expected in zip(tally.mirrored().mirrored(), tally, strict=True):
+            np.testing.assert_allclose(mine, expected)
+
+    def test_plus_and_of(self) -> None:
+        x = np.random.default_rng(3).random((4, 9))
+        both = tally_of(x[:, :4]).plus(tally_of(x[:, 4:])).plus(Tally.empty(4))
+        arms = np.array([2, 0])
+        for mine, expected in zip(both.of(arms), tally_of(x[arms]), strict=True):
+            np.testing.assert_allclose(mine, expected)
+
+
+class TestDirections:
+    @pytest.mark.parametrize("k", KS)
+    def test_the_threshold_is_the_largest_linear_function(self, k: float) -> None:
+        rng = np.random.default_rng(4)
+        y, n = rng.random(12), 12
+        at_best = Directions(y, k, leave_one_out=False)
+        assert at_best.theta[0] == pytest.approx(threshold(y, k))
+        assert at_best.dot(y)[0] == pytest.approx(threshold(y, k))
+        for _ in range(200):
+            v = rng.normal(size=n)
+            v -= v.mean()
+            v /= np.linalg.norm(v)
+            c = 1.0 / n + k * v / math.sqrt(n)
+            assert c @ y <= threshold(y, k) + 1e-12
+            assert c @ c == pytest.approx((1.0 + k * k) / n)
+            assert Directions(rng.random(n), k, leave_one_out=False).dot(y)[0] <= at_best.theta[0]
+
+    @pytest.mark.parametrize("k", KS)
+    def test_leaving_one_out_keeps_the_side(self, k: float) -> None:
+        rng = np.random.default_rng(5)
+        for n in (11, 12, 40):
+            for _ in range(100):
+                y = rng.beta(0.5, 3.0, n)
+                others = left_out(y, k)
+                np.testing.assert_allclose(Directions(y, k, leave_one_out=True).theta, others)
+                clear = np.abs(y - threshold(y, k)) > 1e-9
+                assert (np.sign(y - threshold(y, k)) == np.sign(y - others))[clear].all()
+
+    @pytest.mark.parametrize("leave_one_out", [True, False])
+    @pytest.mark.parametrize("k", KS)
+    def test_against_brute_force(self, k: float, leave_one_out: bool) -> None:
+        rng = np.random.default_rng(6)
+        n = 14
+        y, x, d, w = rng.random(n), rng.random(n), rng.random(n), rng.uniform(1.0, 9.0, n)
+        directions = Directions(y, k, leave_one_out=leave_one_out)
+        steep = k / math.sqrt(1.0 - (1.0 + k * k) / n) if leave_one_out else k
+        assert directions.k == pytest.approx(steep)
+        for i in range(n if leave_one_out else 1):
+            keep = np.arange(n) != i if leave_one_out else np.full(n, True)
+            z = y[keep]
+            c = (1.0 + steep * (z - z.mean()) / z.std()) / z.size
+            assert directions.sum(x)[i] == pytest.approx(x[keep].sum())
+            assert directions.dot(x)[i] == pytest.approx(c @ x[keep])
+            assert directions.quadratic(d)[i] == pytest.approx(c**2 @ d[keep])
+            assert directions.largest(w)[i] == pytest.approx((np.abs(c) / w[keep]).max())
+            assert directions.norm == pytest.approx(c @ c)
+
+    def test_equal_means(self) -> None:
+        directions = Directions(np.full(8, 0.5), 1.0, leave_one_out=True)
+        assert np.isfinite(directions.theta).all()
+        assert np.isfinite(directions.dot(np.full(8, 0.5))).all()
+
+    def test_forecast_is_finite_at_the_ends(self) -> None:
+        tally = tally_of(np.concatenate([np.zeros((5, 3)), np.ones((2, 3))]))
+        guess = forecast(tally)
+        for part in guess:
+            assert np.isfinite(part).all()
+        assert ((guess.centre >= 0.0) & (guess.centre <= 1.0)).all()
+        assert ((guess.shrunk >= 0.0) & (guess.shrunk <= 1.0)).all()
+        assert (guess.variance > 0.0).all()
