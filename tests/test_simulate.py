@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from oddarms import outliers, simulate
+from oddarms.arms import Bernoulli, Beta, Table, Uniform
 from oddarms.errors import InvalidParameter, UnknownAlgorithm
 from oddarms.simulation import Simulation, _simulate
-from oddarms.simulation._families import get_family
 from oddarms.simulation._task import Run, Task
 
 MEANS = [0.1, 0.2, 0.9, 0.05]
@@ -82,8 +82,7 @@ def test_a_budget_leaves_arms_undecided_and_not_wrong() -> None:
 
 def test_a_wrong_decision_is_seen() -> None:
     """Runs made up by hand: right, undecided, a missed outlier, a false one."""
-    family = get_family("bernoulli")
-    task = Task(np.array(MEANS), 0.5, 0.1, "rr", "upper", None, family, 0.0, {}, False)
+    task = Task(Bernoulli(MEANS), 0.5, 0.1, "rr", (0.0, 1.0), "upper", None, {}, False)
     made_up = [[1, 1, 2, 1], [0, 1, 0, 0], [1, 1, 1, 1], [0, 2, 2, 1]]
     runs = [Run(np.array(d, np.int8), np.ones(4, np.int64), 1, 0, 0.5, 0.1) for d in made_up]
     found = _simulate._collect(task, runs)
@@ -102,6 +101,31 @@ def test_options_of_a_family(family: str, option: dict[str, float]) -> None:
     assert found.correct.all()
     default = simulate(MEANS, **QUESTION, family=family)
     assert not same(found, default)
+
+
+class TestArms:
+    def test_arms_are_as_good_as_their_means(self) -> None:
+        assert same(simulate(Bernoulli(MEANS), **QUESTION), simulate(MEANS, **QUESTION))
+        beta = simulate(MEANS, **QUESTION, family="beta", concentration=4.0)
+        assert same(simulate(Beta(MEANS, 4.0), **QUESTION), beta)
+
+    def test_a_table_on_other_bounds(self) -> None:
+        """Rewards of 1 to 5; all but one arm have the same two."""
+        table = Table({"a": [1, 2], "b": [1, 2], "c": [4, 5], "d": [1, 2], "e": [1, 2]})
+        found = simulate(table, k=1.5, delta=0.1, runs=3, rng=0, bounds=(1, 5))
+        assert found.outliers == [[2]] * 3
+        assert found.correct.all()
+
+    def test_uniform_arms_beyond_the_unit_interval_are_not_compiled(self) -> None:
+        wide = Uniform([0.0, 0.1, 0.0, 2.0], 0.2, bounds=(-1, 3))
+        question = {**QUESTION, "runs": 1, "bounds": (-1, 3), "batch": 100}
+        assert simulate(wide, **question).outliers == [[3]]
+        with pytest.raises(InvalidParameter, match="compiled must not be True"):
+            simulate(wide, **question, compiled=True)
+
+    def test_a_generator_of_their_own(self) -> None:
+        with pytest.raises(InvalidParameter, match="no generator of their own"):
+            simulate(Bernoulli(MEANS, rng=1), **QUESTION)
 
 
 class TestMisuse:

@@ -56,6 +56,11 @@ class SimulatedArms(ABC):
         return arms
 
     @property
+    def has_generator(self) -> bool:
+        """Whether they draw from a generator already."""
+        return self._rng is not None
+
+    @property
     def rng(self) -> np.random.Generator:
         """The generator; a fresh, unpredictable one if none was given."""
         if self._rng is None:
@@ -141,6 +146,7 @@ class Uniform(SimulatedArms):
         if not 0.0 <= width <= b - a:
             raise InvalidParameter(f"width must be between 0 and {b - a:g} but got {width}.")
         self.width = float(width)
+        self.bounds = a, b
         _check_within(self.means, a + width / 2.0, b - width / 2.0)
 
     def _draw(self, arms: IntArray) -> FloatArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy.typing as npt
 
@@ -22,13 +23,15 @@ class Family:
     default: float
     arms: Callable[..., SimulatedArms]
 
-    def value(self, options: dict[str, float]) -> float:
-        """Take the family's parameter out of the options, or its default."""
-        return self.default if self.parameter is None else options.pop(self.parameter, self.default)
+    def make(self, means: npt.ArrayLike, options: dict[str, Any]) -> SimulatedArms:
+        """Return the arms with these means; the family's parameter is taken out of the options."""
+        if self.parameter is None:
+            return self.arms(means)
+        return self.arms(means, options.pop(self.parameter, self.default))
 
-    def make(self, means: npt.ArrayLike, value: float) -> SimulatedArms:
-        """Return the arms with these means."""
-        return self.arms(means) if self.parameter is None else self.arms(means, value)
+    def value(self, arms: SimulatedArms) -> float:
+        """Return the family's parameter of such arms."""
+        return 0.0 if self.parameter is None else float(getattr(arms, self.parameter))
 
 
 FAMILIES = {
@@ -43,3 +46,10 @@ def get_family(name: str) -> Family:
     if name not in FAMILIES:
         raise InvalidParameter(f"family must be one of {', '.join(FAMILIES)} but got {name!r}.")
     return FAMILIES[name]
+
+
+def family_of(arms: SimulatedArms) -> Family | None:
+    """Return the family with rewards in [0, 1] that the arms belong to, or None."""
+    if getattr(arms, "bounds", (0.0, 1.0)) != (0.0, 1.0):
+        return None
+    return next((family for family in FAMILIES.values() if type(arms) is family.arms), None)

@@ -12,19 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from oddarms.algorithms import Decision, Decisions, create
+from oddarms.arms import SimulatedArms
 from oddarms.errors import InvalidParameter
 from oddarms.problem import (
     BoolArray,
     FloatArray,
     IntArray,
     Side,
+    check_bounds,
     check_budget,
-    check_means,
     check_side,
     check_whole,
     threshold,
 )
-from oddarms.simulation._families import get_family
+from oddarms.simulation._families import family_of, get_family
 from oddarms.simulation._task import COMPILED, Run, Task
 
 
@@ -83,7 +84,7 @@ class Simulation:
 
 
 def simulate(
-    means: npt.ArrayLike,
+    arms: npt.ArrayLike | SimulatedArms,
     *,
     k: float,
     delta: float,
@@ -91,6 +92,7 @@ def simulate(
     runs: int = 1,
     rng: np.random.Generator | np.random.SeedSequence | int | None = None,
     family: str = "bernoulli",
+    bounds: tuple[float, float] = (0.0, 1.0),
     side: Side = "upper",
     budget: int | None = None,
     workers: int = 1,
@@ -106,16 +108,17 @@ def simulate(
 
     Parameters
     ----------
-    means
-        True means in [0, 1].
-    k, delta, algorithm, side, budget
+    arms
+        True means in [0, 1], or simulated arms without a generator of their own.
+    k, delta, algorithm, bounds, side, budget
         As for `oddarms.find`.
     runs
         How many independent runs.
     rng
         Seed or generator; decides everything.
     family
-        "bernoulli", "beta" (option ``concentration``) or "uniform" (option ``width``).
+        Of the rewards, where `arms` are means: "bernoulli", "beta" (option ``concentration``) or
+        "uniform" (option ``width``).
     workers
         Runs at a time.
     compiled
@@ -128,23 +131,24 @@ def simulate(
     >>> simulate([0.1, 0.2, 0.1, 0.2, 1], k=1, delta=0.1, algorithm="rr", runs=3, rng=5).outliers
     [[4], [4], [4]]
     """
-    y = check_means(means)
     runs = check_whole("runs", runs, least=1)
     workers = check_whole("workers", workers, least=1)
-    reward_family = get_family(family)
-    parameter = float(reward_family.value(options))
-    reward_family.make(y, parameter)  # checks the means
-    create(algorithm, y.size, k=k, delta=delta, rng=np.random.default_rng(0), **options)
-    use_compiled = _use_compiled(algorithm, check_side(side), compiled)
+    simulated = arms if isinstance(arms, SimulatedArms) else get_family(family).make(arms, options)
+    if simulated.has_generator:
+        raise InvalidParameter("arms must have no generator of their own: rng decides every run.")
+    n = simulated.means.size
+    create(algorithm, n, k=k, delta=delta, rng=np.random.default_rng(0), **options)
+    use_compiled = _use_compiled(
+        algorithm, simulated, check_bounds(bounds), check_side(side), compiled
+    )
     task = Task(
-        y,
+        simulated,
         float(k),
         float(delta),
         algorithm,
+        bounds,
         side,
         check_budget(budget),
-        reward_family,
-        parameter,
         options,
         use_compiled,
     )
@@ -153,12 +157,25 @@ def simulate(
     return _collect(task, found)
 
 
-def _use_compiled(algorithm: str, side: Side, compiled: bool | None) -> bool:
-    possible = algorithm in COMPILED and side != "both" and find_spec("numba") is not None
+def _use_compiled(
+    algorithm: str,
+    arms: SimulatedArms,
+    bounds: tuple[float, float],
+    side: Side,
+    compiled: bool | None,
+) -> bool:
+    possible = (
+        algorithm in COMPILED
+        and side != "both"
+        and bounds == (0.0, 1.0)
+        and family_of(arms) is not None
+        and find_spec("numba") is not None
+    )
     if compiled and not possible:
         raise InvalidParameter(
-            f"compiled must not be True for {algorithm!r} with side {side!r}:"
-            f" compiled are {', '.join(COMPILED)} on one side, with numba installed."
+            f"compiled must not be True for {algorithm!r} on {arms!r} with side {side!r} and bounds"
+            f" {bounds}: compiled are {', '.join(COMPILED)} on one side, for Bernoulli, Beta and"
+            " uniform rewards in [0, 1], with numba installed."
         )
     return possible and compiled is not False
 
@@ -183,7 +200,7 @@ def _collect(task: Task, found: list[Run]) -> Simulation:
     wrong = (decisions != Decision.UNDECIDED) & (decisions != _true_decisions(task))
     wrong &= ~_indifferent(task)
     return Simulation(
-        means=task.means,
+        means=task.arms.means,
         algorithm=task.algorithm,
         pulls=pulls_per_arm.sum(axis=1),
         correct=~wrong.any(axis=1),
@@ -199,7 +216,7 @@ def _collect(task: Task, found: list[Run]) -> Simulation:
 
 def _indifferent(task: Task) -> BoolArray:
     """Return the arms that may be called either way, by SPADE's option."""
-    y, margin = task.means, float(task.options.get("indifference", 0.0))
+    y, margin = task.arms.means, float(task.options.get("indifference", 0.0))
     near: BoolArray = np.zeros(y.size, dtype=np.bool_)
     for side, k in (("upper", task.k), ("lower", -task.k)):
         if task.side in (side, "both"):
@@ -208,7 +225,7 @@ def _indifferent(task: Task) -> BoolArray:
 
 
 def _true_decisions(task: Task) -> Decisions:
-    y = task.means
+    y = task.arms.means
     truth = np.full(y.size, Decision.NORMAL, dtype=np.int8)
     if task.side != "upper":
         truth[y <= threshold(y, -task.k)] = Decision.LOW

@@ -10,9 +10,10 @@ import numpy as np
 from oddarms.algorithms import Decision, Decisions
 from oddarms.algorithms._base import UNLIMITED
 from oddarms.algorithms._round_robin import check_batch, check_rho
-from oddarms.problem import FloatArray, IntArray, Side
+from oddarms.arms import SimulatedArms
+from oddarms.problem import IntArray, Side
 from oddarms.search import find
-from oddarms.simulation._families import Family
+from oddarms.simulation._families import family_of
 
 COMPILED = ("ade", "rr", "wrr")
 
@@ -36,14 +37,13 @@ class Task:
     decides the algorithm's choices, its second the rewards.
     """
 
-    means: FloatArray
+    arms: SimulatedArms
     k: float
     delta: float
     algorithm: str
+    bounds: tuple[float, float]
     side: Side
     budget: int | None
-    family: Family
-    parameter: float
     options: dict[str, Any]
     compiled: bool
 
@@ -53,10 +53,11 @@ class Task:
 
     def _run_interactive(self, rng: np.random.Generator) -> Run:
         result = find(
-            self.family.make(self.means, self.parameter),
+            self.arms,
             k=self.k,
             delta=self.delta,
             algorithm=self.algorithm,
+            bounds=self.bounds,
             side=self.side,
             budget=self.budget,
             rng=rng,
@@ -75,20 +76,23 @@ class Task:
     def _run_compiled(self, rng: np.random.Generator) -> Run:
         from oddarms.simulation._kernels import run_ade, run_round_robin
 
-        n = self.means.size
+        means = self.arms.means
+        family = family_of(self.arms)
+        assert family is not None
+        n = means.size
         pulls = np.zeros(n, dtype=np.int64)
         decisions = np.zeros(n, dtype=np.int8)
         mirrored = self.side == "lower"
         shared_arguments = (
             UNLIMITED if self.budget is None else self.budget,
-            self.family.code,
-            self.parameter,
+            family.code,
+            family.value(self.arms),
             mirrored,
             *rng.spawn(2),
             pulls,
             decisions,
         )
-        head = (self.means, self.k, self.delta)
+        head = (means, self.k, self.delta)
         if self.algorithm == "ade":
             shared = bool(self.options.get("shared", False))
             found = run_ade(*head, shared, *shared_arguments)
