@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 .PHONY: run setup test check bench docs clean
 
 run: $(VENV)/.run  ## find the outlier workers of a simulated crowd, and draw the picture
-	@$(BIN)/python -m oddarms
+	@$(BIN)/python -m oddarms demo
 
 setup: $(VENV)/.dev  ## everything for development, in .venv
 
@@ -40,5 +40,5 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 	@echo "installing oddarms into $(VENV)"
-	@$(PIP) install --editable '.[plot]'
+	@$(PIP) install --editable '.[cli,plot]'
 	@touch $(VENV)/.run

@@ -10,6 +10,9 @@
     ├── ProtocolError (RuntimeError)       ask() and tell() were called out of turn
     ├── TwoThresholds (AttributeError)     a search on both sides has no one threshold
     ├── MissingExtra (ImportError)         an optional dependency is not installed
+    ├── BackendUnavailable (ConnectionError)  a cluster cannot be reached or started
+    ├── WorkerLost (RuntimeError)          a worker process died
+    ├── StoreFailed (OSError)              results could not be written or read
     └── SearchError                        a search could not go on; `result` has what was paid for
         ├── RewardRejected (ValueError)    a source returned what is not a reward
         └── PullFailed (RuntimeError)      a source raised an exception
@@ -57,6 +60,18 @@ class MissingExtra(OddarmsError, ImportError):
     def of(cls, extra: str, needed_for: str) -> MissingExtra:
         """Return the error for a missing extra, with the command that installs it."""
         return cls(f"{needed_for} needs an optional package: pip install 'oddarms[{extra}]'.")
+
+
+class StoreFailed(OddarmsError, OSError):
+    """Results could not be written to disk or read from it."""
+
+
+class BackendUnavailable(OddarmsError, ConnectionError):
+    """A cluster cannot be reached or started; the message names its address."""
+
+
+class WorkerLost(OddarmsError, RuntimeError):
+    """A worker process died, by a signal, for its memory or in a crash of compiled code."""
 
 
 class _KeepsSamples(BaseException):

@@ -33,7 +33,7 @@ class Table(SimulatedArms):
 
     def __init__(
         self,
-        records: Mapping[Label, npt.ArrayLike],
+        records: Mapping[Any, npt.ArrayLike],
         *,
         rng: np.random.Generator | int | None = None,
     ) -> None:

@@ -1,0 +1,24 @@
+"""The entry point; it says so where the packages of the command line are missing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0, 1 failed, 2 bad usage, 130 interrupted."""
+    from oddarms.errors import MissingExtra
+
+    try:
+        from oddarms.cli._app import app
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich"):
+            raise
+        print(f"error: {MissingExtra.of('cli', 'the command line')}", file=sys.stderr)
+        return 2
+    try:
+        app(list(arguments) if arguments is not None else None, prog_name="oddarms")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(bool(end.code))
+    return 0

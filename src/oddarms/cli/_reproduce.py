@@ -1,0 +1,143 @@
+"""``oddarms reproduce``: the figures of the ADE paper."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oddarms.cli._progress import GridDisplay
+from oddarms.errors import InvalidParameter
+from oddarms.experiments import RecordedArms, read_arms
+from oddarms.paper import Claim, Reproduction
+from oddarms.paper import reproduce as reproduce_figures
+from oddarms.paper._reproduce import BUDGET
+from oddarms.paper._settings import CONTENDERS, FIGURES
+
+
+class Figure(StrEnum):
+    """What can be reproduced."""
+
+    fig1 = "fig1"
+    fig2a = "fig2a"
+    fig2b = "fig2b"
+    fig3 = "fig3"
+    all = "all"
+
+
+class Backend(StrEnum):
+    """Where the runs are made."""
+
+    joblib = "joblib"
+    dask = "dask"
+    ray = "ray"
+
+
+def reproduce(
+    figures: Annotated[list[Figure], typer.Argument(help="Which figures; several, or all.")],
+    out: Annotated[Path, typer.Option(help="Folder for tables, pictures and report.")] = Path(
+        "output/paper"
+    ),
+    runs: Annotated[
+        int | None,
+        typer.Option(help="Instances a setting (or runs, for fig3); 10, or 3 if quick."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides every instance and reward.")] = 0,
+    algorithms: Annotated[
+        str, typer.Option(help="Which to compare, with commas between.")
+    ] = ",".join(CONTENDERS),
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Workers for fig3: SQUARE's responses (`worker item label` a line), or a CSV with"
+            " arm,reward or arm,mean or worker,label,gold. Without it a synthetic stand-in is used."
+        ),
+    ] = None,
+    gold: Annotated[
+        Path | None, typer.Option(help="SQUARE's gold file for --data: `item label` a line.")
+    ] = None,
+    budget: Annotated[int, typer.Option(help="Most pulls of one run.")] = BUDGET,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at a time; by default one per core.")
+    ] = None,
+    backend: Annotated[Backend, typer.Option(help="What runs them.")] = Backend.joblib,
+    address: Annotated[
+        str | None, typer.Option(help="A running dask or ray cluster, instead of a local one.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer sizes and runs: a look in under two minutes.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
+) -> None:
+    r"""Reproduce the experiments of the ADE paper (AAAI 2020), with SPADE beside its algorithms.
+
+    Writes a table with a row per run, a PNG and an SVG per figure, and a report that puts the
+    paper's claims beside what was measured. Finished runs are kept in the folder: stopped at any
+    moment, the same command goes on where it was, with the same result.
+
+    \b
+    Try:
+      oddarms reproduce all --quick
+      oddarms reproduce fig3 --data responses.txt --gold gold.txt
+      oddarms reproduce fig2a --runs 100 --backend dask --address tcp://host:8786
+    """
+    if gold is not None and data is None:
+        raise InvalidParameter("--gold must go with --data, whose gold labels it has.")
+    recorded = None if data is None else read_arms(data, gold=gold)
+    if recorded is not None and not quiet:
+        _say_what_was_read(recorded)
+    chosen = FIGURES if Figure.all in figures else tuple(figure.value for figure in figures)
+    with GridDisplay(sys.stderr, shown=not quiet) as display:
+        try:
+            found = reproduce_figures(
+                chosen,
+                folder=out,
+                runs=runs,
+                seed=seed,
+                algorithms=[name.strip() for name in algorithms.split(",")],
+                data=recorded,
+                budget=budget,
+                quick=quick,
+                backend=backend.value,
+                jobs=jobs,
+                address=address,
+                progress=display.update,
+                command=_command(),
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"interrupted: {display.done:,} of {display.cells:,} runs are kept in {out}; the"
+                " same command goes on from there."
+            ) from None
+    if not quiet:
+        _show(found)
+
+
+def _say_what_was_read(recorded: RecordedArms) -> None:
+    left_out = f", {recorded.left_out:,} rows without gold left out" if recorded.left_out else ""
+    typer.echo(
+        f"{recorded.source}: {len(recorded.labels):,} arms, read as {recorded.layout}{left_out}",
+        err=True,
+    )
+
+
+def _command() -> str:
+    """Return the command as typed, without the path of the program."""
+    return shlex.join(["oddarms", *sys.argv[1:]])
+
+
+def _show(found: Reproduction) -> None:
+    typer.echo(str(found.outcomes))
+    typer.echo("")
+    for claim in found.claims:
+        typer.echo(_line(claim))
+    report, *others = found.files
+    typer.echo(f"\nReport: {report} (and {len(others)} other files in {report.parent})")
+
+
+def _line(claim: Claim) -> str:
+    return f"{claim.figure}: {claim.paper} -> {claim.verdict}"

@@ -1,0 +1,260 @@
+"""A declarative comparison: settings x instances x algorithms x runs."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oddarms.algorithms import create
+from oddarms.arms import Bernoulli, SimulatedArms
+from oddarms.errors import InvalidParameter
+from oddarms.experiments._fingerprint import code_fingerprint
+from oddarms.problem import (
+    check_bounds,
+    check_budget,
+    check_delta,
+    check_k,
+    check_whole,
+    gaps,
+    outliers,
+)
+
+Draw = Callable[[np.random.Generator], npt.ArrayLike | SimulatedArms]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An algorithm with its options, under the name it has in tables.
+
+    Examples
+    --------
+    >>> Contender("RR, 1000 at a time", "rr", {"batch": 1000}).algorithm
+    'rr'
+    """
+
+    name: str
+    algorithm: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, algorithm: str | Contender) -> Contender:
+        """Return a contender as it is, or the one with an algorithm's name and defaults."""
+        return algorithm if isinstance(algorithm, Contender) else cls(algorithm, algorithm)
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """One point of a comparison: where instances come from, the question, how often.
+
+    Attributes
+    ----------
+    name
+        Name in tables; unique within its figure.
+    arms
+        True means in [0, 1] (Bernoulli rewards), simulated arms, or a function that draws either
+        from a generator: then each instance is a new draw.
+    k, delta, bounds, budget
+        The question, as for `oddarms.find`; the budget is that of each run.
+    instances, runs
+        How many instances are drawn, and the runs of each algorithm on each of them. Arms that
+        are not drawn are one instance.
+    figure
+        What the setting belongs to, for tables and pictures.
+    data
+        Where the means come from, in words.
+    keep_intervals
+        Whether to keep all arms' intervals at the first and at the last round.
+    options
+        Options that replace a contender's own in this setting, by the contender's name.
+    """
+
+    name: str
+    arms: npt.ArrayLike | SimulatedArms | Draw
+    k: float
+    delta: float = 0.1
+    bounds: tuple[float, float] = (0.0, 1.0)
+    budget: int | None = None
+    instances: int = 1
+    runs: int = 1
+    figure: str = ""
+    data: str = ""
+    keep_intervals: bool = False
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_k(self.k)
+        check_delta(self.delta)
+        check_bounds(self.bounds)
+        check_budget(self.budget)
+        check_whole("runs", self.runs, least=1)
+        if check_whole("instances", self.instances, least=1) > 1 and not self.draws:
+            raise InvalidParameter(
+                f"instances must be 1 for arms that are not drawn but got {self.instances};"
+                " runs repeats them."
+            )
+
+    @property
+    def draws(self) -> bool:
+        """Whether instances are drawn at random."""
+        return callable(self.arms)
+
+    def instance(self, seed: int) -> SimulatedArms:
+        """Return the arms of the instance with this seed."""
+        drawn = self.arms(np.random.default_rng(seed)) if callable(self.arms) else self.arms
+        return drawn if isinstance(drawn, SimulatedArms) else Bernoulli(drawn)
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One run of one algorithm on one instance, with everything that decides its outcome.
+
+    The run is that of ``oddarms.simulate(arms, rng=seed, ...)``.
+    """
+
+    setting: Setting
+    contender: Contender
+    arms: SimulatedArms
+    instance: int
+    run: int
+    instance_seed: int
+    seed: int
+    smallest_gap: float
+    outliers: int
+
+    @property
+    def task(self) -> CellTask:
+        """What a worker needs to know."""
+        setting = self.setting
+        return CellTask(
+            arms=self.arms,
+            k=setting.k,
+            delta=setting.delta,
+            bounds=setting.bounds,
+            budget=setting.budget,
+            algorithm=self.contender.algorithm,
+            options=dict(setting.options.get(self.contender.name, self.contender.options)),
+            seed=self.seed,
+            keep_intervals=setting.keep_intervals,
+        )
+
+    @property
+    def expected_cost(self) -> float:
+        """A guess of its length relative to other cells: n / Delta_min^2."""
+        return self.arms.means.size / max(self.smallest_gap, 1e-9) ** 2
+
+
+@dataclass(frozen=True, eq=False)
+class CellTask:
+    """A run to be made, by itself: sent to workers, and what the run's key is a digest of."""
+
+    arms: SimulatedArms
+    k: float
+    delta: float
+    bounds: tuple[float, float]
+    budget: int | None
+    algorithm: str
+    options: dict[str, Any]
+    seed: int
+    keep_intervals: bool
+
+    @property
+    def key(self) -> str:
+        """A digest of all inputs and of the code, so that a stored outcome fits or is not found."""
+        question = (
+            self.k,
+            self.delta,
+            self.bounds,
+            self.budget,
+            self.algorithm,
+            sorted(self.options.items()),
+            self.seed,
+            self.keep_intervals,
+            code_fingerprint(self.algorithm),
+        )
+        digest = hashlib.sha256(repr(question).encode())
+        digest.update(pickle.dumps(self.arms, protocol=5))
+        return digest.hexdigest()
+
+
+class Grid:
+    """Settings and algorithms to be compared.
+
+    Instance and run seeds depend on the seed of the grid and on the names of figure and setting
+    alone: the same rows come out whatever else is compared beside them, and all algorithms meet
+    the same instances.
+
+    Parameters
+    ----------
+    settings
+        The settings, with unique names within a figure.
+    algorithms
+        Names of algorithms, or `Contender` objects, with unique names.
+
+    Examples
+    --------
+    >>> grid = Grid([Setting("five workers", [0.1, 0.2, 0.1, 0.2, 0.9], k=1.5, runs=3)], ["spade"])
+    >>> len(list(grid.cells(seed=0)))
+    3
+    """
+
+    def __init__(
+        self, settings: Sequence[Setting], algorithms: Iterable[str | Contender] = ("spade",)
+    ) -> None:
+        self.settings = tuple(settings)
+        self.contenders = tuple(Contender.of(algorithm) for algorithm in algorithms)
+        _check_unique("settings", [(setting.figure, setting.name) for setting in self.settings])
+        _check_unique("algorithms", [contender.name for contender in self.contenders])
+        for contender in self.contenders:
+            create(
+                contender.algorithm,
+                1000,
+                k=1.0,
+                delta=0.1,
+                rng=np.random.default_rng(0),
+                **contender.options,
+            )
+
+    def cells(self, seed: int = 0) -> Iterator[Cell]:
+        """Draw the instances and yield every cell, in the order of the tables."""
+        check_whole("seed", seed, least=0)
+        for setting in self.settings:
+            for instance in range(setting.instances):
+                place = (seed, setting.figure, setting.name, instance)
+                instance_seed = derived_seed("instance", *place)
+                arms = setting.instance(instance_seed)
+                smallest_gap = float(gaps(arms.means, setting.k).min())
+                odd = outliers(arms.means, setting.k).size
+                for contender in self.contenders:
+                    for run in range(setting.runs):
+                        run_seed = derived_seed("run", *place, run)
+                        yield Cell(
+                            setting,
+                            contender,
+                            arms,
+                            instance,
+                            run,
+                            instance_seed,
+                            run_seed,
+                            smallest_gap,
+                            odd,
+                        )
+
+
+def derived_seed(*place: object) -> int:
+    """Return a seed of 63 bits that depends on every part of a place in a comparison."""
+    digest = hashlib.sha256(repr(place).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def _check_unique(what: str, names: Sequence[object]) -> None:
+    if not names:
+        raise InvalidParameter(f"{what} must be at least one but got none.")
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise InvalidParameter(f"{what} must have unique names but {repeated!r} appears twice.")

@@ -1,0 +1,76 @@
+"""Finished cells on disk, so that a study that was killed goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from pathlib import Path
+
+from oddarms.errors import StoreFailed
+from oddarms.experiments._cells import Measured
+
+FILE_NAME = "cells.jsonl"
+
+
+class CellStore:
+    """An append-only file of finished cells: one JSON object a line, found again by its key.
+
+    A line counts only if it is whole and its check sum is right, so a line that a crash cut off
+    is done again and nothing else is lost. Several processes may append to one file. Lines of other
+    studies, seeds or versions of the code have other keys and do no harm.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE_NAME
+        self._file = self.path.open("ab", buffering=0)
+        if self._ends_inside_a_line():
+            self._file.write(b"\n")
+
+    def _ends_inside_a_line(self) -> bool:
+        with self.path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) == 0:
+                return False
+            file.seek(-1, os.SEEK_END)
+            return file.read() != b"\n"
+
+    def load(self) -> dict[str, Measured]:
+        """Return the finished cells by key."""
+        known: dict[str, Measured] = {}
+        with self.path.open("rb") as file:
+            for line in file:
+                found = _parsed(line)
+                if found is not None:
+                    known[found[0]] = found[1]
+        return known
+
+    def append(self, key: str, measured: Measured) -> None:
+        """Write a finished cell; it is on the disk when this returns."""
+        values = measured.to_json()
+        line = json.dumps({"key": key, "check": _check_sum(key, values), "measured": values})
+        try:
+            self._file.write(line.encode() + b"\n")
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise StoreFailed(
+                f"a finished cell could not be written to {self.path}: {error.strerror or error};"
+                " the cells written before are kept."
+            ) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _check_sum(key: str, values: object) -> int:
+    return zlib.crc32(f"{key} {json.dumps(values)}".encode())
+
+
+def _parsed(line: bytes) -> tuple[str, Measured] | None:
+    try:
+        entry = json.loads(line)
+        if entry["check"] != _check_sum(entry["key"], entry["measured"]):
+            return None
+        return entry["key"], Measured.from_json(entry["measured"])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,285 @@
+"""What the text of the ADE paper claims, and what the runs show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from oddarms.experiments import Outcomes
+from oddarms.paper._comparisons import Estimate, Runs
+from oddarms.paper._settings import CROWD_KS, Crowd
+from oddarms.problem import gaps
+from oddarms.testing import most_errors
+
+HOLDS, PARTLY, FAILS, UNKNOWN = "holds", "holds in part", "does not hold", "not measured"
+PAPERS = ("ADE", "RR", "WRR")
+BASELINES = ("RR", "WRR")
+CONSIDERABLE = 0.9
+"""We read "considerable improvement" as at least a tenth fewer samples."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper beside what was measured.
+
+    Attributes
+    ----------
+    figure
+        Where the paper makes it.
+    paper
+        The claim, in the paper's words but for cuts.
+    measured
+        What the runs show.
+    verdict
+        "holds", "holds in part", "does not hold" or "not measured".
+    """
+
+    figure: str
+    paper: str
+    measured: str
+    verdict: str
+
+
+def check_claims(outcomes: Outcomes, crowd: Crowd) -> list[Claim]:
+    """Return every claim about the figures that were run."""
+    claims: list[Claim] = []
+    figures = dict.fromkeys(row.figure for row in outcomes)
+    for figure in figures:
+        runs = Runs(row for row in outcomes if row.figure == figure)
+        claims += [claim(runs) for claim in CLAIMS.get(figure, [])]
+        if figure == "fig1":
+            claims.append(_no_overlap(outcomes))
+        if figure == "fig3":
+            claims.append(_gaps_grow_with_k(crowd))
+    return [*claims, _correctness(outcomes)]
+
+
+def _needs(
+    *algorithms: str, figure: str, paper: str
+) -> Callable[[Callable[[Runs], tuple[str, str]]], Callable[[Runs], Claim]]:
+    """Make a check of runs into a claim, "not measured" where an algorithm was left out."""
+
+    def decorate(check: Callable[[Runs], tuple[str, str]]) -> Callable[[Runs], Claim]:
+        def claim(runs: Runs) -> Claim:
+            missing = [name for name in algorithms if name not in runs.algorithms]
+            if missing:
+                return Claim(figure, paper, f"needs {', '.join(missing)}", UNKNOWN)
+            verdict, measured = check(runs)
+            return Claim(figure, paper, measured, verdict)
+
+        return claim
+
+    return decorate
+
+
+def _verdict(parts: Iterable[bool]) -> str:
+    found = list(parts)
+    return HOLDS if all(found) else PARTLY if any(found) else FAILS
+
+
+def _list(items: Iterable[str]) -> str:
+    found = list(items)
+    return ", ".join(found) if found else "none"
+
+
+def _sign(estimate: Estimate, direction: float) -> bool:
+    """Return whether a trend clearly has a direction."""
+    return estimate.lower > 0.0 if direction > 0.0 else estimate.upper < 0.0
+
+
+@_needs(
+    *PAPERS,
+    figure="2a",
+    paper="When n increases, the average number of samples used by each algorithm also tends to"
+    " increase.",
+)
+def _grows_with_n(runs: Runs) -> tuple[str, str]:
+    trends = {name: runs.trend(name, "n") for name in runs.algorithms}
+    measured = "pulls grow like n to the power of: " + _list(
+        f"{name} {trend}" for name, trend in trends.items()
+    )
+    return _verdict(_sign(trends[name], +1.0) for name in PAPERS), measured
+
+
+@_needs(
+    *PAPERS,
+    figure="2a",
+    paper="When n is as small as 100, the number of samples used by RR and WRR are smaller than"
+    " ADE, and WRR performs slightly better than RR.",
+)
+def _small_n(runs: Runs) -> tuple[str, str]:
+    first = runs.settings[0]
+    ratios = {name: runs.ratio(first, name, "ADE") for name in BASELINES}
+    wrr = runs.ratio(first, "WRR", "RR")
+    measured = (
+        f"{first}: RR needs {ratios['RR']} and WRR {ratios['WRR']} times ADE's samples; WRR {wrr}"
+        " times RR's"
+    )
+    return _verdict([ratio.upper < 1.0 for ratio in ratios.values()] + [wrr.value < 1.0]), measured
+
+
+@_needs(
+    *PAPERS,
+    figure="2a",
+    paper="For all the remaining settings of n, ADE has the best performance while WRR performs"
+    " the worst.",
+)
+def _large_n(runs: Runs) -> tuple[str, str]:
+    rest = runs.settings[1:]
+    best = [name for name in rest if all(runs.fewer(name, "ADE", other) for other in BASELINES)]
+    worst = [
+        name for name in rest if all(runs.fewer(name, other, "WRR") for other in ("ADE", "RR"))
+    ]
+    measured = f"of the paper's three, ADE is clearly best at {_list(best)}; WRR clearly worst at"
+    verdict = HOLDS if best == worst == rest else PARTLY if best or worst else FAILS
+    return verdict, f"{measured} {_list(worst)} (of {_list(rest)})"
+
+
+@_needs(
+    *PAPERS,
+    figure="2a",
+    paper="The improvement of ADE over RR and WRR tends to be more significant with an increased"
+    " number of arms.",
+)
+def _improvement_grows(runs: Runs) -> tuple[str, str]:
+    trends = {name: runs.trend(name, "n", "ADE") for name in BASELINES}
+    first, last = runs.settings[0], runs.settings[-1]
+    measured = "; ".join(
+        f"{name} needs {runs.ratio(first, name, 'ADE')} times ADE's samples at {first} and"
+        f" {runs.ratio(last, name, 'ADE')} times at {last}"
+        for name in BASELINES
+    )
+    return _verdict(_sign(trend, +1.0) for trend in trends.values()), measured
+
+
+@_needs(
+    *PAPERS,
+    figure="2b",
+    paper="The average number of samples required by each algorithm tends to decrease when"
+    " Delta_min becomes larger.",
+)
+def _falls_with_gap(runs: Runs) -> tuple[str, str]:
+    trends = {name: runs.trend(name, "smallest_gap") for name in runs.algorithms}
+    measured = "pulls go like Delta_min to the power of: " + _list(
+        f"{name} {trend}" for name, trend in trends.items()
+    )
+    return _verdict(_sign(trends[name], -1.0) for name in PAPERS), measured
+
+
+@_needs(
+    *PAPERS,
+    figure="2b",
+    paper="ADE performs better than both RR and WRR in these datasets.",
+)
+def _best_for_all_gaps(runs: Runs) -> tuple[str, str]:
+    measured = "; ".join(
+        f"{setting}: ADE needs {runs.ratio(setting, 'ADE', 'RR')} times RR's and"
+        f" {runs.ratio(setting, 'ADE', 'WRR')} times WRR's samples"
+        for setting in runs.settings
+    )
+    fewer = [runs.fewer(setting, "ADE", other) for setting in runs.settings for other in BASELINES]
+    return _verdict(fewer), measured
+
+
+@_needs(
+    *PAPERS,
+    figure="3a, 3b",
+    paper="ADE achieves considerable improvement over the state-of-the-art algorithms.",
+)
+def _considerable(runs: Runs) -> tuple[str, str]:
+    ratios = {
+        (setting, other): runs.ratio(setting, "ADE", other)
+        for setting in runs.settings
+        for other in BASELINES
+    }
+    measured = "; ".join(
+        f"{setting}: ADE needs {ratios[setting, 'RR']} times RR's and {ratios[setting, 'WRR']}"
+        " times WRR's samples"
+        for setting in runs.settings
+    )
+    return _verdict(ratio.value < CONSIDERABLE for ratio in ratios.values()), measured
+
+
+@_needs(
+    *PAPERS,
+    figure="3a, 3b",
+    paper="When k is increased from 2 to 3, the number of samples required for these three"
+    " algorithms all decreases.",
+)
+def _falls_with_k(runs: Runs) -> tuple[str, str]:
+    low, high = runs.settings
+    shares = {name: runs.mean(high, name) / runs.mean(low, name) for name in runs.algorithms}
+    measured = f"samples at {high} as a share of those at {low}: " + _list(
+        f"{name} {share:.2g}" for name, share in shares.items()
+    )
+    return _verdict(shares[name] < 1.0 for name in PAPERS), measured
+
+
+def _gaps_grow_with_k(crowd: Crowd) -> Claim:
+    low, high = (gaps(crowd.arms.means, k) for k in CROWD_KS)
+    quartiles = [np.quantile(gap, (0.25, 0.5, 0.75)) for gap in (low, high)]
+    grow = [high.min() > low.min(), *(quartiles[1] > quartiles[0]).tolist()]
+    measured = "; ".join(
+        f"k = {k:g}: Delta_min {gap.min():.3f}, quartiles {', '.join(f'{q:.3f}' for q in three)}"
+        for k, gap, three in zip(CROWD_KS, (low, high), quartiles, strict=True)
+    )
+    return Claim(
+        "3c",
+        "The minimum gap between the arms and the threshold as well as the gaps of the bulk of"
+        " arms tend to be larger when k is increased from 2 to 3.",
+        f"{measured} ({crowd.description})",
+        _verdict(grow),
+    )
+
+
+def _no_overlap(outcomes: Outcomes) -> Claim:
+    found: dict[str, dict[str, int]] = {}
+    thresholds: dict[tuple[str, str], tuple[float, float]] = {}
+    for *_, algorithm, _, moment, arm, _, lower, upper, _ in outcomes.intervals():
+        low = -math.inf if lower is None else lower
+        high = math.inf if upper is None else upper
+        counts = found.setdefault(algorithm, {"first": 0, "last": 0})
+        if arm < 0:
+            thresholds[algorithm, moment] = low, high
+        else:
+            threshold_low, threshold_high = thresholds[algorithm, moment]
+            counts[moment] += low < threshold_high and threshold_low < high
+    measured = "arms whose interval overlaps the threshold's at the first and the last round: "
+    return Claim(
+        "1",
+        "Each algorithm terminates when there exists no overlapping between the confidence"
+        " interval of the threshold and that of any arm.",
+        measured
+        + _list(f"{name} {counts['first']}, {counts['last']}" for name, counts in found.items())
+        + " (SPADE does not wait for that: it decides by e-values)",
+        _verdict(counts["last"] == 0 for name, counts in found.items() if name in PAPERS),
+    )
+
+
+CLAIMS: dict[str, list[Callable[[Runs], Claim]]] = {
+    "fig2a": [_grows_with_n, _small_n, _large_n, _improvement_grows],
+    "fig2b": [_falls_with_gap, _best_for_all_gaps],
+    "fig3": [_considerable, _falls_with_k],
+}
+
+
+def _correctness(outcomes: Outcomes) -> Claim:
+    counts: dict[str, list[bool]] = {}
+    for row in outcomes:
+        counts.setdefault(row.algorithm, []).append(row.correct)
+    measured = "wrong answers: " + _list(
+        f"{name} {len(found) - sum(found)} of {len(found)}" for name, found in counts.items()
+    )
+    fine = all(
+        found.count(False) <= most_errors(len(found), outcomes[0].delta, false_alarm=0.01)
+        for found in counts.values()
+    )
+    return Claim(
+        "Theorem 1",
+        "The algorithm returns the correct outlier set with probability at least 1 - delta.",
+        f"{measured} (held against delta = {outcomes[0].delta:g} by an exact binomial test at 1 %)",
+        HOLDS if fine else FAILS,
+    )

@@ -1,0 +1,247 @@
+"""The figures of the paper, drawn for print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oddarms.experiments import Outcomes, Summary
+from oddarms.paper._comparisons import Runs, short_number
+from oddarms.paper._settings import CROWD_KS, Crowd
+from oddarms.plots import new_figure
+from oddarms.problem import gaps, threshold
+
+MARKS = {
+    "ADE": ("#0072b2", "o", "-"),
+    "RR": ("#009e73", "s", "--"),
+    "WRR": ("#e69f00", "^", "-."),
+    "SPADE": ("#d55e00", "D", "-"),
+}
+"""Colours of Okabe and Ito, told apart by the colour-blind; markers and dashes say it again."""
+OTHER_MARK = ("#444444", "v", ":")
+DECISION_COLOURS = {
+    "undecided": "#999999",
+    "normal": "#0072b2",
+    "high": "#d55e00",
+}
+PRINT_STYLE = {
+    "font.size": 9.0,
+    "axes.titlesize": 9.5,
+    "axes.labelsize": 9.0,
+    "legend.fontsize": 8.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 5.0,
+    "errorbar.capsize": 2.5,
+    "svg.hashsalt": "oddarms",
+    "savefig.dpi": 300,
+}
+SAMPLES = "samples (mean and 95 % interval)"
+
+
+@contextmanager
+def print_style() -> Iterator[None]:
+    """Draw for print inside; nothing outside changes."""
+    from oddarms.errors import MissingExtra
+
+    try:
+        from matplotlib import rc_context
+    except ImportError:
+        raise MissingExtra.of("plot", "drawing") from None
+    with rc_context(PRINT_STYLE):
+        yield
+
+
+def draw_figures(outcomes: Outcomes, crowd: Crowd, folder: Path) -> dict[str, list[Path]]:
+    """Draw every figure that was run, as PNG and SVG; return the files by figure."""
+    figures = dict.fromkeys(row.figure for row in outcomes)
+    drawn: dict[str, list[Path]] = {}
+    with print_style():
+        if "fig1" in figures:
+            drawn["fig1"] = _save(_figure_1(outcomes), folder, "fig1")
+        if "fig2a" in figures:
+            drawn["fig2a"] = _save(_figure_2a(outcomes), folder, "fig2a")
+        if "fig2b" in figures:
+            drawn["fig2b"] = _save(_figure_2b(outcomes), folder, "fig2b")
+        if "fig3" in figures:
+            for name, k in zip(("fig3a", "fig3b"), CROWD_KS, strict=True):
+                drawn[name] = _save(_figure_3(outcomes, k, crowd), folder, name)
+            drawn["fig3c"] = _save(_figure_3c(crowd), folder, "fig3c")
+    return drawn
+
+
+def _save(figure: Any, folder: Path, name: str) -> list[Path]:
+    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
+    for path in paths:
+        metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
+        figure.savefig(path, metadata=metadata)
+    return paths
+
+
+def _mark(algorithm: str) -> tuple[str, str, str]:
+    return MARKS.get(algorithm, OTHER_MARK)
+
+
+def _of(outcomes: Outcomes, figure: str) -> dict[str, list[Summary]]:
+    """Return the summaries of a figure by algorithm, in the order of the settings."""
+    found: dict[str, list[Summary]] = {}
+    for summary in outcomes.summaries():
+        if summary.figure == figure:
+            found.setdefault(summary.algorithm, []).append(summary)
+    return found
+
+
+def _line(axis: Any, x: Any, summaries: list[Summary], algorithm: str) -> None:
+    colour, marker, dashes = _mark(algorithm)
+    means = np.array([summary.mean for summary in summaries])
+    widths = np.nan_to_num([summary.half_width for summary in summaries])
+    lower = np.minimum(widths, 0.9 * means)  # a log axis has no room for zero
+    axis.errorbar(
+        x, means, yerr=[lower, widths], color=colour, marker=marker, ls=dashes, label=algorithm
+    )
+
+
+def _finish(figure: Any, axis: Any, title: str, columns: int) -> Any:
+    axis.set_yscale("log")
+    axis.set_ylabel(SAMPLES)
+    axis.set_title(title, loc="left")
+    figure.legend(loc="outside lower center", ncols=columns, frameon=False)
+    return figure
+
+
+def _figure_2a(outcomes: Outcomes) -> Any:
+    figure, axis = new_figure(figsize=(4.6, 3.6))
+    found = _of(outcomes, "fig2a")
+    runs = Runs(row for row in outcomes if row.figure == "fig2a")
+    for algorithm, summaries in found.items():
+        sizes = [runs.of(summary.setting, algorithm)[0].n for summary in summaries]
+        _line(axis, sizes, summaries, algorithm)
+    axis.set_xlabel("number of arms n")
+    axis.set_xticks(sizes)
+    return _finish(figure, axis, "(a) k = 2.5, Δmin in [0.1, 0.2]", len(found))
+
+
+def _figure_2b(outcomes: Outcomes) -> Any:
+    figure, axis = new_figure(figsize=(4.6, 3.6))
+    found = _of(outcomes, "fig2b")
+    for algorithm, summaries in found.items():
+        centres = [float(summary.setting.removeprefix("gap ")) for summary in summaries]
+        _line(axis, centres, summaries, algorithm)
+    axis.set_xlabel("smallest gap Δmin (± 0.001)")
+    axis.set_xticks(centres)
+    axis.margins(x=0.12)
+    return _finish(figure, axis, "(b) n = 900, k = 2", len(found))
+
+
+def _figure_3(outcomes: Outcomes, k: float, crowd: Crowd) -> Any:
+    figure, axis = new_figure(figsize=(4.0, 3.0))
+    found = {
+        algorithm: summary
+        for algorithm, summaries in _of(outcomes, "fig3").items()
+        for summary in summaries
+        if summary.setting == f"k = {k:g}"
+    }
+    for x, (algorithm, summary) in enumerate(found.items()):
+        _line(axis, [x], [summary], algorithm)
+        axis.annotate(
+            short_number(summary.mean),
+            (x, summary.mean),
+            (8, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8.0,
+        )
+    axis.set_xticks(range(len(found)), list(found))
+    axis.set_xlim(-0.5, len(found) - 0.2)
+    axis.set_yscale("log")
+    axis.set_ylabel(SAMPLES)
+    axis.grid(axis="x", visible=False)
+    letter = "a" if k == CROWD_KS[0] else "b"
+    axis.set_title(f"({letter}) k = {k:g}, {crowd.arms.means.size:,} workers", loc="left")
+    figure.supxlabel(crowd.description, fontsize=8.0, color="#555555")
+    return figure
+
+
+def _figure_3c(crowd: Crowd) -> Any:
+    figure, axis = new_figure(figsize=(4.6, 3.2))
+    means = crowd.arms.means
+    found = {k: gaps(means, k) for k in CROWD_KS}
+    edges = np.linspace(0.0, max(gap.max() for gap in found.values()) * 1.0001, 26)
+    for (k, gap), colour, hatch in zip(
+        found.items(), ("#0072b2", "#d55e00"), ("", "///"), strict=True
+    ):
+        label = f"k = {k:g} (θ = {threshold(means, k):.3f}, Δmin = {gap.min():.3f})"
+        axis.hist(gap, edges, color=colour, alpha=0.55, hatch=hatch, edgecolor="white", label=label)
+    axis.set_xlabel("gap Δi between a worker and the threshold")
+    axis.set_ylabel("workers")
+    axis.set_title(f"(c) Δi, {crowd.description}", loc="left")
+    figure.legend(loc="outside lower center", ncols=1, frameon=False)
+    return figure
+
+
+def _figure_1(outcomes: Outcomes) -> Any:
+    """Draw intervals at the first round above those at the last, a column per algorithm."""
+    rows = list(outcomes.intervals())
+    algorithms = list(dict.fromkeys(row[3] for row in rows))
+    width = 1.3 + 1.75 * len(algorithms)
+    figure, axes = new_figure(
+        nrows=2,
+        ncols=len(algorithms),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+        figsize=(width, 4.2),
+    )
+    pulls = {row.algorithm: row.pulls for row in outcomes if row.figure == "fig1"}
+    for column, algorithm in enumerate(algorithms):
+        mine = [row[5:] for row in rows if row[3] == algorithm]
+        final = {row[1]: row[2] or 0.0 for row in mine if row[0] == "last"}
+        order = sorted((arm for arm in final if arm >= 0), key=lambda arm: final[arm])
+        place = {arm: x for x, arm in enumerate(order)}
+        for axis, moment in zip(axes[:, column], ("first", "last"), strict=True):
+            _draw_intervals(axis, [row for row in mine if row[0] == moment], place)
+        axes[0, column].set_title(f"{algorithm}\n{pulls[algorithm]:,} samples")
+        axes[1, column].set_xlabel("arms, by mean")
+    axes[0, 0].set_ylim(-0.1, 1.1)
+    axes[0, 0].set_ylabel("first round")
+    axes[1, 0].set_ylabel("last round")
+    _figure_1_legend(figure)
+    return figure
+
+
+def _draw_intervals(axis: Any, rows: list[Any], place: dict[int, int]) -> None:
+    for _, arm, estimate, lower, upper, decision in rows:
+        if None in (lower, upper):
+            continue
+        if arm < 0:
+            axis.axhspan(lower, upper, color="#f0e442", alpha=0.45, lw=0)
+            if estimate is not None:
+                axis.axhline(estimate, color="#8a7f00", lw=1.0)
+            continue
+        colour = DECISION_COLOURS.get(decision, "#000000")
+        axis.plot([place[arm]] * 2, [lower, upper], color=colour, lw=1.2, alpha=0.8)
+        if estimate is not None:
+            axis.plot(place[arm], estimate, ".", color=colour, ms=3.0)
+    axis.grid(axis="x", visible=False)
+    axis.set_xticks([])
+
+
+def _figure_1_legend(figure: Any) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    names = {"undecided": "undecided", "normal": "normal", "high": "outlier"}
+    handles: list[Any] = [
+        Line2D([], [], color=DECISION_COLOURS[key], marker=".", label=f"{name}: mean, interval")
+        for key, name in names.items()
+    ]
+    handles.append(Patch(color="#f0e442", alpha=0.45, label="threshold's interval"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
