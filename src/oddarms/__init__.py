@@ -13,6 +13,14 @@ from oddarms.problem import Hardness, Problem, gaps, hardness, outliers, thresho
 from oddarms.search import Progress, Result, Search, find
 from oddarms.simulation import Simulation, simulate
 from oddarms.statistics.complexity import ade_pulls_bound, rr_pulls_bound, wrr_pulls_bound
+from oddarms.studies import (
+    Study,
+    create_study,
+    delete_study,
+    list_studies,
+    load_study,
+    upgrade_storage,
+)
 
 __version__ = "0.1.0"
 
@@ -27,18 +35,24 @@ __all__ = [
     "SearchError",
     "SearchInterrupted",
     "Simulation",
+    "Study",
     "ade_pulls_bound",
     "algorithms",
     "arms",
+    "create_study",
+    "delete_study",
     "errors",
     "find",
     "gaps",
     "hardness",
+    "list_studies",
+    "load_study",
     "lower_bound",
     "outliers",
     "plots",
     "rr_pulls_bound",
     "simulate",
     "threshold",
+    "upgrade_storage",
     "wrr_pulls_bound",
 ]

@@ -12,6 +12,8 @@
     ├── MissingExtra (ImportError)         an optional dependency is not installed
     ├── BackendUnavailable (ConnectionError)  a cluster cannot be reached or started
     ├── WorkerLost (RuntimeError)          a worker process died
+    ├── UnknownStudy (LookupError)         the storage has no study of that name
+    ├── DuplicateStudy (ValueError)        the storage has a study of that name already
     ├── StoreFailed (OSError)              results could not be written or read
     └── SearchError                        a search could not go on; `result` has what was paid for
         ├── RewardRejected (ValueError)    a source returned what is not a reward
@@ -60,6 +62,14 @@ class MissingExtra(OddarmsError, ImportError):
     def of(cls, extra: str, needed_for: str) -> MissingExtra:
         """Return the error for a missing extra, with the command that installs it."""
         return cls(f"{needed_for} needs an optional package: pip install 'oddarms[{extra}]'.")
+
+
+class UnknownStudy(OddarmsError, LookupError):
+    """The storage has no study of that name."""
+
+
+class DuplicateStudy(OddarmsError, ValueError):
+    """The storage has a study of that name already."""
 
 
 class StoreFailed(OddarmsError, OSError):

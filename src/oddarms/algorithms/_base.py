@@ -113,6 +113,11 @@ class Algorithm(ABC):
         del counts, rewards
         raise ProtocolError(f"{type(self).__name__} cannot use rewards it did not ask for.")
 
+    @property
+    def remembers(self) -> bool:
+        """Whether `remember` takes rewards."""
+        return type(self).remember is not Algorithm.remember
+
     @abstractmethod
     def intervals(self) -> tuple[FloatArray, FloatArray]:
         """Return lower and upper ends that contain every arm's mean; within [0, 1]."""

@@ -56,6 +56,11 @@ class TwoSided(Algorithm):
         self.upper.remember(counts, rewards)
         self.lower.remember(counts, 1.0 - rewards)
 
+    @property
+    def remembers(self) -> bool:
+        """Whether the two searches take rewards that were not asked for."""
+        return self.upper.remembers
+
     def _merge_decisions(self) -> None:
         up, down = self.upper.decisions, self.lower.decisions
         self.decisions[:] = Decision.UNDECIDED

@@ -136,6 +136,11 @@ class Search:
         self._asked = True
         return self._next
 
+    @property
+    def next_pulls(self) -> Pulls:
+        """What `ask` would return, without asking; no entries once the search is done."""
+        return no_pulls() if self.done else self._next
+
     def _prepare(self) -> None:
         """Find the next pulls, or why there are none."""
         left = UNLIMITED if self.budget is None else self.budget - self.total_pulls
@@ -154,7 +159,7 @@ class Search:
         pulls = self._waiting("tell")
         values = self._checked(rewards, pulls)
         entries = np.repeat(np.arange(pulls.counts.size), pulls.counts)
-        scaled = self._scaled(values)
+        scaled = self.scaled(values)
         sums: FloatArray = _sum_by(entries, scaled, pulls.counts.size)
         squares = _sum_by(entries, scaled * scaled, pulls.counts.size)
         self._absorb(pulls, sums, squares)
@@ -172,6 +177,16 @@ class Search:
             scaled, scaled_squares = (s - m * a) / R, (q - 2.0 * a * s + m * a * a) / (R * R)
         self._check_squares(scaled, scaled_squares, pulls)
         self._absorb(pulls, scaled, np.clip(scaled_squares, scaled * scaled / m, scaled))
+
+    def tell_scaled_totals(self, sums: FloatArray, squares: FloatArray) -> None:
+        """Take each entry's sum and sum of squares of rewards that `scaled` was called on.
+
+        For callers that add rewards up one by one: nothing is lost to rounding where the bounds
+        are narrow and far from 0.
+        """
+        pulls = self._waiting("tell_scaled_totals")
+        self._check_squares(sums, squares, pulls)
+        self._absorb(pulls, sums, squares)
 
     def add(self, history: Mapping[Label, npt.ArrayLike]) -> None:
         """Take rewards that were not asked for, such as a history: a list of them per arm.
@@ -198,12 +213,13 @@ class Search:
                 raise InvalidParameter(f"history must name arms of the search but has {label!r}.")
             values = np.atleast_1d(np.asarray(rewards))
             one_arm = Pulls(np.array([index[label]]), np.array([values.size]))
-            lists[index[label]] = self._scaled(self._checked(values, one_arm))
+            lists[index[label]] = self.scaled(self._checked(values, one_arm))
         self.algorithm.remember(np.array([v.size for v in lists]), np.concatenate(lists))
         self.imported += sum(v.size for v in lists)
         self._prepare()
 
-    def _scaled(self, values: FloatArray) -> FloatArray:
+    def scaled(self, values: FloatArray) -> FloatArray:
+        """Return rewards in [0, 1] as the algorithm sees them: the lower side is mirrored."""
         a, b = self.problem.bounds
         return (b - values if self._mirrored else values - a) / (b - a)
 

@@ -1,0 +1,84 @@
+"""The arms' labels in a storage, read as they are needed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from oddarms.errors import InvalidParameter
+from oddarms.problem import Label, check_labels
+from oddarms.studies import _records as records
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from oddarms.studies._database import Database
+
+FEW = 50_000
+"""Up to here all labels are read at once and kept."""
+
+
+def encoded(label: Label) -> str:
+    """Return a label as it is stored: JSON in ASCII, which holds any text and tells 1 from "1"."""
+    if isinstance(label, bool) or not isinstance(label, str | int):
+        raise InvalidParameter(f"arms must be labelled by text or whole numbers but got {label!r}.")
+    return json.dumps(label)
+
+
+def decoded(text: str) -> Label:
+    """Return the label that `encoded` was called on."""
+    label: Label = json.loads(text)
+    return label
+
+
+def label_key(text: str) -> str:
+    """Return a short digest of an encoded label; an index cannot hold labels of any length."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def arm_rows(study: int, labels: Iterable[Label]) -> list[tuple[int, int, str, str]]:
+    """Return the rows of the table of arms for a new study."""
+    texts = [encoded(label) for label in check_labels(labels)]
+    return [(study, number, text, label_key(text)) for number, text in enumerate(texts)]
+
+
+class Labels:
+    """The labels of one study."""
+
+    def __init__(self, database: Database, study: int, n: int) -> None:
+        self._database = database
+        self._study = study
+        self._n = n
+        self._all: tuple[Label, ...] | None = None
+
+    def all(self, connection: sa.Connection | None = None) -> tuple[Label, ...]:
+        """Return all labels."""
+        if self._all is None:
+            if connection is None:
+                with self._database.reading() as own:
+                    texts = records.labels(own, self._study)
+            else:
+                texts = records.labels(connection, self._study)
+            self._all = tuple(map(decoded, texts))
+        return self._all
+
+    def of(self, arms: Sequence[int], connection: sa.Connection | None = None) -> list[Label]:
+        """Return the labels of some arms."""
+        if self._all is None and self._n > FEW and connection is not None:
+            found = records.labels_of(connection, self._study, sorted(set(arms)))
+            return [decoded(found[arm]) for arm in arms]
+        labels = self.all(connection)
+        return [labels[arm] for arm in arms]
+
+    def numbers(self, labels: Sequence[Label], connection: sa.Connection) -> list[int]:
+        """Return the arms of some labels."""
+        numbers = []
+        for label in labels:
+            text = encoded(label)
+            found = records.arm_of(connection, self._study, text, label_key(text))
+            if found is None:
+                raise InvalidParameter(f"arm must be one of the study's but got {label!r}.")
+            numbers.append(found)
+        return numbers

@@ -1,0 +1,461 @@
+"""The rows behind a study, statement by statement; values go in as parameters only."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oddarms.errors import InvalidParameter
+from oddarms.problem import FloatArray, IntArray
+from oddarms.studies._machine import ResultRow
+from oddarms.studies._tickets import Told
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from oddarms.studies._database import Database
+
+CHUNK = 20_000
+PARAMETERS = 500
+
+
+@lru_cache(maxsize=256)
+def _text(statement: str) -> sa.TextClause:
+    import sqlalchemy as sa
+
+    return sa.text(statement)
+
+
+def _run(connection: sa.Connection, statement: str, **values: Any) -> Any:
+    return connection.execute(_text(statement), values)
+
+
+# Studies and arms
+
+
+def add_study(connection: sa.Connection, name: str, question: str, created: float) -> int | None:
+    """Add a study; return its number, or None if the name is taken."""
+    found = _run(
+        connection,
+        "INSERT INTO studies (name, question, created, tickets, position, taken)"
+        " VALUES (:name, :question, :created, 0, 0, 0) ON CONFLICT (name) DO NOTHING RETURNING id",
+        name=name,
+        question=question,
+        created=created,
+    ).scalar()
+    return None if found is None else int(found)
+
+
+def find_study(connection: sa.Connection, name: str) -> tuple[int, str] | None:
+    """Return number and question of a study."""
+    row = _run(connection, "SELECT id, question FROM studies WHERE name = :name", name=name).first()
+    return None if row is None else (int(row[0]), str(row[1]))
+
+
+def studies(connection: sa.Connection) -> list[Any]:
+    """Return name, question, creation, tickets and recorded results of every study."""
+    return list(
+        _run(
+            connection,
+            "SELECT s.name, s.question, s.created, s.tickets,"
+            " (SELECT count(*) FROM results r WHERE r.study = s.id) FROM studies s ORDER BY s.name",
+        )
+    )
+
+
+def remove_study(connection: sa.Connection, study: int) -> None:
+    """Remove a study and everything of it."""
+    for table in ("results", "tickets", "leases", "skips", "conflicts", "imports", "arms"):
+        _run(connection, f"DELETE FROM {table} WHERE study = :study", study=study)
+    _run(connection, "DELETE FROM studies WHERE id = :study", study=study)
+
+
+def labels(connection: sa.Connection, study: int) -> list[str]:
+    """Return all labels, encoded, in order."""
+    found = _run(
+        connection, "SELECT label FROM arms WHERE study = :study ORDER BY number", study=study
+    )
+    return [row[0] for row in found]
+
+
+def labels_of(connection: sa.Connection, study: int, arms: Sequence[int]) -> dict[int, str]:
+    """Return the encoded labels of some arms."""
+    import sqlalchemy as sa
+
+    statement = sa.text(
+        "SELECT number, label FROM arms WHERE study = :study AND number IN :arms"
+    ).bindparams(sa.bindparam("arms", expanding=True))
+    found: dict[int, str] = {}
+    for start in range(0, len(arms), PARAMETERS):
+        part = list(arms[start : start + PARAMETERS])
+        rows = connection.execute(statement, {"study": study, "arms": part})
+        found.update({int(number): label for number, label in rows})
+    return found
+
+
+def arm_of(connection: sa.Connection, study: int, label: str, key: str) -> int | None:
+    """Return the arm with an encoded label."""
+    found = _run(
+        connection,
+        "SELECT number, label FROM arms WHERE study = :study AND label_key = :key",
+        study=study,
+        key=key,
+    )
+    return next((int(number) for number, text in found if text == label), None)
+
+
+# Tickets
+
+
+_ENDED = (
+    "(expires <= :now OR EXISTS (SELECT 1 FROM results r WHERE r.study = leases.study"
+    " AND r.ticket = leases.ticket) OR EXISTS (SELECT 1 FROM skips s"
+    " WHERE s.study = leases.study AND s.ticket = leases.ticket))"
+)
+
+
+def live_leases(connection: sa.Connection, study: int, now: float) -> list[int]:
+    """Return the arms of all pulls that are out."""
+    found = _run(
+        connection,
+        f"SELECT arm FROM leases WHERE study = :study AND NOT {_ENDED}",
+        study=study,
+        now=now,
+    )
+    return [row[0] for row in found]
+
+
+def drop_ended_leases(connection: sa.Connection, study: int, now: float) -> None:
+    """Drop the leases of pulls that are no longer out."""
+    _run(connection, f"DELETE FROM leases WHERE study = :study AND {_ENDED}", study=study, now=now)
+
+
+def add_tickets(
+    database: Database,
+    connection: sa.Connection,
+    study: int,
+    arms: Sequence[int],
+    worker: str | None,
+    now: float,
+    expires: float,
+) -> int:
+    """Add tickets and their leases; return the number of the first."""
+    last = int(
+        _run(
+            connection,
+            "UPDATE studies SET tickets = tickets + :more WHERE id = :study RETURNING tickets",
+            study=study,
+            more=len(arms),
+        ).scalar_one()
+    )
+    first = last - len(arms) + 1
+    numbered = list(zip(itertools.count(first), arms))
+    database.copy(
+        connection,
+        "tickets",
+        ["study", "number", "arm", "worker", "asked", "expires"],
+        [(study, number, arm, worker, now, expires) for number, arm in numbered],
+    )
+    database.copy(
+        connection,
+        "leases",
+        ["study", "ticket", "arm", "expires"],
+        [(study, number, arm, expires) for number, arm in numbered],
+    )
+    return first
+
+
+def add_skip(connection: sa.Connection, study: int, ticket: int, reason: str, now: float) -> None:
+    """Give a ticket back."""
+    _require_tickets(connection, study, [ticket])
+    _run(
+        connection,
+        "INSERT INTO skips (study, ticket, reason, skipped) VALUES (:study, :ticket, :reason, :now)"
+        " ON CONFLICT (study, ticket) DO NOTHING",
+        study=study,
+        ticket=ticket,
+        reason=reason,
+        now=now,
+    )
+
+
+# Results
+
+
+_RESULT = (
+    "INSERT INTO results (study, ticket, arm, reward, worker, told)"
+    " SELECT t.study, t.number, t.arm, :reward, coalesce(:worker, t.worker), :now"
+    " FROM tickets t WHERE t.study = :study AND t.number = :ticket"
+    " ON CONFLICT (study, ticket) DO NOTHING"
+)
+_LOCKED_RESULT = (
+    "WITH locked AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(:space, :study))"
+    + _RESULT.replace("FROM tickets t", "FROM locked CROSS JOIN tickets t")
+)
+
+
+def add_result(
+    database: Database,
+    connection: sa.Connection,
+    study: int,
+    result: tuple[int, float],
+    worker: str | None,
+    now: float,
+) -> bool:
+    """Record one new result in one statement; return False where there is more to say."""
+    ticket, reward = result
+    values = {"study": study, "ticket": ticket, "reward": reward, "worker": worker, "now": now}
+    if database.dialect == "postgresql":
+        values["space"] = database.lock_space
+        return bool(connection.execute(_text(_LOCKED_RESULT), values).rowcount)
+    return bool(connection.execute(_text(_RESULT), values).rowcount)
+
+
+def add_results(
+    connection: sa.Connection,
+    study: int,
+    results: Sequence[tuple[int, float]],
+    worker: str | None,
+    now: float,
+) -> list[Told]:
+    """Record results of tickets; the first one of a ticket stands."""
+    added = connection.execute(
+        _text(_RESULT),
+        [
+            {"study": study, "ticket": ticket, "reward": reward, "worker": worker, "now": now}
+            for ticket, reward in results
+        ],
+    )
+    if added.rowcount == len(results):
+        return [Told.RECORDED] * len(results)
+    return _compared(connection, study, results, worker, now)
+
+
+def _compared(
+    connection: sa.Connection,
+    study: int,
+    results: Sequence[tuple[int, float]],
+    worker: str | None,
+    now: float,
+) -> list[Told]:
+    """Say of each result whether it was new, there already, or differs from what is there."""
+    _require_tickets(connection, study, [ticket for ticket, _ in results])
+    said = []
+    seen: set[int] = set()
+    for ticket, reward in results:
+        first, told = _run(
+            connection,
+            "SELECT reward, told FROM results WHERE study = :study AND ticket = :ticket",
+            study=study,
+            ticket=ticket,
+        ).one()
+        new = told == now and ticket not in seen
+        seen.add(ticket)
+        if first == reward:
+            said.append(Told.RECORDED if new else Told.REPEATED)
+        else:
+            said.append(Told.CONFLICT)
+            _run(
+                connection,
+                "INSERT INTO conflicts (study, ticket, reward, worker, told)"
+                " VALUES (:study, :ticket, :reward, :worker, :now)",
+                study=study,
+                ticket=ticket,
+                reward=reward,
+                worker=worker,
+                now=now,
+            )
+    return said
+
+
+def _require_tickets(connection: sa.Connection, study: int, tickets: Iterable[int]) -> None:
+    for ticket in tickets:
+        known = _run(
+            connection,
+            "SELECT 1 FROM tickets WHERE study = :study AND number = :ticket",
+            study=study,
+            ticket=ticket,
+        ).first()
+        if known is None:
+            raise InvalidParameter(f"ticket must be one that was handed out but got {ticket}.")
+
+
+def add_import(
+    database: Database,
+    connection: sa.Connection,
+    study: int,
+    rows: Sequence[tuple[int, float]],
+    key: str | None,
+    now: float,
+) -> int:
+    """Record results nobody asked for; return how many, 0 if the key is known."""
+    if not rows:
+        return 0
+    batch = int(
+        _run(
+            connection,
+            "SELECT coalesce(max(batch), 0) + 1 FROM imports WHERE study = :study",
+            study=study,
+        ).scalar_one()
+    )
+    added = _run(
+        connection,
+        "INSERT INTO imports (study, batch, key, results, imported)"
+        " VALUES (:study, :batch, :key, :results, :now) ON CONFLICT (study, key) DO NOTHING",
+        study=study,
+        batch=batch,
+        key=key,
+        results=len(rows),
+        now=now,
+    )
+    if added.rowcount == 0:
+        return 0
+    database.copy(
+        connection,
+        "results",
+        ["study", "arm", "reward", "batch", "told"],
+        [(study, arm, reward, batch, now) for arm, reward in rows],
+    )
+    return len(rows)
+
+
+def result_rows(connection: sa.Connection, study: int, *, after: int) -> Iterator[list[ResultRow]]:
+    """Yield the results after a number, in order; those of an import are never divided."""
+    found = connection.execute(
+        _text(
+            "SELECT number, ticket, arm, reward, batch FROM results"
+            " WHERE study = :study AND number > :after ORDER BY number"
+        ),
+        {"study": study, "after": after},
+        execution_options={"stream_results": True},
+    )
+    part: list[ResultRow] = []
+    for row in found:
+        result = ResultRow(*row)
+        if len(part) >= CHUNK and (result.batch is None or result.batch != part[-1].batch):
+            yield part
+            part = []
+        part.append(result)
+    if part:
+        yield part
+
+
+def trial_rows(connection: sa.Connection, study: int) -> Iterator[Any]:
+    """Yield all results with their tickets, in order."""
+    yield from connection.execute(
+        _text(
+            "SELECT r.number, r.ticket, r.arm, r.reward, r.worker, r.told, t.asked, t.expires"
+            " FROM results r LEFT JOIN tickets t ON t.study = r.study AND t.number = r.ticket"
+            " WHERE r.study = :study ORDER BY r.number"
+        ),
+        {"study": study},
+        execution_options={"stream_results": True},
+    )
+
+
+def conflict_rows(connection: sa.Connection, study: int) -> Iterator[Any]:
+    """Yield ticket, arm, first and second reward, worker and time of every conflict."""
+    yield from _run(
+        connection,
+        "SELECT c.ticket, r.arm, r.reward, c.reward, c.worker, c.told FROM conflicts c"
+        " JOIN results r ON r.study = c.study AND r.ticket = c.ticket"
+        " WHERE c.study = :study ORDER BY c.number",
+        study=study,
+    )
+
+
+# Snapshots
+
+
+def snapshot_position(connection: sa.Connection, study: int) -> tuple[int, int]:
+    """Return the number of the last result in the saved state, and how many it has taken in."""
+    row = _run(
+        connection, "SELECT position, taken FROM studies WHERE id = :study", study=study
+    ).first()
+    if row is None:
+        raise InvalidParameter("the study must be there but was deleted.")
+    return int(row[0]), int(row[1])
+
+
+def snapshot(connection: sa.Connection, study: int) -> bytes | None:
+    """Return the saved state."""
+    state = _run(connection, "SELECT state FROM studies WHERE id = :study", study=study).scalar()
+    return None if state is None else bytes(state)
+
+
+def save_snapshot(
+    connection: sa.Connection,
+    study: int,
+    position: int,
+    taken: int,
+    state: bytes,
+    pulls: IntArray,
+    means: FloatArray,
+    decisions: Any,
+) -> None:
+    """Save a state, and what it says of each arm."""
+    _run(
+        connection,
+        "UPDATE studies SET position = :position, taken = :taken, state = :state WHERE id = :study",
+        study=study,
+        position=position,
+        taken=taken,
+        state=state,
+    )
+    rows = [
+        {"study": study, "arm": arm, "pulls": p, "mean": None if np.isnan(m) else m, "decision": d}
+        for arm, (p, m, d) in enumerate(
+            zip(pulls.tolist(), means.tolist(), decisions.tolist(), strict=True)
+        )
+    ]
+    connection.execute(
+        _text(
+            "UPDATE arms SET pulls = :pulls, mean = :mean, decision = :decision"
+            " WHERE study = :study AND number = :arm"
+        ),
+        rows,
+    )
+
+
+def arm_states(connection: sa.Connection, study: int) -> list[Any]:
+    """Return pulls, mean and decision of each arm as of the snapshot."""
+    return list(
+        _run(
+            connection,
+            "SELECT pulls, mean, decision FROM arms WHERE study = :study ORDER BY number",
+            study=study,
+        )
+    )
+
+
+def broken_rules(connection: sa.Connection, study: int, bounds: tuple[float, float]) -> list[str]:
+    """Return a sentence for every rule of the log that its rows break."""
+    a, b = bounds
+    rules = {
+        "results outside the bounds": "SELECT count(*) FROM results WHERE study = :study"
+        " AND NOT (reward >= :a AND reward <= :b)",
+        "results of tickets that were not handed out, or of another arm": "SELECT count(*)"
+        " FROM results r LEFT JOIN tickets t ON t.study = r.study AND t.number = r.ticket"
+        " WHERE r.study = :study AND r.ticket IS NOT NULL"
+        " AND (t.number IS NULL OR t.arm <> r.arm)",
+        "tickets missing from the log": "SELECT s.tickets - (SELECT count(*) FROM tickets t"
+        " WHERE t.study = s.id AND t.number BETWEEN 1 AND s.tickets) FROM studies s"
+        " WHERE s.id = :study",
+        "leases of tickets that were not handed out": "SELECT count(*) FROM leases l"
+        " LEFT JOIN tickets t ON t.study = l.study AND t.number = l.ticket"
+        " WHERE l.study = :study AND (t.number IS NULL OR t.arm <> l.arm)",
+        "imported results that no import accounts for": "SELECT abs((SELECT count(*) FROM results"
+        " WHERE study = :study AND batch IS NOT NULL) - (SELECT coalesce(sum(results), 0)"
+        " FROM imports WHERE study = :study))",
+    }
+    found = []
+    for rule, statement in rules.items():
+        parameters = {"study": study, **({"a": a, "b": b} if ":a" in statement else {})}
+        count = int(_run(connection, statement, **parameters).scalar_one())
+        if count:
+            found.append(f"{count} {rule}")
+    return found

@@ -1,0 +1,79 @@
+"""Replay a study's log in memory and hold what is stored against it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from oddarms.studies import _records as records
+from oddarms.studies._machine import Machine
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from oddarms.studies._study import Study
+
+
+@dataclass
+class Verification:
+    """What a replay of the log showed; `problems` is empty if all is well."""
+
+    results: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """True if the stored state is that of the log."""
+        return not self.problems
+
+
+def verify(study: Study) -> Verification:
+    """Replay the log from its first result and compare: saved state, arms' rows, tickets.
+
+    Takes time in proportion to the results; others may go on working.
+    """
+    found = Verification()
+    machine = Machine(study.question)
+    with study._database.reading() as connection:
+        study._database.exclusive(connection, study._number)
+        position, taken = records.snapshot_position(connection, study._number)
+        for rows in records.result_rows(connection, study._number, after=0):
+            earlier = [row for row in rows if row.number <= position]
+            if earlier:
+                machine.take(earlier)
+                if machine.position == position:
+                    _compare_snapshot(study, machine, taken, found, connection)
+            machine.take([row for row in rows if row.number > position])
+        found.results = machine.taken
+        current = study._loaded(connection)
+        for rows in records.result_rows(connection, study._number, after=current.position):
+            current.take(rows)
+        if current.to_bytes() != machine.to_bytes():
+            found.problems.append("the saved state and the results after it do not give the replay")
+        found.problems += records.broken_rules(connection, study._number, study.question.bounds)
+    return found
+
+
+def _compare_snapshot(
+    study: Study, machine: Machine, taken: int, found: Verification, connection: sa.Connection
+) -> None:
+    if machine.taken != taken:
+        found.problems.append(
+            f"the saved state says that it has {taken} results but the log has {machine.taken}"
+        )
+    state = records.snapshot(connection, study._number)
+    if state != machine.to_bytes():
+        found.problems.append("the saved state is not that of the log up to the same result")
+    result = machine.search.result()
+    rows = records.arm_states(connection, study._number)
+    wrong = [
+        arm
+        for arm, (pulls, mean, decision) in enumerate(rows)
+        if pulls != result.pulls_per_arm[arm]
+        or decision != result.decisions[arm]
+        or not np.isclose(np.nan if mean is None else mean, result.means[arm], 0, 0, equal_nan=True)
+    ]
+    if wrong or len(rows) != study.question.n:
+        found.problems.append(f"the rows of {len(wrong)} arms are not those of the log")
