@@ -69,7 +69,7 @@ class TestTree:
         ours = [
             c for c in classes if c.__module__ == errors.__name__ and not c.__name__.startswith("_")
         ]
-        assert len(ours) == 12
+        assert len(ours) == 17
         assert [c for c in ours if not issubclass(c, OddarmsError)] == [errors.SearchInterrupted]
 
     def test_ctrl_c_is_no_exception_that_a_retry_loop_would_catch(self) -> None:
@@ -85,6 +85,11 @@ class TestTree:
             (errors.DuplicateAlgorithm, ValueError),
             (errors.ProtocolError, RuntimeError),
             (errors.MissingExtra, ImportError),
+            (errors.UnknownStudy, LookupError),
+            (errors.DuplicateStudy, ValueError),
+            (errors.StoreFailed, OSError),
+            (errors.BackendUnavailable, ConnectionError),
+            (errors.WorkerLost, RuntimeError),
             (errors.RewardRejected, ValueError),
             (errors.PullFailed, RuntimeError),
             (errors.SearchInterrupted, KeyboardInterrupt),

@@ -1,0 +1,157 @@
+"""What an executor is, and what all of them share."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from weakref import WeakSet
+
+from oddarms.errors import BackendUnavailable, ProtocolError, WorkerLost
+
+Task = TypeVar("Task")
+Outcome = TypeVar("Outcome")
+
+CONNECT_SECONDS = 10.0
+"""How long a cluster may take to answer."""
+
+
+class Executor(ABC):
+    """Runs calls somewhere and yields their results as they finish.
+
+    Use it in a ``with`` block, or call `close`.
+
+    Attributes
+    ----------
+    description
+        Where calls run, as in "joblib, 2 processes".
+    workers
+        How many calls run at once.
+    """
+
+    def __init__(self, description: str, workers: int) -> None:
+        self.description = description
+        self.workers = workers
+        self._window = 2 * workers  # one call runs and one waits, so that no worker waits for us
+        self._closed = False
+        self._running: WeakSet[Generator[Any, None, None]] = WeakSet()
+
+    def map_unordered(
+        self, function: Callable[[Task], Outcome], tasks: Iterable[Task]
+    ) -> Iterator[Outcome]:
+        """Yield ``function(task)`` of every task, in the order in which they finish.
+
+        Calls start in the order of the tasks, when the first result is asked for, and only a few
+        per worker are under way or queued at a time. What a call raises is raised here and ends
+        the rest, as does closing the iterator.
+
+        Raises
+        ------
+        WorkerLost
+            If a worker process died, and trying again elsewhere did not help.
+        BackendUnavailable
+            If the cluster went away.
+        """
+        if self._closed:
+            raise ProtocolError("the executor is closed: open another one.")
+        results = self._results(function, tasks)
+        self._running.add(results)
+        return results
+
+    def close(self) -> None:
+        """Cancel what still runs and end what was started for this executor."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            for results in list(self._running):
+                results.close()
+        finally:
+            self._release()
+
+    @abstractmethod
+    def _results(
+        self, function: Callable[[Task], Outcome], tasks: Iterable[Task]
+    ) -> Generator[Outcome, None, None]:
+        """Run the calls; whatever ends this generator early cancels them."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """End what was started for this executor."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def count_of(number: int, noun: str, plural: str) -> str:
+    """Return "1 process", "2 processes"."""
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def unreachable(backend: str, address: str, reason: object) -> BackendUnavailable:
+    """Return the error for a cluster that cannot be used."""
+    return BackendUnavailable(f"{backend} at {address} cannot be reached: {sentence_of(reason)}")
+
+
+def worker_lost(backend: str, reason: object) -> WorkerLost:
+    """Return the error for a worker process that died."""
+    return WorkerLost(f"{backend} lost a worker: {sentence_of(reason)}")
+
+
+def sentence_of(reason: object) -> str:
+    """Return the first sentence of what a library says, which may go on for a page."""
+    text = str(reason).strip() or type(reason).__name__
+    return text.splitlines()[0].split(". ")[0].rstrip(".") + "."
+
+
+@contextmanager
+def shielded_from_interrupts() -> Iterator[None]:
+    """Let processes and threads that start in the block never see Ctrl-C.
+
+    A terminal sends it to every process of the program, and each worker would print a traceback.
+    They inherit the blocked signal; one that arrives meanwhile reaches this process afterwards.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # else it starts in the block, and Python 3.11 then unblocks
+    with _interrupt_held_back():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _interrupt_held_back() -> Iterator[None]:
+    """Raise no KeyboardInterrupt before the end: a signal that is blocked here, other threads get.
+
+    Only the main thread has interrupts, and a handler that is not Python's stays.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or handler is None:
+        yield
+        return
+    received: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if received:
+            signal.raise_signal(signal.SIGINT)

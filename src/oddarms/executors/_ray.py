@@ -1,0 +1,203 @@
+"""Calls on ray: a cluster at an address, the ray of this process, or one for the occasion."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterable
+from itertools import islice
+from typing import Any
+
+from oddarms.errors import BackendUnavailable, InvalidParameter, MissingExtra
+from oddarms.executors._base import (
+    CONNECT_SECONDS,
+    Executor,
+    Outcome,
+    Task,
+    count_of,
+    sentence_of,
+    unreachable,
+    worker_lost,
+)
+
+_QUIET = {"logging_level": logging.CRITICAL, "log_to_driver": False}
+
+_TRIAL_SECONDS = 30.0  # of which the proxy at ray:// may need several to start a server
+
+_TRIAL = """
+import sys
+import ray
+try:
+    ray.init(address=sys.argv[1], log_to_driver=False)
+except Exception as error:
+    print(error)
+    sys.exit(1)
+ray.shutdown()
+"""
+
+
+def open_ray(jobs: int, address: str | None) -> Executor:
+    """Return an executor on the cluster at the address, or on a new one with that many processes.
+
+    If this process has already called ``ray.init``, that ray is used, and left running.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtra.of("ray", "the backend 'ray'") from None
+    if ray.is_initialized():
+        return _initialised(address)
+    return _local(jobs) if address is None else _at(address)
+
+
+def _initialised(address: str | None) -> RayExecutor:
+    import ray
+
+    known = ray.get_runtime_context().gcs_address
+    if address not in (None, known):
+        raise InvalidParameter(
+            f"address must be that of the ray this process uses, {known}, but got {address!r}: "
+            "ray.shutdown() leaves it."
+        )
+    return _on_cluster(known, ours=False)
+
+
+def _local(jobs: int) -> RayExecutor:
+    import ray
+
+    try:
+        ray.init(address="local", num_cpus=jobs, include_dashboard=False, **_QUIET)
+    except Exception as error:
+        raise BackendUnavailable(f"a local ray cannot be started: {sentence_of(error)}") from error
+    return RayExecutor(f"ray, local, {count_of(jobs, 'process', 'processes')}", jobs, ours=True)
+
+
+def _at(address: str) -> RayExecutor:
+    import ray
+
+    _require_listener(address)
+    _try_elsewhere(address)
+    try:
+        ray.init(address=address, **_QUIET)
+    except Exception as error:
+        raise unreachable("ray", address, error) from error
+    return _on_cluster(address, ours=True)
+
+
+def _require_listener(address: str) -> None:
+    """Raise if nothing listens at host:port, which ray itself takes minutes to notice."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdecimal():
+        return  # "auto", or something that ray itself will refuse
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise unreachable("ray", address, getattr(error, "strerror", None) or error) from None
+
+
+def _try_elsewhere(address: str) -> None:
+    """Connect in another process first: ray tries for minutes, prints and may end the process."""
+    try:
+        trial = subprocess.run(
+            [sys.executable, "-c", _TRIAL, address],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TRIAL_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        said, reason = str(error.stderr), f"no answer within {_TRIAL_SECONDS:.0f} seconds"
+    else:
+        if trial.returncode == 0:
+            return
+        said, reason = trial.stderr, trial.stdout or "ray gave up"
+    if "InvalidAuthToken" in said:
+        reason = "it asks for an authentication token, see RAY_AUTH_MODE in ray's documentation"
+    raise unreachable("ray", address, reason)
+
+
+def _on_cluster(address: str, *, ours: bool) -> RayExecutor:
+    import ray
+
+    workers = int(ray.cluster_resources().get("CPU", 0))
+    if workers == 0:
+        if ours:
+            ray.shutdown()
+        raise BackendUnavailable(f"ray at {address} has no CPUs.")
+    return RayExecutor(
+        f"ray at {address}, {count_of(workers, 'worker', 'workers')}", workers, ours=ours
+    )
+
+
+class RayExecutor(Executor):
+    """Runs calls as tasks of the ray that this process is connected to."""
+
+    def __init__(self, description: str, workers: int, *, ours: bool) -> None:
+        super().__init__(description, workers)
+        self._ours = ours
+
+    def _results(
+        self, function: Callable[[Task], Outcome], tasks: Iterable[Task]
+    ) -> Generator[Outcome, None, None]:
+        import ray
+        from ray import cloudpickle
+
+        waiting = iter(tasks)
+        pending: list[Any] = []
+        call = ray.remote(_call)
+        shared = ray.put((sys.path, cloudpickle.dumps(function)))
+        try:
+            while True:
+                next_tasks = islice(waiting, self._window - len(pending))
+                pending.extend(call.remote(shared, cloudpickle.dumps(task)) for task in next_tasks)
+                if not pending:
+                    return
+                (finished,), pending = ray.wait(pending)
+                yield pickle.loads(_get(finished))
+        finally:
+            for reference in pending:
+                ray.cancel(reference, force=True)
+
+    def _release(self) -> None:
+        if self._ours:
+            import ray
+
+            ray.shutdown()
+
+
+def _call(shared: tuple[list[str], bytes], task: bytes) -> bytes:
+    """Call the function in a worker, which can import what this process can.
+
+    Task and result are pickled, because arrays in ray's own store are read-only.
+    """
+    from ray import cloudpickle
+
+    path, function = shared
+    sys.path.extend(entry for entry in path if entry not in sys.path)
+    result: bytes = cloudpickle.dumps(pickle.loads(function)(pickle.loads(task)))
+    return result
+
+
+def _get(reference: Any) -> bytes:
+    """Return what a call returned, or raise what it raised rather than ray's wrapper of it."""
+    import ray
+    from ray import exceptions
+
+    try:
+        result: bytes = ray.get(reference)
+    except exceptions.RayTaskError as error:
+        if isinstance(error.cause, Exception):
+            raise error.cause from error
+        raise
+    except (
+        exceptions.NodeDiedError,
+        exceptions.ObjectLostError,
+        exceptions.OutOfMemoryError,
+        exceptions.WorkerCrashedError,
+    ) as error:
+        raise worker_lost("ray", error) from error
+    return result
