@@ -21,7 +21,6 @@ from oddarms.limit import (
     _first_order,
     first_order_program,
     lower_bound,
-    pulls_left,
 )
 
 
@@ -141,20 +140,6 @@ def test_floor_of_a_feasible_point_is_kept():
     y = crowd(19, 1, 0)
     enough = 1.5 * first_order_program(y, y * (1 - y), 2)
     np.testing.assert_array_equal(first_order_program(y, y * (1 - y), 2, floor=enough), enough)
-    assert not pulls_left(y, y * (1 - y), 2, pulls=enough * 5, level=5.0).any()
-
-
-def test_pulls_left_counts_what_is_there():
-    y = crowd(48, 2, 1)
-    s2, level = y * (1 - y), math.log(500)
-    needed = level * first_order_program(y, s2, 2)
-    np.testing.assert_allclose(pulls_left(y, s2, 2, pulls=0, level=level), needed, rtol=1e-6)
-    half = needed / 2
-    left = pulls_left(y, s2, 2, pulls=half, level=level)
-    assert left.sum() == pytest.approx(half.sum(), rel=1e-6)
-    wasteful = np.full(y.size, needed.mean() / 2)
-    left = pulls_left(y, s2, 2, pulls=wasteful, level=level)
-    assert (needed - wasteful).sum() < left.sum() <= np.maximum(needed - wasteful, 0).sum()
 
 
 def test_decided_arms_cost_less_and_more_noise_costs_more():
@@ -478,8 +463,6 @@ def test_errors_of_the_program(change, message):
 
 
 def test_level_must_be_sensible():
-    with pytest.raises(InvalidParameter, match="level must be a positive number but got 0"):
-        pulls_left([0.1, 0.3, 0.9], 1.0, 1.0, pulls=0, level=0.0)
     limit = lower_bound([0.1, 0.3, 0.9], k=1, delta=0.1, method="first_order")
     with pytest.raises(InvalidParameter, match="level must be a number of at least 0 but got -1"):
         limit.pulls_at(-1.0)

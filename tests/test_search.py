@@ -220,7 +220,7 @@ class TestProgress:
         assert describe(self._progress()) == text
         assert (
             describe(self._progress(pulls_needed=2e6))
-            == text + ", at least about 2,000,000 pulls to go"
+            == text + ", about 2,000,000 pulls to go"
         )
 
     def test_a_file_gets_whole_lines_and_not_too_many(self) -> None:

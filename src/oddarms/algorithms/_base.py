@@ -150,8 +150,8 @@ class Algorithm(ABC):
         """Return each arm's log e-value for its decision, where the algorithm has one."""
         return None
 
-    def pulls_needed(self) -> float | None:
-        """Return an estimate of the pulls still needed, where the algorithm has one."""
+    def pulls_needed(self) -> FloatArray | None:
+        """Return about how many more pulls each arm needs, where the algorithm can tell."""
         return None
 
     def _count(self, pulls: Pulls, sums: FloatArray) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, averages, no_pulls
 from oddarms.algorithms._spade_certificates import BOX_SHARE, View
 from oddarms.errors import InvalidParameter
-from oddarms.limit import pulls_left
+from oddarms.limit import first_order_program
 from oddarms.problem import BoolArray, FloatArray, IntArray, Side, check_whole
 from oddarms.statistics.directions import Forecast, Tally
 from oddarms.statistics.evidence import mean_interval
@@ -19,6 +19,7 @@ JOINT_UP_TO = 256  # arms; with more, one interval of the threshold serves all o
 FIRST_ROWS = 4  # rows of one pull each (two in the pilot of the joint form) before any focus
 ROW_ADVANTAGE = 3.0  # rows also lower the bias of the threshold's estimate, unseen in its radius
 LONGEST_FOCUS = 20  # steps in a row; then the threshold is sampled again, so it never starves
+TYPICAL_OVERHEAD = 4.0  # pulls over an oracle's: mostly 3 to 9, see docs/benchmark.md
 CHUNK = 65_536  # arms at a time, where intervals of a great many are computed
 
 
@@ -302,36 +303,36 @@ class SPADE(Algorithm):
                 weakest = np.where(self.decisions == decision, logs[name], weakest)
         return weakest
 
-    def pulls_needed(self) -> float | None:
-        """Return the pulls that an oracle would still need at the present estimates.
+    def pulls_needed(self) -> FloatArray | None:
+        """Return about how many more pulls each arm needs, for itself and for the threshold.
 
-        At least one for each open arm, as the estimates may say that the evidence is there.
+        An oracle's allocation at the present estimates, times what SPADE typically takes of it
+        (see docs/benchmark.md), less the pulls there are. A guess, mostly right to a factor of
+        two; no bound.
         """
         if self.done:
-            return 0.0
+            return np.zeros(self.n)
         if not self.views or any(view.guess is None for view in self.views.values()):
             return None
-        oracle = max(self._needed(name) for name in self.views)
-        return max(oracle, float(self.undecided.sum()))
+        pulls = self.tally.pulls
+        in_all = TYPICAL_OVERHEAD * np.maximum.reduce([self._oracle(name) for name in self.views])
+        left = np.maximum(in_all - pulls, 0.0)
+        least = np.where(self.undecided, np.maximum(GROWTH * pulls, 1.0), 0.0)
+        needed: FloatArray = np.ceil(np.maximum(left, least))
+        return needed
 
-    def _needed(self, side: str) -> float:
+    def _oracle(self, side: str) -> FloatArray:
+        """Return the pulls of each arm that an oracle would make from the start."""
         view = self.views[side]
         k = self.k if side == "upper" else -self.k
         guess = view.guess
         assert guess is not None
         mean = 1.0 - guess.shrunk if view.mirrored else guess.shrunk
         distance = np.abs(mean - self._threshold(side, k).estimate)
-        gaps = np.maximum(distance, np.sqrt(guess.variance / self.tally.pulls)) + self.indifference
-        left = pulls_left(
-            mean,
-            guess.variance,
-            k,
-            pulls=self.tally.pulls,
-            level=view.certificate.log_level,
-            undecided=self.undecided & ~view.normal & ~view.odd,
-            gaps=gaps,
-        )
-        return float(left.sum())
+        doubt = np.sqrt(guess.variance / self.tally.pulls)  # an estimate may lie on the threshold
+        gaps = np.maximum(distance, doubt) + self.indifference
+        per_nat = first_order_program(mean, guess.variance, k, gaps=gaps)
+        return view.certificate.log_level * np.where(np.isfinite(per_nat), per_nat, 0.0)
 
 
 class _Plan:

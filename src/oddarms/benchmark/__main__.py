@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from oddarms.benchmark._compare import Effort, compare
-from oddarms.benchmark._instances import held_out_families, instance_families, paper_families
+from oddarms.benchmark._instances import held_out_families, instance_families
 from oddarms.benchmark._speed import as_json, growth, simulation_speed
 from oddarms.benchmark._tables import (
     growth_table,
@@ -25,20 +25,15 @@ from oddarms.benchmark._tables import (
 from oddarms.problem import check_whole
 
 FULL = Effort(runs=100, baseline_runs=2, budget=100_000_000)
-PAPER = Effort(runs=40, baseline_runs=40, budget=100_000_000)
 QUICK = Effort(runs=4, baseline_runs=1, budget=10_000_000)
-FAMILIES = {
-    "benchmark": instance_families,
-    "paper": paper_families,
-    "held-out": held_out_families,
-}
+FAMILIES = {"benchmark": instance_families, "held-out": held_out_families}
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark and return the exit code."""
     options = _parser().parse_args(arguments)
-    effort = QUICK if options.quick else PAPER if options.families == "paper" else FULL
+    effort = QUICK if options.quick else FULL
     if options.runs is not None:
         effort = effort.with_runs(check_whole("runs", options.runs, least=1))
     started = time.monotonic()
@@ -47,9 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report: dict[str, Any] = {"seed": options.seed, "machine": machine}
     if "samples" in options.parts:
         families = FAMILIES[options.families]()
-        rows = list(
-            compare(families, effort, seed=options.seed, workers=options.workers, report=_say)
-        )
+        rows = compare(families, effort, seed=options.seed, workers=options.workers, report=_say)
         print(f"## Samples\n\n{samples_table(rows)}\n")
         print("\n".join(verdict(rows)) + "\n")
         report["samples"] = samples_json(rows)
@@ -85,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         "--families",
         choices=FAMILIES,
         default="benchmark",
-        help="the benchmark's, the ADE paper's Figures 2 and 3, or some that nothing was tuned on",
+        help="the benchmark's, or some that nothing was tuned on",
     )
     parser.add_argument("--runs", type=int, help="instances per family for SPADE")
     parser.add_argument("--seed", type=int, default=0, help="decides instances and rewards")

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
 
-import numpy as np
-
-from oddarms.benchmark._instances import (
-    InstanceFamily,
-    held_out_families,
-    instance_families,
-    paper_families,
-)
+from oddarms.arms import Beta, SimulatedArms
+from oddarms.experiments import Contender, Grid, GridProgress, Outcome, Setting, Summary, run
 from oddarms.limit import first_order_program
+from oddarms.paper._settings import DELTA
 from oddarms.problem import FloatArray
-from oddarms.simulation import simulate
 
-DELTA = 0.1
 SMALL = 200
 SLOW_REWARDS = 20  # drawing a Beta reward takes about this many times as long as a Bernoulli one
+
+SPADE = Contender("SPADE", "spade")
+BASELINES = (
+    Contender("ADE", "ade"),
+    Contender("ADE shared", "ade", {"shared": True}),
+    Contender("RR", "rr"),
+    Contender("WRR", "wrr"),
+)
 
 
 @dataclass(frozen=True)
@@ -35,149 +35,125 @@ class Effort:
 
     def with_runs(self, runs: int) -> Effort:
         """Return the effort with another number of instances."""
-        return replace(self, runs=runs)
+        return replace(self, runs=runs, baseline_runs=min(runs, self.baseline_runs))
 
     def describe(self) -> str:
         """Return the effort in words."""
         return (
-            f"delta = {DELTA}; mean pulls over {self.runs} random instances for SPADE (± 95 %) and"
-            f" {self.baseline_runs} of the same for the others, which stop at {self.budget:,} pulls"
-            ' (">" where they did)'
+            f"delta = {DELTA}; mean pulls over {self.runs} random instances (of the one crowd,"
+            f" runs) for SPADE (± 95 %) and {self.baseline_runs} of the same for the others, which"
+            f' stop at {self.budget:,} pulls (">" where they did)'
         )
+
+    def of_spade(self, setting: Setting) -> Setting:
+        """Return the setting as SPADE meets it."""
+        return _repeated(setting, self.runs)
+
+    def of_baselines(self, setting: Setting) -> Setting:
+        """Return the setting as the others meet it: on the first instances, within the budget."""
+        is_slow = isinstance(setting.instance(seed=0), Beta)
+        budget = self.budget // SLOW_REWARDS if is_slow else self.budget
+        return replace(_repeated(setting, self.baseline_runs), budget=budget)
+
+
+def _repeated(setting: Setting, times: int) -> Setting:
+    return replace(setting, instances=times) if setting.draws else replace(setting, runs=times)
 
 
 @dataclass(frozen=True)
-class Contender:
-    """An algorithm with its options as it stands in the table."""
-
-    name: str
-    algorithm: str
-    options: tuple[tuple[str, Any], ...] = ()
-    is_baseline: bool = True
-
-
-def contenders(n: int) -> list[Contender]:
-    """Return the algorithms compared; RR and WRR with the ADE paper's batch where n is large."""
-    batch = (("batch", 1000 if n >= 700 else 1),)
-    return [
-        Contender("SPADE", "spade", is_baseline=False),
-        Contender("ADE", "ade"),
-        Contender("ADE shared", "ade", (("shared", True),)),
-        Contender("RR", "rr", batch),
-        Contender("WRR", "wrr", batch),
-    ]
-
-
-@dataclass
-class Measured:
-    """The runs of one contender on one family; unfinished runs count with the budget they used."""
-
-    pulls: list[int] = field(default_factory=list)
-    wrong: int = 0
-    unfinished: int = 0
-
-    @property
-    def mean(self) -> float:
-        """Mean pulls; a lower bound of it if runs are unfinished."""
-        return float(np.mean(self.pulls))
-
-    @property
-    def half_width(self) -> float:
-        """Half width of a 95 % interval of the mean, by the central limit theorem."""
-        if len(self.pulls) < 2:
-            return math.nan
-        return 1.96 * float(np.std(self.pulls, ddof=1)) / math.sqrt(len(self.pulls))
-
-
-@dataclass
 class Row:
-    """One family: what every contender needed, and the limit."""
+    """One family: what every contender needed, and the limit.
 
-    family: InstanceFamily
+    Attributes
+    ----------
+    setting
+        The family.
+    limit
+        The mean of the limit over SPADE's instances.
+    spade
+        SPADE's runs; the others' are on the first of the same instances.
+    summaries
+        Of every contender, by name.
+    """
+
+    setting: Setting
     limit: float
-    measured: dict[str, Measured]
+    spade: list[Outcome]
+    summaries: dict[str, Summary]
+
+    @property
+    def n(self) -> int:
+        """The number of arms."""
+        return self.spade[0].n
 
     def ratio_to(self, name: str) -> float:
         """How many times SPADE's pulls on the same instances the other one needed."""
-        other = self.measured[name]
-        return other.mean / float(np.mean(self.measured["SPADE"].pulls[: len(other.pulls)]))
+        other = self.summaries[name]
+        return other.mean / fmean(row.pulls for row in self.spade[: other.runs])
 
     @property
     def ratio_to_limit(self) -> float:
         """SPADE's pulls over those of the limit."""
-        return self.measured["SPADE"].mean / self.limit
+        return self.summaries[SPADE.name].mean / self.limit
 
 
 def compare(
-    families: list[InstanceFamily],
+    families: Sequence[Setting],
     effort: Effort,
     *,
     seed: int,
     workers: int,
     report: Callable[[str], None],
-) -> Iterator[Row]:
-    """Yield a row per family; the same seed gives the same rows on any number of workers.
-
-    Instance number r of a family is drawn from child r of the family's own seed. The baselines
-    run on the first of the instances that SPADE runs on.
-    """
-    with ProcessPoolExecutor(workers) as pool:
-        for family, child in zip(
-            families, np.random.SeedSequence(seed).spawn(len(families)), strict=True
-        ):
-            report(family.name)
-            tasks = [
-                (family.name, instance_seed, effort.budget if r < effort.baseline_runs else 0)
-                for r, instance_seed in enumerate(child.spawn(effort.runs))
-            ]
-            outcomes = list(pool.map(_one_instance, tasks))
-            yield _row(family, outcomes)
-
-
-Outcome = tuple[float, dict[str, tuple[int, bool, bool]]]
-
-
-def _one_instance(task: tuple[str, np.random.SeedSequence, int]) -> Outcome:
-    name, seed, budget = task
-    known = [*instance_families(), *paper_families(), *held_out_families()]
-    family = next(family for family in known if family.name == name)
-    instance_seed, run_seed = seed.spawn(2)
-    means = family.draw(np.random.default_rng(instance_seed))
-    found = {}
-    for contender in contenders(family.n):
-        if contender.is_baseline and not budget:
-            continue
-        limit = budget if family.rewards == "bernoulli" else budget // SLOW_REWARDS
-        options: dict[str, Any] = {**dict(family.options), **dict(contender.options)}
-        simulation = simulate(
-            means,
-            k=family.k,
-            delta=DELTA,
-            algorithm=contender.algorithm,
-            family=family.rewards,
-            rng=np.random.default_rng(run_seed),
-            budget=limit if contender.is_baseline else None,
-            **options,
+) -> list[Row]:
+    """Return a row per family; the same seed gives the same rows on any number of workers."""
+    spade_grid = Grid([effort.of_spade(family) for family in families], [SPADE])
+    others_grid = Grid([effort.of_baselines(family) for family in families], BASELINES)
+    spade = run(spade_grid, seed=seed, jobs=workers, progress=_tenths("SPADE", report))
+    others = run(others_grid, seed=seed, jobs=workers, progress=_tenths("the others", report))
+    summaries = [*spade.summaries(), *others.summaries()]
+    limits = _limits(spade_grid, seed)
+    return [
+        Row(
+            family,
+            limits[family.name],
+            [row for row in spade if row.setting == family.name],
+            {found.algorithm: found for found in summaries if found.setting == family.name},
         )
-        found[contender.name] = (
-            int(simulation.pulls[0]),
-            bool(simulation.correct[0]),
-            bool(simulation.complete[0]),
-        )
-    return family_limit(family, means), found
+        for family in families
+    ]
 
 
-def family_limit(family: InstanceFamily, means: FloatArray) -> float:
+def _tenths(name: str, report: Callable[[str], None]) -> Callable[[GridProgress], None]:
+    """Return a progress function that reports each tenth of the runs."""
+    said = -1
+
+    def tell(progress: GridProgress) -> None:
+        nonlocal said
+        tenth = 10 * progress.done // progress.cells
+        if tenth > said:
+            said = tenth
+            report(f"{name}: {progress.done:,} of {progress.cells:,} runs")
+
+    return tell
+
+
+def _limits(grid: Grid, seed: int) -> dict[str, float]:
+    """Return the mean limit of each setting's instances; a millisecond each, so in this process."""
+    found: dict[str, list[float]] = {}
+    for cell in grid.cells(seed):
+        if cell.run == 0:
+            limit = instance_limit(cell.arms, cell.setting.k, cell.setting.delta)
+            found.setdefault(cell.setting.name, []).append(limit)
+    return {name: fmean(limits) for name, limits in found.items()}
+
+
+def instance_limit(arms: SimulatedArms, k: float, delta: float) -> float:
     """Return the first-order limit times log(n/delta), with the rewards' true variances."""
-    per_nat = first_order_program(means, family.variances(means), family.k)
-    return float(per_nat.sum()) * math.log(family.n / DELTA)
+    per_nat = first_order_program(arms.means, _variances(arms), k)
+    return float(per_nat.sum()) * math.log(arms.means.size / delta)
 
 
-def _row(family: InstanceFamily, outcomes: list[Outcome]) -> Row:
-    measured = {contender.name: Measured() for contender in contenders(family.n)}
-    for _, found in outcomes:
-        for name, (pulls, correct, complete) in found.items():
-            measured[name].pulls.append(pulls)
-            measured[name].wrong += not correct
-            measured[name].unfinished += not complete
-    return Row(family, float(np.mean([limit for limit, _ in outcomes])), measured)
+def _variances(arms: SimulatedArms) -> FloatArray:
+    """Return the true variance of one reward of each arm, Bernoulli or Beta."""
+    bernoulli: FloatArray = arms.means * (1.0 - arms.means)
+    return bernoulli / (arms.concentration + 1.0) if isinstance(arms, Beta) else bernoulli

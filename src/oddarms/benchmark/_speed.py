@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from oddarms.arms import Bernoulli
-from oddarms.benchmark._instances import uniform_with_gap
+from oddarms.experiments import UniformMeans
 from oddarms.search import find
 from oddarms.simulation import simulate
 
@@ -42,7 +42,7 @@ def numpy_rate(draws: int = 1_000_000, repeats: int = 10) -> float:
 
 def simulation_speed(n: int = 1000) -> Iterator[SpeedRow]:
     """Yield the speed of each compiled algorithm on a Figure 2a instance."""
-    means = uniform_with_gap(n, 2.5, 0.1, 0.2)(np.random.default_rng(1))
+    means = UniformMeans(n, k=2.5, smallest_gap=(0.1, 0.2))(np.random.default_rng(1))
     cases: list[tuple[str, str, dict[str, Any]]] = [
         ("ADE", "ade", {}),
         ("ADE shared", "ade", {"shared": True}),

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from oddarms.benchmark._compare import DELTA, SMALL, Measured, Row
+from oddarms.benchmark._compare import BASELINES, SMALL, SPADE, Row
 from oddarms.benchmark._speed import GrowthRow, SpeedRow
+from oddarms.experiments import Summary
+from oddarms.paper._settings import DELTA
 from oddarms.testing import most_errors
-
-BASELINES = ("ADE", "ADE shared", "RR", "WRR")
 
 
 def samples_table(rows: list[Row]) -> str:
@@ -20,7 +20,7 @@ def samples_table(rows: list[Row]) -> str:
         "n",
         "SPADE",
         "wrong",
-        *BASELINES,
+        *(contender.name for contender in BASELINES),
         "ADE / SPADE",
         "better of RR, WRR / SPADE",
         "limit",
@@ -31,13 +31,13 @@ def samples_table(rows: list[Row]) -> str:
 
 
 def _samples_row(row: Row) -> list[str]:
-    spade = row.measured["SPADE"]
+    spade = row.summaries[SPADE.name]
     return [
-        row.family.name,
-        f"{row.family.n:,}",
+        row.setting.name,
+        f"{row.n:,}",
         f"{spade.mean:,.0f} ± {spade.half_width:,.0f}",
-        f"{spade.wrong} of {len(spade.pulls)}",
-        *(_pulls(row.measured[name]) for name in BASELINES),
+        f"{spade.wrong} of {spade.runs}",
+        *(_pulls(row.summaries[contender.name]) for contender in BASELINES),
         _ratio(row, ("ADE",)),
         _ratio(row, ("RR", "WRR")),
         f"{row.limit:,.0f}",
@@ -45,18 +45,16 @@ def _samples_row(row: Row) -> list[str]:
     ]
 
 
-def _pulls(measured: Measured) -> str:
-    if not measured.pulls:
-        return "-"
-    wrong = f", {measured.wrong} wrong" if measured.wrong else ""
-    spread = 100.0 * measured.half_width / measured.mean
-    interval = "" if measured.unfinished or math.isnan(spread) else f" ± {spread:.0f} %"
-    return f"{_more_than(measured.unfinished)}{measured.mean:.2g}{interval}{wrong}"
+def _pulls(summary: Summary) -> str:
+    wrong = f", {summary.wrong} wrong" if summary.wrong else ""
+    spread = 100.0 * summary.half_width / summary.mean
+    interval = "" if summary.unfinished or math.isnan(spread) else f" ± {spread:.0f} %"
+    return f"{_more_than(summary.unfinished)}{summary.mean:.2g}{interval}{wrong}"
 
 
 def _ratio(row: Row, names: tuple[str, ...]) -> str:
-    best = min(names, key=lambda name: row.measured[name].mean)
-    return f"{_more_than(row.measured[best].unfinished)}{row.ratio_to(best):,.0f}"
+    best = min(names, key=lambda name: row.summaries[name].mean)
+    return f"{_more_than(row.summaries[best].unfinished)}{row.ratio_to(best):,.0f}"
 
 
 def _more_than(unfinished: int) -> str:
@@ -65,14 +63,14 @@ def _more_than(unfinished: int) -> str:
 
 def verdict(rows: list[Row]) -> list[str]:
     """Return the sentences that sum the comparison up."""
-    small = [row for row in rows if row.family.n <= SMALL]
+    small = [row for row in rows if row.n <= SMALL]
     logs = [math.log(row.ratio_to_limit) for row in small]
     lines = [f"Geometric mean of SPADE / limit over n <= {SMALL}: {math.exp(_mean(logs)):.2f}."]
     for row in rows:
-        spade = row.measured["SPADE"]
-        most = most_errors(len(spade.pulls), DELTA)
+        spade = row.summaries[SPADE.name]
+        most = most_errors(spade.runs, DELTA)
         if spade.wrong > most:
-            lines.append(f"{row.family.name}: {spade.wrong} wrong is more than {most}: NOT VALID.")
+            lines.append(f"{row.setting.name}: {spade.wrong} wrong is more than {most}: NOT VALID.")
     if len(lines) == 1:
         lines.append(
             f"No family has more wrong answers than delta = {DELTA} allows (exact binomial bound,"
@@ -89,23 +87,22 @@ def samples_json(rows: list[Row]) -> list[dict[str, Any]]:
     """Return the comparison as plain values."""
     return [
         {
-            "family": row.family.name,
-            "description": row.family.description,
-            "n": row.family.n,
-            "k": row.family.k,
+            "family": row.setting.name,
+            "description": row.setting.data,
+            "n": row.n,
+            "k": row.setting.k,
             "limit": row.limit,
             "spade_over_limit": row.ratio_to_limit,
             "algorithms": {
                 name: {
-                    "runs": len(measured.pulls),
-                    "mean_pulls": measured.mean,
-                    "half_width_95": measured.half_width,
-                    "wrong": measured.wrong,
-                    "unfinished": measured.unfinished,
+                    "runs": summary.runs,
+                    "mean_pulls": summary.mean,
+                    "half_width_95": summary.half_width,
+                    "wrong": summary.wrong,
+                    "unfinished": summary.unfinished,
                     "over_spade_on_the_same_instances": row.ratio_to(name),
                 }
-                for name, measured in row.measured.items()
-                if measured.pulls
+                for name, summary in row.summaries.items()
             },
         }
         for row in rows

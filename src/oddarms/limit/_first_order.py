@@ -13,8 +13,6 @@ against its gap Delta_i. With s_j^2 the variance of a pull of arm j and N_j the 
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import numpy.typing as npt
 
@@ -94,47 +92,6 @@ def first_order_program(
     if (Delta[open_arms] ** 2 == 0.0).any():
         return np.where(s2 > 0.0, np.inf, least)
     return solve(program_of(threshold_gradient(y, k), s2, Delta, open_arms, least))
-
-
-def pulls_left(
-    means: npt.ArrayLike,
-    variances: npt.ArrayLike,
-    k: float,
-    *,
-    pulls: npt.ArrayLike,
-    level: float,
-    undecided: npt.ArrayLike | None = None,
-    gaps: npt.ArrayLike | None = None,
-) -> FloatArray:
-    """Return the further pulls of each arm that an oracle would need, to first order.
-
-    The pulls already made count: the program is solved for the best *additional* pulls, which is
-    less than, or equal to, what remains of the allocation that is best from the start.
-
-    Parameters
-    ----------
-    means, variances, k, undecided, gaps
-        As in `first_order_program`; in a running search the current estimates.
-    pulls
-        The pulls of each arm so far.
-    level
-        The evidence that an arm needs, in nats: log(1/delta), or log(n/delta) at family level.
-
-    Examples
-    --------
-    Half of what arm 1 needs is there:
-
-    >>> left = pulls_left([0.0, 1.0, 5.0], 1.0, 0, pulls=[8, 8, 8], level=9.0)
-    >>> left.round(3).tolist()
-    [0.0, 8.0, 0.0]
-    """
-    if not (math.isfinite(level) and level > 0.0):
-        raise InvalidParameter(f"level must be a positive number but got {level}.")
-    spent = _per_arm("pulls", pulls, np.size(means))
-    needed = first_order_program(
-        means, variances, k, gaps=gaps, undecided=undecided, floor=spent / level
-    )
-    return np.maximum(level * needed - spent, 0.0)
 
 
 def _per_arm(name: str, values: npt.ArrayLike, n: int) -> FloatArray:

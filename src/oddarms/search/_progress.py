@@ -16,8 +16,8 @@ from oddarms.search._search import Search
 class Progress:
     """What a progress callback is told after each step.
 
-    `pulls_needed` is what an oracle would still need at the present estimates, a low guess of the
-    pulls to come, or None if the algorithm has none.
+    `pulls_needed` is a guess of the pulls to come at the present estimates, mostly right to a
+    factor of two, or None if the algorithm has none.
     """
 
     pulls: int
@@ -35,6 +35,7 @@ ProgressCallback = Callable[[Progress], None]
 def progress_of(search: Search) -> Progress:
     """Return the progress of a search."""
     point = search.latest()
+    needed = search.algorithm.pulls_needed()
     return Progress(
         pulls=point.pulls,
         round=point.round,
@@ -42,7 +43,7 @@ def progress_of(search: Search) -> Progress:
         undecided=point.undecided,
         threshold_lower=point.threshold_lower,
         threshold_upper=point.threshold_upper,
-        pulls_needed=search.algorithm.pulls_needed(),
+        pulls_needed=None if needed is None else float(needed.sum()),
     )
 
 
@@ -94,5 +95,5 @@ def describe(progress: Progress) -> str:
             f"threshold in [{progress.threshold_lower:.3g}, {progress.threshold_upper:.3g}]"
         )
     if needed is not None:
-        parts.append(f"at least about {needed:,.0f} pulls to go")
+        parts.append(f"about {needed:,.0f} pulls to go")
     return ", ".join(parts)
