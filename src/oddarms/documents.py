@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import base64
 import html
+import math
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+NARROW = "40rem"
+"""Screens up to this wide get the narrow form of a picture."""
 MEDIA_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 STYLE = """
 :root { color-scheme: light dark; }
@@ -20,6 +24,10 @@ table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabu
 th, td { padding: .3rem .7rem; border-bottom: 1px solid #d0d0d0; text-align: left;
   vertical-align: top; }
 thead th { border-bottom: 2px solid #767676; }
+tbody th { font-weight: inherit; min-width: 7rem; overflow-wrap: anywhere; }
+td { min-width: 6rem; } table .number { text-align: right; white-space: nowrap; min-width: 0; }
+caption { text-align: left; padding-bottom: .3rem; }
+details { margin: 1rem 0; } summary { cursor: pointer; }
 .scroll { overflow-x: auto; margin: 1rem 0; }
 figure { margin: 1.2rem 0; }
 figure img { max-width: 100%; height: auto; background: #fff; }
@@ -30,8 +38,17 @@ code { font-size: .92em; background: #8882; padding: 0 .2em; border-radius: .2em
   body { color: #e6e6e6; background: #16181c; } figcaption, .note { color: #b0b0b0; }
   th, td { border-color: #444; } }
 @media print { body { margin: 0; max-width: none; color: #000; background: #fff; }
+  figcaption, .note { color: #333; } table { font-size: .8rem; }
+  th, td { border-color: #999; min-width: 0; padding: .2rem .45rem; }
+  h1, h2, h3 { break-after: avoid; }
   figure, tr { break-inside: avoid; } .scroll { overflow: visible; } }
 """
+
+
+class Literal(str):
+    """Text that is shown as it is, whatever characters it has; its direction stays its own."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -52,26 +69,35 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph; text between backticks is code."""
+    """A paragraph; text between backticks is code, and parts of it may be `Literal`."""
 
-    text: str
+    text: str | tuple[str, ...]
 
     def to_markdown(self) -> str:
         """Return it as Markdown."""
-        return self.text
+        return "".join(self._parts)
 
     def to_html(self, folder: Path) -> str:  # noqa: ARG002
         """Return it as HTML."""
-        return f"<p>{inline(self.text)}</p>"
+        return f"<p>{''.join(map(inline, self._parts))}</p>"
+
+    @property
+    def _parts(self) -> tuple[str, ...]:
+        return (self.text,) if isinstance(self.text, str) else self.text
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a header; it scrolls by itself where the screen is narrow."""
+    """A table with a header; it scrolls by itself where the screen is narrow.
+
+    The columns `numbers` are set to the right; with `named_rows`, each row's first cell names it.
+    """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
+    numbers: Collection[int] = ()
+    named_rows: bool = False
 
     def to_markdown(self) -> str:
         """Return it as Markdown."""
@@ -82,15 +108,23 @@ class Table:
     def to_html(self, folder: Path) -> str:  # noqa: ARG002
         """Return it as HTML."""
         caption = f"<caption>{inline(self.caption)}</caption>" if self.caption else ""
-        head = "".join(f'<th scope="col">{inline(text)}</th>' for text in self.header)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{inline(text)}</td>" for text in row) + "</tr>\n"
-            for row in self.rows
-        )
+        region = f' role="region" aria-label="{html.escape(self.caption)}"' if caption else ""
+        head = "".join(self._html_cell(*entry, "col") for entry in enumerate(self.header))
+        body = "".join(f"<tr>{self._html_row(row)}</tr>\n" for row in self.rows)
         return (
-            f'<div class="scroll" tabindex="0"><table>{caption}<thead><tr>{head}</tr></thead>\n'
-            f"<tbody>\n{body}</tbody></table></div>"
+            f'<div class="scroll" tabindex="0"{region}><table>{caption}<thead><tr>{head}</tr>'
+            f"</thead>\n<tbody>\n{body}</tbody></table></div>"
         )
+
+    def _html_row(self, row: Sequence[str]) -> str:
+        scopes = ["row" if self.named_rows else ""] + [""] * (len(row) - 1)
+        return "".join(map(self._html_cell, range(len(row)), row, scopes))
+
+    def _html_cell(self, column: int, text: str, scope: str) -> str:
+        kind = ' class="number"' if column in self.numbers else ""
+        if scope:
+            return f'<th scope="{scope}"{kind}>{inline(text)}</th>'
+        return f"<td{kind}>{inline(text)}</td>"
 
 
 @dataclass(frozen=True)
@@ -109,14 +143,54 @@ class Picture:
     def to_html(self, folder: Path) -> str:
         """Return it as HTML, with the file inside."""
         path = folder / self.file
-        data = base64.b64encode(path.read_bytes()).decode()
-        source = f"data:{MEDIA_TYPES[path.suffix]};base64,{data}"
-        caption = f"<figcaption>{inline(self.caption)}</figcaption>" if self.caption else ""
-        alternative = html.escape(self.alternative)
-        return f'<figure><img src="{source}" alt="{alternative}">{caption}</figure>'
+        source = _data_address(path.read_bytes(), MEDIA_TYPES[path.suffix])
+        return _html_figure(source, self.alternative, self.caption)
 
 
-Block = Heading | Paragraph | Table | Picture
+@dataclass(frozen=True)
+class Drawing:
+    """A picture as the bytes of an SVG file, which HTML has inside; Markdown has it in words.
+
+    `narrow` is another form of it, for narrow screens.
+    """
+
+    content: bytes
+    alternative: str
+    caption: str = ""
+    narrow: bytes | None = None
+
+    def to_markdown(self) -> str:
+        """Return it as Markdown: what it shows, in words."""
+        return f"{self.alternative}\n\n{self.caption}" if self.caption else self.alternative
+
+    def to_html(self, folder: Path) -> str:  # noqa: ARG002
+        """Return it as HTML."""
+        source, narrow = (
+            None if content is None else _data_address(content, MEDIA_TYPES[".svg"])
+            for content in (self.content, self.narrow)
+        )
+        assert source is not None
+        return _html_figure(source, self.alternative, self.caption, narrow)
+
+
+@dataclass(frozen=True)
+class Details:
+    """Blocks that HTML shows when asked for."""
+
+    summary: str
+    blocks: Sequence[Block]
+
+    def to_markdown(self) -> str:
+        """Return it as Markdown."""
+        return "\n\n".join([f"**{self.summary}**", *(b.to_markdown() for b in self.blocks)])
+
+    def to_html(self, folder: Path) -> str:
+        """Return it as HTML."""
+        body = "\n".join(block.to_html(folder) for block in self.blocks)
+        return f"<details><summary>{inline(self.summary)}</summary>\n{body}\n</details>"
+
+
+Block = Heading | Paragraph | Table | Picture | Drawing | Details
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
@@ -138,8 +212,78 @@ def to_html(title: str, blocks: Sequence[Block], folder: Path) -> str:
 def inline(text: str) -> str:
     """Return text as HTML: escaped, `code` between backticks, **bold** between asterisks."""
     escaped = html.escape(text, quote=False)
+    if isinstance(text, Literal):
+        return f"<bdi>{escaped}</bdi>"
     escaped = re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped)
     return re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", escaped)
+
+
+def visible(value: object, most: int | None = None) -> str:
+    r"""Return something as text in which nothing is invisible or changes what stands around it.
+
+    Control characters become symbols or escapes; of more than `most` characters the middle is left
+    out.
+
+    Examples
+    --------
+    >>> visible("a\tb"), visible(" "), visible(""), visible("abcdefghij", most=6)
+    ('a␉b', '␠', '(empty)', 'abc…ij')
+    """
+    text = str(value)
+    if most is not None and len(text) > most:
+        end = most // 3
+        text = f"{text[: most - end - 1]}…{text[len(text) - end :]}"
+    if not text.strip(" "):
+        return "␠" * len(text) or "(empty)"
+    return "".join(map(_visible_character, text))
+
+
+def number_text(value: float, span: float) -> str:
+    """Return a number to about a thousandth of the span of such numbers; a dash for NaN.
+
+    Examples
+    --------
+    >>> number_text(0.12345, 1.0), number_text(12345.678, 1e6), number_text(0.00123, 0.01)
+    ('0.123', '12,346', '0.00123')
+    """
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    digits = 3 - math.floor(math.log10(span)) if 0.0 < span < math.inf else 3
+    if digits > 9 or abs(value) >= 1e15:
+        return f"{value:.6g}"
+    rounded = round(value, max(digits, 0)) + 0.0  # no -0
+    return f"{rounded:,.{max(digits, 0)}f}"
+
+
+_SYMBOLS = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "␡"}
+_DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+
+
+def _visible_character(character: str) -> str:
+    if character.isprintable():  # the common case
+        return character
+    code = ord(character)
+    if code in _SYMBOLS:
+        return _SYMBOLS[code]
+    harmless = unicodedata.category(character) in ("Zs", "Cf", "Cn", "Co")
+    if harmless and unicodedata.bidirectional(character) not in _DIRECTIONS:
+        return character
+    return f"\\u{code:04x}"
+
+
+def _data_address(content: bytes, media_type: str) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(content).decode()}"
+
+
+def _html_figure(source: str, alternative: str, caption: str, narrow: str | None = None) -> str:
+    picture = f'<img src="{source}" alt="{html.escape(alternative)}">'
+    if narrow is not None:
+        other = f'<source media="(max-width: {NARROW})" srcset="{narrow}">'
+        picture = f"<picture>{other}{picture}</picture>"
+    words = f"<figcaption>{inline(caption)}</figcaption>" if caption else ""
+    return f"<figure>{picture}{words}</figure>"
 
 
 def _cell(text: str) -> str:

@@ -1,18 +1,20 @@
 """Objects as bytes and back, without pickle: a tree of plain values beside numpy arrays.
 
-Only classes of packages that the reader names are made again, and none of their code is run but
-``__new__``, so that a file from elsewhere can hold wrong figures but no program.
+Only classes that packages which the reader names have defined are made again. Their modules are
+imported, but none of their code is called, so that a file from elsewhere can hold wrong figures but
+no program.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import sys
 import zipfile
 from collections.abc import Callable, Iterable
 from enum import Enum
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -20,17 +22,24 @@ from oddarms.errors import InvalidParameter
 
 _TREE = "tree"
 _FORMAT = 1
+_BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 
 
 def freeze(value: Any) -> bytes:
     """Return an object as bytes; the same object gives the same bytes.
 
     Plain values, containers, numpy arrays and generators, enumerations, classes and instances with
-    a ``__dict__``. What is shared inside stays shared. Functions cannot be frozen.
+    a ``__dict__``. What is shared inside stays shared, but an array that is a view of another one
+    becomes an array of its own. Everything else, such as a function, is refused.
     """
     writer = _Writer()
-    root = writer.value(value)
-    tree = json.dumps({"format": _FORMAT, "root": root, "objects": writer.objects})
+    try:
+        root = writer.value(value)
+        tree = json.dumps({"format": _FORMAT, "root": root, "objects": writer.objects})
+    except (RecursionError, ValueError) as error:  # too deep, or a number of too many digits
+        if isinstance(error, InvalidParameter):
+            raise
+        raise InvalidParameter(f"a state to be saved must be plain data: {error}.") from None
     arrays = {f"a{i}": array for i, array in enumerate(writer.arrays)}
     return _packed({_TREE: np.frombuffer(tree.encode(), dtype=np.uint8), **arrays})
 
@@ -46,11 +55,12 @@ def thaw(data: bytes, packages: Iterable[str] = ()) -> Any:
         Packages beside oddarms whose classes may be made.
     """
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        arrays = _unpacked(data)
         tree = json.loads(arrays.pop(_TREE).tobytes())
+        if tree["format"] != _FORMAT:
+            raise ValueError(f"its format is {tree['format']}, not {_FORMAT}")
         return _Reader(tree["objects"], arrays, {"oddarms", *packages}).value(tree["root"])
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, zipfile.BadZipFile) as bad:
+    except Exception as bad:  # damage shows in as many ways as there are bytes
         raise InvalidParameter(
             f"a saved state must be whole but this one is damaged: {bad}"
         ) from bad
@@ -61,11 +71,20 @@ def _packed(arrays: dict[str, np.ndarray[Any, Any]]) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
         for name, array in arrays.items():
             content = io.BytesIO()
-            np.lib.format.write_array(content, np.ascontiguousarray(array), allow_pickle=False)
+            np.lib.format.write_array(content, array, allow_pickle=False)
             entry = zipfile.ZipInfo(f"{name}.npy")  # its date is always 1980: same bytes each time
             entry.compress_type = zipfile.ZIP_DEFLATED
             file.writestr(entry, content.getvalue())
     return buffer.getvalue()
+
+
+def _unpacked(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        contents = {name: file.read(name) for name in file.namelist()}  # whole: sums are checked
+    return {
+        name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(part), allow_pickle=False)
+        for name, part in contents.items()
+    }
 
 
 class _Writer:
@@ -76,24 +95,36 @@ class _Writer:
         self._kept: list[Any] = []  # an id is unique only while its object lives
 
     def value(self, value: Any) -> Any:
-        if value is None or isinstance(value, bool | str) or type(value) in (int, float):
+        if value is None or type(value) in (bool, str, int, float):
             return value
         if isinstance(value, np.generic):
+            if value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
+                _refuse(value)
             return {"scalar": value.dtype.str, "value": value.item()}
         if isinstance(value, Enum):
-            return {"enum": _name(type(value)), "value": value.value}
+            if type(value).__members__.get(value.name) is not value:  # a combination of flags
+                _refuse(value)
+            return {"enum": _name(type(value)), "name": value.name}
         if isinstance(value, type):
             return {"class": _name(value)}
         if isinstance(value, tuple):
             items = [self.value(item) for item in value]
-            return (
-                {"tuple": items}
-                if type(value) is tuple
-                else {"named": _name(type(value)), "tuple": items}
-            )
-        if isinstance(value, frozenset):
-            return {"frozenset": [self.value(item) for item in sorted(value)]}
+            if type(value) is tuple:
+                return {"tuple": items}
+            if getattr(value, "__dict__", None):
+                _refuse(value)
+            return {"named": _name(type(value)), "tuple": items}
+        if type(value) is frozenset:
+            return {"frozenset": self._members(value)}
         return {"object": self._object(value)}
+
+    def _members(self, value: Iterable[Any]) -> list[Any]:
+        """Return the members of a set, in an order that is the same in every process."""
+        known = len(self.objects)
+        members = sorted((self.value(item) for item in value), key=json.dumps)
+        if len(self.objects) > known:
+            _refuse(value)
+        return members
 
     def _object(self, value: Any) -> int:
         if id(value) in self._known:
@@ -105,17 +136,21 @@ class _Writer:
         return number
 
     def _content(self, value: Any) -> Any:
-        if isinstance(value, np.ndarray):
+        if type(value) is np.ndarray:
+            if value.dtype.hasobject:
+                _refuse(value)
             self.arrays.append(value)
             return {"array": len(self.arrays) - 1, "writeable": bool(value.flags.writeable)}
-        if isinstance(value, np.random.Generator):
+        if type(value) is np.random.Generator:
             return {"generator": self._generator(value)}
-        if isinstance(value, list):
+        if type(value) is list:
             return {"list": [self.value(item) for item in value]}
-        if isinstance(value, dict):
+        if type(value) is set:
+            return {"set": self._members(value)}
+        if type(value) is dict:
             return {"dict": [[self.value(key), self.value(item)] for key, item in value.items()]}
-        if not hasattr(value, "__dict__") or callable(value):
-            raise InvalidParameter(f"a state to be saved must be plain data but has {value!r}.")
+        if not _is_plain(value):
+            _refuse(value)
         return {
             "instance": _name(type(value)),
             "dict": [[k, self.value(v)] for k, v in vars(value).items()],
@@ -124,10 +159,12 @@ class _Writer:
     def _generator(self, generator: np.random.Generator) -> Any:
         bits = generator.bit_generator
         seed = bits.seed_seq
+        if type(bits).__name__ not in _BIT_GENERATORS or type(seed) is not np.random.SeedSequence:
+            _refuse(generator)
         return {
             "kind": type(bits).__name__,
             "state": self.value(bits.state),
-            "seed": self.value(seed.state) if isinstance(seed, np.random.SeedSequence) else None,
+            "seed": self.value(seed.state),
         }
 
 
@@ -141,18 +178,29 @@ class _Reader:
         self._made: dict[int, Any] = {}
 
     def value(self, node: Any) -> Any:
-        if not isinstance(node, dict):
+        if node is None or isinstance(node, bool | str | int | float):
             return node
         makers: dict[str, Callable[[Any], Any]] = {
             "object": lambda node: self._object(node["object"]),
-            "scalar": lambda node: np.dtype(node["scalar"]).type(node["value"]),
-            "enum": lambda node: self._class(node["enum"])(node["value"]),
-            "class": lambda node: self._class(node["class"]),
-            "named": lambda node: self._class(node["named"])._make(map(self.value, node["tuple"])),
-            "tuple": lambda node: tuple(map(self.value, node["tuple"])),
-            "frozenset": lambda node: frozenset(map(self.value, node["frozenset"])),
+            "scalar": self._scalar,
+            "enum": lambda node: self._class(node["enum"], Enum).__members__[node["name"]],
+            "class": lambda node: self._class(node["class"], object),
+            "named": lambda node: tuple.__new__(
+                self._class(node["named"], tuple), self._values(node["tuple"])
+            ),
+            "tuple": lambda node: tuple(self._values(node["tuple"])),
+            "frozenset": lambda node: frozenset(self._values(node["frozenset"])),
         }
-        return makers[next(iter(node))](node)
+        return makers[list(node)[0]](node)  # noqa: RUF015 - StopIteration would end a loop
+
+    def _values(self, nodes: Any) -> list[Any]:
+        return [self.value(node) for node in nodes]
+
+    def _scalar(self, node: Any) -> Any:
+        dtype = np.dtype(node["scalar"])
+        if dtype.kind not in "biuf":
+            raise ValueError(f"there is no number of kind {dtype}")
+        return dtype.type(node["value"])
 
     def _object(self, number: int) -> Any:
         if number not in self._made:
@@ -170,10 +218,11 @@ class _Reader:
         elif "list" in node:
             items: list[Any] = []
             self._made[number] = items
-            items.extend(map(self.value, node["list"]))
+            items.extend(self._values(node["list"]))
+        elif "set" in node:
+            self._made[number] = set(self._values(node["set"]))
         elif "instance" in node:
-            cls = self._class(node["instance"])
-            self._made[number] = instance = cls.__new__(cls)
+            self._made[number] = instance = object.__new__(self._class(node["instance"], object))
             vars(instance).update({key: self.value(item) for key, item in node["dict"]})
         else:
             entries: dict[Any, Any] = {}
@@ -181,24 +230,56 @@ class _Reader:
             entries.update({self.value(key): self.value(item) for key, item in node["dict"]})
 
     def _generator(self, node: Any) -> np.random.Generator:
-        if node["kind"] not in ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"):
+        if node["kind"] not in _BIT_GENERATORS:
             raise ValueError(f"there is no bit generator {node['kind']}")
-        seed = None if node["seed"] is None else np.random.SeedSequence(**self.value(node["seed"]))
+        seed = np.random.SeedSequence(**self.value(node["seed"]))
         bits = getattr(np.random, node["kind"])(seed)
         bits.state = self.value(node["state"])
         return np.random.Generator(bits)
 
-    def _class(self, name: str) -> Any:
+    def _class(self, name: str, kind: type) -> Any:
         module, _, path = name.partition(":")
-        if module.partition(".")[0] not in self._packages:
+        if module.partition(".")[0] not in self._packages or module.endswith(".__main__"):
             raise ValueError(f"{module} is not a package whose classes may be made")
-        found: Any = import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-        if not isinstance(found, type):
-            raise ValueError(f"{name} is not a class")
+        import_module(module)
+        found = _class_at(module, path)
+        if found is None or not issubclass(found, kind):
+            raise ValueError(f"{name} is not a class of that module, or not of the kind it must be")
         return found
 
 
+def _class_at(module: str, path: str) -> type | None:
+    """Return the class that a module defines at a path; what it has only imported is not its."""
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+        if not isinstance(found, type):
+            return None
+    return found if (found.__module__, found.__qualname__) == (module, path) else None
+
+
 def _name(cls: type) -> str:
+    if _class_at(cls.__module__, cls.__qualname__) is not cls:
+        raise InvalidParameter(
+            f"a state to be saved must be of classes that a module defines but has {cls!r}."
+        )
     return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether an instance is its ``__dict__`` and nothing else."""
+    if not hasattr(value, "__dict__") or callable(value):
+        return False
+    slots = {slot for base in type(value).__mro__ for slot in getattr(base, "__slots__", ())}
+    try:
+        object.__new__(type(value))  # not that of a subclass of int, or of a file
+    except TypeError:
+        return False
+    return slots <= {"__dict__", "__weakref__"}
+
+
+def _refuse(value: Any) -> NoReturn:
+    shown = " ".join(repr(value).split())[:200]
+    raise InvalidParameter(
+        f"a state to be saved must be plain data but has {shown} ({type(value).__name__})."
+    )

@@ -2,6 +2,7 @@
 
 from oddarms.arms._base import SeededSource, Source, TotalsSource
 from oddarms.arms._callables import Callables
+from oddarms.arms._command import Command
 from oddarms.arms._crowd import crowd_error_rates, simulated_crowd
 from oddarms.arms._simulated import (
     Bernoulli,
@@ -17,6 +18,7 @@ __all__ = [
     "Bernoulli",
     "Beta",
     "Callables",
+    "Command",
     "ScipyArms",
     "SeededSource",
     "SimulatedArms",

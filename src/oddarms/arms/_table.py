@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from oddarms.arms._simulated import SimulatedArms
 from oddarms.errors import InvalidParameter
-from oddarms.problem import FloatArray, IntArray, Label
+from oddarms.problem import FloatArray, IntArray
 
 
 class Table(SimulatedArms):

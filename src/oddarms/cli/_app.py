@@ -2,15 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from oddarms.cli._demo import demo
-from oddarms.cli._guard import guarded
-from oddarms.cli._reproduce import reproduce
+from oddarms.cli._guard import EXIT_USAGE, guarded
+from oddarms.errors import MissingExtra
+
+COMMANDS = {
+    "demo": "oddarms.cli._demo:demo",
+    "explain": "oddarms.cli._explain:explain",
+    "find": "oddarms.cli._find:find",
+    "reproduce": "oddarms.cli._reproduce:reproduce",
+    "study": "oddarms.cli._study:app",
+}
+"""A function or an app for each command; its module is imported when it is called."""
+
+
+class _Commands(TyperGroup):
+    """Imports a command when it is wanted, as one needs what another does not."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands."""
+        return sorted({*COMMANDS, *super().list_commands(ctx)})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, None if there is none of that name."""
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            self.commands[cmd_name] = _loaded(cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+
+def _loaded(name: str) -> Any:
+    module, _, attribute = COMMANDS[name].partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "rich":
+            raise
+        print(f"error: {MissingExtra.of('cli', 'the command line')}", file=sys.stderr)
+        raise typer.Exit(EXIT_USAGE) from None
+    if not isinstance(found, typer.Typer):
+        one = typer.Typer(add_completion=False, rich_markup_mode=None)
+        one.command(name)(guarded(found))
+        found = one
+    command = get_command(found)
+    command.name = name
+    return command
+
 
 app = typer.Typer(
+    cls=_Commands,
     help="Find the abnormal ones among many things that can only be sampled at a cost.",
     no_args_is_help=True,
     add_completion=False,
@@ -35,7 +81,3 @@ def common(
     ] = False,
 ) -> None:
     """Find the abnormal ones among many things that can only be sampled at a cost."""
-
-
-app.command()(guarded(demo))
-app.command()(guarded(reproduce))

@@ -86,8 +86,8 @@ def _demonstrate(options: _Options) -> None:
 def _report(result: Result, folder: Path, name: str) -> None:
     found = [str(label) for label in result.outliers]
     print(f"Outliers ({len(found)}):")
-    for start in range(0, len(found), 8):
-        print("  " + " ".join(found[start : start + 8]))
+    for start in range(0, len(found), 7):
+        print("  " + " ".join(found[start : start + 7]))
     lower, upper = result.threshold_interval
     print(f"Threshold: {result.threshold:.3f}, within [{lower:.3f}, {upper:.3f}]")
     print(f"Samples: {result.pulls:,} ({result.pulls / result.problem.n:,.0f} a worker)")

@@ -12,7 +12,7 @@ import typer
 from oddarms.errors import OddarmsError, SearchError, StoreFailed, WorkerLost
 
 P = ParamSpec("P")
-EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED, EXIT_USAGE, EXIT_UNFINISHED, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:

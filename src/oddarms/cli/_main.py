@@ -17,8 +17,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"error: {MissingExtra.of('cli', 'the command line')}", file=sys.stderr)
         return 2
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        app(list(arguments) if arguments is not None else None, prog_name="oddarms")
+        app(given, prog_name="oddarms", obj=given)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(bool(end.code))
     return 0

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from oddarms.experiments import GridProgress
+from oddarms.experiments import AlgorithmProgress, GridProgress
+
+MOST_SECONDS = 99 * 86_400
 
 
 class GridDisplay:
@@ -22,12 +26,13 @@ class GridDisplay:
             BarColumn(bar_width=18),
             MofNCompleteColumn(),
             TextColumn("{task.fields[pulls]}"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
             console=console,
             transient=True,
             disable=not (shown and console.is_terminal),
         )
         self._lines: dict[str, Any] = {}
+        self._executor = ""
         self._started = time.monotonic()
         self.done = self.cells = 0
 
@@ -46,18 +51,31 @@ class GridDisplay:
     def update(self, progress: GridProgress) -> None:
         """Show how far a comparison is."""
         self.done, self.cells = progress.done, progress.cells
-        self._line("all", f"all ({progress.executor})", progress.done, progress.cells)
-        seconds = max(time.monotonic() - self._started, 1e-3)
-        rate = f"{_short(progress.pulls)} pulls, {_short(progress.pulls / seconds)}/s"
-        self._progress.update(self._lines["all"], pulls=rate)
+        if progress.executor != self._executor and not self._progress.disable:
+            self._executor = progress.executor  # once, above the lines, as it may be long
+            self._progress.console.out(f"Running on {progress.executor}.", highlight=False)
+        rate = progress.pulls / max(self._seconds, 1e-3)
+        self._show("all", progress, f"{_short(progress.pulls)} pulls, {_short(rate)}/s")
         for name, one in progress.algorithms.items():
-            self._line(name, name, one.done, one.cells)
-            self._progress.update(self._lines[name], pulls=f"{_short(one.pulls)} pulls")
+            self._show(name, one, f"{_short(one.pulls)} pulls")
 
-    def _line(self, key: str, description: str, done: int, cells: int) -> None:
-        if key not in self._lines:
-            self._lines[key] = self._progress.add_task(description, total=cells, pulls="")
-        self._progress.update(self._lines[key], completed=done, description=description)
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    def _show(self, name: str, one: GridProgress | AlgorithmProgress, pulls: str) -> None:
+        left = self._time_left(one)
+        if name not in self._lines:
+            self._lines[name] = self._progress.add_task(name, total=one.cells, pulls="", left="")
+        self._progress.update(self._lines[name], completed=one.done, pulls=pulls, left=left)
+
+    def _time_left(self, one: GridProgress | AlgorithmProgress) -> str:
+        if one.done == one.cells:
+            return "done"
+        if one.cost_run == 0.0:
+            return "? left"
+        seconds = min(self._seconds * one.cost_left / one.cost_run, MOST_SECONDS)
+        return f"{timedelta(seconds=math.ceil(seconds))} left"
 
 
 def _short(value: float) -> str:

@@ -38,6 +38,7 @@ class Backend(StrEnum):
 
 
 def reproduce(
+    context: typer.Context,
     figures: Annotated[list[Figure], typer.Argument(help="Which figures; several, or all.")],
     out: Annotated[Path, typer.Option(help="Folder for tables, pictures and report.")] = Path(
         "output/paper"
@@ -73,7 +74,7 @@ def reproduce(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
 ) -> None:
-    r"""Reproduce the experiments of the ADE paper (AAAI 2020), with SPADE beside its algorithms.
+    """Reproduce the experiments of the ADE paper (AAAI 2020), with SPADE beside its algorithms.
 
     Writes a table with a row per run, a PNG and an SVG per figure, and a report that puts the
     paper's claims beside what was measured. Finished runs are kept in the folder: stopped at any
@@ -84,7 +85,7 @@ def reproduce(
       oddarms reproduce all --quick
       oddarms reproduce fig3 --data responses.txt --gold gold.txt
       oddarms reproduce fig2a --runs 100 --backend dask --address tcp://host:8786
-    """
+    """  # noqa: D301 - the \\b keeps click from filling the lines below it
     if gold is not None and data is None:
         raise InvalidParameter("--gold must go with --data, whose gold labels it has.")
     recorded = None if data is None else read_arms(data, gold=gold)
@@ -106,13 +107,10 @@ def reproduce(
                 jobs=jobs,
                 address=address,
                 progress=display.update,
-                command=_command(),
+                command=shlex.join(["oddarms", *context.obj]),
             )
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"interrupted: {display.done:,} of {display.cells:,} runs are kept in {out}; the"
-                " same command goes on from there."
-            ) from None
+            raise KeyboardInterrupt(_how_to_go_on(display, out)) from None
     if not quiet:
         _show(found)
 
@@ -125,14 +123,19 @@ def _say_what_was_read(recorded: RecordedArms) -> None:
     )
 
 
-def _command() -> str:
-    """Return the command as typed, without the path of the program."""
-    return shlex.join(["oddarms", *sys.argv[1:]])
+def _how_to_go_on(display: GridDisplay, out: Path) -> str:
+    if display.cells == 0:
+        return "interrupted before the first run."
+    return (
+        f"interrupted: {display.done:,} of {display.cells:,} runs are kept in {out}; the same"
+        " command goes on from there."
+    )
 
 
 def _show(found: Reproduction) -> None:
-    typer.echo(str(found.outcomes))
-    typer.echo("")
+    typer.echo(f"{found.outcomes}\n")
+    for workers in dict.fromkeys(row.data for row in found.outcomes if row.figure == "fig3"):
+        typer.echo(f"Workers of fig3: {workers}\n")
     for claim in found.claims:
         typer.echo(_line(claim))
     report, *others = found.files

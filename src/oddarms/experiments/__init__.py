@@ -1,6 +1,6 @@
 """Comparisons of algorithms: declared as a grid, run in parallel, resumed when interrupted."""
 
-from oddarms.experiments._data import RecordedArms, read_arms
+from oddarms.experiments._data import RecordedArms, read_arms, read_rewards
 from oddarms.experiments._grid import Contender, Grid, Setting
 from oddarms.experiments._outcomes import Outcome, Outcomes, Summary
 from oddarms.experiments._run import AlgorithmProgress, GridProgress, run
@@ -18,5 +18,6 @@ __all__ = [
     "Summary",
     "UniformMeans",
     "read_arms",
+    "read_rewards",
     "run",
 ]

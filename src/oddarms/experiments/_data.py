@@ -26,8 +26,8 @@ from typing import IO, NamedTuple, cast
 
 import numpy as np
 
-from oddarms.errors import InvalidParameter
-from oddarms.problem import FloatArray
+from oddarms.errors import InvalidParameter, MissingExtra
+from oddarms.problem import FloatArray, check_bounds
 
 _LAYOUTS = (("arm", "reward"), ("arm", "mean"), ("worker", "label", "gold"))
 _DELIMITERS = ",;\t"
@@ -124,6 +124,94 @@ def read_arms(
                 f"gold must be left out for a table with a header such as {file} but got {gold}."
             )
         return _read_table(lines, header)
+
+
+def read_rewards(
+    path: str | PathLike[str],
+    *,
+    arm: str = "arm",
+    reward: str = "reward",
+    bounds: tuple[float, float] = (0.0, 1.0),
+) -> RecordedArms:
+    """Return recorded rewards from two named columns of a CSV or Parquet file, a row per pull.
+
+    Parameters
+    ----------
+    path
+        A CSV with a header (also ;- or tab-separated, plain or gzipped), or a Parquet file
+        (``pip install 'oddarms[parquet]'``). It is read in a stream.
+    arm, reward
+        The names of the columns; those of a CSV are compared without regard to case.
+    bounds
+        Every reward must lie within.
+    """
+    file = Path(path)
+    limits = check_bounds(bounds)
+    if file.suffix.casefold() in (".parquet", ".pq"):
+        return _read_parquet(file, arm, reward, limits)
+    with _opened(file) as lines:
+        header = _named_header(lines, (arm, reward))
+        tally = _Tally()
+        for label, text in _rows(lines, header):
+            tally.add(label, _number(lines, reward, text, limits))
+        return tally.result(lines.path, ",".join(header.layout), "")
+
+
+def _named_header(lines: _Lines, columns: tuple[str, str]) -> _Header:
+    line = lines.peek()
+    wanted = tuple(column.strip().casefold() for column in columns)
+    for delimiter in _DELIMITERS:
+        names = [name.strip().casefold() for name in next(csv.reader([line], delimiter=delimiter))]
+        if set(wanted) <= set(names):
+            return _Header(delimiter, names, wanted)
+    found = _listed(re.split(f"[{_DELIMITERS}]", line))
+    raise lines.wrong(
+        f"there must be a header with the columns {columns[0]!r} and {columns[1]!r} but the columns"
+        f" are {found}"
+    )
+
+
+def _read_parquet(path: Path, arm: str, reward: str, bounds: tuple[float, float]) -> RecordedArms:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtra.of("parquet", "reading Parquet") from None
+    if not path.is_file():
+        raise InvalidParameter(f"{path} must be a file but does not exist.")
+    tally = _Tally()
+    try:
+        with parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            for column in (arm, reward):
+                if column not in names:
+                    raise InvalidParameter(
+                        f"{path} must have a column {column!r} but has {_listed(names)}."
+                    )
+            for batch in file.iter_batches(columns=[arm, reward]):
+                labels, rewards = (batch.column(name).to_pylist() for name in (arm, reward))
+                for label, value in zip(labels, rewards, strict=True):
+                    tally.add(_parquet_label(path, label), _parquet_reward(path, value, bounds))
+    except (pyarrow.ArrowException, OSError) as error:
+        first = str(error).partition("\n")[0].rstrip(".")
+        raise InvalidParameter(f"{path} must be a Parquet file but is not: {first}.") from error
+    return tally.result(path, f"{arm},{reward}", "")
+
+
+def _parquet_label(path: Path, label: object) -> str:
+    if label is None or not str(label).strip():
+        raise InvalidParameter(f"{path} must name an arm in every row but one is empty.")
+    return str(label)
+
+
+def _parquet_reward(path: Path, value: object, bounds: tuple[float, float]) -> float:
+    a, b = bounds
+    number = float(value) if isinstance(value, bool | int | float | Decimal) else math.nan
+    if not a <= number <= b:
+        raise InvalidParameter(
+            f"{path} must have rewards within [{a:g}, {b:g}] but one is {_shown(str(value))}."
+        )
+    return number
 
 
 class _Lines:
@@ -304,15 +392,20 @@ def _no_rows(path: Path) -> InvalidParameter:
     return InvalidParameter(f"{path} must have rows but has only a header.")
 
 
-def _number(lines: _Lines, column: str, text: str) -> float:
+def _number(
+    lines: _Lines, column: str, text: str, bounds: tuple[float, float] = (0.0, 1.0)
+) -> float:
+    a, b = bounds
     try:
         value = math.nan if "_" in text else float(text)  # Python would read 1_0 as 10
     except ValueError:
         value = math.nan
-    if 0.0 <= value <= 1.0:
+    if a <= value <= b:
         return value
     if math.isfinite(value):
-        raise lines.wrong(f"rewards must lie within [0, 1] but the {column} is {_shown(text)}")
+        raise lines.wrong(
+            f"rewards must lie within [{a:g}, {b:g}] but the {column} is {_shown(text)}"
+        )
     raise lines.wrong(f"the {column} must be a finite number but is {_shown(text)}")
 
 

@@ -19,6 +19,7 @@ CODE_THAT_DECIDES = (
     "arms/*.py",
     "search/*.py",
     "simulation/*.py",
+    "experiments/_cells.py",
 )
 
 

@@ -107,7 +107,12 @@ class Setting:
     def instance(self, seed: int) -> SimulatedArms:
         """Return the arms of the instance with this seed."""
         drawn = self.arms(np.random.default_rng(seed)) if callable(self.arms) else self.arms
-        return drawn if isinstance(drawn, SimulatedArms) else Bernoulli(drawn)
+        arms = drawn if isinstance(drawn, SimulatedArms) else Bernoulli(drawn)
+        if arms.has_generator:
+            raise InvalidParameter(
+                "arms must have no generator of their own: the seed decides every run."
+            )
+        return arms
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,8 +150,9 @@ class Cell:
 
     @property
     def expected_cost(self) -> float:
-        """A guess of its length relative to other cells: n / Delta_min^2."""
-        return self.arms.means.size / max(self.smallest_gap, 1e-9) ** 2
+        """A guess of its length relative to other cells: n / Delta_min^2, more if not compiled."""
+        slowness = 1000.0 if self.setting.keep_intervals else 1.0
+        return slowness * self.arms.means.size / max(self.smallest_gap, 1e-9) ** 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,18 +217,14 @@ class Grid:
         _check_unique("settings", [(setting.figure, setting.name) for setting in self.settings])
         _check_unique("algorithms", [contender.name for contender in self.contenders])
         for contender in self.contenders:
-            create(
-                contender.algorithm,
-                1000,
-                k=1.0,
-                delta=0.1,
-                rng=np.random.default_rng(0),
-                **contender.options,
-            )
+            _check_options(contender.algorithm, contender.options)
+            for setting in self.settings:
+                if contender.name in setting.options:
+                    _check_options(contender.algorithm, setting.options[contender.name])
 
     def cells(self, seed: int = 0) -> Iterator[Cell]:
         """Draw the instances and yield every cell, in the order of the tables."""
-        check_whole("seed", seed, least=0)
+        seed = check_whole("seed", seed, least=0)
         for setting in self.settings:
             for instance in range(setting.instances):
                 place = (seed, setting.figure, setting.name, instance)
@@ -250,6 +252,10 @@ def derived_seed(*place: object) -> int:
     """Return a seed of 63 bits that depends on every part of a place in a comparison."""
     digest = hashlib.sha256(repr(place).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
+
+
+def _check_options(algorithm: str, options: Mapping[str, Any]) -> None:
+    create(algorithm, 1000, k=1.0, delta=0.1, rng=np.random.default_rng(0), **options)
 
 
 def _check_unique(what: str, names: Sequence[object]) -> None:

@@ -19,20 +19,26 @@ MOST_RESTARTS = 3
 
 @dataclass
 class AlgorithmProgress:
-    """How far one algorithm is."""
+    """How far one algorithm is.
+
+    `cost_run` and `cost_left` are guesses of the lengths of its cells, run now and still to run,
+    of which only the proportion means something.
+    """
 
     cells: int = 0
     done: int = 0
     resumed: int = 0
     pulls: int = 0
+    cost_run: float = 0.0
+    cost_left: float = 0.0
 
 
 @dataclass
 class GridProgress:
     """What a progress function is told at the start and after each cell.
 
-    `algorithms` has an entry per algorithm; `pulls` counts those simulated now, and `resumed`
-    the cells that were found finished.
+    `executor` says where cells run, once they do; `algorithms` has an entry per algorithm; `pulls`
+    counts those simulated now, and `resumed` the cells that were found finished.
     """
 
     executor: str
@@ -57,6 +63,16 @@ class GridProgress:
     def pulls(self) -> int:
         """Pulls simulated now."""
         return sum(one.pulls for one in self.algorithms.values())
+
+    @property
+    def cost_run(self) -> float:
+        """A guess of the length of all cells run now."""
+        return sum(one.cost_run for one in self.algorithms.values())
+
+    @property
+    def cost_left(self) -> float:
+        """A guess of the length of all cells still to run."""
+        return sum(one.cost_left for one in self.algorithms.values())
 
 
 def run(
@@ -112,8 +128,9 @@ def run(
                 store.append(key, measured)
             known[key] = measured
             for cell in waiting.pop(key):  # several if contenders differ in name alone
-                tell.finished(cell.contender.name, measured)
+                tell.finished(cell, measured)
 
+        tell.started("")
         _run_waiting(waiting, keep, tell, backend, jobs, address)
     finally:
         if store is not None:
@@ -171,15 +188,18 @@ class _Teller:
             one.cells += 1
             one.done += key in known
             one.resumed += key in known
+            one.cost_left += 0.0 if key in known else cell.expected_cost
 
     def started(self, executor: str) -> None:
         self._progress.executor = executor
         self._tell()
 
-    def finished(self, algorithm: str, measured: Measured) -> None:
-        one = self._progress.algorithms[algorithm]
+    def finished(self, cell: Cell, measured: Measured) -> None:
+        one = self._progress.algorithms[cell.contender.name]
         one.done += 1
         one.pulls += measured.pulls
+        one.cost_run += cell.expected_cost
+        one.cost_left -= cell.expected_cost
         self._tell()
 
     def _tell(self) -> None:

@@ -7,7 +7,7 @@ import os
 import zlib
 from pathlib import Path
 
-from oddarms.errors import StoreFailed
+from oddarms.errors import InvalidParameter, StoreFailed
 from oddarms.experiments._cells import Measured
 
 FILE_NAME = "cells.jsonl"
@@ -23,9 +23,15 @@ class CellStore:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE_NAME
-        self._file = self.path.open("ab", buffering=0)
-        if self._ends_inside_a_line():
-            self._file.write(b"\n")
+        try:
+            self._file = self.path.open("ab", buffering=0)
+            if self._ends_inside_a_line():
+                self._file.write(b"\n")
+        except OSError as error:
+            raise InvalidParameter(
+                f"{self.path} must be a file that can be read and written but is not:"
+                f" {error.strerror or error}."
+            ) from error
 
     def _ends_inside_a_line(self) -> bool:
         with self.path.open("rb") as file:
@@ -47,9 +53,11 @@ class CellStore:
     def append(self, key: str, measured: Measured) -> None:
         """Write a finished cell; it is on the disk when this returns."""
         values = measured.to_json()
-        line = json.dumps({"key": key, "check": _check_sum(key, values), "measured": values})
+        entry = {"key": key, "check": _check_sum(key, values), "measured": values}
+        line = json.dumps(entry).encode() + b"\n"
         try:
-            self._file.write(line.encode() + b"\n")
+            while line:  # a full disk takes a part, and refuses the rest only then
+                line = line[self._file.write(line) :]
             os.fsync(self._file.fileno())
         except OSError as error:
             raise StoreFailed(

@@ -60,13 +60,19 @@ def check_claims(outcomes: Outcomes, crowd: Crowd) -> list[Claim]:
 def _needs(
     *algorithms: str, figure: str, paper: str
 ) -> Callable[[Callable[[Runs], tuple[str, str]]], Callable[[Runs], Claim]]:
-    """Make a check of runs into a claim, "not measured" where an algorithm was left out."""
+    """Make a check of runs a claim: "not measured" if an algorithm is missing or runs are."""
 
     def decorate(check: Callable[[Runs], tuple[str, str]]) -> Callable[[Runs], Claim]:
         def claim(runs: Runs) -> Claim:
             missing = [name for name in algorithms if name not in runs.algorithms]
             if missing:
                 return Claim(figure, paper, f"needs {', '.join(missing)}", UNKNOWN)
+            if runs.fewest < 2:
+                return Claim(figure, paper, "needs two runs a setting", UNKNOWN)
+            stopped = sum(not row.complete for row in runs.rows)
+            if stopped:
+                ended = f"the budget ended {stopped} of {len(runs.rows)} runs"
+                return Claim(figure, paper, ended, UNKNOWN)
             verdict, measured = check(runs)
             return Claim(figure, paper, measured, verdict)
 
@@ -248,6 +254,8 @@ def _no_overlap(outcomes: Outcomes) -> Claim:
             threshold_low, threshold_high = thresholds[algorithm, moment]
             counts[moment] += low < threshold_high and threshold_low < high
     measured = "arms whose interval overlaps the threshold's at the first and the last round: "
+    ended = {row.algorithm for row in outcomes if row.figure == "fig1" and row.complete}
+    of_paper = [found[name]["last"] == 0 for name in PAPERS if name in ended]
     return Claim(
         "1",
         "Each algorithm terminates when there exists no overlapping between the confidence"
@@ -255,7 +263,7 @@ def _no_overlap(outcomes: Outcomes) -> Claim:
         measured
         + _list(f"{name} {counts['first']}, {counts['last']}" for name, counts in found.items())
         + " (SPADE does not wait for that: it decides by e-values)",
-        _verdict(counts["last"] == 0 for name, counts in found.items() if name in PAPERS),
+        _verdict(of_paper) if of_paper else UNKNOWN,
     )
 
 

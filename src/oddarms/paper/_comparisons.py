@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -31,6 +32,11 @@ class Runs:
         self.rows = list(rows)
         self.settings = list(dict.fromkeys(row.setting for row in self.rows))
         self.algorithms = list(dict.fromkeys(row.algorithm for row in self.rows))
+
+    @property
+    def fewest(self) -> int:
+        """The fewest runs of an algorithm on a setting."""
+        return min(Counter((row.setting, row.algorithm) for row in self.rows).values())
 
     def of(self, setting: str, algorithm: str) -> list[Outcome]:
         """Return the runs of an algorithm on a setting."""
@@ -70,7 +76,7 @@ class Runs:
 
 def _exponential(logs: FloatArray) -> Estimate:
     centre, width = float(logs.mean()), half_width(logs)
-    width = 0.0 if math.isnan(width) else width
+    width = math.inf if math.isnan(width) else width
     return Estimate(*(math.exp(value) for value in (centre, centre - width, centre + width)))
 
 

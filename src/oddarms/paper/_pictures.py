@@ -36,6 +36,7 @@ PRINT_STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.color": "#dddddd",
     "grid.linewidth": 0.6,
     "lines.linewidth": 1.4,
@@ -44,6 +45,8 @@ PRINT_STYLE = {
     "svg.hashsalt": "oddarms",
     "savefig.dpi": 300,
 }
+LEGEND_WIDTH = 1.9
+"""Inches that an entry of Figure 1's legend takes."""
 SAMPLES = "samples (mean and 95 % interval)"
 
 
@@ -101,9 +104,9 @@ def _of(outcomes: Outcomes, figure: str) -> dict[str, list[Summary]]:
 
 def _line(axis: Any, x: Any, summaries: list[Summary], algorithm: str) -> None:
     colour, marker, dashes = _mark(algorithm)
-    means = np.array([summary.mean for summary in summaries])
+    means = np.maximum([summary.mean for summary in summaries], 1.0)
     widths = np.nan_to_num([summary.half_width for summary in summaries])
-    lower = np.minimum(widths, 0.9 * means)  # a log axis has no room for zero
+    lower = np.where(widths < means, widths, 0.9 * means)  # a log axis has no room for zero
     axis.errorbar(
         x, means, yerr=[lower, widths], color=colour, marker=marker, ls=dashes, label=algorithm
     )
@@ -153,20 +156,21 @@ def _figure_3(outcomes: Outcomes, k: float, crowd: Crowd) -> Any:
         _line(axis, [x], [summary], algorithm)
         axis.annotate(
             short_number(summary.mean),
-            (x, summary.mean),
-            (8, 0),
+            (x, summary.mean + np.nan_to_num(summary.half_width)),
+            (0, 5),
             textcoords="offset points",
-            va="center",
+            ha="center",
             fontsize=8.0,
         )
     axis.set_xticks(range(len(found)), list(found))
-    axis.set_xlim(-0.5, len(found) - 0.2)
+    axis.set_xlim(-0.5, len(found) - 0.5)
     axis.set_yscale("log")
+    axis.margins(y=0.12)
     axis.set_ylabel(SAMPLES)
     axis.grid(axis="x", visible=False)
     letter = "a" if k == CROWD_KS[0] else "b"
     axis.set_title(f"({letter}) k = {k:g}, {crowd.arms.means.size:,} workers", loc="left")
-    figure.supxlabel(crowd.description, fontsize=8.0, color="#555555")
+    figure.supxlabel(_short_name(crowd), fontsize=8.0, color="#555555", parse_math=False)
     return figure
 
 
@@ -182,9 +186,15 @@ def _figure_3c(crowd: Crowd) -> Any:
         axis.hist(gap, edges, color=colour, alpha=0.55, hatch=hatch, edgecolor="white", label=label)
     axis.set_xlabel("gap Δi between a worker and the threshold")
     axis.set_ylabel("workers")
-    axis.set_title(f"(c) Δi, {crowd.description}", loc="left")
+    axis.set_title(f"(c) Δi, {_short_name(crowd)}", loc="left", parse_math=False)
     figure.legend(loc="outside lower center", ncols=1, frameon=False)
     return figure
+
+
+def _short_name(crowd: Crowd, most: int = 40) -> str:
+    """Return what the workers are; the name of a file may be longer than a picture is wide."""
+    name = crowd.description
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
 
 
 def _figure_1(outcomes: Outcomes) -> Any:
@@ -213,7 +223,7 @@ def _figure_1(outcomes: Outcomes) -> Any:
     axes[0, 0].set_ylim(-0.1, 1.1)
     axes[0, 0].set_ylabel("first round")
     axes[1, 0].set_ylabel("last round")
-    _figure_1_legend(figure)
+    _figure_1_legend(figure, columns=int(width / LEGEND_WIDTH))
     return figure
 
 
@@ -234,7 +244,7 @@ def _draw_intervals(axis: Any, rows: list[Any], place: dict[int, int]) -> None:
     axis.set_xticks([])
 
 
-def _figure_1_legend(figure: Any) -> None:
+def _figure_1_legend(figure: Any, columns: int) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -244,4 +254,4 @@ def _figure_1_legend(figure: Any) -> None:
         for key, name in names.items()
     ]
     handles.append(Patch(color="#f0e442", alpha=0.45, label="threshold's interval"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)

@@ -21,7 +21,8 @@ HEADINGS = {
 }
 CAPTIONS = {
     "fig1": "Intervals of all arms and of the threshold. The paper does not give its instance; this"
-    " one has 34 arms uniform on [0, 0.3] and 6 uniform on [0.9, 1], k = 1.",
+    " one has 34 arms uniform on [0, 0.3] and 6 uniform on [0.9, 1], k = 1. RR and WRR pull once a"
+    " turn here.",
     "fig2a": "Figure 2a. Means uniform on [0, 1] given that the smallest gap lies in [0.1, 0.2],"
     " k = 2.5.",
     "fig2b": "Figure 2b. n = 900 means uniform on [0, 1] given the window of the smallest gap,"
@@ -156,7 +157,11 @@ def _notes(outcomes: Outcomes) -> list[Block]:
                 " exponential tilt (`oddarms.experiments.UniformMeans` has the proof)."
             )
         )
-    shares = [row.threshold_pulls / row.pulls for row in outcomes if row.algorithm == "ADE"]
+    shares = [
+        row.threshold_pulls / row.pulls
+        for row in outcomes
+        if row.algorithm == "ADE" and row.complete
+    ]
     if shares:
         notes.append(
             Paragraph(

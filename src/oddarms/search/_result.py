@@ -14,7 +14,11 @@ from oddarms.problem import BoolArray, FloatArray, IntArray, Label, Problem
 
 
 class HistoryPoint(NamedTuple):
-    """The state of a search at one moment; thresholds are those of the first side."""
+    """The state of a search at one moment; thresholds are those of the first side.
+
+    The evidence is the least log e-value of all arms and the quartiles of their log e-values;
+    None where the algorithm has none.
+    """
 
     pulls: int
     round: int
@@ -22,6 +26,10 @@ class HistoryPoint(NamedTuple):
     threshold: float
     threshold_lower: float
     threshold_upper: float
+    evidence_least: float | None = None
+    evidence_lower_quartile: float | None = None
+    evidence_median: float | None = None
+    evidence_upper_quartile: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +66,7 @@ class Result:
         Why the search ended: "decided", "budget", "interrupted", "failed", or "running".
     round, threshold_pulls
         Rounds of the algorithm, and the pulls made only for the threshold.
-    imported
+    imported, imported_per_arm
         Rewards that were given without being asked for; not part of the pulls.
     evidence
         Per arm the log e-value for its decision or, while it is undecided, for the side of the
@@ -84,6 +92,7 @@ class Result:
     history: tuple[HistoryPoint, ...] = ()
     first: Snapshot | None = field(default=None)
     last: Snapshot | None = field(default=None)
+    imported_per_arm: IntArray | None = None
 
     @property
     def labels(self) -> tuple[Label, ...]:

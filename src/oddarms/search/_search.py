@@ -103,7 +103,7 @@ class Search:
         )
         self.stopped = "running"
         self.total_pulls = 0
-        self.imported = 0
+        self.imported: IntArray = np.zeros(self.problem.n, dtype=np.int64)
         self._next: Pulls
         self._asked = False
         self._history: list[HistoryPoint] = []
@@ -125,6 +125,17 @@ class Search:
     def undecided(self) -> int:
         """The number of arms still open."""
         return int(self.algorithm.undecided.sum())
+
+    @property
+    def decisions(self) -> Decisions:
+        """What is known of each arm, without the cost of a whole result."""
+        return self._decisions()
+
+    @property
+    def means(self) -> FloatArray:
+        """Each arm's average reward, without the cost of a whole result."""
+        means: FloatArray = self._in_units(self.algorithm.means)
+        return means
 
     def ask(self) -> Pulls:
         """Return the next pulls: `counts[j]` rewards of arm `indices[j]` for each entry j.
@@ -188,7 +199,7 @@ class Search:
         self._check_squares(sums, squares, pulls)
         self._absorb(pulls, sums, squares)
 
-    def add(self, history: Mapping[Label, npt.ArrayLike]) -> None:
+    def add(self, history: Mapping[Any, npt.ArrayLike]) -> None:
         """Take rewards that were not asked for, such as a history: a list of them per arm.
 
         They count as evidence but not as pulls, and cost no budget. The guarantee stays if they
@@ -215,7 +226,7 @@ class Search:
             one_arm = Pulls(np.array([index[label]]), np.array([values.size]))
             lists[index[label]] = self.scaled(self._checked(values, one_arm))
         self.algorithm.remember(np.array([v.size for v in lists]), np.concatenate(lists))
-        self.imported += sum(v.size for v in lists)
+        self.imported += [v.size for v in lists]
         self._prepare()
 
     def scaled(self, values: FloatArray) -> FloatArray:
@@ -333,7 +344,8 @@ class Search:
             stopped=self.stopped,
             round=self.algorithm.round,
             threshold_pulls=self.algorithm.threshold_pulls,
-            imported=self.imported,
+            imported=int(self.imported.sum()),
+            imported_per_arm=self.imported.copy(),
             evidence=self.algorithm.evidence(),
             history=tuple(history),
             first=self._first or last,
@@ -343,7 +355,13 @@ class Search:
     def latest(self) -> HistoryPoint:
         """Return the present moment as a point of the history."""
         bound = next(iter(self._thresholds().values()))
-        return HistoryPoint(self.total_pulls, self.algorithm.round, self.undecided, *bound)
+        return HistoryPoint(
+            self.total_pulls,
+            self.algorithm.round,
+            self.undecided,
+            *bound,
+            *_quartiles(self.algorithm.evidence()),
+        )
 
     def _snapshot(self) -> Snapshot:
         lower, upper = self.algorithm.intervals()
@@ -384,6 +402,15 @@ def _frozen(pulls: Pulls) -> Pulls:
     for array in copies:
         array.setflags(write=False)
     return copies
+
+
+def _quartiles(evidence: FloatArray | None) -> list[float]:
+    """Return the least and the quartiles of what is there; each is the value of an arm."""
+    if evidence is None:
+        return []
+    places = [(evidence.size - 1) * quarter // 4 for quarter in range(4)]
+    found: list[float] = np.partition(evidence, places)[places].tolist()
+    return found
 
 
 def _sum_by(entries: IntArray, values: FloatArray, size: int) -> FloatArray:

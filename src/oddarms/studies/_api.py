@@ -11,8 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oddarms.errors import DuplicateStudy, InvalidParameter, MissingExtra, UnknownStudy
-from oddarms.problem import Label, Side, check_bounds, check_whole
+from oddarms.problem import (
+    Label,
+    Side,
+    check_bounds,
+    check_budget,
+    check_delta,
+    check_k,
+    check_side,
+    check_whole,
+)
 from oddarms.studies._labels import arm_rows
+from oddarms.studies._machine import Machine
 from oddarms.studies._question import Question
 from oddarms.studies._study import Study
 
@@ -71,27 +81,32 @@ def create_study(
     ['ann', 'ann', 'bob', 'bob']
     >>> delete_study("crowd", storage="memory")
     """
-    labels = list(arms)
+    _check_name(name)
+    try:
+        labels = list(arms)
+    except TypeError:
+        raise InvalidParameter(f"arms must be the arms' labels but got {arms!r}.") from None
     seed = secrets.randbits(63) if seed is None else check_whole("seed", seed, least=0)
     question = Question(
         n=len(labels),
-        k=k,
-        delta=delta,
+        k=check_k(k),
+        delta=check_delta(delta),
         algorithm=algorithm,
         bounds=check_bounds(bounds),
-        side=side,
-        budget=budget,
+        side=check_side(side),
+        budget=check_budget(budget),
         seed=seed,
         options=options,
     )
     question = Question.from_json(_plain(question))
-    question.new_search()  # checks everything before anything is stored
+    machine = Machine(question)  # checks everything before anything is stored
+    Machine.from_bytes(question, machine.to_bytes())  # and that its state can be
     rows = arm_rows(0, labels)
     database = _open(storage)
     from oddarms.studies import _records as records
 
     with database.writing() as connection:
-        number = records.add_study(connection, _check_name(name), question.to_json(), time.time())
+        number = records.add_study(connection, name, question.to_json(), time.time())
         if number is None:
             raise DuplicateStudy(
                 f"name must be new but {database.name} has a study {name!r} already: load it, or"

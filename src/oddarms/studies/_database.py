@@ -9,6 +9,8 @@ What the rest may rely on
   hands out tickets under `exclusive`. So the numbers of results grow in the order in which readers
   see them, and no result appears below a number that was read already.
 - A database that was away is reached again at the next call.
+- A forked process has no connection of its parent's: a file's locks would not hold in it, and its
+  results would be lost when the parent closes the file.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +39,12 @@ LOCK_SECONDS = 60.0
 LOCK_SPACE = 0x0DDA
 """Our part of PostgreSQL's advisory locks."""
 
+_FORMS = "storage must be a path, sqlite:///FILE, postgresql://USER@HOST/NAME or memory"
 
 _memory: dict[str, Database] = {}
 _memory_lock = threading.Lock()
+_upgrading = threading.Lock()  # alembic does one at a time
+_opened: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
 def storage_url(storage: str | Path | None) -> str:
@@ -48,14 +54,19 @@ def storage_url(storage: str | Path | None) -> str:
     """
     chosen = storage if storage is not None else os.environ.get(VARIABLE) or DEFAULT_FILE
     text = str(chosen)
-    if text in ("memory", "memory:", "sqlite://", "sqlite:///:memory:"):
+    if not text.strip() or text == "sqlite:///":  # SQLite would take these for memory
+        raise InvalidParameter(f"storage must name a file or a server but got {text!r}.")
+    if text in ("memory", "memory:", ":memory:", "sqlite://", "sqlite:///:memory:"):
         return "sqlite://"
-    if "://" not in text:
-        return f"sqlite:///{text}"
-    scheme, rest = text.split("://", 1)
-    if scheme in ("postgres", "postgresql"):
+    scheme, mark, rest = text.partition("://")
+    if mark and scheme in ("postgres", "postgresql", "postgresql+psycopg"):
         return f"postgresql+psycopg://{rest}"
-    return text
+    file = rest.removeprefix("/") if mark else text
+    known = not mark or scheme in ("sqlite", "sqlite+pysqlite")
+    if not known or not file or "\0" in file or not isinstance(chosen, str | Path):
+        shown = f"{scheme}://..." if "@" in rest else chosen  # there may be a password in it
+        raise InvalidParameter(f"{_FORMS} but got {shown!r}.")
+    return f"sqlite:///{file}"
 
 
 class Database:
@@ -67,11 +78,20 @@ class Database:
         self.url = url
         self._engine = _engine(url)
         self.dialect = self._engine.dialect.name
+        self._process = os.getpid()
+        self._turn = threading.RLock() if self.one_connection else nullcontext()
+        _opened.add(self)
+        weakref.finalize(self, _dispose, self._engine, self._process)
+
+    @property
+    def one_connection(self) -> bool:
+        """True if all transactions use the same connection, one after the other."""
+        return self.url == "sqlite://"
 
     @property
     def name(self) -> str:
         """Where it is, without a password."""
-        if self.url == "sqlite://":
+        if self.one_connection:
             return "memory"
         if self.dialect == "sqlite":
             return self.url.removeprefix("sqlite:///")
@@ -95,11 +115,19 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """A transaction that only reads: one consistent view."""
+        """A transaction that only reads, each statement what was stored before it."""
         with self._translated(), self._engine.connect() as connection:
             connection = connection.execution_options(oddarms_reads=True)
             with connection.begin():
                 yield connection
+
+    @contextmanager
+    def view(self) -> Iterator[sa.Connection]:
+        """A transaction that sees the storage as it is at one moment while others go on."""
+        with self.reading() as connection:
+            if self.dialect == "postgresql":
+                connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+            yield connection
 
     def shared(self, connection: sa.Connection, study: int) -> None:
         """Append results of a study while others do; nobody reads them in order meanwhile."""
@@ -154,7 +182,7 @@ class Database:
 
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-        with self.writing() as connection:
+        with _upgrading, self.writing() as connection:
             self.exclusive(connection, 0)
             config.attributes["connection"] = connection
             command.upgrade(config, REVISIONS[-1])
@@ -163,12 +191,24 @@ class Database:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
+        if self.one_connection and self._process != os.getpid():
+            raise StoreFailed(
+                "memory: it is that of another process; keep a study that processes share in a file"
+                " or in PostgreSQL."
+            )
+        driver: Any = self._engine.dialect.dbapi
         try:
-            yield
+            with self._turn:
+                yield
         except DBAPIError as error:
-            raise StoreFailed(f"{self.name}: {_reason(error)}.") from error
+            gone = error.connection_invalidated
+            raise StoreFailed(f"{self.name}: {_reason(error.orig, gone=gone)}.") from error
         except SQLAlchemyError as error:
             raise StoreFailed(f"{self.name}: {_first_line(error)}.") from error
+        except UnicodeError as error:  # in a text or, of SQLite, in a message about one
+            raise StoreFailed(f"{self.name}: {_REASONS['malformed']}.") from error
+        except driver.Error as error:  # `copy` does not go through SQLAlchemy
+            raise StoreFailed(f"{self.name}: {_reason(error)}.") from error
 
 
 def open_database(storage: str | Path | None, *, upgrade: bool = False) -> Database:
@@ -215,18 +255,33 @@ def _engine(url: str) -> sa.Engine:
             options = {"connect_args": {"timeout": LOCK_SECONDS}}
         else:
             options = {"connect_args": {"connect_timeout": 10}}
-        engine = sa.create_engine(url, **options)
+        file = url.removeprefix("sqlite:///")  # as it is: a name may have a ? in it
+        target = url if file == url else sa.URL.create("sqlite", database=file)
+        engine = sa.create_engine(target, **options)
     except ModuleNotFoundError:
         raise MissingExtra.of("postgresql", "PostgreSQL") from None
-    except (NoSuchModuleError, sa.exc.ArgumentError) as error:
-        raise InvalidParameter(
-            "storage must be a path, sqlite:///FILE, postgresql://USER@HOST/NAME or memory but"
-            f" got {url!r} ({_first_line(error)})."
-        ) from None
+    except (NoSuchModuleError, sa.exc.ArgumentError, ValueError):  # of the port
+        raise InvalidParameter(f"{_FORMS} but the URL given is none of these.") from None
     if engine.dialect.name == "sqlite":
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _dispose(engine: sa.Engine, process: int) -> None:
+    """Close the connections of a storage nobody uses any more, if they are this process's."""
+    if process == os.getpid():
+        engine.dispose()
+
+
+def _close_before_fork() -> None:
+    for database in list(_opened):
+        if not database.one_connection:
+            database.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_close_before_fork)
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
@@ -236,8 +291,8 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             break
-        except connection.__class__.OperationalError:  # changing the mode does not wait for locks
-            if time.monotonic() > deadline:
+        except connection.OperationalError as error:  # changing the mode does not wait for locks
+            if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
     connection.execute("PRAGMA synchronous = FULL")
@@ -248,6 +303,10 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
+_WENT_AWAY = (
+    "the server went away and this call may have been recorded or not: repeat it, what was told"
+    " twice counts once"
+)
 _REASONS = {
     "disk is full": "the disk is full; nothing of this call was recorded, everything before it is",
     "disk i/o error": "the disk failed; nothing of this call was recorded",
@@ -255,25 +314,30 @@ _REASONS = {
     "unable to open": "it cannot be opened: the folder must exist and be writable",
     "not a database": "it is not a SQLite file, or it is damaged",
     "malformed": "it is damaged; the command `sqlite3 FILE .recover` may save what is left",
-    "locked": f"another process has kept it locked for {LOCK_SECONDS:.0f} seconds",
+    "is locked": f"another process has kept it locked for {LOCK_SECONDS:.0f} seconds",
+    "deadlock": "two calls waited for each other; nothing of this one was recorded: repeat it",
     "no space left": "the disk is full; nothing of this call was recorded, everything before it is",
     "password authentication": "the user or the password is wrong",
+    "no pg_hba.conf entry": "the server does not let this user in from here",
+    "too many": "the server has no connection left to give",
     "does not exist": "there is no such database or user",
+    "starting up": "the server is starting; repeat the call",
+    "not yet accepting": "the server is starting; repeat the call",
+    "shutting down": "the server is shutting down",
     "connection refused": "the server cannot be reached",
     "could not connect": "the server cannot be reached",
     "connection failed": "the server cannot be reached",
-    "server closed the connection": "the server went away; nothing of this call may be recorded:"
-    " repeat it, what was told twice counts once",
-    "terminating connection": "the server went away; nothing of this call may be recorded: repeat"
-    " it, what was told twice counts once",
-    "connection is lost": "the server went away; repeat the call, what was told twice counts once",
+    "server closed the connection": _WENT_AWAY,
+    "terminating connection": _WENT_AWAY,
+    "connection is lost": _WENT_AWAY,
+    "connection is closed": _WENT_AWAY,
 }
 
 
-def _reason(error: DBAPIError) -> str:
-    text = str(error.orig).lower()
+def _reason(error: object, *, gone: bool = False) -> str:
+    text = str(error).lower()
     known = next((reason for mark, reason in _REASONS.items() if mark in text), None)
-    return known or _first_line(error.orig)
+    return known or (_WENT_AWAY if gone else _first_line(error))
 
 
 def _first_line(error: object) -> str:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from oddarms.errors import InvalidParameter
+from oddarms.errors import InvalidParameter, StoreFailed
 from oddarms.problem import Label, check_labels
 from oddarms.studies import _records as records
 
@@ -29,7 +29,10 @@ def encoded(label: Label) -> str:
 
 def decoded(text: str) -> Label:
     """Return the label that `encoded` was called on."""
-    label: Label = json.loads(text)
+    try:
+        label: Label = json.loads(text)
+    except (TypeError, ValueError):
+        raise StoreFailed(f"the storage is damaged; it has a label {text!r:.50}.") from None
     return label
 
 
@@ -68,8 +71,10 @@ class Labels:
         """Return the labels of some arms."""
         if self._all is None and self._n > FEW and connection is not None:
             found = records.labels_of(connection, self._study, sorted(set(arms)))
-            return [decoded(found[arm]) for arm in arms]
+            return [decoded(found.get(arm, "")) for arm in arms]
         labels = self.all(connection)
+        if arms and max(arms) >= len(labels):
+            raise StoreFailed(f"the storage is damaged; it has no label of arm {max(arms)}.")
         return [labels[arm] for arm in arms]
 
     def numbers(self, labels: Sequence[Label], connection: sa.Connection) -> list[int]:

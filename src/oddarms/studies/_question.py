@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from oddarms.algorithms import get_algorithm
+from oddarms.errors import StoreFailed
 from oddarms.problem import Side
 from oddarms.search import Search
 
@@ -53,5 +54,8 @@ class Question:
     @classmethod
     def from_json(cls, text: str) -> Question:
         """Return the question that `to_json` was called on."""
-        values = json.loads(text)
-        return cls(**{**values, "bounds": tuple(values["bounds"])})
+        try:
+            values = json.loads(text)
+            return cls(**{**values, "bounds": tuple(values["bounds"])})
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreFailed(f"a stored question must be whole but is not: {error}.") from None

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, IntArray
 from oddarms.studies._machine import ResultRow
@@ -111,10 +109,11 @@ def arm_of(connection: sa.Connection, study: int, label: str, key: str) -> int |
 # Tickets
 
 
+# Not EXISTS, for which PostgreSQL may read all results there are instead of the index.
 _ENDED = (
-    "(expires <= :now OR EXISTS (SELECT 1 FROM results r WHERE r.study = leases.study"
-    " AND r.ticket = leases.ticket) OR EXISTS (SELECT 1 FROM skips s"
-    " WHERE s.study = leases.study AND s.ticket = leases.ticket))"
+    "(expires <= :now OR (SELECT r.ticket FROM results r WHERE r.study = leases.study"
+    " AND r.ticket = leases.ticket) IS NOT NULL OR (SELECT s.ticket FROM skips s"
+    " WHERE s.study = leases.study AND s.ticket = leases.ticket) IS NOT NULL)"
 )
 
 
@@ -169,18 +168,32 @@ def add_tickets(
     return first
 
 
-def add_skip(connection: sa.Connection, study: int, ticket: int, reason: str, now: float) -> None:
-    """Give a ticket back."""
-    _require_tickets(connection, study, [ticket])
-    _run(
+def add_skips(
+    connection: sa.Connection, study: int, tickets: Sequence[int], reason: str, now: float
+) -> None:
+    """Give tickets back."""
+    _require_tickets(connection, study, tickets)
+    rows = [{"study": study, "ticket": t, "reason": reason, "now": now} for t in tickets]
+    connection.execute(
+        _text(
+            "INSERT INTO skips (study, ticket, reason, skipped)"
+            " VALUES (:study, :ticket, :reason, :now) ON CONFLICT (study, ticket) DO NOTHING"
+        ),
+        rows,
+    )
+
+
+def live_tickets(connection: sa.Connection, study: int, worker: str, now: float) -> list[int]:
+    """Return a worker's tickets that are out."""
+    found = _run(
         connection,
-        "INSERT INTO skips (study, ticket, reason, skipped) VALUES (:study, :ticket, :reason, :now)"
-        " ON CONFLICT (study, ticket) DO NOTHING",
+        f"SELECT ticket FROM leases WHERE study = :study AND NOT {_ENDED} AND (SELECT t.worker"
+        " FROM tickets t WHERE t.study = leases.study AND t.number = leases.ticket) = :worker",
         study=study,
-        ticket=ticket,
-        reason=reason,
+        worker=worker,
         now=now,
     )
+    return [row[0] for row in found]
 
 
 # Results
@@ -222,54 +235,52 @@ def add_results(
     worker: str | None,
     now: float,
 ) -> list[Told]:
-    """Record results of tickets; the first one of a ticket stands."""
-    added = connection.execute(
-        _text(_RESULT),
-        [
-            {"study": study, "ticket": ticket, "reward": reward, "worker": worker, "now": now}
-            for ticket, reward in results
-        ],
+    """Record results of tickets, in the tickets' order; the first one of a ticket stands.
+
+    In that order two batches with tickets in common cannot wait for each other, and which of an
+    arm's results come first does not depend on how a caller sorted them.
+    """
+    order = sorted(range(len(results)), key=lambda i: results[i][0])
+    rows = [
+        {
+            "study": study,
+            "ticket": results[i][0],
+            "reward": results[i][1],
+            "worker": worker,
+            "now": now,
+        }
+        for i in order
+    ]
+    attempt = connection.begin_nested()
+    if connection.execute(_text(_RESULT), rows).rowcount == len(rows):
+        attempt.commit()
+        return [Told.RECORDED] * len(rows)
+    attempt.rollback()
+    said = {i: _add_or_compare(connection, row) for i, row in zip(order, rows, strict=True)}
+    return [said[i] for i in range(len(rows))]
+
+
+def _add_or_compare(connection: sa.Connection, row: dict[str, Any]) -> Told:
+    """Record a result, unless the ticket has one; say which, and note one that differs."""
+    if connection.execute(_text(_RESULT), row).rowcount:
+        return Told.RECORDED
+    first = _run(
+        connection,
+        "SELECT reward FROM results WHERE study = :study AND ticket = :ticket",
+        study=row["study"],
+        ticket=row["ticket"],
+    ).scalar()
+    if first is None:
+        _require_tickets(connection, row["study"], [row["ticket"]])
+    if first == row["reward"]:
+        return Told.REPEATED
+    _run(
+        connection,
+        "INSERT INTO conflicts (study, ticket, reward, worker, told)"
+        " VALUES (:study, :ticket, :reward, :worker, :now)",
+        **row,
     )
-    if added.rowcount == len(results):
-        return [Told.RECORDED] * len(results)
-    return _compared(connection, study, results, worker, now)
-
-
-def _compared(
-    connection: sa.Connection,
-    study: int,
-    results: Sequence[tuple[int, float]],
-    worker: str | None,
-    now: float,
-) -> list[Told]:
-    """Say of each result whether it was new, there already, or differs from what is there."""
-    _require_tickets(connection, study, [ticket for ticket, _ in results])
-    said = []
-    seen: set[int] = set()
-    for ticket, reward in results:
-        first, told = _run(
-            connection,
-            "SELECT reward, told FROM results WHERE study = :study AND ticket = :ticket",
-            study=study,
-            ticket=ticket,
-        ).one()
-        new = told == now and ticket not in seen
-        seen.add(ticket)
-        if first == reward:
-            said.append(Told.RECORDED if new else Told.REPEATED)
-        else:
-            said.append(Told.CONFLICT)
-            _run(
-                connection,
-                "INSERT INTO conflicts (study, ticket, reward, worker, told)"
-                " VALUES (:study, :ticket, :reward, :worker, :now)",
-                study=study,
-                ticket=ticket,
-                reward=reward,
-                worker=worker,
-                now=now,
-            )
-    return said
+    return Told.CONFLICT
 
 
 def _require_tickets(connection: sa.Connection, study: int, tickets: Iterable[int]) -> None:
@@ -345,16 +356,23 @@ def result_rows(connection: sa.Connection, study: int, *, after: int) -> Iterato
 
 
 def trial_rows(connection: sa.Connection, study: int) -> Iterator[Any]:
-    """Yield all results with their tickets, in order."""
-    yield from connection.execute(
+    """Yield all results with their tickets, in order.
+
+    Not a join: for one, PostgreSQL may compare all results with all tickets as long as it has not
+    counted them.
+    """
+    ticket = "FROM tickets t WHERE t.study = r.study AND t.number = r.ticket"
+    found = connection.execute(
         _text(
-            "SELECT r.number, r.ticket, r.arm, r.reward, r.worker, r.told, t.asked, t.expires"
-            " FROM results r LEFT JOIN tickets t ON t.study = r.study AND t.number = r.ticket"
-            " WHERE r.study = :study ORDER BY r.number"
+            "SELECT r.number, r.ticket, r.arm, r.reward, r.worker, r.told,"
+            f" (SELECT t.asked {ticket}), (SELECT t.expires {ticket})"
+            " FROM results r WHERE r.study = :study ORDER BY r.number"
         ),
         {"study": study},
         execution_options={"stream_results": True},
     )
+    with found:  # somebody may stop before the last one
+        yield from found
 
 
 def conflict_rows(connection: sa.Connection, study: int) -> Iterator[Any]:
@@ -407,16 +425,15 @@ def save_snapshot(
         state=state,
     )
     rows = [
-        {"study": study, "arm": arm, "pulls": p, "mean": None if np.isnan(m) else m, "decision": d}
+        (p, None if m != m else m, d, study, arm)
         for arm, (p, m, d) in enumerate(
             zip(pulls.tolist(), means.tolist(), decisions.tolist(), strict=True)
         )
     ]
-    connection.execute(
-        _text(
-            "UPDATE arms SET pulls = :pulls, mean = :mean, decision = :decision"
-            " WHERE study = :study AND number = :arm"
-        ),
+    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    connection.exec_driver_sql(  # many rows: there is no time to name their values
+        f"UPDATE arms SET pulls = {mark}, mean = {mark}, decision = {mark}"
+        f" WHERE study = {mark} AND number = {mark}",
         rows,
     )
 

@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from oddarms.algorithms import Decision
-from oddarms.errors import InvalidParameter, MissingExtra, RewardRejected
-from oddarms.problem import Label, Problem, check_number, check_whole
-from oddarms.search import Result
+from oddarms.errors import InvalidParameter, MissingExtra, RewardRejected, StoreFailed
+from oddarms.problem import FloatArray, Label, Problem, check_number, check_whole
+from oddarms.search import Progress, Result, progress_of
 from oddarms.studies import _records as records
 from oddarms.studies._labels import Labels
-from oddarms.studies._machine import Machine
+from oddarms.studies._machine import Machine, ResultRow
 from oddarms.studies._question import Question
 from oddarms.studies._tickets import Conflict, Status, Ticket, Tickets, Told, Trial
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 LEASE = timedelta(hours=1)
 LEAST_BETWEEN_SNAPSHOTS = 1000
+MOST_TICKETS = 2**63 - 1
+YEAR_10000 = 253_402_300_800.0
 
 DecisionCallback = Callable[["Study", list[tuple[Label, Decision]]], None]
 
@@ -93,23 +96,32 @@ class Study:
             later is still recorded and used.
         """
         n = check_whole("n", n, least=1)
+        worker = _check_text("worker", worker)
         if not isinstance(lease, timedelta) or lease <= timedelta(0):
             raise InvalidParameter(f"lease must be a positive timedelta but got {lease!r}.")
         now = time.time()
         expires = now + lease.total_seconds()
+        if expires >= YEAR_10000:
+            raise InvalidParameter(f"lease must end before the year 10000 but got {lease}.")
         with self._lock, self._database.writing() as connection:
             self._database.exclusive(connection, self._number)
             machine, saved = self._synchronised(connection)
             self._save_if_due(connection, machine, saved)
             records.drop_ended_leases(connection, self._number, now)
-            arms, live = self._work(connection, machine, now, n)
+            arms, live = self._work(connection, machine, now, n + 1)
+            more, arms = len(arms) > n, arms[:n]
             first = records.add_tickets(
                 self._database, connection, self._number, arms, worker, now, expires
             )
-            status = self._status(machine, out=live + len(arms), more=len(arms) == n)
+            status = self._status(machine, out=live + len(arms), more=more)
             labels = self._labels.of(arms, connection)
-        self._report_decisions()
         tickets = [Ticket(first + i, label, _moment(expires)) for i, label in enumerate(labels)]
+        try:
+            self._report_decisions()
+        except BaseException:
+            for ticket in tickets:  # nobody will ever see them
+                self.skip(ticket, "a callback raised an exception")
+            raise
         return Tickets(tickets, status)
 
     def _work(
@@ -120,9 +132,9 @@ class Study:
         missing = machine.missing_per_arm()
         out = np.bincount(live, minlength=missing.size)[: missing.size] if live else 0
         open_pulls = np.maximum(missing - out, 0)
-        most = n
+        most = min(n, int(open_pulls.sum()))
         if self.question.budget is not None:
-            most = min(n, max(self.question.budget - machine.told - len(live), 0))
+            most = min(most, max(self.question.budget - machine.told - len(live), 0))
         wanted = np.flatnonzero(open_pulls)
         ends = np.cumsum(open_pulls[wanted])
         wanted = wanted[: int(np.searchsorted(ends, most)) + 1]
@@ -150,7 +162,8 @@ class Study:
         self, results: Iterable[tuple[Ticket | int, float]], *, worker: str | None = None
     ) -> list[Told]:
         """Record several results at once, all of them or, where one breaks a rule, none."""
-        rows = [(_ticket_number(ticket), self._checked(reward)) for ticket, reward in results]
+        rows = [(_ticket_number(ticket), self.check_reward(reward)) for ticket, reward in results]
+        worker = _check_text("worker", worker)
         if not rows:
             return []
         now = time.time()
@@ -168,7 +181,7 @@ class Study:
         """Record results of one arm that nobody asked for; return how many."""
         return self.tell_arms({label: rewards}, key=key)
 
-    def tell_arms(self, history: Mapping[Label, npt.ArrayLike], *, key: str | None = None) -> int:
+    def tell_arms(self, history: Mapping[Any, npt.ArrayLike], *, key: str | None = None) -> int:
         """Record results nobody asked for, such as a history; return how many.
 
         They count as evidence but not as pulls of the budget. The guarantee stays if they were
@@ -179,11 +192,13 @@ class Study:
         history
             Rewards by label; arms may have any number or be missing.
         key
-            A name for this import; a second one with the same key records nothing and returns 0.
+            A name for this import, of up to 64 characters; a second one with the same key records
+            nothing and returns 0.
         """
+        key = _check_text("key", key, most=64)
         lists = {label: np.atleast_1d(np.asarray(rewards)) for label, rewards in history.items()}
         checked = {
-            label: [self._checked(reward) for reward in rewards.tolist()]
+            label: [self.check_reward(reward) for reward in rewards.tolist()]
             for label, rewards in lists.items()
         }
         with self._lock, self._database.writing() as connection:
@@ -200,12 +215,32 @@ class Study:
 
     def skip(self, ticket: Ticket | int, reason: str = "") -> None:
         """Give a ticket back without a result; its pull may be handed out again at once."""
+        self.skip_many([ticket], reason)
+
+    def skip_many(self, tickets: Iterable[Ticket | int], reason: str = "") -> None:
+        """Give several tickets back at once."""
+        numbers = [_ticket_number(ticket) for ticket in tickets]
+        if not numbers:
+            return
         with self._database.writing() as connection:
             self._database.shared(connection, self._number)
-            number = _ticket_number(ticket)
-            records.add_skip(connection, self._number, number, str(reason), time.time())
+            records.add_skips(connection, self._number, numbers, _storable(reason), time.time())
 
-    def _checked(self, reward: Any) -> float:
+    def skip_worker(self, worker: str, reason: str = "") -> int:
+        """Give back all tickets that a worker has out, for one that is known to be gone.
+
+        Returns how many.
+        """
+        now = time.time()
+        with self._database.writing() as connection:
+            self._database.shared(connection, self._number)
+            numbers = records.live_tickets(connection, self._number, worker, now)
+            if numbers:
+                records.add_skips(connection, self._number, numbers, _storable(reason), now)
+        return len(numbers)
+
+    def check_reward(self, reward: Any) -> float:
+        """Return a reward as a number, if it is one within the bounds."""
         value = reward.item() if isinstance(reward, np.generic) else reward
         a, b = self.question.bounds
         try:
@@ -223,7 +258,12 @@ class Study:
     def result(self) -> Result:
         """Return what is known now, in the user's labels."""
         with self._lock, self._database.reading() as connection:
-            result = self._current(connection).search.result()
+            machine = self._current(connection)
+            result = machine.search.result()
+            arms, live = self._work(connection, machine, time.time(), 1)
+            status = self._status(machine, out=live, more=bool(arms))
+            if status is Status.BUDGET:  # which late results may have used up in mid-step
+                result = replace(result, stopped="budget")
         self._report_decisions()
         question = self.question
         problem = Problem(
@@ -234,6 +274,18 @@ class Study:
             side=question.side,
         )
         return replace(result, problem=problem)
+
+    def progress(self) -> Progress:
+        """Return pulls, open arms, threshold and estimated pulls to go, cheaply."""
+        with self._lock, self._database.reading() as connection:
+            machine = self._current(connection)
+            found = progress_of(machine.search)
+            return replace(found, pulls=machine.told)
+
+    def pulls_needed(self) -> FloatArray | None:
+        """Return about how many more pulls each arm needs, where the algorithm can tell."""
+        with self._lock, self._database.reading() as connection:
+            return self._current(connection).search.algorithm.pulls_needed()
 
     @property
     def status(self) -> Status:
@@ -260,6 +312,11 @@ class Study:
 
     def trials(self) -> Iterator[Trial]:
         """Yield every recorded result, in the order of recording."""
+        trials = self._trials()
+        # where all share one connection it cannot be kept for as long as somebody goes through them
+        yield from list(trials) if self._database.one_connection else trials
+
+    def _trials(self) -> Iterator[Trial]:
         with self._database.reading() as connection:
             for row in records.trial_rows(connection, self._number):
                 number, ticket, arm, reward, worker, told, asked, expires = row
@@ -326,35 +383,51 @@ class Study:
             machine = self._loaded(connection)
         self._machine = None  # if this is interrupted half-way, the next call begins anew
         for rows in records.result_rows(connection, self._number, after=machine.position):
+            self._check_rows(rows)
             machine.take(rows)
         self._machine = machine
         return machine, taken
 
+    def _check_rows(self, rows: Iterable[ResultRow]) -> None:
+        """Check that results are such as `tell` lets in: a file may be damaged unseen by SQLite."""
+        n, (a, b) = self.question.n, self.question.bounds
+        for row in rows:
+            if not (0 <= row.arm < n and isinstance(row.reward, float) and a <= row.reward <= b):
+                raise StoreFailed(
+                    f"{self.storage}: it is damaged; result {row.number} is {row.reward!r:.50}"
+                    f" of arm {row.arm}."
+                )
+
     def _loaded(self, connection: sa.Connection) -> Machine:
+        """Return the saved state, or a new one, to be given all results, if it cannot be used."""
         state = records.snapshot(connection, self._number)
-        return Machine(self.question) if state is None else Machine.from_bytes(self.question, state)
+        with suppress(InvalidParameter):
+            if state is not None:
+                return Machine.from_bytes(self.question, state)
+        return Machine(self.question)
 
     def _save_if_due(self, connection: sa.Connection, machine: Machine, saved: int) -> None:
         """Save the state once there are as many new results as arms: opening stays O(arms)."""
         if machine.taken - saved < max(self.question.n, LEAST_BETWEEN_SNAPSHOTS):
             return
-        result = machine.search.result()
         records.save_snapshot(
             connection,
             self._number,
             machine.position,
             machine.taken,
             machine.to_bytes(),
-            result.pulls_per_arm,
-            result.means,
-            result.decisions,
+            machine.search.algorithm.pulls,
+            machine.search.means,
+            machine.search.decisions,
         )
 
     def _report_decisions(self) -> None:
-        if not self._callbacks or self._machine is None:
+        if not self._callbacks:
             return
         with self._lock:
-            decisions = self._machine.search.result().decisions
+            if self._machine is None:
+                return
+            decisions = self._machine.search.decisions
             before = self._reported if self._reported is not None else np.zeros_like(decisions)
             fresh = np.flatnonzero((decisions != Decision.UNDECIDED) & (decisions != before))
             self._reported = decisions
@@ -368,8 +441,30 @@ class Study:
 
 
 def _ticket_number(ticket: Ticket | int) -> int:
-    return ticket.id if isinstance(ticket, Ticket) else check_whole("ticket", ticket, least=1)
+    number = ticket.id if isinstance(ticket, Ticket) else check_whole("ticket", ticket, least=1)
+    if number > MOST_TICKETS:
+        raise InvalidParameter(f"ticket must be one that was handed out but got {number}.")
+    return number
+
+
+def _check_text(name: str, text: str | None, most: int = 1000) -> str | None:
+    """Return a text that every storage can hold."""
+    if text is None:
+        return None
+    if not isinstance(text, str) or len(text) > most or _storable(text) != text:
+        raise InvalidParameter(
+            f"{name} must be a text of up to {most} characters, without NUL, but got {text!r:.100}."
+        )
+    return text
+
+
+def _storable(text: object) -> str:
+    """Return a text with all that a storage cannot hold written out."""
+    return str(text).encode(errors="backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OSError, OverflowError, TypeError, ValueError):
+        raise StoreFailed(f"the storage is damaged; it has a time of {seconds!r:.50}.") from None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from oddarms.errors import OddarmsError, StoreFailed
 from oddarms.studies import _records as records
 from oddarms.studies._machine import Machine
 
@@ -32,28 +33,37 @@ class Verification:
 def verify(study: Study) -> Verification:
     """Replay the log from its first result and compare: saved state, arms' rows, tickets.
 
-    Takes time in proportion to the results; others may go on working.
+    Takes time in proportion to the results; others may go on working. Of results recorded at this
+    moment some may be seen and others with lower numbers not, but none that a saved state has.
     """
     found = Verification()
-    machine = Machine(study.question)
-    with study._database.reading() as connection:
-        study._database.exclusive(connection, study._number)
-        position, taken = records.snapshot_position(connection, study._number)
-        for rows in records.result_rows(connection, study._number, after=0):
-            earlier = [row for row in rows if row.number <= position]
-            if earlier:
-                machine.take(earlier)
-                if machine.position == position:
-                    _compare_snapshot(study, machine, taken, found, connection)
-            machine.take([row for row in rows if row.number > position])
-        found.results = machine.taken
-        current = study._loaded(connection)
-        for rows in records.result_rows(connection, study._number, after=current.position):
-            current.take(rows)
-        if current.to_bytes() != machine.to_bytes():
-            found.problems.append("the saved state and the results after it do not give the replay")
+    with study._database.view() as connection:
+        try:
+            _replay(study, found, connection)
+        except StoreFailed:
+            raise
+        except (OddarmsError, IndexError) as error:  # what the log or the saved state has is wrong
+            found.problems.append(f"the replay ends with: {str(error).rstrip('.')}")
         found.problems += records.broken_rules(connection, study._number, study.question.bounds)
     return found
+
+
+def _replay(study: Study, found: Verification, connection: sa.Connection) -> None:
+    machine = Machine(study.question)
+    position, taken = records.snapshot_position(connection, study._number)
+    for rows in records.result_rows(connection, study._number, after=0):
+        earlier = [row for row in rows if row.number <= position]
+        if earlier:
+            machine.take(earlier)
+            if machine.position == position:
+                _compare_snapshot(study, machine, taken, found, connection)
+        machine.take([row for row in rows if row.number > position])
+    found.results = machine.taken
+    current = study._loaded(connection)
+    for rows in records.result_rows(connection, study._number, after=current.position):
+        current.take(rows)
+    if current.to_bytes() != machine.to_bytes():
+        found.problems.append("the saved state and the results after it do not give the replay")
 
 
 def _compare_snapshot(
@@ -63,8 +73,7 @@ def _compare_snapshot(
         found.problems.append(
             f"the saved state says that it has {taken} results but the log has {machine.taken}"
         )
-    state = records.snapshot(connection, study._number)
-    if state != machine.to_bytes():
+    if study._loaded(connection).to_bytes() != machine.to_bytes():
         found.problems.append("the saved state is not that of the log up to the same result")
     result = machine.search.result()
     rows = records.arm_states(connection, study._number)

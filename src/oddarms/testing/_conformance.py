@@ -5,9 +5,12 @@ from __future__ import annotations
 from oddarms.testing._guarantees import GuaranteeConformance
 from oddarms.testing._inputs import InputConformance
 from oddarms.testing._protocol import ProtocolConformance
+from oddarms.testing._saving import SavingConformance
 
 
-class AlgorithmConformance(ProtocolConformance, InputConformance, GuaranteeConformance):
+class AlgorithmConformance(
+    ProtocolConformance, InputConformance, SavingConformance, GuaranteeConformance
+):
     """What any algorithm must pass; subclass it and set `algorithm`.
 
     Attributes

@@ -15,7 +15,7 @@ def upgrade() -> None:
     """Make the tables."""
     op.create_table(
         "studies",
-        sa.Column("id", Number, primary_key=True),
+        sa.Column("id", Number, primary_key=True, autoincrement=True),
         sa.Column("name", sa.Text, nullable=False, unique=True),
         sa.Column("question", sa.Text, nullable=False),
         sa.Column("created", sa.Float, nullable=False),
@@ -23,6 +23,7 @@ def upgrade() -> None:
         sa.Column("position", sa.BigInteger, nullable=False),
         sa.Column("taken", sa.BigInteger, nullable=False),
         sa.Column("state", sa.LargeBinary),
+        sqlite_autoincrement=True,  # a deleted study's workers must not reach the next one
     )
     op.create_table(
         "arms",

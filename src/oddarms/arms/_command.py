@@ -1,0 +1,177 @@
+"""Arms that are pulled by running a command."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+from typing import IO, Literal, get_args
+
+from oddarms.errors import InvalidParameter, PullFailed
+from oddarms.problem import Label, check_number
+
+RewardKind = Literal["exit-code", "stdout"]
+PLACEHOLDER = "{arm}"
+VARIABLE = "ODDARMS_ARM"
+GRACE_SECONDS = 2.0
+TAIL_BYTES = 65_536
+
+
+class Command:
+    """A command that makes one pull of the arm whose label it is called with.
+
+    The label stands in for ``{arm}`` wherever that appears in a word of the command, and is in the
+    environment variable ODDARMS_ARM. No shell is involved unless asked for, so a label is never
+    more than an argument.
+
+    Parameters
+    ----------
+    command
+        The command, in words as a shell would divide it.
+    reward
+        "exit-code": 1 if the command fails, else 0. "stdout": the number in its last line.
+    timeout
+        Seconds after which the command is killed, with all processes it has started.
+    shell
+        Whether to run it by ``sh -c``; then ``{arm}`` becomes the label in quotes.
+
+    Raises
+    ------
+    PullFailed
+        When called: if the command takes too long, dies of a signal or, where its output is
+        wanted, fails or prints no number.
+
+    Examples
+    --------
+    >>> Command("echo 0.25", reward="stdout")("eve")
+    0.25
+    >>> Command("test {arm} = eve")("eve"), Command("test {arm} = eve")("bob; rm -rf x")
+    (0.0, 1.0)
+    """
+
+    def __init__(
+        self,
+        command: str,
+        *,
+        reward: RewardKind = "exit-code",
+        timeout: float | None = None,
+        shell: bool = False,
+    ) -> None:
+        if reward not in get_args(RewardKind):
+            raise InvalidParameter(f"reward must be 'exit-code' or 'stdout' but got {reward!r}.")
+        if timeout is not None and not 0.0 < check_number("timeout", timeout) < math.inf:
+            raise InvalidParameter(f"timeout must be a positive number but got {timeout}.")
+        try:
+            self.words = [command] if shell else shlex.split(command)
+        except ValueError as error:
+            raise InvalidParameter(
+                f"command must be well quoted but got {command!r}: {error}."
+            ) from None
+        if not any(word.strip() for word in self.words):
+            raise InvalidParameter("command must have at least one word but is empty.")
+        self.reward = reward
+        self.timeout = timeout
+        self.shell = shell
+        self._running: set[subprocess.Popen[bytes]] = set()
+
+    def stop(self) -> None:
+        """End all commands that run now; their pulls fail."""
+        for process in list(self._running):
+            _end(process)
+
+    def __call__(self, label: Label) -> float:
+        """Run the command for an arm and return the reward."""
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            code = self._run(label, output, errors)
+            if code < 0:
+                raise self._failed(label, f"died of {_signal_name(-code)}", errors)
+            if self.reward == "exit-code":
+                return float(code != 0)
+            if code != 0:
+                raise self._failed(label, f"ended with exit code {code}", errors)
+            return self._number(label, output)
+
+    def _run(self, label: Label, output: IO[bytes], errors: IO[bytes]) -> int:
+        words = self._words(label)
+        try:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                env={**os.environ, VARIABLE: str(label)},
+                start_new_session=True,  # so that its children can be killed with it
+            )
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise InvalidParameter(
+                f"command must be one that can be started but {words[0]!r} cannot: {reason}."
+            ) from error
+        self._running.add(process)
+        try:
+            return process.wait(self.timeout)
+        except subprocess.TimeoutExpired:
+            raise self._failed(label, f"took longer than {self.timeout:g} s", errors) from None
+        finally:
+            _end(process)
+            self._running.discard(process)
+
+    def _words(self, label: Label) -> list[str]:
+        if self.shell:
+            return ["sh", "-c", self.words[0].replace(PLACEHOLDER, shlex.quote(str(label)))]
+        return [word.replace(PLACEHOLDER, str(label)) for word in self.words]
+
+    def _number(self, label: Label, output: IO[bytes]) -> float:
+        line = _last_line(output)
+        try:
+            value = float(line)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise PullFailed(
+                f"arm {label!r}: the last line of the command's output must be a number but is"
+                f" {line[:80]!r}.",
+                label,
+            )
+        return value
+
+    def _failed(self, label: Label, what: str, errors: IO[bytes]) -> PullFailed:
+        said = _last_line(errors)
+        detail = f" (it said: {said[:200]})" if said else ""
+        return PullFailed(f"arm {label!r}: the command {what}{detail}.", label)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a command that still runs, and whatever it has left running."""
+    for step in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, step)
+        except ProcessLookupError:
+            break
+        except PermissionError:  # some systems say so of a group of zombies
+            break
+        if process.poll() is not None:
+            continue
+        try:
+            process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            continue
+    process.wait()
+
+
+def _last_line(file: IO[bytes]) -> str:
+    """Return the last line that is not blank, of the file's last part."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - TAIL_BYTES, 0))
+    lines = file.read().decode(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,172 @@
+"""What all pictures have in common: marks of decisions, figures without a window, files."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from oddarms.algorithms import Decision
+from oddarms.errors import InvalidParameter, MissingExtra
+from oddarms.files import write_whole
+
+Size = tuple[float, float]
+"""Width and height in inches."""
+
+WIDE: Size = (9.0, 4.8)
+
+
+class Mark(NamedTuple):
+    """How a kind of arm is drawn; the pale colour and the hatch fill bands of many arms."""
+
+    name: str
+    colour: str
+    pale: str
+    marker: str
+    hatch: str
+    filled: bool = True
+
+
+MARKS = {
+    Decision.NORMAL: Mark("normal", "#0072b2", "#cce3f0", "o", ""),
+    Decision.UNDECIDED: Mark("undecided", "#000000", "#dedede", "D", "xxx", filled=False),
+    Decision.LOW: Mark(
+        "outlier below", "#b85c93", "#f0dbe6", "v", "\\\\\\\\"
+    ),  # darker than theirs
+    Decision.HIGH: Mark("outlier above", "#d55e00", "#f7dfcc", "^", "////"),
+}
+"""In the order in which they are drawn, the later over the earlier; the purple is darker."""
+
+THRESHOLD_BAND, THRESHOLD_LINE = "#f0e442", "#6b6200"
+THRESHOLD_DASHES = {"upper": "-", "lower": "--"}
+GREY = "#595959"
+
+STYLE = {
+    "font.size": 10.0,
+    "axes.titlesize": 10.5,
+    "axes.labelsize": 10.0,
+    "legend.fontsize": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "hatch.linewidth": 0.6,
+    "lines.linewidth": 1.5,
+    "svg.hashsalt": "oddarms",
+    "savefig.dpi": 150,
+}
+CHARACTER = 0.09
+"""Inches that a character of a title takes, on average."""
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Draw in our style inside, whatever the caller's is; nothing outside changes."""
+    try:
+        from matplotlib import style
+    except ImportError:
+        raise MissingExtra.of("plot", "drawing") from None
+    with style.context(["default", STYLE]):
+        yield
+
+
+def new_figure(**options: Any) -> tuple[Any, Any]:
+    """Return a matplotlib figure with axes that no window and no global state belongs to."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra.of("plot", "drawing") from None
+    size = options.pop("figsize", (11.0, 4.6))
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(**options)
+
+
+def pale(colour: str, alpha: float = 0.4) -> tuple[float, ...]:
+    """Return a colour as it looks over white, but opaque."""
+    from matplotlib.colors import to_rgb
+
+    return tuple(1.0 - alpha * (1.0 - part) for part in to_rgb(colour))
+
+
+def set_title(figure: Any, text: str) -> None:
+    """Set the title, at the left, in as many lines as it takes."""
+    lines = wrapped(figure.get_figwidth(), text)
+    figure.suptitle(lines, x=0.01, ha="left", fontsize=11.0, parse_math=False)
+
+
+def wrapped(width: float, text: str) -> str:
+    """Return the text in lines that fit a width in inches."""
+    return textwrap.fill(text, max(20, int(width / CHARACTER)))
+
+
+def width_of(axis: Any) -> float:
+    """Return about how many inches of the figure's width an axes has."""
+    return float(axis.figure.get_figwidth()) / int(axis.get_gridspec().ncols)
+
+
+def set_legend(figure: Any, handles: list[Any], column: float) -> None:
+    """Set the legend below everything; `column` is the width of an entry in inches."""
+    columns = max(1, min(len(handles), int(figure.get_figwidth() / column)))
+    figure.legend(handles=handles, loc="outside lower left", ncols=columns, frameon=False)
+
+
+def count_scale(axis: Any, name: str, low: float, high: float, ticks: int = 9) -> None:
+    """Make an axis of counts logarithmic, with a zero where `low` is one; at most so many ticks."""
+    from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter
+
+    scaled, set_limits = getattr(axis, f"{name}axis"), getattr(axis, f"set_{name}lim")
+    if low < 1.0:
+        getattr(axis, f"set_{name}scale")("symlog", linthresh=1.0)
+    else:
+        getattr(axis, f"set_{name}scale")("log")
+        steps = (1.0, 2.0, 5.0) if high < 200.0 * low else (1.0,)
+        scaled.set_major_locator(LogLocator(subs=steps, numticks=ticks))
+    set_limits(low, high)
+    exact = FuncFormatter(lambda value, _: f"{value:,.0f}")
+    scaled.set_major_formatter(exact if name == "y" else EngFormatter(sep=""))
+    scaled.set_minor_formatter(NullFormatter())
+
+
+def finish(figure: Any, path: str | Path | None) -> Any:
+    """Lay the figure out, once and in our style, write it where asked, and return it."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    if path is not None:
+        save(figure, path)
+    return figure
+
+
+def file_content(figure: Any, kind: str = "svg") -> bytes:
+    """Return the figure as the bytes of a file; the same figure gives the same bytes.
+
+    Parameters
+    ----------
+    figure
+        A matplotlib figure.
+    kind
+        The ending of such a file's name: svg, png, pdf or another that matplotlib knows.
+    """
+    if kind not in figure.canvas.get_supported_filetypes():
+        known = ", ".join(sorted(figure.canvas.get_supported_filetypes()))
+        raise InvalidParameter(f"a picture's file must end in one of {known} but got {kind!r}.")
+    dates = {"svg": "Date", "pdf": "CreationDate", "png": "Software"}
+    buffer = io.BytesIO()
+    with drawing():
+        options = {"metadata": {dates[kind]: None}} if kind in dates else {}
+        figure.savefig(buffer, format=kind, **options)
+    return buffer.getvalue()
+
+
+def save(figure: Any, path: str | Path) -> Path:
+    """Write the figure to a file, making the folders that are missing; the ending says the kind."""
+    target = Path(path)
+    content = file_content(figure, target.suffix[1:].lower())
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return write_whole(target, content)

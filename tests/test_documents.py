@@ -1,0 +1,133 @@
+"""Documents as Markdown and as one HTML page."""
+
+from __future__ import annotations
+
+import base64
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from oddarms.documents import Heading, Paragraph, Picture, Table, inline, to_html, to_markdown
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+BLOCKS = [
+    Heading("Title", 1),
+    Paragraph("Text with `code`, **weight** and a < b & c."),
+    Table(("name", "value"), [("a|b", "1"), ("two\nlines", "<2>")], "Caption."),
+    Picture("dot.png", 'A "dot"', "Figure 1."),
+    Heading("End"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "dot.png").write_bytes(PIXEL)
+    return tmp_path
+
+
+class Elements(HTMLParser):
+    """Collects the elements of a page, and complains of those that are not closed in order."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] != "style":
+            self.text += data
+
+    def attributes(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def test_markdown() -> None:
+    assert to_markdown(BLOCKS) == (
+        "# Title\n\n"
+        "Text with `code`, **weight** and a < b & c.\n\n"
+        "Caption.\n\n"
+        "| name | value |\n"
+        "| --- | --- |\n"
+        "| a\\|b | 1 |\n"
+        "| two lines | <2> |\n\n"
+        '![A "dot"](dot.png)\n\n'
+        "Figure 1.\n\n"
+        "## End\n"
+    )
+
+
+class TestHtml:
+    def test_it_is_well_formed_and_says_its_language(self, folder: Path) -> None:
+        page = to_html("A & B", BLOCKS, folder)
+        assert page.startswith("<!doctype html>\n")
+        elements = Elements(page)
+        assert elements.attributes("html") == [{"lang": "en"}]
+        assert {"charset": "utf-8"} in elements.attributes("meta")
+        assert "A & B" in elements.text
+        assert [name for name, _ in elements.found if name in ("h1", "h2")] == ["h1", "h2"]
+
+    def test_text_is_escaped(self, folder: Path) -> None:
+        page = to_html("<script>", BLOCKS, folder)
+        assert "<script>" not in page
+        assert (
+            "<p>Text with <code>code</code>, <strong>weight</strong> and a &lt; b &amp; c.</p>"
+            in page
+        )
+        assert "<td>a|b</td>" in page
+        assert "<td>&lt;2&gt;</td>" in page
+
+    def test_pictures_are_inside_and_have_words(self, folder: Path) -> None:
+        (picture,) = Elements(to_html("t", BLOCKS, folder)).attributes("img")
+        assert picture["alt"] == 'A "dot"'
+        kind, data = (picture["src"] or "").split(",")
+        assert kind == "data:image/png;base64"
+        assert base64.b64decode(data) == PIXEL
+
+    def test_tables_have_headers_and_captions(self, folder: Path) -> None:
+        elements = Elements(to_html("t", BLOCKS, folder))
+        assert elements.attributes("th") == [{"scope": "col"}] * 2
+        assert len(elements.attributes("caption")) == 1
+
+    def test_nothing_is_fetched(self, folder: Path) -> None:
+        page = to_html("t", BLOCKS, folder)
+        elements = Elements(page)
+        assert not elements.attributes("link")
+        assert not elements.attributes("script")
+        assert "http" not in page
+        assert "url(" not in page
+        assert "dot.png" not in page
+
+
+def test_captions_may_be_left_out(folder: Path) -> None:
+    assert Table(("a",), [("1",)]).to_markdown() == "| a |\n| --- |\n| 1 |"
+    assert "caption" not in Table(("a",), [("1",)]).to_html(folder)
+    assert Picture("dot.png", "dot").to_markdown() == "![dot](dot.png)"
+    assert "figcaption" not in Picture("dot.png", "dot").to_html(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("`a` and `b`", "<code>a</code> and <code>b</code>"),
+        ("**a** and **b**", "<strong>a</strong> and <strong>b</strong>"),
+        ("2 * 3 * 4", "2 * 3 * 4"),
+        ("`<b>`", "<code>&lt;b&gt;</code>"),
+        ('"quoted"', '"quoted"'),
+    ],
+)
+def test_inline(text: str, html: str) -> None:
+    assert inline(text) == html

@@ -1,0 +1,630 @@
+"""A comparison is run: resumably, in parallel, and with the same bytes however it is run."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+import math
+import os
+import resource
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oddarms.arms import Bernoulli
+from oddarms.errors import InvalidParameter, MissingExtra, StoreFailed, WorkerLost
+from oddarms.executors import Executor
+from oddarms.experiments import Contender, Grid, GridProgress, Outcomes, Setting, _run, run
+from oddarms.experiments._cells import IntervalRow, Measured, measure
+from oddarms.experiments._grid import CellTask
+from oddarms.experiments._outcomes import COLUMNS, INTERVAL_COLUMNS
+from oddarms.experiments._store import CellStore
+from oddarms.problem import FloatArray, IntArray
+
+MEANS = [0.0, 0.1, 0.0, 0.1, 1.0]
+TWO = ("spade", Contender("in steps", "spade", {"max_step": 5}))
+
+
+def one_high(rng: np.random.Generator) -> FloatArray:
+    return np.append(rng.uniform(0.0, 0.1, 4), 1.0)
+
+
+FIXED = Setting("fixed", MEANS, k=1.0, runs=3, figure="a", data="made up")
+DRAWN = Setting("drawn", one_high, k=1.0, instances=2, figure="b", keep_intervals=True)
+GRID = Grid([FIXED, DRAWN], TWO)
+
+
+@pytest.fixture(scope="module")
+def expected() -> Outcomes:
+    return run(GRID, seed=1, jobs=1)
+
+
+def lines_of(folder: Path) -> int:
+    file = folder / "cells.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+class Counting:
+    """Stands for `measure` and counts its calls; may fail at one of them."""
+
+    def __init__(self, fail_at: int | None = None) -> None:
+        self.calls, self.fail_at = 0, fail_at
+
+    def __call__(self, task: CellTask) -> Measured:
+        self.calls += 1
+        if self.calls == self.fail_at:
+            raise InvalidParameter("this one cannot be run.")
+        return measure(task)
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    counter = Counting()
+    monkeypatch.setattr(_run, "measure", counter)
+    return counter
+
+
+class Latest:
+    """A progress function that keeps what it was told, and may press Ctrl-C."""
+
+    def __init__(self, interrupt_at: int | None = None) -> None:
+        self.told: list[tuple[int, int, int]] = []
+        self.progress = GridProgress("")
+        self.executors: list[str] = []
+        self.interrupt_at = interrupt_at
+
+    def __call__(self, progress: GridProgress) -> None:
+        self.progress = progress
+        self.told.append((progress.done, progress.resumed, progress.pulls))
+        self.executors.append(progress.executor)
+        if progress.done == self.interrupt_at:
+            raise KeyboardInterrupt
+
+
+def made_up(*pulls: int, **changes: Any) -> Outcomes:
+    """Return the outcomes of runs of one algorithm on fixed arms, with these pulls."""
+    cells = list(Grid([replace(FIXED, runs=len(pulls))]).cells())
+    base = Measured(0, 0, 1, complete=True, correct=True)
+    return Outcomes(cells, [replace(base, pulls=number, **changes) for number in pulls])
+
+
+class TestOutcomes:
+    def test_a_row_per_run(self, expected: Outcomes) -> None:
+        rows = list(csv.DictReader(io.StringIO(expected.to_csv())))
+        assert len(rows) == len(expected) == 10
+        assert list(rows[0]) == list(COLUMNS)
+        names = ("spade", "in steps")
+        places = ("figure", "setting", "instance", "algorithm", "run")
+        assert [tuple(row[place] for place in places) for row in rows] == [
+            *(("a", "fixed", "0", name, str(number)) for name in names for number in range(3)),
+            *(("b", "drawn", str(number), name, "0") for number in range(2) for name in names),
+        ]
+
+    def test_the_values(self) -> None:
+        cell = next(Grid([FIXED]).cells(seed=9))
+        measured = Measured(120, 7, 3, complete=True, correct=False)
+        text = Outcomes([cell], [measured]).to_csv()
+        assert text == (
+            "figure,setting,data,n,k,delta,smallest_gap,outliers,instance,algorithm,run,pulls,"
+            "threshold_pulls,rounds,complete,correct,instance_seed,seed\n"
+            f"a,fixed,made up,5,1.0,0.1,{cell.smallest_gap!r},1,0,spade,0,120,7,3,True,False,"
+            f"{cell.instance_seed},{cell.seed}\n"
+        )
+        # mean 0.24, variance 1.02 / 5 - 0.24^2 = 0.1464, theta 0.62262; 1 is nearer than 0.1
+        assert cell.smallest_gap == pytest.approx(0.377377, abs=1e-6)
+
+    def test_a_file_has_the_same_text(self, expected: Outcomes, tmp_path: Path) -> None:
+        text = expected.to_csv(tmp_path / "rows.csv")
+        assert (tmp_path / "rows.csv").read_bytes() == text.encode()
+
+    def test_it_is_a_sequence(self, expected: Outcomes) -> None:
+        assert expected[0] == next(iter(expected))
+        assert expected[-2:] == list(expected)[8:]
+        assert len(expected.select(lambda row: row.figure == "b")) == 4
+
+    def test_a_frame(self, expected: Outcomes) -> None:
+        frame = expected.to_frame()
+        assert tuple(frame.columns) == COLUMNS
+        assert frame["pulls"].tolist() == [row.pulls for row in expected]
+
+    def test_a_frame_without_pandas(
+        self, expected: Outcomes, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "pandas", None)
+        with pytest.raises(MissingExtra, match=r"pip install 'oddarms\[frame\]'"):
+            expected.to_frame()
+
+    def test_intervals(self, expected: Outcomes) -> None:
+        rows = list(expected.intervals())
+        assert INTERVAL_COLUMNS == (
+            "figure",
+            "setting",
+            "instance",
+            "algorithm",
+            "run",
+            "round",
+            "arm",
+            "estimate",
+            "lower",
+            "upper",
+            "decision",
+        )
+        assert len(rows) == 2 * 2 * 2 * 6  # instances, algorithms, rounds, threshold and arms
+        assert {row[0] for row in rows} == {"b"}
+
+
+class TestSummaries:
+    def test_students_interval_of_three_runs(self) -> None:
+        """10, 20, 60: mean 30, sd sqrt((400 + 100 + 900) / 2), t with 2 df at 0.975 is 4.302653."""
+        (summary,) = made_up(10, 20, 60).summaries()
+        assert (summary.figure, summary.setting, summary.algorithm) == ("a", "fixed", "spade")
+        assert (summary.runs, summary.mean) == (3, 30.0)
+        assert summary.half_width == pytest.approx(4.302653 * math.sqrt(700.0 / 3.0), rel=1e-6)
+        assert (summary.wrong, summary.unfinished) == (0, 0)
+
+    def test_one_run_has_no_interval(self) -> None:
+        (summary,) = made_up(10).summaries()
+        assert math.isnan(summary.half_width)
+
+    def test_wrong_and_unfinished_runs_are_counted(self) -> None:
+        assert made_up(1, 2, correct=False).summaries()[0].wrong == 2
+        assert made_up(1, 2, complete=False).summaries()[0].unfinished == 2
+
+    def test_in_the_order_of_the_grid(self, expected: Outcomes) -> None:
+        found = [(one.setting, one.algorithm, one.runs) for one in expected.summaries()]
+        assert found == [
+            ("fixed", "spade", 3),
+            ("fixed", "in steps", 3),
+            ("drawn", "spade", 2),
+            ("drawn", "in steps", 2),
+        ]
+
+    def test_a_table_for_people(self) -> None:
+        assert str(made_up(1000, 3000)).splitlines() == [
+            "setting  algorithm  pulls  95 %      runs  wrong  unfinished",
+            "a fixed  spade      2,000  ± 12,706  2     0      0",
+        ]
+        assert str(made_up(5, complete=False)).splitlines()[1] == (
+            "a fixed  spade      > 5          1     0      1"
+        )
+
+
+MEASURED = Measured(
+    120, 7, 3, complete=True, correct=True,
+    intervals=(IntervalRow("last", 0, 1 / 3, None, 0.7, "normal"),),
+)  # fmt: skip
+
+
+@contextmanager
+def store_in(folder: Path) -> Iterator[CellStore]:
+    store = CellStore(folder)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def stored(folder: Path) -> dict[str, Measured]:
+    with store_in(folder) as store:
+        return store.load()
+
+
+@contextmanager
+def disk_with_room_for(count: int) -> Iterator[None]:
+    """Let no file of this process grow beyond `count` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (count, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+class TestStore:
+    def test_what_was_written_is_there(self, tmp_path: Path) -> None:
+        assert stored(tmp_path) == {}
+        with store_in(tmp_path) as store:
+            store.append("one", MEASURED)
+            store.append("two", replace(MEASURED, pulls=121))
+        assert stored(tmp_path) == {"one": MEASURED, "two": replace(MEASURED, pulls=121)}
+
+    @pytest.mark.parametrize("kept", [1, 30, -2, -1])
+    def test_a_line_that_was_cut_off_is_done_again(self, tmp_path: Path, kept: int) -> None:
+        file = tmp_path / "cells.jsonl"
+        with store_in(tmp_path) as store:
+            store.append("one", MEASURED)
+            whole = file.read_bytes()
+        file.write_bytes(whole + whole.replace(b"one", b"two")[:kept])
+        with store_in(tmp_path) as store:
+            store.append("three", MEASURED)
+        assert stored(tmp_path).keys() == {"one", "three"}
+
+    def test_a_last_line_that_lacks_only_its_end_counts(self, tmp_path: Path) -> None:
+        file = tmp_path / "cells.jsonl"
+        with store_in(tmp_path) as store:
+            store.append("one", MEASURED)
+        file.write_bytes(file.read_bytes().removesuffix(b"\n"))
+        with store_in(tmp_path) as store:
+            store.append("two", MEASURED)
+        assert stored(tmp_path) == {"one": MEASURED, "two": MEASURED}
+
+    @pytest.mark.parametrize(
+        "garbage",
+        [b"", b"\xff\x00\xfe{]", b"3", b"null", b"[]", b"{}", b'"text"', b'{"key": "x"}',
+         b'{"key": "x", "check": 0, "measured": {}}', b"\x00" * 5000],
+    )  # fmt: skip
+    def test_garbage_in_the_middle(self, tmp_path: Path, garbage: bytes) -> None:
+        with store_in(tmp_path) as store:
+            store.append("one", MEASURED)
+            with (tmp_path / "cells.jsonl").open("ab") as file:
+                file.write(garbage + b"\n")
+            store.append("two", MEASURED)
+        assert stored(tmp_path) == {"one": MEASURED, "two": MEASURED}
+
+    def test_changed_values_do_not_count(self, tmp_path: Path) -> None:
+        with store_in(tmp_path) as store:
+            store.append("one", MEASURED)
+            store.append("two", MEASURED)
+        file = tmp_path / "cells.jsonl"
+        file.write_text(file.read_text().replace('"pulls": 120', '"pulls": 129', 1))
+        assert stored(tmp_path).keys() == {"two"}
+
+    def test_neither_do_values_under_another_key(self, tmp_path: Path) -> None:
+        with store_in(tmp_path) as store:
+            store.append("one", MEASURED)
+        file = tmp_path / "cells.jsonl"
+        file.write_text(file.read_text().replace("one", "two"))
+        assert stored(tmp_path) == {}
+
+    def test_two_may_write_at_a_time(self, tmp_path: Path) -> None:
+        def write(name: str) -> None:
+            with store_in(tmp_path) as store:
+                for number in range(100):
+                    store.append(f"{name} {number}", MEASURED)
+
+        threads = [threading.Thread(target=write, args=(name,)) for name in ("one", "two")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(stored(tmp_path)) == 200
+
+    def test_a_full_disk(self, tmp_path: Path) -> None:
+        with store_in(tmp_path) as store:
+            store.append("one", MEASURED)
+            room = store.path.stat().st_size + 40
+            with disk_with_room_for(room), pytest.raises(StoreFailed) as caught:
+                store.append("two", MEASURED)
+            assert store.path.stat().st_size == room
+        assert str(caught.value) == (
+            f"a finished cell could not be written to {tmp_path / 'cells.jsonl'}:"
+            f" {os.strerror(errno.EFBIG)}; the cells written before are kept."
+        )
+        with store_in(tmp_path) as store:
+            store.append("three", MEASURED)
+        assert stored(tmp_path).keys() == {"one", "three"}
+
+    def test_a_disk_that_fails(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(number: int) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), number)
+
+        with store_in(tmp_path) as store:
+            monkeypatch.setattr(os, "fsync", fail)
+            with pytest.raises(StoreFailed, match=r"could not be .*: Input/output error"):
+                store.append("one", MEASURED)
+
+    def test_a_file_that_is_none(self, tmp_path: Path) -> None:
+        (tmp_path / "cells.jsonl").mkdir()
+        with pytest.raises(InvalidParameter, match=r"must be a file that .* but is not: Is a dir"):
+            CellStore(tmp_path)
+
+
+class TestResuming:
+    def test_a_finished_run_is_not_run_again(
+        self, tmp_path: Path, counting: Counting, expected: Outcomes
+    ) -> None:
+        first = run(GRID, seed=1, jobs=1, folder=tmp_path)
+        assert counting.calls == 10
+        latest = Latest()
+        second = run(GRID, seed=1, jobs=1, folder=tmp_path, progress=latest)
+        assert counting.calls == 10
+        assert latest.told == [(10, 10, 0)]
+        assert first.to_csv() == second.to_csv() == expected.to_csv()
+        assert list(first.intervals()) == list(second.intervals()) == list(expected.intervals())
+
+    def test_a_larger_one_makes_what_is_new(
+        self, tmp_path: Path, counting: Counting, expected: Outcomes
+    ) -> None:
+        run(Grid([replace(FIXED, runs=2)], ["spade"]), seed=1, jobs=1, folder=tmp_path)
+        assert counting.calls == 2
+        latest = Latest()
+        larger = run(GRID, seed=1, jobs=1, folder=tmp_path, progress=latest)
+        assert counting.calls == 10
+        assert latest.progress.algorithms["spade"].resumed == 2
+        assert latest.progress.algorithms["in steps"].resumed == 0
+        assert larger.to_csv() == expected.to_csv()
+
+    def test_another_seed_finds_nothing_and_disturbs_nothing(
+        self, tmp_path: Path, counting: Counting, expected: Outcomes
+    ) -> None:
+        run(GRID, seed=1, jobs=1, folder=tmp_path)
+        other = run(GRID, seed=2, jobs=1, folder=tmp_path)
+        assert counting.calls == 20
+        assert other.to_csv() != expected.to_csv()
+        assert run(GRID, seed=1, jobs=1, folder=tmp_path).to_csv() == expected.to_csv()
+        assert counting.calls == 20
+
+    @pytest.mark.parametrize("jobs", [1, 2])
+    def test_ctrl_c(self, tmp_path: Path, jobs: int, expected: Outcomes) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            run(GRID, seed=1, jobs=jobs, folder=tmp_path, progress=Latest(interrupt_at=4))
+        assert lines_of(tmp_path) == 4
+        latest = Latest()
+        found = run(GRID, seed=1, jobs=jobs, folder=tmp_path, progress=latest)
+        assert latest.told[0] == (4, 4, 0)
+        assert lines_of(tmp_path) == 10
+        assert found.to_csv() == expected.to_csv()
+
+    def test_a_run_that_fails_keeps_those_before_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: Outcomes
+    ) -> None:
+        monkeypatch.setattr(_run, "measure", Counting(fail_at=4))
+        with pytest.raises(InvalidParameter, match="this one cannot be run"):
+            run(GRID, seed=1, jobs=1, folder=tmp_path)
+        monkeypatch.undo()
+        latest = Latest()
+        found = run(GRID, seed=1, jobs=1, folder=tmp_path, progress=latest)
+        assert latest.progress.resumed == 3
+        assert found.to_csv() == expected.to_csv()
+
+    def test_a_disk_that_is_full_half_way(self, tmp_path: Path, expected: Outcomes) -> None:
+        with disk_with_room_for(2000), pytest.raises(StoreFailed, match="File too large"):
+            run(GRID, seed=1, jobs=1, folder=tmp_path)
+        latest = Latest()
+        found = run(GRID, seed=1, jobs=1, folder=tmp_path, progress=latest)
+        assert 0 < latest.progress.resumed < 10
+        assert found.to_csv() == expected.to_csv()
+
+    def test_a_folder_that_cannot_be_one(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(InvalidParameter, match="folder must be a folder that can be written"):
+            run(GRID, folder=tmp_path / "file")
+
+    def test_two_names_for_one_thing_are_one_run(self, counting: Counting) -> None:
+        latest = Latest()
+        found = run(Grid([FIXED], ["spade", Contender("SPADE", "spade")]), jobs=1, progress=latest)
+        assert counting.calls == 3
+        assert [row.pulls for row in found[:3]] == [row.pulls for row in found[3:]]
+        assert latest.progress.done == latest.progress.cells == 6
+
+
+class TestProgress:
+    def test_it_is_told_at_the_start_and_after_each_cell(self, expected: Outcomes) -> None:
+        latest = Latest()
+        run(GRID, seed=1, jobs=1, progress=latest)
+        assert [done for done, *_ in latest.told] == [0, 0, *range(1, 11)]
+        assert latest.executors == ["", *["this process"] * 11]
+        assert latest.progress.cells == 10
+        assert latest.progress.pulls == sum(row.pulls for row in expected)
+        of_steps = latest.progress.algorithms["in steps"]
+        assert (of_steps.cells, of_steps.done, of_steps.resumed) == (5, 5, 0)
+        assert of_steps.pulls == sum(row.pulls for row in expected if row.algorithm == "in steps")
+
+    def test_expected_costs_move_from_left_to_run(self) -> None:
+        shares: list[tuple[float, float]] = []
+        run(
+            GRID, seed=1, jobs=1,
+            progress=lambda told: shares.append((told.cost_run, told.cost_left)),
+        )  # fmt: skip
+        total = sum(cell.expected_cost for cell in GRID.cells(1))
+        assert shares[0] == (0.0, pytest.approx(total))
+        assert all(run + left == pytest.approx(total) for run, left in shares)
+        assert shares[-1] == (pytest.approx(total), pytest.approx(0.0, abs=1e-6 * total))
+
+    def test_long_cells_come_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen: list[float] = []
+
+        def remember(task: CellTask) -> Measured:
+            seen.append(task.k)
+            return measure(task)
+
+        monkeypatch.setattr(_run, "measure", remember)
+        settings = [replace(FIXED, name=str(k), k=k, runs=1, budget=50) for k in (1.0, 1.9, 1.5)]
+        run(Grid(settings), jobs=1)
+        # theta = 0.24 + 0.3826 k is 0.62, 0.97 and 0.81: gaps of 0.38, 0.03 and 0.19 to 1
+        assert seen == [1.9, 1.5, 1.0]
+
+
+Give = Callable[[Iterator[Any]], Iterable[Any]]
+
+
+class FakeExecutor(Executor):
+    """Gives results in an order of its own, or loses a worker after some."""
+
+    def __init__(self, give: Give) -> None:
+        super().__init__("a fake", 1)
+        self.give = give
+
+    def _results(
+        self, function: Callable[[Any], Any], tasks: Iterable[Any]
+    ) -> Generator[Any, None, None]:
+        yield from self.give(map(function, tasks))
+
+    def _release(self) -> None:
+        pass
+
+
+class FakeExecutors:
+    """Stands for `open_executor`: each call opens the next executor."""
+
+    def __init__(self, *gives: Give) -> None:
+        self.gives = list(gives)
+
+    def __call__(self, backend: str, *, jobs: Any, address: Any) -> Executor:
+        assert (backend, jobs, address) == ("joblib", None, None)
+        return FakeExecutor(self.gives.pop(0))
+
+
+def losing_after(count: int) -> Give:
+    def give(results: Iterator[Any]) -> Iterator[Any]:
+        yield from islice(results, count)
+        raise WorkerLost("a fake lost a worker.")
+
+    return give
+
+
+def backwards(results: Iterator[Any]) -> Iterator[Any]:
+    return reversed(list(results))
+
+
+class TestLostWorkers:
+    def test_the_rest_is_run_by_another_executor(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expected: Outcomes
+    ) -> None:
+        opened = FakeExecutors(losing_after(3), losing_after(0), losing_after(2), iter)
+        monkeypatch.setattr(_run, "open_executor", opened)
+        latest = Latest()
+        found = run(GRID, seed=1, folder=tmp_path, progress=latest)
+        assert opened.gives == []
+        assert found.to_csv() == expected.to_csv()
+        assert lines_of(tmp_path) == 10
+        assert [done for done, *_ in latest.told] == [0, 0, 1, 2, 3, 3, 3, 4, 5, 5, 6, 7, 8, 9, 10]
+
+    def test_it_gives_up_when_three_in_a_row_get_nowhere(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expected: Outcomes
+    ) -> None:
+        opened = FakeExecutors(*(losing_after(count) for count in (0, 0, 1, 0, 0, 0)), pytest.fail)
+        monkeypatch.setattr(_run, "open_executor", opened)
+        with pytest.raises(WorkerLost, match="a fake lost a worker"):
+            run(GRID, seed=1, folder=tmp_path)
+        assert opened.gives == [pytest.fail]
+        monkeypatch.undo()
+        assert lines_of(tmp_path) == 1
+        assert run(GRID, seed=1, jobs=1, folder=tmp_path).to_csv() == expected.to_csv()
+
+    def test_a_cell_that_kills_its_process_once(self, tmp_path: Path, expected: Outcomes) -> None:
+        deadly = Deadly(MEANS, tmp_path / "died")
+        latest = Latest()
+        found = run(Grid([replace(FIXED, arms=deadly)], TWO), seed=1, jobs=2, progress=latest)
+        assert (tmp_path / "died").exists()
+        assert latest.executors.count("joblib, 2 processes") == 6 + 2
+        assert list(found) == expected[:6]
+
+
+class Deadly(Bernoulli):
+    """Arms of which the first pull kills the process."""
+
+    def __init__(self, means: list[float], mark: Path) -> None:
+        super().__init__(means)
+        self.mark = mark
+
+    def pull_totals(self, indices: IntArray, counts: IntArray) -> tuple[FloatArray, FloatArray]:
+        if not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().pull_totals(indices, counts)
+
+
+class TestTheSameBytes:
+    """One seed, one file: whatever ran it, on however many workers, in whatever order."""
+
+    def test_another_order(self, monkeypatch: pytest.MonkeyPatch, expected: Outcomes) -> None:
+        monkeypatch.setattr(_run, "open_executor", FakeExecutors(backwards))
+        assert run(GRID, seed=1).to_csv() == expected.to_csv()
+
+    @pytest.mark.parametrize("jobs", [2, 3])
+    def test_joblib(self, jobs: int, tmp_path: Path, expected: Outcomes) -> None:
+        self.compare(tmp_path, expected, "joblib", f"joblib, {jobs} processes", jobs=jobs)
+
+    def test_dask(self, tmp_path: Path, expected: Outcomes) -> None:
+        self.compare(tmp_path, expected, "dask", "dask, local, 2 processes", jobs=2)
+
+    def test_dask_at_an_address(self, tmp_path: Path, expected: Outcomes) -> None:
+        from distributed import LocalCluster
+
+        with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+            address = cluster.scheduler_address
+            place = f"dask at {address}, 1 worker"
+            self.compare(tmp_path, expected, "dask", place, address=address)
+
+    def test_ray(self, tmp_path: Path, expected: Outcomes, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("RAY_AUTH_MODE", "token")  # else it writes one to the home directory
+        monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(16))
+        self.compare(tmp_path, expected, "ray", "ray, local, 2 processes", jobs=2)
+
+    @staticmethod
+    def compare(folder: Path, expected: Outcomes, backend: str, place: str, **options: Any) -> None:
+        latest = Latest()
+        found = run(GRID, seed=1, folder=folder, backend=backend, progress=latest, **options)
+        assert latest.executors[-1] == place
+        one, two = (folder / name for name in ("found.csv", "expected.csv"))
+        found.to_csv(one)
+        expected.to_csv(two)
+        assert one.read_bytes() == two.read_bytes()
+        assert list(found.intervals()) == list(expected.intervals())
+        assert lines_of(folder) == 10
+
+
+STUDY = Grid([replace(FIXED, runs=20)], TWO)
+
+
+def study(folder: str) -> None:
+    run(STUDY, folder=folder, jobs=2).to_csv(Path(folder) / "found.csv")
+
+
+@contextmanager
+def started_study(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    program = f"import test_experiment_run as it; it.study({str(folder)!r})"
+    with (folder / "said.txt").open("wb") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            cwd=Path(__file__).parent,
+            stderr=said,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # joblib's workers outlive a killed parent
+        process.wait()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it takes too long"
+        time.sleep(0.01)
+
+
+class TestKill:
+    def test_killed_several_times_it_ends_with_the_same_file(self, tmp_path: Path) -> None:
+        for _ in range(2):
+            enough = lines_of(tmp_path) + 8
+            with started_study(tmp_path) as process:
+                wait_for(lambda enough=enough: lines_of(tmp_path) >= enough)
+                process.kill()
+                assert process.wait() == -signal.SIGKILL
+        assert 16 <= lines_of(tmp_path) < 40
+        assert not (tmp_path / "found.csv").exists()
+        with started_study(tmp_path) as process:
+            assert process.wait(timeout=120) == 0
+        assert (tmp_path / "said.txt").read_text() == ""
+        assert (tmp_path / "found.csv").read_bytes() == run(STUDY, jobs=1).to_csv().encode()
+        with (tmp_path / "cells.jsonl").open() as lines:
+            keys = [json.loads(line)["key"] for line in lines]
+        assert len(keys) == len(set(keys)) == 40

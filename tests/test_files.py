@@ -1,0 +1,93 @@
+"""Files that are there as a whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from oddarms.errors import InvalidParameter
+from oddarms.files import csv_text, writable_folder, write_whole
+
+
+class TestWriteWhole:
+    @pytest.mark.parametrize(
+        ("content", "data"), [("ä\n", b"\xc3\xa4\n"), (b"\x00\xff", b"\x00\xff")]
+    )
+    def test_text_and_bytes(self, tmp_path: Path, content: str | bytes, data: bytes) -> None:
+        path = write_whole(tmp_path / "file", content)
+        assert path == tmp_path / "file"
+        assert path.read_bytes() == data
+        assert list(tmp_path.iterdir()) == [path]
+
+    def test_others_may_read_it(self, tmp_path: Path) -> None:
+        path = write_whole(str(tmp_path / "file"), "text")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+    def test_what_was_there_is_replaced(self, tmp_path: Path) -> None:
+        write_whole(tmp_path / "file", "a long text")
+        assert write_whole(tmp_path / "file", "short").read_text() == "short"
+
+    def test_or_kept_if_writing_fails(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write_whole(tmp_path / "file", "old")
+
+        def fail(number: int) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), number)
+
+        monkeypatch.setattr(os, "fsync", fail)
+        with pytest.raises(OSError, match="No space left"):
+            write_whole(tmp_path / "file", "new")
+        assert (tmp_path / "file").read_text() == "old"
+        assert len(list(tmp_path.iterdir())) == 1
+
+    def test_ctrl_c_leaves_nothing_behind(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(os, "replace", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            write_whole(tmp_path / "file", "new")
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestCsv:
+    def test_values(self) -> None:
+        rows = [(1, 0.1 + 0.2, True, None, "a,b"), (2, 1e-300, False, 3, 'say "so"')]
+        assert csv_text(("a", "b", "c", "d", "e"), rows) == (
+            'a,b,c,d,e\n1,0.30000000000000004,True,,"a,b"\n2,1e-300,False,3,"say ""so"""\n'
+        )
+
+    def test_no_rows(self) -> None:
+        assert csv_text(("a", "b"), []) == "a,b\n"
+
+
+class TestWritableFolder:
+    def test_it_is_made(self, tmp_path: Path) -> None:
+        folder = writable_folder("out", tmp_path / "new" / "newer")
+        assert folder.is_dir()
+        assert list(folder.iterdir()) == []
+        assert writable_folder("out", str(folder)) == folder
+
+    @pytest.mark.parametrize("place", ["file", "file/folder", "/proc/folder"])
+    def test_a_place_where_there_can_be_none(self, tmp_path: Path, place: str) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(
+            InvalidParameter, match=r"^out must be a folder that can be written to but .* is not: "
+        ) as caught:
+            writable_folder("out", tmp_path / place)
+        assert place in str(caught.value)
+
+    def test_a_full_disk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr("oddarms.files.tempfile.TemporaryFile", fail)
+        with pytest.raises(InvalidParameter, match="No space left on device"):
+            writable_folder("out", tmp_path)

@@ -1,0 +1,582 @@
+"""``oddarms find``: the sources, the policies, stopping and going on, the answer."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import oddarms
+from helpers import ROOT
+from oddarms.cli import main
+
+BIN = Path(sys.executable).parent
+COMMAND = str(BIN / "oddarms")
+ARMS = "a,b,c,d,e"
+PULL = "test {arm} != e"
+SEARCH = ("--k", 1, "--delta", 0.1, "--seed", 1)
+FUNCTIONS = """
+import random
+import time
+
+calls = []
+
+
+def only_e(label):
+    calls.append(label)
+    return label == "e"
+
+
+def odd(labels):
+    return [1.0 if label == "e" else 0.0 for label in labels]
+
+
+def nan(label):
+    return float("nan")
+
+
+def nothing(label):
+    return None
+
+
+def beyond(label):
+    return 2
+
+
+def beyond_in_batch(labels):
+    return [2] * len(labels)
+
+
+def too_few(labels):
+    return [0]
+
+
+def boom(label):
+    raise ValueError("kaput")
+
+
+def interrupted(label):
+    if len(calls) >= 20:
+        raise KeyboardInterrupt
+    return only_e(label)
+
+
+class Scale:
+    @staticmethod
+    def up_to_ten(label):
+        return 9.0 if label == "e" else 1.0
+"""
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        def refuse(name: str) -> None:
+            raise AssertionError(f"{name} is not JSON")
+
+        return json.loads(self.out, parse_constant=refuse)
+
+    @property
+    def rows(self) -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(self.out)))
+
+
+Find = Callable[..., Ran]
+
+
+@pytest.fixture
+def find(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Find]:
+    """Runs ``oddarms find`` in an empty directory, without drawing the report."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("oddarms.reports.write_report", lambda *_args, **_options: None)
+    module = f"functions_{tmp_path.name}"
+    (tmp_path / f"{module}.py").write_text(FUNCTIONS)
+    path = list(sys.path)
+
+    def run(*words: object, stdin: str = "") -> Ran:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        given = [str(word).replace("functions:", f"{module}:") for word in words]
+        code = main(["find", *given])
+        return Ran(code, *capsys.readouterr())
+
+    yield run
+    sys.path[:] = path
+    sys.modules.pop(module, None)
+
+
+def assert_refused(ran: Ran, code: int, *words: str) -> None:
+    """One sentence on stderr, nothing on stdout."""
+    assert ran.code == code, ran
+    assert ran.out == ""
+    last = ran.err.splitlines()[-1]
+    assert re.fullmatch(r"error: .+\.", last), ran.err
+    for word in words:
+        assert word in last
+
+
+def labels(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["label"] for row in rows]
+
+
+# Sources
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        ("--pull", PULL),
+        ("--pull", PULL, "--jobs", 8),
+        ("--pull", 'test "$ODDARMS_ARM" != e', "--shell"),
+        (
+            "--pull",
+            "sh -c 'test $ODDARMS_ARM = e; echo $?'",
+            "--reward",
+            "stdout",
+            "--side",
+            "lower",
+        ),
+        ("--python", "functions:only_e"),
+        ("--python", "functions:odd", "--batch"),
+        ("--python", "functions:Scale.up_to_ten", "--bounds", "0,10"),
+        ("--python", "functions:only_e", "--algorithm", "rr"),
+        ("--python", "functions:only_e", "--side", "both"),
+    ],
+    ids=lambda source: " ".join(map(str, source)),
+)
+def test_the_abnormal_one_is_found(find: Find, source: tuple[object, ...]) -> None:
+    ran = find("--arms", ARMS, *source, *SEARCH, "--format", "json")
+    assert ran.code == 0, ran.err
+    answer = ran.json
+    assert labels(answer["outliers"]) == ["e"]
+    assert answer["complete"] is True
+    assert answer["pulls"] == sum(row["pulls"] for row in answer["arms"]) > 0
+    assert json.loads(Path("output/find/result.json").read_text()) == answer
+
+
+def test_the_answer_has_means_intervals_odds_and_the_cost(find: Find) -> None:
+    ran = find("--arms", ARMS, "--python", "functions:only_e", *SEARCH)
+    assert ran.code == 0
+    head, titles, row, threshold, cost = ran.out.splitlines()
+    assert head == "1 of 5 is abnormal (right with probability at least 0.9)"
+    assert titles.split() == ["label", "mean", "interval", "odds", "samples"]
+    assert row.startswith("e ")
+    assert threshold.startswith("upper threshold: ")
+    assert re.fullmatch(
+        r"samples: [\d,]+; sampling all equally at this guarantee \(RR\): about [\d,]+, [\d,]+"
+        " times as many",
+        cost,
+    )
+
+
+def test_arms_come_from_stdin_or_a_file(find: Find) -> None:
+    Path("arms.txt").write_text("a\nb\nc\nd\ne\n")
+    for arms, stdin in (("-", "a\nb\nc\nd\ne\n"), ("arms.txt", "")):
+        ran = find(
+            *("--arms", arms, "--python", "functions:odd", "--batch", *SEARCH, "--format", "json"),
+            stdin=stdin,
+        )
+        assert labels(ran.json["arms"]) == list("abcde")
+
+
+def test_labels_of_any_kind_reach_the_command_and_the_files(find: Find) -> None:
+    strange = [
+        "two words",
+        'it\'s "it"',
+        "; touch hacked",
+        "$(touch hacked)",
+        "Zoë 猫",
+        "-n",
+        "{arm}",
+    ]
+    strange.append("comma, comma")
+    Path("arms.txt").write_text("\n".join(strange))
+    Path("pull.py").write_text(
+        "import os, sys\n"
+        "assert sys.argv[1] == os.environ['ODDARMS_ARM']\n"
+        f"assert sys.argv[1] in {strange!r}\n"
+        "print(float(sys.argv[1] == '{arm}'))\n"
+    )
+    for number, shell in enumerate(((), ("--shell",))):
+        ran = find(
+            *("--arms", "arms.txt", "--pull", f"{sys.executable} -S pull.py {{arm}}"),
+            *("--reward", "stdout", "--budget", 16, "--jobs", 2, *shell),
+            *("--format", "csv", "--out", f"out{number}"),
+        )
+        assert ran.code == 3, ran.err
+        assert labels(ran.rows) == strange
+        assert Path(f"out{number}/arms.csv").read_text() == ran.out
+    assert not Path("hacked").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "one of --arms, --table and --study"),
+        (("--arms", ARMS), "one of --pull, --python and --table"),
+        (("--arms", "a,b,a", "--pull", "true"), "unique"),
+        (("--arms", "a,", "--pull", "true"), "at least 2"),
+        (("--arms", "nofile", "--pull", "true"), "no file 'nofile'"),
+        (("--arms", ARMS, "--pull", "true", "--python", "a:b"), "together"),
+        (("--arms", ARMS, "--pull", "true", "--reward", "wrong"), "exit-code or stdout"),
+        (("--arms", ARMS, "--pull", "tr'ue"), "well quoted"),
+        (("--arms", ARMS, "--pull", " "), "empty"),
+        (("--arms", ARMS, "--pull", "no-such-command {arm}"), "No such file"),
+        (("--arms", ARMS, "--pull", "true", "--timeout", -1), "timeout"),
+        (("--arms", ARMS, "--pull", "true", "--bounds", "1,0"), "bounds"),
+        (("--arms", ARMS, "--pull", "true", "--bounds", "1"), "--bounds"),
+        (("--arms", ARMS, "--pull", "true", "--k", "nan"), "k must"),
+        (("--arms", ARMS, "--pull", "true", "--delta", "2"), "delta must"),
+        (("--arms", ARMS, "--pull", "true", "--algorithm", "best"), "algorithm"),
+        (("--arms", ARMS, "--pull", "true", "--batch"), "--python"),
+        (("--arms", ARMS, "--pull", "true", "--out", "/proc/x"), "--out"),
+        (("--arms", ARMS, "--python", "functions"), "module:function"),
+        (("--arms", ARMS, "--python", "functions:nobody"), "no function 'nobody'"),
+        (("--arms", ARMS, "--python", "no_such_module:f"), "no_such_module"),
+        (("--arms", ARMS, "--python", "functions:only_e", "--timeout", 1), "--pull"),
+        (("--study", "nobody"), "no study 'nobody'"),
+        (("--table", "no.csv"), "no.csv"),
+    ],
+)
+def test_bad_usage_is_a_sentence(find: Find, words: tuple[object, ...], said: str) -> None:
+    assert_refused(find(*words), 2, said)
+
+
+def test_an_empty_file_of_arms_is_refused(find: Find) -> None:
+    Path("empty").write_text("")
+    assert_refused(find("--arms", "empty", "--pull", "true"), 2, "at least 2 but got 0")
+
+
+# Failures
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("nan", "got nan"),
+        ("nothing", "got None"),
+        ("beyond", "got 2"),
+        ("boom", "ValueError: kaput"),
+        ("beyond_in_batch", "got 2"),
+        ("too_few", "as many rewards"),
+    ],
+)
+def test_a_function_that_gives_no_reward_stops_the_search(
+    find: Find, function: str, said: str
+) -> None:
+    batch = ("--batch",) if function in ("beyond_in_batch", "too_few") else ()
+    ran = find("--arms", ARMS, "--python", f"functions:{function}", *SEARCH, *batch)
+    assert_refused(ran, 1, said, "0 samples kept in output/find/study.db", "goes on from there")
+    assert json.loads(Path("output/find/result.json").read_text())["complete"] is False
+
+
+HANGING = "sh -c 'test $ODDARMS_ARM = b && sleep 600; test $ODDARMS_ARM != e'"
+
+
+@pytest.mark.parametrize("policy", ["stop", "retry", "drop"])
+def test_an_arm_that_always_hangs_ends_the_search(find: Find, policy: str) -> None:
+    words = ("--arms", ARMS, "--pull", HANGING, "--timeout", 0.2, "--jobs", 4, *SEARCH)
+    ran = find(*words, "--on-error", policy)
+    times = "" if policy == "stop" else " (10 times in a row)"
+    assert_refused(ran, 1, f"arm 'b': the command took longer than 0.2 s{times}. ")
+    kept = re.search(r"(\d+) samples kept", ran.err)
+    assert kept is not None
+    study = oddarms.load_study("find", storage="output/find/study.db")
+    assert int(kept[1]) == len(list(study.trials())) > 0
+
+
+def test_a_timeout_may_count_as_the_worst_reward(find: Find) -> None:
+    pull = "sh -c 'test $ODDARMS_ARM != e || sleep 600'"
+    ran = find(
+        *("--arms", ARMS, "--pull", pull, "--timeout", 1, "--jobs", 8, "--on-error", "worst"),
+        *("--k", 1, "--delta", 0.2, "--seed", 1, "--format", "json"),
+    )
+    assert ran.code == 0, ran.err
+    assert labels(ran.json["outliers"]) == ["e"]
+
+
+def test_failures_now_and_then_are_tried_again(find: Find) -> None:
+    Path("count").write_text("")
+    pull = (
+        "sh -c 'echo x >> count; test $(wc -l < count) = 7 && kill -9 $$; test $ODDARMS_ARM != e'"
+    )
+    for policy in ("retry", "drop"):
+        Path("count").write_text("")
+        ran = find(
+            *("--arms", ARMS, "--pull", pull, *SEARCH, "--on-error", policy),
+            *("--format", "json", "--out", policy),
+        )
+        assert ran.code == 0, ran.err
+        assert labels(ran.json["outliers"]) == ["e"]
+        assert ran.json["pulls"] == len(Path("count").read_text().split()) - 1
+
+
+# The budget
+
+
+@pytest.mark.parametrize("budget", [0, 3, 20])
+def test_a_budget_is_kept_and_what_is_open_is_named(find: Find, budget: int) -> None:
+    words = ("--arms", ARMS, "--python", "functions:only_e", *SEARCH, "--budget", budget)
+    ran = find(*words)
+    assert ran.code == 3
+    assert ran.out.startswith("0 of 5 are known to be abnormal, 5 undecided")
+    assert "undecided: 5 (the budget is used up)" in ran.out
+    answer = find(*words, "--format", "json").json
+    assert answer["pulls"] <= budget
+    assert answer["stopped"] == "budget"
+    assert labels(answer["undecided"]) == list("abcde")
+
+
+def test_where_no_outlier_is_possible_that_is_said(find: Find) -> None:
+    ran = find("--arms", "a,b,c", "--pull", "true", "--k", 2)
+    assert ran.code == 0
+    assert "among 3 things none can be 2 standard deviations out" in ran.out
+    assert "samples: 0\n" in ran.out
+
+
+# Going on
+
+
+def test_the_same_command_goes_on_after_ctrl_c(find: Find) -> None:
+    words = ("--arms", ARMS, *SEARCH, "--format", "json")
+    first = find(*words, "--python", "functions:interrupted")
+    assert first.code == 130
+    assert first.out == ""
+    said = first.err.splitlines()[-1]
+    kept = re.fullmatch(r"interrupted: (\d+) samples kept in output/find/study.db, .*", said)
+    assert kept is not None
+    assert int(kept[1]) == 20
+    second = find(*words, "--python", "functions:only_e")
+    assert second.code == 0
+    assert "going on with 20 samples of the study in output/find/study.db" in second.err
+    whole = find(*words, "--python", "functions:only_e", "--out", "anew")
+    assert second.json == whole.json
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--k", 1.1, "which has 1.0, not 1.1"),
+        ("--delta", 0.2, "which has 0.1, not 0.2"),
+        ("--budget", 7, "which has None, not 7"),
+        ("--side", "both", "which has 'upper', not 'both'"),
+        ("--seed", 2, "which has 1, not 2"),
+        ("--bounds", "0,2", "which has (0.0, 1.0), not (0.0, 2.0)"),
+        ("--indifference", 0.1, "which has {}, not {'indifference': 0.1}"),
+        ("--arms", "a,b,c,d,x", "which has other things"),
+    ],
+)
+def test_another_question_is_refused(find: Find, option: str, value: object, told: str) -> None:
+    words = ("--arms", ARMS, "--python", "functions:only_e", *SEARCH)
+    assert find(*words).code == 0
+    assert_refused(find(*words, option, value), 2, f"{option} must be", told, "another --out")
+
+
+def test_a_study_is_shown_by_its_name_alone(find: Find) -> None:
+    words = ("--study", "mine", "--storage", "s.db")
+    assert find("--arms", ARMS, "--python", "functions:only_e", *SEARCH, *words).code == 0
+    ran = find(*words, "--format", "json", "--out", "elsewhere")
+    assert ran.code == 0
+    assert labels(ran.json["outliers"]) == ["e"]
+    assert ran.json["k"] == 1.0
+
+
+def test_a_folder_has_one_search_at_a_time(find: Find) -> None:
+    words = ("--arms", ARMS, *SEARCH)
+    slow = subprocess.Popen(
+        [COMMAND, "find", *map(str, words), "--pull", "sleep 60", "--out", "o"],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: Path("o/study.db").exists())
+        assert_refused(find(*words, "--pull", PULL, "--out", "o"), 2, "no other search runs")
+    finally:
+        slow.send_signal(signal.SIGINT)
+        assert slow.wait(60) == 130
+
+
+# In a process of its own
+
+
+LOGGING = "sh -c 'echo start >> log; sleep 0.5; echo end >> log; test $ODDARMS_ARM != e'"
+
+
+def wait_until(happened: Callable[[], bool], seconds: float = 90.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def logged(word: str) -> int:
+    return Path("log").read_text().split().count(word) if Path("log").exists() else 0
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_killed_search_goes_on_without_waiting(find: Find, how: signal.Signals) -> None:
+    words = ("--arms", ARMS, *SEARCH, "--out", "o")
+    process = subprocess.Popen(
+        [COMMAND, "find", *map(str, words), "--pull", LOGGING, "--jobs", "3"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(lambda: logged("end") >= 6)
+    process.send_signal(how)
+    _, said = process.communicate(timeout=90)
+    stored = len(list(oddarms.load_study("find", storage="o/study.db").trials()))
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert stored == logged("end")  # what was finished is there, what was begun has ended
+        assert f"interrupted: {stored} samples kept in o/study.db" in said
+    started = time.monotonic()
+    ran = find(*words, "--pull", PULL, "--format", "json")
+    assert ran.code == 0
+    assert time.monotonic() - started < 60.0  # a lease is an hour
+    assert f"going on with {stored} samples" in ran.err
+    assert labels(ran.json["outliers"]) == ["e"]
+
+
+def test_many_jobs_run_at_the_same_time(find: Find) -> None:
+    pull = (
+        "sh -c 'touch here.$ODDARMS_ARM; while [ $(ls here.* | wc -l) -lt 5 ]; do sleep 0.05; done'"
+    )
+    ran = find("--arms", ARMS, "--pull", pull, "--jobs", 8, "--timeout", 60, "--budget", 5, *SEARCH)
+    assert ran.code == 3, ran.err
+
+
+# Tables
+
+
+def write_table(path: str, rewards: dict[str, list[object]], header: str = "worker,wrong") -> None:
+    with open(path, "w", newline="") as file:
+        file.write(header + "\n")
+        table = csv.writer(file)
+        table.writerows([label, reward] for label, each in rewards.items() for reward in each)
+
+
+TABLE = ("--table", "t.csv", "--arm", "worker", "--reward", "wrong")
+
+
+def test_a_table_is_judged_by_itself(find: Find) -> None:
+    write_table("t.csv", {"a": [0] * 300, "b, c": [0] * 500, "d\ne": [0] * 400, "f": [1] * 200})
+    ran = find(*TABLE, "--k", 1)
+    assert ran.code == 0
+    assert "1 of 4 is abnormal" in ran.out
+    assert "samples: 0 and 1,400 recorded ones" in ran.out
+    assert "t.csv: 1,400 samples of 4 things" in ran.err
+    answer = find(*TABLE, "--k", 1, "--format", "json").json
+    assert (answer["pulls"], answer["imported"]) == (0, 1400)
+    assert {row["label"]: row["recorded"] for row in answer["arms"]} == {
+        "a": 300,
+        "b, c": 500,
+        "d\ne": 400,
+        "f": 200,
+    }
+    assert find(*TABLE, "--k", 1, "--format", "csv").rows[2]["label"] == "d\ne"
+    assert not Path("output/find/study.db").exists()
+
+
+def test_what_a_table_leaves_open_is_told_with_the_pulls_it_would_take(find: Find) -> None:
+    write_table("t.csv", {"a": [0, 1] * 300, "b": [0, 1] * 400, "c": [0, 1] * 200, "d": [1] * 4})
+    ran = find(*TABLE, "--k", 1)
+    assert ran.code == 3
+    assert "(the table ended); about how many more samples each needs:" in ran.out
+    rows = {row["label"]: row for row in find(*TABLE, "--k", 1, "--format", "json").json["arms"]}
+    assert rows["d"]["decision"] == "undecided"
+    assert all((row["more_pulls"] > 0) >= (row["decision"] == "undecided") for row in rows.values())
+
+
+def test_a_search_goes_on_from_a_table_which_counts_once(find: Find) -> None:
+    write_table("t.csv", {"a": [0] * 100, "b": [0] * 100, "c": [0] * 50, "d": [0], "e": [1] * 3})
+    column = ("--table", "t.csv", "--arm", "worker", "--reward-column", "wrong")
+    words = (*column, "--pull", PULL, *SEARCH, "--format", "json")
+    first = find(*words)
+    assert first.code == 0, first.err
+    assert labels(first.json["outliers"]) == ["e"]
+    assert first.json["imported"] == 254
+    assert first.json["pulls"] > 0
+    second = find(*words)
+    assert "t.csv was imported before; its samples count once" in second.err
+    assert second.json == first.json
+
+
+def test_a_table_and_an_algorithm_that_cannot_use_it(find: Find) -> None:
+    write_table("t.csv", {"a": [0], "b": [1], "c": [0]})
+    assert_refused(find(*TABLE, "--k", 1, "--algorithm", "rr"), 2, "rr")
+
+
+def test_a_parquet_table_is_read(find: Find) -> None:
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet, table
+
+    names = ["a"] * 300 + ["b"] * 500 + ["c"] * 400 + ["d"] * 200
+    parquet.write_table(table({"worker": names, "wrong": [0] * 1200 + [1] * 200}), "t.parquet")
+    ran = find("--table", "t.parquet", *TABLE[2:], "--k", 1, "--format", "json")
+    assert ran.code == 0
+    assert labels(ran.json["outliers"]) == ["d"]
+
+
+def test_a_reward_outside_the_bounds_is_named(find: Find) -> None:
+    write_table("t.csv", {"a": [0], "b": [3]})
+    assert_refused(find(*TABLE, "--k", 1), 2, "line 3")
+    assert find(*TABLE, "--k", 0.5, "--bounds", "0,3").code == 3
+
+
+# The report and the page
+
+
+def test_the_folder_has_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "o"
+    code = main(
+        ["find", "--arms", ARMS, "--pull", PULL, *map(str, SEARCH), "--out", str(out), "-q"]
+    )
+    assert code == 0
+    assert capsys.readouterr().err == ""
+    assert "</html>" in (out / "report.html").read_text()
+    assert {path.name for path in out.iterdir()} >= {"arms.csv", "report.html", "result.json"}
+
+
+def test_the_page_works(tmp_path: Path) -> None:
+    """Its blocks run in their order, in one directory: flaky tests, and workers of a crowd."""
+    page = (ROOT / "docs" / "find.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(python|sh)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "COLUMNS": "80"}
+    said = []
+    for language, block in blocks:
+        words = [sys.executable, "-c", block] if language == "python" else []
+        done = subprocess.run(
+            words or ["bash", "-c", f"set -e\n{block}"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, block + done.stderr
+        said.append(done.stdout)
+    assert "['mail']" in "".join(said)
+    flaky = json.loads((tmp_path / "flaky" / "result.json").read_text())
+    assert labels(flaky["outliers"]) == ["test_basket"]
+    crowd = json.loads((tmp_path / "crowd" / "result.json").read_text())
+    assert labels(crowd["outliers"]) == ["zoe"]
+    assert said[-1] == "11\n"
+    assert any("kim" in text and "undecided: 1" in text for text in said)

@@ -1,0 +1,389 @@
+"""A comparison declared as a grid: its cells, their seeds and their keys."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oddarms import outliers, simulate
+from oddarms.algorithms import _registry
+from oddarms.arms import Bernoulli, Beta, Table, Uniform
+from oddarms.errors import InvalidParameter, UnknownAlgorithm, UnknownOption
+from oddarms.experiments import Contender, Grid, Outcome, Setting, UniformMeans, _cells, run
+from oddarms.experiments._cells import IntervalRow, Measured, measure
+from oddarms.experiments._fingerprint import code_fingerprint
+from oddarms.experiments._grid import Cell, CellTask, derived_seed
+from oddarms.problem import FloatArray, gaps
+
+MEANS = [0.0, 0.1, 0.0, 0.1, 1.0]
+
+
+def one_high(rng: np.random.Generator) -> FloatArray:
+    return np.append(rng.uniform(0.0, 0.1, 4), 1.0)
+
+
+FIXED = Setting("fixed", MEANS, k=1.0, budget=3000, runs=2, figure="one")
+DRAWN = Setting("drawn", one_high, k=1.0, budget=3000, instances=2, figure="two")
+ALGORITHMS = ("spade", "rr", "ade")
+
+
+@pytest.fixture
+def _fresh_fingerprints() -> Iterator[None]:
+    code_fingerprint.cache_clear()
+    yield
+    code_fingerprint.cache_clear()
+
+
+def place(cell: Cell) -> tuple[Any, ...]:
+    return (
+        cell.setting.figure,
+        cell.setting.name,
+        cell.instance,
+        cell.contender.name,
+        cell.run,
+        cell.seed,
+        cell.instance_seed,
+        tuple(cell.arms.means.tolist()),
+    )
+
+
+def places(*settings: Setting, algorithms: Any = ALGORITHMS, seed: int = 0) -> list[Any]:
+    return [place(cell) for cell in Grid(settings, algorithms).cells(seed)]
+
+
+def one_task(
+    setting: Setting = FIXED, contender: str | Contender = "rr", seed: int = 0
+) -> CellTask:
+    return next(Grid([setting], [contender]).cells(seed)).task
+
+
+class TestCells:
+    def test_one_per_setting_instance_algorithm_and_run(self) -> None:
+        found = [row[:5] for row in places(FIXED, DRAWN)]
+        assert found == [
+            *(("one", "fixed", 0, name, run) for name in ALGORITHMS for run in range(2)),
+            *(("two", "drawn", i, name, 0) for i in range(2) for name in ALGORITHMS),
+        ]
+
+    def test_fixed_arms_are_one_instance(self) -> None:
+        cells = list(Grid([FIXED]).cells())
+        assert {cell.instance_seed for cell in cells} == {cells[0].instance_seed}
+        assert len({cell.seed for cell in cells}) == 2
+        assert all(cell.arms.means.tolist() == MEANS for cell in cells)
+
+    def test_every_drawn_instance_is_another_and_all_algorithms_meet_it(self) -> None:
+        cells = list(Grid([DRAWN], ALGORITHMS).cells())
+        of_instance = [{tuple(c.arms.means) for c in cells if c.instance == i} for i in range(2)]
+        assert [len(means) for means in of_instance] == [1, 1]
+        assert of_instance[0] != of_instance[1]
+        assert len({cell.seed for cell in cells}) == 2
+
+    def test_an_instance_is_what_its_seed_draws(self) -> None:
+        for cell in Grid([DRAWN]).cells(seed=4):
+            again = DRAWN.instance(cell.instance_seed)
+            assert isinstance(again, Bernoulli)
+            assert again.means.tolist() == cell.arms.means.tolist()
+            assert cell.smallest_gap == gaps(again.means, 1.0).min()
+            assert cell.outliers == outliers(again.means, 1.0).size
+
+    def test_simulated_arms_stay_what_they_are(self) -> None:
+        table = Table({"a": [0.0, 1.0], "b": [1.0, 1.0]})
+        assert Setting("table", table, k=1.0).instance(0) is table
+        drawn = Setting("beta", lambda rng: Beta(rng.uniform(0.2, 0.8, 4)), k=1.0)
+        assert drawn.draws
+        assert isinstance(drawn.instance(3), Beta)
+
+
+class TestSeeds:
+    def test_a_subset_gives_the_same_rows(self) -> None:
+        every = places(FIXED, DRAWN)
+        assert places(DRAWN, FIXED, algorithms=["ade"]) == [
+            row
+            for figure in ("two", "one")
+            for row in every
+            if row[0] == figure and row[3] == "ade"
+        ]
+        fewer = replace(FIXED, runs=1)
+        assert places(fewer) == [row for row in every if row[0] == "one" and row[4] == 0]
+        first = replace(DRAWN, instances=1)
+        assert places(first) == [row for row in every if row[0] == "two" and row[2] == 0]
+
+    def test_the_same_rows_come_out_of_a_run(self) -> None:
+        every = run(Grid([FIXED, DRAWN], ["spade", Contender("other", "spade")]), jobs=1)
+        alone = run(Grid([DRAWN], ["spade"]), jobs=1)
+        assert list(alone) == every.select(
+            lambda row: row.figure == "two" and row.algorithm == "spade"
+        )
+
+    def test_everything_else_changes_them(self) -> None:
+        base = ("run", 0, "figure", "setting", 0, 0)
+        others = [
+            ("instance", *base[1:]),
+            ("run", 1, *base[2:]),
+            ("run", 0, "other", *base[3:]),
+            ("run", 0, "figure", "other", 0, 0),
+            (*base[:4], 1, 0),
+            (*base[:5], 1),
+        ]
+        seeds = {derived_seed(*parts) for parts in (base, *others)}
+        assert len(seeds) == 7
+        assert all(0 <= seed < 2**63 for seed in seeds)
+
+    def test_the_kind_of_number_does_not_matter(self) -> None:
+        grid = Grid([FIXED, DRAWN])
+        assert [place(c) for c in grid.cells(np.int64(7))] == [place(c) for c in grid.cells(7)]
+
+    @pytest.mark.parametrize("seed", [-1, 0.5, None, "1"])
+    def test_a_seed_is_a_whole_number(self, seed: Any) -> None:
+        with pytest.raises(InvalidParameter, match="seed must be a whole number of at least 0"):
+            list(Grid([FIXED]).cells(seed))
+
+    @pytest.mark.parametrize("algorithm", ["spade", "rr"])
+    def test_simulate_repeats_a_row(self, algorithm: str) -> None:
+        grid = Grid([FIXED, DRAWN], [Contender("it", algorithm)])
+        rows: list[Outcome] = list(run(grid, seed=5, jobs=1))
+        for cell, row in zip(grid.cells(seed=5), rows, strict=True):
+            question = {"k": row.k, "delta": row.delta, "algorithm": algorithm, "budget": 3000}
+            again = simulate(cell.arms.means, rng=row.seed, **question)
+            assert again.pulls.tolist() == [row.pulls]
+            assert again.rounds.tolist() == [row.rounds]
+            assert again.threshold_pulls.tolist() == [row.threshold_pulls]
+            assert again.correct.tolist() == [row.correct]
+
+
+class TestIntervals:
+    @pytest.mark.parametrize("algorithm", ["spade", "rr"])
+    def test_keeping_them_changes_nothing_else(self, algorithm: str) -> None:
+        setting = replace(FIXED, runs=1)
+        plain = measure(one_task(setting, algorithm))
+        kept = measure(one_task(replace(setting, keep_intervals=True), algorithm))
+        assert plain.intervals == ()
+        assert replace(kept, intervals=()) == plain
+
+    def test_they_are_those_of_all_arms_and_the_threshold(self) -> None:
+        kept = measure(one_task(replace(FIXED, keep_intervals=True), "rr"))
+        assert [(row.round, row.arm) for row in kept.intervals] == [
+            (moment, arm) for moment in ("first", "last") for arm in (-1, 0, 1, 2, 3, 4)
+        ]
+        last = {row.arm: row for row in kept.intervals if row.round == "last"}
+        assert [last[arm].decision for arm in range(5)] == ["normal"] * 4 + ["high"]
+        assert last[-1].decision == "threshold"
+        for row in last.values():
+            assert None not in (row.lower, row.estimate, row.upper)
+            assert row.lower <= row.estimate <= row.upper
+
+    def test_they_survive_json(self) -> None:
+        rows = (
+            IntervalRow("first", -1, None, None, 0.1, "threshold"),
+            IntervalRow("last", 0, 1 / 3, 0.1 + 0.2, 1.0, "high"),
+        )
+        kept = Measured(5, 2, 1, complete=False, correct=True, intervals=rows)
+        assert Measured.from_json(json.loads(json.dumps(kept.to_json()))) == kept
+
+    def test_decisions_are_held_against_the_true_means(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        kept = replace(FIXED, keep_intervals=True)
+        assert measure(one_task(kept)).correct
+        monkeypatch.setattr(_cells, "outliers", lambda means, k: np.array([0]))  # noqa: ARG005
+        assert not measure(one_task(kept)).correct
+        assert measure(one_task(replace(kept, budget=0))).correct
+
+
+class TestOptions:
+    def test_a_contender_is_an_algorithm_with_options(self) -> None:
+        assert Contender.of("rr") == Contender("rr", "rr", {})
+        own = Contender("RR 7", "rr", {"batch": 7})
+        assert Contender.of(own) is own
+        assert one_task(contender=own).options == {"batch": 7}
+        assert one_task(contender=own).algorithm == "rr"
+
+    def test_those_of_a_setting_replace_the_contenders_own(self) -> None:
+        own = Contender("WRR", "wrr", {"batch": 7, "rho": 2.0})
+        other = replace(FIXED, options={"WRR": {"batch": 3}, "someone else": {"batch": 4}})
+        assert one_task(other, own).options == {"batch": 3}
+        assert one_task(FIXED, own).options == {"batch": 7, "rho": 2.0}
+
+    def test_unknown_ones_are_refused_before_anything_runs(self) -> None:
+        with pytest.raises(UnknownOption, match="RR has no option 'rho'"):
+            Grid([FIXED], [Contender("RR", "rr", {"rho": 2.0})])
+        with pytest.raises(UnknownOption, match="RR has no option 'rho'"):
+            Grid([FIXED, replace(DRAWN, options={"RR": {"rho": 2.0}})], [Contender("RR", "rr")])
+        with pytest.raises(UnknownAlgorithm, match="'best'"):
+            Grid([FIXED], ["spade", "best"])
+
+
+class TestNames:
+    def test_settings_are_unique_within_a_figure(self) -> None:
+        Grid([FIXED, replace(FIXED, figure="other")])
+        with pytest.raises(InvalidParameter, match=r"unique names but \('one', 'fixed'\) appears"):
+            Grid([FIXED, replace(FIXED, k=2.0)])
+
+    def test_algorithms_are_unique(self) -> None:
+        Grid([FIXED], ["rr", Contender("RR 7", "rr", {"batch": 7})])
+        with pytest.raises(InvalidParameter, match="algorithms must have unique names but 'rr'"):
+            Grid([FIXED], ["rr", "rr"])
+
+    def test_there_is_something_to_compare(self) -> None:
+        with pytest.raises(InvalidParameter, match="settings must be at least one but got none"):
+            Grid([])
+        with pytest.raises(InvalidParameter, match="algorithms must be at least one but got none"):
+            Grid([FIXED], [])
+
+
+class TestMisuse:
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"k": np.inf}, "k must be a finite number"),
+            ({"delta": 1.0}, "delta must be strictly between 0 and 1"),
+            ({"bounds": (1, 0)}, "bounds must be finite with a < b"),
+            ({"budget": -1}, "budget must be a whole number of at least 0"),
+            ({"runs": 0}, "runs must be a whole number of at least 1"),
+            ({"instances": 0}, "instances must be a whole number of at least 1"),
+            ({"instances": 2}, "instances must be 1 for arms that are not drawn but got 2"),
+        ],
+    )
+    def test_settings(self, changes: dict[str, Any], message: str) -> None:
+        with pytest.raises(InvalidParameter, match=message):
+            replace(FIXED, **changes)
+
+    def test_means(self) -> None:
+        with pytest.raises(InvalidParameter, match=r"within \[0, 1\] but means\[1\] is 1.2"):
+            list(Grid([replace(FIXED, arms=[0.1, 1.2])]).cells())
+
+    @pytest.mark.parametrize("keep_intervals", [True, False])
+    def test_arms_with_a_generator_of_their_own(self, keep_intervals: bool) -> None:
+        arms = Bernoulli(MEANS, rng=1)
+        with pytest.raises(InvalidParameter, match="no generator of their own"):
+            list(Grid([replace(FIXED, arms=arms, keep_intervals=keep_intervals)]).cells())
+
+
+KEY_IN_ANOTHER_PROCESS = """
+from oddarms.experiments import Contender, Grid, Setting, UniformMeans
+grid = Grid([Setting("s", UniformMeans(9, 2.0), k=2.0)], [Contender("a", "wrr", {"batch": 5})])
+print(*(cell.task.key for cell in grid.cells(seed=8)))
+"""
+
+
+class TestKeys:
+    @pytest.mark.parametrize(
+        "setting",
+        [
+            replace(FIXED, arms=[0.0, 0.1, 0.0, 0.1, 0.9]),
+            replace(FIXED, arms=Uniform(MEANS, 0.0)),
+            replace(FIXED, arms=Bernoulli(MEANS, labels="abcde")),
+            replace(FIXED, k=1.25),
+            replace(FIXED, delta=0.2),
+            replace(FIXED, bounds=(0.0, 2.0)),
+            replace(FIXED, budget=10**6),
+            replace(FIXED, keep_intervals=True),
+            replace(FIXED, options={"rr": {"batch": 2}}),
+            replace(FIXED, name="another seed"),
+        ],
+    )
+    def test_every_input_changes_them(self, setting: Setting) -> None:
+        assert one_task(setting).key != one_task().key
+
+    def test_so_do_algorithm_and_seed(self) -> None:
+        keys = {one_task(contender=name).key for name in ALGORITHMS}
+        assert len({*keys, one_task(seed=1).key}) == 4
+
+    def test_labels_do_not(self) -> None:
+        (cell, *_) = Grid([FIXED], ["rr"]).cells()
+        renamed = replace(
+            cell,
+            setting=replace(FIXED, name="new", figure="new", data="new", runs=9),
+            contender=Contender("new", "rr"),
+            instance=5,
+        )
+        assert renamed.task.key == cell.task.key
+
+    def test_the_order_of_options_does_not(self) -> None:
+        one, two = ({"batch": 2, "rho": 1.5}, {"rho": 1.5, "batch": 2})
+        keys = {one_task(contender=Contender("a", "wrr", options)).key for options in (one, two)}
+        assert len(keys) == 1
+
+    def test_another_process_finds_the_same(self) -> None:
+        command = [sys.executable, "-c", KEY_IN_ANOTHER_PROCESS]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        grid = Grid(
+            [Setting("s", UniformMeans(9, 2.0), k=2.0)], [Contender("a", "wrr", {"batch": 5})]
+        )
+        assert said.split() == [cell.task.key for cell in grid.cells(seed=8)]
+
+    @pytest.mark.usefixtures("_fresh_fingerprints")
+    def test_another_numpy_changes_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        before = one_task().key
+        code_fingerprint.cache_clear()
+        monkeypatch.setattr(np, "__version__", "0.1")
+        assert one_task().key != before
+
+    @pytest.mark.usefixtures("_fresh_fingerprints")
+    def test_an_edit_of_a_foreign_algorithm_changes_its_own_only(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "foreign.py"
+        file.write_text("from oddarms.algorithms._round_robin import RR\n\nclass Mine(RR): pass\n")
+        spec = importlib.util.spec_from_file_location("foreign", file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "foreign", module)
+        spec.loader.exec_module(module)
+        monkeypatch.setitem(_registry._registered, "mine", module.Mine)
+        before = {name: one_task(contender=name).key for name in ("mine", "rr")}
+        file.write_text(file.read_text() + "# edited\n")
+        code_fingerprint.cache_clear()
+        assert one_task(contender="mine").key != before["mine"]
+        assert one_task(contender="rr").key == before["rr"]
+
+    @pytest.mark.usefixtures("_fresh_fingerprints")
+    def test_the_fingerprint_reads_all_code_that_decides(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read: set[str] = set()
+        plain = Path.read_bytes
+
+        def reading(path: Path) -> bytes:
+            read.add("/".join(path.parts[path.parts.index("oddarms") :]))
+            return plain(path)
+
+        monkeypatch.setattr(Path, "read_bytes", reading)
+        code_fingerprint("rr")
+        assert {
+            "oddarms/problem.py",
+            "oddarms/statistics/round_robin.py",
+            "oddarms/algorithms/_spade.py",
+            "oddarms/arms/_simulated.py",
+            "oddarms/search/_search.py",
+            "oddarms/simulation/_kernels.py",
+            "oddarms/experiments/_cells.py",
+        } <= read
+        assert "oddarms/paper/_report.py" not in read
+
+
+class TestExpectedCost:
+    def test_it_is_n_over_the_squared_gap(self) -> None:
+        """Mean 0.24, variance (1 + 2 * 0.01) / 5 - 0.24^2 = 0.1464: theta = 0.622623."""
+        (cell, *_) = Grid([FIXED]).cells()
+        assert cell.expected_cost == pytest.approx(5 / (1.0 - 0.622623) ** 2, rel=1e-4)
+
+    def test_runs_that_are_not_compiled_are_long(self) -> None:
+        (plain, *_) = Grid([FIXED]).cells()
+        (kept, *_) = Grid([replace(FIXED, keep_intervals=True)]).cells()
+        assert kept.expected_cost > 100 * plain.expected_cost
+
+    def test_an_arm_on_the_threshold_has_one_too(self) -> None:
+        on = Setting("on", [0.0, 0.5, 1.0], k=0.0)
+        (cell,) = Grid([on]).cells()
+        assert np.isfinite(cell.expected_cost)

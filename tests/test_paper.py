@@ -1,0 +1,752 @@
+"""The paper's experiments: its settings, its claims, the pictures and the report."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers import DATA
+from oddarms import outliers
+from oddarms.arms import Bernoulli, Table, crowd_error_rates
+from oddarms.errors import InvalidParameter, MissingExtra, UnknownAlgorithm
+from oddarms.experiments import (
+    Grid,
+    Outcome,
+    Outcomes,
+    RecordedArms,
+    Setting,
+    UniformMeans,
+    read_arms,
+)
+from oddarms.experiments._cells import IntervalRow, Measured
+from oddarms.experiments._grid import Cell
+from oddarms.paper import Reproduction, _pictures, _reproduce, reproduce
+from oddarms.paper._claims import FAILS, HOLDS, PARTLY, UNKNOWN, check_claims
+from oddarms.paper._comparisons import Estimate, Runs, short_number
+from oddarms.paper._pictures import draw_figures, print_style
+from oddarms.paper._report import ReportFacts, report_blocks
+from oddarms.paper._settings import CONTENDERS, FIGURES, STAND_IN, Crowd, figure_settings
+from oddarms.problem import gaps, threshold
+
+STANDING_IN = Crowd.of(None)
+NAMES = tuple(CONTENDERS)
+
+
+def settings_of(figure: str, runs: int = 10, quick: bool = False) -> list[Setting]:
+    return figure_settings(figure, runs=runs, quick=quick, crowd=STANDING_IN, budget=None)
+
+
+@lru_cache
+def cells_of(figure: str, algorithms: tuple[str, ...] = NAMES, runs: int = 3) -> list[Cell]:
+    contenders = [CONTENDERS[name] for name in algorithms]
+    return list(Grid(settings_of(figure, runs), contenders).cells())
+
+
+def made_up(
+    pulls: Callable[[Outcome], float],
+    *figures: str,
+    algorithms: tuple[str, ...] = NAMES,
+    runs: int = 3,
+    intervals: tuple[IntervalRow, ...] = (),
+    **changes: Any,
+) -> Outcomes:
+    """Return outcomes of the paper's settings with pulls that a function of the row makes up."""
+    base = replace(Measured(1, 0, 1, complete=True, correct=True), **changes)
+    cells = [cell for figure in figures for cell in cells_of(figure, algorithms, runs)]
+    rows = [Outcome.of(cell, base) for cell in cells]
+    measured = [
+        replace(base, pulls=round(pulls(row)), intervals=intervals if row.figure == "fig1" else ())
+        for row in rows
+    ]
+    return Outcomes(cells, measured)
+
+
+def verdicts(outcomes: Outcomes, figure: str) -> list[str]:
+    """Return the verdicts of the claims about a figure, which the paper numbers so."""
+    return [
+        claim.verdict for claim in check_claims(outcomes, STANDING_IN) if claim.figure == figure
+    ]
+
+
+class TestSettings:
+    def test_figure_1(self) -> None:
+        (setting,) = settings_of("fig1")
+        assert (setting.k, setting.delta, setting.instances, setting.runs) == (1.0, 0.1, 1, 1)
+        assert setting.keep_intervals
+        (cell, *_) = cells_of("fig1")
+        assert outliers(cell.arms.means, 1.0).tolist() == list(range(34, 40))
+
+    def test_figure_2a(self) -> None:
+        settings = settings_of("fig2a")
+        assert [setting.arms for setting in settings] == [
+            UniformMeans(n, 2.5, (0.1, 0.2)) for n in (100, 200, 400, 600, 800, 1000)
+        ]
+        for setting in settings:
+            assert (setting.k, setting.delta, setting.instances, setting.runs) == (2.5, 0.1, 10, 1)
+        assert [setting.name for setting in settings_of("fig2a", quick=True)] == [
+            "n = 100",
+            "n = 400",
+            "n = 1000",
+        ]
+
+    def test_figure_2b(self) -> None:
+        settings = settings_of("fig2b")
+        assert [setting.arms for setting in settings] == [
+            UniformMeans(900, 2.0, window)
+            for window in ((0.059, 0.061), (0.089, 0.091), (0.119, 0.121))
+        ]
+        for setting in settings:
+            assert (setting.k, setting.delta, setting.instances, setting.runs) == (2.0, 0.1, 10, 1)
+
+    def test_figure_3(self) -> None:
+        settings = settings_of("fig3")
+        assert [(setting.name, setting.k) for setting in settings] == [
+            ("k = 2", 2.0),
+            ("k = 3", 3.0),
+        ]
+        for setting in settings:
+            assert (setting.delta, setting.instances, setting.runs) == (0.1, 1, 10)
+            assert setting.instance(0).means.tolist() == crowd_error_rates().tolist()
+
+    def test_rr_and_wrr_pull_1000_times_a_turn(self) -> None:
+        for figure in ("fig2a", "fig2b", "fig3"):
+            options = {cell.contender.name: cell.task.options for cell in cells_of(figure)}
+            thousand = {"batch": 1000}
+            assert options == {"ADE": {}, "RR": thousand, "WRR": thousand, "SPADE": {}}
+
+    def test_but_once_in_figure_1(self) -> None:
+        assert all(cell.task.options == {} for cell in cells_of("fig1"))
+
+    def test_instances_are_in_their_windows(self) -> None:
+        for cell in cells_of("fig2a"):
+            assert 0.1 <= cell.smallest_gap <= 0.2
+        for cell in cells_of("fig2b"):
+            assert abs(cell.smallest_gap - float(cell.setting.name.removeprefix("gap "))) <= 0.001
+
+
+class TestCrowd:
+    def test_a_stand_in_says_so(self) -> None:
+        assert not STANDING_IN.real
+        assert STANDING_IN.description == "synthetic stand-in for HyunCatherines"
+        assert {row.data for row in made_up(lambda _: 1, "fig3")} == {STAND_IN}
+
+    def test_binary_rewards_are_bernoulli(self) -> None:
+        records = {"ann": np.array([1.0, 0.0]), "bob": np.array([0.0, 0.0])}
+        crowd = Crowd.of(RecordedArms(("ann", "bob"), np.array([0.5, 0.0]), records, 0, "x.csv"))
+        assert isinstance(crowd.arms, Bernoulli)
+        assert crowd.arms.means.tolist() == [0.5, 0.0]
+        assert (crowd.description, crowd.real) == ("x.csv", True)
+
+    def test_others_are_drawn_from_the_record(self) -> None:
+        records = {"ann": np.array([0.25, 0.75]), "bob": np.array([0.0, 0.0])}
+        crowd = Crowd.of(RecordedArms(("ann", "bob"), np.array([0.5, 0.0]), records, 0, "x.csv"))
+        assert isinstance(crowd.arms, Table)
+
+    def test_means_alone(self) -> None:
+        crowd = Crowd.of(RecordedArms(("ann", "bob"), np.array([0.5, 0.25]), None, 0, "x.csv"))
+        assert isinstance(crowd.arms, Bernoulli)
+
+    @pytest.mark.skipif(not DATA.exists(), reason=f"no data in {DATA}")
+    def test_the_papers_workers(self) -> None:
+        means = Crowd.of(read_arms(DATA / "hyuncatherines.csv")).arms.means
+        assert means.size == 722
+        assert outliers(means, 2.0).size == 63
+        assert threshold(means, 2.0) == pytest.approx(0.91257, abs=5e-6)
+        assert outliers(means, 3.0).size == 0
+
+
+def outcome(setting: str, algorithm: str, pulls: float, **values: Any) -> Outcome:
+    row = Outcome.of(cells_of("fig3")[0], Measured(0, 0, 1, complete=True, correct=True))
+    return replace(row, setting=setting, algorithm=algorithm, pulls=pulls, **values)
+
+
+class TestComparisons:
+    def test_a_ratio_is_a_geometric_mean_over_pairs(self) -> None:
+        """Ratios 2 and 8: logs ln 2, 3 ln 2, mean 2 ln 2, sd sqrt(2) ln 2, t(1) = 12.7062."""
+        pulls = {"one": (200, 800), "two": (100, 100)}
+        runs = Runs(outcome("s", name, value) for name in pulls for value in pulls[name])
+        ratio = runs.ratio("s", "one", "two")
+        assert ratio.value == pytest.approx(4.0)
+        assert ratio.upper == pytest.approx(4.0 * 2.0**12.7062, rel=1e-4)
+        assert ratio.lower == pytest.approx(4.0 / 2.0**12.7062, rel=1e-4)
+        assert not runs.fewer("s", "two", "one")
+        assert runs.mean("s", "one") == 500.0
+        assert runs.fewest == 2
+
+    def test_clearly_fewer(self) -> None:
+        pulls = {"one": (200, 201, 202), "two": (100, 101, 102)}
+        runs = Runs(outcome("s", name, value) for name in pulls for value in pulls[name])
+        assert runs.fewer("s", "two", "one")
+        assert not runs.fewer("s", "one", "two")
+
+    def test_one_pair_proves_nothing(self) -> None:
+        runs = Runs([outcome("s", "one", 1), outcome("s", "two", 100)])
+        assert runs.ratio("s", "one", "two") == (pytest.approx(0.01), 0.0, math.inf)
+        assert not runs.fewer("s", "one", "two")
+
+    def test_a_trend_is_a_slope_of_logarithms(self) -> None:
+        """Logs (0, 0), (1, 1), (2, 5): slope 2.5, residuals .5, -1, .5, error sqrt(1.5 / 2)."""
+        points = [(0.0, 0.0), (1.0, 1.0), (2.0, 5.0)]
+        runs = Runs(
+            outcome(f"s{x}", "one", math.exp(y), smallest_gap=math.exp(x)) for x, y in points
+        )
+        trend = runs.trend("one", "smallest_gap")
+        assert trend.value == pytest.approx(2.5)
+        assert trend.upper == pytest.approx(2.5 + 12.7062 * math.sqrt(0.75), rel=1e-4)
+        assert trend.lower == pytest.approx(2.5 - 12.7062 * math.sqrt(0.75), rel=1e-4)
+
+    def test_a_trend_of_a_ratio(self) -> None:
+        runs = Runs(
+            outcome(f"n = {n}", name, float(n) ** power, n=n)
+            for n in (100, 200, 400)
+            for name, power in (("one", 2.0), ("two", 0.5))
+        )
+        assert runs.trend("one", "n", "two") == pytest.approx((1.5, 1.5, 1.5))
+
+    def test_two_points_or_one_size_have_no_trend(self) -> None:
+        two = Runs(outcome(str(n), "one", n, n=n) for n in (10, 20))
+        same = Runs(outcome("s", "one", pulls, n=10) for pulls in (5, 6, 7))
+        for runs in (two, same):
+            trend = runs.trend("one", "n")
+            assert math.isnan(trend.value)
+            assert (trend.lower, trend.upper) == (-math.inf, math.inf)
+
+    def test_in_words(self) -> None:
+        assert str(Estimate(0.8333, 0.5, 123456.0)) == "0.83 (0.5 to 123,456)"
+        assert short_number(41_234_567) == "41.2 million"
+        assert short_number(7300.4) == "7,300"
+
+
+def jitter(row: Outcome) -> float:
+    return 1.0 + 0.001 * row.instance + 0.001 * row.run
+
+
+def as_in_figure_2a(row: Outcome) -> float:
+    if row.n == 100:
+        ratio = {"ADE": 1.0, "RR": 0.8, "WRR": 0.7, "SPADE": 0.01}[row.algorithm]
+    else:
+        growth = (row.n / 200) ** 0.5
+        ratio = {"ADE": 1.0, "RR": 1.5 * growth, "WRR": 2.0 * growth, "SPADE": 0.01}[row.algorithm]
+    return 1e4 * math.sqrt(row.n) * ratio * jitter(row)
+
+
+def ade_is_worst_and_falls(row: Outcome) -> float:
+    ratio = {"ADE": 9.0, "RR": 2.0, "WRR": 1.0, "SPADE": 1.0}[row.algorithm]
+    growth = 1e7 / row.n if row.algorithm == "ADE" else 1e6 / row.n**1.5
+    return ratio * growth * jitter(row)
+
+
+def only_rr_grows(row: Outcome) -> float:
+    power = {"ADE": -1.0, "RR": 1.0, "WRR": -1.0, "SPADE": 0.0}[row.algorithm]
+    return 1e6 * float(row.n) ** power * jitter(row)
+
+
+def as_in_figure_2b(row: Outcome) -> float:
+    ratio = {"ADE": 1.0, "RR": 1.3, "WRR": 2.0, "SPADE": 0.01}[row.algorithm]
+    return 1e5 * ratio / row.smallest_gap**2 * jitter(row)
+
+
+def rises_with_the_gap(row: Outcome) -> float:
+    ratio = {"ADE": 2.0, "RR": 1.3, "WRR": 1.0, "SPADE": 0.01}[row.algorithm]
+    return 1e9 * ratio * row.smallest_gap * jitter(row)
+
+
+def as_in_figure_3(row: Outcome) -> float:
+    ratio = {"ADE": 1.0, "RR": 1.3, "WRR": 2.0, "SPADE": 0.01}[row.algorithm]
+    return 1e7 * ratio * jitter(row) / row.k
+
+
+def rises_with_k(row: Outcome) -> float:
+    ratio = {"ADE": 1.0, "RR": 1.05, "WRR": 1.05, "SPADE": 1.0}[row.algorithm]
+    return 1e7 * ratio * jitter(row) * row.k
+
+
+def rr_equals_ade(row: Outcome) -> float:
+    ratio = {"ADE": 1.0, "RR": 1.0, "WRR": 2.0, "SPADE": 1.0}[row.algorithm]
+    return 1e7 * ratio * jitter(row) * (row.k if row.algorithm == "WRR" else 1.0 / row.k)
+
+
+def rows_of_figure_1(last_upper: float) -> tuple[IntervalRow, ...]:
+    return (
+        IntervalRow("first", -1, None, None, None, "threshold"),
+        IntervalRow("first", 0, 0.5, 0.1, None, "undecided"),
+        IntervalRow("last", -1, 0.6, 0.5, 0.7, "threshold"),
+        IntervalRow("last", 0, 0.2, 0.1, last_upper, "normal"),
+    )
+
+
+class TestClaims:
+    @pytest.mark.parametrize(
+        ("pulls", "expected"),
+        [
+            (as_in_figure_2a, [HOLDS] * 4),
+            (ade_is_worst_and_falls, [FAILS, HOLDS, FAILS, FAILS]),
+            (only_rr_grows, [PARTLY, PARTLY, FAILS, PARTLY]),
+        ],
+    )
+    def test_figure_2a(self, pulls: Callable[[Outcome], float], expected: list[str]) -> None:
+        assert verdicts(made_up(pulls, "fig2a"), "2a") == expected
+
+    @pytest.mark.parametrize(
+        ("pulls", "expected"),
+        [(as_in_figure_2b, [HOLDS, HOLDS]), (rises_with_the_gap, [FAILS, FAILS])],
+    )
+    def test_figure_2b(self, pulls: Callable[[Outcome], float], expected: list[str]) -> None:
+        assert verdicts(made_up(pulls, "fig2b"), "2b") == expected
+
+    @pytest.mark.parametrize(
+        ("pulls", "expected"),
+        [
+            (as_in_figure_3, [HOLDS, HOLDS]),
+            (rises_with_k, [FAILS, FAILS]),
+            (rr_equals_ade, [PARTLY, PARTLY]),
+        ],
+    )
+    def test_figure_3(self, pulls: Callable[[Outcome], float], expected: list[str]) -> None:
+        assert verdicts(made_up(pulls, "fig3"), "3a, 3b") == expected
+
+    def test_what_was_measured_is_said(self) -> None:
+        claims = check_claims(made_up(as_in_figure_3, "fig3"), STANDING_IN)
+        assert claims[0].measured == (
+            "k = 2: ADE needs 0.77 (0.77 to 0.77) times RR's and 0.5 (0.5 to 0.5) times WRR's"
+            " samples; k = 3: ADE needs 0.77 (0.77 to 0.77) times RR's and 0.5 (0.5 to 0.5) times"
+            " WRR's samples"
+        )
+        assert claims[1].measured == (
+            "samples at k = 3 as a share of those at k = 2: ADE 0.67, RR 0.67, WRR 0.67, SPADE 0.67"
+        )
+
+    @pytest.mark.parametrize(("last_upper", "verdict"), [(0.4, HOLDS), (0.55, FAILS)])
+    def test_figure_1(self, last_upper: float, verdict: str) -> None:
+        outcomes = made_up(lambda _: 100, "fig1", intervals=rows_of_figure_1(last_upper))
+        (claim,) = (c for c in check_claims(outcomes, STANDING_IN) if c.figure == "1")
+        assert claim.verdict == verdict
+        assert f"ADE 1, {int(verdict == FAILS)}," in claim.measured
+
+    @pytest.mark.parametrize(
+        "changes", [{"complete": False}, {"algorithms": ("spade",)}], ids=["budget", "spade"]
+    )
+    def test_figure_1_without_an_end_or_the_papers_algorithms(
+        self, changes: dict[str, Any]
+    ) -> None:
+        outcomes = made_up(lambda _: 1, "fig1", intervals=rows_of_figure_1(0.4), **changes)
+        assert verdicts(outcomes, "1") == [UNKNOWN]
+
+    def test_gaps_grow_with_k(self) -> None:
+        assert verdicts(made_up(as_in_figure_3, "fig3"), "3c") == [HOLDS]
+        # nine 0 and a 1: theta = 0.1 + 0.3 k is 0.7 and 1, gaps of 0.7 and 0.3, then 1 and 0
+        crowd = Crowd(Bernoulli([0.0] * 9 + [1.0]), "ten", real=True)
+        claims = check_claims(made_up(as_in_figure_3, "fig3"), crowd)
+        (claim,) = (claim for claim in claims if claim.figure == "3c")
+        assert claim.verdict == PARTLY
+        assert claim.measured == (
+            "k = 2: Delta_min 0.300, quartiles 0.700, 0.700, 0.700;"
+            " k = 3: Delta_min 0.000, quartiles 1.000, 1.000, 1.000 (ten)"
+        )
+
+    def test_correct_answers(self) -> None:
+        """P(Binomial(6, 0.1) > 3) = 0.0013 and P(> 2) = 0.0159: with 1 % at most 3 of 6."""
+        right = made_up(as_in_figure_3, "fig3")
+        assert verdicts(right, "Theorem 1") == [HOLDS]
+        for wrong, verdict in ((3, HOLDS), (4, FAILS)):
+            measured = [
+                replace(one, correct=not (cell.contender.name == "RR" and number < wrong))
+                for number, (cell, one) in enumerate(
+                    zip(cells_of("fig3", ("rr",)), right._measured, strict=False)
+                )
+            ]
+            outcomes = Outcomes(cells_of("fig3", ("rr",)), measured)
+            assert verdicts(outcomes, "Theorem 1") == [verdict]
+            (*_, claim) = check_claims(outcomes, STANDING_IN)
+            assert f"RR {wrong} of 6" in claim.measured
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"algorithms": ("ade", "spade")}, "needs RR, WRR"),
+            ({"runs": 1}, "needs two runs a setting"),
+            ({"complete": False}, "the budget ended "),
+        ],
+    )
+    def test_not_measured(self, changes: dict[str, Any], reason: str) -> None:
+        outcomes = made_up(lambda _: 0, "fig2a", "fig2b", "fig3", **changes)
+        claims = check_claims(outcomes, STANDING_IN)
+        of_runs = [claim for claim in claims if claim.figure in ("2a", "2b", "3a, 3b")]
+        assert len(of_runs) == 8
+        assert {claim.verdict for claim in of_runs} == {UNKNOWN}
+        assert all(claim.measured.startswith(reason) for claim in of_runs)
+
+    def test_only_figures_that_were_run_have_claims(self) -> None:
+        claims = check_claims(made_up(as_in_figure_2b, "fig2b"), STANDING_IN)
+        assert [claim.figure for claim in claims] == ["2b", "2b", "Theorem 1"]
+
+
+def anything(row: Outcome) -> float:
+    return 1e6 * jitter(row) * (0.001 if row.algorithm == "SPADE" else 1.0)
+
+
+def all_made_up(*algorithms: str, runs: int = 3) -> Outcomes:
+    return made_up(
+        anything, *FIGURES, algorithms=algorithms, runs=runs, intervals=rows_of_figure_1(0.4)
+    )
+
+
+def drawn(outcomes: Outcomes, crowd: Crowd = STANDING_IN) -> dict[str, Any]:
+    with print_style():
+        return {
+            "fig1": _pictures._figure_1(outcomes),
+            "fig2a": _pictures._figure_2a(outcomes),
+            "fig2b": _pictures._figure_2b(outcomes),
+            "fig3a": _pictures._figure_3(outcomes, 2.0, crowd),
+            "fig3b": _pictures._figure_3(outcomes, 3.0, crowd),
+            "fig3c": _pictures._figure_3c(crowd),
+        }
+
+
+def texts_of(figure: Any) -> list[str]:
+    from matplotlib.text import Text
+
+    return [text.get_text() for text in figure.findobj(Text)]
+
+
+def assert_nothing_clipped(name: str, figure: Any) -> None:
+    figure.canvas.draw()
+    box = figure.get_tightbbox()
+    width, height = figure.get_size_inches()
+    assert box.x0 >= 0.0, name
+    assert box.y0 >= 0.0, name
+    assert box.x1 <= width, name
+    assert box.y1 <= height, name
+
+
+class TestPictures:
+    @pytest.mark.parametrize("algorithms", [("spade",), ("rr", "spade"), NAMES])
+    def test_nothing_is_clipped(self, algorithms: tuple[str, ...]) -> None:
+        for name, figure in drawn(all_made_up(*algorithms)).items():
+            assert_nothing_clipped(name, figure)
+
+    def test_labels_meet_neither_each_other_nor_markers(self) -> None:
+        from matplotlib.text import Annotation
+
+        outcomes = made_up(lambda row: 40.5e6 * jitter(row), "fig3")
+        with print_style():
+            figure = _pictures._figure_3(outcomes, 2.0, STANDING_IN)
+        figure.canvas.draw()
+        axis = figure.axes[0]
+        boxes = [label.get_window_extent() for label in axis.findobj(Annotation)]
+        assert len(boxes) == 4
+        assert not any(one.overlaps(two) for i, one in enumerate(boxes) for two in boxes[:i])
+        points = [bars.lines[0].get_xydata()[0] for bars in axis.containers]
+        for x, y in axis.transData.transform(points):
+            assert not any(box.padded(5.0).contains(x, y) for box in boxes)
+
+    @pytest.mark.parametrize("name", ["a$b_{$.csv", "x" * 200 + ".csv"])
+    def test_any_file_name_can_be_drawn(self, name: str) -> None:
+        crowd = replace(STANDING_IN, description=name)
+        figures = drawn(all_made_up("spade"), crowd)
+        for figure in ("fig3a", "fig3c"):
+            assert_nothing_clipped(figure, figures[figure])
+
+    def test_the_stand_in_is_named(self) -> None:
+        figures = drawn(all_made_up("spade"))
+        for name in ("fig3a", "fig3b", "fig3c"):
+            assert any(STAND_IN in text for text in texts_of(figures[name])), name
+
+    def test_axes_are_logarithmic_and_legends_complete(self) -> None:
+        figures = drawn(all_made_up(*NAMES))
+        for name in ("fig2a", "fig2b", "fig3a", "fig3b"):
+            assert figures[name].axes[0].get_yscale() == "log"
+        for name in ("fig2a", "fig2b"):
+            (legend,) = figures[name].legends
+            assert [text.get_text() for text in legend.get_texts()] == ["ADE", "RR", "WRR", "SPADE"]
+        assert [tick.get_text() for tick in figures["fig3a"].axes[0].get_xticklabels()] == [
+            "ADE",
+            "RR",
+            "WRR",
+            "SPADE",
+        ]
+
+    def test_intervals_are_those_of_the_summaries(self) -> None:
+        outcomes = made_up(as_in_figure_2b, "fig2b", algorithms=("ade",))
+        axis = _pictures._figure_2b(outcomes).axes[0]
+        (bars,) = axis.containers
+        (segments,) = bars.lines[2]
+        ends = [segment[:, 1].tolist() for segment in segments.get_segments()]
+        assert ends == [
+            pytest.approx([one.mean - one.half_width, one.mean + one.half_width])
+            for one in outcomes.summaries()
+        ]
+        assert bars.lines[0].get_xdata().tolist() == [0.06, 0.09, 0.12]
+
+    @pytest.mark.parametrize(
+        ("pulls", "lowest"),
+        [((100, 101, 160), 34.988), ((1, 10, 1000), 33.7)],
+        ids=["above 0", "below 0"],
+    )
+    def test_wide_intervals(self, pulls: tuple[int, ...], lowest: float) -> None:
+        """Means 120.333 and 337; half widths 4.302653 sd / sqrt(3) of 85.345 and 1426."""
+        outcomes = made_up(lambda row: pulls[row.instance], "fig2b", algorithms=("ade",))
+        (bars,) = _pictures._figure_2b(outcomes).axes[0].containers
+        (segments,) = bars.lines[2]
+        assert segments.get_segments()[0][0, 1] == pytest.approx(lowest, abs=0.01)
+
+    @pytest.mark.parametrize("pulls", [0, 1])
+    def test_one_run_and_that_unfinished(self, pulls: int) -> None:
+        changes = {"runs": 1, "complete": False, "algorithms": ("ade",)}
+        intervals = rows_of_figure_1(0.4)
+        outcomes = made_up(lambda _: pulls, *FIGURES, intervals=intervals, **changes)
+        for name, figure in drawn(outcomes).items():
+            assert_nothing_clipped(name, figure)
+
+    def test_nothing_outside_changes(self, tmp_path: Path) -> None:
+        from matplotlib import rcParams
+
+        before = dict(rcParams)
+        draw_figures(made_up(anything, "fig2a"), STANDING_IN, tmp_path)
+        assert dict(rcParams) == before
+
+
+FACTS = ReportFacts(7, 3, False, None, "1.2.3", "oddarms reproduce all")
+
+
+def markdown_of(outcomes: Outcomes, crowd: Crowd = STANDING_IN, facts: ReportFacts = FACTS) -> str:
+    figures = list(dict.fromkeys(row.figure for row in outcomes))
+    pictures = [name for figure in figures for name in pictures_of(figure)]
+    blocks = report_blocks(outcomes, check_claims(outcomes, crowd), pictures, crowd, facts)
+    return "\n\n".join(block.to_markdown() for block in blocks)
+
+
+def pictures_of(figure: str) -> list[str]:
+    return ["fig3a", "fig3b", "fig3c"] if figure == "fig3" else [figure]
+
+
+class TestReport:
+    def test_every_claim_stands_beside_what_was_measured(self) -> None:
+        outcomes = all_made_up(*NAMES)
+        text = markdown_of(outcomes)
+        claims = check_claims(outcomes, STANDING_IN)
+        assert len(claims) == 11
+        for claim in claims:
+            assert (
+                f"| {claim.figure} | {claim.paper} | **{claim.verdict}** | {claim.measured} |"
+                in text
+            )
+
+    def test_how_it_was_made(self) -> None:
+        text = markdown_of(all_made_up(*NAMES))
+        assert "Made by `oddarms reproduce all`." in text
+        assert "oddarms 1.2.3, seed 7" in text
+        assert "delta = 0.1" in text
+        assert "quick look" not in text
+        assert "A quick look" in markdown_of(
+            made_up(anything, "fig2a"), facts=replace(FACTS, quick=True)
+        )
+
+    def test_a_stand_in_is_called_one(self) -> None:
+        text = markdown_of(made_up(anything, "fig3"))
+        assert "**Figure 3 does not use the paper's data** but a synthetic stand-in" in text
+        assert text.count(STAND_IN) == 5  # introduction, claim 3c, three captions
+
+    def test_real_workers_are_named(self) -> None:
+        crowd = replace(STANDING_IN, description="mine.csv", real=True)
+        text = markdown_of(made_up(anything, "fig3"), crowd)
+        assert "Figure 3 uses the error rates read from `mine.csv`." in text
+        assert "stand-in" not in text
+
+    def test_other_figures_do_not_mention_it(self) -> None:
+        assert "stand-in" not in markdown_of(made_up(anything, "fig2a", "fig2b"))
+
+    def test_means_with_intervals(self) -> None:
+        text = markdown_of(made_up(lambda row: 1000 + row.run, "fig3", algorithms=("rr",)))
+        # 1000, 1001, 1002: mean 1001, sd 1, half width 4.3027 / sqrt(3) = 2.48
+        assert "| k = 2 | 1,001 ± 2 |" in text
+
+    def test_wrong_and_unfinished_runs_are_not_hidden(self) -> None:
+        changes = {"complete": False, "correct": False, "algorithms": ("rr",)}
+        text = markdown_of(made_up(lambda _: 5, "fig3", **changes))
+        assert "> 5 ± 0, 3 of 3 wrong, 3 stopped by the budget" in text
+        assert "6 runs were ended by the budget" in text
+
+    def test_the_share_of_the_threshold(self) -> None:
+        outcomes = made_up(lambda row: 100 * row.k, "fig3", threshold_pulls=150)
+        assert "ADE spends between 50.0 and 75.0 % of its samples" in markdown_of(outcomes)
+
+
+@pytest.fixture(scope="module")
+def reproduction(tmp_path_factory: pytest.TempPathFactory) -> Reproduction:
+    return reproduced(tmp_path_factory.mktemp("paper"))
+
+
+def reproduced(folder: Path, **options: Any) -> Reproduction:
+    fast = {"algorithms": ["spade"], "quick": True, "runs": 2, "budget": 3000, "jobs": 1}
+    return reproduce(folder=folder, **{**fast, **options})
+
+
+class TestReproduce:
+    def test_the_files(self, reproduction: Reproduction) -> None:
+        assert [path.name for path in reproduction.files] == [
+            "report.html",
+            "report.md",
+            *(
+                f"{name}.{kind}"
+                for name in ("fig1", "fig2a", "fig2b", "fig3a", "fig3b", "fig3c")
+                for kind in ("png", "svg")
+            ),
+            "results.csv",
+            "fig1_intervals.csv",
+            "fig3c_gaps.csv",
+        ]
+        (folder,) = {path.parent for path in reproduction.files}
+        assert {path.name for path in folder.iterdir()} == {
+            *(path.name for path in reproduction.files),
+            "cells.jsonl",
+        }
+
+    def test_a_row_per_run_with_its_data(self, reproduction: Reproduction) -> None:
+        (path,) = (path for path in reproduction.files if path.name == "results.csv")
+        assert path.read_text() == reproduction.outcomes.to_csv()
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == 1 + 3 * 2 + 3 * 2 + 2 * 2
+        assert {(row["figure"], row["data"]) for row in rows} == {
+            ("fig1", "34 means uniform on [0, 0.3], 6 uniform on [0.9, 1]"),
+            ("fig2a", "means uniform on [0, 1]"),
+            ("fig2b", "means uniform on [0, 1]"),
+            ("fig3", STAND_IN),
+        }
+
+    def test_the_gaps(self, reproduction: Reproduction) -> None:
+        with reproduction.files[-1].open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert {row["data"] for row in rows} == {STAND_IN}
+        means = crowd_error_rates()
+        assert [float(row["gap"]) for row in rows] == [
+            gap for k in (2.0, 3.0) for gap in gaps(means, k).tolist()
+        ]
+
+    def test_the_intervals(self, reproduction: Reproduction) -> None:
+        with reproduction.files[-2].open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert [row["arm"] for row in rows] == [str(arm) for arm in range(-1, 40)] * 2
+        assert {row["round"] for row in rows} == {"first", "last"}
+
+    def test_links_of_the_report_lead_somewhere(self, reproduction: Reproduction) -> None:
+        report = reproduction.files[1]
+        links = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", report.read_text())
+        assert len(links) == 6
+        assert all((report.parent / link).is_file() for link in links)
+
+    def test_the_page_is_by_itself(self, reproduction: Reproduction) -> None:
+        page = reproduction.files[0].read_text()
+        assert '<html lang="en">' in page
+        assert not re.search(r"https?://|file:|url\(|<link|<script", page)
+        sources = re.findall(r'<img src="([^"]{30})[^"]*" alt="([^"]+)"', page)
+        assert len(sources) == page.count("<img") == 6
+        assert all(source.startswith("data:image/svg+xml;base64,") for source, _ in sources)
+        assert STAND_IN in page
+
+    def test_another_time_gives_the_same_bytes(
+        self, reproduction: Reproduction, tmp_path: Path
+    ) -> None:
+        again = reproduced(tmp_path)
+        for one, two in zip(reproduction.files, again.files, strict=True):
+            assert one.read_bytes() == two.read_bytes(), one.name
+
+    def test_one_figure_alone_has_the_same_rows(
+        self, reproduction: Reproduction, tmp_path: Path
+    ) -> None:
+        alone = reproduced(tmp_path, figures=["fig2a"])
+        assert list(alone.outcomes) == reproduction.outcomes.select(
+            lambda row: row.figure == "fig2a"
+        )
+        assert {path.name for path in alone.files} == {
+            "report.html",
+            "report.md",
+            "fig2a.png",
+            "fig2a.svg",
+            "results.csv",
+        }
+
+    def test_real_workers(self, tmp_path: Path) -> None:
+        rates = np.array([0.1, 0.2, 0.1, 0.2, 0.1, 0.2, 0.1, 0.2, 0.1, 1.0])
+        labels = tuple(str(number) for number in range(10))
+        found = reproduced(
+            tmp_path, figures=["fig3"], data=RecordedArms(labels, rates, None, 0, "mine.csv")
+        )
+        assert {(row.data, row.n) for row in found.outcomes} == {("mine.csv", 10)}
+        assert [row.outliers for row in found.outcomes] == [1, 1, 0, 0]
+        assert "mine.csv" in (tmp_path / "report.md").read_text()
+
+    @pytest.mark.parametrize(
+        ("changes", "error", "message"),
+        [
+            ({"figures": ["fig4"]}, InvalidParameter, "figures must be some of fig1, fig2a"),
+            ({"runs": 0}, InvalidParameter, "runs must be a whole number"),
+            ({"seed": -1}, InvalidParameter, "seed must be a whole number"),
+            ({"budget": -1}, InvalidParameter, "budget must be a whole number"),
+            ({"algorithms": ["best"]}, UnknownAlgorithm, "'best'"),
+            ({"backend": "spark"}, InvalidParameter, "backend must be one of"),
+        ],
+    )
+    def test_misuse(
+        self, changes: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
+    ) -> None:
+        with pytest.raises(error, match=message):
+            reproduced(tmp_path, **changes)
+        assert {path.name for path in tmp_path.iterdir()} <= {"cells.jsonl"}
+        assert all(path.stat().st_size == 0 for path in tmp_path.iterdir())
+
+    def test_without_matplotlib_nothing_is_run(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
+        with pytest.raises(MissingExtra, match=r"pip install 'oddarms\[plot\]'"):
+            reproduced(tmp_path)
+        assert list(tmp_path.iterdir()) == []
+
+
+def planned(monkeypatch: pytest.MonkeyPatch, **options: Any) -> Grid:
+    """Return what `reproduce` would run."""
+    grids: list[Grid] = []
+
+    def stop(grid: Grid, **_: Any) -> None:
+        grids.append(grid)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_reproduce, "run", stop)
+    monkeypatch.setattr(_reproduce, "writable_folder", lambda _, folder: folder)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(folder="nowhere", **options)
+    (grid,) = grids
+    return grid
+
+
+class TestPlan:
+    def test_ten_instances_are_the_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        grid = planned(monkeypatch)
+        assert [contender.name for contender in grid.contenders] == ["ADE", "RR", "WRR", "SPADE"]
+        sizes = [setting.instances * setting.runs for setting in grid.settings]
+        assert sizes == [1, *[10] * 6, *[10] * 3, 10, 10]
+
+    def test_quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        grid = planned(monkeypatch, quick=True)
+        sizes = [setting.instances * setting.runs for setting in grid.settings]
+        assert sizes == [1, *[3] * 3, *[3] * 3, 3, 3]
+
+    def test_figures_come_in_the_papers_order_and_once(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        grid = planned(monkeypatch, figures=["fig3", "fig1", "fig3"], runs=4, budget=77)
+        assert [setting.figure for setting in grid.settings] == ["fig1", "fig3", "fig3"]
+        assert [setting.runs for setting in grid.settings] == [1, 4, 4]
+        assert {setting.budget for setting in grid.settings} == {77}

@@ -1,0 +1,271 @@
+"""Pictures are drawn for every kind of result, and stay readable."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oddarms import Problem, Result, Search, find
+from oddarms.algorithms import Decision, Threshold
+from oddarms.arms import Bernoulli, simulated_crowd
+from oddarms.errors import InvalidParameter, MissingExtra
+from oddarms.plotting import (
+    file_content,
+    new_figure,
+    plot_comparison,
+    plot_evidence,
+    plot_intervals,
+    plot_pulls,
+    save,
+)
+from oddarms.plotting._arms import row_of
+from oddarms.plotting._text import drawable
+
+MEANS = [0.1, 0.2, 0.1, 0.3, 0.95]
+STRANGE = ["a\nb", "$x_1$", "日本 😀", "L" * 10_000, "", "\x00\ud800\u202e"]
+PHONE = (4.2, 4.8)
+
+
+def made(n: int, *, outliers: int = 0, undecided: int = 0, side: str = "upper") -> Result:
+    """Return a result as a search of n arms may end, without the search."""
+    rng = np.random.default_rng(n)
+    means = np.sort(rng.uniform(0.1, 0.4, n))
+    decisions = np.full(n, Decision.NORMAL, dtype=np.int8)
+    if outliers:
+        means[-outliers:] += 0.5
+        decisions[-outliers:] = Decision.HIGH
+    decisions[:undecided] = Decision.UNDECIDED
+    thresholds = {"upper": Threshold(0.6, 0.57, 0.64)}
+    if side == "both":
+        thresholds["lower"] = Threshold(0.05, 0.01, 0.07)
+    return Result(
+        problem=Problem(n, k=2, delta=0.05, side=side),  # type: ignore[arg-type]
+        algorithm="made",
+        decisions=decisions,
+        pulls_per_arm=rng.integers(20, 5_000, n),
+        means=means,
+        intervals=np.column_stack([means - 0.1, means + 0.1]),
+        thresholds=thresholds,
+        stopped="budget" if undecided else "decided",
+        round=10,
+        threshold_pulls=0,
+    )
+
+
+def without_numbers() -> Result:
+    """Return a result whose intervals are infinite, and means unknown."""
+    result = made(40, outliers=2, undecided=3)
+    result.means[:20] = np.nan
+    result.intervals[:] = [-np.inf, np.inf]
+    result.intervals[5] = np.nan
+    result.pulls_per_arm[:20] = 0
+    result.thresholds["upper"] = Threshold(math.nan, -math.inf, math.inf)
+    return result
+
+
+CASES: dict[str, Callable[[], Result]] = {
+    "upper": lambda: find(Bernoulli(MEANS), k=1, delta=0.1, rng=1),
+    "lower": lambda: find(Bernoulli(MEANS), k=1, delta=0.1, rng=1, side="lower", budget=500),
+    "both, bounds": lambda: find(
+        Bernoulli(MEANS * 9), k=1.5, delta=0.1, rng=1, side="both", bounds=(-20, 300), budget=9_000
+    ),
+    "strange labels": lambda: find(
+        Bernoulli([*MEANS, 0.1], labels=STRANGE), k=1, delta=0.1, algorithm="ade", rng=1, budget=99
+    ),
+    "not begun": lambda: Search(5, k=1, delta=0.1).result(),
+    "decided without a sample": lambda: find(Bernoulli(MEANS), k=3, delta=0.1),
+    "all normal": lambda: find(simulated_crowd(1), k=3, delta=0.05, rng=1),
+    "undecided": lambda: find(simulated_crowd(1), k=2, delta=0.05, rng=1, budget=20_000),
+    "no numbers": without_numbers,
+    "many": lambda: made(100_000, outliers=12, undecided=300),
+    "many undecided": lambda: made(100_000, outliers=3, undecided=90_000, side="both"),
+}
+PLOTS = [plot_intervals, plot_pulls, plot_evidence]
+
+
+@cache
+def case(name: str) -> Result:
+    return CASES[name]()
+
+
+def texts_of(figure: Any) -> list[Any]:
+    """Return every text that is seen."""
+    from matplotlib.text import Text
+
+    return [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+
+
+def assert_texts_inside(figure: Any) -> None:
+    figure.draw_without_rendering()
+    canvas = figure.bbox.padded(1.0)
+    for text in texts_of(figure):
+        box = text.get_window_extent()
+        if text.get_clip_on() or _tick_outside(text):
+            continue
+        corners = [(box.x0, box.y0), (box.x1, box.y1)]
+        assert all(canvas.contains(*corner) for corner in corners), text.get_text()
+
+
+def _tick_outside(text: Any) -> bool:
+    """Return whether a text is the label of a tick beyond the limits, which is not drawn."""
+    for axis in text.axes.figure.axes if text.axes is not None else []:
+        for name in ("x", "y"):
+            ticks = getattr(axis, f"{name}axis").get_major_ticks()
+            low, high = sorted(getattr(axis, f"get_{name}lim")())
+            for tick in ticks:
+                if text in (tick.label1, tick.label2):
+                    return not low <= tick.get_loc() <= high
+    return False
+
+
+@pytest.mark.parametrize("plot", PLOTS)
+@pytest.mark.parametrize("name", CASES)
+def test_every_result_is_drawn_readably_on_a_phone(name: str, plot: Callable[..., Any]) -> None:
+    figure = plot(case(name), size=PHONE)
+    assert_texts_inside(figure)
+    assert 5_000 < len(file_content(figure)) < 500_000
+
+
+@pytest.mark.parametrize("name", ["upper", "both, bounds", "strange labels", "undecided", "many"])
+def test_both_rounds_are_drawn_if_asked_for(name: str) -> None:
+    figure = plot_intervals(case(name), first_round=True)
+    first, last = figure.axes
+    assert first.get_title(loc="left").startswith("First round")
+    assert last.get_title(loc="left").startswith("Last round")
+    assert_texts_inside(figure)
+
+
+@pytest.mark.parametrize("side", ["upper", "lower", "both"])
+def test_the_legend_names_the_thresholds_and_counts_the_arms(side: str) -> None:
+    result = find(Bernoulli(MEANS), k=1, delta=0.1, rng=1, side=side, budget=2_000)
+    names = [text.get_text() for text in plot_intervals(result).legends[0].get_texts()]
+    assert len([name for name in names if " threshold: " in name]) == len(result.thresholds)
+    assert f"normal ({len(result.normal)})" in names
+
+
+def test_names_of_outliers_do_not_overlap() -> None:
+    figure = plot_intervals(made(5_000, outliers=20))
+    names = [text for text in figure.axes[0].texts if text.get_text()]
+    assert len(names) == 20
+    boxes = [name.get_window_extent() for name in names]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_more_outliers_than_there_is_room_for_have_no_names() -> None:
+    assert not plot_intervals(made(5_000, outliers=26)).axes[0].texts
+
+
+def test_few_arms_have_their_names_along_the_axis() -> None:
+    names = [
+        tick.get_text() for tick in plot_pulls(case("strange labels")).axes[0].get_xticklabels()
+    ]
+    assert set(names) == {drawable(label) for label in STRANGE}
+    assert max(map(len, names)) <= 22
+
+
+def test_outliers_of_many_arms_have_columns_wide_enough_to_be_seen() -> None:
+    result = made(100_000, outliers=12, undecided=50_000)
+    row = row_of(result)
+    widths = np.diff(row.edges)
+    assert widths.sum() == pytest.approx(1.0)
+    assert (widths > 0.0).all()
+    assert widths[result.decisions[row.arms] == Decision.HIGH].min() > 0.01
+    assert (np.diff(result.means[row.arms]) >= 0.0).all()
+
+
+def test_decisions_differ_in_more_than_colour() -> None:
+    from oddarms.plotting._style import MARKS
+
+    for one, other in combinations(MARKS.values(), 2):
+        assert one.marker != other.marker
+        assert one.hatch != other.hatch
+
+
+def test_pulls_are_on_a_logarithmic_scale_only_where_they_differ_much() -> None:
+    assert plot_pulls(made(50)).axes[0].get_yscale() == "log"
+    equal = find(Bernoulli(MEANS), k=1, delta=0.1, rng=1, algorithm="rr", budget=500)
+    assert plot_pulls(equal).axes[0].get_yscale() == "linear"
+
+
+def test_evidence_over_time_is_that_of_the_arms() -> None:
+    result = find(Bernoulli(MEANS), k=1, delta=0.1, rng=1)
+    assert result.evidence is not None
+    last = result.history[-1]
+    least, quartiles = result.evidence.min(), np.quantile(result.evidence, [0.25, 0.5, 0.75])
+    assert last[6:] == (least, *quartiles)  # of five arms each quartile is one of them
+    assert least > math.log(5 / 0.1)
+    assert len(plot_evidence(result).axes) == 3
+
+
+def test_an_algorithm_without_evidence_has_no_panel_for_it() -> None:
+    result = find(Bernoulli(MEANS), k=1, delta=0.1, algorithm="rr", budget=500)
+    assert result.history[-1].evidence_median is None
+    assert len(plot_evidence(result).axes) == 2
+
+
+class TestComparison:
+    @pytest.mark.parametrize("size", [None, (4.2, 9.0)])
+    def test_results_stand_side_by_side(self, size: tuple[float, float] | None) -> None:
+        figure = plot_comparison({name: case(name) for name in CASES}, size=size)
+        assert len(figure.axes) == 3
+        names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+        assert names == list(CASES)[:1] + [drawable(name, 22) for name in list(CASES)[1:]]
+        assert_texts_inside(figure)
+
+    def test_one_result_of_which_nothing_is_known(self) -> None:
+        assert_texts_inside(plot_comparison({"x" * 500: case("no numbers")}))
+
+    def test_none_are_refused(self) -> None:
+        with pytest.raises(InvalidParameter, match="at least one"):
+            plot_comparison({})
+
+
+class TestFiles:
+    @pytest.mark.parametrize("plot", PLOTS)
+    def test_the_same_result_gives_the_same_file(self, plot: Callable[..., Any]) -> None:
+        result = made(300, outliers=5)
+        figure = plot(result)
+        assert file_content(figure) == file_content(figure) == file_content(plot(result))
+        assert file_content(figure, "png") == file_content(plot(result), "png")
+
+    @pytest.mark.parametrize("ending", ["svg", "png", "pdf", "PNG"])
+    def test_a_path_is_written_with_its_folders(self, tmp_path: Path, ending: str) -> None:
+        path = tmp_path / "new" / f"picture.{ending}"
+        plot_pulls(case("upper"), path)
+        assert path.stat().st_size > 3_000
+
+    @pytest.mark.parametrize("name", ["picture", "picture.xyz"])
+    def test_an_unknown_ending_is_refused(self, tmp_path: Path, name: str) -> None:
+        with pytest.raises(InvalidParameter, match="must end in one of"):
+            save(new_figure()[0], tmp_path / name)
+        assert not list(tmp_path.iterdir())
+
+
+class TestSurroundings:
+    def test_nothing_global_changes_and_nothing_global_matters(self) -> None:
+        import matplotlib
+
+        plain = file_content(plot_intervals(case("upper")))
+        with matplotlib.rc_context({"axes.facecolor": "black", "savefig.bbox": "tight"}):
+            before = dict(matplotlib.rcParams)
+            assert file_content(plot_intervals(case("upper"))) == plain
+            assert dict(matplotlib.rcParams) == before
+
+    def test_figures_have_no_window(self) -> None:
+        assert plot_pulls(case("upper")).canvas.manager is None
+
+    def test_without_matplotlib_the_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
+        for draw in (lambda: plot_pulls(case("upper")), new_figure):
+            with pytest.raises(MissingExtra, match=r"oddarms\[plot\]"):
+                draw()

@@ -1,0 +1,298 @@
+"""The page about a result can be read by anybody, and the files by any program."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oddarms import Problem, Result, Search, find, reports
+from oddarms.algorithms import Decision, Threshold
+from oddarms.arms import Bernoulli
+from oddarms.documents import Details, Literal, Paragraph, inline, number_text, visible
+from oddarms.errors import InvalidParameter
+from oddarms.reports import MOST_ROWS, write_report, write_results
+
+EVIL = [
+    "<script>alert(1)</script>",
+    'a"onload="x',
+    "two\nlines\r\tand \x00 \x1b[31m",
+    "`code` **bold** |",
+    "😀 日本 عربى \u202e reversed",
+    "L" * 10_000,
+    "",
+    "\ud800 half",
+    math.nan,
+    ("a", 1),
+]
+MEANS = [0.1, 0.15, 0.95, 0.1, 0.9, 0.1, 0.2, 0.1, 0.15, 0.1]
+VOID = {"meta", "img", "source", "br"}
+
+
+class Page(HTMLParser):
+    """What stands in a page: its tags with their attributes, and its words."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words = ""
+        self.open: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] != "style":
+            self.words += data
+
+    def all(self, *names: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.tags if tag in names]
+
+
+def search(**changes: Any) -> Result:
+    options: dict[str, Any] = {"k": 1.2, "delta": 0.05, "rng": 1} | changes
+    labels = options.pop("labels", [f"machine {i}" for i in range(len(MEANS))])
+    return find(Bernoulli(MEANS, labels=labels), **options)
+
+
+def many(n: int) -> Result:
+    """Return a result of n arms of which nearly all are outliers, and some open."""
+    rng = np.random.default_rng(0)
+    means = rng.uniform(0.3, 0.9, n)
+    decisions = np.full(n, Decision.HIGH, dtype=np.int8)
+    decisions[: n // 3] = Decision.UNDECIDED
+    return Result(
+        problem=Problem([f"an arm with a rather long name {i}" for i in range(n)], k=0, delta=0.1),
+        algorithm="made",
+        decisions=decisions,
+        pulls_per_arm=rng.integers(20, 900, n),
+        means=means,
+        intervals=np.column_stack([np.full(n, -np.inf), means + 0.1]),
+        thresholds={"upper": Threshold(0.2, -math.inf, 0.3)},
+        stopped="because of \x07 <b>rain</b>",
+        round=10,
+        threshold_pulls=0,
+        evidence=np.full(n, np.inf),
+    )
+
+
+def write_evil(folder: Path) -> Path:
+    result = search(labels=EVIL)
+    write_results(result, folder)
+    notes = ["See `here` & <i>there</i>.", "\ud800"]
+    return write_report(result, folder, title='<b>"Title"</b>\x00', notes=notes)
+
+
+@pytest.fixture(scope="module")
+def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_evil(tmp_path_factory.mktemp("evil"))
+
+
+@pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the drawing, which takes its time, to the tests that look at it."""
+    for name in ("plot_intervals", "plot_pulls", "plot_evidence"):
+        monkeypatch.setattr(reports, name, lambda _result, **_options: None)
+    monkeypatch.setattr(reports, "file_content", lambda _figure: b"<svg/>")
+
+
+class TestPage:
+    def test_it_refers_to_nothing_outside(self, evil: Path) -> None:
+        page = Page(evil)
+        assert not page.all("script", "link", "iframe", "object", "a", "base")
+        sources = [a.get("src") or a.get("srcset") for a in page.all("img", "source")]
+        assert len(sources) == 6
+        assert all(source is not None and source.startswith("data:image/") for source in sources)
+        assert not re.search(r"@import|url\(", evil.read_text(encoding="utf-8"))
+
+    def test_labels_and_titles_are_only_text(self, evil: Path) -> None:
+        page = Page(evil)
+        assert not page.all("i")
+        assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+        for shown in ("<script>alert(1)</script>", 'a"onload="x', "`code` **bold** |"):
+            assert page.words.count(shown) >= 2
+        assert '<b>"Title"</b>␀' in page.words
+        assert "L" * 61 not in page.words
+        hidden = set(page.words) & {chr(code) for code in (*range(9), *range(11, 32), 0x7F, 0x202E)}
+        assert hidden == set()
+
+    def test_it_is_accessible(self, evil: Path) -> None:
+        page = Page(evil)
+        assert page.all("html") == [{"lang": "en"}]
+        assert any(meta.get("name") == "viewport" for meta in page.all("meta"))
+        levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h\d", tag)]
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert all(after - before <= 1 for before, after in pairwise(levels))
+        assert {th.get("scope") for th in page.all("th")} == {"col", "row"}
+        assert len(page.all("caption")) == len(page.all("table")) > 3
+        assert all(len(image.get("alt") or "") > 40 for image in page.all("img"))
+
+    def test_it_is_the_same_each_time(self, evil: Path, tmp_path: Path) -> None:
+        again = write_evil(tmp_path)
+        assert again.read_bytes() == evil.read_bytes()
+
+    def test_all_arms_of_a_few_are_listed(self, evil: Path) -> None:
+        page = Page(evil)
+        assert len(page.all("details")) == 1
+        assert f"Show all {len(EVIL)} arms" in page.words
+
+
+@pytest.mark.usefixtures("without_pictures")
+class TestWords:
+    def test_what_was_found_and_what_it_means(self, tmp_path: Path) -> None:
+        result = search()
+        words = Page(write_report(result, tmp_path, title="x", equal_sampling=100_000)).words
+        assert "2 of 10 arms are outliers: machine 2, machine 4." in words
+        assert "8 are normal, 0 undecided." in words
+        assert f"It took {result.pulls:,} samples" in words
+        assert "takes 100,000 for the same guarantee" in words
+        assert "right with probability at least 95 %" in words
+        assert "independent" in words
+        assert "every sample is a number between 0 and 1" in words
+        assert "Not everything is decided" not in words
+
+    def test_open_arms_stay_open(self, tmp_path: Path) -> None:
+        result = search(budget=100)
+        needed = np.where(result.decisions == Decision.UNDECIDED, 321.0, 0.0)
+        words = Page(write_report(result, tmp_path, title="x", pulls_needed=needed)).words
+        assert "the budget of samples did not suffice" in words
+        assert f"{len(result.undecided)} arms are still open" in words
+        assert "why open" in words
+        assert "321" in words
+
+    def test_both_sides_and_other_bounds(self, tmp_path: Path) -> None:
+        result = search(side="both", bounds=(-50.0, 1000.0), budget=300)
+        words = Page(write_report(result, tmp_path, title="x", indifference=12.0)).words
+        assert "between -50 and 1,000" in words
+        assert "minus 1.2 standard deviations" in words
+        assert "two thresholds" in words
+        assert "within 12 of the threshold" in words
+
+    @pytest.mark.parametrize("algorithm", ["spade", "rr"])
+    def test_nothing_was_sampled(self, tmp_path: Path, algorithm: str) -> None:
+        result = Search(5, k=1, delta=0.1, algorithm=algorithm).result()
+        page = Page(write_report(result, tmp_path, title="x"))
+        assert "not sampled yet" in page.words
+        assert not page.all("img")
+
+    def test_arithmetic_alone(self, tmp_path: Path) -> None:
+        words = Page(write_report(search(k=4), tmp_path, title="x")).words
+        assert "0 of 10 arms are outliers. No sample was needed" in words
+
+    def test_no_odds_where_the_algorithm_has_none(self, tmp_path: Path) -> None:
+        result = search(algorithm="rr", batch=20, budget=2_000)
+        page = Page(write_report(result, tmp_path, title="x"))
+        assert "odds" not in page.words
+
+    def test_needed_pulls_are_one_per_arm(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidParameter, match="one per arm"):
+            write_report(search(budget=50), tmp_path, title="x", pulls_needed=[1.0])
+
+
+class TestManyArms:
+    def test_thousands_stay_readable(self, tmp_path: Path) -> None:
+        path = write_report(many(5_000), tmp_path, title="x")
+        page = Page(path)
+        assert path.stat().st_size < 1_500_000
+        assert len(page.all("tr")) < 1_100
+        assert "the file arms.csv has all" in page.words
+        assert "All 5,000 arms are in the file arms.csv" in page.words
+        assert len((tmp_path / "arms.csv").read_text().splitlines()) == 5_001
+
+    @pytest.mark.usefixtures("without_pictures")
+    def test_tables_point_to_one_another(self, tmp_path: Path) -> None:
+        path = write_report(many(1_000), tmp_path, title="x")
+        page = Page(path)
+        assert MOST_ROWS > 1_000
+        assert "These are 500 of 667; the table of all arms has all." in page.words
+        assert not (tmp_path / "arms.csv").exists()
+        assert "because of ␇ <b>rain</b>" in page.words
+
+
+class TestFiles:
+    def test_json_is_strict_and_complete(self, evil: Path) -> None:
+        def refuse(name: str) -> None:
+            raise AssertionError(name)
+
+        text = (evil.parent / "result.json").read_text(encoding="utf-8")
+        found = json.loads(text, parse_constant=refuse)
+        assert found.keys() > search().to_dict().keys()
+        assert [row["label"] for row in found["arms"]] == [*EVIL[:8], "nan", "('a', 1)"]
+        assert found["history"][-1]["pulls"] == found["pulls"]
+
+    def test_infinite_ends_are_null(self, tmp_path: Path) -> None:
+        json_path, csv_path = write_results(many(5), tmp_path)
+        arm = json.loads(json_path.read_text())["arms"][0]
+        assert (arm["lower"], arm["log_evidence"]) == (None, None)
+        assert ",-inf," in csv_path.read_text()
+
+    def test_csv_keeps_every_label(self, evil: Path) -> None:
+        with (evil.parent / "arms.csv").open(encoding="utf-8", newline="") as file:
+            header, *rows = csv.reader(file)
+        assert header == ["label", "decision", "mean", "lower", "upper", "pulls", "odds"]
+        assert [row[0] for row in rows] == [*EVIL[:7], "\\ud800 half", "nan", "('a', 1)"]
+        assert {row[1] for row in rows} == {"normal", "high"}
+        result = search(labels=EVIL)
+        assert [float(row[2]) for row in rows] == result.means.tolist()
+        assert [int(row[5]) for row in rows] == result.pulls_per_arm.tolist()
+
+    def test_a_folder_that_cannot_be_written_to(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(InvalidParameter, match="folder must be"):
+            write_report(search(budget=50), tmp_path / "file", title="x")
+
+
+class TestText:
+    @pytest.mark.parametrize(
+        ("value", "shown"),
+        [
+            ("plain", "plain"),
+            ("\u202eevil", "\\u202eevil"),
+            ("\x85", "\\u0085"),
+            ("  ", "␠␠"),
+            ("👩\u200d🔧", "👩\u200d🔧"),
+            (7, "7"),
+        ],
+    )
+    def test_everything_is_visible(self, value: object, shown: str) -> None:
+        assert visible(value) == shown
+
+    @pytest.mark.parametrize(
+        ("value", "span", "shown"),
+        [
+            (math.nan, 1.0, "–"),
+            (math.inf, 1.0, "∞"),
+            (-1e-9, 1.0, "0.000"),
+            (1234.5678, 100.0, "1,234.6"),
+            (1e-12, 1e-11, "1e-12"),
+        ],
+    )
+    def test_numbers_have_the_digits_that_matter(
+        self, value: float, span: float, shown: str
+    ) -> None:
+        assert number_text(value, span) == shown
+
+    def test_literal_text_is_not_interpreted(self) -> None:
+        assert inline(Literal("`a` <")) == "<bdi>`a` &lt;</bdi>"
+        assert inline("`a` <") == "<code>a</code> &lt;"
+
+    def test_details_in_markdown(self) -> None:
+        details = Details("more", [Paragraph(("a ", Literal("b")))])
+        assert details.to_markdown() == "**more**\n\na b"

@@ -1,0 +1,425 @@
+"""The commands `reproduce` and `demo`, as people meet them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oddarms.cli import main
+from oddarms.cli._progress import GridDisplay
+from oddarms.errors import BackendUnavailable, StoreFailed, WorkerLost
+from oddarms.executors import _dask
+from oddarms.experiments import AlgorithmProgress, GridProgress
+from oddarms.paper._settings import STAND_IN
+from oddarms.search import ProgressLine
+
+FAST = ["--algorithms", "spade", "--runs", "1", "--budget", "2000", "--jobs", "1"]
+Said = pytest.CaptureFixture[str]
+
+
+def said_in_one_sentence(capsys: Said) -> str:
+    """Return what was said on stderr, which is all that was said."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(r"error: [^\n]+\.\n", err)
+    return err.removeprefix("error: ").rstrip("\n")
+
+
+class TestHelp:
+    def test_of_all_commands(self, capsys: Said) -> None:
+        assert main(["--help"]) == 0
+        out = capsys.readouterr().out
+        assert "reproduce" in out
+        assert "demo" in out
+
+    @pytest.mark.parametrize("flag", ["-h", "--help"])
+    def test_of_reproduce(self, flag: str, capsys: Said) -> None:
+        assert main(["reproduce", flag]) == 0
+        out = capsys.readouterr().out
+        for option in (
+            "--out", "--runs", "--seed", "--algorithms", "--data", "--gold", "--budget",
+            "--jobs", "--backend", "--address", "--quick", "--quiet",
+        ):  # fmt: skip
+            assert option in out
+        assert "\n    oddarms reproduce all --quick\n" in out
+
+    def test_version(self, capsys: Said) -> None:
+        from oddarms import __version__
+
+        assert main(["--version"]) == 0
+        assert capsys.readouterr().out == f"oddarms {__version__}\n"
+
+    def test_as_a_module(self) -> None:
+        command = [sys.executable, "-m", "oddarms", "--version"]
+        said = subprocess.run(command, capture_output=True, check=True, text=True)
+        assert said.stdout.startswith("oddarms ")
+
+
+class Recorded:
+    """Stands for `oddarms.paper.reproduce`: keeps what it is asked and raises."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+        self.figures: tuple[str, ...] = ()
+        self.options: dict[str, Any] = {}
+
+    def __call__(self, figures: tuple[str, ...], **options: Any) -> Any:
+        self.figures, self.options = figures, options
+        raise self.error
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
+    stand_in = Recorded(StoreFailed("no more."))
+    monkeypatch.setattr("oddarms.cli._reproduce.reproduce_figures", stand_in)
+    return stand_in
+
+
+class TestOptions:
+    def test_the_papers_by_default(self, recorded: Recorded) -> None:
+        main(["reproduce", "all"])
+        assert recorded.figures == ("fig1", "fig2a", "fig2b", "fig3")
+        progress = recorded.options.pop("progress")
+        assert callable(progress)
+        assert recorded.options == {
+            "folder": Path("output/paper"),
+            "runs": None,
+            "seed": 0,
+            "algorithms": ["ade", "rr", "wrr", "spade"],
+            "data": None,
+            "budget": 10**9,
+            "quick": False,
+            "backend": "joblib",
+            "jobs": None,
+            "address": None,
+            "command": "oddarms reproduce all",
+        }
+
+    def test_all_of_them(self, recorded: Recorded, tmp_path: Path) -> None:
+        data = tmp_path / "my workers.csv"
+        data.write_text("arm,mean\nann,0.5\nbob,0.25\n")
+        arguments = [
+            "reproduce", "fig1", "fig3", "--out", str(tmp_path / "out"), "--runs", "7",
+            "--seed", "3", "--algorithms", "ade, spade", "--data", str(data), "--budget", "99",
+            "--backend", "dask", "--address", "tcp://host:1", "--quick", "--quiet",
+        ]  # fmt: skip
+        main(arguments)
+        assert recorded.figures == ("fig1", "fig3")
+        options = recorded.options
+        assert options["folder"] == tmp_path / "out"
+        assert (options["runs"], options["seed"], options["budget"]) == (7, 3, 99)
+        assert options["algorithms"] == ["ade", "spade"]
+        assert options["data"].labels == ("ann", "bob")
+        assert (options["backend"], options["address"]) == ("dask", "tcp://host:1")
+        assert options["quick"]
+        assert f"--data '{data}'" in options["command"]
+
+    def test_all_is_all_whatever_else_is_named(self, recorded: Recorded) -> None:
+        main(["reproduce", "fig2a", "all"])
+        assert recorded.figures == ("fig1", "fig2a", "fig2b", "fig3")
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            (["--data", "none.csv"], "none.csv must be a file but does not exist."),
+            (["--data", "."], ". must be a file but is a directory."),
+            (["--data", "columns.csv"], "the columns are 'a', 'b'."),
+            (["--data", "no_gold.csv"], "must have responses with a gold label but"),
+            (["--data", "responses.txt"], "must have a file with gold labels"),
+            (["--data", "responses.txt", "--gold", "none"], "none must be a file but does not"),
+            (["--gold", "gold.txt"], "--gold must go with --data"),
+            (["--out", "file"], "out must be a folder that can be written to but file is not"),
+            (["--out", "file/folder"], "file/folder is not: Not a directory."),
+            (["--out", "/proc/folder"], "/proc/folder is not: "),
+            (["--out", "odd"], "odd/cells.jsonl must be a file that can be read and written"),
+            (["--algorithms", "best"], "algorithm must be one of ade, "),
+            (["--algorithms", "rr,rr"], "algorithms must have unique names but 'RR' appears"),
+            (["--runs", "0"], "runs must be a whole number of at least 1 but got 0."),
+            (["--seed", "-1"], "seed must be a whole number of at least 0 but got -1."),
+            (["--budget", "-1"], "budget must be a whole number of at least 0 but got -1."),
+            (["--jobs", "0"], "jobs must be a whole number of at least 1 but got 0."),
+            (["--address", "host:1"], "address must be left out with the backend 'joblib'"),
+        ],
+    )
+    def test_one_sentence_and_exit_code_2(
+        self,
+        arguments: list[str],
+        sentence: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: Said,
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        Path("file").touch()
+        Path("odd/cells.jsonl").mkdir(parents=True)
+        Path("columns.csv").write_text("a,b\n1,2\n")
+        Path("no_gold.csv").write_text("worker,label,gold\nann,1,\nbob,2,\n")
+        Path("responses.txt").write_text("ann q1 yes\nbob q1 no\n")
+        assert main(["reproduce", "fig3", *arguments]) == 2
+        assert sentence in said_in_one_sentence(capsys)
+        written = [path for path in tmp_path.rglob("*") if path.parent.name == "paper"]
+        assert [path.name for path in written] in ([], ["cells.jsonl"])
+        assert all(path.read_bytes() == b"" for path in written)
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["reproduce"],
+            ["reproduce", "fig9"],
+            ["reproduce", "fig1", "--backend", "spark"],
+            ["reproduce", "fig1", "--runs", "many"],
+            ["reproduce", "fig1", "--bogus"],
+            ["bogus"],
+        ],
+    )
+    def test_bad_usage(self, arguments: list[str], capsys: Said) -> None:
+        assert main(arguments) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "Usage: oddarms" in err
+        assert "Traceback" not in err
+
+    @pytest.mark.parametrize(
+        ("backend", "address"), [("dask", "tcp://127.0.0.1:1"), ("ray", "127.0.0.1:1")]
+    )
+    def test_an_address_where_nothing_is(
+        self,
+        backend: str,
+        address: str,
+        tmp_path: Path,
+        capsys: Said,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(_dask, "CONNECT_SECONDS", 0.5)
+        where = ["--backend", backend, "--address", address]
+        code = main(["reproduce", "fig3", *FAST[:-2], *where, "--out", str(tmp_path)])
+        assert code == 2
+        assert f"{backend} at {address} cannot be reached: " in said_in_one_sentence(capsys)
+        assert [path.name for path in tmp_path.iterdir()] == ["cells.jsonl"]
+        assert (tmp_path / "cells.jsonl").read_bytes() == b""
+
+    @pytest.mark.parametrize(
+        ("error", "code"),
+        [
+            (BackendUnavailable("the scheduler went away."), 2),
+            (StoreFailed("the disk is full."), 1),
+            (WorkerLost("joblib lost a worker."), 1),
+            (OSError(28, "No space left on device."), 1),
+        ],
+    )
+    def test_bad_luck(self, error: Exception, code: int, recorded: Recorded, capsys: Said) -> None:
+        recorded.error = error
+        assert main(["reproduce", "fig1"]) == code
+        assert said_in_one_sentence(capsys) == str(error)
+
+    def test_a_missing_package(self, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+        monkeypatch.delitem(sys.modules, "oddarms.cli._app", raising=False)
+        monkeypatch.setitem(sys.modules, "typer", None)
+        assert main(["--version"]) == 2
+        assert "pip install 'oddarms[cli]'" in said_in_one_sentence(capsys)
+
+    def test_a_missing_matplotlib(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
+        assert main(["reproduce", "fig3", *FAST, "--out", str(tmp_path / "new")]) == 2
+        assert "pip install 'oddarms[plot]'" in said_in_one_sentence(capsys)
+        assert not (tmp_path / "new").exists()
+
+
+class TestOutput:
+    def test_a_run(self, tmp_path: Path, capsys: Said) -> None:
+        arguments = ["reproduce", "fig3", *FAST, "--out", str(tmp_path)]
+        assert main(arguments) == 0
+        out, err = capsys.readouterr()
+        assert err == ""
+        lines = out.splitlines()
+        assert lines[0].split() == [
+            "setting", "algorithm", "pulls", "95", "%", "runs", "wrong", "unfinished",
+        ]  # fmt: skip
+        assert lines[1].startswith("fig3 k = 2  SPADE")
+        assert f"Workers of fig3: {STAND_IN}" in lines
+        assert any(line.startswith("3c: The minimum gap") for line in lines)
+        assert lines[-1] == (
+            f"Report: {tmp_path / 'report.html'} (and 9 other files in {tmp_path})"
+        )
+        assert f"Made by `oddarms {' '.join(arguments)}`." in (tmp_path / "report.md").read_text()
+
+    def test_quiet(self, tmp_path: Path, capsys: Said) -> None:
+        data = tmp_path / "mine.csv"
+        data.write_text("arm,mean\nann,0\nbob,0\neve,1\n")
+        arguments = ["reproduce", "fig3", *FAST, "--out", str(tmp_path / "out")]
+        assert main([*arguments, "--data", str(data), "--quiet"]) == 0
+        assert capsys.readouterr() == ("", "")
+        assert main([*arguments, "--data", str(data)]) == 0
+        out, err = capsys.readouterr()
+        assert err == "mine.csv: 3 arms, read as arm,mean\n"
+        assert "Workers of fig3: mine.csv" in out
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def halfway() -> GridProgress:
+    ade = AlgorithmProgress(50, 10, 0, 123_456_789, cost_run=1.0, cost_left=3.0)
+    spade = AlgorithmProgress(50, 50, 40, 4_321, cost_run=1.0, cost_left=0.0)
+    return GridProgress("ray at ray://a-long-name.example.org:10001", {"ADE": ade, "SPADE": spade})
+
+
+@pytest.fixture
+def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def shown(stream: io.StringIO, progress: GridProgress, **options: bool) -> list[str]:
+    with GridDisplay(stream, **{"shown": True, **options}) as display:
+        display.update(progress)
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+    return [line.rstrip() for line in re.split(r"[\r\n]+", plain) if line.strip()]
+
+
+@pytest.mark.usefixtures("_plain_terminal")
+class TestProgress:
+    def test_a_line_per_algorithm_on_a_terminal(self) -> None:
+        lines = shown(Terminal(), halfway())
+        assert "Running on ray at ray://a-long-name.example.org:10001." in lines
+        (every, ade, spade) = lines[-3:]
+        assert re.match(r"all +\S+ +60/100 +123M pulls, \S+/s +\S+ left$", every)
+        assert re.match(r"ADE +\S+ +10/50 +123M pulls +\S+ left$", ade)
+        assert re.match(r"SPADE +\S+ +50/50 +4\.32k pulls +done$", spade)
+        assert max(map(len, lines)) < 80
+
+    def test_before_the_first_cell(self) -> None:
+        nothing = GridProgress("", {"ADE": AlgorithmProgress(50, cost_left=1.0)})
+        lines = shown(Terminal(), nothing)
+        assert re.match(r"ADE +\S+ +0/50 +0 pulls +\? left$", lines[-1])
+        assert not any("Running" in line for line in lines)
+
+    def test_endless_runs(self) -> None:
+        endless = AlgorithmProgress(2, 1, cost_run=1e-12, cost_left=1e300)
+        assert shown(Terminal(), GridProgress("here", {"RR": endless}))[-1].endswith(
+            "99 days, 0:00:00 left"
+        )
+
+    def test_time_left_is_in_proportion_to_costs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        display = GridDisplay(io.StringIO(), shown=True)
+        monkeypatch.setattr(display, "_started", time.monotonic() - 600.0)
+        one = AlgorithmProgress(4, 2, cost_run=1.0, cost_left=3.0)
+        assert re.fullmatch(r"0:30:\d\d left", display._time_left(one))
+
+    def test_nothing_off_a_terminal_or_if_quiet(self) -> None:
+        assert shown(io.StringIO(), halfway()) == []
+        assert shown(Terminal(), halfway(), shown=False) == []
+
+
+class TestInterrupt:
+    def test_it_says_how_to_go_on(self, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+        def interrupted(figures: Any, *, progress: Callable[[Any], None], **_: Any) -> Any:  # noqa: ARG001
+            progress(halfway())
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("oddarms.cli._reproduce.reproduce_figures", interrupted)
+        assert main(["reproduce", "fig1", "--out", "here"]) == 130
+        assert capsys.readouterr() == (
+            "",
+            "interrupted: 60 of 100 runs are kept in here; the same command goes on from there.\n",
+        )
+
+    def test_before_the_first_run(self, recorded: Recorded, capsys: Said) -> None:
+        recorded.error = KeyboardInterrupt()
+        assert main(["reproduce", "fig1"]) == 130
+        assert capsys.readouterr() == ("", "interrupted before the first run.\n")
+
+    def test_ctrl_c_at_a_terminal(self, tmp_path: Path) -> None:
+        """It reaches the workers too, which keep silent; the next start does the rest."""
+        cells = tmp_path / "cells.jsonl"
+        arguments = ["--algorithms", "spade", "--runs", "20", "--budget", "20000", "--jobs", "2"]
+        command = [sys.executable, "-m", "oddarms", "reproduce", "fig3", *arguments]
+        with subprocess.Popen(
+            [*command, "--out", str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            end = time.monotonic() + 120.0
+            while not (cells.exists() and cells.stat().st_size > 0):
+                assert process.poll() is None
+                assert time.monotonic() < end
+                time.sleep(0.01)
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert out == ""
+        found = re.fullmatch(
+            r"interrupted: (\d+) of 40 runs are kept in (\S+); the same command goes on from"
+            r" there\.\n",
+            err,
+        )
+        assert found is not None
+        assert found[2] == str(tmp_path)
+        assert 1 <= int(found[1]) == len(cells.read_text().splitlines()) < 40
+        assert list(tmp_path.iterdir()) == [cells]
+
+
+class TestDemo:
+    def test_it_finds_and_writes(self, tmp_path: Path, capsys: Said) -> None:
+        assert main(["demo", "--budget", "1500", "--out", str(tmp_path)]) == 0
+        out = capsys.readouterr().out
+        assert "A simulated crowd of 722 workers" in out
+        assert "every decision is right" in out
+        assert {path.name for path in tmp_path.iterdir()} == {
+            "crowd.png",
+            "crowd.json",
+            "crowd.csv",
+        }
+        assert len(json.loads((tmp_path / "crowd.json").read_text())["arms"]) == 722
+
+    def test_ctrl_c_keeps_what_was_sampled(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+    ) -> None:
+        calls: list[Any] = []
+
+        def interrupt(line: ProgressLine, progress: Any) -> None:  # noqa: ARG001
+            calls.append(progress)
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(ProgressLine, "__call__", interrupt)
+        assert main(["demo", "--out", str(tmp_path)]) == 130
+        out, err = capsys.readouterr()
+        assert err == f"\ninterrupted after {calls[-1].pulls:,} samples; so far:\n"
+        assert f"Samples: {calls[-1].pulls:,}" in out
+        assert (tmp_path / "interrupted.json").exists()
+
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            (["--delta", "2"], "delta must be strictly between 0 and 1 but got 2.0."),
+            (["--budget", "-1"], "budget must be a whole number of at least 0 but got -1."),
+            (["--out", "/proc/x"], "out must be a folder that can be written to but /proc/x is"),
+        ],
+    )
+    def test_misuse(self, arguments: list[str], sentence: str, capsys: Said) -> None:
+        assert main(["demo", *arguments]) == 2
+        assert said_in_one_sentence(capsys).startswith(sentence)

@@ -1,0 +1,330 @@
+"""Studies under anything that workers may do, in any order, against dictionaries."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from oddarms import Study, create_study, load_study
+from oddarms.errors import InvalidParameter, RewardRejected
+from oddarms.studies import Status, Told, verify
+from oddarms.studies import _study as module
+from oddarms.studies._machine import Machine, ResultRow
+
+ARMS = ["a", "b", 3]
+SETTINGS: list[dict[str, Any]] = [
+    {"algorithm": "rr", "batch": 2},
+    {"algorithm": "rr", "batch": 2, "budget": 25},
+    {"algorithm": "wrr", "side": "both"},
+    {"algorithm": "ade"},
+    {"algorithm": "ade", "shared": True, "budget": 20},
+    {"algorithm": "spade"},
+    {"algorithm": "spade", "max_step": 4, "budget": 40, "side": "both"},
+]
+START = 1_700_000_000.0
+
+
+@dataclass
+class Pull:
+    """A ticket of the model."""
+
+    arm: Any
+    worker: str | None
+    asked: float
+    expires: float
+    skipped: bool = False
+    reward: float | None = None
+
+
+class Clock:
+    """Stands for the module `time` in the studies' code."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def time(self) -> float:
+        return self.now
+
+
+rewards = st.sampled_from([0.0, 0.25, 0.5, 1.0])
+workers = st.sampled_from([None, "w1", "'; DROP TABLE results; --"])
+which = st.integers(0, 10**6)
+
+
+class Workers(RuleBasedStateMachine):
+    """Two open copies of one study, as two processes have them, and what must be in them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.patch = pytest.MonkeyPatch()
+        self.clock = Clock()
+        self.patch.setattr(module, "time", self.clock)
+        self.patch.setattr(module, "LEAST_BETWEEN_SNAPSHOTS", 5)
+        self.pulls: dict[int, Pull] = {}
+        self.log: list[tuple[int | None, Any, float, str | None, float, int | None]] = []
+        self.conflicting: list[tuple[int, Any, float, float, str | None]] = []
+        self.keys: set[str] = set()
+        self.imports = 0
+
+    def teardown(self) -> None:
+        for study in getattr(self, "studies", ()):
+            study._database.close()
+        self.patch.undo()
+        self.folder.cleanup()
+
+    @initialize(chosen=st.sampled_from(SETTINGS), seed=st.integers(0, 100))
+    def create(self, chosen: dict[str, Any], seed: int) -> None:
+        self.storage = Path(self.folder.name) / "studies.db"
+        create_study("other", arms=[1, 2], k=1, delta=0.1, storage=self.storage).ask()
+        study = create_study(
+            "s", arms=ARMS, k=0.2, delta=0.2, seed=seed, storage=self.storage, **chosen
+        )
+        self.studies = [study, load_study("s", storage=self.storage)]
+        self.fed = 0
+        self.machine = Machine(study.question)
+
+    # What the model knows
+
+    def expected(self) -> Machine:
+        """Return a machine that was fed with the model's results."""
+        rows = [
+            ResultRow(i + 1, ticket, ARMS.index(arm), reward, batch)
+            for i, (ticket, arm, reward, _, _, batch) in enumerate(self.log)
+        ]
+        self.machine.take(rows[self.fed :])
+        self.fed = len(rows)
+        return self.machine
+
+    def live(self) -> Counter[Any]:
+        now = self.clock.now
+        return Counter(
+            pull.arm
+            for pull in self.pulls.values()
+            if pull.reward is None and not pull.skipped and pull.expires > now
+        )
+
+    def open_pulls(self) -> Counter[Any]:
+        missing = self.expected().missing_per_arm()
+        live = self.live()
+        return Counter({a: max(int(missing[i]) - live[a], 0) for i, a in enumerate(ARMS)})
+
+    def budget_left(self) -> float:
+        budget = self.studies[0].question.budget
+        told = sum(pull.reward is not None for pull in self.pulls.values())
+        return float("inf") if budget is None else max(budget - told - self.live().total(), 0)
+
+    def status(self) -> Status:
+        machine = self.expected()
+        if machine.done:
+            decided = machine.search.stopped == "decided"
+            return Status.DECIDED if decided else Status.BUDGET
+        if self.open_pulls().total() and self.budget_left():
+            return Status.OPEN
+        return Status.WAITING if self.live().total() else Status.BUDGET
+
+    def some(self, number: int) -> Study:
+        return self.studies[number % 2]
+
+    def ticket(self, number: int) -> int:
+        return sorted(self.pulls)[number % len(self.pulls)]
+
+    # What workers do
+
+    @rule(n=st.integers(1, 9), lease=st.integers(1, 40), worker=workers, study=which)
+    def ask(self, n: int, lease: int, worker: str | None, study: int) -> None:
+        open_before, most = self.open_pulls(), self.budget_left()
+        last = max(self.pulls, default=0)
+        tickets = self.some(study).ask(n, worker, timedelta(seconds=lease))
+        assert len(tickets) == min(n, open_before.total(), most)
+        assert [t.id for t in tickets] == list(range(last + 1, last + 1 + len(tickets)))
+        assert Counter(t.arm for t in tickets) <= open_before
+        now = self.clock.now
+        for ticket in tickets:
+            assert ticket.expires == datetime.fromtimestamp(now + lease, UTC)
+            self.pulls[ticket.id] = Pull(ticket.arm, worker, now, now + lease)
+        missing, live = self.expected().missing_per_arm(), self.live()
+        for arm in {ticket.arm for ticket in tickets}:
+            assert live[arm] <= missing[ARMS.index(arm)]
+        assert tickets.status == self.status()
+        assert tickets.done == (self.status() in (Status.DECIDED, Status.BUDGET))
+
+    def tell_model(self, ticket: int, reward: float, worker: str | None) -> Told:
+        pull = self.pulls[ticket]
+        if pull.reward is None:
+            pull.reward = reward
+            self.log.append((ticket, pull.arm, reward, worker or pull.worker, self.clock.now, None))
+            return Told.RECORDED
+        if pull.reward == reward:
+            return Told.REPEATED
+        self.conflicting.append((ticket, pull.arm, pull.reward, reward, worker))
+        return Told.CONFLICT
+
+    @precondition(lambda self: self.pulls)
+    @rule(number=which, reward=rewards, worker=workers, study=which)
+    def tell(self, number: int, reward: float, worker: str | None, study: int) -> None:
+        """Of a ticket that is out, ended, given back, or has a result already."""
+        ticket = self.ticket(number)
+        said = self.some(study).tell(ticket, reward, worker=worker)
+        assert said == self.tell_model(ticket, reward, worker)
+
+    @precondition(lambda self: self.live().total())
+    @rule(order=st.permutations(range(9)), values=st.lists(rewards, min_size=9, max_size=9))
+    def tell_what_is_out(self, order: list[int], values: list[float]) -> None:
+        """So that searches get somewhere."""
+        now = self.clock.now
+        out = [
+            ticket
+            for ticket, pull in self.pulls.items()
+            if pull.reward is None and not pull.skipped and pull.expires > now
+        ]
+        for i in order:
+            if i < len(out):
+                assert self.some(i).tell(out[i], values[i]) == Told.RECORDED
+                self.tell_model(out[i], values[i], None)
+
+    @precondition(lambda self: self.pulls)
+    @rule(pairs=st.lists(st.tuples(which, rewards), max_size=6), worker=workers, study=which)
+    def tell_many(self, pairs: list[tuple[int, float]], worker: str | None, study: int) -> None:
+        results = [(self.ticket(number), reward) for number, reward in pairs]
+        said = self.some(study).tell_many(results, worker=worker)
+        expected: dict[int, Told] = {}
+        for i in sorted(range(len(results)), key=lambda i: results[i][0]):
+            expected[i] = self.tell_model(*results[i], worker)
+        assert said == [expected[i] for i in range(len(results))]
+
+    @precondition(lambda self: self.pulls)
+    @rule(number=which, again=st.booleans(), study=which)
+    def tell_twice(self, number: int, again: bool, study: int) -> None:
+        """At the same moment; the clock stands still."""
+        ticket = self.ticket(number)
+        first = self.pulls[ticket].reward
+        reward = 0.75 if first is None else first
+        self.some(study).tell(ticket, reward)
+        self.tell_model(ticket, reward, None)
+        second = reward if again else 0.125
+        assert self.some(study + 1).tell(ticket, second) == self.tell_model(ticket, second, None)
+
+    @rule(ahead=st.integers(1, 5), reward=rewards, study=which)
+    def tell_of_a_ticket_that_was_never_handed_out(
+        self, ahead: int, reward: float, study: int
+    ) -> None:
+        unknown = max(self.pulls, default=0) + ahead
+        known = [(ticket, 0.5) for ticket in list(self.pulls)[:2]]
+        with pytest.raises(InvalidParameter, match=f"was handed out but got {unknown}"):
+            self.some(study).tell(unknown, reward)
+        with pytest.raises(InvalidParameter, match=f"was handed out but got {unknown}"):
+            self.some(study).tell_many([*known, (unknown, reward)])
+        with pytest.raises(InvalidParameter, match=f"was handed out but got {unknown}"):
+            self.some(study).skip(unknown)
+
+    @precondition(lambda self: self.pulls)
+    @rule(number=which, bad=st.sampled_from([1.5, -0.1, float("nan"), "x", None]), study=which)
+    def tell_no_reward(self, number: int, bad: Any, study: int) -> None:
+        with pytest.raises(RewardRejected):
+            self.some(study).tell_many([(self.ticket(number), 0.5), (self.ticket(number + 1), bad)])
+
+    @precondition(lambda self: self.pulls)
+    @rule(number=which, study=which)
+    def skip(self, number: int, study: int) -> None:
+        ticket = self.ticket(number)
+        self.some(study).skip(ticket, 'it\'s "gone"; --')
+        self.pulls[ticket].skipped = True
+
+    @precondition(lambda self: self.pulls)
+    @rule(number=which, reward=rewards, study=which)
+    def skip_then_tell(self, number: int, reward: float, study: int) -> None:
+        self.skip(number, study)
+        self.tell(number, reward, None, study + 1)
+
+    @rule(seconds=st.sampled_from([0.5, 5.0, 50.0]))
+    def wait(self, seconds: float) -> None:
+        """Some leases end."""
+        self.clock.now += seconds
+
+    @rule(
+        history=st.dictionaries(st.sampled_from(ARMS), st.lists(rewards, max_size=4), max_size=3),
+        key=st.sampled_from([None, None, "k1", "k2"]),
+        study=which,
+    )
+    def tell_arms(self, history: dict[Any, list[float]], key: str | None, study: int) -> None:
+        count = sum(map(len, history.values()))
+        expected = 0 if key in self.keys else count
+        assert self.some(study).tell_arms(history, key=key) == expected
+        if expected:
+            self.imports += 1
+            self.keys |= {key} - {None}  # type: ignore[arg-type]
+            now = self.clock.now
+            self.log += [
+                (None, arm, reward, None, now, self.imports)
+                for arm, values in history.items()
+                for reward in values
+            ]
+
+    @rule(arm=st.sampled_from(ARMS), values=st.lists(rewards, min_size=1, max_size=6), study=which)
+    def tell_arm(self, arm: Any, values: list[float], study: int) -> None:
+        assert self.some(study).tell_arm(arm, values) == len(values)
+        self.imports += 1
+        self.log += [(None, arm, x, None, self.clock.now, self.imports) for x in values]
+
+    @rule(study=which)
+    def open_again(self, study: int) -> None:
+        self.studies[study % 2]._database.close()
+        self.studies[study % 2] = load_study("s", storage=self.storage)
+
+    # What must hold
+
+    @invariant()
+    def the_status_is_right(self) -> None:
+        if hasattr(self, "studies"):
+            assert self.studies[0].status == self.status()
+            assert self.studies[1].done == (self.status() in (Status.DECIDED, Status.BUDGET))
+
+    @rule(study=which)
+    def the_log_is_right(self, study: int) -> None:
+        trials = list(self.some(study).trials())
+        assert [t.number for t in trials] == sorted({t.number for t in trials})
+        found = [(t.ticket, t.arm, t.reward, t.worker, t.told.timestamp()) for t in trials]
+        assert found == [entry[:5] for entry in self.log]
+        for trial in trials:
+            if trial.ticket is None:
+                assert (trial.asked, trial.expired) == (None, False)
+            else:
+                pull = self.pulls[trial.ticket]
+                assert trial.asked == datetime.fromtimestamp(pull.asked, UTC)
+                assert trial.expired == (trial.told.timestamp() > pull.expires)
+        conflicts = [
+            (c.ticket, c.arm, c.first, c.second, c.worker) for c in self.some(study).conflicts()
+        ]
+        assert conflicts == self.conflicting
+
+    @rule(study=which)
+    def the_result_is_right(self, study: int) -> None:
+        found, expected = self.some(study).result(), self.expected().search.result()
+        assert found.labels == tuple(ARMS)
+        assert found.decisions.tolist() == expected.decisions.tolist()
+        assert found.pulls_per_arm.tolist() == expected.pulls_per_arm.tolist()
+        assert found.imported == expected.imported
+        ended = {Status.DECIDED: "decided", Status.BUDGET: "budget"}
+        assert found.stopped == ended.get(self.status(), "running")
+
+    @rule(study=which)
+    def the_log_gives_the_state(self, study: int) -> None:
+        verified = verify(self.some(study))
+        assert verified.problems == []
+        assert verified.results == len(self.log)
+
+
+TestWorkers = Workers.TestCase
+TestWorkers.settings = settings(
+    derandomize=True, deadline=None, max_examples=50, stateful_step_count=40
+)
