@@ -731,7 +731,7 @@ def shell_blocks(page: Path) -> Iterator[str]:
 
 def test_the_shell_blocks_of_the_page_work(tmp_path: Path, environment: dict[str, str]) -> None:
     """Two workers finish a study, with nothing but the command line."""
-    history = [f"{server},{int(server == 'us-2')}" for server in SERVERS for _ in range(6)]
+    history = [f"{server},{int(server == 'us-2')}" for server in SERVERS for _ in range(8)]
     (tmp_path / "history.csv").write_text("\n".join(["arm,reward", *history]))
     script = "set -e\n" + "\n".join(shell_blocks(ROOT / "docs" / "studies.md"))
     done = bash(script, tmp_path, environment)
@@ -739,7 +739,7 @@ def test_the_shell_blocks_of_the_page_work(tmp_path: Path, environment: dict[str
     assert re.search(r"^us-2 +high +1\.000 ", done.stdout, re.MULTILINE)
     assert "Outliers:   1 of 4 arms, 0 undecided" in done.stdout
     assert "servers is sound" in done.stdout
-    assert "imported 24 rewards" in done.stdout
+    assert "imported 32 rewards" in done.stdout
     assert done.stdout.splitlines()[-1] == "imported 0 rewards"
     assert done.stderr.count("history.csv was imported before") == 1
     assert "error" not in done.stderr

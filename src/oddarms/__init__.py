@@ -6,7 +6,7 @@
 ['d']
 """
 
-from oddarms import algorithms, arms, errors, plots
+from oddarms import algorithms, arms, errors, plotting
 from oddarms.errors import OddarmsError, SearchError, SearchInterrupted
 from oddarms.limit import Limit, lower_bound
 from oddarms.problem import Hardness, Problem, gaps, hardness, outliers, threshold
@@ -49,7 +49,7 @@ __all__ = [
     "load_study",
     "lower_bound",
     "outliers",
-    "plots",
+    "plotting",
     "rr_pulls_bound",
     "simulate",
     "threshold",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from oddarms.arms import simulated_crowd
-from oddarms.plots import new_figure, plot_intervals, save
+from oddarms.plotting import new_figure, plot_intervals, save
 from oddarms.search import find
 
 MARKS = {
@@ -58,7 +58,8 @@ def main() -> int:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs")
     report = json.loads((folder / "benchmark.json").read_text(encoding="utf-8"))
     draw_comparison(report, folder / "algorithms.png")
-    plot_intervals(find(simulated_crowd(), k=2, delta=0.1, rng=0), folder / "crowd.png")
+    result = find(simulated_crowd(), k=2, delta=0.1, rng=0)
+    plot_intervals(result, folder / "crowd.png", first_round=True)
     print(f"drawn: {folder / 'algorithms.png'}, {folder / 'crowd.png'}")
     return 0
 

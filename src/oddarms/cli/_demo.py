@@ -14,7 +14,7 @@ from oddarms.arms import simulated_crowd
 from oddarms.cli._guard import EXIT_INTERRUPTED, EXIT_USAGE
 from oddarms.errors import MissingExtra, SearchError, SearchInterrupted
 from oddarms.files import csv_text, writable_folder, write_whole
-from oddarms.plots import plot_intervals
+from oddarms.plotting import plot_intervals
 from oddarms.problem import Problem, check_budget, outliers
 from oddarms.search import ProgressLine, Result, find
 
@@ -109,7 +109,7 @@ def _write(result: Result, folder: Path, name: str) -> list[Path]:
     written = [json_path, csv_path]
     try:
         picture = folder / f"{name}.png"
-        plot_intervals(result, picture)
+        plot_intervals(result, picture, first_round=True)
         written.insert(0, picture)
     except MissingExtra as error:
         print(f"No picture: {error}", file=sys.stderr)

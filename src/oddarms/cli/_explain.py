@@ -10,7 +10,7 @@ import typer
 
 from oddarms.cli._tables import emit, note, table
 from oddarms.errors import InvalidParameter
-from oddarms.limit import first_order_program
+from oddarms.limit import first_order_program, no_outlier_possible
 from oddarms.problem import FloatArray, check_delta, check_k, check_whole, gaps, threshold
 from oddarms.simulation import simulate
 from oddarms.statistics.round_robin import pulls_until_decided
@@ -18,24 +18,40 @@ from oddarms.statistics.round_robin import pulls_until_decided
 CENTRE = 0.3
 MOST_ARMS = 2_000
 RUNS = 5
+BISECTIONS = 30
+USUAL_GAPS = [0.3, 0.2, 0.1, 0.05]
+LEAST_GAP = 0.001
 
 TEXT = """\
-You have {n:,} things, each with a mean that only sampling shows. A thing is
-abnormal if its mean is at or above
+You have {n:,} things. Each gives a number when you try it, another one every
+time; only many samples show its mean. A thing is abnormal if its mean is at or
+above
 
     threshold = mean of all means + k x standard deviation of all means.
 
 k = {k:g}
-           How far out "abnormal" is. {rule}
-           Among fewer than 1 + k^2 = {least:g} things nothing can be that far out.
+    How far out "abnormal" is. If the means were spread like a bell curve,
+    {share} of them would be beyond it. Among n things none can be further
+    out than sqrt(n - 1) standard deviations: with this k, n must be over {least:g}.
+
 delta = {delta:g}
-           The permitted probability that anything in the answer is wrong. A tenth of it costs
-           {log_cost}.
-bounds     The smallest and the largest reward possible; the guarantee rests on them, and the
-           samples needed grow with the square of their distance over the gap.
-gap        How far the hardest thing is from the threshold. Nobody knows it in advance, and
-           it decides the cost: half the gap, four times the samples. With --indifference, things
-           within that distance may be called either way, which bounds the cost.
+    The permitted probability that anything in the answer is wrong. A tenth of
+    it costs only about {log_cost} more samples here.
+
+bounds = 0,1
+    The smallest and the largest reward possible; the guarantee rests on them.
+    What counts is the gap as a share of their distance.
+
+gap
+    How far the hardest thing is from the threshold. Nobody knows it in advance,
+    and it decides the cost: half the gap, up to four times the samples. With
+    --indifference, things that near may be called either way, which bounds it.
+"""
+
+READING = f"""
+limit: what no method can do without, to first order. SPADE: the average of
+{RUNS} simulated searches, in all and a thing. equal sampling: every thing as
+often as the hardest one needs (RR, at the same guarantee).
 """
 
 
@@ -65,35 +81,43 @@ def explain(
     check_delta(delta)
     if n > MOST_ARMS:
         raise InvalidParameter(f"--n must be at most {MOST_ARMS} here but got {n}.")
+    if k <= 0.0:
+        raise InvalidParameter(f"--k must be positive here but got {k:g}.")
+    if gap is not None and not LEAST_GAP <= gap < 1.0:
+        raise InvalidParameter(f"--gap must be at least {LEAST_GAP:g} and below 1 but got {gap:g}.")
+    possible = not no_outlier_possible(n, k)
+    wanted = (USUAL_GAPS if gap is None else [gap]) if possible else []
+    instances = {one: means for one in wanted if (means := _instance(n, k, one)) is not None}
+    if gap is not None and possible and not instances:
+        raise InvalidParameter(
+            f"--gap must be possible with n = {n} and k = {k:g}, where no mean in [0, 1] is that"
+            f" far above the threshold, but got {gap:g}."
+        )
     emit(_text(n, k, delta))
-    if n <= 1.0 + k * k or k <= 0.0:
-        emit(f"\nNo table: with n = {n} and k = {k:g} there is no thing above the threshold.\n")
+    if not instances:
+        emit(
+            f"\nNo table: among {n} things none can be {k:g} standard deviations out, or hardly.\n"
+        )
         return
-    wanted = [gap] if gap is not None else [0.3, 0.2, 0.1, 0.05]
     rows = []
-    for one in wanted:
-        means = _instance(n, k, one)
-        if means is None:
-            if gap is not None:
-                raise InvalidParameter(
-                    f"--gap must be possible with n = {n} and k = {k:g}, where no mean in [0, 1] is"
-                    f" that far above the threshold, but got {gap:g}."
-                )
-            continue
+    for one, means in instances.items():
         note(f"simulating a gap of {one:g} ...")
         rows.append(_row(means, k, delta, one, seed))
     header = ["gap", "limit", "SPADE", "equal sampling", "SPADE a thing"]
-    emit("\nSamples to expect:\n\n", table(header, rows, right=header))
+    emit(
+        "\nSamples to expect, with rewards of 0 and 1 and one abnormal thing:\n\n",
+        table(header, rows, right=header),
+        READING,
+    )
 
 
 def _text(n: int, k: float, delta: float) -> str:
     from scipy.special import ndtr
 
-    share = float(ndtr(-k))
-    rule = f"If the means were normal, {100 * share:.2g} % of them would be beyond it."
+    share = f"{100.0 * float(ndtr(-k)):.2g} %"
     ratio = math.log(10.0 * n / delta) / math.log(n / delta)
-    log_cost = f"{100 * (ratio - 1.0):.0f} % more samples here"
-    return TEXT.format(n=n, k=k, delta=delta, rule=rule, least=1.0 + k * k, log_cost=log_cost)
+    log_cost = f"{100.0 * (ratio - 1.0):.0f} %"
+    return TEXT.format(n=n, k=k, delta=delta, share=share, least=1.0 + k * k, log_cost=log_cost)
 
 
 def _instance(n: int, k: float, gap: float) -> FloatArray | None:
@@ -107,11 +131,19 @@ def _instance(n: int, k: float, gap: float) -> FloatArray | None:
     others = ndtri((np.arange(n - 1) + 0.5) / (n - 1))
     for spread in np.geomspace(0.1, 0.001, 15):
         bulk = np.clip(CENTRE + spread * others, 0.0, 1.0)
-        for top in np.linspace(CENTRE, 1.0, 141):
-            means = np.append(bulk, top)
-            if top > threshold(means, k) and gaps(means, k).min() >= gap:
-                return means
+        low, high = CENTRE, 1.0
+        if not _apart(np.append(bulk, high), k, gap):
+            continue
+        for _ in range(BISECTIONS):
+            top = (low + high) / 2.0
+            low, high = (low, top) if _apart(np.append(bulk, top), k, gap) else (top, high)
+        return np.append(bulk, high)
     return None
+
+
+def _apart(means: FloatArray, k: float, gap: float) -> bool:
+    """Return whether the last is above the threshold and nothing nearer to it than the gap."""
+    return bool(means[-1] > threshold(means, k) and gaps(means, k).min() >= gap)
 
 
 def _row(means: FloatArray, k: float, delta: float, gap: float, seed: int) -> list[str]:

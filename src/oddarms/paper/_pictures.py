@@ -12,7 +12,7 @@ import numpy as np
 from oddarms.experiments import Outcomes, Summary
 from oddarms.paper._comparisons import Runs, short_number
 from oddarms.paper._settings import CROWD_KS, Crowd
-from oddarms.plots import new_figure
+from oddarms.plotting import new_figure
 from oddarms.problem import gaps, threshold
 
 MARKS = {

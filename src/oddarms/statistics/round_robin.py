@@ -129,7 +129,7 @@ def pulls_until_decided(smallest_gap: float, k: float, n: int, delta: float) -> 
     Examples
     --------
     >>> round(pulls_until_decided(0.3, 2.0, 50, 0.1) / 1e5, 2)
-    1.98
+    1.01
     """
     if smallest_gap <= 0.0:
         return math.inf

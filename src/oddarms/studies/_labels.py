@@ -64,6 +64,10 @@ class Labels:
                     texts = records.labels(own, self._study)
             else:
                 texts = records.labels(connection, self._study)
+            if len(texts) != self._n:
+                raise StoreFailed(
+                    f"the storage is damaged; it has {len(texts)} of {self._n} labels."
+                )
             self._all = tuple(map(decoded, texts))
         return self._all
 
@@ -73,8 +77,8 @@ class Labels:
             found = records.labels_of(connection, self._study, sorted(set(arms)))
             return [decoded(found.get(arm, "")) for arm in arms]
         labels = self.all(connection)
-        if arms and max(arms) >= len(labels):
-            raise StoreFailed(f"the storage is damaged; it has no label of arm {max(arms)}.")
+        if arms and not 0 <= min(arms) <= max(arms) < self._n:
+            raise StoreFailed(f"the storage is damaged; it names arms {min(arms)} to {max(arms)}.")
         return [labels[arm] for arm in arms]
 
     def numbers(self, labels: Sequence[Label], connection: sa.Connection) -> list[int]:

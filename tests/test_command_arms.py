@@ -1,0 +1,142 @@
+"""Arms that are commands: rewards, labels that cannot inject, and processes that are ended."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from oddarms.arms import Command
+from oddarms.errors import InvalidParameter, PullFailed
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits for its parent does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def pid_in(path: Path) -> int:
+    deadline = time.monotonic() + 30.0
+    while not (path.exists() and path.read_text().endswith("\n")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return int(path.read_text())
+
+
+def test_the_exit_code_is_the_reward() -> None:
+    assert Command("true")("x") == 0.0
+    assert Command("false")("x") == 1.0
+    assert Command("sh -c 'exit 77'")("x") == 1.0
+
+
+def test_the_last_line_is_the_reward() -> None:
+    assert Command("printf 'noise\\n 2.5e-1 \\n\\n'", reward="stdout")("x") == 0.25
+    assert Command("echo -3", reward="stdout")("x") == -3.0
+
+
+@pytest.mark.parametrize("command", ["echo", "echo word", "echo nan", "echo inf", "printf '\\377'"])
+def test_what_is_no_number_is_a_failure(command: str) -> None:
+    with pytest.raises(PullFailed, match="must be a number") as caught:
+        Command(command, reward="stdout")("x")
+    assert caught.value.label == "x"
+
+
+def test_a_failing_command_says_what_it_said() -> None:
+    with pytest.raises(PullFailed, match=r"exit code 3 \(it said: oh no\)"):
+        Command("sh -c 'echo oh no >&2; exit 3'", reward="stdout")("x")
+
+
+def test_a_command_that_dies_of_a_signal_is_a_failure() -> None:
+    with pytest.raises(PullFailed, match="died of SIGSEGV"):
+        Command("sh -c 'kill -SEGV $$'")("x")
+
+
+LABELS = ["two words", "'", '"', "$(touch hacked)", "; touch hacked", "-n", "{arm}", "Zoë 猫", "*"]
+
+
+@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("shell", [False, True])
+def test_a_label_is_never_more_than_an_argument(
+    label: str, shell: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    same = Command('test {arm} = "$ODDARMS_ARM"' if shell else "test {arm} = x", shell=shell)
+    assert same(label) == float(not shell)
+    assert Command('sh -c \'test "$1" = "$ODDARMS_ARM"\' sh {arm}', shell=shell)(label) == 0.0
+    assert os.listdir(tmp_path) == []
+
+
+def test_stdin_is_empty() -> None:
+    assert Command("sh -c 'test -z \"$(cat)\"'", timeout=30)("x") == 0.0
+
+
+def test_much_output_is_no_burden() -> None:
+    pull = Command(
+        "sh -c 'yes | head -c 30000000; yes >&2 | head -c 9 >&2; echo 1'", reward="stdout"
+    )
+    assert pull("x") == 1.0
+
+
+@pytest.mark.parametrize("trap", ["", "trap : TERM; "])
+def test_a_hanging_command_is_killed_with_its_children(tmp_path: Path, trap: str) -> None:
+    child = tmp_path / "child"
+    script = f"{trap}(sleep 600 & echo $! > {child}; wait); while true; do sleep 600; done"
+    with pytest.raises(PullFailed, match="took longer than 0.5 s"):
+        Command("sh -c {arm}", timeout=0.5)(script)
+    assert not is_running(pid_in(child))
+
+
+def test_what_a_command_leaves_running_is_ended(tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    assert Command("sh -c {arm}")(f"sleep 600 & echo $! > {child}") == 0.0
+    deadline = time.monotonic() + 10.0
+    while is_running(pid_in(child)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_stop_ends_what_is_running(tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    pull = Command("sh -c {arm}")
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            pull(f"echo $$ > {child}; sleep 600")
+        except PullFailed as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    pid = pid_in(child)
+    pull.stop()
+    thread.join(30.0)
+    assert not is_running(pid)
+    assert "SIGTERM" in str(failures[0])
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "said"),
+    [
+        ("", {}, "at least one word"),
+        ("a 'b", {}, "well quoted"),
+        ("true", {"reward": "stderr"}, "reward must"),
+        ("true", {"timeout": 0}, "timeout must"),
+        ("true", {"timeout": float("nan")}, "timeout must"),
+    ],
+)
+def test_bad_parameters(command: str, options: dict[str, object], said: str) -> None:
+    with pytest.raises(InvalidParameter, match=said):
+        Command(command, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("command", ["no-such-command", "/", "echo {arm}"])
+def test_a_command_that_cannot_be_started(command: str) -> None:
+    with pytest.raises(InvalidParameter, match="can be started"):
+        Command(command)("a\0b")

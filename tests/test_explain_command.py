@@ -1,0 +1,76 @@
+"""``oddarms explain``: what it teaches, and numbers that can be relied on."""
+
+from __future__ import annotations
+
+import pytest
+
+from oddarms.cli import main
+from oddarms.cli._explain import _instance
+from oddarms.problem import gaps, threshold
+
+
+def numbers(line: str) -> list[float]:
+    return [float(cell.replace(",", "")) for cell in line.split()]
+
+
+def rows(text: str) -> list[list[float]]:
+    lines = text.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.split()[:2] == ["gap", "limit"]) + 1
+    return [numbers(line) for line in lines[first : lines.index("", first)]]
+
+
+def test_it_teaches_within_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--gap", "0.2"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    for word in ("k = 2", "delta = 0.05", "bounds = 0,1", "gap", "n must be over 5"):
+        assert word in text
+
+
+def test_the_table_is_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--n", "30", "--k", "2"]) == 0
+    table = rows(capsys.readouterr().out)
+    assert len(table) >= 3
+    for gap, limit, spade, equal, each in table:
+        assert 0.0 < gap < 1.0
+        assert limit < spade < equal
+        assert each == pytest.approx(spade / 30, abs=0.5)
+    costs = [row[2] for row in table]
+    assert costs == sorted(costs)  # the smaller the gap, the more samples
+
+
+@pytest.mark.parametrize("gap", [0.2, 0.05, 0.002])
+def test_the_instance_has_the_gap(gap: float) -> None:
+    means = _instance(40, 2.0, gap)
+    assert means is not None
+    assert gap <= gaps(means, 2.0).min() <= gap + 1e-6
+    assert (means > threshold(means, 2.0)).sum() == 1
+
+
+def test_without_possible_outliers_there_is_no_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--n", "5", "--k", "2"]) == 0
+    said = capsys.readouterr()
+    assert "No table: among 5 things none can be 2 standard deviations out" in said.out
+    assert said.err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--n 1", "--n must"),
+        ("--n 100000", "--n must be at most"),
+        ("--k -1", "--k must be positive"),
+        ("--k nan", "k must"),
+        ("--delta 0", "delta must"),
+        ("--gap 0", "--gap must"),
+        ("--gap nan", "--gap must"),
+        ("--gap 0.9", "--gap must be possible"),
+    ],
+)
+def test_bad_usage_is_a_sentence(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", *words.split()]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert said in err
