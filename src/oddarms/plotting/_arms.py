@@ -54,11 +54,14 @@ class Row:
         return float(self.edges[np.searchsorted(sorted_means, value)])
 
 
-def row_of(result: Result) -> Row:
-    """Return the arms in the order of their means; what stands out of a great many is wider."""
+def row_of(result: Result, *, even: bool = False) -> Row:
+    """Return the arms in the order of their means; what stands out of a great many is wider.
+
+    Unless all are to be of one width, as where rounds are compared in which other arms stand out.
+    """
     means = np.where(np.isnan(result.means), -np.inf, result.means)
     arms = np.argsort(means, kind="stable")
-    widths = _widths(_stands_out(result.decisions)[arms])
+    widths = _widths(_stands_out(result.decisions)[arms] & (not even))
     edges = np.concatenate([[0.0], np.cumsum(widths)])
     return Row(arms, edges / edges[-1])
 
@@ -144,7 +147,7 @@ def handle(mark: Mark, count: int, band: bool) -> Any:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    label = f"{mark.name} ({count:,})"
+    label = f"{mark.name} ({count:,})" if count else f"{mark.name} at first"
     if band:
         return Patch(facecolor=mark.pale, edgecolor=mark.colour, hatch=mark.hatch, label=label)
     face = mark.colour if mark.filled else "white"

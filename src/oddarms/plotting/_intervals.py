@@ -74,7 +74,7 @@ def plot_intervals(
         figure, axes = new_figure(
             ncols=len(moments), sharey=True, squeeze=False, figsize=size or WIDE
         )
-        row = row_of(result)
+        row = row_of(result, even=first_round)
         limits = _limits(result, [moment for _, moment in moments])
         for axis, (name, moment) in zip(axes[0], moments, strict=True):
             axis.set_ylim(*limits)
