@@ -24,6 +24,8 @@ PROCESSES.set_forkserver_preload(
     [
         "oddarms.studies._database",
         "oddarms.algorithms._spade",
+        "psycopg",
+        "sqlite3",
         "sqlalchemy.dialects.sqlite.pysqlite",
         "sqlalchemy.dialects.postgresql.psycopg",
     ]
@@ -31,9 +33,9 @@ PROCESSES.set_forkserver_preload(
 
 PATIENCE = 120.0
 MOST_AT_A_TIME = 20
-SLOWEST_PULLS = 0.06
-RATES = np.where(np.arange(40) < 2, 0.7, 0.5)
-"""Rates of success of 40 arms, the first two outliers at k = 2: some 28,000 pulls."""
+SLOWEST_PULLS = 0.03
+RATES = np.where(np.arange(250) < 5, 0.9, 0.4)
+"""Rates of success of 250 arms, the first five outliers at k = 3: some 40,000 pulls."""
 
 
 def together(function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> list[T]:
@@ -108,7 +110,7 @@ def work(storage: str, name: str, seed: int, ledger: Path, hurry: Path) -> None:
     while True:
         hurried = hurry.exists()
         most = 1000 if hurried else int(rng.integers(1, MOST_AT_A_TIME + 1))
-        lease = timedelta(seconds=10.0 if hurried else 0.3)
+        lease = timedelta(seconds=10.0 if hurried else 0.2)
         tickets = insist(lambda most=most, lease=lease: study.ask(most, f"{seed}", lease))
         if tickets.done:
             return

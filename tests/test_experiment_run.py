@@ -614,12 +614,12 @@ def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
 class TestKill:
     def test_killed_several_times_it_ends_with_the_same_file(self, tmp_path: Path) -> None:
         for _ in range(2):
-            enough = lines_of(tmp_path) + 8
+            enough = lines_of(tmp_path) + 6
             with started_study(tmp_path) as process:
                 wait_for(lambda enough=enough: lines_of(tmp_path) >= enough)
                 process.kill()
                 assert process.wait() == -signal.SIGKILL
-        assert 16 <= lines_of(tmp_path) < 40
+        assert 12 <= lines_of(tmp_path) < 40
         assert not (tmp_path / "found.csv").exists()
         with started_study(tmp_path) as process:
             assert process.wait(timeout=120) == 0

@@ -156,7 +156,7 @@ def labels(rows: list[dict[str, Any]]) -> list[str]:
         ("--python", "functions:only_e"),
         ("--python", "functions:odd", "--batch"),
         ("--python", "functions:Scale.up_to_ten", "--bounds", "0,10"),
-        ("--python", "functions:only_e", "--algorithm", "rr"),
+        ("--python", "functions:odd", "--batch", "--algorithm", "rr"),
         ("--python", "functions:only_e", "--side", "both"),
     ],
     ids=lambda source: " ".join(map(str, source)),
@@ -174,16 +174,15 @@ def test_the_abnormal_one_is_found(find: Find, source: tuple[object, ...]) -> No
 def test_the_answer_has_means_intervals_odds_and_the_cost(find: Find) -> None:
     ran = find("--arms", ARMS, "--python", "functions:only_e", *SEARCH)
     assert ran.code == 0
-    head, titles, row, threshold, cost = ran.out.splitlines()
+    head, titles, row, threshold, samples, cost = ran.out.splitlines()
     assert head == "1 of 5 is abnormal (right with probability at least 0.9)"
     assert titles.split() == ["label", "mean", "interval", "odds", "samples"]
     assert row.startswith("e ")
     assert threshold.startswith("upper threshold: ")
-    assert re.fullmatch(
-        r"samples: [\d,]+; sampling all equally at this guarantee \(RR\): about [\d,]+, [\d,]+"
-        " times as many",
-        cost,
-    )
+    assert re.fullmatch(r"samples: \d+", samples)
+    equally = r"sampling all equally at this guarantee \(RR\): about [\d,]+, \d+ times as many"
+    assert re.fullmatch(equally, cost)
+    assert max(map(len, ran.out.splitlines())) <= 80
 
 
 def test_arms_come_from_stdin_or_a_file(find: Find) -> None:
@@ -578,5 +577,5 @@ def test_the_page_works(tmp_path: Path) -> None:
     assert labels(flaky["outliers"]) == ["test_basket"]
     crowd = json.loads((tmp_path / "crowd" / "result.json").read_text())
     assert labels(crowd["outliers"]) == ["zoe"]
-    assert said[-1] == "11\n"
+    assert said[-1].endswith("\n11\n")
     assert any("kim" in text and "undecided: 1" in text for text in said)

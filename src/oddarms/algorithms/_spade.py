@@ -19,6 +19,7 @@ JOINT_UP_TO = 256  # arms; with more, one interval of the threshold serves all o
 FIRST_ROWS = 4  # rows of one pull each (two in the pilot of the joint form) before any focus
 ROW_ADVANTAGE = 3.0  # rows also lower the bias of the threshold's estimate, unseen in its radius
 LONGEST_FOCUS = 20  # steps in a row; then the threshold is sampled again, so it never starves
+LEAST_VARIANCE = 0.2  # of a reward, in gaps, where pulls to come are guessed: by experiment
 TYPICAL_OVERHEAD = 4.0  # pulls over an oracle's: mostly 3 to 9, see docs/benchmark.md
 CHUNK = 65_536  # arms at a time, where intervals of a great many are computed
 
@@ -331,7 +332,9 @@ class SPADE(Algorithm):
         distance = np.abs(mean - self._threshold(side, k).estimate)
         doubt = np.sqrt(guess.variance / self.tally.pulls)  # an estimate may lie on the threshold
         gaps = np.maximum(distance, doubt) + self.indifference
-        per_nat = first_order_program(mean, guess.variance, k, gaps=gaps)
+        # rewards that were all alike are still not known to be: their cost goes with 1 / gap
+        variance = np.maximum(guess.variance, LEAST_VARIANCE * np.minimum(gaps, 0.5))
+        per_nat = first_order_program(mean, variance, k, gaps=gaps)
         return view.certificate.log_level * np.where(np.isfinite(per_nat), per_nat, 0.0)
 
 

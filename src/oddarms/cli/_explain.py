@@ -10,7 +10,7 @@ import typer
 
 from oddarms.cli._tables import emit, note, table
 from oddarms.errors import InvalidParameter
-from oddarms.limit import first_order_program, no_outlier_possible
+from oddarms.limit import first_order_program
 from oddarms.problem import FloatArray, check_delta, check_k, check_whole, gaps, threshold
 from oddarms.simulation import simulate
 from oddarms.statistics.round_robin import pulls_until_decided
@@ -85,7 +85,7 @@ def explain(
         raise InvalidParameter(f"--k must be positive here but got {k:g}.")
     if gap is not None and not LEAST_GAP <= gap < 1.0:
         raise InvalidParameter(f"--gap must be at least {LEAST_GAP:g} and below 1 but got {gap:g}.")
-    possible = not no_outlier_possible(n, k)
+    possible = n > 1.0 + k * k
     wanted = (USUAL_GAPS if gap is None else [gap]) if possible else []
     instances = {one: means for one in wanted if (means := _instance(n, k, one)) is not None}
     if gap is not None and possible and not instances:
@@ -142,8 +142,10 @@ def _instance(n: int, k: float, gap: float) -> FloatArray | None:
 
 
 def _apart(means: FloatArray, k: float, gap: float) -> bool:
-    """Return whether the last is above the threshold and nothing nearer to it than the gap."""
-    return bool(means[-1] > threshold(means, k) and gaps(means, k).min() >= gap)
+    """Return whether only the last is above the threshold, and nothing nearer than the gap."""
+    level = threshold(means, k)
+    only = means[-1] > level > means[:-1].max()
+    return bool(only and gaps(means, k).min() >= gap)
 
 
 def _row(means: FloatArray, k: float, delta: float, gap: float, seed: int) -> list[str]:

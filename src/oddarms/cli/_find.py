@@ -197,8 +197,9 @@ def find(
                 asked = asked.within(opened)
             history = None if table is None else _read(table, arm, column, asked, quiet=quiet)
             opened = _opened(opened, study, storage, out, arms, history, asked)
-            if opened.skip_worker(worker, "its process is gone") or opened.progress().pulls:
-                _say_going_on(opened, quiet=quiet)
+            opened.skip_worker(worker, "its process is gone")
+            if not quiet and function is not None:
+                _say_going_on(opened)
             if history is not None:
                 _import(opened, history, table, quiet=quiet)
             run = _Run(opened, worker, jobs, timeout, on_error, out, batch=batch, quiet=quiet)
@@ -364,10 +365,10 @@ def _another_question(study: Study, option: str, told: str) -> InvalidParameter:
     )
 
 
-def _say_going_on(study: Study, *, quiet: bool) -> None:
-    if not quiet:
-        pulls = counted(study.progress().pulls, "sample")
-        note(f"going on with {pulls} of the study in {shown(study.storage)}")
+def _say_going_on(study: Study) -> None:
+    pulls = study.progress().pulls
+    if pulls:
+        note(f"going on with {counted(pulls, 'sample')} of the study in {shown(study.storage)}")
 
 
 def _import(study: Study, history: RecordedArms, table: Path | None, *, quiet: bool) -> None:

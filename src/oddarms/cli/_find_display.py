@@ -19,6 +19,7 @@ from oddarms.search import Progress
 from oddarms.studies import Study
 
 NEWEST = 5
+MOST_LINES = 5  # of outliers found at the same moment
 TERMINAL_SECONDS, PLAIN_SECONDS = 0.25, 10.0
 WORDS = {Decision.NORMAL: "normal", Decision.HIGH: "OUTLIER", Decision.LOW: "OUTLIER below"}
 
@@ -55,9 +56,11 @@ class FindDisplay:
         del study
         self._newest.extend(sorted(news, key=lambda item: item[1]))  # outliers last, so they stay
         if self._shown and not self._terminal:
-            for label, decision in news:
-                if decision != Decision.NORMAL:
-                    self._console.out(f"{WORDS[decision]}: {shown(label)}")
+            odd = [(label, decision) for label, decision in news if decision != Decision.NORMAL]
+            for label, decision in odd[:MOST_LINES]:
+                self._console.out(f"{WORDS[decision]}: {shown(label)}")
+            if len(odd) > MOST_LINES:
+                self._console.out(f"... and {len(odd) - MOST_LINES:,} more outliers")
 
     def update(self, study: Study) -> None:
         """Show how far the study is, if it is time to."""

@@ -143,12 +143,12 @@ def _answer(found: Found) -> str:
 
 def _headline(result: Result, odd: int) -> str:
     n, k = result.problem.n, result.problem.k
-    sure = f"right with probability at least {1.0 - result.problem.delta:g}"
+    sure = 1.0 - result.problem.delta
+    be = "is" if odd == 1 else "are"
     if not result.complete:
-        known = "is known" if odd == 1 else "are known"
-        open_arms = len(result.undecided)
-        return f"{odd:,} of {n:,} {known} to be abnormal, {open_arms:,} undecided ({sure})\n"
-    head = f"{odd:,} of {n:,} {'is' if odd == 1 else 'are'} abnormal ({sure})\n"
+        known = f"{odd:,} of {n:,} {be} known to be abnormal, {len(result.undecided):,} undecided"
+        return f"{known} (probability {sure:g})\n"
+    head = f"{odd:,} of {n:,} {be} abnormal (right with probability at least {sure:g})\n"
     if not result.pulls and not result.imported:
         head += f"among {n:,} things none can be {k:g} standard deviations out: see a smaller --k\n"
     return head
@@ -167,7 +167,7 @@ def _cost(found: Found) -> str:
     equal = found.equal_sampling
     if equal is not None and result.pulls + result.imported:
         times = equal / max(result.pulls + result.imported, 1)
-        text += f"; sampling all equally at this guarantee (RR): about {equal:,}"
+        text += f"\nsampling all equally at this guarantee (RR): about {equal:,}"
         text += f", {times:,.0f} times as many" if times >= 2.0 else ""
     return text + "\n"
 

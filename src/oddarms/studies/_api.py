@@ -187,6 +187,8 @@ def _check_name(name: str) -> str:
 
 def _plain(question: Question) -> str:
     try:
+        if not isinstance(question.algorithm, str):
+            raise TypeError
         return question.to_json()
     except TypeError:
         raise InvalidParameter(

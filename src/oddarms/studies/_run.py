@@ -131,8 +131,12 @@ class _Driver:
         if len(self.out) > self.most_out - self.jobs / 2:
             return True
         tickets = self.study.ask(self.most_out - len(self.out), self.worker, self.lease)
-        for ticket in tickets:
-            self.out[executor.submit(self.pull, ticket.arm)] = ticket
+        for i, ticket in enumerate(tickets):
+            try:
+                self.out[executor.submit(self.pull, ticket.arm)] = ticket
+            except BaseException:
+                self.study.skip_many(tickets[i:], "it could not be submitted")
+                raise
         return not tickets.done
 
     def _collect(self) -> None:
@@ -154,13 +158,15 @@ class _Driver:
 
     def _record(self, finished: Iterable[Future[float]]) -> None:
         results = []
-        for future in finished:
-            reward = self._reward(self.out[future], future)
-            ticket = self.out.pop(future)
-            if reward is not None:
-                results.append((ticket, reward))
-                self.failures.pop(ticket.arm, None)
-        self.study.tell_many(results, worker=self.worker)
+        try:
+            for future in finished:
+                reward = self._reward(self.out[future], future)
+                ticket = self.out.pop(future)
+                if reward is not None:
+                    results.append((ticket, reward))
+                    self.failures.pop(ticket.arm, None)
+        finally:  # one that ends the run does not take others with it
+            self.study.tell_many(results, worker=self.worker)
 
     def _reward(self, ticket: Ticket, future: Future[float]) -> float | None:
         """Return the reward of a pull, or None if it failed and the policy has dealt with it."""
@@ -260,7 +266,7 @@ def _as_executor(executor: Any) -> Any:
     if isinstance(executor, Executor):
         return executor
     if hasattr(executor, "get_executor"):  # a dask Client
-        return executor.get_executor()
+        return executor.get_executor(pure=False)  # else an arm's pulls are one, with one reward
     if executor is sys.modules.get("ray"):
         return _RayExecutor(executor)
     raise InvalidParameter(
@@ -274,9 +280,11 @@ class _RayExecutor:
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
-        self._remote: dict[Any, Any] = {}
+        self._call = ray.remote(lambda function, label: function(label))
+        self._sent: tuple[Any, Any] = (None, None)
 
     def submit(self, function: Callable[[Any], float], label: Any) -> Future[float]:
-        remote = self._remote.setdefault(function, self._ray.remote(function))
-        future: Future[float] = remote.remote(label).future()
+        if self._sent[0] is not function:
+            self._sent = (function, self._ray.put(function))
+        future: Future[float] = self._call.remote(self._sent[1], label).future()
         return future

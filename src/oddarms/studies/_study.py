@@ -247,6 +247,8 @@ class Study:
             number = check_number("reward", float(value) if isinstance(value, bool) else value)
         except InvalidParameter as error:
             raise RewardRejected(str(error)) from None
+        except OverflowError:  # a whole number of hundreds of digits
+            number = math.inf if value > 0 else -math.inf
         if not a <= number <= b:
             raise RewardRejected(
                 f"rewards must lie within the bounds [{a:g}, {b:g}] but got {number:g}."
