@@ -369,6 +369,29 @@ def test_the_same_command_goes_on_after_ctrl_c(find: Find) -> None:
     assert second.json == whole.json
 
 
+@pytest.mark.parametrize("moment", ["add_tickets", "add_result", "add_results"])
+def test_ctrl_c_while_something_is_stored_waits_for_it(
+    find: Find, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from oddarms.studies import _records
+
+    store, calls = getattr(_records, moment), []
+
+    def interrupted(*args: Any) -> Any:
+        calls.append(moment)
+        if len(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return store(*args)
+
+    monkeypatch.setattr(_records, moment, interrupted)
+    words = ("--arms", ARMS, *SEARCH, "--python")
+    first = find(*words, "functions:only_e")
+    assert first.code == 130
+    stored = len(list(oddarms.load_study("find", storage="output/find/study.db").trials()))
+    assert f"interrupted: {stored} samples kept" in first.err
+    assert find(*words, "functions:only_e").code == 0
+
+
 @pytest.mark.parametrize(
     ("option", "value", "told"),
     [
