@@ -369,7 +369,7 @@ def test_the_same_command_goes_on_after_ctrl_c(find: Find) -> None:
     assert second.json == whole.json
 
 
-@pytest.mark.parametrize("moment", ["add_tickets", "add_result", "add_results"])
+@pytest.mark.parametrize("moment", ["add_tickets", "add_results"])
 def test_ctrl_c_while_something_is_stored_waits_for_it(
     find: Find, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

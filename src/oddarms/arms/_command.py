@@ -100,7 +100,7 @@ class Command:
             process = subprocess.Popen(
                 words,
                 stdin=subprocess.DEVNULL,
-                stdout=output,
+                stdout=output if self.reward == "stdout" else subprocess.DEVNULL,
                 stderr=errors,
                 env={**os.environ, VARIABLE: str(label)},
                 start_new_session=True,  # so that its children can be killed with it

@@ -1,0 +1,539 @@
+"""Studies driven by a function: any executor, several at once, and whatever may interrupt them."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import random
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oddarms import Study, create_study, load_study
+from oddarms.algorithms import Decision
+from oddarms.errors import InvalidParameter, PullFailed, RewardRejected
+from oddarms.studies import Status, _run, verify
+from oddarms.studies import _records as records
+
+MEANS = {"a": 0.0, "b": 0.05, "c": 0.9, "d": 0.0, "e": 0.1}
+
+
+def noisy(label: str) -> float:
+    """Return a reward unlike any other, but so near the mean that no answer can be wrong."""
+    return 0.9 * MEANS[label] + 0.1 * random.random()
+
+
+def certain(label: str) -> float:
+    return float(round(MEANS[label]))
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return make(tmp_path)
+
+
+def make(folder: Path, **changes: Any) -> Study:
+    arguments: dict[str, Any] = {"arms": list(MEANS), "k": 1.0, "delta": 0.1, "seed": 2}
+    return create_study("s", storage=folder / "studies.db", **{**arguments, **changes})
+
+
+def out(study: Study) -> int:
+    """Return how many tickets are out."""
+    with study._database.reading() as connection:
+        return len(records.live_leases(connection, study._number, time.time()))
+
+
+def skips(study: Study) -> list[str]:
+    with study._database.reading() as connection:
+        rows = connection.exec_driver_sql("SELECT reason FROM skips ORDER BY ticket")
+        return [row[0] for row in rows]
+
+
+def assert_finished(study: Study, result: Any) -> None:
+    assert result.stopped == "decided"
+    assert result.high == ["c"]
+    assert study.status is Status.DECIDED
+    assert study.result().to_dict() == result.to_dict()
+    tickets = [trial.ticket for trial in study.trials()]
+    assert len(tickets) == len(set(tickets)) >= result.pulls
+    assert out(study) == 0
+    assert verify(study).problems == []
+
+
+class TestExecutors:
+    @pytest.mark.parametrize("jobs", [1, 3])
+    def test_threads_by_default(self, study: Study, jobs: int) -> None:
+        result = study.run(noisy, jobs=jobs, worker="w")
+        assert_finished(study, result)
+        assert {trial.worker for trial in study.trials()} == {"w"}
+        assert study.run(noisy).to_dict() == result.to_dict()  # nothing left to do
+
+    def test_no_more_calls_at_a_time_than_jobs(self, study: Study) -> None:
+        lock, now, most = threading.Lock(), Counter[str](), []
+
+        def pull(label: str) -> float:
+            with lock:
+                now["calls"] += 1
+                most.append(now["calls"])
+            time.sleep(0.002)
+            with lock:
+                now["calls"] -= 1
+            return certain(label)
+
+        assert_finished(study, study.run(pull, jobs=3))
+        assert max(most) == 3
+
+    def test_a_pool_of_threads(self, study: Study) -> None:
+        with ThreadPoolExecutor(2) as executor:
+            assert_finished(study, study.run(noisy, executor=executor, jobs=4))
+            assert executor.submit(certain, "c").result() == 1.0  # it is the caller's to end
+
+    def test_a_pool_of_processes(self, study: Study) -> None:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(2, mp_context=context) as executor:
+            assert_finished(study, study.run(noisy, executor=executor, jobs=4))
+
+    def test_what_a_process_cannot_be_sent(self, study: Study) -> None:
+        context = multiprocessing.get_context("spawn")
+        with (
+            ProcessPoolExecutor(1, mp_context=context) as executor,
+            pytest.raises(PullFailed, match="pickle"),
+        ):
+            study.run(lambda label: certain(label), executor=executor)
+        assert out(study) == 0
+
+    def test_dask(self, study: Study) -> None:
+        from distributed import Client, LocalCluster
+
+        with (
+            LocalCluster(
+                n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0"
+            ) as cluster,
+            Client(cluster) as client,
+        ):
+            result = study.run(noisy, executor=client, jobs=8)
+        assert_finished(study, result)
+        rewards = [trial.reward for trial in study.trials()]
+        assert len(set(rewards)) == len(rewards)  # dask takes equal calls for one unless told
+
+    def test_ray(self, study: Study) -> None:
+        """In a process of its own, as there can be one ray only in each."""
+        environment = {
+            **os.environ,
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(16),
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+        command = [sys.executable, "-c", RAY_RUN, study.storage]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == ["['c']", "ValueError", "['c']"]
+        assert_finished(study, study.result())
+
+    def test_what_is_no_executor(self, study: Study) -> None:
+        for wrong in ("threads", 3, object(), ThreadPoolExecutor):
+            with pytest.raises(InvalidParameter, match=r"executor must be a concurrent\.futures"):
+                study.run(certain, executor=wrong)
+        with pytest.raises(InvalidParameter, match="jobs must be a whole number of at least 1"):
+            study.run(certain, jobs=0)
+        with pytest.raises(InvalidParameter, match="on_error must be one of stop, retry, worst"):
+            study.run(certain, on_error="ignore")
+        assert study.ask()[0].id == 1
+
+    def test_an_executor_that_was_shut_down(self, study: Study) -> None:
+        executor = ThreadPoolExecutor(1)
+        executor.shutdown()
+        with pytest.raises(RuntimeError, match="shutdown"):
+            study.run(certain, executor=executor, jobs=3)
+        assert (out(study), study.status) == (0, Status.OPEN)
+
+
+RAY_RUN = """
+import random, sys
+import ray
+from oddarms import create_study, load_study
+from oddarms.errors import PullFailed
+
+ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+
+class Pull:
+    means = {"a": 0.0, "b": 0.05, "c": 0.9, "d": 0.0, "e": 0.1}
+    def __call__(self, label):
+        return 0.9 * self.means[label] + 0.1 * random.random()
+
+def fails(label):
+    raise ValueError("no reward today")
+
+study = load_study("s", storage=sys.argv[1])
+try:
+    other = create_study("o", arms=["a", "c"], k=0, delta=0.1, storage="memory")
+    result = study.run(Pull(), executor=ray, jobs=2)
+    print(result.high)
+    other.run(fails, executor=ray)
+except PullFailed as failed:
+    assert "no reward today" in str(failed)
+    print("ValueError" if isinstance(failed.__cause__, ValueError) else type(failed.__cause__))
+print(study.run(Pull(), executor=ray).high)
+ray.shutdown()
+"""
+
+
+class TestTogether:
+    def test_two_runs_share_a_study(self, study: Study) -> None:
+        others = [study, load_study("s", storage=study.storage)]
+        results: list[Any] = []
+        made: Counter[str] = Counter()
+
+        def slow(worker: str) -> Callable[[str], float]:
+            def pull(label: str) -> float:
+                made[worker] += 1
+                time.sleep(0.001)
+                return certain(label)
+
+            return pull
+
+        threads = [
+            threading.Thread(
+                target=lambda i=i: results.append(others[i].run(slow(f"{i}"), worker=f"{i}"))
+            )
+            for i in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(results) == 2
+        assert results[0].to_dict() == results[1].to_dict()
+        assert_finished(study, results[0])
+        found = Counter(trial.worker for trial in study.trials())
+        assert found == made
+        assert min(found.values()) > 0
+        assert sum(made.values()) == results[0].pulls  # no pull was made twice
+
+    def test_waiting_for_what_others_have(
+        self, study: Study, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_run, "POLL_SECONDS", 0.02)
+        tickets = study.ask(10_000)
+        runner = threading.Thread(target=study.run, args=(certain,))
+        runner.start()
+        time.sleep(0.1)
+        assert study.status is Status.WAITING
+        study.tell_many([(ticket, certain(ticket.arm)) for ticket in tickets])
+        runner.join()
+        assert_finished(study, study.result())
+
+    def test_wait(self, study: Study) -> None:
+        started = time.monotonic()
+        assert study.wait(0.05, poll=0.01) is False
+        assert 0.05 <= time.monotonic() - started < 5.0
+        assert study.wait(0) is False
+        runner = threading.Thread(target=study.run, args=(certain,))
+        runner.start()
+        assert load_study("s", storage=study.storage).wait(poll=0.01) is True
+        runner.join()
+        assert study.wait(0) is True
+        assert study.done
+
+
+class TestFailures:
+    def test_a_pull_that_raises(self, study: Study) -> None:
+        calls = itertools.count(1)
+
+        def pull(label: str) -> float:
+            if next(calls) == 8:
+                raise OSError("the machine is away")
+            return certain(label)
+
+        words = r"arm '[a-e]' raised OSError: the machine is away"
+        with pytest.raises(PullFailed, match=words) as caught:
+            study.run(pull, jobs=2)
+        assert isinstance(caught.value.__cause__, OSError)
+        assert caught.value.label in MEANS
+        assert caught.value.result.to_dict() == study.result().to_dict()
+        told = list(study.trials())
+        assert len(told) >= 6
+        assert all(trial.reward == certain(trial.arm) for trial in told)
+        assert (out(study), study.status) == (0, Status.OPEN)
+        assert "OSError: the machine is away" in skips(study)
+        assert_finished(study, study.run(pull, jobs=2))
+        assert list(study.trials())[: len(told)] == told
+
+    def test_pulls_under_way_are_finished_and_recorded(self, study: Study) -> None:
+        begun, failed = threading.Event(), threading.Event()
+        calls = itertools.count(1)
+
+        def pull(label: str) -> float:
+            if next(calls) == 1:
+                begun.set()
+                failed.wait(10)
+                time.sleep(0.05)
+                return certain(label)
+            begun.wait(10)
+            failed.set()
+            raise OSError("away")
+
+        with pytest.raises(PullFailed):
+            study.run(pull, jobs=2)
+        assert [trial.ticket for trial in study.trials()] == [1]
+        assert out(study) == 0
+
+    @pytest.mark.parametrize("bad", [1.5, -1, float("nan"), "many", None])
+    def test_what_is_no_reward(self, study: Study, bad: Any) -> None:
+        """The other results of the same moment are kept."""
+        calls = itertools.count(1)
+
+        def pull(label: str) -> Any:
+            return bad if next(calls) == 5 else certain(label)
+
+        with pytest.raises(PullFailed, match="reward") as caught:
+            study.run(pull, jobs=2)
+        assert isinstance(caught.value.__cause__, RewardRejected)
+        assert len(list(study.trials())) >= 3
+        assert out(study) == 0
+        assert_finished(study, study.run(pull))
+
+    def test_a_failure_among_many_finished_pulls(self, study: Study) -> None:
+        """All have ended when they are looked at: one is wrong, one ends the run, two are good."""
+
+        class AtOnce:
+            """Makes every pull as it is submitted."""
+
+            def submit(self, pull: Callable[[str], float], label: str) -> Future[float]:
+                future: Future[float] = Future()
+                try:
+                    future.set_result(pull(label))
+                except BaseException as error:
+                    future.set_exception(error)
+                return future
+
+        calls = itertools.count(1)
+
+        def pull(label: str) -> float:
+            call = next(calls)
+            if call == 2:
+                return 7.0
+            if call == 3:
+                raise InvalidParameter("nothing can be pulled")
+            return certain(label)
+
+        driver = _run._Driver(study, pull, 4, None, timedelta(hours=1), "stop", None)
+        with pytest.raises(InvalidParameter, match="nothing can be pulled"):
+            driver.run(AtOnce())
+        assert len(list(study.trials())) == 2
+        assert out(study) == 0
+
+    @pytest.mark.parametrize("policy", ["retry", "drop"])
+    def test_a_pull_that_fails_may_be_made_again(self, study: Study, policy: Any) -> None:
+        calls = itertools.count(1)
+
+        def pull(label: str) -> float:
+            if next(calls) % 3 == 0:
+                raise OSError("now and then")
+            return certain(label)
+
+        assert_finished(study, study.run(pull, jobs=2, on_error=policy))
+        assert set(skips(study)) == {"OSError: now and then"}
+
+    def test_a_pull_that_always_fails_ends_the_run(self, study: Study) -> None:
+        def pull(label: str) -> float:
+            if label == "b":
+                raise OSError("broken")
+            return certain(label)
+
+        with pytest.raises(PullFailed, match=r"arm 'b' raised OSError: broken \(10 times in a row"):
+            study.run(pull, on_error="retry")
+        assert out(study) == 0
+
+    @pytest.mark.parametrize(("side", "worst"), [("upper", 1.0), ("lower", 0.0), ("both", 1.0)])
+    def test_a_failure_as_the_worst_reward(self, tmp_path: Path, side: Any, worst: float) -> None:
+        study = make(tmp_path, side=side, budget=60)
+
+        def pull(label: str) -> float:
+            if label == "e":
+                raise OSError("hangs when it is bad")
+            return 0.5
+
+        study.run(pull, on_error="worst")
+        rewards = {(trial.arm, trial.reward) for trial in study.trials()}
+        assert rewards == {("a", 0.5), ("b", 0.5), ("c", 0.5), ("d", 0.5), ("e", worst)}
+
+
+class TestInterruptions:
+    def test_ctrl_c_while_waiting(self, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What was told is stored, what has come back is told, and the rest is given back."""
+        held = threading.Event()
+        calls, waits = itertools.count(1), itertools.count(1)
+
+        def pull(label: str) -> float:
+            if next(calls) > 10:
+                held.wait(10)
+            return certain(label)
+
+        def interrupted(*arguments: Any, **options: Any) -> Any:
+            if "timeout" not in options and next(waits) == 4:
+                held.set()
+                raise KeyboardInterrupt
+            return wait(*arguments, **options)
+
+        wait = _run.wait
+        monkeypatch.setattr(_run, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            study.run(pull, jobs=2)
+        told = list(study.trials())
+        assert len(told) >= 3
+        assert (out(study), study.status) == (0, Status.OPEN)
+        assert verify(study).problems == []
+        assert_finished(study, study.run(pull, jobs=2))
+        assert list(study.trials())[: len(told)] == told
+
+    def test_pulls_that_do_not_end(self, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+        """They are given a moment, told to stop if they can be, and given back."""
+        monkeypatch.setattr(_run, "GRACE_SECONDS", 0.05)
+
+        class Pull:
+            stopped = threading.Event()
+
+            def __call__(self, label: str) -> float:
+                self.stopped.wait(10)
+                return certain(label)
+
+            def stop(self) -> None:
+                self.stopped.set()
+
+        def interrupted(*arguments: Any, **options: Any) -> Any:
+            if "timeout" in options:
+                return wait(*arguments, **options)
+            raise KeyboardInterrupt
+
+        wait = _run.wait
+        monkeypatch.setattr(_run, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            study.run(Pull(), jobs=3)
+        assert list(study.trials()) == []
+        assert (out(study), study.status) == (0, Status.OPEN)
+        assert set(skips(study)) == {"the run was interrupted"}
+
+    @pytest.mark.parametrize("raised", [KeyboardInterrupt, ZeroDivisionError])
+    def test_a_callback_that_raises(self, study: Study, raised: type[BaseException]) -> None:
+        """The tickets that its caller never saw are given back as well."""
+        seen: list[Any] = []
+
+        def callback(_study: Study, news: list[Any]) -> None:
+            seen.extend(news)
+            raise raised
+
+        study.on_decision(callback)
+        with pytest.raises(raised):
+            study.run(certain, jobs=4)
+        assert seen
+        assert out(study) == 0
+        assert verify(study).problems == []
+
+    def test_a_progress_callback_that_raises(self, study: Study) -> None:
+        def progress(_study: Study) -> None:
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            study.run(certain, jobs=2, progress=progress)
+        assert out(study) == 0
+        assert list(study.trials())
+
+
+class TestCallbacks:
+    @pytest.fixture(params=["run", "ask and tell"])
+    def drive(self, request: pytest.FixtureRequest) -> Callable[[Study], None]:
+        def run(study: Study) -> None:
+            study.run(certain, jobs=2)
+
+        def ask_and_tell(study: Study) -> None:
+            while tickets := study.ask(7):
+                study.tell_many([(ticket, certain(ticket.arm)) for ticket in tickets])
+
+        return run if request.param == "run" else ask_and_tell
+
+    def test_every_decided_arm_is_reported_once(
+        self, study: Study, drive: Callable[[Study], None]
+    ) -> None:
+        news: list[tuple[Any, Decision]] = []
+        more: list[Any] = []
+        study.on_decision(lambda reporter, found: news.extend(found) or more.append(reporter))
+        drive(study)
+        study.result()
+        assert sorted(news) == [
+            ("a", Decision.NORMAL),
+            ("b", Decision.NORMAL),
+            ("c", Decision.HIGH),
+            ("d", Decision.NORMAL),
+            ("e", Decision.NORMAL),
+        ]
+        assert set(map(id, more)) == {id(study)}
+
+    def test_a_process_that_opens_the_study_later_hears_of_all(self, study: Study) -> None:
+        study.run(certain)
+        again = load_study("s", storage=study.storage)
+        news: list[Any] = []
+        again.on_decision(lambda _study, found: news.extend(found))
+        again.result()
+        assert [arm for arm, _ in news] == list(MEANS)
+        again.result()
+        assert len(news) == len(MEANS)
+
+    def test_a_callback_may_use_the_study(self, study: Study) -> None:
+        """What decided is stored by then."""
+        pulls: list[int] = []
+
+        def callback(reporter: Study, news: list[tuple[Any, Decision]]) -> None:
+            result = reporter.result()
+            for label, decision in news:
+                index = result.labels.index(label)
+                assert result.decisions[index] == decision
+            pulls.append(len(list(reporter.trials())))
+
+        study.on_decision(callback)
+        study.run(certain)
+        assert pulls
+        assert pulls == sorted(pulls)
+
+
+class TestBatches:
+    def test_many_labels_at_a_time(self, study: Study) -> None:
+        sizes: list[int] = []
+
+        def pull(labels: list[str]) -> list[float]:
+            sizes.append(len(labels))
+            return [certain(label) for label in labels]
+
+        seen: list[Study] = []
+        assert_finished(study, study.run(pull, batch=True, progress=seen.append))
+        assert max(sizes) > 1
+        assert len(seen) == len(sizes)
+
+    @pytest.mark.parametrize(
+        ("pull", "words"),
+        [
+            (lambda labels: [0.0] * (len(labels) - 1), "must return as many rewards but gave"),
+            (lambda labels: [7.0] * len(labels), "rewards must lie within the bounds"),
+            (lambda labels: 1 / (len(labels) - len(labels)), "raised ZeroDivisionError"),
+            (lambda _labels: None, "raised TypeError"),
+        ],
+        ids=["too few", "out of bounds", "raises", "none"],
+    )
+    def test_that_fail_are_given_back(self, study: Study, pull: Any, words: str) -> None:
+        with pytest.raises((PullFailed, RewardRejected), match=words):
+            study.run(pull, batch=True)
+        assert list(study.trials()) == []
+        assert (out(study), study.status) == (0, Status.OPEN)
