@@ -15,11 +15,13 @@ from typing import Any
 from oddarms.benchmark._compare import Effort, compare
 from oddarms.benchmark._instances import held_out_families, instance_families
 from oddarms.benchmark._speed import as_json, growth, simulation_speed
+from oddarms.benchmark._storage import storage_rates
 from oddarms.benchmark._tables import (
     growth_table,
     samples_json,
     samples_table,
     speed_table,
+    storage_table,
     verdict,
 )
 from oddarms.problem import check_whole
@@ -27,6 +29,7 @@ from oddarms.problem import check_whole
 FULL = Effort(runs=100, baseline_runs=2, budget=100_000_000)
 QUICK = Effort(runs=4, baseline_runs=1, budget=10_000_000)
 FAMILIES = {"benchmark": instance_families, "held-out": held_out_families}
+PARTS = ("samples", "speed", "growth", "storage")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 
 
@@ -56,6 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sizes = list(growth(SIZES[:2] if options.quick else SIZES))
         print(f"## Growth of a whole search\n\n{growth_table(sizes)}\n")
         report["growth"] = as_json(sizes)
+    if "storage" in options.parts:
+        _say("results recorded per second")
+        rates = [storage_rates()]
+        if options.storage is not None:
+            rates.append(storage_rates(options.storage))
+        print(f"## Results recorded per second, eight processes\n\n{storage_table(rates)}\n")
+        report["storage"] = as_json(rates)
     report["seconds"] = time.monotonic() - started
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
@@ -71,7 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m oddarms.benchmark",
         description="Measure samples and errors of all algorithms on the same instances, the speed"
-        " of the compiled simulation, and the growth of a search with the number of arms.",
+        " of the compiled simulation, the growth of a search with the number of arms, and how"
+        " fast studies record results.",
     )
     parser.add_argument("--quick", action="store_true", help="under a minute, coarse figures")
     parser.add_argument(
@@ -86,9 +97,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--parts",
         nargs="+",
-        choices=("samples", "speed", "growth"),
-        default=("samples", "speed", "growth"),
+        choices=PARTS,
+        default=PARTS,
         help="what to measure",
+    )
+    parser.add_argument(
+        "--storage",
+        metavar="URL",
+        help="a PostgreSQL to measure beside SQLite, as a user who may make tables",
     )
     parser.add_argument(
         "--json", type=Path, default=Path("output/bench.json"), help="where the figures go"

@@ -8,6 +8,7 @@ from typing import Any
 
 from oddarms.benchmark._compare import BASELINES, SMALL, SPADE, Row
 from oddarms.benchmark._speed import GrowthRow, SpeedRow
+from oddarms.benchmark._storage import StorageRow
 from oddarms.experiments import Summary
 from oddarms.paper._settings import DELTA
 from oddarms.testing import most_errors
@@ -139,6 +140,24 @@ def growth_table(rows: Iterable[GrowthRow]) -> str:
                 f"{row.seconds / row.pulls * 1e9:.0f}",
                 f"{row.peak_megabytes:,.0f}",
                 "yes" if row.correct else "NO",
+            ]
+            for row in rows
+        ],
+    )
+
+
+def storage_table(rows: Iterable[StorageRow]) -> str:
+    """Return how fast results are recorded."""
+    return _markdown(
+        ["storage", "bare inserts", "tells", "of bare", "tells by 100", "of single"],
+        [
+            [
+                row.storage,
+                f"{row.bare:,.0f}",
+                f"{row.tells:,.0f}",
+                f"{row.tells_over_bare:.2f}",
+                f"{row.batched:,.0f}",
+                f"{row.batched_over_tells:.0f}",
             ]
             for row in rows
         ],
