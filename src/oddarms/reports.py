@@ -6,7 +6,6 @@ a phone, can be printed, and says in words what its pictures show.
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -29,7 +28,7 @@ from oddarms.documents import (
     visible,
 )
 from oddarms.errors import InvalidParameter
-from oddarms.files import writable_folder, write_whole
+from oddarms.files import csv_text, writable_folder, write_whole
 from oddarms.plotting import file_content, plot_evidence, plot_intervals, plot_pulls
 from oddarms.problem import FloatArray, IntArray
 from oddarms.search import Result
@@ -156,27 +155,17 @@ def _checked_needed(
 # Files
 
 
-class _Lines:
-    """Takes rows that end in CR LF, so that both are quoted inside a field; keeps LF alone."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def write(self, line: str) -> None:
-        self.lines.append(line.removesuffix("\r\n") + "\n")
-
-
 def _write_arms(result: Result, folder: Path) -> Path:
     rows = result.to_dict()["arms"]
     odds = result.odds
-    lines = _Lines()
-    writer = csv.writer(lines)
-    writer.writerow(("label", "decision", "mean", "lower", "upper", "pulls", "odds"))
-    for i, row in enumerate(rows):
-        ends = [row[name] for name in ("mean", "lower", "upper")]
-        odd = "" if odds is None or math.isnan(odds[i]) else float(odds[i])
-        writer.writerow((row["label"], row["decision"], *ends, row["pulls"], odd))
-    text = "".join(lines.lines)
+    names = ("label", "decision", "mean", "lower", "upper", "pulls")
+    text = csv_text(
+        (*names, "odds"),
+        (
+            (*(row[name] for name in names), None if odds is None else _plain(odds[i]))
+            for i, row in enumerate(rows)
+        ),
+    )
     return write_whole(folder / "arms.csv", text.encode("utf-8", "backslashreplace"))
 
 

@@ -88,9 +88,6 @@ def _finite(value: float) -> float | None:
 
 def write(found: Found, folder: Path) -> None:
     """Write result.json, arms.csv and, where matplotlib is there, report.html."""
-    write_whole(folder / "result.json", json_text(found.to_dict()))
-    rows = ([row[column] for column in COLUMNS] for row in found.rows())
-    write_whole(folder / "arms.csv", csv_text(COLUMNS, rows))
     from oddarms.reports import write_report  # here, as drawing takes a second to import
 
     try:
@@ -104,6 +101,9 @@ def write(found: Found, folder: Path) -> None:
         )
     except MissingExtra as error:
         note(f"no report: {error}")
+    write_whole(folder / "result.json", json_text(found.to_dict()))
+    rows = ([row[column] for column in COLUMNS] for row in found.rows())
+    write_whole(folder / "arms.csv", csv_text(COLUMNS, rows))  # with more columns than a report's
 
 
 def show(found: Found, how: Format, folder: Path, *, quiet: bool) -> None:

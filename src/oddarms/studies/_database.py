@@ -36,6 +36,11 @@ REVISIONS = ("0001", "0002")
 DEFAULT_FILE = "oddarms.db"
 VARIABLE = "ODDARMS_STORAGE"
 LOCK_SECONDS = 60.0
+TURN_SECONDS = 0.001
+HOLD_SECONDS = 300.0
+"""Whoever has a study alone and does nothing for so long, as a suspended process, loses it."""
+SILENCE_SECONDS = 60
+"""After so long without a sign of life the other side of a connection counts as gone."""
 LOCK_SPACE = 0x0DDA
 """Our part of PostgreSQL's advisory locks."""
 
@@ -140,8 +145,10 @@ class Database:
     def _lock(self, connection: sa.Connection, study: int, function: str) -> None:
         """Lock on PostgreSQL; in SQLite every writer is alone anyway."""
         if self.dialect == "postgresql":
-            call = sa.text(f"SELECT {function}(:space, :study)")
-            connection.execute(call, {"space": LOCK_SPACE, "study": study})
+            limit = "set_config('idle_in_transaction_session_timeout', :limit, true)"
+            call = sa.text(f"SELECT {limit}, {function}(:space, :study)")
+            milliseconds = f"{HOLD_SECONDS * 1000:.0f}"
+            connection.execute(call, {"limit": milliseconds, "space": LOCK_SPACE, "study": study})
 
     def copy(self, connection: sa.Connection, table: str, columns: list[str], rows: Any) -> None:
         """Insert many rows, in the fastest way there is."""
@@ -254,7 +261,7 @@ def _engine(url: str) -> sa.Engine:
         elif url.startswith("sqlite"):
             options = {"connect_args": {"timeout": LOCK_SECONDS}}
         else:
-            options = {"connect_args": {"connect_timeout": 10}}
+            options = {"connect_args": {"connect_timeout": 10, **_keepalives("")}}
         file = url.removeprefix("sqlite:///")  # as it is: a name may have a ? in it
         target = url if file == url else sa.URL.create("sqlite", database=file)
         engine = sa.create_engine(target, **options)
@@ -265,6 +272,8 @@ def _engine(url: str) -> sa.Engine:
     if engine.dialect.name == "sqlite":
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)
+    else:
+        sa.event.listen(engine, "connect", _prepare_postgresql)
     return engine
 
 
@@ -298,9 +307,50 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.execute("PRAGMA synchronous = FULL")
 
 
+def _prepare_postgresql(connection: Any, _record: Any) -> None:
+    """Let the server notice a worker's machine that is gone, and sync even if it is told not to.
+
+    The locks of a transaction last as long as the server thinks that its client is there.
+    """
+    sync = "current_setting('synchronous_commit')"
+    settings = [f"set_config('{name}', '{n}', false)" for name, n in _keepalives("tcp_").items()]
+    settings += [f"set_config('synchronous_commit', replace({sync}, 'off', 'on'), false)"]
+    connection.execute(f"SELECT {', '.join(settings)}")
+    connection.commit()
+
+
+def _keepalives(prefix: str) -> dict[str, int]:
+    quiet, probes = SILENCE_SECONDS // 2, 3
+    return {
+        f"{prefix}keepalives_idle": quiet,
+        f"{prefix}keepalives_interval": quiet // probes,
+        f"{prefix}keepalives_count": probes,
+    }
+
+
 def _begin_sqlite(connection: sa.Connection) -> None:
-    reads = connection.get_execution_options().get("oddarms_reads", False)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+    """Begin a transaction; one that writes waits for its turn.
+
+    SQLite itself looks ten times a second only, and finds others there for many seconds if they
+    write without a pause.
+    """
+    raw: Any = connection.connection.driver_connection
+    if connection.get_execution_options().get("oddarms_reads", False):
+        raw.execute("BEGIN")
+        return
+    deadline = time.monotonic() + LOCK_SECONDS
+    raw.execute("PRAGMA busy_timeout = 0")
+    try:
+        while True:
+            try:
+                raw.execute("BEGIN IMMEDIATE")
+                return
+            except raw.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(TURN_SECONDS)
+    finally:
+        raw.execute(f"PRAGMA busy_timeout = {LOCK_SECONDS * 1000:.0f}")
 
 
 _WENT_AWAY = (
