@@ -405,19 +405,33 @@ class TestImports:
         assert (result.imported, result.pulls, machine.unused) == (80, len(wanted), 0)
 
     def test_surplus_results_are_not_overtaken_by_an_import(self) -> None:
-        """The step that follows an import takes what waits for it."""
-        question = question_of("spade", n=2, k=0.5)
-        machine = Machine(question)
-        naive = Naive(question)
-        first = machine.missing_per_arm()
-        assert (first > 0).all()
-        rows = [ResultRow(i + 1, i + 1, 0, 0.25) for i in range(50)]
-        rows += [ResultRow(51 + i, 51 + i, 1, 0.75) for i in range(int(first[1]))]
-        rows += [ResultRow(200 + i, None, i % 2, 0.5, 1) for i in range(2)]
-        for row in rows:
-            machine.take([row])
-            naive.take([row])
+        """A step may leave arms out; the one that an import puts in its place takes what waits."""
+        question = question_of("spade", seed=5)
+        machine, naive = Machine(question), Naive(question)
+        rng, numbers = np.random.default_rng(5), itertools.count(1)
+        means = [0.0, 0.05, 0.6, 1.0, 0.5]
+
+        def take(arms: Iterable[int], batch: int | None = None) -> None:
+            rows = []
+            for arm in arms:
+                number = next(numbers)
+                reward = float(rng.random() < means[arm])
+                rows.append(ResultRow(number, None if batch else number, arm, reward, batch))
+            machine.take(rows)
+            naive.take(rows)
             assert_agree(machine, naive)
+
+        taken_at_once = 0
+        while not machine.done and machine.taken < 2500:
+            missing = machine.missing_per_arm()
+            left_out = np.flatnonzero(missing == 0).tolist()
+            if left_out:
+                take(left_out * 3)
+                assert (machine.in_step, machine.unused) == (0, 3 * len(left_out))
+                take([int(np.flatnonzero(missing)[0])] * 40, batch=machine.taken)
+                taken_at_once += machine.in_step > 0
+            take(np.repeat(np.arange(5), machine.missing_per_arm()).tolist())
+        assert taken_at_once > 1
 
     @pytest.mark.parametrize("variant", ["ade", "rr", "wrr"])
     def test_others_use_them_as_the_arms_next_rewards(self, variant: str) -> None:

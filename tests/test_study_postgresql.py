@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+import psycopg
 import pytest
 
 from oddarms.algorithms import Decision
@@ -29,6 +30,7 @@ from oddarms.studies import (
     Study,
     Ticket,
     Told,
+    _database,
     _records,
     create_study,
     delete_study,
@@ -91,6 +93,10 @@ def shared_storage(request: pytest.FixtureRequest) -> Iterator[str]:
 def small(storage: str, name: str = "small", **options: Any) -> Study:
     settings = {"arms": ["ann", "bob", "cy"], "k": 1, "delta": 0.1, "seed": 1, **options}
     return create_study(name, storage=storage, **settings)
+
+
+def load_study_again(storage: str) -> Study:
+    return load_study("small", storage=storage)
 
 
 def told(study: Study) -> list[tuple[int | None, Label, float]]:
@@ -450,6 +456,36 @@ class TestManyAtOnce:
         machine.take([ResultRow(t.number, t.ticket, int(t.arm), t.reward) for t in study.trials()])
         np.testing.assert_array_equal(result.means, machine.search.result().means)
 
+    @pytest.mark.parametrize("size", [1, 2])
+    def test_a_result_that_takes_long_to_be_stored_is_not_overtaken(
+        self, postgresql: Server, size: int
+    ) -> None:
+        study = small(postgresql.new_database())
+        quick, *slow = study.ask(1 + size)
+        tellers = [load_study_again(study.storage) for _ in range(2)]
+        with ThreadPoolExecutor() as pool, psycopg.connect(study.storage, autocommit=True) as gate:
+            gate.execute(
+                "CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS"
+                " 'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NULL; END'"
+            )
+            gate.execute(
+                "CREATE TRIGGER gate AFTER INSERT ON results FOR EACH ROW WHEN (NEW.reward = 0.25)"
+                " EXECUTE FUNCTION pass()"
+            )
+            gate.execute("SELECT pg_advisory_lock(1)")
+            pool.submit(tellers[0].tell_many, [(ticket, 0.25) for ticket in slow])
+            waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            while gate.execute(waiting).fetchone() is None:  # until it has its number
+                time.sleep(0.01)
+            assert tellers[1].tell(quick, 0.5) is Told.RECORDED
+            reading = pool.submit(study.result)
+            time.sleep(0.2)
+            assert not reading.done(), "what has a lower number is not stored yet"
+            gate.execute("SELECT pg_advisory_unlock(1)")
+        assert next(study.trials()).ticket == slow[0].id
+        assert study.progress().pulls == 1 + size, "all have been read"
+        assert verify(study).ok
+
     def test_batches_with_the_same_tickets_in_opposite_orders_do_not_block_each_other(
         self, shared_storage: str
     ) -> None:
@@ -491,6 +527,83 @@ class TestManyAtOnce:
         checked = verify(study)
         assert (checked.results, checked.problems) == (1, [])
         assert len(told(study)) == 2
+
+
+class TestAFile:
+    @pytest.fixture
+    def file(self) -> Iterator[str]:
+        folder = fast_folder("oddarms-study-")
+        yield str(folder / "studies.db")
+        shutil.rmtree(folder)
+
+    def test_locked_for_too_long(self, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        study, other = small(file), load_study_again(file)
+        (ticket,) = study.ask(1)
+        monkeypatch.setattr(_database, "LOCK_SECONDS", 0.1)
+        with study._database.writing(), pytest.raises(StoreFailed, match="kept it locked for"):
+            other.tell(ticket, 0.5)
+        assert other.tell(ticket, 0.5) is Told.RECORDED
+
+    def test_read_while_it_is_written(self, file: str) -> None:
+        study, other = small(file), load_study_again(file)
+        study.tell(study.ask(1)[0], 0.5)
+        with study._database.writing():
+            assert len(told(other)) == 1
+            assert other.status is Status.OPEN
+            assert verify(other).ok
+
+    def test_on_a_full_disk(self, file: str) -> None:
+        study = small(file, arms=range(5000), k=0)
+        self.limit_pages(study, 0)
+        with pytest.raises(StoreFailed, match="the disk is full; nothing of this call was rec"):
+            study.ask(5000)
+        self.limit_pages(study, 10**6)
+        assert [ticket.id for ticket in study.ask(2)] == [1, 2]
+        assert verify(study).ok
+
+    @staticmethod
+    def limit_pages(study: Study, more: int) -> None:
+        with study._database.writing() as connection:
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+            connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + more}")
+
+
+class TestConnectionsToAServer:
+    def test_results_are_synced_even_if_the_server_is_told_not_to(self, postgresql: Server) -> None:
+        url = postgresql.new_database()
+        database = url.rpartition("/")[2]
+        with psycopg.connect(url) as connection:
+            connection.execute(f"ALTER DATABASE {database} SET synchronous_commit = off")
+        study = small(url)
+        with study._database.reading() as connection:
+            assert connection.exec_driver_sql("SHOW synchronous_commit").scalar_one() == "on"
+
+    def test_both_sides_notice_when_the_other_is_gone(self, database: str) -> None:
+        with _database.Database(_database.storage_url(database)).reading() as connection:
+            raw: Any = connection.connection.driver_connection
+            mine = raw.info.get_parameters()
+            for name in ("keepalives_idle", "keepalives_interval", "keepalives_count"):
+                show = connection.exec_driver_sql(f"SHOW tcp_{name}").scalar_one()
+                assert show == mine[name]
+                assert 0 < int(show) <= _database.SILENCE_SECONDS
+
+    def test_whoever_has_a_study_alone_and_does_nothing_loses_it(
+        self, postgresql: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        study = small(postgresql.new_database())
+        other = load_study_again(study.storage)
+        (ticket,) = study.ask(1)
+        monkeypatch.setattr(_database, "HOLD_SECONDS", 0.2)
+
+        def hold() -> None:
+            with study._database.writing() as connection:
+                study._database.exclusive(connection, study._number)
+                assert other.tell(ticket, 0.5) is Told.RECORDED
+                connection.exec_driver_sql("SELECT 1")
+
+        with pytest.raises(StoreFailed, match="the server went away"):
+            hold()
+        assert study.tell(ticket, 0.5) is Told.REPEATED
 
 
 class TestAServerThatGoesAway:
