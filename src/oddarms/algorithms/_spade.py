@@ -308,8 +308,8 @@ class SPADE(Algorithm):
         """Return about how many more pulls each arm needs, for itself and for the threshold.
 
         An oracle's allocation at the present estimates, times what SPADE typically takes of it
-        (see docs/benchmark.md), less the pulls there are. A guess, mostly right to a factor of
-        two; no bound.
+        (see docs/benchmark.md), less the pulls there are. A rough guess, right to a factor of
+        two or three on most instances tried; no bound.
         """
         if self.done:
             return np.zeros(self.n)

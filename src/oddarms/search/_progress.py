@@ -16,8 +16,8 @@ from oddarms.search._search import Search
 class Progress:
     """What a progress callback is told after each step.
 
-    `pulls_needed` is a guess of the pulls to come at the present estimates, mostly right to a
-    factor of two, or None if the algorithm has none.
+    `pulls_needed` is a rough guess of the pulls to come at the present estimates, which may be
+    several times too high or too low, or None if the algorithm has none.
     """
 
     pulls: int
