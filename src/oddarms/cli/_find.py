@@ -16,7 +16,6 @@ import typer
 
 from oddarms.arms import Command
 from oddarms.cli._find_display import FindDisplay
-from oddarms.cli._find_interrupts import Interrupts
 from oddarms.cli._find_output import Found, show, write
 from oddarms.cli._find_sources import Occupied, import_function, parse_bounds
 from oddarms.cli._guard import EXIT_UNFINISHED
@@ -403,16 +402,15 @@ class _Run:
         with FindDisplay(sys.stderr, shown=not self.quiet, first_pulls=pulls) as display:
             self.study.on_decision(display.decided)
             try:
-                with Interrupts() as interrupts:
-                    self.study.run(
-                        function,
-                        jobs=self.jobs,
-                        worker=self.worker,
-                        lease=self._lease,
-                        on_error=self.on_error.value,
-                        progress=interrupts.then(display.update),
-                        batch=self.batch,
-                    )
+                self.study.run(
+                    function,
+                    jobs=self.jobs,
+                    worker=self.worker,
+                    lease=self._lease,
+                    on_error=self.on_error.value,
+                    progress=display.update,
+                    batch=self.batch,
+                )
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(f"interrupted: {self._kept()}") from None
             except SearchError as error:

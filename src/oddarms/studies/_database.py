@@ -29,6 +29,7 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from oddarms.errors import InvalidParameter, MissingExtra, StoreFailed
+from oddarms.studies._interrupts import uninterrupted
 
 REVISIONS = ("0001", "0002")
 """Versions of the schema, oldest first; the files of `migrations` have them."""
@@ -104,8 +105,8 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """A transaction that may write."""
-        with self._translated(), self._engine.begin() as connection:
+        """A transaction that may write; Ctrl-C waits for its end."""
+        with uninterrupted(), self._translated(), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
@@ -115,7 +116,7 @@ class Database:
             with self.writing() as connection:
                 yield connection
             return
-        with self._translated(), self._engine.connect() as connection:
+        with uninterrupted(), self._translated(), self._engine.connect() as connection:
             yield connection.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from oddarms.errors import InvalidParameter, PullFailed, RewardRejected
 from oddarms.problem import Label, check_whole
 from oddarms.search import Result
+from oddarms.studies._interrupts import uninterrupted
 from oddarms.studies._tickets import Ticket
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class _Driver:
             raise self.failure
         return self.study.result()
 
+    @uninterrupted()
     def _hand_out(self, executor: Any) -> bool:
         """Submit pulls; return whether there may be more later."""
         if self.failure is not None:
@@ -156,6 +158,7 @@ class _Driver:
         if self.progress is not None:
             self.progress(self.study)
 
+    @uninterrupted()
     def _record(self, finished: Iterable[Future[float]]) -> None:
         results = []
         try:
@@ -205,6 +208,7 @@ class _Driver:
             stop()
         self.study.skip_many(self.out.values(), reason)
 
+    @uninterrupted()
     def _give_back(self, reason: str) -> None:
         """Give back the tickets of pulls that have not begun; those under way are finished."""
         cancelled = [future for future in self.out if future.cancel()]
