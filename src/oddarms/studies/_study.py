@@ -119,8 +119,7 @@ class Study:
         try:
             self._report_decisions()
         except BaseException:
-            for ticket in tickets:  # nobody will ever see them
-                self.skip(ticket, "a callback raised an exception")
+            self.skip_many(tickets, "a callback raised an exception")  # nobody has seen them
             raise
         return Tickets(tickets, status)
 
