@@ -514,3 +514,12 @@ class TestHistories:
 
 def test_both_forms_are_tested() -> None:
     assert len(EASY) <= JOINT_UP_TO < len(MANY)
+
+
+def test_rewards_that_are_all_alike_are_no_trouble() -> None:
+    """No arm differs from another, so nothing can be decided; nothing is divided by zero either."""
+    search = Search(1000, k=1, delta=0.1, budget=30_000)
+    while not search.done:
+        pulls = search.ask()
+        search.tell(np.full(pulls.total, 0.5))
+    assert search.stopped == "budget"

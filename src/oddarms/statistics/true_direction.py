@@ -65,5 +65,7 @@ class TrueDirection:
         box = direction_box(low, high, members, self.k, mu, (sd_low, sd_high))
         V = float(box.most(self.scatter, self.norm)[0])
         b = float(box.largest.max())
-        costs = psi_exponential(self.bets * b) / b**2 * V
+        psi = psi_exponential(self.bets * b)
+        allowed = np.isfinite(psi)  # larger bets are none, even where no reward differs: V = 0
+        costs = np.where(allowed, np.where(allowed, psi, 0.0) / b**2 * V, np.inf)
         return float(np.min((costs + math.log(BETS / self.alpha)) / self.bets)) / m

@@ -99,14 +99,15 @@ class Study:
         worker = _check_text("worker", worker)
         if not isinstance(lease, timedelta) or lease <= timedelta(0):
             raise InvalidParameter(f"lease must be a positive timedelta but got {lease!r}.")
-        now = time.time()
-        expires = now + lease.total_seconds()
-        if expires >= YEAR_10000:
+        if time.time() + lease.total_seconds() >= YEAR_10000:
             raise InvalidParameter(f"lease must end before the year 10000 but got {lease}.")
+        self._catch_up()
         with self._lock, self._database.writing() as connection:
             self._database.exclusive(connection, self._number)
             machine, saved = self._synchronised(connection)
             self._save_if_due(connection, machine, saved)
+            now = time.time()  # all this may have taken a while
+            expires = now + lease.total_seconds()
             records.drop_ended_leases(connection, self._number, now)
             arms, live = self._work(connection, machine, now, n + 1)
             more, arms = len(arms) > n, arms[:n]
@@ -367,6 +368,12 @@ class Study:
         return run(self, pull, **options)
 
     # The machine
+
+    def _catch_up(self) -> None:
+        """Read a file's results while others can write; there may be many when it is opened."""
+        if self._machine is None and self._database.dialect == "sqlite":
+            with self._lock, self._database.reading() as connection:
+                self._current(connection)
 
     def _current(self, connection: sa.Connection) -> Machine:
         """Return the machine with all results stored now, in a transaction that only reads."""
