@@ -18,18 +18,18 @@ from oddarms.testing import assert_error_rate
 RUNS = int(os.environ.get("ODDARMS_RUNS", "75"))
 
 FAMILIES: dict[str, dict[str, Any]] = {
-    "planted": {"means": [0.05] * 19 + [0.95], "k": 2.0},
-    "low rate": {"means": [0.01] * 11 + [0.5], "k": 2.0},
+    "planted": {"arms": [0.05] * 19 + [0.95], "k": 2.0},
+    "low rate": {"arms": [0.01] * 11 + [0.5], "k": 2.0},
     "beta rewards": {
-        "means": [0.3] * 14 + [0.9],
+        "arms": [0.3] * 14 + [0.9],
         "k": 2.0,
         "family": "beta",
         "concentration": 20.0,
     },
-    "many arms": {"means": [0.05] * 270 + [0.95] * 30, "k": 2.0},
-    "both sides": {"means": [0.0, 1.0] + [0.5] * 6, "k": 1.2, "side": "both"},
-    "small gaps, large delta": {"means": [0.2, 0.3, 0.8], "k": 0.5, "delta": 0.5},
-    "many arms, large delta": {"means": [0.1] * 250 + [0.9] * 50, "k": 1.0, "delta": 0.5},
+    "many arms": {"arms": [0.05] * 270 + [0.95] * 30, "k": 2.0},
+    "both sides": {"arms": [0.0, 1.0] + [0.5] * 6, "k": 1.2, "side": "both"},
+    "small gaps, large delta": {"arms": [0.2, 0.3, 0.8], "k": 0.5, "delta": 0.5},
+    "many arms, large delta": {"arms": [0.1] * 250 + [0.9] * 50, "k": 1.0, "delta": 0.5},
 }
 
 

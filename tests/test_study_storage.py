@@ -263,6 +263,7 @@ def open_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
+        Path(folder).chmod(0o755)
 
 
 def use(file: Path) -> list[str]:
@@ -371,10 +372,12 @@ class TestRights:
 
     def test_a_folder_that_cannot_be_written(self, study: Study, open_folder: Path) -> None:
         (open_folder / "studies.db").chmod(0o666)
+        open_folder.chmod(0o555)
         with nobody():
             self._refused(lambda: load_study("s", storage=open_folder / "studies.db"))
             self._refused(lambda: study.tell(1, 0.5))
             self._refused(lambda: make(open_folder / "new.db"))
+        open_folder.chmod(0o755)
         assert [path.name for path in open_folder.iterdir()] == ["studies.db"]
         assert study.tell(1, 0.5) is Told.RECORDED
 
