@@ -796,6 +796,18 @@ class TestBudget:
         assert study.result().stopped == "budget"
         assert study.result().pulls == 3
 
+    def test_pulls_that_are_out_count_against_it(self, file: Path) -> None:
+        study = make(file, batch=3, budget=6, arms=["a", "b"])
+        moment = timedelta(microseconds=1)
+        tickets = [*study.ask(3, lease=moment), *study.ask(3, lease=moment)]
+        assert {ticket.arm for ticket in tickets} == {"a"}
+        study.tell_many([(ticket, 0.5) for ticket in tickets[:5]])  # two more than the step wants
+        last = study.ask(2)
+        assert ([ticket.arm for ticket in last], last.status) == (["b"], Status.WAITING)
+        assert study.ask(2) == []
+        study.skip(last[0])
+        assert [ticket.arm for ticket in study.ask(2)] == ["b"]
+
     def test_what_nobody_asked_for_costs_nothing(self, file: Path) -> None:
         study = make(file, batch=1, budget=4, arms=["a", "b"])
         assert study.tell_arms({"a": [0.5] * 20, "b": [0.5] * 20}) == 40
