@@ -65,7 +65,7 @@ def create_study(
         The labels, texts or whole numbers.
     k, delta, algorithm, bounds, side, budget
         As for `oddarms.find`. The budget is that of all workers together; a pull whose lease ran
-        out does not count against it.
+        out counts against it only once its late result arrives.
     seed
         Decides the algorithm's random choices; drawn and stored if not given.
     storage
