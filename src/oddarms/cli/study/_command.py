@@ -14,11 +14,11 @@ from oddarms import studies
 from oddarms.algorithms import get_algorithm
 from oddarms.algorithms._base import check_options
 from oddarms.cli._guard import EXIT_FAILED, guarded
-from oddarms.cli._study_files import read_labels
-from oddarms.cli._study_state import answer, described, fields, flat, moment, state_of
-from oddarms.cli._study_storage import FormatOption, NameArgument, StorageOption, chosen, opened
-from oddarms.cli._study_work import ask, export, import_, skip, tell
 from oddarms.cli._tables import Format, counted, emit, emit_rows, json_text, note, shown, table
+from oddarms.cli.study._files import read_labels
+from oddarms.cli.study._state import answer, described, fields, flat, moment, state_of
+from oddarms.cli.study._storage import FormatOption, NameArgument, StorageOption, chosen, opened
+from oddarms.cli.study._work import ask, export, import_, skip, tell
 from oddarms.errors import InvalidParameter, StoreFailed
 from oddarms.files import csv_text
 

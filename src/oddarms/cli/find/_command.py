@@ -15,12 +15,12 @@ import numpy as np
 import typer
 
 from oddarms.arms import Command
-from oddarms.cli._find_display import FindDisplay
-from oddarms.cli._find_output import Found, show, write
-from oddarms.cli._find_sources import Occupied, import_function, parse_bounds
 from oddarms.cli._guard import EXIT_UNFINISHED
-from oddarms.cli._study_files import read_labels
 from oddarms.cli._tables import Format, counted, note, shown
+from oddarms.cli.find._display import FindDisplay
+from oddarms.cli.find._output import Found, show, write
+from oddarms.cli.find._sources import Occupied, import_function, parse_bounds
+from oddarms.cli.study._files import read_labels
 from oddarms.errors import InvalidParameter, PullFailed, SearchError, UnknownStudy
 from oddarms.experiments import RecordedArms, read_rewards
 from oddarms.files import writable_folder

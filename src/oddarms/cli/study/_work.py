@@ -15,21 +15,21 @@ from typing import Annotated, Any
 import typer
 
 from oddarms.cli._guard import EXIT_FAILED
-from oddarms.cli._study_files import (
+from oddarms.cli._tables import Format, counted, emit, emit_all, emit_rows, json_text, note, table
+from oddarms.cli.study._files import (
     read,
     read_history,
     read_results,
     reward_of,
     ticket_of,
 )
-from oddarms.cli._study_state import MEANING, moment
-from oddarms.cli._study_storage import (
+from oddarms.cli.study._state import MEANING, moment
+from oddarms.cli.study._storage import (
     FormatOption,
     NameArgument,
     StorageOption,
     opened,
 )
-from oddarms.cli._tables import Format, counted, emit, emit_all, emit_rows, json_text, note, table
 from oddarms.errors import InvalidParameter
 from oddarms.files import csv_text, write_whole
 from oddarms.studies import Study, Tickets, Told, Trial
