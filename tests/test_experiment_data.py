@@ -20,7 +20,7 @@ from helpers import DATA
 from oddarms.arms import Table
 from oddarms.errors import InvalidParameter
 from oddarms.experiments._data import RecordedArms, read_arms
-from oddarms.problem import outliers, threshold
+from oddarms.theory import outliers, threshold
 
 Write = Callable[..., Path]
 

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from helpers import DATA
-from oddarms import outliers
 from oddarms.arms import Bernoulli, Table, crowd_error_rates
 from oddarms.errors import InvalidParameter, MissingExtra, UnknownAlgorithm
 from oddarms.experiments import (
@@ -36,7 +35,7 @@ from oddarms.paper._comparisons import Estimate, Runs, short_number
 from oddarms.paper._pictures import draw_figures, print_style
 from oddarms.paper._report import ReportFacts, report_blocks
 from oddarms.paper._settings import CONTENDERS, FIGURES, STAND_IN, Crowd, figure_settings
-from oddarms.problem import gaps, threshold
+from oddarms.theory import gaps, outliers, threshold
 
 STANDING_IN = Crowd.of(None)
 NAMES = tuple(CONTENDERS)

@@ -6,13 +6,11 @@
 ['d']
 """
 
-from oddarms import algorithms, arms, errors, plotting
+from oddarms import algorithms, arms, errors, plotting, theory
 from oddarms.errors import OddarmsError, SearchError, SearchInterrupted
-from oddarms.limit import Limit, lower_bound
-from oddarms.problem import Hardness, Problem, gaps, hardness, outliers, threshold
+from oddarms.problem import Problem
 from oddarms.search import Progress, Result, Search, find
 from oddarms.simulation import Simulation, simulate
-from oddarms.statistics.complexity import ade_pulls_bound, rr_pulls_bound, wrr_pulls_bound
 from oddarms.studies import (
     Study,
     create_study,
@@ -25,8 +23,6 @@ from oddarms.studies import (
 __version__ = "0.1.0"
 
 __all__ = [
-    "Hardness",
-    "Limit",
     "OddarmsError",
     "Problem",
     "Progress",
@@ -36,23 +32,16 @@ __all__ = [
     "SearchInterrupted",
     "Simulation",
     "Study",
-    "ade_pulls_bound",
     "algorithms",
     "arms",
     "create_study",
     "delete_study",
     "errors",
     "find",
-    "gaps",
-    "hardness",
     "list_studies",
     "load_study",
-    "lower_bound",
-    "outliers",
     "plotting",
-    "rr_pulls_bound",
     "simulate",
-    "threshold",
+    "theory",
     "upgrade_storage",
-    "wrr_pulls_bound",
 ]

@@ -9,10 +9,10 @@ import numpy as np
 from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, averages, no_pulls
 from oddarms.algorithms._spade_certificates import BOX_SHARE, View
 from oddarms.errors import InvalidParameter
-from oddarms.limit import first_order_program
 from oddarms.problem import BoolArray, FloatArray, IntArray, Side, check_whole
 from oddarms.statistics.directions import Forecast, Tally
 from oddarms.statistics.evidence import mean_interval
+from oddarms.theory import first_order_program
 
 GROWTH = 0.1  # a step adds about this share of what is there
 JOINT_UP_TO = 256  # arms; with more, one interval of the threshold serves all of them

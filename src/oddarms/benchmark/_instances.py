@@ -11,7 +11,8 @@ import numpy as np
 from oddarms.arms import Beta
 from oddarms.experiments import RecordedArms, Setting, read_arms
 from oddarms.paper._settings import CONTENDERS, Crowd, figure_settings
-from oddarms.problem import FloatArray, gaps
+from oddarms.problem import FloatArray
+from oddarms.theory import gaps
 
 SMALLEST_GAP = 0.02
 LARGE = 700

@@ -10,9 +10,9 @@ import numpy as np
 
 from oddarms.algorithms import Decision
 from oddarms.experiments._grid import CellTask
-from oddarms.problem import outliers
 from oddarms.search import Result, Snapshot, find
 from oddarms.simulation import simulate
+from oddarms.theory import outliers
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,8 @@ from oddarms.algorithms import create
 from oddarms.arms import Bernoulli, SimulatedArms
 from oddarms.errors import InvalidParameter
 from oddarms.experiments._fingerprint import code_fingerprint
-from oddarms.problem import (
-    check_bounds,
-    check_budget,
-    check_delta,
-    check_k,
-    check_whole,
-    gaps,
-    outliers,
-)
+from oddarms.problem import check_bounds, check_budget, check_delta, check_k, check_whole
+from oddarms.theory import gaps, outliers
 
 Draw = Callable[[np.random.Generator], npt.ArrayLike | SimulatedArms]
 

@@ -15,7 +15,8 @@ from oddarms.paper._claims import Claim, check_claims
 from oddarms.paper._pictures import draw_figures, print_style
 from oddarms.paper._report import TITLE, ReportFacts, report_blocks
 from oddarms.paper._settings import CONTENDERS, CROWD_KS, FIGURES, Crowd, figure_settings
-from oddarms.problem import check_whole, gaps
+from oddarms.problem import check_whole
+from oddarms.theory import gaps
 
 RUNS, QUICK_RUNS = 10, 3
 BUDGET = 1_000_000_000

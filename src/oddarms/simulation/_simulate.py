@@ -23,10 +23,10 @@ from oddarms.problem import (
     check_budget,
     check_side,
     check_whole,
-    threshold,
 )
 from oddarms.simulation._families import family_of, get_family
 from oddarms.simulation._task import COMPILED, Run, Task
+from oddarms.theory import threshold
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,9 +13,10 @@ from oddarms.algorithms import Decision
 from oddarms.cli._tables import Format, emit, json_text, note, table
 from oddarms.errors import MissingExtra
 from oddarms.files import csv_text, write_whole
-from oddarms.problem import FloatArray, gaps
+from oddarms.problem import FloatArray
 from oddarms.search import Result
 from oddarms.statistics.round_robin import pulls_until_decided
+from oddarms.theory import gaps
 
 MOST_SHOWN = 20
 COLUMNS = (

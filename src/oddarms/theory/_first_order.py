@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oddarms.errors import InvalidParameter
-from oddarms.limit._program import program_of, solve
 from oddarms.problem import BoolArray, FloatArray, check_k, check_means
-from oddarms.problem import gaps as gaps_of
+from oddarms.theory._known_means import gaps as gaps_of
+from oddarms.theory._program import program_of, solve
 
 
 def no_outlier_possible(n: int, k: float) -> bool:

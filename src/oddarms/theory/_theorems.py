@@ -11,15 +11,9 @@ import math
 import numpy.typing as npt
 
 from oddarms.errors import InvalidParameter
-from oddarms.problem import (
-    check_bounds,
-    check_delta,
-    check_means,
-    check_number,
-    gaps,
-    hardness,
-)
+from oddarms.problem import check_bounds, check_delta, check_means, check_number
 from oddarms.statistics.round_robin import l_of_k, rho_star
+from oddarms.theory._known_means import gaps, hardness
 
 
 def ade_pulls_bound(

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from oddarms.errors import InvalidParameter
-from oddarms.limit._exact import Bernoulli, Gaussian, Noise, exact_limit
-from oddarms.limit._first_order import first_order_program, no_outlier_possible
-from oddarms.problem import FloatArray, check_delta, check_k, check_means, gaps
+from oddarms.problem import FloatArray, check_delta, check_k, check_means
+from oddarms.theory._exact import Bernoulli, Gaussian, Noise, exact_limit
+from oddarms.theory._first_order import first_order_program, no_outlier_possible
+from oddarms.theory._known_means import gaps
 
 _AUTO_DISTINCT_ARMS = 20
 

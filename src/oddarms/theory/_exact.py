@@ -12,9 +12,9 @@ from typing import Protocol
 
 import numpy as np
 
-from oddarms.limit._alternatives import nearest
-from oddarms.limit._first_order import first_order_program
 from oddarms.problem import FloatArray, IntArray
+from oddarms.theory._alternatives import nearest
+from oddarms.theory._first_order import first_order_program
 
 _TOLERANCE = 5e-4
 _ROUNDS = 60
