@@ -11,7 +11,7 @@ import numpy as np
 from oddarms.experiments import Outcomes
 from oddarms.paper._comparisons import Estimate, Runs
 from oddarms.paper._settings import CROWD_KS, Crowd
-from oddarms.testing import most_errors
+from oddarms.statistics.binomial import most_errors
 from oddarms.theory import gaps
 
 HOLDS, PARTLY, FAILS, UNKNOWN = "holds", "holds in part", "does not hold", "not measured"
