@@ -8,8 +8,9 @@
 
 from oddarms import algorithms, arms, errors, plotting, theory
 from oddarms.errors import OddarmsError, SearchError, SearchInterrupted
-from oddarms.problem import Problem
-from oddarms.search import Progress, Result, Search, find
+from oddarms.finding import find
+from oddarms.problem import Question
+from oddarms.search import Progress, Result, Search, Status, Ticket
 from oddarms.simulation import Simulation, simulate
 from oddarms.studies import (
     Study,
@@ -24,14 +25,16 @@ __version__ = "0.1.0"
 
 __all__ = [
     "OddarmsError",
-    "Problem",
     "Progress",
+    "Question",
     "Result",
     "Search",
     "SearchError",
     "SearchInterrupted",
     "Simulation",
+    "Status",
     "Study",
+    "Ticket",
     "algorithms",
     "arms",
     "create_study",
