@@ -28,10 +28,11 @@ from oddarms.documents import (
     visible,
 )
 from oddarms.errors import InvalidParameter
-from oddarms.files import csv_text, writable_folder, write_whole
+from oddarms.files import writable_folder, write_whole
 from oddarms.plotting import file_content, plot_evidence, plot_intervals, plot_pulls
 from oddarms.problem import FloatArray, IntArray
 from oddarms.search import Result
+from oddarms.tables import csv_text
 
 MOST_ROWS = 2_000
 """Rows of the table of all arms; where there are more arms the page points to arms.csv."""
