@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from oddarms.cli._tables import emit, note, table
+from oddarms.cli._printing import emit, note, table
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, check_delta, check_k, check_whole
 from oddarms.simulation import simulate

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from oddarms.algorithms import Decision
-from oddarms.cli._tables import shortened, shown
+from oddarms.cli._printing import shortened, shown
 from oddarms.problem import Label
 from oddarms.search import Progress
 from oddarms.studies import Study

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from oddarms.algorithms import Decision
-from oddarms.cli._tables import Format, emit, json_text, note, table
+from oddarms.cli._printing import Format, emit, json_text, note, table
 from oddarms.errors import MissingExtra
-from oddarms.files import csv_text, write_whole
+from oddarms.files import write_whole
 from oddarms.problem import FloatArray
 from oddarms.search import Result
 from oddarms.statistics.round_robin import pulls_until_decided
+from oddarms.tables import csv_text
 from oddarms.theory import gaps
 
 MOST_SHOWN = 20

@@ -1,4 +1,4 @@
-"""What ``oddarms find`` is given: a function, bounds, and a folder that is its own."""
+"""What ``oddarms find`` samples with: a command or a function, and a folder that is its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+from oddarms.arms import Command
 from oddarms.errors import InvalidParameter
+
+KINDS = ("exit-code", "stdout")
 
 
 def import_function(name: str) -> Callable[[Any], Any]:
@@ -38,15 +41,40 @@ def import_function(name: str) -> Callable[[Any], Any]:
     return function
 
 
-def parse_bounds(text: str) -> tuple[float, float]:
-    """Return the two numbers of ``A,B``."""
-    try:
-        a, b = (float(part) for part in text.split(","))
-    except ValueError:
-        raise InvalidParameter(
-            f"--bounds must be two numbers with a comma between but got {text!r}."
-        ) from None
-    return a, b
+def reward_meanings(
+    reward: str | None, reward_column: str | None, *, pull: str | None, table: Path | None
+) -> tuple[str, str]:
+    """Return how a command's reward is read, and the name of the table's column."""
+    kind, column = "exit-code", reward_column or "reward"
+    if reward is None:
+        return kind, column
+    if pull is not None and reward in KINDS:
+        return reward, column
+    if table is not None:
+        return kind, reward_column or reward
+    raise InvalidParameter(f"--reward must be exit-code or stdout but got {reward!r}.")
+
+
+def function_of(
+    pull: str | None,
+    python: str | None,
+    kind: str,
+    timeout: float | None,
+    *,
+    shell: bool,
+    batch: bool,
+) -> Callable[[Any], Any] | None:
+    """Return what samples a thing: the command, the function, or None where there is neither."""
+    if pull is not None and python is not None:
+        raise InvalidParameter("--pull and --python must not be given together.")
+    if pull is None and (timeout is not None or shell):
+        option = "--shell" if shell else "--timeout"
+        raise InvalidParameter(f"{option} must be given together with --pull, which it is for.")
+    if python is None and batch:
+        raise InvalidParameter("--batch must be given together with --python, which it is for.")
+    if pull is not None:
+        return Command(pull, reward=kind, timeout=timeout, shell=shell)  # type: ignore[arg-type]
+    return None if python is None else import_function(python)
 
 
 class Occupied:

@@ -14,13 +14,12 @@ from oddarms import studies
 from oddarms.algorithms import get_algorithm
 from oddarms.algorithms._base import check_options
 from oddarms.cli._guard import EXIT_FAILED, guarded
-from oddarms.cli._tables import Format, counted, emit, emit_rows, json_text, note, shown, table
-from oddarms.cli.study._files import read_labels
+from oddarms.cli._printing import Format, counted, emit, emit_rows, json_text, note, shown, table
 from oddarms.cli.study._state import answer, described, fields, flat, moment, state_of
 from oddarms.cli.study._storage import FormatOption, NameArgument, StorageOption, chosen, opened
 from oddarms.cli.study._work import ask, export, import_, skip, tell
 from oddarms.errors import InvalidParameter, StoreFailed
-from oddarms.files import csv_text
+from oddarms.tables import bounds_of, csv_text, read_labels
 
 
 class Side(StrEnum):
@@ -76,7 +75,7 @@ def create(
         k=k,
         delta=delta,
         algorithm=algorithm,
-        bounds=_bounds(bounds),
+        bounds=bounds_of(bounds),
         side=side.value,
         budget=budget,
         seed=seed,
@@ -84,16 +83,6 @@ def create(
         **options,
     )
     emit(f"created {made.name} with {counted(len(labels), 'arm')} in {shown(made.storage)}\n")
-
-
-def _bounds(text: str) -> tuple[float, float]:
-    try:
-        a, b = (float(part) for part in text.split(","))
-    except ValueError:
-        raise InvalidParameter(
-            f"bounds must be two numbers with a comma between, such as 0,1, but got {text!r}."
-        ) from None
-    return a, b
 
 
 def _options(given: list[str]) -> dict[str, Any]:

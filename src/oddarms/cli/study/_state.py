@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from oddarms.algorithms import Decision
-from oddarms.cli._tables import shown, table
+from oddarms.cli._printing import shown, table
 from oddarms.problem import Problem
 from oddarms.search import Result
 from oddarms.search._progress import progress_of

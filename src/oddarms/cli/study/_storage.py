@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from oddarms.cli._tables import Format, note, shown
+from oddarms.cli._printing import Format, note, shown
 from oddarms.errors import InvalidParameter, MissingExtra
 from oddarms.studies import Study, load_study
 

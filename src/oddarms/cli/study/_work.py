@@ -15,14 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from oddarms.cli._guard import EXIT_FAILED
-from oddarms.cli._tables import Format, counted, emit, emit_all, emit_rows, json_text, note, table
-from oddarms.cli.study._files import (
-    read,
-    read_history,
-    read_results,
-    reward_of,
-    ticket_of,
-)
+from oddarms.cli._printing import Format, counted, emit, emit_all, emit_rows, json_text, note, table
 from oddarms.cli.study._state import MEANING, moment
 from oddarms.cli.study._storage import (
     FormatOption,
@@ -31,8 +24,9 @@ from oddarms.cli.study._storage import (
     opened,
 )
 from oddarms.errors import InvalidParameter
-from oddarms.files import csv_text, write_whole
+from oddarms.files import write_whole
 from oddarms.studies import Study, Tickets, Told, Trial
+from oddarms.tables import csv_text, number_of, read_history, read_results, ticket_of
 
 EXIT_DONE, EXIT_WAITING = 3, 4
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -160,7 +154,7 @@ def tell(
     if source is not None:
         results = read_results(source, bounds)
     else:
-        results = [(ticket_of(str(ticket)), reward_of(str(reward), bounds))]
+        results = [(ticket_of(str(ticket)), number_of("reward", str(reward), bounds))]
     told = study.tell_many(results, worker=worker)
     rows = [(number, outcome.value) for (number, _), outcome in zip(results, told, strict=True)]
     if how is not Format.table:
@@ -236,15 +230,12 @@ def import_(
       oddarms study import crowd last-month.csv
     """  # noqa: D301
     study = opened(name, storage)
-    content = read(file)
-    history = read_history(content, study.question.bounds, study.labels)
-    if not history:
-        raise InvalidParameter(f"{content.name} must have rows but has only a header.")
-    recorded = study.tell_arms(history, key=content.key)
+    history = read_history(file, study.question.bounds, study.labels)
+    recorded = study.tell_arms(history.rewards, key=history.sha256)
     if recorded == 0 and again:
-        recorded = study.tell_arms(history)
+        recorded = study.tell_arms(history.rewards)
     if recorded == 0:
-        note(f"{content.name} was imported before and counts once; --again imports it once more.")
+        note(f"{history.source} was imported before and counts once; --again imports it once more.")
     elif study.done:
         note("the study is done: the rewards are stored but not used")
     emit(f"imported {counted(recorded, 'reward')}\n")

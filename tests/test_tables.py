@@ -1,10 +1,11 @@
-"""Reading arms from files: every layout, every way in which a file can be wrong."""
+"""Reading tables: every layout, every way in which a file can be wrong; and writing CSV."""
 
 from __future__ import annotations
 
 import csv
 import errno
 import gzip
+import hashlib
 import io
 import re
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from helpers import DATA
 from oddarms.arms import Table
 from oddarms.errors import InvalidParameter
-from oddarms.experiments._data import RecordedArms, read_arms
+from oddarms.tables import RecordedArms, csv_text, read_arms, read_history, read_rewards
 from oddarms.theory import outliers, threshold
 
 Write = Callable[..., Path]
@@ -38,6 +39,19 @@ def write(tmp_path: Path) -> Write:
         return path
 
     return write_file
+
+
+TypeIn = Callable[[bytes], None]
+
+
+@pytest.fixture
+def type_in(monkeypatch: pytest.MonkeyPatch) -> TypeIn:
+    """Return a function that puts bytes into stdin."""
+
+    def put(content: bytes) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+    return put
 
 
 def rejected(path: Path, rule: str, **options: Any) -> str:
@@ -88,11 +102,11 @@ class TestRewards:
         path = write(text)
         assert read_arms(path).labels == ("a", "b")
         path.write_text(f"{text}c,2{end}", newline="")
-        rejected(path, "line 10: rewards must lie within [0, 1] but the reward is '2'")
+        rejected(path, "line 10: reward must lie within [0, 1] but is '2'")
 
     def test_quoted_names_keep_delimiters_and_line_ends(self, write: Write) -> None:
         path = write('arm,reward\n"Smith, ""J""",1\n"two\nlines",0\nc,x\n')
-        rejected(path, "line 5: the reward must be a finite number but is 'x'")
+        rejected(path, "line 5: reward must be a finite number but is 'x'")
         path.write_text(path.read_text().removesuffix("c,x\n"))
         assert read_arms(path).labels == ('Smith, "J"', "two\nlines")
 
@@ -111,6 +125,64 @@ class TestRewards:
         table = Table(arms.records, rng=1)
         assert table.labels == arms.labels
         assert table.means.tolist() == arms.means.tolist()
+
+    def test_named_columns(self, write: Write) -> None:
+        path = write("when;Worker;wrong\n1;ann;-2\n2;bob;3\n")
+        arms = read_rewards(path, arm="worker", reward="wrong", bounds=(-2, 3))
+        assert records_of(arms) == {"ann": [-2.0], "bob": [3.0]}
+        assert (arms.source, arms.layout) == ("data.csv", "worker,wrong")
+        with pytest.raises(InvalidParameter, match=r"line 2: wrong must lie within \[0, 1\]"):
+            read_rewards(path, arm="worker", reward="wrong")
+        with pytest.raises(InvalidParameter, match=r"line 1: .* 'arm' and 'wrong' but .* 'when'"):
+            read_rewards(path, reward="wrong")
+
+    def test_a_file_is_known_by_its_bytes(self, write: Write, type_in: TypeIn) -> None:
+        content = gzip.compress(b"arm,reward\na,1\nb,0\n")
+        sha256 = hashlib.sha256(content).hexdigest()
+        path = write(content)
+        assert read_arms(path).sha256 == read_rewards(path).sha256 == sha256
+        assert read_history(path, (0, 1), ["a", "b"]).sha256 == sha256
+        type_in(content)
+        arms = read_arms("-")
+        assert (arms.labels, arms.source, arms.sha256) == (("a", "b"), "stdin", sha256)
+
+
+class TestHistory:
+    def test_labels_are_those_that_are_known(self, write: Write) -> None:
+        path = write("arm,reward\n1, 0.5\n ann ,0\n1,1\n")
+        history = read_history(path, (0, 1), [1, "ann", " ann"])
+        assert history.rewards == {1: [0.5, 1.0], "ann": [0.0]}
+        assert history.source == str(path)
+
+    def test_a_text_is_taken_before_a_number(self, write: Write) -> None:
+        assert read_history(write("arm,reward\n1,0\n"), (0, 1), [1, "1"]).rewards == {"1": [0.0]}
+
+    def test_one_arm_is_enough(self, write: Write) -> None:
+        path = write("worker,label,gold\nann,1,1\nbob,1,\n")
+        assert read_history(path, (0, 1), ["ann", "bob"]).rewards == {"ann": [0.0]}
+
+    @pytest.mark.parametrize(
+        ("content", "rule"),
+        [
+            ("arm,reward\nann,0\nzoe,1\n", "line 3: arm must be one of the 2 known ones but is"),
+            ("worker,label,gold\nzoe,1,1\n", "line 2: arm must be one of the 2 known ones but is"),
+            (
+                "ann q1 yes\nzoe q1 no\n",
+                "data.csv: arm must be one of the 2 known ones but is 'zoe'",
+            ),
+            ("arm,mean\nann,0\nbob,1\n", "must have single rewards, a row each, but has the arms'"),
+            ("arm,reward\n", "must have rows but has only a header"),
+        ],
+    )
+    def test_what_is_refused(self, write: Write, content: str, rule: str) -> None:
+        write(GOLD, "gold.txt")
+        with pytest.raises(InvalidParameter, match=re.escape(rule)):
+            read_history(write(content), (0, 1), ["ann", "bob"])
+
+    def test_errors_of_responses_are_0_and_1(self, write: Write) -> None:
+        path = write("worker,label,gold\nann,1,1\n")
+        with pytest.raises(InvalidParameter, match=r"within \[0, 0.5\] but .* are 0 and 1"):
+            read_history(path, (0, 0.5), ["ann", "bob"])
 
 
 class TestMeans:
@@ -387,12 +459,9 @@ class TestFilesThatAreWrong:
 
     def test_the_system_fails_half_way(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         class Failing(io.BytesIO):
-            def peek(self, _: int) -> bytes:
-                return b"arm"
-
-            def read1(self, _: int | None = -1) -> bytes:
+            def readinto(self, buffer: Any) -> int:
                 if self.tell() == 0:
-                    return super().read1(12)
+                    return super().readinto(memoryview(buffer)[:12])
                 raise OSError(errno.EIO, "Input/output error")
 
         path = write("arm,mean\na,0\nb,1\n")
@@ -434,14 +503,14 @@ class TestFilesThatAreWrong:
         path = write(f"arm,{column}\na,1\n\nb,{text}\n")
         empty = f"line 4: {column} must not be empty"
         shown = text.strip('"')
-        rule = f"line 4: the {column} must be a finite number but is '{shown}'"
+        rule = f"line 4: {column} must be a finite number but is '{shown}'"
         rejected(path, rule if text else empty)
 
     @pytest.mark.parametrize("column", ["reward", "mean"])
     @pytest.mark.parametrize("text", ["4", "-0.001", "1.0000001"])
     def test_outside_the_bounds(self, write: Write, column: str, text: str) -> None:
         path = write(f"arm,{column}\na,1\nb,{text}\n")
-        rejected(path, f"line 3: rewards must lie within [0, 1] but the {column} is '{text}'")
+        rejected(path, f"line 3: {column} must lie within [0, 1] but is '{text}'")
 
     def test_an_arm_without_a_name(self, write: Write) -> None:
         rejected(write("arm,reward\na,1\n ,0\n"), "line 3: arm must not be empty")
@@ -584,3 +653,14 @@ class TestTheCrowdOfThePaper:
     def rows() -> list[dict[str, str]]:
         with real("hyuncatherines.csv").open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
+
+
+class TestCsv:
+    def test_values(self) -> None:
+        rows = [(1, 0.1 + 0.2, True, None, "a,b"), (2, 1e-300, False, 3, 'say "so"')]
+        assert csv_text(("a", "b", "c", "d", "e"), rows) == (
+            'a,b,c,d,e\n1,0.30000000000000004,True,,"a,b"\n2,1e-300,False,3,"say ""so"""\n'
+        )
+
+    def test_no_rows(self) -> None:
+        assert csv_text(("a", "b"), []) == "a,b\n"

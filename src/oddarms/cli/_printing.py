@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from oddarms.cli._guard import EXIT_FAILED
-from oddarms.files import csv_text
+from oddarms.tables import csv_text
 
 WIDTH = 80
 LEAST_SHORTENED = 12
