@@ -127,6 +127,11 @@ class Study:
         return self._asked.about(self._labels.all())
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest reward possible."""
+        return self._asked.bounds
+
+    @property
     def labels(self) -> tuple[Label, ...]:
         """The arms' labels."""
         return self._labels.all()
