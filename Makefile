@@ -1,6 +1,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DATA := $(wildcard ../shared/data)
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .PHONY: run setup test check bench docs clean
@@ -20,10 +21,10 @@ check: $(VENV)/.dev  ## ruff, mypy --strict, import-linter
 	@$(BIN)/lint-imports
 
 bench: $(VENV)/.dev  ## samples, speed and growth; BENCH="--quick" for the short form
-	@$(BIN)/python -m oddarms.benchmark $(BENCH)
+	@$(BIN)/python -m benchmarks $(addprefix --data ,$(DATA)) $(BENCH)
 
 docs: $(VENV)/.dev  ## redraw the pictures of docs/ from seeded runs
-	@$(BIN)/python -m oddarms.benchmark.pictures docs
+	@$(BIN)/python -m benchmarks.pictures docs
 
 clean:
 	rm -rf $(VENV) output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

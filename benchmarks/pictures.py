@@ -1,4 +1,4 @@
-"""``python -m oddarms.benchmark.pictures FOLDER``: the pictures of the documentation.
+"""``python -m benchmarks.pictures FOLDER``: the pictures of the documentation.
 
 `algorithms.png` is drawn from the figures of a benchmark (`benchmark.json` in the folder),
 `crowd.png` from a search of the simulated crowd.

@@ -12,20 +12,27 @@ from oddarms.arms import Beta
 from oddarms.experiments import Setting
 from oddarms.paper._settings import CONTENDERS, Crowd, figure_settings
 from oddarms.problem import FloatArray
-from oddarms.tables import RecordedArms, read_arms
+from oddarms.tables import read_arms
 from oddarms.theory import gaps
 
 SMALLEST_GAP = 0.02
 LARGE = 700
-HYUNCATHERINES = Path("../shared/data/hyuncatherines_arms.csv")
+HYUNCATHERINES = "hyuncatherines_arms.csv"
 
 Generator = np.random.Generator
 Draw = Callable[[Generator], FloatArray]
 
 
-def instance_families() -> list[Setting]:
-    """Return all families of the benchmark."""
-    return [*_paper_families(), *_planted_families(), *_quiet_families()]
+def instance_families(data: Path | None = None) -> list[Setting]:
+    """Return all families of the benchmark.
+
+    Parameters
+    ----------
+    data
+        A folder with ``hyuncatherines_arms.csv``, the error rates of that crowd's workers; without
+        it a stand-in is used.
+    """
+    return [*_paper_families(data), *_planted_families(), *_quiet_families()]
 
 
 def held_out_families() -> list[Setting]:
@@ -68,14 +75,9 @@ def held_out_families() -> list[Setting]:
     ]
 
 
-def real_crowd_error_rates() -> RecordedArms | None:
-    """Return the HyunCatherines workers' error rates, or None where the data is absent."""
-    return read_arms(HYUNCATHERINES) if HYUNCATHERINES.exists() else None
-
-
-def _paper_families() -> list[Setting]:
+def _paper_families(data: Path | None) -> list[Setting]:
     """Return the ADE paper's Figures 2a (its smallest and its largest n), 2b and 3."""
-    crowd = Crowd.of(real_crowd_error_rates())
+    crowd = Crowd.of(None if data is None else read_arms(data / HYUNCATHERINES))
     figure_2a, figure_2b, figure_3 = (
         figure_settings(figure, runs=1, quick=False, crowd=crowd, budget=None)
         for figure in ("fig2a", "fig2b", "fig3")
