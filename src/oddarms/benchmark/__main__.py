@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report: dict[str, Any] = {"seed": options.seed, "machine": machine}
     if "samples" in options.parts:
         families = FAMILIES[options.families]()
-        rows = compare(families, effort, seed=options.seed, workers=options.workers, report=_say)
+        rows = compare(families, effort, seed=options.seed, jobs=options.jobs, report=_say)
         print(f"## Samples\n\n{samples_table(rows)}\n")
         print("\n".join(verdict(rows)) + "\n")
         report["samples"] = samples_json(rows)
@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--runs", type=int, help="instances per family for SPADE")
     parser.add_argument("--seed", type=int, default=0, help="decides instances and rewards")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument(
         "--parts",
         nargs="+",

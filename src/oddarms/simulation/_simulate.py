@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -11,9 +10,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oddarms.algorithms import Decision, Decisions, create
+from oddarms.algorithms import (
+    Algorithm,
+    Decision,
+    Decisions,
+    available,
+    create,
+    get_algorithm,
+    register,
+)
 from oddarms.arms import SimulatedArms
 from oddarms.errors import InvalidParameter
+from oddarms.executors import open_executor
 from oddarms.problem import (
     BoolArray,
     FloatArray,
@@ -95,7 +103,7 @@ def simulate(
     bounds: tuple[float, float] = (0.0, 1.0),
     side: Side = "upper",
     budget: int | None = None,
-    workers: int = 1,
+    jobs: int = 1,
     compiled: bool | None = None,
     **options: Any,
 ) -> Simulation:
@@ -104,7 +112,7 @@ def simulate(
     ADE, RR and WRR run in compiled code if numba is installed (``pip install
     'oddarms[simulate]'``); otherwise, and for every other algorithm, `oddarms.find` is called.
     The results are the same either way, and run r is that of ``find`` with the r-th child of
-    ``rng``, whatever the number of workers.
+    ``rng``, whatever the number of jobs.
 
     Parameters
     ----------
@@ -119,8 +127,9 @@ def simulate(
     family
         Of the rewards, where `arms` are means: "bernoulli", "beta" (option ``concentration``) or
         "uniform" (option ``width``).
-    workers
-        Runs at a time.
+    jobs
+        Runs at a time: in threads where they are compiled, otherwise in processes, which need
+        ``pip install 'oddarms[parallel]'``.
     compiled
         True to insist on compiled code, False to avoid it; by default, where possible.
     **options
@@ -132,7 +141,7 @@ def simulate(
     [[4], [4], [4]]
     """
     runs = check_whole("runs", runs, least=1)
-    workers = check_whole("workers", workers, least=1)
+    jobs = check_whole("jobs", jobs, least=1)
     simulated = arms if isinstance(arms, SimulatedArms) else get_family(family).make(arms, options)
     if simulated.has_generator:
         raise InvalidParameter("arms must have no generator of their own: rng decides every run.")
@@ -153,8 +162,7 @@ def simulate(
         use_compiled,
     )
     children = np.random.default_rng(rng).spawn(runs)
-    found = list(_map(task, children, workers, threads=use_compiled))
-    return _collect(task, found)
+    return _collect(task, _run_all(task, children, jobs))
 
 
 def _use_compiled(
@@ -180,18 +188,28 @@ def _use_compiled(
     return possible and compiled is not False
 
 
-def _map(
-    task: Callable[[np.random.Generator], Run],
-    children: Iterable[np.random.Generator],
-    workers: int,
-    *,
-    threads: bool,
-) -> Iterator[Run]:
-    if workers == 1:
-        yield from map(task, children)
-        return
-    with (ThreadPoolExecutor if threads else ProcessPoolExecutor)(workers) as pool:
-        yield from pool.map(task, children)
+@dataclass(frozen=True)
+class _NumberedRun:
+    """Does a run, perhaps in a process that has not heard of the algorithm."""
+
+    task: Task
+    algorithm: type[Algorithm]
+
+    def __call__(self, numbered: tuple[int, np.random.Generator]) -> tuple[int, Run]:
+        if self.task.algorithm not in available():
+            register(self.task.algorithm, self.algorithm)
+        number, rng = numbered
+        return number, self.task(rng)
+
+
+def _run_all(task: Task, children: Sequence[np.random.Generator], jobs: int) -> list[Run]:
+    """Return the runs in the order of their generators."""
+    if jobs == 1:
+        return [task(child) for child in children]
+    run = _NumberedRun(task, get_algorithm(task.algorithm))
+    with open_executor("threads" if task.compiled else "joblib", jobs=jobs) as executor:
+        found = dict(executor.map_unordered(run, enumerate(children)))
+    return [found[number] for number in range(len(children))]
 
 
 def _collect(task: Task, found: list[Run]) -> Simulation:
