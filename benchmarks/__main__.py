@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "samples" in options.parts:
         held_out = options.families == "held-out"
         families = held_out_families() if held_out else instance_families(options.data)
-        rows = compare(families, effort, seed=options.seed, workers=options.workers, report=_say)
+        rows = compare(families, effort, seed=options.seed, jobs=options.jobs, report=_say)
         print(f"## Samples\n\n{samples_table(rows)}\n")
         print("\n".join(verdict(rows)) + "\n")
         report["samples"] = samples_json(rows)
@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--runs", type=int, help="instances per family for SPADE")
     parser.add_argument("--seed", type=int, default=0, help="decides instances and rewards")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument(
         "--parts",
         nargs="+",

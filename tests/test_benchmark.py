@@ -59,7 +59,7 @@ def test_limit_by_hand() -> None:
 
 def test_rows_tables_and_json() -> None:
     said: list[str] = []
-    rows = compare([PLANTED, QUIET], EFFORT, seed=3, workers=1, report=said.append)
+    rows = compare([PLANTED, QUIET], EFFORT, seed=3, jobs=1, report=said.append)
     assert said[0] == "SPADE: 0 of 6 runs"
     assert said[-1] == "the others: 16 of 16 runs"
     for row, family in zip(rows, [PLANTED, QUIET], strict=True):

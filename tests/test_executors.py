@@ -93,6 +93,12 @@ def serial() -> Iterator[Executor]:
 
 
 @contextmanager
+def threads() -> Iterator[Executor]:
+    with open_executor("threads", jobs=2) as executor:
+        yield executor
+
+
+@contextmanager
 def joblib() -> Iterator[Executor]:
     with open_executor(jobs=2) as executor:
         yield executor
@@ -131,7 +137,7 @@ def ray_at_an_address() -> Iterator[Executor]:
 
 EXECUTORS: dict[str, Callable[[], AbstractContextManager[Executor]]] = {
     opened.__name__.replace("_", " "): opened
-    for opened in (serial, joblib, dask, dask_at_an_address, ray, ray_at_an_address)
+    for opened in (serial, threads, joblib, dask, dask_at_an_address, ray, ray_at_an_address)
 }
 
 
@@ -185,6 +191,7 @@ def only(*names: str) -> pytest.MarkDecorator:
 
 DESCRIPTIONS = {
     "serial": "this process",
+    "threads": "2 threads",
     "joblib": "joblib, 2 processes",
     "dask": "dask, local, 2 processes",
     "dask at an address": r"dask at tcp://127\.0\.0\.1:\d+, 2 workers",
@@ -316,7 +323,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ["joblib", "dask", "ray"])
 def test_ctrl_c_ends_everything_without_a_word(backend: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(UNTIL_INTERRUPTED)
@@ -446,9 +453,8 @@ class TestUnavailable:
 
 class TestParameters:
     def test_backends(self) -> None:
-        with pytest.raises(
-            InvalidParameter, match="backend must be one of 'joblib', 'dask', 'ray' but got 'mpi'"
-        ):
+        known = "'serial', 'threads', 'joblib', 'dask', 'ray'"
+        with pytest.raises(InvalidParameter, match=f"backend must be one of {known} but got 'mpi'"):
             open_executor("mpi")
 
     @pytest.mark.parametrize("jobs", [0, -1, 1.5, "2", True])

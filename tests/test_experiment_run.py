@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
@@ -28,6 +28,7 @@ import pytest
 from oddarms.arms import Bernoulli
 from oddarms.errors import InvalidParameter, MissingExtra, StoreFailed, WorkerLost
 from oddarms.executors import Executor
+from oddarms.executors._serial import SerialExecutor
 from oddarms.experiments import Contender, Grid, GridProgress, Outcomes, Setting, _run, run
 from oddarms.experiments._cells import IntervalRow, Measured, measure
 from oddarms.experiments._grid import CellTask
@@ -452,20 +453,15 @@ class TestProgress:
 Give = Callable[[Iterator[Any]], Iterable[Any]]
 
 
-class FakeExecutor(Executor):
+class FakeExecutor(SerialExecutor):
     """Gives results in an order of its own, or loses a worker after some."""
 
     def __init__(self, give: Give) -> None:
-        super().__init__("a fake", 1)
+        super().__init__()
         self.give = give
 
-    def _results(
-        self, function: Callable[[Any], Any], tasks: Iterable[Any]
-    ) -> Generator[Any, None, None]:
+    def map_unordered(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
         yield from self.give(map(function, tasks))
-
-    def _release(self) -> None:
-        pass
 
 
 class FakeExecutors:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from oddarms import simulate
+from oddarms.algorithms import _registry, get_algorithm
 from oddarms.arms import Bernoulli, Beta, Table, Uniform
 from oddarms.errors import InvalidParameter, UnknownAlgorithm
 from oddarms.simulation import Simulation, _simulate
@@ -43,16 +44,24 @@ def test_repr() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["ade", "rr", "wrr"])
-def test_workers_change_nothing(algorithm: str) -> None:
+def test_jobs_change_nothing(algorithm: str) -> None:
     question = {**QUESTION, "algorithm": algorithm, "k": 0.0}
-    assert same(simulate(MEANS, **question), simulate(MEANS, **question, workers=2))
+    assert same(simulate(MEANS, **question), simulate(MEANS, **question, jobs=2))
 
 
 def test_processes_change_nothing() -> None:
     question = {**QUESTION, "k": 0.0, "runs": 3, "batch": 10}
     one = simulate(MEANS, **question, compiled=False)
-    assert same(one, simulate(MEANS, **question, compiled=False, workers=2))
+    assert same(one, simulate(MEANS, **question, compiled=False, jobs=2))
     assert same(one, simulate(MEANS, **question))
+
+
+def test_processes_know_an_algorithm_that_only_this_one_has_registered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_registry, "_registered", {"mine": get_algorithm("rr")})
+    mine = simulate(MEANS, **{**QUESTION, "algorithm": "mine", "runs": 2, "batch": 10}, jobs=2)
+    assert same(mine, simulate(MEANS, **{**QUESTION, "runs": 2, "batch": 10}, jobs=2))
 
 
 def test_runs_do_not_depend_on_how_many_there_are() -> None:
@@ -135,7 +144,7 @@ class TestMisuse:
         [
             ({"runs": 0}, "runs must be a whole number of at least 1 but got 0"),
             ({"runs": 1.5}, "runs must be a whole number of at least 1 but got 1.5"),
-            ({"workers": 0}, "workers must be a whole number of at least 1 but got 0"),
+            ({"jobs": 0}, "jobs must be a whole number of at least 1 but got 0"),
             ({"family": "normal"}, "family must be one of bernoulli, beta, uniform but got"),
             ({"delta": 2}, "delta must be strictly between 0 and 1"),
             ({"k": np.nan}, "k must be a finite number"),

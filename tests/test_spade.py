@@ -258,10 +258,10 @@ class TestSteps:
         assert one.to_dict() == two.to_dict()
         assert one.to_dict() != run_of(EASY, seed=9).to_dict()
 
-    def test_workers_do_not_change_the_runs(self) -> None:
+    def test_jobs_do_not_change_the_runs(self) -> None:
         arguments: dict[str, Any] = {"k": 2.0, "delta": 0.1, "algorithm": "spade", "rng": 10}
         one = simulate(EASY, runs=3, **arguments)
-        two = simulate(EASY, runs=3, workers=2, **arguments)
+        two = simulate(EASY, runs=3, jobs=2, **arguments)
         assert one.pulls_per_arm.tolist() == two.pulls_per_arm.tolist()
         assert one.decisions.tolist() == two.decisions.tolist()
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import signal
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future
+from concurrent.futures import wait as wait_for_futures
 from contextlib import contextmanager
+from itertools import islice
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from weakref import WeakSet
@@ -21,9 +24,9 @@ CONNECT_SECONDS = 10.0
 
 
 class Executor(ABC):
-    """Runs calls somewhere and yields their results as they finish.
+    """Runs calls somewhere.
 
-    Use it in a ``with`` block, or call `close`.
+    Use it in a ``with`` block, or call `close`. One thread uses it at a time.
 
     Attributes
     ----------
@@ -38,7 +41,34 @@ class Executor(ABC):
         self.workers = workers
         self._window = 2 * workers  # one call runs and one waits, so that no worker waits for us
         self._closed = False
+        self._unfinished: set[Future[Any]] = set()
         self._running: WeakSet[Generator[Any, None, None]] = WeakSet()
+
+    def submit(self, function: Callable[[Task], Outcome], argument: Task) -> Future[Outcome]:
+        """Let ``function(argument)`` be called, and return its future.
+
+        The future has what the call returned or raised; `WorkerLost` if its process died, and
+        trying again elsewhere did not help; `BackendUnavailable` if the cluster went away. Its
+        ``cancel`` takes back a call that has not begun. Wait for it with `wait`.
+        """
+        self._require_open()
+        future = self._submit(function, argument)
+        if not future.done():
+            self._unfinished.add(future)
+            future.add_done_callback(self._unfinished.discard)
+        return future
+
+    def wait(
+        self, futures: Collection[Future[Outcome]], timeout: float | None = None
+    ) -> set[Future[Outcome]]:
+        """Return the futures that are finished or cancelled, once there is one.
+
+        After the timeout, in seconds, the set is empty.
+        """
+        finished = {future for future in futures if future.done()}
+        if not finished:
+            finished = wait_for_futures(futures, timeout, FIRST_COMPLETED).done
+        return finished
 
     def map_unordered(
         self, function: Callable[[Task], Outcome], tasks: Iterable[Task]
@@ -56,8 +86,7 @@ class Executor(ABC):
         BackendUnavailable
             If the cluster went away.
         """
-        if self._closed:
-            raise ProtocolError("the executor is closed: open another one.")
+        self._require_open()
         results = self._results(function, tasks)
         self._running.add(results)
         return results
@@ -70,18 +99,46 @@ class Executor(ABC):
         try:
             for results in list(self._running):
                 results.close()
+            self._abandon(list(self._unfinished))
         finally:
             self._release()
 
-    @abstractmethod
     def _results(
         self, function: Callable[[Task], Outcome], tasks: Iterable[Task]
     ) -> Generator[Outcome, None, None]:
         """Run the calls; whatever ends this generator early cancels them."""
+        waiting = iter(tasks)
+        pending: set[Future[Outcome]] = set()
+        finished: list[Future[Outcome]] = []
+        try:
+            while True:
+                for task in islice(waiting, self._window - len(pending)):
+                    pending.add(self.submit(function, task))
+                if not pending and not finished:
+                    return
+                if not finished:
+                    finished.extend(self.wait(pending))
+                    pending.difference_update(finished)
+                yield finished.pop().result()
+        finally:
+            self._abandon(pending)
+
+    def _abandon(self, futures: Collection[Future[Any]]) -> None:
+        """Stop calls whose outcome nobody wants, as far as they can be stopped."""
+        for future in futures:
+            future.cancel()
+
+    @abstractmethod
+    def _submit(self, function: Callable[[Task], Outcome], argument: Task) -> Future[Outcome]:
+        """Let the function be called."""
 
     @abstractmethod
     def _release(self) -> None:
         """End what was started for this executor."""
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ProtocolError("the executor is closed: open another one.")
 
     def __enter__(self) -> Self:
         return self
@@ -129,7 +186,7 @@ def shielded_from_interrupts() -> Iterator[None]:
     from multiprocessing import resource_tracker
 
     resource_tracker.ensure_running()  # else it starts in the block, and Python 3.11 then unblocks
-    with _interrupt_held_back():
+    with interrupt_held_back():
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             yield
@@ -138,7 +195,7 @@ def shielded_from_interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def _interrupt_held_back() -> Iterator[None]:
+def interrupt_held_back() -> Iterator[None]:
     """Raise no KeyboardInterrupt before the end: a signal that is blocked here, other threads get.
 
     Only the main thread has interrupts, and a handler that is not Python's stays.

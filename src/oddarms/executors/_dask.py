@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
-from itertools import islice
+from itertools import count
+from threading import Event
 from typing import Any
 
-from oddarms.errors import BackendUnavailable, MissingExtra
+from oddarms.errors import BackendUnavailable, InvalidParameter, MissingExtra
 from oddarms.executors._base import (
     CONNECT_SECONDS,
     Executor,
-    Outcome,
-    Task,
     count_of,
     sentence_of,
     shielded_from_interrupts,
     unreachable,
     worker_lost,
 )
+from oddarms.executors._staged import StagedExecutor
 
 
 def open_dask(jobs: int, address: str | None) -> Executor:
@@ -33,6 +33,15 @@ def open_dask(jobs: int, address: str | None) -> Executor:
     except ImportError:
         raise MissingExtra.of("dask", "the backend 'dask'") from None
     return _local(jobs) if address is None else _at(address)
+
+
+def with_client(client: Any, jobs: int | None) -> Executor:
+    """Return an executor on the cluster of a client, which stays open."""
+    if client.asynchronous:
+        raise InvalidParameter("executor must not be an asynchronous dask Client.")
+    workers = jobs or max(sum(client.nthreads().values()), 1)
+    described = f"dask at {client.scheduler.address}, {count_of(workers, 'worker', 'workers')}"
+    return DaskExecutor(described, workers, client, ExitStack())
 
 
 def _local(jobs: int) -> DaskExecutor:
@@ -103,42 +112,52 @@ async def _refusal(address: str) -> Exception | str | None:
     return None if identity.get("type") == "Scheduler" else "what answers is not a dask scheduler"
 
 
-class DaskExecutor(Executor):
+class DaskExecutor(StagedExecutor):
     """Runs calls on the workers of a dask cluster.
 
     Dask cannot stop a call: on a cluster that stays, those under way run to their end.
     """
 
     def __init__(self, description: str, workers: int, client: Any, opened: ExitStack) -> None:
-        super().__init__(description, workers)
+        super().__init__(description, workers, most=2 * workers)
         self._client = client
         self._opened = opened
+        self._number = count()
+        self._arrived = Event()
 
-    def _results(
-        self, function: Callable[[Task], Outcome], tasks: Iterable[Task]
-    ) -> Generator[Outcome, None, None]:
-        from distributed import KilledWorker, as_completed
+    def _begin(self, function: Callable[[Any], Any], argument: Any) -> Any:
+        # not pure: else calls with one argument are one call; in order: else close ones are not
+        future = self._client.submit(function, argument, pure=False, priority=-next(self._number))
+        future.add_done_callback(lambda _: self._arrived.set())
+        return future
 
-        waiting = enumerate(tasks)
-        pending: set[Any] = set()
-        finished = as_completed(loop=self._client.loop)
+    def _finished(self, handles: Collection[Any], timeout: float | None) -> Iterable[Any]:
+        finished = self._done(handles)
+        if not finished:
+            self._arrived.wait(timeout)
+            finished = self._done(handles)
+        return finished
+
+    def _done(self, handles: Collection[Any]) -> list[Any]:
+        self._arrived.clear()  # first, lest one that arrives now be missed the next time
+        return [future for future in handles if future.done()]
+
+    def _outcome(self, handle: Any) -> tuple[BaseException | None, Any]:
+        from distributed import KilledWorker
+
+        if handle.cancelled():  # not by us
+            return BackendUnavailable(f"{self.description}: the scheduler went away."), None
         try:
-            while True:
-                for number, task in islice(waiting, self._window - len(pending)):
-                    future = self._client.submit(function, task, pure=False, priority=-number)
-                    pending.add(future)
-                    finished.add(future)
-                if not pending:
-                    return
-                future = next(finished)
-                pending.remove(future)
-                if future.cancelled():  # not by us
-                    raise BackendUnavailable(f"{self.description}: the scheduler went away.")
-                yield future.result()
+            return None, handle.result()
         except KilledWorker as error:
-            raise worker_lost("dask", error) from error
-        finally:
-            self._client.cancel(list(pending))
+            lost = worker_lost("dask", error)
+            lost.__cause__ = error
+            return lost, None
+        except Exception as error:
+            return error, None
+
+    def _stop(self, handles: Collection[Any]) -> None:
+        self._client.cancel(list(handles))
 
     def _release(self) -> None:
         self._opened.close()

@@ -1,71 +1,101 @@
-"""Calls in processes of this machine, by joblib and its loky."""
+"""Calls in processes of this machine, by joblib's loky."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Generator, Iterable
-from contextlib import ExitStack
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from typing import Any
 
-from oddarms.errors import MissingExtra
-from oddarms.executors._base import (
-    Executor,
-    Outcome,
-    Task,
-    count_of,
-    shielded_from_interrupts,
-    worker_lost,
+from oddarms.errors import BackendUnavailable, MissingExtra
+from oddarms.executors._base import count_of, shielded_from_interrupts, worker_lost
+from oddarms.executors._staged import StagedExecutor
+
+_HANDED_ON_SECONDS = 5.0  # where a millisecond is enough
+
+_THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
 )
 
 
-class JoblibExecutor(Executor):
-    """Runs calls in joblib's processes, which start with the first call."""
+class JoblibExecutor(StagedExecutor):
+    """Runs calls in processes that start with the first call, and again after one has died."""
 
     def __init__(self, jobs: int) -> None:
         try:
             import joblib  # noqa: F401
         except ImportError:
             raise MissingExtra.of("parallel", f"jobs={jobs}") from None
-        super().__init__(f"joblib, {count_of(jobs, 'process', 'processes')}", workers=jobs)
-        self._started = False
+        if multiprocessing.current_process().daemon:
+            raise BackendUnavailable(
+                "joblib cannot start processes in a process that may have none, such as a worker of"
+                " multiprocessing or dask: give jobs=1."
+            )
+        described = f"joblib, {count_of(jobs, 'process', 'processes')}"
+        super().__init__(described, workers=jobs, most=2 * jobs)
+        self._pool: Any = None
 
-    def _results(
-        self, function: Callable[[Task], Outcome], tasks: Iterable[Task]
-    ) -> Generator[Outcome, None, None]:
-        from joblib import Parallel, delayed
-        from joblib.externals.loky import BrokenProcessPool
+    def _begin(self, function: Callable[[Any], Any], argument: Any) -> Future[Any]:
+        with shielded_from_interrupts():
+            try:
+                return self._submit_to_pool(function, argument)
+            except BrokenExecutor:
+                self._end_pool()
+                return self._submit_to_pool(function, argument)
 
-        self._started = True
-        parallel = Parallel(
-            n_jobs=self.workers,
-            backend="loky",
-            return_as="generator_unordered",
-            pre_dispatch=self._window,
-            batch_size=1,
-            max_nbytes=None,  # else a large array reaches the function as a read-only file
-        )
-        call = delayed(function)
-        try:
-            with ExitStack() as stack:
-                with shielded_from_interrupts():
-                    results = parallel(call(task) for task in tasks)
-                    stack.callback(_close, results)
-                for result in results:  # noqa: UP028 `yield from` would close them, and so warn
-                    yield result
-        except BrokenProcessPool as error:
-            raise worker_lost("joblib", error) from error
+    def _submit_to_pool(self, function: Callable[[Any], Any], argument: Any) -> Future[Any]:
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self.workers, env=_environment(self.workers))
+        future: Future[Any] = self._pool.submit(function, argument)
+        return future
+
+    def _finished(
+        self, handles: Collection[Future[Any]], timeout: float | None
+    ) -> Iterable[Future[Any]]:
+        return wait(handles, timeout, FIRST_COMPLETED).done
+
+    def _outcome(self, handle: Future[Any]) -> tuple[BaseException | None, Any]:
+        error = handle.exception()
+        if isinstance(error, BrokenExecutor):
+            lost = worker_lost("joblib", error)
+            lost.__cause__ = error
+            return lost, None
+        return error, None if error is not None else handle.result()
+
+    def _stop(self, handles: Collection[Future[Any]]) -> None:  # noqa: ARG002
+        if all(future.done() for future in self._begun.values()):  # else others need the processes
+            self._end_pool()
 
     def _release(self) -> None:
-        if not self._started:
+        self._end_pool()
+
+    def _end_pool(self) -> None:
+        if self._pool is None:
             return
-        from joblib.externals.loky import get_reusable_executor
+        self._wait_until_handed_on()
+        self._pool.shutdown(wait=True, kill_workers=True)
+        self._pool = None
 
-        # joblib has one pool per process, which would stay for five minutes
-        get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
+    def _wait_until_handed_on(self) -> None:
+        """Let loky's thread put calls into its queue, or it fails for want of those we kill."""
+        end = time.monotonic() + _HANDED_ON_SECONDS
+        while time.monotonic() < end and not all(
+            future.running() or future.done() for future in self._begun
+        ):
+            time.sleep(0.001)
 
 
-def _close(results: Any) -> None:
-    """Cancel the calls without joblib's warning of results that nobody took."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        results.close()
+def _environment(jobs: int) -> dict[str, str]:
+    """Return variables by which libraries start no more threads than there are cores in all."""
+    threads = max((os.cpu_count() or 1) // jobs, 1)
+    return {name: os.environ.get(name, str(threads)) for name in _THREADS}

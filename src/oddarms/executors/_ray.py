@@ -7,21 +7,19 @@ import pickle
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterable
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from oddarms.errors import BackendUnavailable, InvalidParameter, MissingExtra
 from oddarms.executors._base import (
     CONNECT_SECONDS,
     Executor,
-    Outcome,
-    Task,
     count_of,
     sentence_of,
     unreachable,
     worker_lost,
 )
+from oddarms.executors._staged import StagedExecutor
 
 _QUIET = {"logging_level": logging.CRITICAL, "log_to_driver": False}
 
@@ -51,6 +49,14 @@ def open_ray(jobs: int, address: str | None) -> Executor:
     if ray.is_initialized():
         return _initialised(address)
     return _local(jobs) if address is None else _at(address)
+
+
+def with_ray(ray: Any, jobs: int | None) -> Executor:
+    """Return an executor on the ray that this process has initialised, which stays."""
+    if not ray.is_initialized():
+        raise InvalidParameter("executor must be ray after ray.init(), which was not called.")
+    executor = _initialised(None)
+    return executor if jobs is None else RayExecutor(executor.description, jobs, ours=False)
 
 
 def _initialised(address: str | None) -> RayExecutor:
@@ -133,36 +139,50 @@ def _on_cluster(address: str, *, ours: bool) -> RayExecutor:
     )
 
 
-class RayExecutor(Executor):
+class RayExecutor(StagedExecutor):
     """Runs calls as tasks of the ray that this process is connected to."""
 
     def __init__(self, description: str, workers: int, *, ours: bool) -> None:
-        super().__init__(description, workers)
-        self._ours = ours
+        import ray
 
-    def _results(
-        self, function: Callable[[Task], Outcome], tasks: Iterable[Task]
-    ) -> Generator[Outcome, None, None]:
+        super().__init__(description, workers, most=2 * workers)
+        self._ours = ours
+        self._remote = ray.remote(_call)
+        self._shipped: tuple[Any, Any] = (None, None)
+
+    def _begin(self, function: Callable[[Any], Any], argument: Any) -> Any:
         import ray
         from ray import cloudpickle
 
-        waiting = iter(tasks)
-        pending: list[Any] = []
-        call = ray.remote(_call)
-        shared = ray.put((sys.path, cloudpickle.dumps(function)))
+        if self._shipped[0] is not function:  # which may be large: it goes to the cluster once
+            shared = ray.put((sys.path, cloudpickle.dumps(function)))
+            self._shipped = (function, shared)
+        return self._remote.remote(self._shipped[1], cloudpickle.dumps(argument))
+
+    def _finished(self, handles: Collection[Any], timeout: float | None) -> Iterable[Any]:
+        import ray
+
+        pending = list(handles)
+        first, rest = ray.wait(pending, timeout=timeout)
+        if first and rest:
+            others, _ = ray.wait(rest, num_returns=len(rest), timeout=0)
+            first.extend(others)
+        return list(first)
+
+    def _outcome(self, handle: Any) -> tuple[BaseException | None, Any]:
         try:
-            while True:
-                next_tasks = islice(waiting, self._window - len(pending))
-                pending.extend(call.remote(shared, cloudpickle.dumps(task)) for task in next_tasks)
-                if not pending:
-                    return
-                (finished,), pending = ray.wait(pending)
-                yield pickle.loads(_get(finished))
-        finally:
-            for reference in pending:
-                ray.cancel(reference, force=True)
+            return None, pickle.loads(_get(handle))
+        except Exception as error:
+            return error, None
+
+    def _stop(self, handles: Collection[Any]) -> None:
+        import ray
+
+        for reference in handles:
+            ray.cancel(reference, force=True)
 
     def _release(self) -> None:
+        self._shipped = (None, None)
         if self._ours:
             import ray
 

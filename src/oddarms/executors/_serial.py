@@ -1,23 +1,27 @@
-"""Calls in this process, one after another."""
+"""Calls in this thread, one after another."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable
+from concurrent.futures import Future
 
 from oddarms.executors._base import Executor, Outcome, Task
 
 
 class SerialExecutor(Executor):
-    """Runs each call when its result is asked for."""
+    """Runs each call when it is submitted; Ctrl-C in a call leaves `submit` as itself."""
 
     def __init__(self) -> None:
         super().__init__("this process", workers=1)
+        self._window = 1
 
-    def _results(
-        self, function: Callable[[Task], Outcome], tasks: Iterable[Task]
-    ) -> Generator[Outcome, None, None]:
-        for task in tasks:
-            yield function(task)
+    def _submit(self, function: Callable[[Task], Outcome], argument: Task) -> Future[Outcome]:
+        future: Future[Outcome] = Future()
+        try:
+            future.set_result(function(argument))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
     def _release(self) -> None:
         pass

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -11,9 +10,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oddarms.algorithms import Decision, Decisions
+from oddarms.algorithms import (
+    Algorithm,
+    Decision,
+    Decisions,
+    available,
+    get_algorithm,
+    register,
+)
 from oddarms.arms import SimulatedArms
 from oddarms.errors import InvalidParameter
+from oddarms.executors import open_executor
 from oddarms.problem import UNIT, BoolArray, FloatArray, IntArray, Question, check_whole
 from oddarms.search import Rng, Search
 from oddarms.simulation._families import family_of, get_family
@@ -82,7 +89,7 @@ def simulate(
     runs: int = 1,
     rng: Rng = None,
     family: str = "bernoulli",
-    workers: int = 1,
+    jobs: int = 1,
     compiled: bool | None = None,
     **words: Any,
 ) -> Simulation:
@@ -91,7 +98,7 @@ def simulate(
     ADE, RR and WRR run in compiled code if numba is installed (``pip install
     'oddarms[simulate]'``); otherwise, and for every other algorithm, a `Search` is driven.
     The results are the same either way, and run r is that of ``find`` with the r-th child of
-    ``rng``, whatever the number of workers.
+    ``rng``, whatever the number of jobs.
 
     Parameters
     ----------
@@ -106,8 +113,9 @@ def simulate(
     family
         Of the rewards, where the instance is means: "bernoulli", "beta" (option ``concentration``)
         or "uniform" (option ``width``).
-    workers
-        Runs at a time.
+    jobs
+        Runs at a time: in threads where they are compiled, otherwise in processes, which need
+        ``pip install 'oddarms[parallel]'``.
     compiled
         True to insist on compiled code, False to avoid it; by default, where possible.
     **words
@@ -120,7 +128,7 @@ def simulate(
     [[4], [4], [4]]
     """
     runs = check_whole("runs", runs, least=1)
-    workers = check_whole("workers", workers, least=1)
+    jobs = check_whole("jobs", jobs, least=1)
     arms = (
         instance
         if isinstance(instance, SimulatedArms)
@@ -136,8 +144,7 @@ def simulate(
     Search(asked)  # says so now, rather than in every run, if something is wrong
     task = Task(arms, asked, _use_compiled(asked, arms, compiled))
     children = np.random.default_rng(rng).spawn(runs)
-    found = list(_map(task, children, workers, threads=task.compiled))
-    return _collect(task, found)
+    return _collect(task, _run_all(task, children, jobs))
 
 
 def _use_compiled(question: Question, arms: SimulatedArms, compiled: bool | None) -> bool:
@@ -157,18 +164,28 @@ def _use_compiled(question: Question, arms: SimulatedArms, compiled: bool | None
     return possible and compiled is not False
 
 
-def _map(
-    task: Callable[[np.random.Generator], Run],
-    children: Iterable[np.random.Generator],
-    workers: int,
-    *,
-    threads: bool,
-) -> Iterator[Run]:
-    if workers == 1:
-        yield from map(task, children)
-        return
-    with (ThreadPoolExecutor if threads else ProcessPoolExecutor)(workers) as pool:
-        yield from pool.map(task, children)
+@dataclass(frozen=True)
+class _NumberedRun:
+    """Does a run, perhaps in a process that has not heard of the algorithm."""
+
+    task: Task
+    algorithm: type[Algorithm]
+
+    def __call__(self, numbered: tuple[int, np.random.Generator]) -> tuple[int, Run]:
+        if self.task.algorithm not in available():
+            register(self.task.algorithm, self.algorithm)
+        number, rng = numbered
+        return number, self.task(rng)
+
+
+def _run_all(task: Task, children: Sequence[np.random.Generator], jobs: int) -> list[Run]:
+    """Return the runs in the order of their generators."""
+    if jobs == 1:
+        return [task(child) for child in children]
+    run = _NumberedRun(task, _class_of(task.question))
+    with open_executor("threads" if task.compiled else "joblib", jobs=jobs) as executor:
+        found = dict(executor.map_unordered(run, enumerate(children)))
+    return [found[number] for number in range(len(children))]
 
 
 def _collect(task: Task, found: list[Run]) -> Simulation:

@@ -40,10 +40,10 @@ class GuaranteeConformance(Setting):
         assert_same(one, self.find(rng=np.random.SeedSequence(11)))
         assert one.to_dict() != self.find(rng=12).to_dict()
 
-    def test_workers_do_not_change_the_runs(self) -> None:
-        """Two workers do the runs of one, which are those of `find` with the seed's children."""
+    def test_jobs_do_not_change_the_runs(self) -> None:
+        """Two jobs do the runs of one, which are those of `find` with the seed's children."""
         one = self.simulate(self.easy, runs=3, budget=self.easy_budget)
-        two = self.simulate(self.easy, runs=3, budget=self.easy_budget, workers=2)
+        two = self.simulate(self.easy, runs=3, budget=self.easy_budget, jobs=2)
         assert one.pulls_per_arm.tolist() == two.pulls_per_arm.tolist()
         assert one.decisions.tolist() == two.decisions.tolist()
         assert one.threshold.tolist() == two.threshold.tolist()
