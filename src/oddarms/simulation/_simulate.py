@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oddarms.algorithms import (
-    Algorithm,
-    Decision,
-    Decisions,
-    available,
-    get_algorithm,
-    register,
-)
+from oddarms.algorithms import Decision, Decisions, get_algorithm
 from oddarms.arms import SimulatedArms
 from oddarms.errors import InvalidParameter
 from oddarms.executors import open_executor
@@ -164,28 +158,21 @@ def _use_compiled(question: Question, arms: SimulatedArms, compiled: bool | None
     return possible and compiled is not False
 
 
-@dataclass(frozen=True)
-class _NumberedRun:
-    """Does a run, perhaps in a process that has not heard of the algorithm."""
-
-    task: Task
-    algorithm: type[Algorithm]
-
-    def __call__(self, numbered: tuple[int, np.random.Generator]) -> tuple[int, Run]:
-        if self.task.algorithm not in available():
-            register(self.task.algorithm, self.algorithm)
-        number, rng = numbered
-        return number, self.task(rng)
-
-
 def _run_all(task: Task, children: Sequence[np.random.Generator], jobs: int) -> list[Run]:
     """Return the runs in the order of their generators."""
     if jobs == 1:
         return [task(child) for child in children]
-    run = _NumberedRun(task, _class_of(task.question))
+    if not task.compiled:  # a process may not have heard of the name
+        cls = get_algorithm(task.question.algorithm_name)
+        task = replace(task, question=task.question.but(algorithm=cls))
     with open_executor("threads" if task.compiled else "joblib", jobs=jobs) as executor:
-        found = dict(executor.map_unordered(run, enumerate(children)))
+        found = dict(executor.map_unordered(partial(_numbered, task), enumerate(children)))
     return [found[number] for number in range(len(children))]
+
+
+def _numbered(task: Task, numbered: tuple[int, np.random.Generator]) -> tuple[int, Run]:
+    number, rng = numbered
+    return number, task(rng)
 
 
 def _collect(task: Task, found: list[Run]) -> Simulation:
