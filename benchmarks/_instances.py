@@ -10,7 +10,7 @@ import numpy as np
 
 from oddarms.arms import Beta
 from oddarms.experiments import Setting
-from oddarms.paper._settings import CONTENDERS, Crowd, figure_settings
+from oddarms.paper._settings import CONTENDERS, DELTA, Crowd, figure_settings
 from oddarms.problem import FloatArray
 from oddarms.tables import read_arms
 from oddarms.theory import gaps
@@ -70,7 +70,7 @@ def held_out_families() -> list[Setting]:
         ),
     ]
     return [
-        Setting(f"{name}, k={k:g}", _with_smallest_gap(draw, k, gap), k, data=name)
+        Setting(f"{name}, k={k:g}", _with_smallest_gap(draw, k, gap), k, DELTA, data=name)
         for name, k, gap, draw in families
     ]
 
@@ -100,7 +100,7 @@ def _paper_family(group: str, setting: Setting, description: str) -> Setting:
         setting,
         name=f"{group}, {setting.name.replace(' = ', '=')}",
         data=description,
-        options=batches if setting.instance(seed=0).means.size >= LARGE else {},
+        options=batches if setting.draw(seed=0).means.size >= LARGE else {},
     )
 
 
@@ -117,6 +117,7 @@ def _planted_families() -> list[Setting]:
             f"{normal}+{odd} planted, k={k:g}",
             _planted(normal, odd, low, high, k),
             k,
+            DELTA,
             data=f"{normal} N(.3,.075²) + {odd} U({low:g},{high:g})",
         )
         for normal, odd, low, high, k in families
@@ -130,6 +131,7 @@ def _quiet_families() -> list[Setting]:
             f"97+3 low rate, k={k:g}",
             _low_rate(97, 3, k),
             k,
+            DELTA,
             data="97 U(.005,.015) + 3 U(.09,.11)",
         )
         for k in (2.0, 3.0)
@@ -139,6 +141,7 @@ def _quiet_families() -> list[Setting]:
             f"48+2 Beta({concentration}), k=2",
             _beta_rewards(_planted(48, 2, 0.7, 0.9, 2.0), concentration),
             2.0,
+            DELTA,
             data=f"48 N(.3,.075²) + 2 U(.7,.9), Beta rewards of concentration {concentration}",
         )
         for concentration in (5, 10, 50)

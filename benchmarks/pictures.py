@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from oddarms.arms import simulated_crowd
+from oddarms.finding import find
 from oddarms.plotting import new_figure, plot_intervals, save
-from oddarms.search import find
 
 MARKS = {
     "ADE": ("#3b78b8", "o"),

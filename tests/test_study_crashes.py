@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oddarms.studies._machine import Machine, ResultRow
 
 from oddarms.search import Result
 from oddarms.studies import Status, Study, create_study, delete_study, load_study, verify
-from oddarms.studies._machine import Machine, ResultRow
 from postgresql import Server, fast_folder
 from study_workers import MOST_AT_A_TIME, PATIENCE, PROCESSES, RATES, work
 

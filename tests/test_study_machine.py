@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oddarms.studies._machine import Machine, ResultRow
+from oddarms.studies._question import Question
 
 from helpers import VARIANTS
 from oddarms.algorithms import Decision
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray
-from oddarms.studies._machine import Machine, ResultRow
-from oddarms.studies._question import Question
 from oddarms.testing import assert_error_rate
 
 settings.register_profile("same every time", derandomize=True, deadline=None, max_examples=25)

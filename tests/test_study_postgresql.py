@@ -15,6 +15,7 @@ from urllib.parse import quote
 import numpy as np
 import psycopg
 import pytest
+from oddarms.studies._machine import Machine, ResultRow
 
 from oddarms.algorithms import Decision
 from oddarms.errors import (
@@ -38,7 +39,6 @@ from oddarms.studies import (
     load_study,
     verify,
 )
-from oddarms.studies._machine import Machine, ResultRow
 from postgresql import Server, fast_folder
 from study_workers import (
     ask_for,

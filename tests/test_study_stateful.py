@@ -13,12 +13,12 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from oddarms.studies._machine import Machine, ResultRow
 
 from oddarms import Study, create_study, load_study
 from oddarms.errors import InvalidParameter, RewardRejected
 from oddarms.studies import Status, Told, verify
 from oddarms.studies import _study as module
-from oddarms.studies._machine import Machine, ResultRow
 
 ARMS = ["a", "b", 3]
 SETTINGS: list[dict[str, Any]] = [

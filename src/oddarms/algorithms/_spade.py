@@ -159,7 +159,7 @@ class SPADE(Algorithm):
 
     def outlook(self) -> FloatArray:
         """Return the pulls so far of the open arms: a focus step is in that proportion."""
-        return np.where(self.undecided, np.maximum(self.tally.pulls, 1.0), 0.0)
+        return np.where(self.undecided, np.maximum(self.totals.pulls, 1.0), 0.0)
 
     def _guesses(self) -> dict[str, Forecast | None]:
         return {name: view.guess for name, view in self.views.items()}

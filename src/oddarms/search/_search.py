@@ -402,13 +402,14 @@ class Search:
         sure = EARLY_ROWS * self.question.n if needed is None else EARLY_SHARE * needed
         return max(ahead * self.told, min(sure, max(self.told, EARLY_ROWS * self.question.n)))
 
-    def _needed(self):
+    def _needed(self) -> float | None:
         if self._needed_at != self.total_pulls:
             self._needed_at = self.total_pulls
             n = self.algorithm.pulls_needed()
             self._needed_ = None if n is None else float(n.sum())
         return self._needed_
-    _needed_at=-1
+
+    _needed_at = -1
 
     def status_with(self, out: Out, *, ahead: float = AHEAD) -> Status:
         """Return where the search stands, given the places that are out."""
