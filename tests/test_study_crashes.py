@@ -118,8 +118,7 @@ def hire(folder: Path) -> Iterator[Hire]:
     crews = []
 
     def hired(storage: str, seed: int) -> tuple[Study, Crew]:
-        study = create_study(
-            "shaken", arms=range(RATES.size), k=3, delta=0.1, seed=seed, storage=storage
+        study = create_study("shaken", range(RATES.size), k=3, delta=0.1, seed=seed, storage=storage
         )
         crews.append(Crew(storage, "shaken", folder, seed))
         return study, crews[-1]
@@ -165,12 +164,10 @@ def never_killed_study(study: Study) -> Result:
         rewards[trial.arm].append(trial.reward)
     coming = {label: iter(values) for label, values in rewards.items()}
     question = study.question
-    fresh = create_study(
-        "calm",
-        arms=study.labels,
+    fresh = create_study("calm", study.labels,
         k=question.k,
         delta=question.delta,
-        seed=question.seed,
+        seed=seed,
         storage="memory",
     )
     try:
