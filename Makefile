@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 DATA := $(wildcard ../shared/data)
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: run setup test check bench docs clean
+.PHONY: run setup test test-long check bench docs clean
 
 run: $(VENV)/.run  ## find the outlier workers of a simulated crowd, and draw the picture
 	@$(BIN)/python -m oddarms demo
@@ -13,6 +13,9 @@ setup: $(VENV)/.dev  ## everything for development, in .venv
 
 test: check  ## all checks, then all tests
 	@$(BIN)/python -m pytest
+
+test-long: check  ## the tests, with those that take long: before a release
+	@$(BIN)/python -m pytest -m "long or not long"
 
 check: $(VENV)/.dev  ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .
