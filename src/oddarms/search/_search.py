@@ -11,8 +11,8 @@ theirs, so nothing that was paid for is lost.
 A ticket that is lost - given back, or its lease ran out - leaves its place to a new ticket. Where
 both answer in the end, the first result has the place and the other one becomes a spare: it takes
 a place whose reward is not there yet, in this step or a later one.
-Rewards that nobody asked for are imported between two steps; an algorithm that cannot use them
-takes them as spares.
+Rewards that nobody asked for are imported between two steps. An algorithm that cannot use them so
+has them in its next steps, each instead of a pull: they have no place, and take none from a ticket.
 
 Pulls ahead
 -----------
@@ -38,11 +38,14 @@ not depend on rewards - then the rewards given all fates are as they were withou
 stands. If *loss* depends on the reward - a test that hangs when it fails, an expert who does not
 answer when in doubt - what is estimated is the mean of the rewards that come back, and the
 guarantee is about that mean: report such pulls as a reward (a timeout as the worst one) rather than
-lose them. Spares and imports, too, are rewards whose use is decided by counts alone.
+lose them. Spares, too, are rewards whose use is decided by counts and fates alone. So are imports;
+but between which steps one falls is a matter of time, so that if speed depends on the reward they
+should be made before the first pull.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -232,6 +235,7 @@ class Search:
     def tell_many(self, results: Iterable[tuple[Ticket | int, float]]) -> None:
         """Take several rewards, all of them or, where one breaks a rule, none."""
         checked = [(self._known(ticket), self.check_reward(reward)) for ticket, reward in results]
+        _check_different([number for number, _ in checked])
         for number, value in checked:
             self.take(*self._returned(number), value)
 
@@ -242,7 +246,9 @@ class Search:
     def skip_many(self, tickets: Iterable[Ticket | int], reason: str = "") -> None:
         """Give several tickets back; a study keeps the reason."""
         del reason
-        for number in [self._known(ticket) for ticket in tickets]:
+        numbers = [self._known(ticket) for ticket in tickets]
+        _check_different(numbers)
+        for number in numbers:
             self._returned(number)
 
     def check_reward(self, reward: Any) -> float:
@@ -359,15 +365,16 @@ class Search:
         """Take checked rewards that nobody asked for, by the arms' numbers."""
         self.taken += arms.size
         self.imported += np.bincount(arms, minlength=self.question.n)
+        between_steps = not self.done and self._sequences.step.untouched and not self._asked
         if self.algorithm.takes_imports:
             self._imports.append((arms, values))
-            if not self.done and self._sequences.step.untouched and not self._asked:
+            if between_steps:
                 self._propose()
         else:
             self._free += arms.size
-            for arm, value in zip(arms.tolist(), values.tolist(), strict=True):
-                self._sequences.take_spare(arm, self._rewards.scaled_one(value))
-                self._advance()
+            self._sequences.take_imported(arms, self._rewards.scaled(values))
+            if between_steps:
+                self._sequences.begin(self._sequences.step.pulls)
         self._advance()
 
     # Places, for those who keep the tickets themselves
@@ -381,6 +388,8 @@ class Search:
 
     def open_places(self, n: int, out: Out, *, ahead: float = AHEAD) -> list[Place]:
         """Return up to n places to be pulled now, given those that are out."""
+        if not 0.0 <= check_number("ahead", ahead) < math.inf:
+            raise InvalidParameter(f"ahead must be a share of at least 0 but got {ahead}.")
         if self.done:
             return []
         room = self._room_ahead(ahead) if ahead > 0.0 else 0.0
@@ -392,8 +401,8 @@ class Search:
             return []
         found = self._sequences.open_in_step(n, out)
         if len(found) < n and room > 0.0:
-            weights = self.algorithm.outlook()
-            found += self._sequences.open_ahead(n - len(found), out, weights, room)
+            outlook = self.algorithm.outlook()
+            found += self._sequences.open_ahead(n - len(found), out, outlook, room)
         return found
 
     def _room_ahead(self, ahead: float) -> float:
@@ -533,7 +542,10 @@ class Search:
             not isinstance(state, dict)
             or state.pop("version", None) != STATE_VERSION
             or state.keys() != known
-            or not isinstance(state["algorithm"], type(search.algorithm))
+            or any(not isinstance(state[name], type(getattr(search, name))) for name in _CHECKED)
+            or any(
+                getattr(state[name], "n", 0) != question.n for name in ("algorithm", "_sequences")
+            )
         ):
             raise InvalidParameter(
                 "a saved search must be of this version of oddarms and of the same question but"
@@ -543,7 +555,17 @@ class Search:
         return search
 
 
-_NOT_SAVED = ("question", "_rewards", "_asked", "_out", "_out_places", "_last_id")
+_CHECKED = ("algorithm", "status", "told", "taken", "total_pulls", "imported", "_sequences")
+_NOT_SAVED = (
+    "question",
+    "_rewards",
+    "_asked",
+    "_out",
+    "_out_places",
+    "_last_id",
+    "_needed_",
+    "_needed_at",
+)
 
 
 def _new_algorithm(question: Question, rng: np.random.Generator) -> Algorithm:
@@ -562,6 +584,12 @@ def _new_algorithm(question: Question, rng: np.random.Generator) -> Algorithm:
         side="both" if question.side == "both" else "upper",
         **options,
     )
+
+
+def _check_different(numbers: list[int]) -> None:
+    if len(set(numbers)) < len(numbers):
+        twice = next(number for number in numbers if numbers.count(number) > 1)
+        raise InvalidParameter(f"tickets must be different but {twice} appears twice.")
 
 
 def _frozen(pulls: Pulls) -> Pulls:
