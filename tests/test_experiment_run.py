@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+import re
 import resource
 import secrets
 import signal
@@ -268,13 +269,16 @@ class TestStore:
         [b"", b"\xff\x00\xfe{]", b"3", b"null", b"[]", b"{}", b'"text"', b'{"key": "x"}',
          b'{"key": "x", "check": 0, "measured": {}}', b"\x00" * 5000],
     )  # fmt: skip
-    def test_garbage_in_the_middle(self, tmp_path: Path, garbage: bytes) -> None:
+    def test_garbage_in_the_middle(
+        self, tmp_path: Path, garbage: bytes, caplog: pytest.LogCaptureFixture
+    ) -> None:
         with store_in(tmp_path) as store:
             store.append("one", MEASURED)
             with (tmp_path / "cells.jsonl").open("ab") as file:
                 file.write(garbage + b"\n")
             store.append("two", MEASURED)
         assert stored(tmp_path) == {"one": MEASURED, "two": MEASURED}
+        assert ("has 1 damaged lines" in caplog.text) == bool(garbage)
 
     def test_changed_values_do_not_count(self, tmp_path: Path) -> None:
         with store_in(tmp_path) as store:
@@ -489,7 +493,11 @@ def backwards(results: Iterator[Any]) -> Iterator[Any]:
 
 class TestLostWorkers:
     def test_the_rest_is_run_by_another_executor(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expected: Outcomes
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+        expected: Outcomes,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         opened = FakeExecutors(losing_after(3), losing_after(0), losing_after(2), iter)
         monkeypatch.setattr(_run, "open_executor", opened)
@@ -498,6 +506,8 @@ class TestLostWorkers:
         assert opened.gives == []
         assert found.to_csv() == expected.to_csv()
         assert lines_of(tmp_path) == 10
+        left = re.findall(r"going on with (\d+) runs after this: .*fake lost", caplog.text)
+        assert left == ["7", "7", "5"]
         assert [done for done, *_ in latest.told] == [0, 0, 1, 2, 3, 3, 3, 4, 5, 5, 6, 7, 8, 9, 10]
 
     def test_it_gives_up_when_three_in_a_row_get_nowhere(

@@ -367,6 +367,7 @@ class TestKeys:
             "oddarms/algorithms/_spade.py",
             "oddarms/arms/_simulated.py",
             "oddarms/search/_search.py",
+            "oddarms/theory/_program.py",
             "oddarms/simulation/_kernels.py",
             "oddarms/experiments/_cells.py",
         } <= read
