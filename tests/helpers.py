@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from oddarms.problem import FloatArray, gaps
+from oddarms.problem import FloatArray
 from oddarms.statistics.directions import Tally
+from oddarms.theory import gaps
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"

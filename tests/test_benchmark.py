@@ -12,7 +12,7 @@ from oddarms.benchmark._compare import BASELINES, SPADE, Effort, compare, instan
 from oddarms.benchmark._instances import held_out_families, instance_families
 from oddarms.benchmark._tables import samples_json, samples_table
 from oddarms.experiments import Grid, Setting
-from oddarms.problem import gaps
+from oddarms.theory import gaps
 
 EFFORT = Effort(runs=3, baseline_runs=2, budget=10_000)
 FAMILIES = {family.name: family for family in [*instance_families(), *held_out_families()]}

@@ -10,7 +10,8 @@ import pytest
 
 from oddarms.algorithms import Algorithm, Decision, Pulls, Threshold, _registry, no_pulls, register
 from oddarms.problem import FloatArray
-from oddarms.testing import AlgorithmConformance, assert_error_rate, most_errors, raises
+from oddarms.statistics.binomial import most_errors
+from oddarms.testing import AlgorithmConformance, assert_error_rate, raises
 
 
 class TestADE(AlgorithmConformance):

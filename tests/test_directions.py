@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from helpers import KS, left_out, tally_of
-from oddarms import threshold
 from oddarms.statistics.directions import Directions, Tally, forecast
+from oddarms.theory import threshold
 
 
 class TestTally:

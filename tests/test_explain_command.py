@@ -6,7 +6,7 @@ import pytest
 
 from oddarms.cli import main
 from oddarms.cli._explain import _instance
-from oddarms.problem import gaps, threshold
+from oddarms.theory import gaps, threshold
 
 
 def numbers(line: str) -> list[float]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oddarms.errors import InvalidParameter
-from oddarms.files import csv_text, writable_folder, write_whole
+from oddarms.files import writable_folder, write_whole
 
 
 class TestWriteWhole:
@@ -55,17 +55,6 @@ class TestWriteWhole:
         with pytest.raises(KeyboardInterrupt):
             write_whole(tmp_path / "file", "new")
         assert list(tmp_path.iterdir()) == []
-
-
-class TestCsv:
-    def test_values(self) -> None:
-        rows = [(1, 0.1 + 0.2, True, None, "a,b"), (2, 1e-300, False, 3, 'say "so"')]
-        assert csv_text(("a", "b", "c", "d", "e"), rows) == (
-            'a,b,c,d,e\n1,0.30000000000000004,True,,"a,b"\n2,1e-300,False,3,"say ""so"""\n'
-        )
-
-    def test_no_rows(self) -> None:
-        assert csv_text(("a", "b"), []) == "a,b\n"
 
 
 class TestWritableFolder:

@@ -240,7 +240,7 @@ def test_labels_of_any_kind_reach_the_command_and_the_files(find: Find) -> None:
         (("--arms", ARMS, "--pull", "no-such-command {arm}"), "No such file"),
         (("--arms", ARMS, "--pull", "true", "--timeout", -1), "timeout"),
         (("--arms", ARMS, "--pull", "true", "--bounds", "1,0"), "bounds"),
-        (("--arms", ARMS, "--pull", "true", "--bounds", "1"), "--bounds"),
+        (("--arms", ARMS, "--pull", "true", "--bounds", "1"), "bounds must be two numbers"),
         (("--arms", ARMS, "--pull", "true", "--k", "nan"), "k must"),
         (("--arms", ARMS, "--pull", "true", "--delta", "2"), "delta must"),
         (("--arms", ARMS, "--pull", "true", "--algorithm", "best"), "algorithm"),
@@ -559,6 +559,23 @@ def test_a_reward_outside_the_bounds_is_named(find: Find) -> None:
     write_table("t.csv", {"a": [0], "b": [3]})
     assert_refused(find(*TABLE, "--k", 1), 2, "line 3")
     assert find(*TABLE, "--k", 0.5, "--bounds", "0,3").code == 3
+
+
+def test_a_table_may_come_from_stdin(find: Find) -> None:
+    text = "worker,wrong\n" + "a,0\nb,0\nc,0\n" * 300 + "d,1\n" * 300
+    ran = find("--table", "-", *TABLE[2:], "--k", 1, "--format", "json", stdin=text)
+    assert ran.code == 0
+    assert labels(ran.json["outliers"]) == ["d"]
+
+
+def test_the_command_needs_nothing_of_comparisons_and_clusters() -> None:
+    heavy = ["oddarms.experiments", "oddarms.paper", "oddarms.cli.study", "dask", "distributed"]
+    heavy += ["ray", "numba", "pandas", "matplotlib", "pyarrow", "scipy.stats", "scipy.optimize"]
+    code = f"import sys, oddarms.cli.find; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
 
 
 # The report and the page

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oddarms import outliers, simulate
+from oddarms import simulate
 from oddarms.algorithms import _registry
 from oddarms.arms import Bernoulli, Beta, Table, Uniform
 from oddarms.errors import InvalidParameter, UnknownAlgorithm, UnknownOption
@@ -22,7 +22,8 @@ from oddarms.experiments import Contender, Grid, Outcome, Setting, UniformMeans,
 from oddarms.experiments._cells import IntervalRow, Measured, measure
 from oddarms.experiments._fingerprint import code_fingerprint
 from oddarms.experiments._grid import Cell, CellTask, derived_seed
-from oddarms.problem import FloatArray, gaps
+from oddarms.problem import FloatArray
+from oddarms.theory import gaps, outliers
 
 MEANS = [0.0, 0.1, 0.0, 0.1, 1.0]
 

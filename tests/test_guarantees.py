@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from helpers import VARIANTS
-from oddarms import Result, find, outliers, simulate, threshold
+from oddarms import Result, find, simulate
 from oddarms.arms import Bernoulli, Beta, SimulatedArms, Uniform
 from oddarms.testing import Instance, assert_error_rate
+from oddarms.theory import outliers, threshold
 
 INSTANCES = {
     "one outlier": Instance([0.1, 0.15, 0.05, 0.1, 0.95, 0.12], k=1.0),

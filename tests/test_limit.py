@@ -14,7 +14,7 @@ from scipy.optimize import linprog, minimize
 from scipy.special import kl_div
 
 from oddarms.errors import InvalidParameter
-from oddarms.limit import (
+from oddarms.theory import (
     _alternatives,
     _bound,
     _exact,

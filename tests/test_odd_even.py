@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from oddarms import threshold
 from oddarms.problem import FloatArray
 from oddarms.statistics.evidence import degenerate_bound, normal_mixture_boundary
 from oddarms.statistics.odd_even import SWEEPS_AHEAD, OddEven
 from oddarms.testing import assert_error_rate
+from oddarms.theory import threshold
 
 
 def centred(x: FloatArray) -> FloatArray:

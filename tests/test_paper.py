@@ -16,18 +16,9 @@ import numpy as np
 import pytest
 
 from helpers import DATA
-from oddarms import outliers
 from oddarms.arms import Bernoulli, Table, crowd_error_rates
 from oddarms.errors import InvalidParameter, MissingExtra, UnknownAlgorithm
-from oddarms.experiments import (
-    Grid,
-    Outcome,
-    Outcomes,
-    RecordedArms,
-    Setting,
-    UniformMeans,
-    read_arms,
-)
+from oddarms.experiments import Grid, Outcome, Outcomes, Setting, UniformMeans
 from oddarms.experiments._cells import IntervalRow, Measured
 from oddarms.experiments._grid import Cell
 from oddarms.paper import Reproduction, _pictures, _reproduce, reproduce
@@ -36,7 +27,8 @@ from oddarms.paper._comparisons import Estimate, Runs, short_number
 from oddarms.paper._pictures import draw_figures, print_style
 from oddarms.paper._report import ReportFacts, report_blocks
 from oddarms.paper._settings import CONTENDERS, FIGURES, STAND_IN, Crowd, figure_settings
-from oddarms.problem import gaps, threshold
+from oddarms.tables import RecordedArms, read_arms
+from oddarms.theory import gaps, outliers, threshold
 
 STANDING_IN = Crowd.of(None)
 NAMES = tuple(CONTENDERS)

@@ -1,103 +1,15 @@
-"""The problem on means small enough to check by hand."""
+"""What a search is asked, and the checks of its parts."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 import pytest
 
-from oddarms import Problem, gaps, hardness, outliers, threshold
+from oddarms import Problem
 from oddarms.errors import InvalidParameter
-from oddarms.problem import Hardness, check_whole
-
-# mean 0.5; deviations -0.3, -0.1, -0.1, 0.5; squares 0.09 + 0.01 + 0.01 + 0.25 = 0.36;
-# population variance 0.36 / 4 = 0.09, sd 0.3 (the sample sd would be sqrt(0.12) = 0.346)
-MEANS = [0.2, 0.4, 0.4, 1.0]
-
-
-def test_threshold_uses_the_population_standard_deviation() -> None:
-    assert threshold(MEANS, k=1) == pytest.approx(0.5 + 0.3)
-    assert threshold(MEANS, k=1.5) == pytest.approx(0.5 + 0.45)
-
-
-def test_k_zero_is_the_mean() -> None:
-    assert threshold(MEANS, k=0) == pytest.approx(0.5)
-    assert outliers(MEANS, k=0).tolist() == [3]
-
-
-def test_negative_k_lies_below_the_mean() -> None:
-    assert threshold(MEANS, k=-0.5) == pytest.approx(0.5 - 0.15)
-    assert outliers(MEANS, k=-0.5).tolist() == [1, 2, 3]
-
-
-def test_outliers_of_each_side() -> None:
-    assert outliers(MEANS, k=0.9).tolist() == [3]  # 0.5 + 0.27 = 0.77
-    assert outliers(MEANS, k=0.9, side="lower").tolist() == [0]  # 0.5 - 0.27 = 0.23
-    assert outliers(MEANS, k=0.9, side="both").tolist() == [0, 3]
-    assert outliers(MEANS, k=2).tolist() == []
-
-
-def test_an_arm_on_the_threshold_is_an_outlier() -> None:
-    # means 0 and 1: mean 1/2, sd 1/2, so k = 1 puts theta at 1 and -theta at 0, exactly
-    assert outliers([0.0, 1.0], k=1).tolist() == [1]
-    assert outliers([0.0, 1.0], k=1, side="lower").tolist() == [0]
-    assert gaps([0.0, 1.0], k=1).tolist() == [1.0, 0.0]
-
-
-def test_gaps() -> None:
-    # theta = 0.8: 0.8 - 0.2, 0.8 - 0.4 twice, 1.0 - 0.8
-    np.testing.assert_allclose(gaps(MEANS, k=1), [0.6, 0.4, 0.4, 0.2])
-
-
-def test_hardness() -> None:
-    measure = hardness(MEANS, k=1)
-    expected = Hardness(H1=4 / 0.04, H2=1 / 0.36 + 2 / 0.16 + 1 / 0.04, smallest_gap=0.2)
-    assert dataclasses.astuple(measure) == pytest.approx(dataclasses.astuple(expected))
-
-
-def test_hardness_of_an_arm_on_the_threshold_is_infinite() -> None:
-    assert hardness([0.0, 1.0], k=1) == Hardness(H1=math.inf, H2=math.inf, smallest_gap=0.0)
-
-
-@pytest.mark.parametrize("k", [-2.0, 0.0, 3.0])
-@pytest.mark.parametrize("value", [0.1, 1 / 3, 0.7])  # in floats, their mean need not equal them
-def test_equal_means_are_all_on_the_threshold(k: float, value: float) -> None:
-    means = [value] * 7
-    assert threshold(means, k) == value
-    assert gaps(means, k).tolist() == [0.0] * 7
-    assert outliers(means, k).tolist() == list(range(7))
-    assert hardness(means, k).smallest_gap == 0.0
-
-
-@pytest.mark.parametrize("means", [[], [0.5]])
-def test_fewer_than_two_means(means: list[float]) -> None:
-    with pytest.raises(InvalidParameter, match=f"arms must be at least 2 but got {len(means)}"):
-        threshold(means, k=1)
-
-
-def test_means_that_are_not_finite_are_named() -> None:
-    with pytest.raises(InvalidParameter, match=r"means must be finite .* means\[1\] is nan"):
-        outliers([0.1, math.nan, 0.3], k=1)
-    with pytest.raises(InvalidParameter, match=r"means\[2\] is inf"):
-        gaps([0.1, 0.2, math.inf], k=1)
-
-
-def test_means_must_be_a_list() -> None:
-    with pytest.raises(InvalidParameter, match=r"one-dimensional but got shape \(2, 2\)"):
-        threshold([[0.1, 0.2], [0.3, 0.4]], k=1)
-
-
-@pytest.mark.parametrize("k", [math.nan, math.inf])
-def test_k_must_be_finite(k: float) -> None:
-    with pytest.raises(InvalidParameter, match=f"k must be a finite number but got {k}"):
-        threshold(MEANS, k)
-
-
-def test_side_must_be_known() -> None:
-    with pytest.raises(InvalidParameter, match="side must be 'upper', 'lower' or 'both'"):
-        outliers(MEANS, k=1, side="middle")  # type: ignore[arg-type]
+from oddarms.problem import check_whole
 
 
 def test_a_problem_holds_what_was_checked() -> None:

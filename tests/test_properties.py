@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from helpers import VARIANTS
-from oddarms import Search, gaps, hardness, outliers, threshold
+from oddarms import Search
 from oddarms.algorithms import Decision
 from oddarms.arms import Table
 from oddarms.search import find
@@ -21,6 +21,7 @@ from oddarms.statistics.round_robin import (
     replace_arm,
 )
 from oddarms.testing import Streams, drive
+from oddarms.theory import gaps, hardness, outliers, threshold
 
 settings.register_profile("same every time", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("same every time")

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oddarms import Problem, Result, Search, find, reports
+from oddarms import Problem, Result, Search, find
 from oddarms.algorithms import Decision, Threshold
 from oddarms.arms import Bernoulli
 from oddarms.documents import Details, Literal, Paragraph, inline, number_text, visible
 from oddarms.errors import InvalidParameter
-from oddarms.reports import MOST_ROWS, write_report, write_results
+from oddarms.reports import _pictures, write_report, write_results
+from oddarms.reports._account import MOST_ROWS
 
 EVIL = [
     "<script>alert(1)</script>",
@@ -108,8 +109,8 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the drawing, which takes its time, to the tests that look at it."""
     for name in ("plot_intervals", "plot_pulls", "plot_evidence"):
-        monkeypatch.setattr(reports, name, lambda _result, **_options: None)
-    monkeypatch.setattr(reports, "file_content", lambda _figure: b"<svg/>")
+        monkeypatch.setattr(_pictures, name, lambda _result, **_options: None)
+    monkeypatch.setattr(_pictures, "file_content", lambda _figure: b"<svg/>")
 
 
 class TestPage:

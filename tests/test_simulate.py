@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oddarms import outliers, simulate
+from oddarms import simulate
 from oddarms.algorithms import _registry, get_algorithm
 from oddarms.arms import Bernoulli, Beta, Table, Uniform
 from oddarms.errors import InvalidParameter, UnknownAlgorithm
 from oddarms.simulation import Simulation, _simulate
 from oddarms.simulation._task import Run, Task
+from oddarms.theory import outliers
 
 MEANS = [0.1, 0.2, 0.9, 0.05]
 QUESTION: dict[str, Any] = {"k": 0.5, "delta": 0.1, "algorithm": "rr", "runs": 6, "rng": 1}

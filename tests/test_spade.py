@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oddarms import Result, Search, find, outliers, simulate, threshold
+from oddarms import Result, Search, find, simulate
 from oddarms.algorithms import Decision, Pulls
 from oddarms.algorithms._spade import JOINT_UP_TO, LONGEST_FOCUS, SPADE
 from oddarms.arms import Bernoulli, Beta, Callables
 from oddarms.errors import InvalidParameter, ProtocolError
 from oddarms.problem import FloatArray
 from oddarms.testing import assert_error_rate
+from oddarms.theory import outliers, threshold
 
 EASY = [*np.linspace(0.1, 0.2, 10).tolist(), 0.95]
 MANY = [0.1] * 290 + [0.9] * 10

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oddarms import simulate, threshold
+from oddarms import simulate
 from oddarms.testing import assert_error_rate
+from oddarms.theory import threshold
 
 RUNS = int(os.environ.get("ODDARMS_RUNS", "75"))
 

@@ -21,8 +21,8 @@ import pytest
 import oddarms
 from helpers import ROOT
 from oddarms.cli import main
-from oddarms.cli._study_work import lease_of
-from oddarms.cli._tables import shortened, shown, table
+from oddarms.cli._printing import shortened, shown, table
+from oddarms.cli.study._work import lease_of
 from oddarms.errors import InvalidParameter
 
 BIN = Path(sys.executable).parent

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oddarms import ade_pulls_bound, rr_pulls_bound, simulate, wrr_pulls_bound
+from oddarms import simulate
 from oddarms.errors import InvalidParameter
 from oddarms.testing import assert_error_rate
+from oddarms.theory import ade_pulls_bound, rr_pulls_bound, wrr_pulls_bound
 
 # mean 1/4, variance 3/16, sd 0.4330127; theta = 0.6830127 for k = 1;
 # gaps 0.6830127 three times and 0.3169873; n = 4, delta = 0.1

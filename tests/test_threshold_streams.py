@@ -10,7 +10,6 @@ import pytest
 from scipy.optimize import linprog, minimize
 
 from helpers import left_out, tally_of
-from oddarms import threshold
 from oddarms.algorithms._spade_certificates import JointCertificate
 from oddarms.problem import FloatArray
 from oddarms.statistics.direction_box import direction_box, knapsack, smallest_sd
@@ -25,6 +24,7 @@ from oddarms.statistics.threshold_streams import (
 )
 from oddarms.statistics.true_direction import TrueDirection
 from oddarms.testing import assert_error_rate
+from oddarms.theory import threshold
 
 
 class TestParts:

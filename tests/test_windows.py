@@ -13,7 +13,8 @@ from scipy import stats
 from oddarms.errors import InvalidParameter
 from oddarms.experiments import _windows
 from oddarms.experiments._windows import UniformMeans
-from oddarms.problem import FloatArray, gaps
+from oddarms.problem import FloatArray
+from oddarms.theory import gaps
 
 FALSE_ALARM = 1e-6
 """The probability with which one test of this module fails although the laws are the same."""

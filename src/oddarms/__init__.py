@@ -6,13 +6,12 @@
 ['d']
 """
 
-from oddarms import algorithms, arms, errors, plotting
+from oddarms import algorithms, arms, errors, plotting, theory
 from oddarms.errors import OddarmsError, SearchError, SearchInterrupted
-from oddarms.limit import Limit, lower_bound
-from oddarms.problem import Hardness, Problem, gaps, hardness, outliers, threshold
-from oddarms.search import Progress, Result, Search, find
+from oddarms.finding import find
+from oddarms.problem import Question
+from oddarms.search import Progress, Result, Search, Status, Ticket
 from oddarms.simulation import Simulation, simulate
-from oddarms.statistics.complexity import ade_pulls_bound, rr_pulls_bound, wrr_pulls_bound
 from oddarms.studies import (
     Study,
     create_study,
@@ -25,34 +24,27 @@ from oddarms.studies import (
 __version__ = "0.1.0"
 
 __all__ = [
-    "Hardness",
-    "Limit",
     "OddarmsError",
-    "Problem",
     "Progress",
+    "Question",
     "Result",
     "Search",
     "SearchError",
     "SearchInterrupted",
     "Simulation",
+    "Status",
     "Study",
-    "ade_pulls_bound",
+    "Ticket",
     "algorithms",
     "arms",
     "create_study",
     "delete_study",
     "errors",
     "find",
-    "gaps",
-    "hardness",
     "list_studies",
     "load_study",
-    "lower_bound",
-    "outliers",
     "plotting",
-    "rr_pulls_bound",
     "simulate",
-    "threshold",
+    "theory",
     "upgrade_storage",
-    "wrr_pulls_bound",
 ]

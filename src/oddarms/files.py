@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from oddarms.errors import InvalidParameter
 
@@ -28,25 +25,6 @@ def write_whole(path: str | Path, content: str | bytes) -> Path:
         Path(name).unlink(missing_ok=True)
         raise
     return target
-
-
-def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a table as CSV with Unix line ends; None is an empty field."""
-    lines = _Lines()
-    writer = csv.writer(lines)
-    writer.writerow(header)
-    writer.writerows(rows)
-    return "".join(lines.lines)
-
-
-class _Lines:
-    """Takes rows that end in CR LF, so that both are quoted inside a field; keeps LF alone."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def write(self, line: str) -> None:
-        self.lines.append(line.removesuffix("\r\n") + "\n")
 
 
 def writable_folder(parameter: str, path: str | Path) -> Path:

@@ -1,13 +1,14 @@
 """The problem: which of n means lie at or above `mean + k * standard deviation` of all n means.
 
-Everything here is about *known* means. The standard deviation is the population one (divide by n)
-and an arm exactly on the threshold counts as an outlier, as in Zhang et al. (AAAI 2020), eq. (1).
+The standard deviation is the population one (divide by n) and an arm exactly on the threshold
+counts as an outlier, as in Zhang et al. (AAAI 2020), eq. (1).
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, get_args
@@ -23,6 +24,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 Label = Hashable
 Side = Literal["upper", "lower", "both"]
+Rule = Literal["sigma"]
 
 
 def check_number(name: str, value: Any) -> float:
@@ -62,6 +64,29 @@ def check_side(side: str) -> Side:
     if side not in get_args(Side):
         raise InvalidParameter(f"side must be 'upper', 'lower' or 'both' but got {side!r}.")
     return side  # type: ignore[return-value]
+
+
+def check_rule(rule: str) -> Rule:
+    """Return the rule for the threshold if there is one of that name."""
+    if rule not in get_args(Rule):
+        raise InvalidParameter(f"rule must be 'sigma' but got {rule!r}.")
+    return rule  # type: ignore[return-value]
+
+
+def check_algorithm(algorithm: Any) -> str | type:
+    """Return the name or class of an algorithm if it may be one."""
+    if not isinstance(algorithm, str | type):
+        raise InvalidParameter(f"algorithm must be a name or a class but got {algorithm!r}.")
+    return algorithm
+
+
+def check_plain_label(label: Label) -> str | int:
+    """Return a label if it can be written down: a text or a whole number."""
+    if isinstance(label, bool) or not isinstance(label, str | int):
+        raise InvalidParameter(
+            f"labels must be texts or whole numbers where they are stored but got {label!r}."
+        )
+    return label
 
 
 def check_whole(name: str, value: Any, *, least: int) -> int:
@@ -116,117 +141,224 @@ def check_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
     return result
 
 
-def threshold(means: npt.ArrayLike, k: float) -> float:
-    """Return theta = mu_y + k * sigma_y of known means (eq. 1), sigma_y the population sd.
-
-    Examples
-    --------
-    >>> threshold([0.0, 0.0, 0.0, 1.0], k=1)  # 1/4 + sqrt(3)/4
-    0.6830127018922193
-    """
-    y = check_means(means)
-    check_k(k)
-    if y.min() == y.max():  # sigma is exactly 0; y.std() may round to something above it
-        return float(y[0])
-    return float(y.mean() + k * y.std())
+DEFAULT_K = 2.0
+DEFAULT_DELTA = 0.05
+UNIT: tuple[float, float] = (0.0, 1.0)
+VERSION = 1
+"""Of a question as JSON."""
 
 
-def outliers(means: npt.ArrayLike, k: float, side: Side = "upper") -> IntArray:
-    """Return the indices of the outliers of known means: y_i >= theta on the upper side.
+@dataclass(frozen=True, init=False, repr=False)
+class Question:
+    """What is asked of the arms, whole and checked: everything that decides a search but chance.
 
-    On the lower side, y_i <= mu_y - k * sigma_y; with ``side="both"``, either.
+    A search, a study, a cell of a comparison and the command line all carry one. Construction
+    validates, so that whatever holds a `Question` holds a sound one; whether there is such an
+    algorithm, and what its options mean, is seen where a search is made of it.
 
-    Examples
-    --------
-    >>> outliers([0.3, 0.2, 0.25, 0.9], k=1.5).tolist()
-    [3]
-    """
-    y = check_means(means)
-    check_side(side)
-    is_outlier = np.zeros(y.size, dtype=np.bool_)
-    if side != "lower":
-        is_outlier |= y >= threshold(y, k)
-    if side != "upper":
-        is_outlier |= y <= threshold(y, -k)
-    return np.flatnonzero(is_outlier)
-
-
-def gaps(means: npt.ArrayLike, k: float) -> FloatArray:
-    """Return Delta_i = |y_i - theta| of each arm.
-
-    Examples
-    --------
-    >>> gaps([0.0, 0.0, 0.0, 1.0], k=1).round(4).tolist()
-    [0.683, 0.683, 0.683, 0.317]
-    """
-    y = check_means(means)
-    return np.abs(y - threshold(y, k))
-
-
-@dataclass(frozen=True)
-class Hardness:
-    """The two complexity measures of Zhuang et al. (2017): equal and adaptive sampling.
-
-    Attributes
+    Parameters
     ----------
-    H1
-        n / Delta_min^2, what sampling all arms equally must pay.
-    H2
-        sum_i 1 / Delta_i^2, what sampling each arm as long as it needs must pay.
-    smallest_gap
-        Delta_min.
-    """
-
-    H1: float
-    H2: float
-    smallest_gap: float
-
-
-def hardness(means: npt.ArrayLike, k: float) -> Hardness:
-    """Return the hardness of known means; infinite where an arm lies on the threshold.
+    labels
+        The arms' names, or their number: then they are called 0, 1, 2, ...
+    k
+        An arm is an outlier if its mean lies at or above mean + k standard deviations of all
+        arms' means.
+    delta
+        Permitted probability of any wrong decision.
+    bounds
+        The smallest and the largest reward possible.
+    side
+        "upper", "lower" (at or below mean - k standard deviations) or "both".
+    budget
+        At most so many pulls.
+    rule
+        How the threshold follows from the means; "sigma" is mean + k standard deviations.
+    algorithm
+        A name, see `oddarms.algorithms`, or a class.
+    options
+        The algorithm's own options.
 
     Examples
     --------
-    >>> hardness([0.0, 0.0, 0.0, 1.0], k=1).H1.__round__(2)  # 4 / 0.31699^2
-    39.81
-    """
-    delta_i = gaps(means, k)
-    smallest = float(delta_i.min())
-    if smallest == 0.0:
-        return Hardness(math.inf, math.inf, 0.0)
-    return Hardness(delta_i.size / smallest**2, float((delta_i**-2.0).sum()), smallest)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What a search is asked: the arms' labels, k, delta, the reward bounds and the side.
-
-    Construction validates, so that whatever holds a `Problem` holds a sound one.
+    >>> question = Question(["ann", "bob", "cy"], k=1)
+    >>> Question.from_json(question.to_json()) == question
+    True
+    >>> print(question.sentence())
+    which of 3 arms have a mean at or above mean + 1 sd of all means?
     """
 
-    labels: tuple[Label, ...]
+    labels: Sequence[Label]
     k: float
     delta: float
-    bounds: tuple[float, float] = (0.0, 1.0)
-    side: Side = "upper"
+    bounds: tuple[float, float]
+    side: Side
+    budget: int | None
+    rule: Rule
+    algorithm: str | type
+    _options: tuple[tuple[str, Any], ...]
 
     def __init__(
         self,
-        labels: Sequence[Label] | int,
+        labels: Iterable[Label] | int,
         *,
-        k: float,
-        delta: float,
-        bounds: tuple[float, float] = (0.0, 1.0),
+        k: float = DEFAULT_K,
+        delta: float = DEFAULT_DELTA,
+        bounds: tuple[float, float] = UNIT,
         side: Side = "upper",
+        budget: int | None = None,
+        rule: Rule = "sigma",
+        algorithm: str | type = "spade",
+        options: Mapping[str, Any] | None = None,
     ) -> None:
-        names = range(labels) if isinstance(labels, int | np.integer) else labels
-        object.__setattr__(self, "labels", check_labels(names))
-        object.__setattr__(self, "k", check_k(k))
-        object.__setattr__(self, "delta", check_delta(delta))
-        object.__setattr__(self, "bounds", check_bounds(bounds))
-        object.__setattr__(self, "side", check_side(side))
+        values = {
+            "labels": _labels_or_numbers(labels),
+            "k": check_k(k),
+            "delta": check_delta(delta),
+            "bounds": check_bounds(bounds),
+            "side": check_side(side),
+            "budget": check_budget(budget),
+            "rule": check_rule(rule),
+            "algorithm": check_algorithm(algorithm),
+            "_options": tuple((options or {}).items()),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(cls, question: Question | Iterable[Label] | int, words: Mapping[str, Any]) -> Question:
+        """Return a question as it is, or the one about these labels that the words make.
+
+        Words that a question does not have are options of its algorithm.
+        """
+        if isinstance(question, Question):
+            if words:
+                raise InvalidParameter(
+                    "words of the question must be in it already but beside it there is"
+                    f" {', '.join(words)}."
+                )
+            return question
+        own = {name: value for name, value in words.items() if name in WORDS}
+        options = {name: value for name, value in words.items() if name not in WORDS}
+        return cls(question, **own, options=options)
 
     @property
     def n(self) -> int:
         """The number of arms."""
         return len(self.labels)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The algorithm's options, by name."""
+        return dict(self._options)
+
+    @property
+    def algorithm_name(self) -> str:
+        """The algorithm's name, or that of its class."""
+        return self.algorithm if isinstance(self.algorithm, str) else self.algorithm.__name__
+
+    @property
+    def indifference(self) -> float:
+        """How near to the threshold an arm may be called either way, 0 if there is no such option.
+
+        In units of the rewards.
+        """
+        return float(self.options.get("indifference", 0.0))
+
+    def __repr__(self) -> str:
+        words = {**self._words(), **self.options}
+        return f"Question({self.n:,} arms, {', '.join(f'{k}={v!r}' for k, v in words.items())})"
+
+    def sentence(self) -> str:
+        """Return the question in words."""
+        above, below = (f"mean {'-' if k < 0 else '+'} {abs(k):g} sd" for k in (self.k, -self.k))
+        where = {
+            "upper": f"at or above {above}",
+            "lower": f"at or below {below}",
+            "both": f"at or above {above}, or at or below {below},",
+        }[self.side]
+        return f"which of {self.n:,} arms have a mean {where} of all means?"
+
+    def about(self, labels: Iterable[Label] | int) -> Question:
+        """Return the same question about other arms."""
+        return Question(labels, **self._words(), options=self.options)
+
+    def numbered(self) -> Question:
+        """Return the same question with the arms called 0, 1, 2, ..."""
+        return self if isinstance(self.labels, range) else self.about(self.n)
+
+    def _words(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in WORDS}
+
+    # As JSON
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON; labels are null where they are numbers in order."""
+        numbered = isinstance(self.labels, range)
+        return {
+            "version": VERSION,
+            "n": self.n,
+            "labels": None if numbered else [check_plain_label(label) for label in self.labels],
+            **self._words(),
+            "bounds": list(self.bounds),
+            "algorithm": self.algorithm_name,
+            "options": self.options,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Question:
+        """Return the question that `to_dict` was called on."""
+        try:
+            version = values["version"]
+            if version != VERSION:
+                raise InvalidParameter(
+                    f"a question must be of version {VERSION} but this one is of {version!r}:"
+                    " upgrade oddarms, or run `oddarms study upgrade`."
+                )
+            labels = values["n"] if values["labels"] is None else values["labels"]
+            words = {name: values[name] for name in WORDS}
+            return cls(labels, **words, options=values["options"])
+        except (AttributeError, KeyError, TypeError) as error:
+            raise InvalidParameter(
+                f"a question must be whole but this one is not: {error}."
+            ) from None
+
+    def to_json(self) -> str:
+        """Return the question as text; its algorithm must have a name."""
+        if not isinstance(self.algorithm, str):
+            raise InvalidParameter(
+                "algorithm must be a registered name where a question is written down but got"
+                f" the class {self.algorithm_name}: oddarms.algorithms.register gives it one."
+            )
+        try:
+            return json.dumps(self.to_dict(), allow_nan=False)
+        except (TypeError, ValueError):
+            raise InvalidParameter(
+                "options must be plain values where they are written down but got"
+                f" {self.options!r}."
+            ) from None
+
+    @classmethod
+    def from_json(cls, text: str) -> Question:
+        """Return the question that `to_json` was called on."""
+        try:
+            values = json.loads(text)
+        except (RecursionError, TypeError, ValueError) as error:
+            raise InvalidParameter(f"a question must be JSON but is not: {error}.") from None
+        return cls.from_dict(values)
+
+
+WORDS = ("k", "delta", "bounds", "side", "budget", "rule", "algorithm")
+"""What a question is made of, beside the labels and the algorithm's options."""
+
+
+def _labels_or_numbers(labels: Iterable[Label] | int) -> Sequence[Label]:
+    if isinstance(labels, range) and labels == range(len(labels)):
+        labels = len(labels)
+    if isinstance(labels, int | np.integer) and not isinstance(labels, bool):
+        return range(check_number_of_arms(int(labels)))
+    try:
+        return check_labels(iter(labels))  # type: ignore[arg-type]
+    except TypeError:
+        raise InvalidParameter(
+            f"labels must be the arms' names, or their number, but got {labels!r}."
+        ) from None

@@ -105,18 +105,26 @@ class Algorithm(ABC):
     def absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
         """Take the rewards of the last proposal: their sum and sum of squares for each entry."""
 
-    def remember(self, counts: IntArray, rewards: FloatArray) -> None:
-        """Take rewards that were not asked for: `counts[i]` of arm i, arm after arm.
+    def absorb_imports(self, counts: IntArray, rewards: FloatArray) -> None:
+        """Take rewards that nobody asked for: `counts[i]` of arm i, arm after arm.
 
-        Only some algorithms can; the others refuse.
+        Only some algorithms can; to the others they are given as if they had asked for them.
         """
         del counts, rewards
         raise ProtocolError(f"{type(self).__name__} cannot use rewards it did not ask for.")
 
     @property
-    def remembers(self) -> bool:
-        """Whether `remember` takes rewards."""
-        return type(self).remember is not Algorithm.remember
+    def takes_imports(self) -> bool:
+        """Whether `absorb_imports` takes rewards."""
+        return type(self).absorb_imports is not Algorithm.absorb_imports
+
+    def outlook(self) -> FloatArray:
+        """Return in which proportion the steps to come need pulls of the open arms, as a guess.
+
+        Pulls are made ahead in this proportion where workers have nothing else to do; a wrong guess
+        costs pulls that are used later or not at all, never the guarantee.
+        """
+        return self.undecided.astype(np.float64)
 
     @abstractmethod
     def intervals(self) -> tuple[FloatArray, FloatArray]:

@@ -9,10 +9,10 @@ import numpy as np
 from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, averages, no_pulls
 from oddarms.algorithms._spade_certificates import BOX_SHARE, View
 from oddarms.errors import InvalidParameter
-from oddarms.limit import first_order_program
 from oddarms.problem import BoolArray, FloatArray, IntArray, Side, check_whole
 from oddarms.statistics.directions import Forecast, Tally
 from oddarms.statistics.evidence import mean_interval
+from oddarms.theory import first_order_program
 
 GROWTH = 0.1  # a step adds about this share of what is there
 JOINT_UP_TO = 256  # arms; with more, one interval of the threshold serves all of them
@@ -124,7 +124,7 @@ class SPADE(Algorithm):
             self._learn(plan.received, plan.size, plan.guesses)
             self._decide()
 
-    def remember(self, counts: IntArray, rewards: FloatArray) -> None:
+    def absorb_imports(self, counts: IntArray, rewards: FloatArray) -> None:
         """Take rewards that were not asked for: complete rows as rows, the rest for their arms.
 
         Valid if how many rewards an arm has was not decided by looking at them. Then the s-th
@@ -157,6 +157,10 @@ class SPADE(Algorithm):
                 used += size
         self._learn(between(np.full(self.n, used), counts), 0.0, self._guesses())
         self._decide()
+
+    def outlook(self) -> FloatArray:
+        """Return the pulls so far of the open arms: a focus step is in that proportion."""
+        return np.where(self.undecided, np.maximum(self.tally.pulls, 1.0), 0.0)
 
     def _guesses(self) -> dict[str, Forecast | None]:
         return {name: view.guess for name, view in self.views.items()}

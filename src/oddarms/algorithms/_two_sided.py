@@ -51,15 +51,19 @@ class TwoSided(Algorithm):
         self.threshold_pulls = self.upper.threshold_pulls + self.lower.threshold_pulls
         self._merge_decisions()
 
-    def remember(self, counts: IntArray, rewards: FloatArray) -> None:
+    def absorb_imports(self, counts: IntArray, rewards: FloatArray) -> None:
         """Pass on rewards that were not asked for."""
-        self.upper.remember(counts, rewards)
-        self.lower.remember(counts, 1.0 - rewards)
+        self.upper.absorb_imports(counts, rewards)
+        self.lower.absorb_imports(counts, 1.0 - rewards)
 
     @property
-    def remembers(self) -> bool:
+    def takes_imports(self) -> bool:
         """Whether the two searches take rewards that were not asked for."""
-        return self.upper.remembers
+        return self.upper.takes_imports
+
+    def outlook(self) -> FloatArray:
+        """Return that of the side that is being searched."""
+        return self._current.outlook()
 
     def _merge_decisions(self) -> None:
         up, down = self.upper.decisions, self.lower.decisions

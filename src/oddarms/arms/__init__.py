@@ -1,7 +1,7 @@
 """Sources of rewards: simulated families, recorded tables, functions."""
 
 from oddarms.arms._base import SeededSource, Source, TotalsSource
-from oddarms.arms._callables import Callables
+from oddarms.arms._callables import BatchFunction, Callables, CalledSource, Function
 from oddarms.arms._command import Command
 from oddarms.arms._crowd import crowd_error_rates, simulated_crowd
 from oddarms.arms._simulated import (
@@ -15,10 +15,13 @@ from oddarms.arms._simulated import (
 from oddarms.arms._table import Table
 
 __all__ = [
+    "BatchFunction",
     "Bernoulli",
     "Beta",
     "Callables",
+    "CalledSource",
     "Command",
+    "Function",
     "ScipyArms",
     "SeededSource",
     "SimulatedArms",

@@ -1,13 +1,42 @@
-"""Arms that are functions: call one, get a reward."""
+"""Arms that are pulled by calling something: a function for each, or one for all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from oddarms.errors import InvalidParameter, PullFailed, RewardRejected, SearchInterrupted
-from oddarms.problem import FloatArray, IntArray, Label, check_bounds, check_labels
+from oddarms.errors import InvalidParameter
+from oddarms.problem import IntArray, Label, check_labels
+
+Task = tuple[Callable[[Any], Any], Any]
+"""A function and what to call it with, for any executor."""
+
+
+@runtime_checkable
+class CalledSource(Protocol):
+    """Arms of which each pull is one call; calls may be made at the same time, anywhere.
+
+    Attributes
+    ----------
+    labels
+        The arms' names.
+    is_async
+        Whether what a call returns is to be awaited.
+    """
+
+    labels: Sequence[Label]
+    is_async: bool
+
+    def task(self, label: Label) -> Task:
+        """Return the call that makes a pull of an arm."""
+        ...
+
+    def stop(self) -> None:
+        """End the calls under way, as far as that is possible."""
+        ...
 
 
 class Callables:
@@ -17,66 +46,105 @@ class Callables:
     ----------
     functions
         A mapping from label to function, or a sequence of functions labelled 0, 1, 2, ...
-    bounds
-        If given, a reward outside is refused at once, before the next function is called.
+        ``async def`` functions are awaited, many at a time.
 
     Examples
     --------
-    >>> Callables({"a": lambda: 0.25, "b": lambda: 1}).pull([1, 0], [1, 2]).tolist()
-    [1.0, 0.25, 0.25]
+    >>> arms = Callables({"a": lambda: 0.25, "b": lambda: 1})
+    >>> call, argument = arms.task("b")
+    >>> call(argument)
+    1
     """
 
     def __init__(
-        self,
-        functions: Mapping[Label, Callable[[], float]] | Sequence[Callable[[], float]],
-        *,
-        bounds: tuple[float, float] | None = None,
+        self, functions: Mapping[Label, Callable[[], Any]] | Sequence[Callable[[], Any]]
     ) -> None:
-        self.bounds = (-np.inf, np.inf) if bounds is None else check_bounds(bounds)
-        if isinstance(functions, Mapping):
-            self.labels = check_labels(functions)
-            self._functions = tuple(functions.values())
-        else:
-            self._functions = tuple(functions)
-            self.labels = check_labels(range(len(self._functions)))
-        for label, function in zip(self.labels, self._functions, strict=True):
+        named = functions if isinstance(functions, Mapping) else dict(enumerate(functions))
+        self.labels: Sequence[Label] = check_labels(named)
+        self._functions = dict(zip(self.labels, named.values(), strict=True))
+        for label, function in self._functions.items():
             if not callable(function):
                 raise InvalidParameter(f"arm {label!r} must be callable but is {function!r}.")
+        self.is_async = any(map(is_async, self._functions.values()))
 
-    def pull(self, indices: IntArray, counts: IntArray) -> FloatArray:
-        """Call the functions in order; if one raises, the error has the rewards drawn before."""
-        rewards: list[float] = []
-        drawn: list[tuple[Label, float]] = []
-        for i in np.repeat(np.asarray(indices), counts):
-            rewards.append(self._call(int(i), drawn))
-            drawn.append((self.labels[i], rewards[-1]))
-        return np.array(rewards)
+    def task(self, label: Label) -> Task:
+        """Return the call that makes a pull of an arm."""
+        return (_awaited if self.is_async else _called), self._functions[label]
 
-    def _call(self, i: int, drawn: list[tuple[Label, float]]) -> float:
-        label = self.labels[i]
-        failure: PullFailed | RewardRejected
-        try:
-            reward = self._functions[i]()
-        except Exception as error:
-            failure = PullFailed(f"arm {label!r} raised {type(error).__name__}: {error}", label)
-            failure.unabsorbed = drawn
-            raise failure from error
-        except KeyboardInterrupt:
-            interrupted = SearchInterrupted(f"interrupted while arm {label!r} was pulled.")
-            interrupted.unabsorbed = drawn
-            raise interrupted from None
-        try:
-            value = float(reward)
-        except (TypeError, ValueError):
-            failure = RewardRejected(f"arm {label!r} returned {reward!r}, which is not a number.")
-            failure.unabsorbed = drawn
-            raise failure from None
-        a, b = self.bounds
-        if not a <= value <= b:
-            failure = RewardRejected(
-                f"rewards must lie within the bounds [{a:g}, {b:g}]"
-                f" but arm {label!r} gave {value:g}."
-            )
-            failure.unabsorbed = drawn
-            raise failure
-        return value
+    def stop(self) -> None:
+        """Do nothing: a function cannot be ended from outside."""
+
+
+class Function:
+    """Arms that are pulled by calling one function with their label.
+
+    Parameters
+    ----------
+    function
+        Returns the reward of the label it is called with. An ``async def`` is awaited, many at a
+        time. If it has a method `stop`, that is called to end calls under way.
+    labels
+        The arms' names.
+
+    Examples
+    --------
+    >>> arms = Function(len, ["a", "bb", "ccc"])
+    >>> call, argument = arms.task("ccc")
+    >>> call(argument)
+    3
+    """
+
+    def __init__(self, function: Callable[[Any], Any], labels: Iterable[Label]) -> None:
+        if not callable(function):
+            raise InvalidParameter(f"function must be callable but is {function!r}.")
+        self.labels: Sequence[Label] = labels if isinstance(labels, range) else check_labels(labels)
+        self._function = function
+        self.is_async = is_async(function)
+
+    def task(self, label: Label) -> Task:
+        """Return the call that makes a pull of an arm."""
+        return self._function, label
+
+    def stop(self) -> None:
+        """Let the function end the calls under way, if it can."""
+        stop = getattr(self._function, "stop", None)
+        if stop is not None:
+            stop()
+
+
+class BatchFunction:
+    """Arms that are pulled many at a time: one function takes labels and returns their rewards.
+
+    Examples
+    --------
+    >>> arms = BatchFunction(lambda labels: [len(label) for label in labels], ["a", "bb"])
+    >>> arms.pull([1, 0], [1, 2])
+    [2, 1, 1]
+    """
+
+    def __init__(
+        self, function: Callable[[list[Any]], Iterable[float]], labels: Iterable[Label]
+    ) -> None:
+        self.labels: Sequence[Label] = check_labels(labels)
+        self._function = function
+
+    def pull(self, indices: IntArray, counts: IntArray) -> list[float]:
+        """Return one reward per pull, in order."""
+        arms = np.repeat(np.asarray(indices), counts).tolist()
+        return list(self._function([self.labels[arm] for arm in arms]))
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Return whether what a function returns is to be awaited, as far as its kind tells."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - of an object that can be called
+    )
+
+
+def _called(function: Callable[[], Any]) -> Any:
+    return function()
+
+
+async def _awaited(function: Callable[[], Any]) -> Any:
+    found = function()
+    return await found if isinstance(found, Awaitable) else found

@@ -9,9 +9,9 @@ from statistics import fmean
 
 from oddarms.arms import Beta, SimulatedArms
 from oddarms.experiments import Contender, Grid, GridProgress, Outcome, Setting, Summary, run
-from oddarms.limit import first_order_program
 from oddarms.paper._settings import DELTA
 from oddarms.problem import FloatArray
+from oddarms.theory import first_order_program
 
 SMALL = 200
 SLOW_REWARDS = 20  # drawing a Beta reward takes about this many times as long as a Bernoulli one

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from oddarms.arms import Beta
-from oddarms.experiments import RecordedArms, Setting, read_arms
+from oddarms.experiments import Setting
 from oddarms.paper._settings import CONTENDERS, Crowd, figure_settings
-from oddarms.problem import FloatArray, gaps
+from oddarms.problem import FloatArray
+from oddarms.tables import RecordedArms, read_arms
+from oddarms.theory import gaps
 
 SMALLEST_GAP = 0.02
 LARGE = 700

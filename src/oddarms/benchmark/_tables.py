@@ -11,7 +11,7 @@ from oddarms.benchmark._speed import GrowthRow, SpeedRow
 from oddarms.benchmark._storage import StorageRow
 from oddarms.experiments import Summary
 from oddarms.paper._settings import DELTA
-from oddarms.testing import most_errors
+from oddarms.statistics.binomial import most_errors
 
 
 def samples_table(rows: list[Row]) -> str:

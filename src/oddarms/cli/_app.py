@@ -16,9 +16,9 @@ from oddarms.errors import MissingExtra
 COMMANDS = {
     "demo": "oddarms.cli._demo:demo",
     "explain": "oddarms.cli._explain:explain",
-    "find": "oddarms.cli._find:find",
+    "find": "oddarms.cli.find:find",
     "reproduce": "oddarms.cli._reproduce:reproduce",
-    "study": "oddarms.cli._study:app",
+    "study": "oddarms.cli.study:app",
 }
 """A function or an app for each command; its module is imported when it is called."""
 

@@ -13,10 +13,12 @@ import typer
 from oddarms.arms import simulated_crowd
 from oddarms.cli._guard import EXIT_INTERRUPTED, EXIT_USAGE
 from oddarms.errors import MissingExtra, SearchError, SearchInterrupted
-from oddarms.files import csv_text, writable_folder, write_whole
+from oddarms.files import writable_folder, write_whole
 from oddarms.plotting import plot_intervals
-from oddarms.problem import Problem, check_budget, outliers
+from oddarms.problem import Problem, check_budget
 from oddarms.search import ProgressLine, Result, find
+from oddarms.tables import csv_text
+from oddarms.theory import outliers
 
 
 @dataclass(frozen=True)

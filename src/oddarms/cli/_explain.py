@@ -8,12 +8,12 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from oddarms.cli._tables import emit, note, table
+from oddarms.cli._printing import emit, note, table
 from oddarms.errors import InvalidParameter
-from oddarms.limit import first_order_program
-from oddarms.problem import FloatArray, check_delta, check_k, check_whole, gaps, threshold
+from oddarms.problem import FloatArray, check_delta, check_k, check_whole
 from oddarms.simulation import simulate
 from oddarms.statistics.round_robin import pulls_until_decided
+from oddarms.theory import first_order_program, gaps, threshold
 
 CENTRE = 0.3
 MOST_ARMS = 2_000

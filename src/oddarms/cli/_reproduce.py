@@ -12,11 +12,11 @@ import typer
 
 from oddarms.cli._progress import GridDisplay
 from oddarms.errors import InvalidParameter
-from oddarms.experiments import RecordedArms, read_arms
 from oddarms.paper import Claim, Reproduction
 from oddarms.paper import reproduce as reproduce_figures
 from oddarms.paper._reproduce import BUDGET
 from oddarms.paper._settings import CONTENDERS, FIGURES
+from oddarms.tables import RecordedArms, read_arms
 
 
 class Figure(StrEnum):

@@ -1,6 +1,5 @@
 """Comparisons of algorithms: declared as a grid, run in parallel, resumed when interrupted."""
 
-from oddarms.experiments._data import RecordedArms, read_arms, read_rewards
 from oddarms.experiments._grid import Contender, Grid, Setting
 from oddarms.experiments._outcomes import Outcome, Outcomes, Summary
 from oddarms.experiments._run import AlgorithmProgress, GridProgress, run
@@ -13,11 +12,8 @@ __all__ = [
     "GridProgress",
     "Outcome",
     "Outcomes",
-    "RecordedArms",
     "Setting",
     "Summary",
     "UniformMeans",
-    "read_arms",
-    "read_rewards",
     "run",
 ]

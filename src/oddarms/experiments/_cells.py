@@ -10,9 +10,9 @@ import numpy as np
 
 from oddarms.algorithms import Decision
 from oddarms.experiments._grid import CellTask
-from oddarms.problem import outliers
-from oddarms.search import Result, Snapshot, find
-from oddarms.simulation import simulate
+from oddarms.search import Result, Snapshot
+from oddarms.simulation import run_search, simulate
+from oddarms.theory import outliers
 
 
 @dataclass(frozen=True)
@@ -65,16 +65,7 @@ def measure(task: CellTask) -> Measured:
     """Make the run."""
     if task.keep_intervals:
         return _measure_with_intervals(task)
-    found = simulate(
-        task.arms,
-        k=task.k,
-        delta=task.delta,
-        algorithm=task.algorithm,
-        rng=task.seed,
-        bounds=task.bounds,
-        budget=task.budget,
-        **task.options,
-    )
+    found = simulate(task.arms, task.question, rng=task.seed)
     return Measured(
         pulls=int(found.pulls[0]),
         threshold_pulls=int(found.threshold_pulls[0]),
@@ -86,19 +77,12 @@ def measure(task: CellTask) -> Measured:
 
 def _measure_with_intervals(task: CellTask) -> Measured:
     (rng,) = np.random.default_rng(task.seed).spawn(1)  # as simulate does for its first run
-    result = find(
-        task.arms,
-        k=task.k,
-        delta=task.delta,
-        algorithm=task.algorithm,
-        rng=rng,
-        bounds=task.bounds,
-        budget=task.budget,
-        **task.options,
+    result = run_search(task.question, task.arms, rng)
+    is_outlier = np.isin(
+        np.arange(task.question.n), outliers(task.arms.means, task.question.k, task.question.side)
     )
-    is_outlier = np.isin(np.arange(result.problem.n), outliers(task.arms.means, task.k))
     wrong = (result.decisions != Decision.UNDECIDED) & (
-        (result.decisions == Decision.HIGH) != is_outlier
+        (result.decisions >= Decision.HIGH) != is_outlier
     )
     return Measured(
         pulls=result.pulls,

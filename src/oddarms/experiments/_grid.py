@@ -16,14 +16,17 @@ from oddarms.arms import Bernoulli, SimulatedArms
 from oddarms.errors import InvalidParameter
 from oddarms.experiments._fingerprint import code_fingerprint
 from oddarms.problem import (
+    DEFAULT_DELTA,
+    DEFAULT_K,
+    UNIT,
+    Question,
     check_bounds,
     check_budget,
     check_delta,
     check_k,
     check_whole,
-    gaps,
-    outliers,
 )
+from oddarms.theory import gaps, outliers
 
 Draw = Callable[[np.random.Generator], npt.ArrayLike | SimulatedArms]
 
@@ -56,7 +59,7 @@ class Setting:
     ----------
     name
         Name in tables; unique within its figure.
-    arms
+    instance
         True means in [0, 1] (Bernoulli rewards), simulated arms, or a function that draws either
         from a generator: then each instance is a new draw.
     k, delta, bounds, budget
@@ -75,10 +78,10 @@ class Setting:
     """
 
     name: str
-    arms: npt.ArrayLike | SimulatedArms | Draw
-    k: float
-    delta: float = 0.1
-    bounds: tuple[float, float] = (0.0, 1.0)
+    instance: npt.ArrayLike | SimulatedArms | Draw
+    k: float = DEFAULT_K
+    delta: float = DEFAULT_DELTA
+    bounds: tuple[float, float] = UNIT
     budget: int | None = None
     instances: int = 1
     runs: int = 1
@@ -95,18 +98,31 @@ class Setting:
         check_whole("runs", self.runs, least=1)
         if check_whole("instances", self.instances, least=1) > 1 and not self.draws:
             raise InvalidParameter(
-                f"instances must be 1 for arms that are not drawn but got {self.instances};"
-                " runs repeats them."
+                f"instances must be 1 for an instance that is not drawn but got {self.instances};"
+                " runs repeats it."
             )
 
     @property
     def draws(self) -> bool:
         """Whether instances are drawn at random."""
-        return callable(self.arms)
+        return callable(self.instance)
 
-    def instance(self, seed: int) -> SimulatedArms:
+    def question(self, n: int, contender: Contender) -> Question:
+        """Return what an algorithm is asked about an instance of n arms."""
+        return Question(
+            n,
+            k=self.k,
+            delta=self.delta,
+            bounds=self.bounds,
+            budget=self.budget,
+            algorithm=contender.algorithm,
+            options=self.options.get(contender.name, contender.options),
+        )
+
+    def draw(self, seed: int) -> SimulatedArms:
         """Return the arms of the instance with this seed."""
-        drawn = self.arms(np.random.default_rng(seed)) if callable(self.arms) else self.arms
+        source = self.instance
+        drawn = source(np.random.default_rng(seed)) if callable(source) else source
         arms = drawn if isinstance(drawn, SimulatedArms) else Bernoulli(drawn)
         if arms.has_generator:
             raise InvalidParameter(
@@ -135,18 +151,8 @@ class Cell:
     @property
     def task(self) -> CellTask:
         """What a worker needs to know."""
-        setting = self.setting
-        return CellTask(
-            arms=self.arms,
-            k=setting.k,
-            delta=setting.delta,
-            bounds=setting.bounds,
-            budget=setting.budget,
-            algorithm=self.contender.algorithm,
-            options=dict(setting.options.get(self.contender.name, self.contender.options)),
-            seed=self.seed,
-            keep_intervals=setting.keep_intervals,
-        )
+        question = self.setting.question(self.arms.means.size, self.contender)
+        return CellTask(self.arms, question, self.seed, self.setting.keep_intervals)
 
     @property
     def expected_cost(self) -> float:
@@ -160,30 +166,20 @@ class CellTask:
     """A run to be made, by itself: sent to workers, and what the run's key is a digest of."""
 
     arms: SimulatedArms
-    k: float
-    delta: float
-    bounds: tuple[float, float]
-    budget: int | None
-    algorithm: str
-    options: dict[str, Any]
+    question: Question
     seed: int
     keep_intervals: bool
 
     @property
     def key(self) -> str:
         """A digest of all inputs and of the code, so that a stored outcome fits or is not found."""
-        question = (
-            self.k,
-            self.delta,
-            self.bounds,
-            self.budget,
-            self.algorithm,
-            sorted(self.options.items()),
+        decisive = (
+            self.question.to_json(),
             self.seed,
             self.keep_intervals,
-            code_fingerprint(self.algorithm),
+            code_fingerprint(self.question.algorithm_name),
         )
-        digest = hashlib.sha256(repr(question).encode())
+        digest = hashlib.sha256(repr(decisive).encode())
         digest.update(pickle.dumps(self.arms, protocol=5))
         return digest.hexdigest()
 
@@ -229,7 +225,7 @@ class Grid:
             for instance in range(setting.instances):
                 place = (seed, setting.figure, setting.name, instance)
                 instance_seed = derived_seed("instance", *place)
-                arms = setting.instance(instance_seed)
+                arms = setting.draw(instance_seed)
                 smallest_gap = float(gaps(arms.means, setting.k).min())
                 odd = outliers(arms.means, setting.k).size
                 for contender in self.contenders:

@@ -13,7 +13,8 @@ import numpy as np
 from oddarms.errors import MissingExtra
 from oddarms.experiments._cells import IntervalRow, Measured
 from oddarms.experiments._grid import Cell
-from oddarms.files import csv_text, write_whole
+from oddarms.files import write_whole
+from oddarms.tables import csv_text
 
 
 @dataclass(frozen=True)

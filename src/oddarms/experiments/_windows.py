@@ -48,7 +48,8 @@ from functools import lru_cache
 import numpy as np
 
 from oddarms.errors import InvalidParameter
-from oddarms.problem import BoolArray, FloatArray, check_k, check_number, check_whole, gaps
+from oddarms.problem import BoolArray, FloatArray, check_k, check_number, check_whole
+from oddarms.theory import gaps
 
 _MOST_CANDIDATES = 10_000_000
 _WORTHWHILE = 0.25  # a tilted candidate costs about as much as three plain ones

@@ -11,8 +11,8 @@ import numpy as np
 from oddarms.experiments import Outcomes
 from oddarms.paper._comparisons import Estimate, Runs
 from oddarms.paper._settings import CROWD_KS, Crowd
-from oddarms.problem import gaps
-from oddarms.testing import most_errors
+from oddarms.statistics.binomial import most_errors
+from oddarms.theory import gaps
 
 HOLDS, PARTLY, FAILS, UNKNOWN = "holds", "holds in part", "does not hold", "not measured"
 PAPERS = ("ADE", "RR", "WRR")

@@ -13,7 +13,7 @@ from oddarms.experiments import Outcomes, Summary
 from oddarms.paper._comparisons import Runs, short_number
 from oddarms.paper._settings import CROWD_KS, Crowd
 from oddarms.plotting import new_figure
-from oddarms.problem import gaps, threshold
+from oddarms.theory import gaps, threshold
 
 MARKS = {
     "ADE": ("#0072b2", "o", "-"),

@@ -8,14 +8,16 @@ from pathlib import Path
 
 from oddarms.documents import to_html, to_markdown
 from oddarms.errors import InvalidParameter
-from oddarms.experiments import Contender, Grid, GridProgress, Outcomes, RecordedArms, run
+from oddarms.experiments import Contender, Grid, GridProgress, Outcomes, run
 from oddarms.experiments._outcomes import INTERVAL_COLUMNS
-from oddarms.files import csv_text, writable_folder, write_whole
+from oddarms.files import writable_folder, write_whole
 from oddarms.paper._claims import Claim, check_claims
 from oddarms.paper._pictures import draw_figures, print_style
 from oddarms.paper._report import TITLE, ReportFacts, report_blocks
 from oddarms.paper._settings import CONTENDERS, CROWD_KS, FIGURES, Crowd, figure_settings
-from oddarms.problem import check_whole, gaps
+from oddarms.problem import check_whole
+from oddarms.tables import RecordedArms, csv_text
+from oddarms.theory import gaps
 
 RUNS, QUICK_RUNS = 10, 3
 BUDGET = 1_000_000_000
@@ -74,7 +76,7 @@ def reproduce(
     algorithms
         Names of algorithms; those of the paper have its options.
     data
-        The workers of Figure 3, from `oddarms.experiments.read_arms`; a synthetic stand-in by
+        The workers of Figure 3, from `oddarms.tables.read_arms`; a synthetic stand-in by
         default.
     budget
         Most pulls of a run.

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oddarms.arms import Bernoulli, SimulatedArms, Table, crowd_error_rates
-from oddarms.experiments import Contender, RecordedArms, Setting, UniformMeans
+from oddarms.experiments import Contender, Setting, UniformMeans
+from oddarms.tables import RecordedArms
 
 DELTA = 0.1
 FIGURES = ("fig1", "fig2a", "fig2b", "fig3")

@@ -72,7 +72,7 @@ def plot_comparison(
 
 
 def _title(results: Sequence[Result]) -> str:
-    sizes = sorted({result.problem.n for result in results})
+    sizes = sorted({result.question.n for result in results})
     arms = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
     many = "1 result" if len(results) == 1 else f"{len(results)} results"
     return f"{many} on {arms} arms"
@@ -135,8 +135,8 @@ def _draw_thresholds(axis: Any, results: Sequence[Result]) -> None:
 
 def _threshold_limits(results: Sequence[Result]) -> tuple[float, float]:
     """Return limits around what is finite and not far outside of the bounds."""
-    a = min(result.problem.bounds[0] for result in results)
-    b = max(result.problem.bounds[1] for result in results)
+    a = min(result.question.bounds[0] for result in results)
+    b = max(result.question.bounds[1] for result in results)
     values = np.array([bound for result in results for bound in result.thresholds.values()])
     values = values[(values >= a - (b - a)) & (values <= b + (b - a))]
     low, high = (values.min(), values.max()) if values.size else (a, b)

@@ -25,7 +25,7 @@ from oddarms.plotting._style import (
     set_title,
 )
 from oddarms.problem import FloatArray
-from oddarms.search import HistoryPoint, Result
+from oddarms.search import TracePoint, Result
 
 EVIDENCE_COLOUR = "#007f5c"  # Okabe and Ito's green, darker
 LINEAR_UP_TO = 30  # arms; beyond, the last few are seen on a logarithmic scale only
@@ -56,7 +56,7 @@ def plot_evidence(
     """
     with drawing():
         panels = [_draw_undecided, _draw_threshold]
-        if any(point.evidence_median is not None for point in result.history):
+        if any(point.evidence_median is not None for point in result.trace):
             panels.append(_draw_evidence)
         figure, axes = new_figure(
             nrows=len(panels),
@@ -65,11 +65,11 @@ def plot_evidence(
             figsize=size or (9.0, 2.2 * len(panels) + 0.6),
         )
         for axis, draw in zip(axes[:, 0], panels, strict=True):
-            if result.history:
+            if result.trace:
                 draw(axis, result)
             else:
                 axis.set_yticks([])
-        _set_time(axes[-1, 0], result.history)
+        _set_time(axes[-1, 0], result.trace)
         figure.align_ylabels()
         set_title(figure, _title(result))
         set_legend(figure, [h for axis in axes[:, 0] for h in _handles(axis)], column=2.9)
@@ -77,8 +77,8 @@ def plot_evidence(
 
 
 def _title(result: Result) -> str:
-    open_, n = len(result.undecided), result.problem.n
-    if not result.history:
+    open_, n = len(result.undecided), result.question.n
+    if not result.trace:
         return "The search over time: no samples were taken"
     left = "every arm decided" if not open_ else f"{open_:,} of {n:,} arms undecided"
     return f"The search over time: {left} after {result.pulls:,} samples"
@@ -88,7 +88,7 @@ def _handles(axis: Any) -> list[Any]:
     return list(axis.get_legend_handles_labels()[0])
 
 
-def _set_time(axis: Any, history: Sequence[HistoryPoint]) -> None:
+def _set_time(axis: Any, history: Sequence[TracePoint]) -> None:
     axis.set_xlabel("samples taken")
     if history:
         first, last = max(history[0].pulls, 1), max(history[-1].pulls, 1)
@@ -99,13 +99,13 @@ def _set_time(axis: Any, history: Sequence[HistoryPoint]) -> None:
 
 def _of(result: Result, name: str) -> FloatArray:
     """Return a figure at each moment; NaN where there is none or it is infinite."""
-    values = [getattr(point, name) for point in result.history]
+    values = [getattr(point, name) for point in result.trace]
     array = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
     return np.where(np.isfinite(array), array, np.nan)
 
 
 def _draw_undecided(axis: Any, result: Result) -> None:
-    n, mark = result.problem.n, MARKS[Decision.UNDECIDED]
+    n, mark = result.question.n, MARKS[Decision.UNDECIDED]
     pulls, undecided = _of(result, "pulls"), _of(result, "undecided")
     axis.plot(pulls, undecided, color=mark.colour, drawstyle="steps-post", lw=1.6)
     axis.plot(pulls[-1:], undecided[-1:], mark.marker, color=mark.colour, mfc="white", ms=5.0)
@@ -117,7 +117,7 @@ def _draw_undecided(axis: Any, result: Result) -> None:
 
 
 def _draw_threshold(axis: Any, result: Result) -> None:
-    a, b = result.problem.bounds
+    a, b = result.question.bounds
     side, last = next(iter(result.thresholds.items()))
     ends = [end for end in last if math.isfinite(end)]
     low, high = min([a, *ends]), max([b, *ends])
@@ -160,5 +160,5 @@ def _draw_evidence(axis: Any, result: Result) -> None:
 
 def needed_evidence(result: Result) -> float:
     """Return log(n/delta), half of delta for each of two sides: what each arm must pass."""
-    problem = result.problem
+    problem = result.question
     return math.log(problem.n * len(result.thresholds) / problem.delta)

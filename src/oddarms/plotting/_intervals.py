@@ -109,7 +109,7 @@ def _moments(result: Result, first_round: bool) -> list[tuple[str, Snapshot]]:
 
 
 def _title(result: Result) -> str:
-    found, n = len(result.outliers), result.problem.n
+    found, n = len(result.outliers), result.question.n
     many = f"{found:,} outlier" if found == 1 else f"{found:,} outliers"
     left = f", {len(result.undecided):,} undecided" if result.undecided else ""
     return f"{many} among {n:,} arms{left}, {result.pulls:,} samples"
@@ -117,7 +117,7 @@ def _title(result: Result) -> str:
 
 def _limits(result: Result, moments: list[Snapshot]) -> tuple[float, float]:
     """Return limits that hold everything but thresholds far outside of the bounds."""
-    a, b = result.problem.bounds
+    a, b = result.question.bounds
     ends = [end for moment in moments for end in (moment.lower, moment.upper, moment.means)]
     values = np.concatenate([*ends, *(list(t) for m in moments for t in m.thresholds.values())])
     values = values[np.isfinite(values)]
@@ -174,7 +174,7 @@ def _threshold_handle(side: str, bound: Threshold, result: Result) -> Any:
     """Return the entry of the legend for a threshold, with its estimate."""
     from matplotlib.patches import Patch
 
-    a, b = result.problem.bounds
+    a, b = result.question.bounds
     return Patch(
         facecolor=pale(THRESHOLD_BAND),
         edgecolor=THRESHOLD_LINE,

@@ -109,7 +109,7 @@ def _draw_guides(axis: Any, result: Result, row: Row) -> list[Any]:
     """Draw the average, and where the thresholds lie; return their entries of the legend."""
     if not result.pulls:
         return []
-    average = result.pulls / result.problem.n
+    average = result.pulls / result.question.n
     label = f"average: {average:,.0f}" if average >= 10.0 else f"average: {average:.1f}"
     guides = [axis.axhline(average, color=GREY, ls=":", lw=1.3, label=label)]
     for side, bound in result.thresholds.items():

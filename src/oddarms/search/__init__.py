@@ -1,19 +1,27 @@
-"""Searches: `find` runs one, `Search` lets you run it yourself, `Result` is what comes out."""
+"""The core: `Search` asks and is told, `drive` makes its pulls, `Result` is what comes out."""
 
-from oddarms.search._find import Arms, find
-from oddarms.search._progress import Progress, ProgressCallback, ProgressLine, progress_of
-from oddarms.search._result import HistoryPoint, Result, Snapshot
-from oddarms.search._search import Search
+from oddarms.search._driver import Desk, OnError, drive
+from oddarms.search._progress import Progress, ProgressCallback, ProgressLine
+from oddarms.search._result import Result, Snapshot, TracePoint
+from oddarms.search._search import AHEAD, Rng, Search
+from oddarms.search._text import answer
+from oddarms.search._tickets import Status, Ticket, Tickets
 
 __all__ = [
-    "Arms",
-    "HistoryPoint",
+    "AHEAD",
+    "Desk",
+    "OnError",
     "Progress",
     "ProgressCallback",
     "ProgressLine",
     "Result",
+    "Rng",
     "Search",
     "Snapshot",
-    "find",
-    "progress_of",
+    "Status",
+    "Ticket",
+    "Tickets",
+    "TracePoint",
+    "answer",
+    "drive",
 ]

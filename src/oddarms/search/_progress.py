@@ -9,12 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO
 
-from oddarms.search._search import Search
-
 
 @dataclass(frozen=True)
 class Progress:
-    """What a progress callback is told after each step.
+    """What a progress callback is told.
 
     `pulls_needed` is a rough guess of the pulls to come at the present estimates, which may be
     several times too high or too low, or None if the algorithm has none.
@@ -22,7 +20,7 @@ class Progress:
 
     pulls: int
     round: int
-    arms: int
+    n: int
     undecided: int
     threshold_lower: float
     threshold_upper: float
@@ -30,21 +28,6 @@ class Progress:
 
 
 ProgressCallback = Callable[[Progress], None]
-
-
-def progress_of(search: Search) -> Progress:
-    """Return the progress of a search."""
-    point = search.latest()
-    needed = search.algorithm.pulls_needed()
-    return Progress(
-        pulls=point.pulls,
-        round=point.round,
-        arms=search.problem.n,
-        undecided=point.undecided,
-        threshold_lower=point.threshold_lower,
-        threshold_upper=point.threshold_upper,
-        pulls_needed=None if needed is None else float(needed.sum()),
-    )
 
 
 class ProgressLine:
@@ -88,7 +71,7 @@ def describe(progress: Progress) -> str:
     needed = progress.pulls_needed
     parts = [
         f"{progress.pulls:,} pulls",
-        f"{progress.undecided:,} of {progress.arms:,} arms undecided",
+        f"{progress.undecided:,} of {progress.n:,} arms undecided",
     ]
     if math.isfinite(progress.threshold_lower) and math.isfinite(progress.threshold_upper):
         parts.append(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -10,10 +12,17 @@ import numpy as np
 
 from oddarms.algorithms import Decision, Decisions, Threshold
 from oddarms.errors import MissingExtra, TwoThresholds
-from oddarms.problem import BoolArray, FloatArray, IntArray, Label, Problem
+from oddarms.problem import BoolArray, FloatArray, IntArray, Label, Question
+from oddarms.search._text import answer
+from oddarms.search._tickets import Status
+from oddarms.statistics.round_robin import pulls_until_decided
+from oddarms.theory import gaps
+
+VERSION = 1
+"""Of the result as a document."""
 
 
-class HistoryPoint(NamedTuple):
+class TracePoint(NamedTuple):
     """The state of a search at one moment; thresholds are those of the first side.
 
     The evidence is the least log e-value of all arms and the quartiles of their log e-values;
@@ -50,10 +59,11 @@ class Result:
 
     Attributes
     ----------
-    problem
-        Labels, k, delta, bounds and side of the question.
-    algorithm
-        Name of the algorithm that answered.
+    question
+        What was asked: labels, k, delta, bounds, side, budget, algorithm, options.
+    status
+        Where the search stood: "decided", "budget", "interrupted", "failed", "ended" (no more
+        rewards) or "running".
     decisions
         Per arm: 0 undecided, 1 normal, 2 outlier above, 3 outlier below.
     pulls_per_arm, means, intervals
@@ -62,42 +72,50 @@ class Result:
         at least 1 - delta.
     thresholds
         The threshold of each side: estimate, lower and upper end.
-    stopped
-        Why the search ended: "decided", "budget", "interrupted", "failed", or "running".
     round, threshold_pulls
         Rounds of the algorithm, and the pulls made only for the threshold.
-    imported, imported_per_arm
+    imported_per_arm
         Rewards that were given without being asked for; not part of the pulls.
+    unused
+        Rewards that are there but not part of the answer: their step is not complete, or they
+        were made ahead, or came too late.
     evidence
         Per arm the log e-value for its decision or, while it is undecided, for the side of the
         threshold it seems to be on; None where the algorithm has none.
-    history
+    pulls_needed
+        Per arm about how many more pulls it needs, None where the algorithm cannot tell.
+    trace
         A few moments of the search, evenly spaced on a logarithmic scale of pulls.
     first, last
         All intervals after the first rounds and at the end.
     """
 
-    problem: Problem
-    algorithm: str
+    question: Question
+    status: Status
     decisions: Decisions
     pulls_per_arm: IntArray
     means: FloatArray
     intervals: FloatArray
     thresholds: dict[str, Threshold]
-    stopped: str
     round: int
     threshold_pulls: int
-    imported: int = 0
+    imported_per_arm: IntArray
+    unused: int = 0
     evidence: FloatArray | None = None
-    history: tuple[HistoryPoint, ...] = ()
-    first: Snapshot | None = field(default=None)
-    last: Snapshot | None = field(default=None)
-    imported_per_arm: IntArray | None = None
+    pulls_needed: FloatArray | None = None
+    trace: tuple[TracePoint, ...] = ()
+    first: Snapshot | None = None
+    last: Snapshot | None = None
 
     @property
-    def labels(self) -> tuple[Label, ...]:
+    def labels(self) -> Sequence[Label]:
         """The arms' labels, in the order of all arrays."""
-        return self.problem.labels
+        return self.question.labels
+
+    @property
+    def algorithm(self) -> str:
+        """Name of the algorithm that answered."""
+        return self.question.algorithm_name
 
     @cached_property
     def outliers(self) -> list[Label]:
@@ -125,12 +143,17 @@ class Result:
         return self._labels_where(self.decisions == Decision.UNDECIDED)
 
     def _labels_where(self, mask: BoolArray) -> list[Label]:
-        return [self.problem.labels[i] for i in np.flatnonzero(mask)]
+        return [self.labels[i] for i in np.flatnonzero(mask).tolist()]
 
     @property
     def pulls(self) -> int:
         """All pulls made."""
         return int(self.pulls_per_arm.sum())
+
+    @property
+    def imported(self) -> int:
+        """All rewards that were given without being asked for."""
+        return int(self.imported_per_arm.sum())
 
     @property
     def arm_pulls(self) -> int:
@@ -140,7 +163,7 @@ class Result:
     @property
     def complete(self) -> bool:
         """True if every arm is decided."""
-        return self.stopped == "decided"
+        return self.status is Status.DECIDED
 
     @property
     def threshold(self) -> float:
@@ -167,41 +190,67 @@ class Result:
             return None
         return np.exp(np.minimum(self.evidence, 700.0))
 
+    @property
+    def equal_sampling(self) -> int | None:
+        """About how many pulls equal sampling (RR) would take at the estimated means.
+
+        None where not every arm is decided, on both sides at once, and for an arm on the threshold.
+        """
+        question = self.question
+        if not self.complete or question.side == "both" or np.isnan(self.means).any():
+            return None
+        a, b = question.bounds
+        k = question.k if question.side == "upper" else -question.k
+        gap = float(gaps(self.means, k).min()) / (b - a)
+        pulls = pulls_until_decided(gap, k, question.n, question.delta)
+        return int(pulls) if math.isfinite(pulls) and pulls < 1e15 else None
+
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values, ready for JSON; other labels as text."""
-        a, b = self.problem.bounds
+        """Return everything as plain Python values, ready for JSON: the one result document.
+
+        ``result.json``, ``oddarms find --format json`` and ``oddarms study result --format json``
+        are this. Its `version` grows when a key changes its meaning or goes. What is not a finite
+        number is None, and labels that are neither text nor numbers are text.
+        """
+        needed = self.pulls_needed
         return {
-            "algorithm": self.algorithm,
-            "k": self.problem.k,
-            "delta": self.problem.delta,
-            "bounds": [a, b],
-            "side": self.problem.side,
+            "version": VERSION,
+            "question": _plain(self.question.numbered().to_dict()),
+            "status": self.status.value,
             "complete": self.complete,
-            "stopped": self.stopped,
+            "outliers": [_plain_label(label) for label in self.outliers],
+            "undecided": [_plain_label(label) for label in self.undecided],
+            "thresholds": {side: _plain(t._asdict()) for side, t in self.thresholds.items()},
             "pulls": self.pulls,
             "threshold_pulls": self.threshold_pulls,
             "imported": self.imported,
+            "unused": self.unused,
+            "pulls_needed": None if needed is None else _plain(float(needed.sum())),
+            "equal_sampling": self.equal_sampling,
             "round": self.round,
-            "thresholds": {
-                side: {name: _finite(end) for name, end in bound._asdict().items()}
-                for side, bound in self.thresholds.items()
-            },
-            "outliers": [_plain(label) for label in self.outliers],
-            "undecided": [_plain(label) for label in self.undecided],
-            "arms": self._rows(),
+            "arms": self.rows(),
+            "trace": [_plain(point._asdict()) for point in self.trace],
         }
 
-    def _rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Any]]:
+        """Return what is known of each arm as plain values: the rows of ``arms.csv``."""
+        nothing = [None] * self.question.n
+        odds, evidence, needed = (
+            nothing if values is None else values.tolist()
+            for values in (self.odds, self.evidence, self.pulls_needed)
+        )
         columns: dict[str, list[Any]] = {
-            "label": [_plain(label) for label in self.labels],
-            "decision": [Decision(d).name.lower() for d in self.decisions],
+            "label": [_plain_label(label) for label in self.labels],
+            "decision": [Decision(d).name.lower() for d in self.decisions.tolist()],
+            "mean": _plain(self.means.tolist()),
+            "lower": _plain(self.intervals[:, 0].tolist()),
+            "upper": _plain(self.intervals[:, 1].tolist()),
+            "odds": _plain(odds),
+            "log_evidence": _plain(evidence),
             "pulls": self.pulls_per_arm.tolist(),
-            "mean": [_finite(mean) for mean in self.means.tolist()],
-            "lower": self.intervals[:, 0].tolist(),
-            "upper": self.intervals[:, 1].tolist(),
+            "imported": self.imported_per_arm.tolist(),
+            "pulls_needed": _plain(needed),
         }
-        if self.evidence is not None:
-            columns["log_evidence"] = [_finite(value) for value in self.evidence.tolist()]
         names = list(columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
@@ -211,48 +260,25 @@ class Result:
             import pandas as pd
         except ImportError:
             raise MissingExtra.of("frame", "to_frame()") from None
-        return pd.DataFrame(self._rows())
+        return pd.DataFrame(self.rows())
 
     def __repr__(self) -> str:
-        return "\n".join(self._summary())
-
-    def _summary(self) -> list[str]:
-        n = self.problem.n
-        state = "every arm decided" if self.complete else f"{len(self.undecided)} undecided"
-        head = (
-            f"Result: {_number(len(self.outliers), 'outlier')} among {n:,} arms,"
-            f" {self.pulls:,} pulls ({self.algorithm}, {state}, stopped: {self.stopped})"
-        )
-        lines = [head]
-        if self.complete and not self.pulls:
-            lines.append(f"  none of {n} < 1 + k^2 arms can lie beyond {self.problem.k:g} sd")
-            return lines
-        for side, (estimate, lower, upper) in self.thresholds.items():
-            k = self.problem.k if side == "upper" else -self.problem.k
-            lines.append(
-                f"  {side} threshold, mean {'-' if k < 0 else '+'} {abs(k):g} sd:"
-                f" {estimate:.4g} in [{lower:.4g}, {upper:.4g}]"
-            )
-        if self.outliers:
-            lines.append("  outliers: " + _shortened(self.outliers))
-        if self.undecided and self.pulls:
-            lines.append("  undecided: " + _shortened(self.undecided))
-        return lines
+        return answer(self).rstrip("\n")
 
 
-def _finite(value: float) -> float | None:
-    """Return the value, or None for what JSON has no number for."""
-    return value if np.isfinite(value) else None
-
-
-def _plain(label: Label) -> str | int | float | bool | None:
+def _plain_label(label: Label) -> str | int | float | bool | None:
+    """Return a label that JSON has; of other kinds, and infinity and NaN, its text."""
+    if isinstance(label, float) and not math.isfinite(label):
+        return str(label)
     return label if isinstance(label, str | int | float | bool | None) else str(label)
 
 
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _shortened(labels: list[Label], most: int = 8) -> str:
-    shown = ", ".join(str(label) for label in labels[:most])
-    return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"
+def _plain(value: Any) -> Any:
+    """Return a tree of values that JSON has."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int | bool | None) else str(value)

@@ -1,8 +1,49 @@
-"""The ask-and-tell interface of a search: labels, bounds, sides and budget around an algorithm."""
+"""The one ask-and-tell machine: labels, bounds, sides, budget and workers around an algorithm.
+
+Which reward is used for which bound
+------------------------------------
+The algorithm proposes *steps*, each so many rewards of some arms. Every arm has a sequence of
+rewards, and a ticket is a *place* in it: the reward of an arm's s-th place is that arm's s-th
+reward, whoever makes the pull and whenever its result arrives. A step takes the next places of its
+arms. Its rewards reach the algorithm together, once the last of them is there; before that none of
+them touches a bound, an interval or a decision. Results of places that no step wants yet wait for
+theirs, so nothing that was paid for is lost.
+A ticket that is lost - given back, or its lease ran out - leaves its place to a new ticket. Where
+both answer in the end, the first result has the place and the other one becomes a spare: it takes
+a place whose reward is not there yet, in this step or a later one.
+Rewards that nobody asked for are imported between two steps; an algorithm that cannot use them
+takes them as spares.
+
+Pulls ahead
+-----------
+Where all places of the step are out, `ask` hands out places of the steps to come, so that slow
+pulls do not hold up workers who have nothing to do: those of the open arms, in the proportion in
+which the algorithm expects to need them, as long as what waits or is out ahead is at most the share
+`ahead` of the results so far (or, early on, `EARLY_ROWS` for each arm). What is left over when the
+search ends is counted in `Result.unused`.
+
+Why slow, early and lost workers cannot bias the answer
+-------------------------------------------------------
+Let every place of every arm have its reward, and let each ticket have its fate: how long it takes,
+and whether it is lost. Suppose that the rewards of all places are independent, each with its arm's
+mean, and that no ticket is lost. Then the algorithm is given, at each step, the rewards of places
+that are fixed by the steps before it - the next places of arms that it chose itself - whatever the
+fates are. When a result arrived decides only *when* the step ends, never which rewards are in it;
+how many places were handed out ahead decides only whether a reward is there early. So the rewards
+of a step, given all that was used before, are independent with their arms' means, which is all that
+the algorithms' proofs use; *speed may depend on the reward*.
+
+If tickets are lost, a place has the reward of whichever of its tickets answered first. If fates do
+not depend on rewards - then the rewards given all fates are as they were without - the argument
+stands. If *loss* depends on the reward - a test that hangs when it fails, an expert who does not
+answer when in doubt - what is estimated is the mean of the rewards that come back, and the
+guarantee is about that mean: report such pulls as a reward (a timeout as the worst one) rather than
+lose them. Spares and imports, too, are rewards whose use is decided by counts alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,116 +51,121 @@ import numpy.typing as npt
 
 from oddarms.algorithms import (
     Algorithm,
-    Decision,
     Decisions,
     Pulls,
-    Threshold,
     create,
     get_algorithm,
     no_pulls,
 )
 from oddarms.algorithms._base import UNLIMITED
 from oddarms.errors import InvalidParameter, ProtocolError, RewardRejected
+from oddarms.freezing import freeze, thaw
 from oddarms.problem import (
     FloatArray,
     IntArray,
     Label,
-    Problem,
-    Side,
-    check_budget,
+    Question,
     check_number,
+    check_whole,
 )
-from oddarms.search._result import HistoryPoint, Result, Snapshot
+from oddarms.search._places import Place, Sequences
+from oddarms.search._progress import Progress
+from oddarms.search._result import Result, Snapshot, TracePoint
+from oddarms.search._rewards import Rewards
+from oddarms.search._step import Out
+from oddarms.search._tickets import Status, Ticket, Tickets
+from oddarms.search._view import decisions, snapshot, trace_point
 
-_HISTORY_GROWTH = 1.05
+AHEAD = 0.15
+"""The share of the results so far that may wait, or be out, ahead of the step in progress."""
+EARLY_ROWS = 2
+"""Pulls of each arm that may be made ahead even where that is more than the share."""
+TRACE_GROWTH = 1.05
+STATE_VERSION = 1
+
+Rng = np.random.Generator | np.random.SeedSequence | np.random.BitGenerator | int | None
+"""What decides random choices: anything that `numpy.random.default_rng` takes."""
 
 
 class Search:
-    """A search that you drive: `ask` which arms to pull, `tell` the rewards, until `done`.
+    """A search that you drive: `ask` for pulls, `tell` their rewards, until it is `done`.
 
     Use it where rewards come from elsewhere (a queue, people, a cluster); `oddarms.find` is the
-    same loop around a function or object that can be called.
+    same loop around things that can be called. The module's text says which reward is used when.
 
     Parameters
     ----------
-    labels
-        The arms' names, or their number.
-    k, delta
-        Outliers are at or above mean + k standard deviations of all arms' means; the whole
-        answer is right with probability at least 1 - delta.
-    algorithm
-        A name of `oddarms.algorithms.available()`, or an `Algorithm` class.
-    bounds
-        All rewards lie within these; the guarantee rests on them.
-    side
-        "upper", "lower" (mean - k standard deviations and below) or "both".
-    budget
-        The search never asks for more than this many pulls in all.
+    question
+        What is asked; or the arms' labels or number, with the question's other words as keywords.
     rng
-        A seed or generator that decides the algorithm's random choices.
-    **options
-        The algorithm's own options.
+        Decides the algorithm's random choices.
+    **words
+        Of a `Question`, and options of the algorithm.
 
     Examples
     --------
-    >>> search = Search(["a", "b", "c", "d"], k=1, delta=0.1, algorithm="rr", batch=500)
+    Ticket by ticket, in any order:
+
     >>> truth = {"a": 0.0, "b": 0.1, "c": 0.0, "d": 1.0}
+    >>> search = Search(list(truth), k=1, delta=0.1)
     >>> while not search.done:
-    ...     pulls = search.ask()
-    ...     arms = np.repeat(pulls.indices, pulls.counts)
-    ...     search.tell([truth[search.labels[i]] for i in arms])
+    ...     for ticket in search.ask(10):
+    ...         search.tell(ticket, truth[ticket.arm])
     >>> search.result().outliers
     ['d']
+
+    Or a whole step at a time:
+
+    >>> search = Search(4, k=1, delta=0.1, algorithm="rr", batch=500)
+    >>> while not search.done:
+    ...     pulls = search.ask_step()
+    ...     search.tell_step(np.array([0.0, 0.1, 0.0, 1.0])[pulls.indices].repeat(pulls.counts))
+    >>> search.result().outliers
+    [3]
     """
 
     def __init__(
         self,
-        labels: Sequence[Label] | int,
+        question: Question | Iterable[Label] | int,
         *,
-        k: float,
-        delta: float,
-        algorithm: str | type[Algorithm] = "spade",
-        bounds: tuple[float, float] = (0.0, 1.0),
-        side: Side = "upper",
-        budget: int | None = None,
-        rng: np.random.Generator | np.random.SeedSequence | int | None = None,
-        **options: Any,
+        rng: Rng = None,
+        **words: Any,
     ) -> None:
-        self.problem = Problem(labels, k=k, delta=delta, bounds=bounds, side=side)
-        self.budget = check_budget(budget)
-        chosen = get_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
-        self.algorithm_name = algorithm if isinstance(algorithm, str) else chosen.__name__
-        a, b = self.problem.bounds
-        for name in chosen.lengths & options.keys():
-            options[name] = check_number(name, options[name]) / (b - a)
-        self.algorithm = create(
-            chosen,
-            self.problem.n,
-            k=self.problem.k,
-            delta=self.problem.delta,
-            rng=np.random.default_rng(rng),
-            side="both" if side == "both" else "upper",
-            **options,
-        )
-        self.stopped = "running"
+        self.question = Question.of(question, words)
+        self.algorithm = _new_algorithm(self.question, np.random.default_rng(rng))
+        self.status = Status.RUNNING
+        self.told = 0
+        """Results of tickets or steps, whether the algorithm has them yet or not."""
+        self.taken = 0
+        """All results, the imported ones included."""
         self.total_pulls = 0
-        self.imported: IntArray = np.zeros(self.problem.n, dtype=np.int64)
-        self._next: Pulls
+        """Pulls that the algorithm has the rewards of."""
+        self.imported: IntArray = np.zeros(self.question.n, dtype=np.int64)
+        self._rewards = Rewards(self.question)
+        self._sequences = Sequences(self.question.n)
+        self._imports: list[tuple[IntArray, FloatArray]] = []
+        self._free = 0  # imported rewards that are used as pulls, and cost no budget
+        self._unused = 0
         self._asked = False
-        self._history: list[HistoryPoint] = []
-        self._next_history = 0.0
+        self._out: dict[int, Place] = {}
+        self._out_places: Out = {}
+        self._last_id = 0
+        self._trace: list[TracePoint] = []
+        self._next_trace = 0.0
         self._first: Snapshot | None = None
-        self._prepare()
+        self._propose()
+
+    # What is known
 
     @property
-    def labels(self) -> tuple[Label, ...]:
-        """The arms' labels; `ask` names arms by their index here."""
-        return self.problem.labels
+    def labels(self) -> Sequence[Label]:
+        """The arms' labels."""
+        return self.question.labels
 
     @property
     def done(self) -> bool:
         """True once there is nothing more to ask."""
-        return self.stopped != "running"
+        return self.status.final
 
     @property
     def undecided(self) -> int:
@@ -129,271 +175,377 @@ class Search:
     @property
     def decisions(self) -> Decisions:
         """What is known of each arm, without the cost of a whole result."""
-        return self._decisions()
+        return decisions(self.algorithm, self._rewards)
 
     @property
     def means(self) -> FloatArray:
         """Each arm's average reward, without the cost of a whole result."""
-        means: FloatArray = self._in_units(self.algorithm.means)
+        means: FloatArray = self._rewards.in_units(self.algorithm.means)
         return means
 
-    def ask(self) -> Pulls:
-        """Return the next pulls: `counts[j]` rewards of arm `indices[j]` for each entry j.
+    @property
+    def unused(self) -> int:
+        """Results that no step has taken, those of the step in progress not counted."""
+        imported = sum(rewards.size for _, rewards in self._imports)
+        return self._unused + self._sequences.waiting + imported
+
+    @property
+    def in_step(self) -> int:
+        """Results that have arrived for the step in progress."""
+        step = self._sequences.step
+        return step.total - step.missing
+
+    # Tickets
+
+    def ask(self, n: int = 1, *, ahead: float = AHEAD) -> Tickets:
+        """Hand out up to n pulls.
+
+        Fewer, or none, come back where there is nothing to do until results arrive; `status` of
+        the list says whether to wait for them ("waiting") or to stop.
+
+        Parameters
+        ----------
+        n
+            How many at most.
+        ahead
+            How far pulls of later steps may be handed out, as a share of the results so far;
+            0 for not at all.
+        """
+        check_whole("n", n, least=1)
+        tickets = []
+        for arm, place in self.open_places(n, self._out_places, ahead=ahead):
+            self._last_id += 1
+            self._out[self._last_id] = (arm, place)
+            self._out_places.setdefault(arm, set()).add(place)
+            tickets.append(Ticket(self._last_id, self.labels[arm], arm, place))
+        status = self.status_with(self._out_places, ahead=ahead)
+        if status.final:
+            self.stop(status)
+        return Tickets(tickets, status)
+
+    def tell(self, ticket: Ticket | int, reward: float) -> None:
+        """Take the reward of a ticket; one that is refused changes nothing."""
+        value = self.check_reward(reward)
+        self.take(*self._returned(ticket), value)
+
+    def tell_many(self, results: Iterable[tuple[Ticket | int, float]]) -> None:
+        """Take several rewards, all of them or, where one breaks a rule, none."""
+        checked = [(self._known(ticket), self.check_reward(reward)) for ticket, reward in results]
+        for number, value in checked:
+            self.take(*self._returned(number), value)
+
+    def skip(self, ticket: Ticket | int, reason: str = "") -> None:
+        """Give a ticket back without a result; its place is handed out again."""
+        self.skip_many([ticket], reason)
+
+    def skip_many(self, tickets: Iterable[Ticket | int], reason: str = "") -> None:
+        """Give several tickets back; a study keeps the reason."""
+        del reason
+        for number in [self._known(ticket) for ticket in tickets]:
+            self._returned(number)
+
+    def check_reward(self, reward: Any) -> float:
+        """Return a reward as a number, if it is one within the bounds."""
+        try:
+            return self._rewards.checked_one(reward)
+        except RewardRejected as error:
+            error.result = self.result()
+            raise
+
+    def has_used(self, ticket: Ticket) -> bool:
+        """Return whether the step that a ticket's place belongs to is complete."""
+        return ticket.place < int(self._sequences.used[ticket.index])
+
+    def _known(self, ticket: Ticket | int) -> int:
+        number = ticket.id if isinstance(ticket, Ticket) else ticket
+        if number not in self._out:
+            raise InvalidParameter(f"ticket must be one that is out but got {number!r}.")
+        return number
+
+    def _returned(self, ticket: Ticket | int) -> Place:
+        arm, place = self._out.pop(self._known(ticket))
+        self._out_places[arm].discard(place)
+        if not self._out_places[arm]:
+            del self._out_places[arm]
+        return arm, place
+
+    # Whole steps
+
+    def ask_step(self) -> Pulls:
+        """Return all pulls that the step in progress misses: `counts[j]` of arm `indices[j]`.
 
         The same request is returned until its rewards are told.
         """
         if self.done:
-            raise ProtocolError(f"ask() was called after the search had stopped: {self.stopped}.")
+            raise ProtocolError(
+                f"ask_step() was called after the search had stopped: {self.status}."
+            )
+        if self._out:
+            raise ProtocolError("ask_step() was called while tickets are out: tell or skip them.")
         self._asked = True
-        return self._next
+        return self._sequences.step.rest()
 
-    @property
-    def next_pulls(self) -> Pulls:
-        """What `ask` would return, without asking; no entries once the search is done."""
-        return no_pulls() if self.done else self._next
-
-    def _prepare(self) -> None:
-        """Find the next pulls, or why there are none."""
-        left = UNLIMITED if self.budget is None else self.budget - self.total_pulls
-        self._next = no_pulls() if self.algorithm.done else _frozen(self.algorithm.propose(left))
-        self._asked = False
-        if self._next.total == 0:
-            self.stopped = "decided"
-        elif self._next.total > left:
-            self.stopped = "budget"
-
-    def tell(self, rewards: npt.ArrayLike) -> None:
-        """Take the rewards of the last `ask`, one per pull, in the order asked.
+    def tell_step(self, rewards: npt.ArrayLike) -> None:
+        """Take the rewards of the last `ask_step`, one per pull, in the order asked.
 
         Either all of them are absorbed or, where one breaks a rule, none.
         """
-        pulls = self._waiting("tell")
+        pulls = self._waiting_step("tell_step")
         values = self._checked(rewards, pulls)
-        entries = np.repeat(np.arange(pulls.counts.size), pulls.counts)
-        scaled = self.scaled(values)
-        sums: FloatArray = _sum_by(entries, scaled, pulls.counts.size)
-        squares = _sum_by(entries, scaled * scaled, pulls.counts.size)
-        self._absorb(pulls, sums, squares)
+        self._take_rest(pulls, *self._rewards.totals(values, pulls))
 
-    def tell_totals(self, sums: npt.ArrayLike, squares: npt.ArrayLike) -> None:
+    def tell_step_totals(self, sums: npt.ArrayLike, squares: npt.ArrayLike) -> None:
         """Take, instead of single rewards, each entry's sum of rewards and of squared rewards."""
-        pulls = self._waiting("tell_totals")
-        s, q = self._numbers(sums), self._numbers(squares)
-        self._check_totals(s, q, pulls)
-        a, b = self.problem.bounds
-        m, R = pulls.counts, b - a
-        if self._mirrored:
-            scaled, scaled_squares = (m * b - s) / R, (m * b * b - 2.0 * b * s + q) / (R * R)
-        else:
-            scaled, scaled_squares = (s - m * a) / R, (q - 2.0 * a * s + m * a * a) / (R * R)
-        self._check_squares(scaled, scaled_squares, pulls)
-        self._absorb(pulls, scaled, np.clip(scaled_squares, scaled * scaled / m, scaled))
+        pulls = self._waiting_step("tell_step_totals")
+        try:
+            totals = self._rewards.checked_totals(sums, squares, pulls)
+        except RewardRejected as error:
+            error.result = self.result()
+            raise
+        self._take_rest(pulls, *totals)
 
-    def tell_scaled_totals(self, sums: FloatArray, squares: FloatArray) -> None:
-        """Take each entry's sum and sum of squares of rewards that `scaled` was called on.
+    def _checked(self, rewards: npt.ArrayLike, pulls: Pulls) -> FloatArray:
+        try:
+            return self._rewards.checked(rewards, pulls)
+        except RewardRejected as error:
+            error.result = self.result()
+            raise
 
-        For callers that add rewards up one by one: nothing is lost to rounding where the bounds
-        are narrow and far from 0.
-        """
-        pulls = self._waiting("tell_scaled_totals")
-        self._check_squares(sums, squares, pulls)
-        self._absorb(pulls, sums, squares)
+    def _waiting_step(self, method: str) -> Pulls:
+        if not self._asked:
+            raise ProtocolError(f"{method}() was called without calling ask_step().")
+        return self._sequences.step.rest()
 
-    def add(self, history: Mapping[Any, npt.ArrayLike]) -> None:
-        """Take rewards that were not asked for, such as a history: a list of them per arm.
+    def _take_rest(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
+        self.told += pulls.total
+        self.taken += pulls.total
+        self._sequences.step.add_rest(sums, squares)
+        self._advance()
+
+    # Imports
+
+    def import_rewards(self, rewards: Mapping[Any, npt.ArrayLike]) -> int:
+        """Take rewards that nobody asked for, a list of them per label; return how many.
 
         They count as evidence but not as pulls, and cost no budget. The guarantee stays if they
         were drawn like all others and how many of them an arm has was not decided by looking at
-        them; arms may have any number, or be missing. Not every algorithm can use them.
+        them; arms may have any number, or be missing.
 
         Examples
         --------
-        >>> search = Search(["a", "b", "c"], k=1, delta=0.1, algorithm="spade")
-        >>> search.add({"a": [0, 0, 1], "c": [1, 1, 1, 1]})
+        >>> search = Search(["a", "b", "c"], k=1, delta=0.1)
+        >>> search.import_rewards({"a": [0, 0, 1], "c": [1, 1, 1, 1]})
+        7
         >>> search.result().imported
         7
         """
-        if self._asked:
-            raise ProtocolError("add() was called between ask() and tell().")
-        if self.done:
-            raise ProtocolError(f"add() was called after the search had stopped: {self.stopped}.")
         index = {label: i for i, label in enumerate(self.labels)}
-        lists: list[FloatArray] = [np.empty(0)] * self.problem.n
-        for label, rewards in history.items():
-            if label not in index:
-                raise InvalidParameter(f"history must name arms of the search but has {label!r}.")
-            values = np.atleast_1d(np.asarray(rewards))
-            one_arm = Pulls(np.array([index[label]]), np.array([values.size]))
-            lists[index[label]] = self.scaled(self._checked(values, one_arm))
-        self.algorithm.remember(np.array([v.size for v in lists]), np.concatenate(lists))
-        self.imported += [v.size for v in lists]
-        self._prepare()
+        unknown = next((label for label in rewards if label not in index), None)
+        if unknown is not None:
+            raise InvalidParameter(f"rewards must name arms of the search but have {unknown!r}.")
+        arms, values = [], []
+        for label, given in rewards.items():
+            array = np.atleast_1d(np.asarray(given))
+            one_arm = Pulls(np.array([index[label]]), np.array([array.size]))
+            values.append(self._checked(array, one_arm))
+            arms.append(np.full(array.size, index[label]))
+        if not values:
+            return 0
+        self.take_import(np.concatenate(arms), np.concatenate(values))
+        return sum(array.size for array in values)
 
-    def scaled(self, values: FloatArray) -> FloatArray:
-        """Return rewards in [0, 1] as the algorithm sees them: the lower side is mirrored."""
-        a, b = self.problem.bounds
-        return (b - values if self._mirrored else values - a) / (b - a)
+    def take_import(self, arms: IntArray, values: FloatArray) -> None:
+        """Take checked rewards that nobody asked for, by the arms' numbers."""
+        self.taken += arms.size
+        self.imported += np.bincount(arms, minlength=self.question.n)
+        if self.algorithm.takes_imports:
+            self._imports.append((arms, values))
+            if not self.done and self._sequences.step.untouched and not self._asked:
+                self._propose()
+        else:
+            self._free += arms.size
+            for arm, value in zip(arms.tolist(), values.tolist(), strict=True):
+                self._sequences.take_spare(arm, self._rewards.scaled_one(value))
+                self._advance()
+        self._advance()
 
-    @property
-    def _mirrored(self) -> bool:
-        return self.problem.side == "lower"
+    # Places, for those who keep the tickets themselves
 
-    def _waiting(self, method: str) -> Pulls:
-        if not self._asked:
-            raise ProtocolError(f"{method}() was called without calling ask().")
-        return self._next
+    def take(self, arm: int, place: int, reward: float) -> None:
+        """Take the checked reward of a place of an arm."""
+        self.told += 1
+        self.taken += 1
+        self._sequences.take(arm, place, self._rewards.scaled_one(reward))
+        self._advance()
 
-    def _checked(self, rewards: npt.ArrayLike, pulls: Pulls) -> FloatArray:
-        values = self._numbers(rewards)
-        if values.shape != (pulls.total,):
-            raise self._rejected(
-                f"rewards must be {pulls.total}, one per pull asked for, but got"
-                f" {values.size if values.ndim == 1 else f'an array of shape {values.shape}'}."
-            )
-        a, b = self.problem.bounds
-        wrong = ~((values >= a) & (values <= b))
-        if wrong.any():
-            j = int(np.flatnonzero(wrong)[0])
-            arms = np.repeat(pulls.indices, pulls.counts)
-            label = self.labels[int(arms[j])]
-            error = self._rejected(
-                f"rewards must lie within the bounds [{a:g}, {b:g}]"
-                f" but arm {label!r} gave {values[j]:g}."
-            )
-            error.unabsorbed = [
-                (self.labels[i], value)
-                for i, value, bad in zip(arms.tolist(), values.tolist(), wrong, strict=True)
-                if not bad
-            ]
-            raise error
-        return values
+    def open_places(self, n: int, out: Out, *, ahead: float = AHEAD) -> list[Place]:
+        """Return up to n places to be pulled now, given those that are out."""
+        if self.done:
+            return []
+        room = max(ahead * self.told, EARLY_ROWS * self.question.n) if ahead > 0.0 else 0.0
+        if self.question.budget is not None:
+            left = self.question.budget - self.told - sum(map(len, out.values()))
+            n = min(n, left)
+            room = min(room, self.question.budget - self.told - self._sequences.step.missing)
+        if n <= 0:
+            return []
+        found = self._sequences.open_in_step(n, out)
+        if len(found) < n and room > 0.0:
+            weights = self.algorithm.outlook()
+            found += self._sequences.open_ahead(n - len(found), out, weights, room)
+        return found
 
-    def _numbers(self, values: npt.ArrayLike) -> FloatArray:
-        try:
-            return np.asarray(values, dtype=np.float64)
-        except (TypeError, ValueError):
-            kind = type(values).__name__
-            raise self._rejected(f"rewards must be numbers but got {kind} of others.") from None
+    def status_with(self, out: Out, *, ahead: float = AHEAD) -> Status:
+        """Return where the search stands, given the places that are out."""
+        if self.done or self.open_places(1, out, ahead=ahead):
+            return self.status
+        # the step needs pulls: if none is out and none may be handed out, the budget is in the way
+        return Status.WAITING if any(out.values()) else Status.BUDGET
 
-    def _check_totals(self, sums: FloatArray, squares: FloatArray, pulls: Pulls) -> None:
-        if sums.shape != pulls.counts.shape or squares.shape != pulls.counts.shape:
-            raise self._rejected(
-                f"totals must be {pulls.counts.size}, one per entry asked for,"
-                f" but got {sums.size} sums and {squares.size} sums of squares."
-            )
-        a, b = self.problem.bounds
-        m = pulls.counts
-        slack = 1e-9 * m * max(abs(a), abs(b), b - a)
-        ok = (sums >= m * a - slack) & (sums <= m * b + slack) & np.isfinite(squares)
-        if not ok.all():
-            j = int(np.flatnonzero(~ok)[0])
-            raise self._rejected(
-                f"rewards must lie within the bounds [{a:g}, {b:g}] but {m[j]} rewards of arm"
-                f" {self.labels[int(pulls.indices[j])]!r} add up to {sums[j]:g}."
-            )
+    # Steps
 
-    def _check_squares(self, sums: FloatArray, squares: FloatArray, pulls: Pulls) -> None:
-        """Check that rewards in [0, 1] can have these sums and sums of squares."""
-        m = pulls.counts
-        slack = 1e-6 * m
-        wrong = (squares > sums + slack) | (squares < sums * sums / m - slack)
-        if wrong.any():
-            label = self.labels[int(pulls.indices[np.flatnonzero(wrong)[0]])]
-            raise self._rejected(
-                f"totals of arm {label!r} must be those of rewards within the bounds, but no"
-                " such rewards have this sum and this sum of squares."
-            )
+    def _propose(self) -> None:
+        """Give the algorithm what was imported, and find the next step or why there is none."""
+        while self._imports and not self.algorithm.done:
+            arms, values = self._imports.pop(0)
+            order = np.argsort(arms, kind="stable")
+            counts = np.bincount(arms, minlength=self.question.n)
+            self.algorithm.absorb_imports(counts, self._rewards.scaled(values[order]))
+        budget = self.question.budget
+        left = UNLIMITED if budget is None else budget + self._free - self.total_pulls
+        pulls = no_pulls() if self.algorithm.done else _frozen(self.algorithm.propose(left))
+        self._asked = False
+        if pulls.total == 0:
+            self.status = Status.DECIDED
+        elif pulls.total > left:
+            self.status = Status.BUDGET
+        self._sequences.begin(no_pulls() if self.done else pulls)
 
-    def _rejected(self, message: str) -> RewardRejected:
-        error = RewardRejected(message)
-        error.result = self.result()
-        return error
+    def _advance(self) -> None:
+        """Give the algorithm every step that is complete."""
+        while not self.done and self._sequences.step.missing == 0:
+            pulls, sums, squares = self._sequences.finish()
+            self.algorithm.absorb(pulls, sums, squares)
+            self.total_pulls += pulls.total
+            self._propose()
+            self._record()
+        if self.done:  # no step will follow: only count what none has taken
+            self._unused = self.unused
+            self._sequences.forget()
+            self._imports = []
 
-    def _absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
-        self.algorithm.absorb(pulls, sums, squares)
-        self.total_pulls += pulls.total
-        self._prepare()
-        self._record()
+    def stop(self, reason: Status) -> None:
+        """End the search for a reason of the caller's own, such as `Status.INTERRUPTED`."""
+        if not self.done:
+            self.status = Status(reason)
+
+    # Reports
 
     def _record(self) -> None:
         if self._first is None and self.algorithm.round >= 2:
-            self._first = self._snapshot()
-        if self.total_pulls >= self._next_history or self.done:
-            self._next_history = max(self.total_pulls * _HISTORY_GROWTH, self.total_pulls + 1)
-            self._history.append(self.latest())
-
-    def stop(self, reason: str) -> None:
-        """End the search for a reason of the caller's own, such as "interrupted"."""
-        if not self.done:
-            self.stopped = reason
+            self._first = snapshot(self.algorithm, self._rewards)
+        if self.total_pulls >= self._next_trace or self.done:
+            self._next_trace = max(self.total_pulls * TRACE_GROWTH, self.total_pulls + 1)
+            self._trace.append(self.latest())
 
     def result(self) -> Result:
         """Return what is known now; may be called at any time."""
-        last = self._snapshot()
-        history = self._history
-        if self.total_pulls and (not history or history[-1].pulls < self.total_pulls):
-            history = [*history, self.latest()]
+        last = snapshot(self.algorithm, self._rewards)
+        trace = self._trace
+        if self.total_pulls and (not trace or trace[-1].pulls < self.total_pulls):
+            trace = [*trace, self.latest()]
         return Result(
-            problem=self.problem,
-            algorithm=self.algorithm_name,
+            question=self.question,
+            status=self.status,
             decisions=last.decisions,
             pulls_per_arm=self.algorithm.pulls.copy(),
             means=last.means,
             intervals=np.column_stack([last.lower, last.upper]),
             thresholds=last.thresholds,
-            stopped=self.stopped,
             round=self.algorithm.round,
             threshold_pulls=self.algorithm.threshold_pulls,
-            imported=int(self.imported.sum()),
             imported_per_arm=self.imported.copy(),
+            unused=self.unused + self.in_step,
             evidence=self.algorithm.evidence(),
-            history=tuple(history),
+            pulls_needed=self.algorithm.pulls_needed(),
+            trace=tuple(trace),
             first=self._first or last,
             last=last,
         )
 
-    def latest(self) -> HistoryPoint:
-        """Return the present moment as a point of the history."""
-        bound = next(iter(self._thresholds().values()))
-        return HistoryPoint(
-            self.total_pulls,
-            self.algorithm.round,
-            self.undecided,
-            *bound,
-            *_quartiles(self.algorithm.evidence()),
+    def progress(self) -> Progress:
+        """Return how far the search is, without the cost of a whole result."""
+        point = self.latest()
+        needed = self.algorithm.pulls_needed()
+        return Progress(
+            pulls=self.told,
+            round=point.round,
+            n=self.question.n,
+            undecided=point.undecided,
+            threshold_lower=point.threshold_lower,
+            threshold_upper=point.threshold_upper,
+            pulls_needed=None if needed is None else float(needed.sum()),
         )
 
-    def _snapshot(self) -> Snapshot:
-        lower, upper = self.algorithm.intervals()
-        if self._mirrored:
-            lower, upper = upper, lower
-        return Snapshot(
-            round=self.algorithm.round,
-            means=self._in_units(self.algorithm.means),
-            lower=self._in_units(lower),
-            upper=self._in_units(upper),
-            decisions=self._decisions(),
-            thresholds=self._thresholds(),
-        )
+    def wait_for_others(self, seconds: float) -> None:
+        """Refuse to wait: whoever drives a search in memory has all its tickets."""
+        del seconds
+        raise ProtocolError("a search must not be driven while tickets of it are out elsewhere.")
 
-    def _in_units(self, scaled: Any) -> Any:
-        a, b = self.problem.bounds
-        return b - (b - a) * scaled if self._mirrored else a + (b - a) * scaled
+    def latest(self) -> TracePoint:
+        """Return the present moment as a point of the trace."""
+        return trace_point(self.algorithm, self._rewards, self.total_pulls)
 
-    def _decisions(self) -> Decisions:
-        decisions = self.algorithm.decisions.copy()
-        if self._mirrored:
-            decisions[decisions == Decision.HIGH] = Decision.LOW
-        return decisions
+    # As bytes
 
-    def _thresholds(self) -> dict[str, Threshold]:
-        found: dict[str, Threshold] = {}
-        for side, (estimate, lower, upper) in self.algorithm.thresholds().items():
-            if self._mirrored:
-                found["lower"] = Threshold(*map(self._in_units, (estimate, upper, lower)))
-            else:
-                found[side] = Threshold(*map(self._in_units, (estimate, lower, upper)))
-        return found
+    def to_bytes(self) -> bytes:
+        """Return the whole state but the question, in a size that goes with the arms.
+
+        Tickets that are out are not part of it: to whoever reads it, their places are open again.
+        """
+        self._sequences.step.forget_index()
+        kept = {name: value for name, value in vars(self).items() if name not in _NOT_SAVED}
+        return freeze({"version": STATE_VERSION, **kept})
+
+    @classmethod
+    def from_bytes(cls, question: Question, data: bytes) -> Search:
+        """Return the search that `to_bytes` was called on; the question is kept by the caller."""
+        search = cls(question)
+        state = thaw(data, [type(search.algorithm).__module__.partition(".")[0]])
+        known = vars(search).keys() - set(_NOT_SAVED)
+        if (
+            not isinstance(state, dict)
+            or state.pop("version", None) != STATE_VERSION
+            or state.keys() != known
+            or not isinstance(state["algorithm"], type(search.algorithm))
+        ):
+            raise InvalidParameter(
+                "a saved search must be of this version of oddarms and of the same question but"
+                " is not."
+            )
+        vars(search).update(state)
+        return search
+
+
+_NOT_SAVED = ("question", "_rewards", "_asked", "_out", "_out_places", "_last_id")
+
+
+def _new_algorithm(question: Question, rng: np.random.Generator) -> Algorithm:
+    chosen = question.algorithm
+    cls: type[Algorithm] = get_algorithm(chosen) if isinstance(chosen, str) else chosen
+    a, b = question.bounds
+    options = question.options
+    for name in cls.lengths & options.keys():
+        options[name] = check_number(name, options[name]) / (b - a)
+    return create(
+        cls,
+        question.n,
+        k=question.k,
+        delta=question.delta,
+        rng=rng,
+        side="both" if question.side == "both" else "upper",
+        **options,
+    )
 
 
 def _frozen(pulls: Pulls) -> Pulls:
@@ -402,16 +554,3 @@ def _frozen(pulls: Pulls) -> Pulls:
     for array in copies:
         array.setflags(write=False)
     return copies
-
-
-def _quartiles(evidence: FloatArray | None) -> list[float]:
-    """Return the least and the quartiles of what is there; each is the value of an arm."""
-    if evidence is None:
-        return []
-    places = [(evidence.size - 1) * quarter // 4 for quarter in range(4)]
-    found: list[float] = np.partition(evidence, places)[places].tolist()
-    return found
-
-
-def _sum_by(entries: IntArray, values: FloatArray, size: int) -> FloatArray:
-    return np.bincount(entries, values, minlength=size).astype(np.float64)

@@ -15,26 +15,17 @@ from oddarms.algorithms import (
     Decision,
     Decisions,
     available,
-    create,
     get_algorithm,
     register,
 )
 from oddarms.arms import SimulatedArms
 from oddarms.errors import InvalidParameter
 from oddarms.executors import open_executor
-from oddarms.problem import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Side,
-    check_bounds,
-    check_budget,
-    check_side,
-    check_whole,
-    threshold,
-)
+from oddarms.problem import UNIT, BoolArray, FloatArray, IntArray, Question, check_whole
+from oddarms.search import Rng, Search
 from oddarms.simulation._families import family_of, get_family
 from oddarms.simulation._task import COMPILED, Run, Task
+from oddarms.theory import threshold
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,48 +83,44 @@ class Simulation:
 
 
 def simulate(
-    arms: npt.ArrayLike | SimulatedArms,
+    instance: npt.ArrayLike | SimulatedArms,
+    question: Question | None = None,
     *,
-    k: float,
-    delta: float,
-    algorithm: str = "spade",
     runs: int = 1,
-    rng: np.random.Generator | np.random.SeedSequence | int | None = None,
+    rng: Rng = None,
     family: str = "bernoulli",
-    bounds: tuple[float, float] = (0.0, 1.0),
-    side: Side = "upper",
-    budget: int | None = None,
     jobs: int = 1,
     compiled: bool | None = None,
-    **options: Any,
+    **words: Any,
 ) -> Simulation:
     """Run an algorithm many times on simulated arms with known means.
 
     ADE, RR and WRR run in compiled code if numba is installed (``pip install
-    'oddarms[simulate]'``); otherwise, and for every other algorithm, `oddarms.find` is called.
+    'oddarms[simulate]'``); otherwise, and for every other algorithm, a `Search` is driven.
     The results are the same either way, and run r is that of ``find`` with the r-th child of
     ``rng``, whatever the number of jobs.
 
     Parameters
     ----------
-    arms
+    instance
         True means in [0, 1], or simulated arms without a generator of their own.
-    k, delta, algorithm, bounds, side, budget
-        As for `oddarms.find`.
+    question
+        What is asked; or nothing, and its words as keywords.
     runs
         How many independent runs.
     rng
-        Seed or generator; decides everything.
+        Decides everything.
     family
-        Of the rewards, where `arms` are means: "bernoulli", "beta" (option ``concentration``) or
-        "uniform" (option ``width``).
+        Of the rewards, where the instance is means: "bernoulli", "beta" (option ``concentration``)
+        or "uniform" (option ``width``).
     jobs
         Runs at a time: in threads where they are compiled, otherwise in processes, which need
         ``pip install 'oddarms[parallel]'``.
     compiled
         True to insist on compiled code, False to avoid it; by default, where possible.
-    **options
-        Of the family and of the algorithm.
+    **words
+        Of the question (`k`, `delta`, `algorithm`, `bounds`, `side`, `budget`), of the family, and
+        options of the algorithm.
 
     Examples
     --------
@@ -142,48 +129,37 @@ def simulate(
     """
     runs = check_whole("runs", runs, least=1)
     jobs = check_whole("jobs", jobs, least=1)
-    simulated = arms if isinstance(arms, SimulatedArms) else get_family(family).make(arms, options)
-    if simulated.has_generator:
-        raise InvalidParameter("arms must have no generator of their own: rng decides every run.")
-    n = simulated.means.size
-    create(algorithm, n, k=k, delta=delta, rng=np.random.default_rng(0), **options)
-    use_compiled = _use_compiled(
-        algorithm, simulated, check_bounds(bounds), check_side(side), compiled
+    arms = (
+        instance
+        if isinstance(instance, SimulatedArms)
+        else get_family(family).make(instance, words)
     )
-    task = Task(
-        simulated,
-        float(k),
-        float(delta),
-        algorithm,
-        bounds,
-        side,
-        check_budget(budget),
-        options,
-        use_compiled,
-    )
+    if arms.has_generator:
+        raise InvalidParameter("instance must have no generator of its own: rng decides every run.")
+    asked = Question.of(arms.means.size if question is None else question, words)
+    if asked.n != arms.means.size:
+        raise InvalidParameter(
+            f"question must be about the instance's {arms.means.size} arms but is about {asked.n}."
+        )
+    Search(asked)  # says so now, rather than in every run, if something is wrong
+    task = Task(arms, asked, _use_compiled(asked, arms, compiled))
     children = np.random.default_rng(rng).spawn(runs)
     return _collect(task, _run_all(task, children, jobs))
 
 
-def _use_compiled(
-    algorithm: str,
-    arms: SimulatedArms,
-    bounds: tuple[float, float],
-    side: Side,
-    compiled: bool | None,
-) -> bool:
+def _use_compiled(question: Question, arms: SimulatedArms, compiled: bool | None) -> bool:
     possible = (
-        algorithm in COMPILED
-        and side != "both"
-        and bounds == (0.0, 1.0)
+        question.algorithm in COMPILED
+        and question.side != "both"
+        and question.bounds == UNIT
         and family_of(arms) is not None
         and find_spec("numba") is not None
     )
     if compiled and not possible:
         raise InvalidParameter(
-            f"compiled must not be True for {algorithm!r} on {arms!r} with side {side!r} and bounds"
-            f" {bounds}: compiled are {', '.join(COMPILED)} on one side, for Bernoulli, Beta and"
-            " uniform rewards in [0, 1], with numba installed."
+            f"compiled must not be True for {question.algorithm_name!r} on {arms!r} with side"
+            f" {question.side!r} and bounds {question.bounds}: compiled are {', '.join(COMPILED)}"
+            " on one side, for Bernoulli, Beta and uniform rewards in [0, 1], with numba installed."
         )
     return possible and compiled is not False
 
@@ -193,11 +169,12 @@ class _NumberedRun:
     """Does a run, perhaps in a process that has not heard of the algorithm."""
 
     task: Task
-    algorithm: type[Algorithm]
+    registered: dict[str, type[Algorithm]]
 
     def __call__(self, numbered: tuple[int, np.random.Generator]) -> tuple[int, Run]:
-        if self.task.algorithm not in available():
-            register(self.task.algorithm, self.algorithm)
+        for name, algorithm in self.registered.items():
+            if name not in available():
+                register(name, algorithm)
         number, rng = numbered
         return number, self.task(rng)
 
@@ -206,7 +183,8 @@ def _run_all(task: Task, children: Sequence[np.random.Generator], jobs: int) -> 
     """Return the runs in the order of their generators."""
     if jobs == 1:
         return [task(child) for child in children]
-    run = _NumberedRun(task, get_algorithm(task.algorithm))
+    name = task.question.algorithm
+    run = _NumberedRun(task, {name: get_algorithm(name)} if isinstance(name, str) else {})
     with open_executor("threads" if task.compiled else "joblib", jobs=jobs) as executor:
         found = dict(executor.map_unordered(run, enumerate(children)))
     return [found[number] for number in range(len(children))]
@@ -219,7 +197,7 @@ def _collect(task: Task, found: list[Run]) -> Simulation:
     wrong &= ~_indifferent(task)
     return Simulation(
         means=task.arms.means,
-        algorithm=task.algorithm,
+        algorithm=task.question.algorithm_name,
         pulls=pulls_per_arm.sum(axis=1),
         correct=~wrong.any(axis=1),
         complete=(decisions != Decision.UNDECIDED).all(axis=1),
@@ -234,19 +212,19 @@ def _collect(task: Task, found: list[Run]) -> Simulation:
 
 def _indifferent(task: Task) -> BoolArray:
     """Return the arms that may be called either way, by SPADE's option."""
-    y, margin = task.arms.means, float(task.options.get("indifference", 0.0))
+    y, question = task.arms.means, task.question
     near: BoolArray = np.zeros(y.size, dtype=np.bool_)
-    for side, k in (("upper", task.k), ("lower", -task.k)):
-        if task.side in (side, "both"):
-            near |= np.abs(y - threshold(y, k)) < margin
+    for side, k in (("upper", question.k), ("lower", -question.k)):
+        if question.side in (side, "both"):
+            near |= np.abs(y - threshold(y, k)) < question.indifference
     return near
 
 
 def _true_decisions(task: Task) -> Decisions:
-    y = task.arms.means
+    y, question = task.arms.means, task.question
     truth = np.full(y.size, Decision.NORMAL, dtype=np.int8)
-    if task.side != "upper":
-        truth[y <= threshold(y, -task.k)] = Decision.LOW
-    if task.side != "lower":
-        truth[y >= threshold(y, task.k)] = Decision.HIGH
+    if question.side != "upper":
+        truth[y <= threshold(y, -question.k)] = Decision.LOW
+    if question.side != "lower":
+        truth[y >= threshold(y, question.k)] = Decision.HIGH
     return truth

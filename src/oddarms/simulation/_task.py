@@ -1,9 +1,9 @@
-"""One whole run, compiled or through `oddarms.find`."""
+"""One whole run, compiled or step by step through a `Search`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from oddarms.algorithms import Decision, Decisions
 from oddarms.algorithms._base import UNLIMITED
 from oddarms.algorithms._round_robin import check_batch, check_rho
 from oddarms.arms import SimulatedArms
-from oddarms.problem import IntArray, Side
-from oddarms.search import find
+from oddarms.problem import IntArray, Question
+from oddarms.search import Result, Search, drive
 from oddarms.simulation._families import family_of
 
 COMPILED = ("ade", "rr", "wrr")
@@ -38,13 +38,7 @@ class Task:
     """
 
     arms: SimulatedArms
-    k: float
-    delta: float
-    algorithm: str
-    bounds: tuple[float, float]
-    side: Side
-    budget: int | None
-    options: dict[str, Any]
+    question: Question
     compiled: bool
 
     def __call__(self, rng: np.random.Generator) -> Run:
@@ -52,17 +46,7 @@ class Task:
         return self._run_compiled(rng) if self.compiled else self._run_interactive(rng)
 
     def _run_interactive(self, rng: np.random.Generator) -> Run:
-        result = find(
-            self.arms,
-            k=self.k,
-            delta=self.delta,
-            algorithm=self.algorithm,
-            bounds=self.bounds,
-            side=self.side,
-            budget=self.budget,
-            rng=rng,
-            **self.options,
-        )
+        result = run_search(self.question, self.arms, rng)
         estimate, lower, upper = next(iter(result.thresholds.values()))
         return Run(
             result.decisions,
@@ -82,9 +66,9 @@ class Task:
         n = means.size
         pulls = np.zeros(n, dtype=np.int64)
         decisions = np.zeros(n, dtype=np.int8)
-        mirrored = self.side == "lower"
+        mirrored = self.question.side == "lower"
         shared_arguments = (
-            UNLIMITED if self.budget is None else self.budget,
+            UNLIMITED if self.question.budget is None else self.question.budget,
             family.code,
             family.value(self.arms),
             mirrored,
@@ -92,12 +76,13 @@ class Task:
             pulls,
             decisions,
         )
-        head = (means, self.k, self.delta)
-        if self.algorithm == "ade":
-            shared = bool(self.options.get("shared", False))
+        head = (means, self.question.k, self.question.delta)
+        options = self.question.options
+        if self.question.algorithm == "ade":
+            shared = bool(options.get("shared", False))
             found = run_ade(*head, shared, *shared_arguments)
         else:
-            batch = check_batch(self.options.get("batch", 1))
+            batch = check_batch(options.get("batch", 1))
             rho = self._rho(n)
             found = run_round_robin(*head, rho, batch, *shared_arguments)
         rounds, threshold_pulls, threshold, radius = found
@@ -107,6 +92,13 @@ class Task:
         return Run(decisions, pulls, rounds, threshold_pulls, threshold, radius)
 
     def _rho(self, n: int) -> float:
-        if self.algorithm == "rr":
+        question = self.question
+        if question.algorithm == "rr":
             return 1.0  # WRR with weight 1 is RR
-        return check_rho(self.options.get("rho"), n, self.k, self.delta)
+        return check_rho(question.options.get("rho"), n, question.k, question.delta)
+
+
+def run_search(question: Question, arms: SimulatedArms, rng: np.random.Generator) -> Result:
+    """Return what a search of simulated arms finds: that of `oddarms.find` with this generator."""
+    algorithm_rng, reward_rng = rng.spawn(2)
+    return drive(Search(question, rng=algorithm_rng), arms.seeded(reward_rng))

@@ -6,22 +6,18 @@ from oddarms.studies._api import (
     delete_study,
     list_studies,
     load_study,
+    seed_of,
     upgrade_storage,
 )
-from oddarms.studies._question import Question
-from oddarms.studies._run import run
-from oddarms.studies._study import Study
-from oddarms.studies._tickets import Conflict, Status, Ticket, Tickets, Told, Trial
+from oddarms.studies._log import Conflict, Told, Trial
+from oddarms.studies._study import Overview, Study
 from oddarms.studies._verify import Verification, verify
 
 __all__ = [
     "Conflict",
-    "Question",
-    "Status",
+    "Overview",
     "Study",
     "StudySummary",
-    "Ticket",
-    "Tickets",
     "Told",
     "Trial",
     "Verification",
@@ -29,7 +25,7 @@ __all__ = [
     "delete_study",
     "list_studies",
     "load_study",
-    "run",
+    "seed_of",
     "upgrade_storage",
     "verify",
 ]

@@ -10,20 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oddarms.errors import DuplicateStudy, InvalidParameter, MissingExtra, UnknownStudy
-from oddarms.problem import (
-    Label,
-    Side,
-    check_bounds,
-    check_budget,
-    check_delta,
-    check_k,
-    check_side,
-    check_whole,
-)
+import numpy as np
+
+from oddarms.errors import DuplicateStudy, InvalidParameter, MissingExtra, StoreFailed, UnknownStudy
+from oddarms.problem import Label, Question, check_whole
+from oddarms.search import Rng, Search
 from oddarms.studies._labels import arm_rows
-from oddarms.studies._machine import Machine
-from oddarms.studies._question import Question
+from oddarms.studies._replay import new_search
 from oddarms.studies._study import Study
 
 if TYPE_CHECKING:
@@ -32,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StudySummary:
-    """A study as `list_studies` shows it; `handed_out` are tickets, `results` what came back."""
+    """A study as `list_studies` shows it; `handed_out` are tickets, `results` what came back.
+
+    Its question has numbers for labels.
+    """
 
     name: str
     question: Question
@@ -43,17 +39,11 @@ class StudySummary:
 
 def create_study(
     name: str,
+    question: Question | Iterable[Label],
     *,
-    arms: Iterable[Label],
-    k: float,
-    delta: float,
-    algorithm: str = "spade",
-    bounds: tuple[float, float] = (0.0, 1.0),
-    side: Side = "upper",
-    budget: int | None = None,
-    seed: int | None = None,
+    rng: Rng = None,
     storage: str | Path | None = None,
-    **options: Any,
+    **words: Any,
 ) -> Study:
     """Create a study in a storage.
 
@@ -61,52 +51,38 @@ def create_study(
     ----------
     name
         A name that the storage does not have yet.
-    arms
-        The labels, texts or whole numbers.
-    k, delta, algorithm, bounds, side, budget
-        As for `oddarms.find`. The budget is that of all workers together; a pull whose lease ran
-        out counts against it only once its late result arrives.
-    seed
-        Decides the algorithm's random choices; drawn and stored if not given.
+    question
+        What is asked; or the arms' labels, texts or whole numbers, with the question's other words
+        as keywords.
+    rng
+        Decides the algorithm's random choices, and is stored as a seed.
     storage
         A path or ``sqlite:///FILE``, ``postgresql://USER@HOST/NAME``, or "memory". By default the
         environment variable ODDARMS_STORAGE, else the file oddarms.db in the working directory.
-    **options
-        Options of the algorithm, such as ``indifference=0.01``; they must be plain values.
+    **words
+        Of a `Question`, and options of the algorithm, which must be plain values. The budget is
+        that of all workers together; a pull whose lease ran out counts against it only once its
+        late result arrives.
 
     Examples
     --------
-    >>> study = create_study("crowd", arms=["ann", "bob", "cy"], k=1, delta=0.1, storage="memory")
+    >>> study = create_study("crowd", ["ann", "bob", "cy"], k=1, delta=0.1, storage="memory")
     >>> [ticket.arm for ticket in study.ask(4)]
     ['ann', 'ann', 'bob', 'bob']
     >>> delete_study("crowd", storage="memory")
     """
     _check_name(name)
-    try:
-        labels = list(arms)
-    except TypeError:
-        raise InvalidParameter(f"arms must be the arms' labels but got {arms!r}.") from None
-    seed = secrets.randbits(63) if seed is None else check_whole("seed", seed, least=0)
-    question = Question(
-        n=len(labels),
-        k=check_k(k),
-        delta=check_delta(delta),
-        algorithm=algorithm,
-        bounds=check_bounds(bounds),
-        side=check_side(side),
-        budget=check_budget(budget),
-        seed=seed,
-        options=options,
-    )
-    question = Question.from_json(_plain(question))
-    machine = Machine(question)  # checks everything before anything is stored
-    Machine.from_bytes(question, machine.to_bytes())  # and that its state can be
-    rows = arm_rows(0, labels)
+    whole = Question.of(question, words)
+    seed = seed_of(rng)
+    rows = arm_rows(0, whole.labels)
+    asked = Question.from_json(whole.numbered().to_json())
+    search = new_search(asked, seed)  # checks everything before anything is stored
+    Search.from_bytes(asked, search.to_bytes())  # and that its state can be
     database = _open(storage)
     from oddarms.studies import _records as records
 
     with database.writing() as connection:
-        number = records.add_study(connection, name, question.to_json(), time.time())
+        number = records.add_study(connection, name, asked.to_json(), seed, time.time())
         if number is None:
             raise DuplicateStudy(
                 f"name must be new but {database.name} has a study {name!r} already: load it, or"
@@ -114,7 +90,16 @@ def create_study(
             )
         columns = ["study", "number", "label", "label_key"]
         database.copy(connection, "arms", columns, ((number, *row[1:]) for row in rows))
-    return Study(database, number, name, question)
+    return Study(database, number, name, asked, seed)
+
+
+def seed_of(rng: Rng) -> int:
+    """Return a seed that can be stored: a whole number as it is, or one drawn from a generator."""
+    if rng is None:
+        return secrets.randbits(63)
+    if isinstance(rng, int | float | np.integer):
+        return check_whole("rng", rng, least=0)
+    return int(np.random.default_rng(rng).integers(2**63))
 
 
 def load_study(name: str, *, storage: str | Path | None = None) -> Study:
@@ -130,8 +115,15 @@ def load_study(name: str, *, storage: str | Path | None = None) -> Study:
                 f"name must be a study of {database.name} but got {name!r}; it has"
                 f" {', '.join(known[:10]) or 'none'}."
             )
-    number, question = found
-    return Study(database, number, name, Question.from_json(question))
+    number, question, seed = found
+    return Study(database, number, name, _stored(question), seed)
+
+
+def _stored(text: str) -> Question:
+    try:
+        return Question.from_json(text)
+    except InvalidParameter as error:
+        raise StoreFailed(f"a stored question must be whole but is not: {error}") from None
 
 
 def list_studies(*, storage: str | Path | None = None) -> list[StudySummary]:
@@ -143,7 +135,7 @@ def list_studies(*, storage: str | Path | None = None) -> list[StudySummary]:
         return [
             StudySummary(
                 name,
-                Question.from_json(question),
+                _stored(question),
                 datetime.fromtimestamp(created, UTC),
                 tickets,
                 results,
@@ -183,15 +175,3 @@ def _check_name(name: str) -> str:
             f"name must be a text of 1 to 200 printable characters but got {name!r}."
         )
     return name
-
-
-def _plain(question: Question) -> str:
-    try:
-        if not isinstance(question.algorithm, str):
-            raise TypeError
-        return question.to_json()
-    except TypeError:
-        raise InvalidParameter(
-            "options of a stored study must be plain values, and algorithm a name, but got"
-            f" {question.algorithm!r} and {question.options!r}."
-        ) from None

@@ -29,9 +29,9 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from oddarms.errors import InvalidParameter, MissingExtra, StoreFailed
-from oddarms.studies._interrupts import uninterrupted
+from oddarms.interrupts import uninterrupted
 
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 """Versions of the schema, oldest first; the files of `migrations` have them."""
 
 DEFAULT_FILE = "oddarms.db"

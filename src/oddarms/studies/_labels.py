@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from oddarms.errors import InvalidParameter, StoreFailed
-from oddarms.problem import Label, check_labels
+from oddarms.problem import Label, check_plain_label
 from oddarms.studies import _records as records
 
 if TYPE_CHECKING:
@@ -22,9 +22,7 @@ FEW = 50_000
 
 def encoded(label: Label) -> str:
     """Return a label as it is stored: JSON in ASCII, which holds any text and tells 1 from "1"."""
-    if isinstance(label, bool) or not isinstance(label, str | int):
-        raise InvalidParameter(f"arms must be labelled by text or whole numbers but got {label!r}.")
-    return json.dumps(label)
+    return json.dumps(check_plain_label(label))
 
 
 def decoded(text: str) -> Label:
@@ -43,7 +41,7 @@ def label_key(text: str) -> str:
 
 def arm_rows(study: int, labels: Iterable[Label]) -> list[tuple[int, int, str, str]]:
     """Return the rows of the table of arms for a new study."""
-    texts = [encoded(label) for label in check_labels(labels)]
+    texts = [encoded(label) for label in labels]
     return [(study, number, text, label_key(text)) for number, text in enumerate(texts)]
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, IntArray
-from oddarms.studies._machine import ResultRow
-from oddarms.studies._tickets import Told
+from oddarms.search._places import Place
+from oddarms.search._step import Out
+from oddarms.studies._log import ResultRow, Told
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -35,23 +36,36 @@ def _run(connection: sa.Connection, statement: str, **values: Any) -> Any:
 # Studies and arms
 
 
-def add_study(connection: sa.Connection, name: str, question: str, created: float) -> int | None:
+def add_study(
+    connection: sa.Connection, name: str, question: str, seed: int, created: float
+) -> int | None:
     """Add a study; return its number, or None if the name is taken."""
     found = _run(
         connection,
-        "INSERT INTO studies (name, question, created, tickets, position, taken)"
-        " VALUES (:name, :question, :created, 0, 0, 0) ON CONFLICT (name) DO NOTHING RETURNING id",
+        "INSERT INTO studies (name, question, seed, created, tickets, position, taken) VALUES"
+        " (:name, :question, :seed, :created, 0, 0, 0) ON CONFLICT (name) DO NOTHING RETURNING id",
         name=name,
         question=question,
+        seed=str(seed),
         created=created,
     ).scalar()
     return None if found is None else int(found)
 
 
-def find_study(connection: sa.Connection, name: str) -> tuple[int, str] | None:
-    """Return number and question of a study."""
-    row = _run(connection, "SELECT id, question FROM studies WHERE name = :name", name=name).first()
-    return None if row is None else (int(row[0]), str(row[1]))
+def find_study(connection: sa.Connection, name: str) -> tuple[int, str, int] | None:
+    """Return number, question and seed of a study."""
+    row = _run(
+        connection, "SELECT id, question, seed FROM studies WHERE name = :name", name=name
+    ).first()
+    return None if row is None else (int(row[0]), str(row[1]), int(row[2]))
+
+
+def counts(connection: sa.Connection, study: int) -> tuple[int, float]:
+    """Return how many tickets a study has handed out, and when it was created."""
+    tickets, created = _run(
+        connection, "SELECT tickets, created FROM studies WHERE id = :study", study=study
+    ).one()
+    return int(tickets), float(created)
 
 
 def studies(connection: sa.Connection) -> list[Any]:
@@ -111,17 +125,33 @@ def arm_of(connection: sa.Connection, study: int, label: str, key: str) -> int |
 
 # Not EXISTS, for which PostgreSQL may read all results there are instead of the index.
 _ENDED = (
-    "(expires <= :now OR (SELECT r.ticket FROM results r WHERE r.study = leases.study"
+    "(leases.expires <= :now OR (SELECT r.ticket FROM results r WHERE r.study = leases.study"
     " AND r.ticket = leases.ticket) IS NOT NULL OR (SELECT s.ticket FROM skips s"
     " WHERE s.study = leases.study AND s.ticket = leases.ticket) IS NOT NULL)"
 )
 
 
-def live_leases(connection: sa.Connection, study: int, now: float) -> list[int]:
-    """Return the arms of all pulls that are out."""
+def live_places(connection: sa.Connection, study: int, now: float) -> Out:
+    """Return the places of all pulls that are out, by arm."""
     found = _run(
         connection,
-        f"SELECT arm FROM leases WHERE study = :study AND NOT {_ENDED}",
+        f"SELECT arm, place FROM leases WHERE study = :study AND NOT {_ENDED}",
+        study=study,
+        now=now,
+    )
+    places: Out = {}
+    for arm, place in found:
+        places.setdefault(int(arm), set()).add(int(place))
+    return places
+
+
+def live_workers(connection: sa.Connection, study: int, now: float) -> list[str]:
+    """Return the workers that have tickets out."""
+    found = _run(
+        connection,
+        "SELECT DISTINCT t.worker FROM leases JOIN tickets t ON t.study = leases.study"
+        f" AND t.number = leases.ticket WHERE leases.study = :study AND NOT {_ENDED}"
+        " AND t.worker IS NOT NULL",
         study=study,
         now=now,
     )
@@ -137,7 +167,7 @@ def add_tickets(
     database: Database,
     connection: sa.Connection,
     study: int,
-    arms: Sequence[int],
+    places: Sequence[Place],
     worker: str | None,
     now: float,
     expires: float,
@@ -148,22 +178,22 @@ def add_tickets(
             connection,
             "UPDATE studies SET tickets = tickets + :more WHERE id = :study RETURNING tickets",
             study=study,
-            more=len(arms),
+            more=len(places),
         ).scalar_one()
     )
-    first = last - len(arms) + 1
-    numbered = list(zip(itertools.count(first), arms))
+    first = last - len(places) + 1
+    numbered = [(number, *place) for number, place in zip(itertools.count(first), places)]
     database.copy(
         connection,
         "tickets",
-        ["study", "number", "arm", "worker", "asked", "expires"],
-        [(study, number, arm, worker, now, expires) for number, arm in numbered],
+        ["study", "number", "arm", "place", "worker", "asked", "expires"],
+        [(study, number, arm, place, worker, now, expires) for number, arm, place in numbered],
     )
     database.copy(
         connection,
         "leases",
-        ["study", "ticket", "arm", "expires"],
-        [(study, number, arm, expires) for number, arm in numbered],
+        ["study", "ticket", "arm", "place", "expires"],
+        [(study, number, arm, place, expires) for number, arm, place in numbered],
     )
     return first
 
@@ -200,8 +230,8 @@ def live_tickets(connection: sa.Connection, study: int, worker: str, now: float)
 
 
 _RESULT = (
-    "INSERT INTO results (study, ticket, arm, reward, worker, told)"
-    " SELECT t.study, t.number, t.arm, :reward, coalesce(:worker, t.worker), :now"
+    "INSERT INTO results (study, ticket, arm, place, reward, worker, told)"
+    " SELECT t.study, t.number, t.arm, t.place, :reward, coalesce(:worker, t.worker), :now"
     " FROM tickets t WHERE t.study = :study AND t.number = :ticket"
     " ON CONFLICT (study, ticket) DO NOTHING"
 )
@@ -338,7 +368,7 @@ def result_rows(connection: sa.Connection, study: int, *, after: int) -> Iterato
     """Yield the results after a number, in order; those of an import are never divided."""
     found = connection.execute(
         _text(
-            "SELECT number, ticket, arm, reward, batch FROM results"
+            "SELECT number, ticket, arm, place, reward, batch FROM results"
             " WHERE study = :study AND number > :after ORDER BY number"
         ),
         {"study": study, "after": after},
@@ -364,7 +394,7 @@ def trial_rows(connection: sa.Connection, study: int) -> Iterator[Any]:
     ticket = "FROM tickets t WHERE t.study = r.study AND t.number = r.ticket"
     found = connection.execute(
         _text(
-            "SELECT r.number, r.ticket, r.arm, r.reward, r.worker, r.told,"
+            "SELECT r.number, r.ticket, r.arm, r.place, r.reward, r.worker, r.told,"
             f" (SELECT t.asked {ticket}), (SELECT t.expires {ticket})"
             " FROM results r WHERE r.study = :study ORDER BY r.number"
         ),
@@ -384,6 +414,12 @@ def conflict_rows(connection: sa.Connection, study: int) -> Iterator[Any]:
         " WHERE c.study = :study ORDER BY c.number",
         study=study,
     )
+
+
+def number_of_conflicts(connection: sa.Connection, study: int) -> int:
+    """Return how many results were refused."""
+    found = _run(connection, "SELECT count(*) FROM conflicts WHERE study = :study", study=study)
+    return int(found.scalar_one())
 
 
 # Snapshots

@@ -1,4 +1,10 @@
-"""A study: a search one can leave and come back to, shared by many workers."""
+"""A study: a search one can leave and come back to, shared by many workers.
+
+A search, plus a log of every result in a storage, plus leases of the tickets that are out. The
+search is a pure function of the results in the order in which they were recorded, so that every
+process that has the study open has the same one; `oddarms.search._search` says which reward is used
+when, and what slow and lost workers mean for the guarantee.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +13,35 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from oddarms.algorithms import Decision
-from oddarms.errors import InvalidParameter, MissingExtra, RewardRejected, StoreFailed
-from oddarms.problem import FloatArray, Label, Problem, check_number, check_whole
-from oddarms.search import Progress, Result, progress_of
+from oddarms.arms import BatchFunction, Function
+from oddarms.errors import InvalidParameter, MissingExtra, StoreFailed
+from oddarms.problem import Label, Question, check_whole
+from oddarms.search import (
+    AHEAD,
+    Progress,
+    Result,
+    Search,
+    Status,
+    Ticket,
+    Tickets,
+    drive,
+)
+from oddarms.search._rewards import Rewards
 from oddarms.studies import _records as records
+from oddarms.studies._desk import StudyDesk
 from oddarms.studies._labels import Labels
-from oddarms.studies._machine import Machine, ResultRow
-from oddarms.studies._question import Question
-from oddarms.studies._tickets import Conflict, Status, Ticket, Tickets, Told, Trial
+from oddarms.studies._log import Conflict, ResultRow, Told, Trial
+from oddarms.studies._replay import new_search, replay
+from oddarms.studies._workers import is_gone
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -37,39 +56,75 @@ YEAR_10000 = 253_402_300_800.0
 DecisionCallback = Callable[["Study", list[tuple[Label, Decision]]], None]
 
 
+@dataclass(frozen=True)
+class Overview:
+    """A study at one moment.
+
+    Attributes
+    ----------
+    created
+        When it was created.
+    status
+        Where it stands; "waiting" if all pulls that can be handed out are out.
+    result
+        What is known; `Result.status` is "running" as long as more will be.
+    handed_out, live
+        All tickets, and those whose results may still be on the way.
+    told, imported, conflicts
+        Results of tickets, imported results, and results that were refused.
+    """
+
+    created: datetime
+    status: Status
+    result: Result
+    handed_out: int
+    live: int
+    told: int
+    imported: int
+    conflicts: int
+
+
 class Study:
     """A search in a storage. `oddarms.create_study` and `oddarms.load_study` return it.
 
     Any number of processes may have the same study open; methods may be called from any thread.
-    `oddarms.studies._machine` says which rewards are used for which bound, and what slow and lost
-    workers mean for the guarantee.
 
     Attributes
     ----------
     name
         Its name in the storage.
-    question
-        k, delta, bounds and all else that was asked.
+    seed
+        Decides the algorithm's random choices.
     """
 
-    def __init__(self, database: Database, number: int, name: str, question: Question) -> None:
+    def __init__(
+        self, database: Database, number: int, name: str, question: Question, seed: int
+    ) -> None:
         self._database = database
         self._number = number
         self.name = name
-        self.question = question
+        self.seed = seed
+        self._asked = question  # with numbers for labels, of which there may be a great many
         self._labels = Labels(database, number, question.n)
-        self._machine: Machine | None = None
+        self._rewards = Rewards(question)
+        self._search: Search | None = None
+        self._position = 0  # number of the last result that the search has
         self._lock = threading.RLock()
         self._callbacks: list[DecisionCallback] = []
         self._reported: npt.NDArray[np.int8] | None = None
 
     def __repr__(self) -> str:
-        return f"Study({self.name!r}, {self.question.n:,} arms, storage={self.storage!r})"
+        return f"Study({self.name!r}, {self._asked.n:,} arms, storage={self.storage!r})"
 
     @property
     def storage(self) -> str:
         """Where the study is stored."""
         return self._database.name
+
+    @cached_property
+    def question(self) -> Question:
+        """What is asked."""
+        return self._asked.about(self._labels.all())
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -78,12 +133,19 @@ class Study:
 
     # Work
 
-    def ask(self, n: int = 1, worker: str | None = None, lease: timedelta = LEASE) -> Tickets:
+    def ask(
+        self,
+        n: int = 1,
+        worker: str | None = None,
+        lease: timedelta = LEASE,
+        *,
+        ahead: float = AHEAD,
+    ) -> Tickets:
         """Hand out up to n pulls.
 
         Workers that ask at the same time get different work. Fewer than n tickets, or none, come
-        back where the step in progress has no more pulls to hand out; `status` of the list says
-        whether to wait for results ("waiting") or to stop ("decided", "budget").
+        back where there is nothing to do until results arrive; `status` of the list says whether
+        to wait for them ("waiting") or to stop ("decided", "budget").
 
         Parameters
         ----------
@@ -94,6 +156,9 @@ class Study:
         lease
             For how long; afterwards the pull may be handed to somebody else. A result that comes
             later is still recorded and used.
+        ahead
+            How far pulls of later steps may be handed out, as a share of the results so far; 0 for
+            not at all.
         """
         n = check_whole("n", n, least=1)
         worker = _check_text("worker", worker)
@@ -104,51 +169,30 @@ class Study:
         self._catch_up()
         with self._lock, self._database.writing() as connection:
             self._database.exclusive(connection, self._number)
-            machine, saved = self._synchronised(connection)
-            self._save_if_due(connection, machine, saved)
+            search, saved = self._synchronised(connection)
+            self._save_if_due(connection, search, saved)
             now = time.time()  # all this may have taken a while
             expires = now + lease.total_seconds()
             records.drop_ended_leases(connection, self._number, now)
-            arms, live = self._work(connection, machine, now, n + 1)
-            more, arms = len(arms) > n, arms[:n]
+            out = records.live_places(connection, self._number, now)
+            places = search.open_places(n, out, ahead=ahead)
             first = records.add_tickets(
-                self._database, connection, self._number, arms, worker, now, expires
+                self._database, connection, self._number, places, worker, now, expires
             )
-            status = self._status(machine, out=live + len(arms), more=more)
-            labels = self._labels.of(arms, connection)
-        tickets = [Ticket(first + i, label, _moment(expires)) for i, label in enumerate(labels)]
+            for arm, place in places:
+                out.setdefault(arm, set()).add(place)
+            status = search.status_with(out, ahead=ahead)
+            labels = self._labels.of([arm for arm, _ in places], connection)
+        tickets = [
+            Ticket(first + i, label, arm, place, _moment(expires))
+            for i, (label, (arm, place)) in enumerate(zip(labels, places, strict=True))
+        ]
         try:
             self._report_decisions()
         except BaseException:
             self.skip_many(tickets, "a callback raised an exception")  # nobody has seen them
             raise
         return Tickets(tickets, status)
-
-    def _work(
-        self, connection: sa.Connection, machine: Machine, now: float, n: int
-    ) -> tuple[list[int], int]:
-        """Return up to n arms to pull now, and how many pulls are out."""
-        live = records.live_leases(connection, self._number, now)
-        missing = machine.missing_per_arm()
-        out = np.bincount(live, minlength=missing.size)[: missing.size] if live else 0
-        open_pulls = np.maximum(missing - out, 0)
-        most = min(n, int(open_pulls.sum()))
-        if self.question.budget is not None:
-            most = min(most, max(self.question.budget - machine.told - len(live), 0))
-        wanted = np.flatnonzero(open_pulls)
-        ends = np.cumsum(open_pulls[wanted])
-        wanted = wanted[: int(np.searchsorted(ends, most)) + 1]
-        arms = np.repeat(wanted, open_pulls[wanted])[:most]
-        return arms.tolist(), len(live)
-
-    def _status(self, machine: Machine, *, out: int, more: bool) -> Status:
-        if machine.done:
-            return Status.DECIDED if machine.search.stopped == "decided" else Status.BUDGET
-        if more:
-            return Status.OPEN
-        if out:
-            return Status.WAITING
-        return Status.BUDGET  # the step needs pulls, none is out, and none may be handed out
 
     def tell(self, ticket: Ticket | int, reward: float, *, worker: str | None = None) -> Told:
         """Record the result of a ticket; when this returns it is stored for good.
@@ -177,37 +221,35 @@ class Study:
             self._database.shared(connection, self._number)
             return records.add_results(connection, self._number, rows, worker, now)
 
-    def tell_arm(self, label: Label, rewards: npt.ArrayLike, *, key: str | None = None) -> int:
-        """Record results of one arm that nobody asked for; return how many."""
-        return self.tell_arms({label: rewards}, key=key)
-
-    def tell_arms(self, history: Mapping[Any, npt.ArrayLike], *, key: str | None = None) -> int:
-        """Record results nobody asked for, such as a history; return how many.
+    def import_rewards(
+        self, rewards: Mapping[Any, npt.ArrayLike], *, key: str | None = None
+    ) -> int:
+        """Record rewards that nobody asked for; return how many.
 
         They count as evidence but not as pulls of the budget. The guarantee stays if they were
         drawn like all others and how many an arm has was not decided by looking at them.
 
         Parameters
         ----------
-        history
+        rewards
             Rewards by label; arms may have any number or be missing.
         key
             A name for this import, of up to 64 characters; a second one with the same key records
             nothing and returns 0.
         """
         key = _check_text("key", key, most=64)
-        lists = {label: np.atleast_1d(np.asarray(rewards)) for label, rewards in history.items()}
+        lists = {label: np.atleast_1d(np.asarray(given)) for label, given in rewards.items()}
         checked = {
-            label: [self.check_reward(reward) for reward in rewards.tolist()]
-            for label, rewards in lists.items()
+            label: [self.check_reward(reward) for reward in given.tolist()]
+            for label, given in lists.items()
         }
         with self._lock, self._database.writing() as connection:
             self._database.exclusive(connection, self._number)
             arms = self._labels.numbers(list(checked), connection)
             rows = [
                 (arm, reward)
-                for arm, rewards in zip(arms, checked.values(), strict=True)
-                for reward in rewards
+                for arm, given in zip(arms, checked.values(), strict=True)
+                for reward in given
             ]
             return records.add_import(
                 self._database, connection, self._number, rows, key, time.time()
@@ -239,69 +281,65 @@ class Study:
                 records.add_skips(connection, self._number, numbers, _storable(reason), now)
         return len(numbers)
 
+    def take_over(self) -> int:
+        """Give back the tickets of processes of this machine that are gone; return how many.
+
+        Such as this one's, before it was killed: nobody has to wait for their leases.
+        """
+        with self._database.reading() as connection:
+            workers = records.live_workers(connection, self._number, time.time())
+        gone = [worker for worker in workers if is_gone(worker)]
+        return sum(self.skip_worker(worker, "its process is gone") for worker in gone)
+
     def check_reward(self, reward: Any) -> float:
         """Return a reward as a number, if it is one within the bounds."""
-        value = reward.item() if isinstance(reward, np.generic) else reward
-        a, b = self.question.bounds
-        try:
-            number = check_number("reward", float(value) if isinstance(value, bool) else value)
-        except InvalidParameter as error:
-            raise RewardRejected(str(error)) from None
-        except OverflowError:  # a whole number of hundreds of digits
-            number = math.inf if value > 0 else -math.inf
-        if not a <= number <= b:
-            raise RewardRejected(
-                f"rewards must lie within the bounds [{a:g}, {b:g}] but got {number:g}."
-            )
-        return number
+        return self._rewards.checked_one(reward)
 
     # What is known
 
     def result(self) -> Result:
-        """Return what is known now, in the user's labels."""
+        """Return what is known now: the same document as that of a search in memory."""
+        return self.overview().result
+
+    def overview(self) -> Overview:
+        """Return where the study stands, all of it at the same moment."""
         with self._lock, self._database.reading() as connection:
-            machine = self._current(connection)
-            result = machine.search.result()
-            arms, live = self._work(connection, machine, time.time(), 1)
-            status = self._status(machine, out=live, more=bool(arms))
-            if status is Status.BUDGET:  # which late results may have used up in mid-step
-                result = replace(result, stopped="budget")
+            search = self._current(connection)
+            out = records.live_places(connection, self._number, time.time())
+            status = search.status_with(out)
+            handed_out, created = records.counts(connection, self._number)
+            conflicts = records.number_of_conflicts(connection, self._number)
+            result = search.result()
+            told, taken = search.told, search.taken
         self._report_decisions()
-        question = self.question
-        problem = Problem(
-            self.labels,
-            k=question.k,
-            delta=question.delta,
-            bounds=question.bounds,
-            side=question.side,
+        known = status if status.final else Status.RUNNING
+        return Overview(
+            created=_moment(created),
+            status=status,
+            result=replace(result, question=self.question, status=known),
+            handed_out=handed_out,
+            live=sum(map(len, out.values())),
+            told=told,
+            imported=taken - told,
+            conflicts=conflicts,
         )
-        return replace(result, problem=problem)
 
     def progress(self) -> Progress:
         """Return pulls, open arms, threshold and estimated pulls to go, cheaply."""
         with self._lock, self._database.reading() as connection:
-            machine = self._current(connection)
-            found = progress_of(machine.search)
-            return replace(found, pulls=machine.told)
-
-    def pulls_needed(self) -> FloatArray | None:
-        """Return about how many more pulls each arm needs, where the algorithm can tell."""
-        with self._lock, self._database.reading() as connection:
-            return self._current(connection).search.algorithm.pulls_needed()
+            return self._current(connection).progress()
 
     @property
     def status(self) -> Status:
-        """Where the study stands: "open", "waiting", "decided" or "budget"."""
-        now = time.time()
+        """Where the study stands: "running", "waiting", "decided" or "budget"."""
         with self._lock, self._database.reading() as connection:
-            machine = self._current(connection)
-            arms, live = self._work(connection, machine, now, 1)
-            return self._status(machine, out=live, more=bool(arms))
+            search = self._current(connection)
+            return search.status_with(records.live_places(connection, self._number, time.time()))
 
     @property
     def done(self) -> bool:
         """True once no more pulls will be handed out."""
-        return self.status in (Status.DECIDED, Status.BUDGET)
+        return self.status.final
 
     def wait(self, timeout: float | None = None, *, poll: float = 0.5) -> bool:
         """Wait until the study is done; return False if that took longer than the timeout."""
@@ -321,11 +359,12 @@ class Study:
     def _trials(self) -> Iterator[Trial]:
         with self._database.reading() as connection:
             for row in records.trial_rows(connection, self._number):
-                number, ticket, arm, reward, worker, told, asked, expires = row
+                number, ticket, arm, place, reward, worker, told, asked, expires = row
                 yield Trial(
                     number=number,
                     ticket=ticket,
                     arm=self._labels.of([arm], connection)[0],
+                    place=place,
                     reward=reward,
                     worker=worker,
                     asked=None if asked is None else _moment(asked),
@@ -361,81 +400,113 @@ class Study:
         """
         self._callbacks.append(callback)
 
-    def run(self, pull: Callable[[Any], float], **options: Any) -> Result:
-        """Make pulls with a function until the study is done; see `oddarms.studies.run`."""
-        from oddarms.studies._run import run
+    def desk(self, worker: str | None = None, lease: timedelta = LEASE) -> StudyDesk:
+        """Return a worker's end of the study, for `oddarms.search.drive`."""
+        return StudyDesk(self, worker, lease)
 
-        return run(self, pull, **options)
+    def run(
+        self,
+        pull: Callable[[Any], Any],
+        *,
+        worker: str | None = None,
+        lease: timedelta = LEASE,
+        batch: bool = False,
+        **options: Any,
+    ) -> Result:
+        """Ask, pull and tell until the study is done; return what it found.
 
-    # The machine
+        Several processes may run the same study at once. Whatever ends this - an exception,
+        Ctrl-C, kill - the results told before are stored, and running again goes on from there.
+
+        Parameters
+        ----------
+        pull
+            Called with a label, returns a reward; an ``async def`` is awaited. If it has a method
+            `stop`, that is called when the run is interrupted, to end calls under way.
+        worker, lease
+            As for `ask`.
+        batch
+            Whether `pull` takes a list of labels and returns a list of rewards; it is then called
+            in this thread, with up to a thousand labels at a time.
+        **options
+            `jobs`, `executor`, `on_error`, `ahead` and `progress` of `oddarms.find`.
+        """
+        arms = BatchFunction(pull, self.labels) if batch else Function(pull, self.labels)
+        return drive(self.desk(worker, lease), arms, **options)
+
+    # The search
 
     def _catch_up(self) -> None:
         """Read a file's results while others can write; there may be many when it is opened."""
-        if self._machine is None and self._database.dialect == "sqlite":
+        if self._search is None and self._database.dialect == "sqlite":
             with self._lock, self._database.reading() as connection:
                 self._current(connection)
 
-    def _current(self, connection: sa.Connection) -> Machine:
-        """Return the machine with all results stored now, in a transaction that only reads."""
+    def _current(self, connection: sa.Connection) -> Search:
+        """Return the search with all results stored now, in a transaction that only reads."""
         self._database.exclusive(connection, self._number)
         return self._synchronised(connection)[0]
 
-    def _synchronised(self, connection: sa.Connection) -> tuple[Machine, int]:
-        """Bring the machine up to date; return it and how many results the saved state has.
+    def _synchronised(self, connection: sa.Connection) -> tuple[Search, int]:
+        """Bring the search up to date; return it and how many results the saved state has.
 
         The transaction must have the study alone.
         """
-        position, taken = records.snapshot_position(connection, self._number)
-        machine = self._machine
-        if machine is None or machine.position < position:
-            machine = self._loaded(connection)
-        self._machine = None  # if this is interrupted half-way, the next call begins anew
-        for rows in records.result_rows(connection, self._number, after=machine.position):
+        saved, taken = records.snapshot_position(connection, self._number)
+        search, position = self._search, self._position
+        if search is None or position < saved:
+            search, position = self._loaded(connection)
+        self._search = None  # if this is interrupted half-way, the next call begins anew
+        for rows in records.result_rows(connection, self._number, after=position):
             self._check_rows(rows)
-            machine.take(rows)
-        self._machine = machine
-        return machine, taken
+            replay(search, rows)
+            position = rows[-1].number
+        self._search, self._position = search, position
+        return search, taken
 
     def _check_rows(self, rows: Iterable[ResultRow]) -> None:
         """Check that results are such as `tell` lets in: a file may be damaged unseen by SQLite."""
-        n, (a, b) = self.question.n, self.question.bounds
+        n, (a, b) = self._asked.n, self._asked.bounds
         for row in rows:
-            if not (0 <= row.arm < n and isinstance(row.reward, float) and a <= row.reward <= b):
+            placed = (row.ticket is None) or (isinstance(row.place, int) and row.place >= 0)
+            number = isinstance(row.reward, float) and a <= row.reward <= b
+            if not (0 <= row.arm < n and number and placed):
                 raise StoreFailed(
                     f"{self.storage}: it is damaged; result {row.number} is {row.reward!r:.50}"
                     f" of arm {row.arm}."
                 )
 
-    def _loaded(self, connection: sa.Connection) -> Machine:
-        """Return the saved state, or a new one, to be given all results, if it cannot be used."""
+    def _loaded(self, connection: sa.Connection) -> tuple[Search, int]:
+        """Return the saved search and its position, or a new one if it cannot be used."""
         state = records.snapshot(connection, self._number)
         with suppress(InvalidParameter):
             if state is not None:
-                return Machine.from_bytes(self.question, state)
-        return Machine(self.question)
+                position = records.snapshot_position(connection, self._number)[0]
+                return Search.from_bytes(self._asked, state), position
+        return new_search(self._asked, self.seed), 0
 
-    def _save_if_due(self, connection: sa.Connection, machine: Machine, saved: int) -> None:
+    def _save_if_due(self, connection: sa.Connection, search: Search, saved: int) -> None:
         """Save the state once there are as many new results as arms: opening stays O(arms)."""
-        if machine.taken - saved < max(self.question.n, LEAST_BETWEEN_SNAPSHOTS):
+        if search.taken - saved < max(self._asked.n, LEAST_BETWEEN_SNAPSHOTS):
             return
         records.save_snapshot(
             connection,
             self._number,
-            machine.position,
-            machine.taken,
-            machine.to_bytes(),
-            machine.search.algorithm.pulls,
-            machine.search.means,
-            machine.search.decisions,
+            self._position,
+            search.taken,
+            search.to_bytes(),
+            search.algorithm.pulls,
+            search.means,
+            search.decisions,
         )
 
     def _report_decisions(self) -> None:
         if not self._callbacks:
             return
         with self._lock:
-            if self._machine is None:
+            if self._search is None:
                 return
-            decisions = self._machine.search.decisions
+            decisions = self._search.decisions
             before = self._reported if self._reported is not None else np.zeros_like(decisions)
             fresh = np.flatnonzero((decisions != Decision.UNDECIDED) & (decisions != before))
             self._reported = decisions

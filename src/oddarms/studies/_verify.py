@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oddarms.errors import OddarmsError, StoreFailed
+from oddarms.search import Search
 from oddarms.studies import _records as records
-from oddarms.studies._machine import Machine
+from oddarms.studies._replay import new_search, replay
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -44,38 +45,38 @@ def verify(study: Study) -> Verification:
             raise
         except (OddarmsError, IndexError) as error:  # what the log or the saved state has is wrong
             found.problems.append(f"the replay ends with: {str(error).rstrip('.')}")
-        found.problems += records.broken_rules(connection, study._number, study.question.bounds)
+        found.problems += records.broken_rules(connection, study._number, study._asked.bounds)
     return found
 
 
 def _replay(study: Study, found: Verification, connection: sa.Connection) -> None:
-    machine = Machine(study.question)
-    position, taken = records.snapshot_position(connection, study._number)
+    search = new_search(study._asked, study.seed)
+    saved, taken = records.snapshot_position(connection, study._number)
     for rows in records.result_rows(connection, study._number, after=0):
-        earlier = [row for row in rows if row.number <= position]
+        earlier = [row for row in rows if row.number <= saved]
         if earlier:
-            machine.take(earlier)
-            if machine.position == position:
-                _compare_snapshot(study, machine, taken, found, connection)
-        machine.take([row for row in rows if row.number > position])
-    found.results = machine.taken
-    current = study._loaded(connection)
-    for rows in records.result_rows(connection, study._number, after=current.position):
-        current.take(rows)
-    if current.to_bytes() != machine.to_bytes():
+            replay(search, earlier)
+            if earlier[-1].number == saved:
+                _compare_snapshot(study, search, taken, found, connection)
+        replay(search, [row for row in rows if row.number > saved])
+    found.results = search.taken
+    current, position = study._loaded(connection)
+    for rows in records.result_rows(connection, study._number, after=position):
+        replay(current, rows)
+    if current.to_bytes() != search.to_bytes():
         found.problems.append("the saved state and the results after it do not give the replay")
 
 
 def _compare_snapshot(
-    study: Study, machine: Machine, taken: int, found: Verification, connection: sa.Connection
+    study: Study, search: Search, taken: int, found: Verification, connection: sa.Connection
 ) -> None:
-    if machine.taken != taken:
+    if search.taken != taken:
         found.problems.append(
-            f"the saved state says that it has {taken} results but the log has {machine.taken}"
+            f"the saved state says that it has {taken} results but the log has {search.taken}"
         )
-    if study._loaded(connection).to_bytes() != machine.to_bytes():
+    if study._loaded(connection)[0].to_bytes() != search.to_bytes():
         found.problems.append("the saved state is not that of the log up to the same result")
-    result = machine.search.result()
+    result = search.result()
     rows = records.arm_states(connection, study._number)
     wrong = [
         arm
@@ -84,5 +85,5 @@ def _compare_snapshot(
         or decision != result.decisions[arm]
         or not np.isclose(np.nan if mean is None else mean, result.means[arm], 0, 0, equal_nan=True)
     ]
-    if wrong or len(rows) != study.question.n:
+    if wrong or len(rows) != study._asked.n:
         found.problems.append(f"the rows of {len(wrong)} arms are not those of the log")

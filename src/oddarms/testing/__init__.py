@@ -12,7 +12,7 @@ collects methods called ``test_...``, does the rest. Nothing here needs pytest.
 
 from oddarms.testing._conformance import AlgorithmConformance
 from oddarms.testing._expect import raises
-from oddarms.testing._rates import assert_error_rate, most_errors
+from oddarms.testing._rates import assert_error_rate
 from oddarms.testing._setting import Instance, Streams, drive
 
 __all__ = [
@@ -21,6 +21,5 @@ __all__ = [
     "Streams",
     "assert_error_rate",
     "drive",
-    "most_errors",
     "raises",
 ]

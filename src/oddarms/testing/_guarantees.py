@@ -9,11 +9,11 @@ import numpy as np
 
 from oddarms.algorithms import Decision
 from oddarms.arms import Bernoulli, Callables
-from oddarms.problem import threshold
 from oddarms.search import Result
 from oddarms.simulation import Simulation, simulate
 from oddarms.testing._rates import assert_error_rate
 from oddarms.testing._setting import Instance, Setting, assert_same
+from oddarms.theory import threshold
 
 
 class GuaranteeConformance(Setting):

@@ -8,8 +8,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from oddarms.arms import Bernoulli, Source
-from oddarms.problem import FloatArray, Label, Side, outliers
+from oddarms.problem import FloatArray, Label, Side
 from oddarms.search import Result, Search, find
+from oddarms.theory import outliers
 
 
 class Instance(NamedTuple):

@@ -1,0 +1,208 @@
+"""``oddarms find``: point it at real things and get the answer."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from oddarms.cli._guard import EXIT_UNFINISHED
+from oddarms.cli._printing import Format, counted, note
+from oddarms.cli.find._output import Found, show, write
+from oddarms.cli.find._question import DEFAULT_BOUNDS, DEFAULT_DELTA, DEFAULT_K, Asked
+from oddarms.cli.find._run import OnError, Run
+from oddarms.cli.find._sources import Occupied, function_of, reward_meanings
+from oddarms.cli.find._studies import import_history, loaded, opened_or_made, say_going_on
+from oddarms.errors import InvalidParameter
+from oddarms.files import writable_folder
+from oddarms.search import Search
+from oddarms.tables import RecordedArms, bounds_of, read_labels, read_rewards
+
+
+class SideName(StrEnum):
+    """Which side is abnormal."""
+
+    UPPER = "upper"
+    LOWER = "lower"
+    BOTH = "both"
+
+
+def find(
+    arms: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|-|A,B,C", help="The things: a file with one a line, - for stdin, a list."
+        ),
+    ] = None,
+    pull: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND", help="Sample by running a command; {arm} in it is the thing."
+        ),
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION", help="Sample by calling a function with the thing."
+        ),
+    ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Recorded samples, CSV or Parquet, one a row."),
+    ] = None,
+    arm: Annotated[
+        str, typer.Option(metavar="COLUMN", help="The table's column of things.")
+    ] = "arm",
+    reward: Annotated[
+        str | None,
+        typer.Option(
+            metavar="exit-code|stdout|COLUMN",
+            help="With --pull: exit-code (1 if the command fails; the default) or stdout (the"
+            " number in its last line). With --table: the column of rewards (by default `reward`).",
+        ),
+    ] = None,
+    reward_column: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="The table's column, where --reward speaks of --pull."),
+    ] = None,
+    k: Annotated[
+        float | None,
+        typer.Option(
+            help="Abnormal: mean + K standard deviations or more.", show_default=f"{DEFAULT_K:g}"
+        ),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help="Permitted probability of any wrong answer.", show_default=f"{DEFAULT_DELTA:g}"
+        ),
+    ] = None,
+    bounds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B",
+            help="The smallest and the largest possible reward.",
+            show_default="0,1",
+        ),
+    ] = None,
+    side: Annotated[
+        SideName | None, typer.Option(help="Which side is abnormal.", show_default="upper")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Samples at a time.")] = 1,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds after which a command is killed.")
+    ] = None,
+    on_error: Annotated[
+        OnError,
+        typer.Option(
+            help="A command that hangs or crashes: stop; retry it; count it as the worst reward;"
+            " or drop it, which is sound only if failing has nothing to do with the reward."
+        ),
+    ] = OnError.stop,
+    budget: Annotated[int | None, typer.Option(min=0, help="At most this many samples.")] = None,
+    algorithm: Annotated[
+        str | None, typer.Option(help="spade, ade, rr, wrr.", show_default="spade")
+    ] = None,
+    indifference: Annotated[
+        float | None,
+        typer.Option(help="Things this close to the threshold may be called either way (spade)."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides the algorithm's choices.")] = None,
+    study: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A study to go on with, or to make; see --storage."),
+    ] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where the study is; by default study.db in --out."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for result.json, arms.csv, report.html.")
+    ] = Path("output/find"),
+    format: Annotated[  # noqa: A002 - the option's name
+        Format, typer.Option("--format", help="What to print: a table, JSON or CSV.")
+    ] = Format.table,
+    shell: Annotated[bool, typer.Option("--shell", help="Run the command by sh -c.")] = False,
+    batch: Annotated[
+        bool, typer.Option("--batch", help="The function takes a list and returns a list.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Find the abnormal ones: sample things, as little as possible, until each is decided.
+
+    A thing is abnormal if its mean reward lies at or above mean + K standard deviations of all
+    things' means. The whole answer is right with probability at least 1 - DELTA.
+
+    Every sample is stored the moment it is there. Stopped by Ctrl-C, a failure or a power cut, the
+    same command goes on where it was.
+
+    Exit codes: 0 every thing is decided, 3 not (the budget or the table ended), 1 a sample
+    failed, 2 bad usage, 130 Ctrl-C.
+
+    \b
+    Try:
+      oddarms find --arms tests.txt --pull 'pytest -q {arm}' --jobs 4 --timeout 60
+      oddarms find --arms a,b,c,d,e,f --pull './latency {arm}' --reward stdout --bounds 0,10
+      oddarms find --table answers.csv --arm worker --reward wrong
+      oddarms find --arms hosts.txt --python checks:probe --budget 10000
+    """  # noqa: D301 - the \\b keeps click from filling the lines below it
+    asked = Asked(
+        k=k,
+        delta=delta,
+        bounds=None if bounds is None else bounds_of(bounds),
+        side=None if side is None else side.value,
+        algorithm=algorithm,
+        budget=budget,
+        seed=seed,
+        options=None if indifference is None else {"indifference": indifference},
+    )
+    kind, column = reward_meanings(reward, reward_column, pull=pull, table=table)
+    function = function_of(pull, python, kind, timeout, shell=shell, batch=batch)
+    if table is None and arms is None and study is None:
+        raise InvalidParameter("one of --arms, --table and --study must say what the things are.")
+    if function is None and table is None and study is None:
+        raise InvalidParameter("one of --pull, --python and --table must say how to sample.")
+    writable_folder("--out", out)
+    if function is None and study is None:
+        assert table is not None
+        found = _from_history(_read(table, arm, column, asked, quiet=quiet), arms, asked)
+    else:
+        with Occupied(out) as worker:
+            opened = loaded(study, storage, out)
+            if opened is not None:
+                asked = asked.within(opened)
+            history = None if table is None else _read(table, arm, column, asked, quiet=quiet)
+            opened = opened_or_made(opened, study, storage, out, arms, history, asked)
+            opened.skip_worker(worker, "its process is gone")
+            if not quiet and function is not None:
+                say_going_on(opened)
+            if history is not None:
+                import_history(opened, history, quiet=quiet)
+            run = Run(opened, worker, jobs, timeout, on_error, out, batch=batch, quiet=quiet)
+            found = run.until_done(function)
+    write(found, out)
+    show(found, format, out, quiet=quiet)
+    if not found.result.complete:
+        raise typer.Exit(EXIT_UNFINISHED)
+
+
+def _read(table: Path, arm: str, column: str, asked: Asked, *, quiet: bool) -> RecordedArms:
+    history = read_rewards(table, arm=arm, reward=column, bounds=asked.bounds or DEFAULT_BOUNDS)
+    if not quiet:
+        rows = sum(rewards.size for rewards in (history.records or {}).values())
+        note(f"{history.source}: {counted(rows, 'sample')} of {len(history.labels):,} things")
+    return history
+
+
+def _from_history(history: RecordedArms, arms: str | None, asked: Asked) -> Found:
+    """Say what recorded samples prove, without a study."""
+    labels = list(history.labels) if arms is None else list(read_labels(arms))
+    search = Search(labels, rng=np.random.default_rng(asked.seed), **asked.words())
+    if not search.done:
+        search.add(history.records or {})
+    search.stop("the table ended")
+    indifference = (asked.options or {}).get("indifference", 0.0)
+    return Found(search.result(), search.algorithm.pulls_needed(), indifference)

@@ -1,0 +1,88 @@
+"""Sampling until the study of ``oddarms find`` is done, or something fails."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from oddarms.cli._printing import counted, shown
+from oddarms.cli.find._display import FindDisplay
+from oddarms.cli.find._output import Found, write
+from oddarms.errors import PullFailed, SearchError
+from oddarms.studies import Study
+
+MOST_LEASE_SECONDS = 1e8
+
+
+class OnError(StrEnum):
+    """What a pull that fails means."""
+
+    stop = "stop"
+    retry = "retry"
+    worst = "worst"
+    drop = "drop"
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a study is run."""
+
+    study: Study
+    worker: str
+    jobs: int
+    timeout: float | None
+    on_error: OnError
+    out: Path
+    _: KW_ONLY
+    batch: bool
+    quiet: bool
+
+    def until_done(self, function: Callable[[Any], Any] | None) -> Found:
+        """Sample until the study is done; whatever happens, write what is known."""
+        if function is None:
+            return found_in(self.study)
+        pulls = self.study.progress().pulls
+        with FindDisplay(sys.stderr, shown=not self.quiet, first_pulls=pulls) as display:
+            self.study.on_decision(display.decided)
+            try:
+                self.study.run(
+                    function,
+                    jobs=self.jobs,
+                    worker=self.worker,
+                    lease=self._lease,
+                    on_error=self.on_error.value,
+                    progress=display.update,
+                    batch=self.batch,
+                )
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(f"interrupted: {self._kept()}") from None
+            except SearchError as error:
+                label = error.label if isinstance(error, PullFailed) else None
+                said = str(error).rstrip(".")
+                raise PullFailed(f"{said}. {self._kept()}", label) from error
+        return found_in(self.study)
+
+    @property
+    def _lease(self) -> timedelta:
+        seconds = 3600.0 if self.timeout is None else 10.0 * self.timeout + 60.0
+        return timedelta(seconds=min(seconds, MOST_LEASE_SECONDS))
+
+    def _kept(self) -> str:
+        """Write what is known and say where it is, and how to go on."""
+        write(found_in(self.study), self.out)
+        pulls = counted(self.study.progress().pulls, "sample")
+        return (
+            f"{pulls} kept in {shown(self.study.storage)}, and what is known in"
+            f" {shown(self.out)}; the same command goes on from there."
+        )
+
+
+def found_in(study: Study) -> Found:
+    """Return what a study knows."""
+    indifference = study.question.options.get("indifference", 0.0)
+    return Found(study.result(), study.pulls_needed(), indifference)

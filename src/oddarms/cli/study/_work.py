@@ -1,0 +1,293 @@
+"""The commands of ``oddarms study`` that move work and results: ask, tell, skip, import, export."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from oddarms.cli._guard import EXIT_FAILED
+from oddarms.cli._printing import Format, counted, emit, emit_all, emit_rows, json_text, note, table
+from oddarms.cli.study._state import MEANING, moment
+from oddarms.cli.study._storage import (
+    FormatOption,
+    NameArgument,
+    StorageOption,
+    opened,
+)
+from oddarms.errors import InvalidParameter
+from oddarms.files import write_whole
+from oddarms.studies import Study, Tickets, Told, Trial
+from oddarms.tables import csv_text, number_of, read_history, read_results, ticket_of
+
+EXIT_DONE, EXIT_WAITING = 3, 4
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+ROWS_AT_ONCE = 1000
+
+TicketHelp = "The id that ask printed."
+
+
+class ExportFormat(StrEnum):
+    """How trials are written."""
+
+    csv = "csv"
+    json = "json"
+
+
+def ask(
+    name: NameArgument,
+    n: Annotated[int, typer.Option("-n", help="Most tickets to hand out.")] = 1,
+    worker: Annotated[str | None, typer.Option(help="A name for the log.")] = None,
+    lease: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="30s, 10m, 2h or 1d; then somebody else may get them."),
+    ] = "1h",
+    storage: StorageOption = None,
+    how: FormatOption = Format.table,
+) -> None:
+    """Hand out pulls to make, as tickets.
+
+    A ticket is an id under which to tell the reward, the arm to pull, and when its lease runs out.
+
+    \b
+    Exit codes:
+      0    tickets were handed out, perhaps fewer than -n
+      3    the study is done: every arm is decided, or the budget is used up
+      4    nothing to hand out just now, as others have all pulls of this step:
+           ask again soon
+      1    failed; 2 bad usage; 130 interrupted
+
+    \b
+    Example:
+      oddarms study ask crowd -n 10 --worker "$HOSTNAME" --lease 10m --format csv
+    """  # noqa: D301 - the \\b keeps click from filling the lines below it
+    duration = lease_of(lease)
+    tickets = opened(name, storage).ask(n, worker, duration)
+    _show_tickets(name, tickets, n, how)
+    if not tickets:
+        raise typer.Exit(EXIT_DONE if tickets.done else EXIT_WAITING)
+
+
+def _show_tickets(name: str, tickets: Tickets, n: int, how: Format) -> None:
+    if how is Format.table:
+        people = [(ticket.id, ticket.arm, moment(ticket.expires)) for ticket in tickets]
+        if people:
+            emit(table(("id", "arm", "expires"), people, right=("id",), shorten="arm"))
+        if len(tickets) < n:
+            hint = f"; see `oddarms study result {shlex.quote(name)}`" if tickets.done else ""
+            note(f"{tickets.status}: {MEANING[tickets.status]}{hint}")
+        return
+    header = ("id", "arm", "expires")
+    rows = [(ticket.id, ticket.arm, ticket.expires.isoformat()) for ticket in tickets]
+    if how is Format.csv:
+        emit(csv_text(header, rows))
+    else:
+        listed = [dict(zip(header, row, strict=True)) for row in rows]
+        emit(json_text({"status": tickets.status.value, "tickets": listed}))
+
+
+def lease_of(text: str) -> timedelta:
+    """Return a duration.
+
+    Examples
+    --------
+    >>> lease_of("90m") == lease_of("1.5h")
+    True
+    """
+    found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([smhd])", text.strip())
+    try:
+        duration = timedelta(**{UNITS[found[2]]: float(found[1])}) if found else timedelta(0)
+        if duration > timedelta(0) and datetime.now() + duration:
+            return duration
+    except OverflowError:
+        pass
+    raise InvalidParameter(f"lease must be a duration such as 30s, 10m, 2h or 1d but got {text!r}.")
+
+
+def tell(
+    name: NameArgument,
+    ticket: Annotated[
+        str | None, typer.Argument(metavar="TICKET", help=TicketHelp, show_default=False)
+    ] = None,
+    reward: Annotated[
+        str | None, typer.Argument(metavar="REWARD", help="What the pull gave.", show_default=False)
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="FILE|-",
+            help="Many results: lines `ticket reward`, CSV with the columns ticket (or id) and"
+            " reward, or JSON lines with these keys. All are recorded at once or, where one is"
+            " wrong, none.",
+        ),
+    ] = None,
+    worker: Annotated[
+        str | None, typer.Option(help="A name for the log.", show_default="who asked")
+    ] = None,
+    storage: StorageOption = None,
+    how: FormatOption = Format.table,
+) -> None:
+    """Record results of tickets, and print what became of each.
+
+    "recorded": stored for good. "repeated": the same result was there already and counts once, so
+    a command that failed can be repeated. "conflict": another result was there already and
+    stands; the exit code is then 1. A result may come after its lease ran out.
+
+    \b
+    Examples:
+      oddarms study tell crowd 17 0.25
+      echo "17 0.25" | oddarms study tell crowd --from -
+    """  # noqa: D301
+    if (source is None) == (ticket is None) or (ticket is None) != (reward is None):
+        raise InvalidParameter("tell must be given TICKET and REWARD, or --from FILE.")
+    study = opened(name, storage)
+    bounds = study.question.bounds
+    if source is not None:
+        results = read_results(source, bounds)
+    else:
+        results = [(ticket_of(str(ticket)), number_of("reward", str(reward), bounds))]
+    told = study.tell_many(results, worker=worker)
+    rows = [(number, outcome.value) for (number, _), outcome in zip(results, told, strict=True)]
+    if how is not Format.table:
+        emit_rows(how, ("ticket", "outcome"), rows)
+    elif rows:
+        emit(table(("ticket", "outcome"), rows, right=("ticket",)))
+    _comment(study, results, told, people=how is Format.table)
+
+
+def _comment(
+    study: Study, results: Sequence[tuple[int, float]], told: Sequence[Told], *, people: bool
+) -> None:
+    counts = Counter(outcome.value for outcome in told)
+    if people and len(results) != 1:
+        said = ", ".join(f"{number:,} {outcome}" for outcome, number in counts.items())
+        note(said or "there were no results, and none was recorded")
+    if counts[Told.CONFLICT]:
+        pairs = zip(results, told, strict=True)
+        number, second = next(pair for pair, outcome in pairs if outcome is Told.CONFLICT)
+        stored = (one for one in study.conflicts() if one.ticket == number)
+        first = next(one.first for one in stored)
+        others = f", nor were {counts[Told.CONFLICT] - 1:,} other results, for the same reason"
+        note(
+            f"error: ticket {number} has the result {first!r} already, which stands: {second!r} was"
+            f" not used{others if counts[Told.CONFLICT] > 1 else ''}."
+        )
+        raise typer.Exit(EXIT_FAILED)
+
+
+def skip(
+    name: NameArgument,
+    ticket: Annotated[str, typer.Argument(metavar="TICKET", help=TicketHelp)],
+    reason: Annotated[str, typer.Option(help="A reason for the log.", show_default=False)] = "",
+    storage: StorageOption = None,
+) -> None:
+    """Give a ticket back without a result.
+
+    Its pull may be handed out again at once. Not for pulls that fail because of what they would
+    have given: tell these as a reward.
+
+    \b
+    Example:
+      oddarms study skip crowd 17 --reason "the worker is shutting down"
+    """  # noqa: D301
+    number = ticket_of(ticket)
+    opened(name, storage).skip(number, reason)
+    emit(f"ticket {number} was given back\n")
+
+
+def import_(
+    name: NameArgument,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|-",
+            help="A table with the columns arm and reward, a row per reward; gzipped or not.",
+        ),
+    ],
+    again: Annotated[
+        bool, typer.Option("--again", help="Even if the same file was imported before.")
+    ] = False,
+    storage: StorageOption = None,
+) -> None:
+    """Record rewards that nobody asked for, such as a history.
+
+    They count as evidence and cost no budget. The guarantee stays if they were drawn like all
+    others and how many an arm has was not decided by looking at them. The same file, byte for
+    byte, is imported once. Other layouts that `oddarms reproduce --data` reads are understood,
+    too.
+
+    \b
+    Example:
+      oddarms study import crowd last-month.csv
+    """  # noqa: D301
+    study = opened(name, storage)
+    history = read_history(file, study.question.bounds, study.labels)
+    recorded = study.tell_arms(history.rewards, key=history.sha256)
+    if recorded == 0 and again:
+        recorded = study.tell_arms(history.rewards)
+    if recorded == 0:
+        note(f"{history.source} was imported before and counts once; --again imports it once more.")
+    elif study.done:
+        note("the study is done: the rewards are stored but not used")
+    emit(f"imported {counted(recorded, 'reward')}\n")
+
+
+def export(
+    name: NameArgument,
+    how: Annotated[ExportFormat, typer.Option("--format", help="CSV, or a JSON list.")] = (
+        ExportFormat.csv
+    ),
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file instead of stdout.")
+    ] = None,
+    storage: StorageOption = None,
+) -> None:
+    """Write all results, in the order in which they were recorded.
+
+    \b
+    Example:
+      oddarms study export crowd --out trials.csv
+    """  # noqa: D301
+    if out is not None and out.is_dir():
+        raise InvalidParameter(f"out must be a file but {out} is a directory.")
+    if out is not None and not out.parent.is_dir():
+        raise InvalidParameter(f"out must be in a directory but {out.parent} is not one.")
+    trials = opened(name, storage).trials()
+    text = _csv(trials) if how is ExportFormat.csv else _json(trials)
+    if out is None:
+        emit_all(text)
+        return
+    write_whole(out, "".join(text))
+    note(f"written: {out}")
+
+
+COLUMNS = tuple(Trial.__dataclass_fields__)
+
+
+def _row(trial: Trial) -> list[Any]:
+    values = [getattr(trial, column) for column in COLUMNS]
+    return [value.isoformat() if isinstance(value, datetime) else value for value in values]
+
+
+def _csv(trials: Iterator[Trial]) -> Iterator[str]:
+    yield csv_text(COLUMNS, [])
+    for trial in trials:
+        *values, expired = _row(trial)
+        yield csv_text([*values, str(expired).lower()], [])
+
+
+def _json(trials: Iterator[Trial]) -> Iterator[str]:
+    yield "["
+    for i, trial in enumerate(trials):
+        row = dict(zip(COLUMNS, _row(trial), strict=True))
+        yield ("," if i else "") + "\n" + json.dumps(row)
+    yield "\n]\n"

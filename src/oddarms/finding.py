@@ -1,0 +1,212 @@
+"""`find`: from things that can be pulled to the answer, in memory or through a study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oddarms.algorithms import Algorithm
+from oddarms.arms import Callables, CalledSource, SeededSource, Source
+from oddarms.errors import InvalidParameter, UnknownStudy
+from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, UNIT, Label, Question, Side
+from oddarms.search import (
+    AHEAD,
+    Desk,
+    OnError,
+    ProgressCallback,
+    Result,
+    Rng,
+    Search,
+    drive,
+)
+from oddarms.studies import Study, create_study, load_study, seed_of
+
+Arms = Source | CalledSource | Mapping[Label, Callable[[], Any]] | Sequence[Callable[[], Any]]
+STUDY_NAME = "find"
+
+
+def find(
+    arms: Arms,
+    *,
+    k: float = DEFAULT_K,
+    delta: float = DEFAULT_DELTA,
+    algorithm: str | type[Algorithm] = "spade",
+    bounds: tuple[float, float] = UNIT,
+    side: Side = "upper",
+    budget: int | None = None,
+    rng: Rng = None,
+    imported: Mapping[Any, npt.ArrayLike] | None = None,
+    jobs: int | None = None,
+    executor: Any = None,
+    on_error: OnError = "stop",
+    ahead: float = AHEAD,
+    storage: str | Path | None = None,
+    name: str = STUDY_NAME,
+    progress: ProgressCallback | bool | None = None,
+    **options: Any,
+) -> Result:
+    """Find the arms whose mean lies at or above mean + k standard deviations of all arms' means.
+
+    The whole answer is right with probability at least 1 - delta, whatever the distributions of
+    the rewards, if they are independent and within the bounds.
+
+    Parameters
+    ----------
+    arms
+        A mapping from label to a function that returns one reward, or a sequence of such functions
+        (``async def`` ones are awaited, many at a time); or an object of `oddarms.arms`, or one of
+        your own with `labels` and `pull(indices, counts)`.
+    k
+        How many standard deviations; any finite number. With k = 0 the threshold is the mean of
+        all means, with k < 0 it lies below. An arm exactly on the threshold is an outlier, but no
+        algorithm can find that out: with it, or with all means equal, the search ends only by a
+        budget (or by SPADE's ``indifference``). Among n < 1 + k^2 arms none can be an outlier,
+        and SPADE says so without a pull.
+    delta
+        Permitted probability of any wrong decision, in (0, 1).
+    algorithm
+        Name or class of the algorithm, see `oddarms.algorithms`.
+    bounds
+        Smallest and largest possible reward.
+    side
+        "upper", "lower" (mean - k standard deviations or less) or "both".
+    budget
+        At most this many pulls; arms still open then are reported as undecided.
+    rng
+        Decides the algorithm's choices and the rewards of simulated arms: a seed, a generator, or
+        whatever `numpy.random.default_rng` takes.
+    imported
+        Rewards that are there already, by label. They count as evidence and cost no budget; how
+        many an arm has must not have been decided by looking at them.
+    jobs
+        Calls of functions at a time, in threads; 1 by default, 100 for ``async def`` functions,
+        which need no threads.
+    executor
+        Where functions are called instead: a concurrent.futures executor, a dask ``Client``, or
+        the ray module (initialised).
+    on_error
+        What a function that raises, or returns no reward, means. "stop": record what is under way
+        and raise `PullFailed`. "retry": pull again, which keeps the guarantee only if failing has
+        nothing to do with the reward. "worst": count it as the most abnormal reward.
+    ahead
+        So that several workers are never idle, pulls of later steps are made while a step waits
+        for its last ones: at most this share of the pulls so far. 0 turns it off.
+    storage, name
+        Where to keep every result, and under which name: a file, ``sqlite:///FILE`` or
+        ``postgresql://USER@HOST/NAME``. A search that was stopped in any way goes on where it was.
+        Without a storage nothing is written.
+    progress
+        True for a line on stderr, or a function that is called with a `Progress` now and then.
+    **options
+        Options of the algorithm, such as ``indifference=0.01`` or ``batch=1000``.
+
+    Returns
+    -------
+    Result
+        Outliers, normal and undecided arms by label, with means, intervals and pulls.
+
+    Raises
+    ------
+    InvalidParameter, UnknownAlgorithm, UnknownOption
+        Before the first pull.
+    SearchError, SearchInterrupted
+        Where a pull fails or a reward is invalid, and where Ctrl-C is pressed. The `result` of
+        either has everything absorbed before, `unabsorbed` the rewards of the unfinished step.
+
+    Examples
+    --------
+    >>> import oddarms
+    >>> servers = oddarms.arms.Bernoulli([0.02, 0.03, 0.01, 0.02, 0.9], labels="abcde")
+    >>> oddarms.find(servers, k=1.5, algorithm="rr", batch=100, rng=1).outliers
+    ['e']
+    """
+    source = as_source(arms)
+    question = Question(
+        source.labels,
+        k=k,
+        delta=delta,
+        algorithm=algorithm,
+        bounds=bounds,
+        side=side,
+        budget=budget,
+        options=options,
+    )
+    if storage is None:
+        algorithm_rng, reward_rng = np.random.default_rng(rng).spawn(2)
+        search = Search(question, rng=algorithm_rng)
+        desk: Desk = search
+        if imported:
+            search.import_rewards(imported)
+    else:
+        study = open_study(question, storage, name, rng)
+        if imported:
+            study.import_rewards(imported, key="find")
+        study.take_over()
+        desk = study.desk()
+        reward_rng = _fresh_rng(study)
+    if isinstance(source, SeededSource):
+        source = source.seeded(reward_rng)
+    return drive(
+        desk,
+        source,
+        jobs=jobs,
+        executor=executor,
+        on_error=on_error,
+        ahead=ahead,
+        progress=progress,
+    )
+
+
+def as_source(arms: Arms) -> Source | CalledSource:
+    """Return what can be pulled as a source."""
+    if isinstance(arms, Source | CalledSource):
+        return arms
+    if isinstance(arms, Mapping | Sequence):
+        return Callables(arms)
+    raise InvalidParameter(
+        "arms must have labels and pull(indices, counts), or be a mapping or sequence of"
+        f" functions, but got {type(arms).__name__}."
+    )
+
+
+def open_study(question: Question, storage: str | Path, name: str, rng: Rng = None) -> Study:
+    """Return the study of that name, which must ask the same, or a new one."""
+    try:
+        study = load_study(name, storage=storage)
+    except UnknownStudy:
+        return create_study(name, question, storage=storage, rng=rng)
+    asked = study.question
+    if asked != question:
+        raise InvalidParameter(
+            f"the question must be that of the study {name!r} in {study.storage}, which is"
+            f" {_difference(asked, question)}; choose another name or storage to begin anew."
+        )
+    if isinstance(rng, int | np.integer) and seed_of(rng) != study.seed:
+        raise InvalidParameter(
+            f"rng must be {study.seed}, with which the study {name!r} was begun, but got {rng}."
+        )
+    return study
+
+
+def _difference(asked: Question, given: Question) -> str:
+    if list(asked.labels) != list(given.labels):
+        return "about other arms"
+    mine, theirs = ({**q.numbered().to_dict(), **q.options} for q in (asked, given))
+    names = [n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n)]
+    known = sorted(name for name in names if name != "options")
+    return ", ".join(f"{name}={mine.get(name)!r}, not {theirs.get(name)!r}" for name in known)
+
+
+def _fresh_rng(study: Study) -> np.random.Generator:
+    """Return a generator for simulated rewards that none was drawn from before.
+
+    At the beginning it is that of a search in memory; one that goes on has another child, as
+    rewards must not be drawn twice.
+    """
+    pulls = study.progress().pulls
+    key = (1,) if pulls == 0 else (1, pulls)
+    return np.random.default_rng(np.random.SeedSequence(study.seed, spawn_key=key))

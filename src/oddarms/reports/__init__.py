@@ -1,0 +1,10 @@
+"""A result as one page to read, and as files to go on with.
+
+The page is for somebody who has never heard of a bandit: it is self-contained, works offline and on
+a phone, can be printed, and says in words what its pictures show.
+"""
+
+from oddarms.reports._files import write_results
+from oddarms.reports._page import write_report
+
+__all__ = ["write_report", "write_results"]

@@ -1,0 +1,154 @@
+"""The tables of the page: key figures, and arms by what is known of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from oddarms.algorithms import Decision, Threshold
+from oddarms.documents import Block, Details, Heading, Literal, Paragraph, Table, visible
+from oddarms.problem import IntArray
+from oddarms.reports._account import DECISIONS, LABEL_CHARACTERS, MOST_ROWS, Account
+from oddarms.reports._formats import about, exact, many, odds_text
+
+LISTED = 500
+"""Rows of the tables of outliers and of undecided arms."""
+NEAREST = 20
+_NUMBERS = ("mean", "interval", "from the threshold", "samples", "odds", "more samples, about")
+
+
+def key_figures(account: Account) -> Table:
+    """Return the question, the answer and the cost."""
+    result, question = account.result, account.question
+    rows: list[tuple[str, str]] = [
+        ("arms", f"{question.n:,}"),
+        ("outliers", f"{len(result.outliers):,}"),
+        ("normal", f"{len(result.normal):,}"),
+        ("undecided", f"{len(result.undecided):,}"),
+        ("samples used", f"{result.pulls:,}"),
+    ]
+    if result.imported:
+        rows.append(("samples known before", f"{result.imported:,}"))
+    if account.equal_sampling is not None:
+        rows.append(("samples if all arms are sampled equally", f"{account.equal_sampling:,}"))
+    rows += [
+        (f"{side} threshold", _threshold_cell(account, bound))
+        for side, bound in result.thresholds.items()
+    ]
+    bounds = " to ".join(map(exact, question.bounds))
+    rows += [
+        ("k, standard deviations from the mean", f"{question.k:g}"),
+        ("delta, probability of an error at most", f"{question.delta:g}"),
+        ("bounds of a sample", bounds),
+        ("algorithm", visible(result.algorithm, LABEL_CHARACTERS)),
+        ("why it ended", account.reason),
+    ]
+    cells = [(name, Literal(value)) for name, value in rows]
+    return Table(
+        ("figure", "value"), cells, "The question, the answer and the cost", named_rows=True
+    )
+
+
+def _threshold_cell(account: Account, bound: Threshold) -> str:
+    if not math.isfinite(bound.estimate):
+        return "not known"
+    return f"{account.number(bound.estimate)} ({account.interval(bound.lower, bound.upper)})"
+
+
+def outliers(account: Account) -> list[Block]:
+    """Return the arms that are known to be outliers."""
+    result = account.result
+    blocks: list[Block] = [Heading("Outliers")]
+    arms = np.flatnonzero(result.decisions >= Decision.HIGH)
+    if not arms.size:
+        more = " so far" if result.undecided else ""
+        return [*blocks, Paragraph(f"No arm is known to be an outlier{more}.")]
+    arms = arms[np.argsort(-account.distances[arms], kind="stable")]
+    return [*blocks, *_arms_table(account, arms, "Outliers, the most extreme first")]
+
+
+def undecided(account: Account) -> list[Block]:
+    """Return the arms that are still open, and why."""
+    result = account.result
+    arms = np.flatnonzero(result.decisions == Decision.UNDECIDED)
+    if not arms.size:
+        return []
+    order = np.argsort(np.nan_to_num(account.distances[arms], nan=np.inf), kind="stable")
+    return [
+        Heading("Undecided arms"),
+        *_arms_table(account, arms[order], "Undecided arms, the nearest to a threshold first"),
+    ]
+
+
+def nearest(account: Account) -> list[Block]:
+    """Return the normal arms nearest to a threshold."""
+    arms = np.flatnonzero(account.result.decisions == Decision.NORMAL)
+    distances = account.distances[arms]
+    arms = arms[np.argsort(distances, kind="stable")][:NEAREST]
+    arms = arms[np.isfinite(account.distances[arms])]
+    if not arms.size:
+        return []
+    caption = f"The {many(arms.size, 'normal arm')} nearest to a threshold"
+    return [Heading("Nearly unusual"), *_arms_table(account, arms, caption)]
+
+
+def all_arms(account: Account) -> list[Block]:
+    """Return every arm, or where they are."""
+    result = account.result
+    if account.has_file:
+        text = f"All {account.n:,} arms are in the file `arms.csv` beside this page."
+        return [Heading("All arms"), Paragraph(text)]
+    arms = np.argsort(-np.nan_to_num(result.means, nan=-np.inf), kind="stable")
+    table = _arms_table(account, arms, "All arms, the highest mean first", most=MOST_ROWS)
+    return [Heading("All arms"), Details(f"Show all {account.n:,} arms", table)]
+
+
+def _arms_table(account: Account, arms: IntArray, caption: str, most: int = LISTED) -> list[Block]:
+    columns = ["arm", "mean", "interval", "from the threshold", "samples"]
+    columns += ["odds"] if account.odds is not None else []
+    decisions = {int(d) for d in account.result.decisions[arms]}
+    mixed = len(decisions) > 1
+    columns += ["decision"] if mixed else []
+    waiting = decisions == {Decision.UNDECIDED}
+    columns += ["more samples, about"] if waiting and account.needed is not None else []
+    columns += ["why open"] if waiting else []
+    rows = [_arm_row(account, int(arm), columns) for arm in arms[:most]]
+    numbers = [i for i, name in enumerate(columns) if name in _NUMBERS]
+    blocks: list[Block] = [Table(columns, rows, caption, numbers, named_rows=True)]
+    if arms.size > most:
+        there = "the file `arms.csv`" if account.has_file else "the table of all arms"
+        blocks.append(Paragraph(f"These are {most:,} of {arms.size:,}; {there} has all."))
+    return blocks
+
+
+def _arm_row(account: Account, arm: int, columns: Sequence[str]) -> list[str]:
+    result = account.result
+    low, high = result.intervals[arm]
+    cells = {
+        "arm": account.label(result.labels[arm]),
+        "mean": account.number(result.means[arm]),
+        "interval": account.interval(low, high),
+        "from the threshold": account.number(account.distances[arm]),
+        "samples": f"{int(result.pulls_per_arm[arm]):,}",
+        "odds": "–" if account.odds is None else odds_text(float(account.odds[arm])),
+        "decision": DECISIONS[Decision(result.decisions[arm])],
+        "more samples, about": "–" if account.needed is None else about(float(account.needed[arm])),
+        "why open": _why_open(account, arm),
+    }
+    return [cells[name] for name in columns]
+
+
+def _why_open(account: Account, arm: int) -> str:
+    result = account.result
+    if not result.pulls_per_arm[arm] and np.isnan(result.means[arm]):
+        return "not sampled yet"
+    distance = account.distances[arm]
+    if not math.isfinite(distance):
+        return "the threshold is not known yet"
+    low, high = result.intervals[arm]
+    half = max(high - result.means[arm], result.means[arm] - low)
+    if distance >= half:
+        return "the threshold is not known well enough"
+    return f"known only to ± {account.number(half)}"

@@ -1,0 +1,76 @@
+"""The page: self-contained, offline, for a phone and for paper, and in words what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from oddarms.documents import Block, Heading, Literal, Paragraph, to_html, visible
+from oddarms.files import writable_folder, write_whole
+from oddarms.problem import FloatArray
+from oddarms.reports._account import Account
+from oddarms.reports._arm_tables import all_arms, key_figures, nearest, outliers, undecided
+from oddarms.reports._files import write_arms
+from oddarms.reports._pictures import pictures
+from oddarms.reports._summary import summary
+from oddarms.reports._words import explanations
+from oddarms.search import Result
+
+
+def write_report(
+    result: Result,
+    folder: str | Path,
+    *,
+    title: str,
+    notes: Sequence[str] = (),
+    equal_sampling: int | None = None,
+    pulls_needed: Sequence[float] | FloatArray | None = None,
+    indifference: float = 0.0,
+) -> Path:
+    """Write ``report.html``, one self-contained page about a result, into a folder.
+
+    Where there are too many arms for the page, ``arms.csv`` is written beside it.
+
+    Parameters
+    ----------
+    result
+        The result, complete or not.
+    folder
+        Made if it is missing.
+    title
+        The page's title.
+    notes
+        Paragraphs to add, such as where the samples come from.
+    equal_sampling
+        Samples that sampling all arms equally needs for the same guarantee, where known.
+    pulls_needed
+        About how many more samples each arm needs, in the order of the labels, where known.
+    indifference
+        The algorithm's option of that name, in units of the rewards: the guarantee depends on it.
+
+    Returns
+    -------
+    Path
+        The page.
+    """
+    account = Account(
+        result, pulls_needed, indifference=indifference, equal_sampling=equal_sampling
+    )
+    place = writable_folder("folder", folder)
+    blocks: list[Block] = [
+        Heading(Literal(visible(title)), 1),
+        *summary(account),
+        *(Paragraph(visible(note)) for note in notes),
+        Heading("Key figures"),
+        key_figures(account),
+        *pictures(account),
+        *outliers(account),
+        *undecided(account),
+        *nearest(account),
+        *all_arms(account),
+        *explanations(account),
+    ]
+    if account.has_file:
+        write_arms(result, place)
+    content = to_html(visible(title), blocks, place).encode("utf-8", "replace")
+    return write_whole(place / "report.html", content)

@@ -1,0 +1,126 @@
+"""The answer in words, for somebody who has never heard of a bandit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from oddarms.documents import Block, Paragraph
+from oddarms.reports._account import Account
+from oddarms.reports._formats import exact, many, percent, signed
+
+NAMED = 10
+"""Outliers that the summary names."""
+
+
+def summary(account: Account) -> list[Block]:
+    """Return what was asked and found, and what the answer is worth."""
+    blocks: list[Block] = [Paragraph(_asked(account)), Paragraph(_found(account))]
+    if not account.result.complete:
+        blocks.append(Paragraph(_open(account)))
+    return [*blocks, Paragraph(_guarantee(account)), Paragraph(_assumptions(account))]
+
+
+def _asked(account: Account) -> str:
+    question = account.question
+    low, high = map(exact, question.bounds)
+    return (
+        f"**What was asked.** Which of {question.n:,} things – called arms here – are unusual in"
+        f" the long run? An arm can only be sampled: every sample is a number between {low} and"
+        f" {high}, differs by chance, and costs something. What counts is an arm's mean, the"
+        f" average that very many samples of it would have. {_rule(account)}"
+    )
+
+
+def _rule(account: Account) -> str:
+    k, side = account.question.k, account.question.side
+    above = f"at or above the mean of all arms' means {signed(k)} standard deviations of them"
+    below = f"at or below the mean of all arms' means {signed(-k)} standard deviations of them"
+    where = {"upper": above, "lower": below, "both": f"{above}, or {below}"}[side]
+    one = "That is the threshold; nobody knows it exactly."
+    two = "Those are the two thresholds; nobody knows them exactly."
+    return f"An arm is an outlier if its mean lies {where}. {two if side == 'both' else one}"
+
+
+def _found(account: Account) -> tuple[str, ...]:
+    result = account.result
+    found, n = len(result.outliers), account.n
+    known = "" if result.complete else " known to be"
+    kind = f"is{known} an outlier" if found == 1 else f"are{known} outliers"
+    told = f"{found:,} of {n:,} arms {kind}"
+    if result.complete and not result.pulls and not result.imported:
+        text = (
+            f"**What was found.** {told}. No sample was needed: unless all are equal, no mean"
+            f" of only {n:,} can lie more than {math.sqrt(n - 1.0):.2f} standard deviations"
+            f" from the mean of all, so arithmetic alone decides."
+        )
+        return (text,)
+    names = [": ", *_names(account, result.outliers)] if found else []
+    rest = f". {len(result.normal):,} are normal, {len(result.undecided):,} undecided."
+    cost = f" It took {many(result.pulls, 'sample')}"
+    if account.equal_sampling is not None and result.pulls:
+        times = account.equal_sampling / result.pulls
+        cost += (
+            f"; sampling every arm equally often takes {account.equal_sampling:,} for the same"
+            f" guarantee, {times:,.1f} times as many"
+        )
+    return (f"**What was found.** {told}", *names, f"{rest} {account.thresholds()}{cost}.")
+
+
+def _names(account: Account, labels: Sequence[object]) -> list[str]:
+    parts: list[str] = []
+    for label in labels[:NAMED]:
+        parts += [", ", account.label(label)]
+    if len(labels) > NAMED:
+        parts.append(f" and {len(labels) - NAMED:,} more")
+    return parts[1:]
+
+
+def _open(account: Account) -> str:
+    result = account.result
+    reason = f"The search ended early: {account.reason}."
+    still_open = len(result.undecided)
+    text = (
+        "**Not everything is decided.**"
+        f" {'The search goes on.' if account.running else reason}"
+        f" {many(still_open, 'arm')} {'is' if still_open == 1 else 'are'} still open, which means"
+        " neither outlier nor normal: the samples so far do not tell. What is decided carries the"
+        " full guarantee, and stays decided if the search goes on."
+    )
+    if account.needed is not None:
+        text += (
+            f" About {account.needed.sum():,.0f} more samples would decide them, by the present"
+            " estimates, which may be off by a factor of two and more."
+        )
+    return text
+
+
+def _guarantee(account: Account) -> str:
+    delta = account.question.delta
+    sure = percent(1.0 - delta)
+    text = (
+        "**What the guarantee means.** The answer is right with probability at least"
+        f" {sure}: if the whole search were done again and again with new samples, then in"
+        f" at least {sure} of the cases not one arm would be called an outlier or normal"
+        " wrongly, and every interval on this page would hold its true value. It does not mean"
+        f" that {percent(delta)} of the arms listed here are wrong: in at least {sure} of"
+        " the cases none is. And it is a promise about the method, made before the samples were"
+        " taken; whether this one answer is among the exceptions no method can say."
+    )
+    if account.indifference > 0.0:
+        text += (
+            f" Arms within {account.number(account.indifference)} of the threshold do not count as"
+            " mistakes either way: this was allowed, to save samples."
+        )
+    return text
+
+
+def _assumptions(account: Account) -> str:
+    low, high = map(exact, account.question.bounds)
+    return (
+        "**What it rests on.** Samples are independent of one another; each lies between"
+        f" {low} and {high}; and an arm's mean stays the same during the search. If arms"
+        " drift, answer alike for a common reason, or react to being sampled, the promise"
+        " does not hold. What is unusual is measured against these arms only; it says nothing"
+        " about why."
+    )

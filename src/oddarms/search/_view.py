@@ -1,0 +1,65 @@
+"""What an algorithm knows, in the user's units and on the user's side."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oddarms.algorithms import Algorithm, Decision, Decisions, Threshold
+from oddarms.problem import FloatArray
+from oddarms.search._result import Snapshot, TracePoint
+from oddarms.search._rewards import Rewards
+
+
+def snapshot(algorithm: Algorithm, rewards: Rewards) -> Snapshot:
+    """Return all intervals at this moment."""
+    lower, upper = algorithm.intervals()
+    if rewards.mirrored:
+        lower, upper = upper, lower
+    return Snapshot(
+        round=algorithm.round,
+        means=rewards.in_units(algorithm.means),
+        lower=rewards.in_units(lower),
+        upper=rewards.in_units(upper),
+        decisions=decisions(algorithm, rewards),
+        thresholds=thresholds(algorithm, rewards),
+    )
+
+
+def decisions(algorithm: Algorithm, rewards: Rewards) -> Decisions:
+    """Return what is decided of each arm."""
+    found = algorithm.decisions.copy()
+    if rewards.mirrored:
+        found[found == Decision.HIGH] = Decision.LOW
+    return found
+
+
+def thresholds(algorithm: Algorithm, rewards: Rewards) -> dict[str, Threshold]:
+    """Return the threshold of each side."""
+    found: dict[str, Threshold] = {}
+    for side, (estimate, lower, upper) in algorithm.thresholds().items():
+        if rewards.mirrored:
+            found["lower"] = Threshold(*map(rewards.in_units, (estimate, upper, lower)))
+        else:
+            found[side] = Threshold(*map(rewards.in_units, (estimate, lower, upper)))
+    return found
+
+
+def trace_point(algorithm: Algorithm, rewards: Rewards, pulls: int) -> TracePoint:
+    """Return this moment as a point of the trace."""
+    bound = next(iter(thresholds(algorithm, rewards).values()))
+    return TracePoint(
+        pulls,
+        algorithm.round,
+        int(algorithm.undecided.sum()),
+        *bound,
+        *_quartiles(algorithm.evidence()),
+    )
+
+
+def _quartiles(evidence: FloatArray | None) -> list[float]:
+    """Return the least and the quartiles of what is there; each is the value of an arm."""
+    if evidence is None:
+        return []
+    places = [(evidence.size - 1) * quarter // 4 for quarter in range(4)]
+    found: list[float] = np.partition(evidence, places)[places].tolist()
+    return found

@@ -1,0 +1,69 @@
+"""What a study's log is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from oddarms.problem import Label
+
+
+class Told(StrEnum):
+    """What became of a result."""
+
+    RECORDED = "recorded"
+    REPEATED = "repeated"
+    """The same result was there already; it counts once."""
+    CONFLICT = "conflict"
+    """Another result was there already and stands; this one is listed by `Study.conflicts`."""
+
+
+@dataclass(frozen=True)
+class ResultRow:
+    """A recorded result: its number, ticket and place (None: nobody asked), arm, reward, import."""
+
+    number: int
+    ticket: int | None
+    arm: int
+    place: int | None
+    reward: float
+    batch: int | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A recorded result; times are in UTC.
+
+    Attributes
+    ----------
+    number
+        Its position in the order in which results were recorded.
+    ticket, place, worker, asked, expired
+        The ticket it answers, its place in the arm's sequence, who had it, when it was handed out,
+        and whether the result came after the lease; None for imported results.
+    arm, reward, told
+        The arm's label, its reward, and when it was recorded.
+    """
+
+    number: int
+    ticket: int | None
+    arm: Label
+    place: int | None
+    reward: float
+    worker: str | None
+    asked: datetime | None
+    told: datetime
+    expired: bool
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A second result for a ticket, which differs from the first and was not used."""
+
+    ticket: int
+    arm: Label
+    first: float
+    second: float
+    worker: str | None
+    told: datetime

@@ -1,0 +1,24 @@
+"""Tables that people have and want: every file of rewards, responses or labels, and CSV."""
+
+from oddarms.tables._arms import read_arms
+from oddarms.tables._history import History, read_history
+from oddarms.tables._labels import read_labels
+from oddarms.tables._recorded import RecordedArms
+from oddarms.tables._results import read_results
+from oddarms.tables._rewards import read_rewards
+from oddarms.tables._text import csv_text
+from oddarms.tables._values import bounds_of, number_of, ticket_of
+
+__all__ = [
+    "History",
+    "RecordedArms",
+    "bounds_of",
+    "csv_text",
+    "number_of",
+    "read_arms",
+    "read_history",
+    "read_labels",
+    "read_results",
+    "read_rewards",
+    "ticket_of",
+]

@@ -1,0 +1,74 @@
+"""Tables with a header, their columns separated by commas, semicolons or tabs."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import NamedTuple
+
+from oddarms.tables._lines import Lines
+from oddarms.tables._values import shown
+
+DELIMITERS = ",;\t"
+
+Column = tuple[str, ...]
+"""The names that a column may have, in any case."""
+
+
+class Header(NamedTuple):
+    """Which columns of a table are read, under which of their names."""
+
+    delimiter: str
+    width: int
+    names: tuple[str, ...]
+    places: tuple[int, ...]
+
+
+def header_of(lines: Lines, columns: Sequence[Column]) -> Header | None:
+    """Return where the columns are, or None if the first line does not name them all."""
+    first = lines.first()
+    for delimiter in DELIMITERS:
+        row = next(csv.reader([first], delimiter=delimiter), [])
+        names = [name.strip().casefold() for name in row]
+        found = [
+            next((name for name in column if name.strip().casefold() in names), None)
+            for column in columns
+        ]
+        wanted = tuple(name.strip().casefold() for name in found if name is not None)
+        if len(wanted) < len(columns):
+            continue
+        for name in wanted:
+            if names.count(name) > 1:
+                raise lines.wrong(f"the column {name!r} must be there once but is there twice")
+        return Header(delimiter, len(names), wanted, tuple(map(names.index, wanted)))
+    return None
+
+
+def rows(lines: Lines, header: Header, *, filled: int = 2) -> Iterator[tuple[str, ...]]:
+    """Return the wanted columns of every row below the header, of which the first are filled."""
+    wanted = itemgetter(*header.places)
+    reader = csv.reader(lines, delimiter=header.delimiter, strict=True)
+    next(reader)
+    for row in reader:
+        if not "".join(row).strip():
+            continue
+        if len(row) != header.width:
+            raise lines.wrong(f"there must be {header.width} fields but there are {len(row)}")
+        values: tuple[str, ...] = wanted(row)
+        for name, value in zip(header.names[:filled], values, strict=False):
+            if not value.strip():
+                raise lines.wrong(f"{name} must not be empty")
+        yield values
+
+
+def columns_in(line: str) -> list[str]:
+    """Return what may be the columns of a line, for a message."""
+    return re.split(f"[{DELIMITERS}]", line)
+
+
+def listed(columns: list[str], most: int = 10) -> str:
+    """Return the names of columns for a message."""
+    text = ", ".join(shown(column.strip()) for column in columns[:most])
+    return text if len(columns) <= most else f"{text} and {len(columns) - most} more"

@@ -1,0 +1,158 @@
+"""The lines of a file or of stdin, plain or gzipped, and the one form of errors about them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import re
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any, cast
+
+from oddarms.errors import InvalidParameter
+
+Source = str | PathLike[str]
+"""A file, or "-" for stdin."""
+
+STDIN = "-"
+
+_NOT_TEXT = re.compile("[\x00-\x08\x0e-\x1f\udc80-\udcff]")  # the last are undecodable bytes
+_GZIP = b"\x1f\x8b"
+
+
+class Lines:
+    """The lines of a text, checked to be text, with the number of the last one read."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.number = 0
+        self._text: Iterator[str] = iter(())
+        self._held: str | None = None
+        self._hash = hashlib.sha256()
+
+    def _read_from(self, text: Iterator[str], hashed: _Hashed) -> None:
+        self._text, self._hash = text, hashed.hash
+
+    def __iter__(self) -> Lines:
+        return self
+
+    def __next__(self) -> str:
+        if self._held is not None:
+            line, self._held = self._held, None
+            return line
+        line = next(self._text)
+        self.number += 1
+        found = _NOT_TEXT.search(line)
+        if found is not None:
+            byte = f"0x{ord(found[0]) & 0xFF:02x}"
+            raise self.wrong(f"the file must be text in UTF-8 but has the byte {byte}")
+        return line
+
+    def first(self) -> str:
+        """Return the next line that is not blank, without taking it; empty if there is none."""
+        for line in self:
+            if line.strip():
+                self._held = line
+                return line
+        return ""
+
+    def check_not_empty(self) -> None:
+        """Refuse a file of blank lines."""
+        if not self.first():
+            raise InvalidParameter(f"{self.name} must have rows but is empty.")
+
+    def fields(self, form: str) -> Iterator[list[str]]:
+        """Return the fields of every line: as many words as the form has, or parts between tabs."""
+        width = len(form.split())
+        for line in self:
+            fields = fields_of(line, width)
+            if fields is not None:
+                yield fields
+            elif line.strip():
+                raise self.wrong(
+                    f"there must be {width} fields {form!r} but there are {len(line.split())}"
+                )
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the bytes of the file, once all lines are read."""
+        return self._hash.hexdigest()
+
+    def wrong(self, rule: str) -> InvalidParameter:
+        """Return the error for the line that was read last."""
+        return InvalidParameter(f"{self.name}, line {self.number}: {rule}.")
+
+    def wrong_somewhere(self, rule: str) -> InvalidParameter:
+        """Return the error for a line that is not known any more."""
+        return InvalidParameter(f"{self.name}: {rule}.")
+
+
+def fields_of(line: str, width: int) -> list[str] | None:
+    """Return the parts of a line, between tabs or else between spaces, if they are `width`."""
+    if "\t" in line:
+        between_tabs = [field.strip() for field in line.split("\t")]
+        if len(between_tabs) == width and all(between_tabs):
+            return between_tabs
+    words = line.split()
+    return words if len(words) == width else None
+
+
+@contextmanager
+def opened(source: Source) -> Iterator[Lines]:
+    """Give the lines of a file or of stdin; whatever fails meanwhile is told with its name."""
+    name = "stdin" if str(source) == STDIN else str(source)
+    lines = Lines(name)
+    try:
+        with _raw(source) as raw:
+            hashed = _Hashed(raw)
+            with _text(io.BufferedReader(hashed)) as text:
+                lines._read_from(iter(text), hashed)
+                yield lines
+    except FileNotFoundError as error:
+        raise InvalidParameter(f"{name} must be a file but does not exist.") from error
+    except IsADirectoryError as error:
+        raise InvalidParameter(f"{name} must be a file but is a directory.") from error
+    except PermissionError as error:
+        raise InvalidParameter(f"{name} must be readable but permission is denied.") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InvalidParameter(f"{name} must be a whole gzip file but is damaged.") from error
+    except OSError as error:
+        raise InvalidParameter(
+            f"{name} must be readable but reading failed: {error.strerror or error}."
+        ) from error
+    except csv.Error as error:
+        raise lines.wrong(f"the table must be well-formed but is not: {error}") from error
+
+
+def _raw(source: Source) -> Any:
+    if str(source) == STDIN:
+        return nullcontext(sys.stdin.buffer)
+    return Path(source).open("rb", 0)
+
+
+class _Hashed(io.RawIOBase):
+    """Bytes that are hashed as they are read, as stdin cannot be read twice."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self.hash = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count: int = self._raw.readinto(buffer)
+        self.hash.update(memoryview(buffer)[:count])
+        return count
+
+
+def _text(buffered: io.BufferedReader) -> io.TextIOWrapper:
+    is_gzip = buffered.peek(2)[:2] == _GZIP
+    content = cast(IO[bytes], gzip.GzipFile(fileobj=buffered)) if is_gzip else buffered
+    return io.TextIOWrapper(content, "utf-8-sig", errors="surrogateescape", newline="")

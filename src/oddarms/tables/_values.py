@@ -1,0 +1,70 @@
+"""Single values as people write them: numbers, tickets, bounds."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+
+from oddarms.errors import InvalidParameter
+from oddarms.problem import check_bounds
+
+Bounds = tuple[float, float]
+Wrong = Callable[[str], InvalidParameter]
+"""Makes an error of a rule; `Lines.wrong` adds where it is broken."""
+
+UNIT: Bounds = (0.0, 1.0)
+
+
+def wrong(rule: str) -> InvalidParameter:
+    """Return the error of a value that stands in no file."""
+    return InvalidParameter(f"{rule}.")
+
+
+def shown(text: str, most: int = 60) -> str:
+    """Return a text for a message, shortened."""
+    return repr(text if len(text) <= most else f"{text[:most]}...")
+
+
+def number_of(name: str, text: str, bounds: Bounds = UNIT, wrong: Wrong = wrong) -> float:
+    """Return a number within the bounds.
+
+    Examples
+    --------
+    >>> number_of("reward", " 0.25 ")
+    0.25
+    """
+    a, b = bounds
+    try:
+        value = math.nan if "_" in text else float(text)  # Python would read 1_0 as 10
+    except ValueError:
+        value = math.nan
+    if a <= value <= b:
+        return value
+    if math.isfinite(value):
+        raise wrong(f"{name} must lie within [{a:g}, {b:g}] but is {shown(text.strip())}")
+    raise wrong(f"{name} must be a finite number but is {shown(text.strip())}")
+
+
+def ticket_of(text: str, wrong: Wrong = wrong) -> int:
+    """Return the number of a ticket."""
+    if not re.fullmatch("[0-9]{1,18}", text.strip()):
+        raise wrong(f"ticket must be the number of a ticket but is {shown(text.strip())}")
+    return int(text)
+
+
+def bounds_of(text: str) -> Bounds:
+    """Return the two numbers of ``A,B``.
+
+    Examples
+    --------
+    >>> bounds_of("0,10")
+    (0.0, 10.0)
+    """
+    try:
+        a, b = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidParameter(
+            f"bounds must be two numbers with a comma between, such as 0,1, but got {shown(text)}."
+        ) from None
+    return check_bounds((a, b))
