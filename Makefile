@@ -1,9 +1,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DATA := $(wildcard ../shared/data)
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: run setup test check bench docs clean
+.PHONY: run setup test test-long check bench docs clean
 
 run: $(VENV)/.run  ## find the outlier workers of a simulated crowd, and draw the picture
 	@$(BIN)/python -m oddarms demo
@@ -13,6 +14,9 @@ setup: $(VENV)/.dev  ## everything for development, in .venv
 test: check  ## all checks, then all tests
 	@$(BIN)/python -m pytest
 
+test-long: check  ## the tests, with those that take long: before a release
+	@$(BIN)/python -m pytest -m "long or not long"
+
 check: $(VENV)/.dev  ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -20,10 +24,10 @@ check: $(VENV)/.dev  ## ruff, mypy --strict, import-linter
 	@$(BIN)/lint-imports
 
 bench: $(VENV)/.dev  ## samples, speed and growth; BENCH="--quick" for the short form
-	@$(BIN)/python -m oddarms.benchmark $(BENCH)
+	@$(BIN)/python -m benchmarks $(addprefix --data ,$(DATA)) $(BENCH)
 
 docs: $(VENV)/.dev  ## redraw the pictures of docs/ from seeded runs
-	@$(BIN)/python -m oddarms.benchmark.pictures docs
+	@$(BIN)/python -m benchmarks.pictures docs
 
 clean:
 	rm -rf $(VENV) output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

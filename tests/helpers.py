@@ -10,6 +10,7 @@ import numpy as np
 
 from oddarms.problem import FloatArray
 from oddarms.statistics.directions import Tally
+from oddarms.statistics.totals import Totals
 from oddarms.theory import gaps
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,7 +48,12 @@ def left_out(y: FloatArray, k: float) -> FloatArray:
     return np.array([other.mean() + steep * other.std() for other in others])
 
 
+def totals_of(rewards: FloatArray) -> Totals:
+    """Return the totals of (arms, pulls) rewards."""
+    pulls = np.full(len(rewards), float(rewards.shape[1]))
+    return Totals(pulls, rewards.sum(axis=1), (rewards**2).sum(axis=1))
+
+
 def tally_of(rewards: FloatArray) -> Tally:
     """Return the tally of (arms, pulls) rewards."""
-    pulls = np.full(len(rewards), float(rewards.shape[1]))
-    return Tally(pulls, rewards.sum(axis=1), (rewards**2).sum(axis=1))
+    return Tally.seen(totals_of(rewards))

@@ -198,13 +198,13 @@ def tell_in_order(
 
 def create_one(ready: Callable[[], None], storage: str, name: str) -> str:
     ready()
-    return create_study(name, arms=range(3), k=1, delta=0.1, storage=storage).name
+    return create_study(name, range(3), k=1, delta=0.1, storage=storage).name
 
 
 def fork_and_tell(ready: Callable[[], None], storage: str, name: str) -> int:
     """Let forked children tell, with this process's study and with their own; return how many."""
     ready()
-    study = create_study(name, arms=range(50), k=1, delta=0.1, storage=storage)
+    study = create_study(name, range(50), k=1, delta=0.1, storage=storage)
     tickets = study.ask(100)
     closed, close = os.pipe()
     children = []
@@ -230,7 +230,7 @@ def fork_and_tell(ready: Callable[[], None], storage: str, name: str) -> int:
 def fork_with_memory(ready: Callable[[], None]) -> str:
     """Let a forked child use a study in memory; return what it was told."""
     ready()
-    study = create_study("mine", arms=range(3), k=1, delta=0.1, storage="memory")
+    study = create_study("mine", range(3), k=1, delta=0.1, storage="memory")
     answer, said = os.pipe()
     child = os.fork()
     if child == 0:

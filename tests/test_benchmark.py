@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks._compare import BASELINES, SPADE, Effort, compare, instance_limit
+from benchmarks._instances import held_out_families, instance_families
+from benchmarks._tables import samples_json, samples_table
 from oddarms.arms import Bernoulli, Beta
-from oddarms.benchmark._compare import BASELINES, SPADE, Effort, compare, instance_limit
-from oddarms.benchmark._instances import held_out_families, instance_families
-from oddarms.benchmark._tables import samples_json, samples_table
 from oddarms.experiments import Grid, Setting
 from oddarms.theory import gaps
 

@@ -114,7 +114,7 @@ class TestFunctionThatRaises:
         error = caught.value
         assert error.label == "bob"
         assert error.__cause__ is cause
-        assert error.result.stopped == "failed"
+        assert error.result.status == "failed"
         # turns ann bob eve, ann, bob, eve, ann, bob, eve, ann: then bob fails, alone in its step
         assert error.result.pulls_per_arm.tolist() == [4, 3, 3]
         assert error.result.means.tolist() == [0.5, 0.25, 0.75]
@@ -141,7 +141,7 @@ class TestFunctionThatReturnsNoReward:
         with pytest.raises(RewardRejected) as caught:
             find(arms(After(1, lambda: "many")), **QUESTION, batch=2)
         assert caught.value.unabsorbed == [("ann", 0.5), ("ann", 0.5), ("bob", 0.25)]
-        assert caught.value.result.stopped == "failed"
+        assert caught.value.result.status == "failed"
 
     @pytest.mark.parametrize(("value", "shown"), [(float("nan"), "nan"), (1.5, "1.5"), (-2, "-2")])
     def test_out_of_bounds(self, value: float, shown: str) -> None:
@@ -150,7 +150,7 @@ class TestFunctionThatReturnsNoReward:
         ) as caught:
             find(arms(After(3, lambda: value)), **QUESTION)
         assert caught.value.result.pulls_per_arm.tolist() == [4, 3, 3]
-        assert caught.value.result.stopped == "failed"
+        assert caught.value.result.status == "failed"
 
 
 class TestSourceThatMisbehaves:
@@ -193,7 +193,7 @@ class TestSourceThatMisbehaves:
 
         with pytest.raises(RewardRejected, match="must return two arrays") as caught:
             find(Totals(lambda total: [0.5] * total), **QUESTION)
-        assert caught.value.result.stopped == "failed"
+        assert caught.value.result.status == "failed"
 
 
 class TestProgressThatFails:
@@ -226,7 +226,7 @@ class TestInterrupt:
     def test_ctrl_c_in_a_function(self) -> None:
         with pytest.raises(SearchInterrupted, match="interrupted after 10 pulls") as caught:
             find(arms(After(3, raising(KeyboardInterrupt()))), **QUESTION)
-        assert caught.value.result.stopped == "interrupted"
+        assert caught.value.result.status == "interrupted"
         assert caught.value.result.pulls_per_arm.tolist() == [4, 3, 3]
         assert not caught.value.result.complete
 

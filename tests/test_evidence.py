@@ -48,9 +48,9 @@ RUNS = 1500
 
 
 def moments(rewards: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return pulls, sums and sums of squares of samples along the last axis."""
-    pulls = np.full(rewards.shape[:-1], float(rewards.shape[-1]))
-    return pulls, rewards.sum(-1), (rewards**2).sum(-1)
+    """Return pulls, sums and squared deviations of samples along the last axis."""
+    pulls, total = np.full(rewards.shape[:-1], float(rewards.shape[-1])), rewards.sum(-1)
+    return pulls, total, ((rewards - (total / pulls)[..., None]) ** 2).sum(-1)
 
 
 def paths(name: str, seed: int) -> tuple[float, FloatArray, FloatArray, FloatArray]:
@@ -62,11 +62,11 @@ def paths(name: str, seed: int) -> tuple[float, FloatArray, FloatArray, FloatArr
 
 
 def tallies(seed: int, cases: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return N, S and Q of random samples of Beta rewards, and a level for each."""
+    """Return N, S and the scatter of random samples of Beta rewards, and a level for each."""
     rng = np.random.default_rng(seed)
     rows = [rng.beta(*rng.uniform(0.2, 5.0, 2), rng.integers(1, 60)) for _ in range(cases)]
-    pulls, total, squares = np.array([[x.size, x.sum(), (x * x).sum()] for x in rows]).T
-    return pulls, total, squares, rng.uniform(0.02, 0.98, cases)
+    pulls, total, scatter = np.array([[x.size, x.sum(), x.var() * x.size] for x in rows]).T
+    return pulls, total, scatter, rng.uniform(0.02, 0.98, cases)
 
 
 class TestByHand:
@@ -263,12 +263,12 @@ class TestStability:
             ),
         )
         N = np.full(mean.size, pulls)
-        for squares in (mean * pulls, mean**2 * pulls):  # 0/1 rewards, and constant ones
+        for scatter in (mean * (1.0 - mean) * pulls, 0.0 * N):  # 0/1 rewards, and constant ones
             for function in (log_mean_below, log_mean_above, log_bets_below):
-                value, slope = function(N, mean * pulls, squares, q)
+                value, slope = function(N, mean * pulls, scatter, q)
                 assert np.isfinite(value).all()
                 assert np.isfinite(slope).all()
-            low, high = mean_interval(N, mean * pulls, squares, 1e-6)
+            low, high = mean_interval(N, mean * pulls, scatter, 1e-6)
             assert ((low >= 0.0) & (low <= mean) & (mean <= high) & (high <= 1.0)).all()
             if pulls == 1e9:
                 assert (high - low < 2e-3).all()
@@ -308,12 +308,12 @@ class TestStability:
 
 class TestMeanInterval:
     def test_never_narrower_than_the_exact_inversion(self) -> None:
-        pulls, total, squares, _ = tallies(seed=8, cases=100)
+        pulls, total, scatter, _ = tallies(seed=8, cases=100)
         alpha = 0.05
-        low, high = mean_interval(pulls, total, squares, alpha)
+        low, high = mean_interval(pulls, total, scatter, alpha)
         target = math.log(2.0 / alpha)
         for i in range(pulls.size):
-            tally = pulls[i : i + 1], total[i : i + 1], squares[i : i + 1]
+            tally = pulls[i : i + 1], total[i : i + 1], scatter[i : i + 1]
 
             def excess(q: float, function: Any, tally: Any = tally) -> float:
                 return float(function(*tally, np.array([q]))[0][0]) - target
@@ -346,10 +346,10 @@ class TestMeanInterval:
         assert high[1] < 1.0
 
     def test_the_wide_intervals_contain_the_others(self) -> None:
-        pulls, total, squares, _ = tallies(seed=17, cases=200)
-        pulls, total, squares = (np.append(x, 0.0) for x in (pulls, total, squares))
+        pulls, total, scatter, _ = tallies(seed=17, cases=200)
+        pulls, total, scatter = (np.append(x, 0.0) for x in (pulls, total, scatter))
         for alpha in (0.5, 1e-5):
-            low, high = mean_interval(pulls, total, squares, alpha, steps=40)
+            low, high = mean_interval(pulls, total, scatter, alpha, steps=40)
             wide_low, wide_high = wide_mean_interval(pulls, total, alpha)
             assert (wide_low <= low).all()
             assert (wide_high >= high).all()

@@ -80,13 +80,13 @@ def test_batches_of_a_thousand() -> None:
 
 def holds_throughout(result: Result, arms: SimulatedArms) -> bool:
     """Whether every interval reported at the end, and every threshold on the way, is right."""
-    theta = threshold(arms.means, result.problem.k)
+    theta = threshold(arms.means, result.question.k)
     lower, upper = result.intervals.T
     ends_hold = ((lower <= arms.means) & (arms.means <= upper)).all()
     return bool(
         ends_hold
-        and all(p.threshold_lower <= theta <= p.threshold_upper for p in result.history)
-        and result.history
+        and all(p.threshold_lower <= theta <= p.threshold_upper for p in result.trace)
+        and result.trace
     )
 
 

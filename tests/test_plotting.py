@@ -198,7 +198,7 @@ def test_pulls_are_on_a_logarithmic_scale_only_where_they_differ_much() -> None:
 def test_evidence_over_time_is_that_of_the_arms() -> None:
     result = find(Bernoulli(MEANS), k=1, delta=0.1, rng=1)
     assert result.evidence is not None
-    last = result.history[-1]
+    last = result.trace[-1]
     least, quartiles = result.evidence.min(), np.quantile(result.evidence, [0.25, 0.5, 0.75])
     assert last[6:] == (least, *quartiles)  # of five arms each quartile is one of them
     assert least > math.log(5 / 0.1)
@@ -207,7 +207,7 @@ def test_evidence_over_time_is_that_of_the_arms() -> None:
 
 def test_an_algorithm_without_evidence_has_no_panel_for_it() -> None:
     result = find(Bernoulli(MEANS), k=1, delta=0.1, algorithm="rr", budget=500)
-    assert result.history[-1].evidence_median is None
+    assert result.trace[-1].evidence_median is None
     assert len(plot_evidence(result).axes) == 2
 
 

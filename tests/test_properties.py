@@ -178,11 +178,11 @@ def test_pulls_add_up(
     told = np.zeros(len(means), dtype=np.int64)
     total = 0.0
     while not search.done:
-        pulls = search.ask()
+        pulls = search.ask_step()
         drawn = [rewards(int(i)) for i in np.repeat(pulls.indices, pulls.counts)]
         np.add.at(told, pulls.indices, pulls.counts)
         total += sum(drawn)
-        search.tell(drawn)
+        search.tell_step(drawn)
     result = search.result()
     assert result.pulls_per_arm.tolist() == told.tolist()
     assert result.pulls == told.sum() == search.total_pulls <= budget

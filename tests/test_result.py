@@ -30,7 +30,7 @@ class TestComplete:
         assert result.outliers == result.high == ["bob"]
         assert result.low == result.undecided == []
         assert result.normal == ["ann", "eve", "dan"]
-        assert (result.complete, result.stopped) == (True, "decided")
+        assert (result.complete, result.status) == (True, "decided")
 
     def test_numbers(self) -> None:
         result = result_of()
@@ -60,14 +60,14 @@ class TestIncomplete:
     def test_budget(self) -> None:
         result = result_of(budget=57)
         assert result.pulls == 50  # 40 and one turn of 10
-        assert (result.complete, result.stopped) == (False, "budget")
+        assert (result.complete, result.status) == (False, "budget")
         assert result.undecided == LABELS
 
     def test_nothing_pulled(self) -> None:
         result = result_of(budget=0)
         assert np.isnan(result.means).all()
         assert result.intervals.tolist() == [[0.0, 1.0]] * 4
-        assert result.history == ()
+        assert result.trace == ()
 
 
 class TestBothSides:
@@ -133,8 +133,8 @@ class TestRepr:
 
     def test_long_lists_are_shortened(self) -> None:
         search = Search(20, k=1, delta=0.1, algorithm="rr")
-        search.ask()
-        search.tell([0.5] * 20)
+        search.ask_step()
+        search.tell_step([0.5] * 20)
         shown = repr(search.result()).splitlines()[-1]
         assert shown == "  undecided: 0, 1, 2, 3, 4, 5, 6, 7 and 12 more"
 

@@ -23,38 +23,38 @@ EASY: dict[str, Any] = {"k": 0.5, "delta": 0.1, "algorithm": "rr", "batch": 20, 
 class TestAskAndTell:
     def test_the_first_request_of_rr(self) -> None:
         search = Search(["a", "b", "c"], k=1, delta=0.1, algorithm="rr", batch=5)
-        pulls = search.ask()
+        pulls = search.ask_step()
         assert pulls.indices.tolist() == [0, 1, 2]
         assert pulls.counts.tolist() == [5, 5, 5]
         assert pulls.total == 15
 
     def test_the_first_requests_of_ade(self) -> None:
         search = Search(3, k=1, delta=0.1, algorithm="ade", rng=0)
-        pair = search.ask()
+        pair = search.ask_step()
         assert pair.total == 2
         assert pair.indices[0] == pair.indices[1]
-        search.tell([0.0, 1.0])
-        assert search.ask().indices.tolist() == [0, 1, 2]
+        search.tell_step([0.0, 1.0])
+        assert search.ask_step().indices.tolist() == [0, 1, 2]
 
     @pytest.mark.parametrize("kind", [list, tuple, np.array])
     def test_rewards_in_any_sequence(self, kind: Any) -> None:
         search = Search(2, k=0, delta=0.1, algorithm="rr", batch=2)
-        search.ask()
-        search.tell(kind([0, 1, 1, 1]))
+        search.ask_step()
+        search.tell_step(kind([0, 1, 1, 1]))
         assert search.result().means.tolist() == [0.5, 1.0]
 
     def test_rewards_are_told_in_the_order_asked(self) -> None:
         search = Search(["a", "b"], k=0, delta=0.1, algorithm="rr", batch=3)
-        search.ask()
-        search.tell([0.0, 0.1, 0.2, 0.6, 0.8, 1.0])
+        search.ask_step()
+        search.tell_step([0.0, 0.1, 0.2, 0.6, 0.8, 1.0])
         np.testing.assert_allclose(search.result().means, [0.1, 0.8])
 
     def test_a_result_at_any_time(self) -> None:
         search = Search(["a", "b"], k=0, delta=0.1, algorithm="rr")
         before = search.result()
         assert (before.stopped, before.pulls, before.undecided) == ("running", 0, ["a", "b"])
-        search.ask()
-        search.tell([0.0, 1.0])
+        search.ask_step()
+        search.tell_step([0.0, 1.0])
         after = search.result()
         assert (after.pulls, after.round, after.history[-1].pulls) == (2, 1, 2)
         assert before.pulls == 0  # results do not change after the fact
@@ -70,14 +70,14 @@ class TestAskAndTell:
     def test_totals_must_fit_the_request(self) -> None:
         search = Search(["a", "b"], k=0, delta=0.1, algorithm="rr", batch=3)
         with pytest.raises(ProtocolError, match=r"tell_totals\(\) was called without calling ask"):
-            search.tell_totals([1, 2], [1, 2])
-        search.ask()
+            search.tell_step_totals([1, 2], [1, 2])
+        search.ask_step()
         with pytest.raises(RewardRejected, match="totals must be 2, one per entry asked for"):
-            search.tell_totals([1.0], [1.0])
+            search.tell_step_totals([1.0], [1.0])
         with pytest.raises(RewardRejected, match=r"3 rewards of arm 'b' add up to 3.5"):
-            search.tell_totals([1.0, 3.5], [1.0, 3.5])
+            search.tell_step_totals([1.0, 3.5], [1.0, 3.5])
         with pytest.raises(RewardRejected, match="add up to nan"):
-            search.tell_totals([np.nan, 1.0], [1.0, 1.0])
+            search.tell_step_totals([np.nan, 1.0], [1.0, 1.0])
         assert search.result().pulls == 0
 
     def test_totals_in_other_units(self) -> None:
@@ -88,17 +88,17 @@ class TestAskAndTell:
             one.ask()
             one.tell(rewards.ravel())
             two.ask()
-            two.tell_totals(rewards.sum(axis=1), (rewards**2).sum(axis=1))
+            two.tell_step_totals(rewards.sum(axis=1), (rewards**2).sum(axis=1))
             np.testing.assert_allclose(one.result().means, [1.0, 4.5])
             np.testing.assert_allclose(two.result().means, [1.0, 4.5])
 
     def test_out_of_bounds_names_the_arm_and_keeps_the_other_rewards(self) -> None:
         search = Search(["a", "b"], k=0, delta=0.1, algorithm="rr", bounds=(0, 10))
-        search.ask()
+        search.ask_step()
         with pytest.raises(
             RewardRejected, match=r"within the bounds \[0, 10\] but arm 'b' gave 10.5"
         ) as caught:
-            search.tell([3.0, 10.5])
+            search.tell_step([3.0, 10.5])
         assert caught.value.unabsorbed == [("a", 3.0)]
         assert caught.value.result.pulls == 0
 
@@ -173,8 +173,8 @@ class TestHistory:
     def test_it_is_short_and_ends_with_the_result(self) -> None:
         result = find(Bernoulli(MEANS), **{**EASY, "batch": 1, "budget": 3_000})
         assert result.round > 1_000
-        assert len(result.history) < 200
-        last = result.history[-1]
+        assert len(result.trace) < 200
+        last = result.trace[-1]
         assert (last.pulls, last.round) == (result.pulls, result.round)
         assert last.undecided == len(result.undecided)
         assert last[3:6] == result.thresholds["upper"]
@@ -252,6 +252,6 @@ class TestProgress:
 
 def test_a_request_cannot_be_written_to() -> None:
     search = Search(4, k=0.5, delta=0.1, algorithm="ade", rng=1)
-    for array in search.ask():
+    for array in search.ask_step():
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0

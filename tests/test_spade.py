@@ -40,10 +40,10 @@ def steps(search: Search, means: Any, seed: int = 2) -> Iterator[Pulls]:
     """Answer a search with 0/1 rewards until it is done, and yield each request before."""
     rng, y = np.random.default_rng(seed), np.asarray(means)
     while not search.done:
-        pulls = search.ask()
+        pulls = search.ask_step()
         yield pulls
         ones = rng.binomial(pulls.counts, y[pulls.indices]).astype(float)
-        search.tell_totals(ones, ones)
+        search.tell_step_totals(ones, ones)
 
 
 def answer(search: Search, means: Any, seed: int = 2) -> Result:
@@ -109,7 +109,7 @@ class TestDecisions:
     def test_just_enough_arms_for_an_outlier(self) -> None:
         """Of n = 1 + k^2 arms one may lie on the threshold, and cannot be told from below it."""
         result = run_of([0.1, 0.1, 0.1, 0.1, 0.9], 2.0, budget=3000)
-        assert result.stopped == "budget"
+        assert result.status == "budget"
         assert 4 in result.undecided
 
     def test_both_sides_share_their_pulls(self) -> None:
@@ -135,8 +135,8 @@ class TestDecisions:
             assert one.indices.tolist() == two.indices.tolist()
             assert one.counts.tolist() == two.counts.tolist()
             ones = rng.binomial(one.counts, means[one.indices]).astype(float)
-            upper.tell_totals(ones, ones)
-            lower.tell_totals(one.counts - ones, one.counts - ones)
+            upper.tell_step_totals(ones, ones)
+            lower.tell_step_totals(one.counts - ones, one.counts - ones)
         assert lower.done
         assert lower.result().low == upper.result().high == outliers(means, 1.5).tolist()
 
@@ -170,7 +170,7 @@ class TestDecisions:
     @pytest.mark.parametrize("n", [6, 300])
     def test_equal_means_end_by_budget(self, n: int) -> None:
         result = run_of([0.5] * n, 1.0, budget=40 * n)
-        assert result.stopped == "budget"
+        assert result.status == "budget"
         assert result.pulls <= 40 * n
         assert result.undecided == list(range(n))
 
@@ -231,14 +231,14 @@ class TestSteps:
             assert result.pulls <= budget
             assert set(result.outliers) <= truth
             assert not set(result.normal) & truth
-            assert result.stopped == ("budget" if result.undecided else "decided")
+            assert result.status == ("budget" if result.undecided else "decided")
             if budget < n:
                 assert result.pulls == 0
 
     def test_a_budget_is_used(self) -> None:
         """A budget too small for a row goes to the undecided arms."""
         result = run_of(SLOW, budget=400)
-        assert result.stopped == "budget"
+        assert result.status == "budget"
         assert result.pulls > 400 - len(SLOW)
 
     @pytest.mark.parametrize("means", [SLOW, np.linspace(0.3, 0.7, 300)], ids=["joint", "interval"])
@@ -282,7 +282,7 @@ class TestSteps:
 class TestReports:
     def test_an_unfinished_step_is_reported(self) -> None:
         search = search_of(EASY, max_step=5)
-        search.tell([1.0] * search.ask().counts.sum())
+        search.tell_step([1.0] * search.ask_step().counts.sum())
         result = search.result()
         assert result.pulls == 5
         assert np.isfinite(result.means[result.pulls_per_arm > 0]).all()
@@ -417,7 +417,7 @@ class TestHistories:
             "some missing": np.where(np.arange(n) % 5 == 0, 0, 150),
         }[shape].tolist()
         search = search_of(means)
-        search.add(history_of(counts, means))
+        search.import_rewards(history_of(counts, means))
         result = answer(search, means)
         assert result.outliers == without.outliers == outliers(means, 2.0).tolist()
         assert result.imported == sum(counts)
@@ -434,10 +434,10 @@ class TestHistories:
             next(requests)
         pulls = next(requests)  # `when` answers are in, the next is asked for
         ones = np.random.default_rng(1).binomial(pulls.counts, np.asarray(means)[pulls.indices])
-        search.tell_totals(ones.astype(float), ones.astype(float))
+        search.tell_step_totals(ones.astype(float), ones.astype(float))
         made = search.total_pulls
         counts = [30 + i % 7 for i in range(n)]
-        search.add(history_of(counts, means))
+        search.import_rewards(history_of(counts, means))
         assert search.total_pulls == made
         assert search.result().pulls == made
         assert search.result().imported == sum(counts)
@@ -449,14 +449,14 @@ class TestHistories:
             requests = steps(search, SLOW)
             for _ in range(parts):
                 next(requests)
-            pulls = search.ask()
-            search.tell(np.zeros(pulls.total))
-            search.add(history_of([40] * len(SLOW), SLOW))
+            pulls = search.ask_step()
+            search.tell_step(np.zeros(pulls.total))
+            search.import_rewards(history_of([40] * len(SLOW), SLOW))
             assert answer(search, SLOW, seed=4).outliers == [12]
 
     def test_a_history_can_be_enough(self) -> None:
         search = search_of(EASY)
-        search.add(history_of([2000] * len(EASY), EASY))
+        search.import_rewards(history_of([2000] * len(EASY), EASY))
         assert search.done
         assert search.stopped == "decided"
         assert search.result().pulls == 0
@@ -464,7 +464,7 @@ class TestHistories:
 
     def test_budgets_count_pulls_only(self) -> None:
         search = search_of(SLOW, budget=200)
-        search.add(history_of([50] * len(SLOW), SLOW))
+        search.import_rewards(history_of([50] * len(SLOW), SLOW))
         result = answer(search, SLOW)
         assert result.pulls <= 200
         assert result.imported == 650
@@ -473,13 +473,13 @@ class TestHistories:
     def test_imported_rewards_enter_the_means(self) -> None:
         search = search_of(EASY)
         history = history_of([10] * len(EASY), EASY)
-        search.add(history)
+        search.import_rewards(history)
         np.testing.assert_allclose(search.result().means, [x.mean() for x in history.values()])
         assert search.result().pulls_per_arm.sum() == 0
 
     def test_units_and_sides(self) -> None:
         search = search_of(EASY, bounds=(-3.0, 5.0), side="lower")
-        search.add({0: [-3.0, 5.0, 1.0], 4: 2.0})
+        search.import_rewards({0: [-3.0, 5.0, 1.0], 4: 2.0})
         means = search.result().means
         assert means[0] == pytest.approx(1.0)
         assert means[4] == pytest.approx(2.0)
@@ -488,20 +488,20 @@ class TestHistories:
     def test_in_several_parts(self) -> None:
         search = search_of(EASY)
         for _ in range(4):
-            search.add(history_of([5] * len(EASY), EASY))
+            search.import_rewards(history_of([5] * len(EASY), EASY))
         assert search.result().imported == 20 * len(EASY)
         assert answer(search, EASY).outliers == [10]
 
     def test_what_is_refused(self) -> None:
         search = search_of(EASY)
         with pytest.raises(InvalidParameter, match="history must name arms of the search"):
-            search.add({"nobody": [1.0]})
+            search.import_rewards({"nobody": [1.0]})
         with pytest.raises(Exception, match="rewards must lie within the bounds"):
-            search.add({0: [0.5, 1.5]})
+            search.import_rewards({0: [0.5, 1.5]})
         assert search.result().imported == 0
-        search.ask()
+        search.ask_step()
         with pytest.raises(ProtocolError, match=r"between ask\(\) and tell\(\)"):
-            search.add({0: [1.0]})
+            search.import_rewards({0: [1.0]})
         done = search_of([0.1, 0.9], 3.0)
         with pytest.raises(ProtocolError, match="after the search had stopped"):
             done.add({0: [1.0]})
@@ -510,7 +510,7 @@ class TestHistories:
     def test_other_algorithms_refuse(self, algorithm: str) -> None:
         search = Search(3, k=1.0, delta=0.1, algorithm=algorithm, rng=1)
         with pytest.raises(ProtocolError, match="cannot use rewards it did not ask for"):
-            search.add({0: [1.0]})
+            search.import_rewards({0: [1.0]})
 
 
 def test_both_forms_are_tested() -> None:
@@ -521,6 +521,6 @@ def test_rewards_that_are_all_alike_are_no_trouble() -> None:
     """No arm differs from another, so nothing can be decided; nothing is divided by zero either."""
     search = Search(1000, k=1, delta=0.1, budget=30_000)
     while not search.done:
-        pulls = search.ask()
-        search.tell(np.full(pulls.total, 0.5))
+        pulls = search.ask_step()
+        search.tell_step(np.full(pulls.total, 0.5))
     assert search.stopped == "budget"

@@ -469,7 +469,7 @@ def test_imports_know_the_layouts_of_crowds(crowd: Study) -> None:
 
 
 def test_imports_use_the_bounds_and_labels_of_the_study(study: Study) -> None:
-    oddarms.create_study("s", arms=[1, 2, "1x"], k=1, delta=0.1, bounds=(-5, 5))
+    oddarms.create_study("s", [1, 2, "1x"], k=1, delta=0.1, bounds=(-5, 5))
     Path("old.csv").write_text("arm,reward\n1,-5\n1x,4.5\n")
     assert study("import", "s", "old.csv").code == 0
     assert [trial.arm for trial in oddarms.load_study("s").trials()] == [1, "1x"]
@@ -597,7 +597,7 @@ def test_no_table_is_wider_than_the_terminal_and_no_label_breaks_it(study: Study
         "\ud800",
     ]
     name = "n" * 60
-    oddarms.create_study(name, arms=labels, k=1, delta=0.1)
+    oddarms.create_study(name, labels, k=1, delta=0.1)
     for command in (["list"], ["ask", name, "-n", 12], ["result", name, "--all"]):
         text = study(*command).out
         assert text.isascii() or "漢" in text
@@ -765,7 +765,7 @@ def test_pipes_in_and_out(tmp_path: Path, environment: dict[str, str]) -> None:
 
 
 def test_ctrl_c_is_exit_code_130(tmp_path: Path, environment: dict[str, str]) -> None:
-    oddarms.create_study("s", arms=["a", "b"], k=0.5, delta=0.1, storage=tmp_path / "oddarms.db")
+    oddarms.create_study("s", ["a", "b"], k=0.5, delta=0.1, storage=tmp_path / "oddarms.db")
     del environment["ODDARMS_STORAGE"]  # so that the command says when it is about to read stdin
     with subprocess.Popen(
         [COMMAND, "study", "tell", "s", "--from", "-"],
@@ -788,7 +788,7 @@ def test_a_study_command_imports_only_what_it_needs(
 ) -> None:
     heavy = ["matplotlib", "numba", "pandas", "joblib", "rich", "alembic", "scipy.stats"]
     ours = ["oddarms.experiments", "oddarms.paper", "oddarms.cli._reproduce", "oddarms.cli._demo"]
-    oddarms.create_study("s", arms=["a", "b"], k=0.5, delta=0.1, storage=tmp_path / "studies.db")
+    oddarms.create_study("s", ["a", "b"], k=0.5, delta=0.1, storage=tmp_path / "studies.db")
     code = (
         "import sys; from oddarms.cli import main; main(['study', 'ask', 's']);"
         f" print([m for m in {[*heavy, *ours]} if m in sys.modules])"

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oddarms.studies._machine import Machine, ResultRow
 
 from oddarms.search import Result
 from oddarms.studies import Status, Study, create_study, delete_study, load_study, verify
-from oddarms.studies._machine import Machine, ResultRow
 from postgresql import Server, fast_folder
 from study_workers import MOST_AT_A_TIME, PATIENCE, PROCESSES, RATES, work
 
@@ -118,8 +118,7 @@ def hire(folder: Path) -> Iterator[Hire]:
     crews = []
 
     def hired(storage: str, seed: int) -> tuple[Study, Crew]:
-        study = create_study(
-            "shaken", arms=range(RATES.size), k=3, delta=0.1, seed=seed, storage=storage
+        study = create_study("shaken", range(RATES.size), k=3, delta=0.1, seed=seed, storage=storage
         )
         crews.append(Crew(storage, "shaken", folder, seed))
         return study, crews[-1]
@@ -165,12 +164,10 @@ def never_killed_study(study: Study) -> Result:
         rewards[trial.arm].append(trial.reward)
     coming = {label: iter(values) for label, values in rewards.items()}
     question = study.question
-    fresh = create_study(
-        "calm",
-        arms=study.labels,
+    fresh = create_study("calm", study.labels,
         k=question.k,
         delta=question.delta,
-        seed=question.seed,
+        seed=seed,
         storage="memory",
     )
     try:

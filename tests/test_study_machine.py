@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oddarms.studies._machine import Machine, ResultRow
+from oddarms.studies._question import Question
 
 from helpers import VARIANTS
 from oddarms.algorithms import Decision
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray
-from oddarms.studies._machine import Machine, ResultRow
-from oddarms.studies._question import Question
 from oddarms.testing import assert_error_rate
 
 settings.register_profile("same every time", derandomize=True, deadline=None, max_examples=25)
@@ -66,7 +66,7 @@ class Naive:
     def take(self, rows: Iterable[ResultRow]) -> None:
         for batch, group in itertools.groupby(rows, key=lambda row: row.batch):
             results = list(group)
-            if batch is not None and self.search.algorithm.remembers:
+            if batch is not None and self.search.algorithm.takes_imports:
                 history: dict[int, list[float]] = {}
                 for row in results:
                     history.setdefault(row.arm, []).append(row.reward)
@@ -128,7 +128,7 @@ def assert_agree(machine: Machine, naive: Naive) -> None:
     one, two = machine.search.result(), naive.search.result()
     assert one.decisions.tolist() == two.decisions.tolist()
     assert one.pulls_per_arm.tolist() == two.pulls_per_arm.tolist()
-    assert (one.stopped, one.round, one.imported) == (two.stopped, two.round, two.imported)
+    assert (one.status, one.round, one.imported) == (two.status, two.round, two.imported)
     a, b = one.problem.bounds
     np.testing.assert_allclose(one.means, two.means, rtol=0, atol=1e-9 * (b - a) + 1e-15 * abs(a))
     np.testing.assert_allclose(one.intervals, two.intervals, rtol=1e-12, atol=1e-7 * (b - a))
@@ -442,7 +442,7 @@ class TestImports:
         machine.take(rows)
         result = machine.search.result()
         assert result.pulls > 100  # what nobody asked for costs no budget
-        assert result.stopped == "running"
+        assert result.status == "running"
         assert machine.told == 0
 
     def test_a_batch_of_an_algorithm_that_cannot_use_it_may_be_divided(self) -> None:
@@ -487,7 +487,7 @@ class Simulated:
 
     def __init__(self, question: Question, means: FloatArray, fate: Callable[..., float | None]):
         self.machine = Machine(question)
-        self.rng = np.random.default_rng(question.seed)
+        self.rng = np.random.default_rng(seed)
         self.means = means
         self.fate = fate
         self.now = 0.0

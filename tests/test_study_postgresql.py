@@ -15,6 +15,7 @@ from urllib.parse import quote
 import numpy as np
 import psycopg
 import pytest
+from oddarms.studies._machine import Machine, ResultRow
 
 from oddarms.algorithms import Decision
 from oddarms.errors import (
@@ -38,7 +39,6 @@ from oddarms.studies import (
     load_study,
     verify,
 )
-from oddarms.studies._machine import Machine, ResultRow
 from postgresql import Server, fast_folder
 from study_workers import (
     ask_for,
@@ -136,9 +136,9 @@ class TestTickets:
 
     def test_results_nobody_asked_for_count_once_by_their_key(self, storage: str) -> None:
         study = small(storage)
-        assert study.tell_arm("bob", [0.5, 1.0], key="file 1") == 2
-        assert study.tell_arms({"ann": [0.0], "bob": [0.25]}, key="file 1") == 0
-        assert study.tell_arm("bob", 0.75) == 1
+        assert study.import_rewards({"bob": [0.5, 1.0]}, key="file 1") == 2
+        assert study.import_rewards({"ann": [0.0], "bob": [0.25]}, key="file 1") == 0
+        assert study.import_rewards({"bob": 0.75}) == 1
         assert told(study) == [(None, "bob", 0.5), (None, "bob", 1.0), (None, "bob", 0.75)]
         assert verify(study).ok
 
@@ -231,8 +231,8 @@ class TestTickets:
     def test_so_has_an_import(self, storage: str, key: Any) -> None:
         study = small(storage)
         with pytest.raises(InvalidParameter, match="key must be a text of up to 64"):
-            study.tell_arm("ann", [1.0], key=key)
-        assert study.tell_arm("ann", [1.0], key="x" * 64) == 1
+            study.import_rewards({"ann": [1.0]}, key=key)
+        assert study.import_rewards({"ann": [1.0]}, key="x" * 64) == 1
 
 
 class TestLabels:
@@ -244,7 +244,7 @@ class TestLabels:
         study = small(storage, arms=labels, k=0)
         assert load_study("small", storage=storage).labels == tuple(labels)
         for label in labels:
-            study.tell_arm(label, [0.5])
+            study.import_rewards({label: [0.5]})
         tickets = study.ask(1000)
         study.tell_many([(ticket, 0.5) for ticket in tickets])
         trials = [trial.arm for trial in study.trials()]
@@ -255,16 +255,16 @@ class TestLabels:
     def test_a_text_is_not_the_number_it_spells(self, storage: str) -> None:
         study = small(storage, arms=[1, "2", 3])
         with pytest.raises(InvalidParameter, match="one of the study's but got '1'"):
-            study.tell_arm("1", [0.5])
+            study.import_rewards({"1": [0.5]})
         with pytest.raises(InvalidParameter, match="one of the study's but got 2"):
-            study.tell_arm(2, [0.5])
+            study.import_rewards({2: [0.5]})
 
     def test_labels_of_very_many_arms_are_read_as_they_are_needed(self, storage: str) -> None:
         many = 50_001
         small(storage, arms=(f"arm {i}" for i in range(many)), k=0)
         study = load_study("small", storage=storage)
         assert [ticket.arm for ticket in study.ask(3)] == ["arm 0", "arm 1", "arm 2"]
-        assert study.tell_arm(f"arm {many - 1}", [0.5]) == 1
+        assert study.import_rewards({f"arm {many - 1}": [0.5]}) == 1
 
 
 class TestStudiesOfAStorage:
@@ -305,7 +305,7 @@ class TestStudiesOfAStorage:
     ) -> None:
         old = small(storage)
         (ticket,) = old.ask(1)
-        old.tell_arm("bob", [1.0], key="k")
+        old.import_rewards({"bob": [1.0]}, key="k")
         delete_study("small", storage=storage)
         assert list_studies(storage=storage) == []
         new = small(storage, arms=range(5))
@@ -317,7 +317,7 @@ class TestStudiesOfAStorage:
         with pytest.raises(InvalidParameter, match="was deleted"):
             old.result()
         assert told(new) == []
-        assert new.tell_arm(0, [1.0], key="k") == 1
+        assert new.import_rewards({0: [1.0]}, key="k") == 1
 
     def test_processes_that_find_an_empty_storage_make_it_together(
         self, shared_storage: str, postgresql: Server
@@ -336,7 +336,7 @@ class TestStudiesOfAStorage:
 class TestProgress:
     def test_the_status_says_whether_to_work_to_wait_or_to_stop(self, storage: str) -> None:
         study = small(storage, budget=6)
-        assert study.status is Status.OPEN
+        assert study.status is Status.RUNNING
         tickets = study.ask(100)
         assert (tickets.status, study.status, study.done) == ("waiting", "waiting", False)
         study.tell_many([(ticket, 0.5) for ticket in tickets])
@@ -549,7 +549,7 @@ class TestAFile:
         study.tell(study.ask(1)[0], 0.5)
         with study._database.writing():
             assert len(told(other)) == 1
-            assert other.status is Status.OPEN
+            assert other.status is Status.RUNNING
             assert verify(other).ok
 
     def test_on_a_full_disk(self, file: str) -> None:
@@ -649,7 +649,7 @@ class TestAServerThatGoesAway:
             pytest.param(
                 lambda study, one, two: study.tell_many([(one, 0.5), (two, 0.5)]), id="tell_many"
             ),
-            pytest.param(lambda study, *_: study.tell_arm("bob", [0.5]), id="tell_arm"),
+            pytest.param(lambda study, *_: study.import_rewards({"bob": [0.5]}), id="tell_arm"),
             pytest.param(lambda study, *_: study.ask(1), id="ask"),
             pytest.param(lambda study, one, _: study.skip(one), id="skip"),
             pytest.param(lambda study, *_: study.result(), id="result"),

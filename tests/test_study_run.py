@@ -61,7 +61,7 @@ def skips(study: Study) -> list[str]:
 
 
 def assert_finished(study: Study, result: Any) -> None:
-    assert result.stopped == "decided"
+    assert result.status == "decided"
     assert result.high == ["c"]
     assert study.status is Status.DECIDED
     assert study.result().to_dict() == result.to_dict()
@@ -158,7 +158,7 @@ class TestExecutors:
         executor.shutdown()
         with pytest.raises(RuntimeError, match="shutdown"):
             study.run(certain, executor=executor, jobs=3)
-        assert (out(study), study.status) == (0, Status.OPEN)
+        assert (out(study), study.status) == (0, Status.RUNNING)
 
 
 RAY_RUN = """
@@ -179,7 +179,7 @@ def fails(label):
 
 study = load_study("s", storage=sys.argv[1])
 try:
-    other = create_study("o", arms=["a", "c"], k=0, delta=0.1, storage="memory")
+    other = create_study("o", ["a", "c"], k=0, delta=0.1, storage="memory")
     result = study.run(Pull(), executor=ray, jobs=2)
     print(result.high)
     other.run(fails, executor=ray)
@@ -267,7 +267,7 @@ class TestFailures:
         told = list(study.trials())
         assert len(told) >= 6
         assert all(trial.reward == certain(trial.arm) for trial in told)
-        assert (out(study), study.status) == (0, Status.OPEN)
+        assert (out(study), study.status) == (0, Status.RUNNING)
         assert "OSError: the machine is away" in skips(study)
         assert_finished(study, study.run(pull, jobs=2))
         assert list(study.trials())[: len(told)] == told
@@ -395,7 +395,7 @@ class TestInterruptions:
             study.run(pull, jobs=2)
         told = list(study.trials())
         assert len(told) >= 3
-        assert (out(study), study.status) == (0, Status.OPEN)
+        assert (out(study), study.status) == (0, Status.RUNNING)
         assert verify(study).problems == []
         assert_finished(study, study.run(pull, jobs=2))
         assert list(study.trials())[: len(told)] == told
@@ -424,7 +424,7 @@ class TestInterruptions:
         with pytest.raises(KeyboardInterrupt):
             study.run(Pull(), jobs=3)
         assert list(study.trials()) == []
-        assert (out(study), study.status) == (0, Status.OPEN)
+        assert (out(study), study.status) == (0, Status.RUNNING)
         assert set(skips(study)) == {"the run was interrupted"}
 
     @pytest.mark.parametrize("raised", [KeyboardInterrupt, ZeroDivisionError])
@@ -536,4 +536,4 @@ class TestBatches:
         with pytest.raises((PullFailed, RewardRejected), match=words):
             study.run(pull, batch=True)
         assert list(study.trials()) == []
-        assert (out(study), study.status) == (0, Status.OPEN)
+        assert (out(study), study.status) == (0, Status.RUNNING)

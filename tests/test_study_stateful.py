@@ -13,12 +13,12 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from oddarms.studies._machine import Machine, ResultRow
 
 from oddarms import Study, create_study, load_study
 from oddarms.errors import InvalidParameter, RewardRejected
 from oddarms.studies import Status, Told, verify
 from oddarms.studies import _study as module
-from oddarms.studies._machine import Machine, ResultRow
 
 ARMS = ["a", "b", 3]
 SETTINGS: list[dict[str, Any]] = [
@@ -85,9 +85,8 @@ class Workers(RuleBasedStateMachine):
     @initialize(chosen=st.sampled_from(SETTINGS), seed=st.integers(0, 100))
     def create(self, chosen: dict[str, Any], seed: int) -> None:
         self.storage = Path(self.folder.name) / "studies.db"
-        create_study("other", arms=[1, 2], k=1, delta=0.1, storage=self.storage).ask()
-        study = create_study(
-            "s", arms=ARMS, k=0.2, delta=0.2, seed=seed, storage=self.storage, **chosen
+        create_study("other", [1, 2], k=1, delta=0.1, storage=self.storage).ask()
+        study = create_study("s", ARMS, k=0.2, delta=0.2, seed=seed, storage=self.storage, **chosen
         )
         self.studies = [study, load_study("s", storage=self.storage)]
         self.fed = 0
@@ -129,7 +128,7 @@ class Workers(RuleBasedStateMachine):
             decided = machine.search.stopped == "decided"
             return Status.DECIDED if decided else Status.BUDGET
         if self.open_pulls().total() and self.budget_left():
-            return Status.OPEN
+            return Status.RUNNING
         return Status.WAITING if self.live().total() else Status.BUDGET
 
     def some(self, number: int) -> Study:
@@ -259,7 +258,7 @@ class Workers(RuleBasedStateMachine):
     def tell_arms(self, history: dict[Any, list[float]], key: str | None, study: int) -> None:
         count = sum(map(len, history.values()))
         expected = 0 if key in self.keys else count
-        assert self.some(study).tell_arms(history, key=key) == expected
+        assert self.some(study).import_rewards(history, key=key) == expected
         if expected:
             self.imports += 1
             self.keys |= {key} - {None}  # type: ignore[arg-type]
@@ -272,7 +271,7 @@ class Workers(RuleBasedStateMachine):
 
     @rule(arm=st.sampled_from(ARMS), values=st.lists(rewards, min_size=1, max_size=6), study=which)
     def tell_arm(self, arm: Any, values: list[float], study: int) -> None:
-        assert self.some(study).tell_arm(arm, values) == len(values)
+        assert self.some(study).import_rewards({arm: values}) == len(values)
         self.imports += 1
         self.log += [(None, arm, x, None, self.clock.now, self.imports) for x in values]
 
@@ -315,7 +314,7 @@ class Workers(RuleBasedStateMachine):
         assert found.pulls_per_arm.tolist() == expected.pulls_per_arm.tolist()
         assert found.imported == expected.imported
         ended = {Status.DECIDED: "decided", Status.BUDGET: "budget"}
-        assert found.stopped == ended.get(self.status(), "running")
+        assert found.status == ended.get(self.status(), "running")
 
     @rule(study=which)
     def the_log_gives_the_state(self, study: int) -> None:

@@ -197,7 +197,7 @@ class TestVersions:
         assert [(t.ticket, t.arm, t.reward) for t in study.trials()] == [(1, NASTY[0], 0.25)]
         assert study.ask(1)[0].id == 5
         assert study.tell(2, 0.5) is Told.RECORDED
-        assert study.tell_arm(NASTY[2], [0.5, 1.0], key="new in 0002") == 2
+        assert study.import_rewards({NASTY[2]: [0.5, 1.0]}, key="new in 0002") == 2
         assert verify(study).problems == []
         upgrade_storage(storage=old)  # a second time changes nothing
         assert len(list(load_study(NASTY[0], storage=old).trials())) == 4
@@ -387,13 +387,13 @@ class TestRights:
         (open_folder / "studies.db").chmod(0o444)
         with nobody():
             again = load_study("s", storage=open_folder / "studies.db")
-            assert again.status is Status.OPEN
+            assert again.status is Status.RUNNING
             assert again.result().pulls == 0
             for call in (
                 lambda: again.tell(1, 0.5),
                 lambda: again.ask(),
                 lambda: again.skip(1),
-                lambda: again.tell_arm("a", [0.5]),
+                lambda: again.import_rewards({"a": [0.5]}),
                 lambda: make(open_folder / "studies.db", "t"),
                 lambda: delete_study("s", storage=open_folder / "studies.db"),
             ):
@@ -449,7 +449,7 @@ class TestFullDisks:
         told, left, words = tell_until_refused(study)
         assert "the disk is full; nothing of this call was recorded, everything before" in words
         with pytest.raises(StoreFailed, match="the disk is full"):
-            study.tell_arms({"a": [0.5] * 10_000})
+            study.import_rewards({"a": [0.5] * 10_000})
         assert len(told) > 10
         self.assert_kept(study, told, file)
         limit(100_000)
@@ -464,7 +464,7 @@ class TestFullDisks:
         try:
             told, left, words = tell_until_refused(study)
             with pytest.raises(StoreFailed):
-                study.tell_arm("a", [0.5] * 50_000)
+                study.import_rewards({"a": [0.5]} * 50_000)
             self.assert_kept(study, told, file)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -602,18 +602,18 @@ class TestArguments:
         study = make(file)
         for history in ({"nobody": [0.5]}, {"a": [0.5], 7: [0.5]}, {1.5: [0.5]}):
             with pytest.raises(InvalidParameter, match="arm"):
-                study.tell_arms(history)
+                study.import_rewards(history)
         for rewards in ([0.5, 2.0], ["x"], [[0.5, 0.5]], [None]):
             with pytest.raises(RewardRejected, match="reward"):
-                study.tell_arms({"b": [0.5], "a": rewards})
+                study.import_rewards({"b": [0.5], "a": rewards})
         with pytest.raises(InvalidParameter, match="key must be a text of up to 64"):
-            study.tell_arm("a", [0.5], key="k" * 65)
+            study.import_rewards({"a": [0.5]}, key="k" * 65)
         assert list(study.trials()) == []
-        assert study.tell_arm("a", 0.5) == 1
-        assert study.tell_arm("a", []) == 0
-        assert study.tell_arms({}) == 0
-        assert study.tell_arms({"b": np.array([0.5, 1.0]), "c": (1,)}, key="k") == 3
-        assert study.tell_arms({"b": [0.5]}, key="k") == 0
+        assert study.import_rewards({"a": 0.5}) == 1
+        assert study.import_rewards({"a": []}) == 0
+        assert study.import_rewards({}) == 0
+        assert study.import_rewards({"b": np.array([0.5, 1.0]), "c": (1,)}, key="k") == 3
+        assert study.import_rewards({"b": [0.5]}, key="k") == 0
         assert [trial.arm for trial in study.trials()] == ["a", "b", "b", "c"]
 
 
@@ -641,7 +641,7 @@ class TestTexts:
             assert [trial.worker for trial in study.trials()] == NASTY
             assert [conflict.worker for conflict in study.conflicts()] == NASTY
             for label in labels:
-                assert study.tell_arm(label, [0.5], key=str(labels.index(label))) == 1
+                assert study.import_rewards({label: [0.5]}, key=str(labels.index(label))) == 1
             assert [trial.arm for trial in study.trials()][len(NASTY) :] == labels
             assert verify(study).problems == []
         assert {summary.name for summary in list_studies(storage=file)} == set(NASTY)
@@ -667,15 +667,15 @@ class TestSize:
     def test_a_great_many_arms(self, file: Path) -> None:
         n = 200_000
         labels = [f"worker {i}" for i in range(n)]
-        study = create_study("s", arms=labels, k=3, delta=0.05, storage=file)
+        study = create_study("s", labels, k=3, delta=0.05, storage=file)
         assert study.ask(3)[2].arm == "worker 2"
         again = load_study("s", storage=file)
         tickets = again.ask(5000)
         assert [ticket.arm for ticket in tickets] == [f"worker {i}" for i in range(3, 5003)]
         assert set(again.tell_many([(ticket, 0.5) for ticket in tickets])) == {Told.RECORDED}
-        assert again.tell_arm(f"worker {n - 1}", [0.5]) == 1
+        assert again.import_rewards({f"worker {n - 1}": [0.5]}) == 1
         assert [trial.arm for trial in again.trials()][-1] == f"worker {n - 1}"
-        assert again.status is Status.OPEN
+        assert again.status is Status.RUNNING
 
     def test_only_the_saved_state_and_what_came_after_are_read(
         self, file: Path, monkeypatch: pytest.MonkeyPatch
@@ -724,7 +724,7 @@ class TestThreads:
                             assert mine.tell(ticket, 0.5) is Told.RECORDED
                         seen.extend(ticket.id for ticket in tickets)
                         if turn % 5 == number % 5:
-                            mine.tell_arm("a", [0.5, 0.75])
+                            mine.import_rewards({"a": [0.5, 0.75]})
                             assert len(list(mine.trials())) > 0
                             mine.result()
                             mine.status  # noqa: B018
@@ -810,15 +810,15 @@ class TestBudget:
 
     def test_what_nobody_asked_for_costs_nothing(self, file: Path) -> None:
         study = make(file, batch=1, budget=4, arms=["a", "b"])
-        assert study.tell_arms({"a": [0.5] * 20, "b": [0.5] * 20}) == 40
+        assert study.import_rewards({"a": [0.5] * 20, "b": [0.5] * 20}) == 40
         assert study.result().pulls == 40
-        assert study.status is Status.OPEN
+        assert study.status is Status.RUNNING
         work(study, 4)
         assert study.status is Status.BUDGET
         assert study.result().pulls_per_arm.sum() == 44
 
     def test_asking_for_exactly_what_is_left(self, file: Path) -> None:
         study = make(file, batch=2, arms=["a", "b"])
-        assert study.ask(3).status is Status.OPEN
+        assert study.ask(3).status is Status.RUNNING
         last = study.ask(1)
         assert (len(last), last.status, study.status) == (1, Status.WAITING, Status.WAITING)

@@ -22,6 +22,7 @@ from oddarms.statistics.threshold_streams import (
     choose_bets,
     mixed_evidence,
 )
+from oddarms.statistics.totals import Totals
 from oddarms.statistics.true_direction import TrueDirection
 from oddarms.testing import assert_error_rate
 from oddarms.theory import threshold
@@ -144,12 +145,12 @@ class Rows:
         self.y, self.k, self.beta, self.delta = y, k, beta, delta
         self.theta, self.left_out = threshold(y, k), left_out(y, k)
 
-    def draw(self, rng: np.random.Generator, counts: FloatArray) -> Tally:
+    def draw(self, rng: np.random.Generator, counts: FloatArray) -> Totals:
         rewards = [
             rng.beta(20 * p, 20 * (1 - p), int(w)) if self.beta else (rng.random(int(w)) < p) * 1.0
             for p, w in zip(self.y, counts, strict=True)
         ]
-        return Tally(
+        return Totals(
             counts,
             np.array([x.sum() for x in rewards]),
             np.array([(x * x).sum() for x in rewards]),
@@ -158,8 +159,9 @@ class Rows:
     def __call__(self, rng: np.random.Generator) -> Iterator[tuple[JointCertificate, Tally]]:
         n = self.y.size
         certificate = JointCertificate(n, self.k, self.delta, 0.0)
-        tally = self.draw(rng, np.full(n, 2.0))
+        totals = self.draw(rng, np.full(n, 2.0))
         for row in range(self.ROWS):
+            tally = Tally.seen(totals)
             guess = forecast(tally)
             size = max(1.0, 0.25 * row)
             counts = np.full(n, size)
@@ -168,12 +170,12 @@ class Rows:
             size = 1.0 if row <= 3 else size
             counts = np.ceil(counts)
             pulled = self.draw(rng, counts)
-            certificate.absorb_row(pulled, size, guess)
-            tally = tally.plus(pulled)
+            certificate.absorb_row(Tally.seen(pulled), size, guess)
+            totals = totals.plus(pulled)
             lead = np.zeros(n)
-            lead[int(np.argmax(tally.total / tally.pulls))] = 3.0
-            tally = tally.plus(self.draw(rng, lead))
-            yield certificate, tally
+            lead[int(np.argmax(totals.total / totals.pulls))] = 3.0
+            totals = totals.plus(self.draw(rng, lead))
+            yield certificate, Tally.seen(totals)
 
 
 FAMILIES = {
@@ -234,14 +236,14 @@ def test_errors_along_the_true_direction_are_bounded(k: float, beta: bool) -> No
     beyond = 0
     for rng in np.random.default_rng(15).spawn(runs):
         stream = TrueDirection(y.size, k, alpha=alpha, box_delta=0.05, nuisance_delta=0.01)
-        tally, missed = Tally.empty(y.size), False
+        totals, missed = Totals.empty(y.size), False
         for row in range(12):
             sweeps = float(1 + row)
-            centre: FloatArray | float = forecast(tally).centre if row else 0.5
+            centre: FloatArray | float = forecast(Tally.seen(totals)).centre if row else 0.5
             pulled = family.draw(rng, np.full(y.size, sweeps))
-            stream.absorb(pulled, sweeps, centre)
-            tally = tally.plus(pulled)
-            radius = stream.radius(tally, (float(y.std()), float(y.std())))
+            stream.absorb(Tally.seen(pulled), sweeps, centre)
+            totals = totals.plus(pulled)
+            radius = stream.radius(Tally.seen(totals), (float(y.std()), float(y.std())))
             missed |= abs(c @ (stream.total / stream.sweeps - y)) > radius
         beyond += missed
     assert_error_rate(beyond, runs, 2 * alpha + 0.05 + 2 * 0.01)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from oddarms.algorithms import Algorithm
 from oddarms.arms import Callables, CalledSource, SeededSource, Source
 from oddarms.errors import InvalidParameter, UnknownStudy
-from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, UNIT, Label, Question, Side
+from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, UNIT, WORDS, Label, Question, Side
 from oddarms.search import (
     AHEAD,
     Desk,
@@ -23,7 +23,7 @@ from oddarms.search import (
     Search,
     drive,
 )
-from oddarms.studies import Study, create_study, load_study, seed_of
+from oddarms.studies import Study, create_study, load_study
 
 Arms = Source | CalledSource | Mapping[Label, Callable[[], Any]] | Sequence[Callable[[], Any]]
 STUDY_NAME = "find"
@@ -125,29 +125,26 @@ def find(
     ['e']
     """
     source = as_source(arms)
-    question = Question(
-        source.labels,
-        k=k,
-        delta=delta,
-        algorithm=algorithm,
-        bounds=bounds,
-        side=side,
-        budget=budget,
-        options=options,
-    )
+    words = {
+        "k": k,
+        "delta": delta,
+        "algorithm": algorithm,
+        "bounds": bounds,
+        "side": side,
+        "budget": budget,
+        **options,
+    }
+    desk: Desk
     if storage is None:
         algorithm_rng, reward_rng = np.random.default_rng(rng).spawn(2)
-        search = Search(question, rng=algorithm_rng)
-        desk: Desk = search
+        desk = search = Search(source.labels, rng=algorithm_rng, **words)
         if imported:
             search.import_rewards(imported)
     else:
-        study = open_study(question, storage, name, rng)
+        study = open_study(source.labels, words, storage=storage, name=name, rng=rng)
         if imported:
             study.import_rewards(imported, key="find")
-        study.take_over()
-        desk = study.desk()
-        reward_rng = _fresh_rng(study)
+        desk, reward_rng = study.desk(), _fresh_rng(study)
     if isinstance(source, SeededSource):
         source = source.seeded(reward_rng)
     return drive(
@@ -173,32 +170,54 @@ def as_source(arms: Arms) -> Source | CalledSource:
     )
 
 
-def open_study(question: Question, storage: str | Path, name: str, rng: Rng = None) -> Study:
-    """Return the study of that name, which must ask the same, or a new one."""
+def open_study(
+    labels: Iterable[Label] | None,
+    words: Mapping[str, Any],
+    *,
+    storage: str | Path,
+    name: str = STUDY_NAME,
+    rng: Rng = None,
+) -> Study:
+    """Return the study of that name, which must have been begun with these words, or a new one.
+
+    Tickets of processes of this machine that are gone are given back.
+
+    Parameters
+    ----------
+    labels
+        The arms' names, None for those of a study that must be there.
+    words
+        Of the question, and options of the algorithm; a study has its own for what is left out.
+    storage, name, rng
+        As for `find`.
+    """
     try:
         study = load_study(name, storage=storage)
     except UnknownStudy:
-        return create_study(name, question, storage=storage, rng=rng)
+        if labels is None:
+            raise
+        return create_study(name, labels, storage=storage, rng=rng, **words)
     asked = study.question
-    if asked != question:
-        raise InvalidParameter(
-            f"the question must be that of the study {name!r} in {study.storage}, which is"
-            f" {_difference(asked, question)}; choose another name or storage to begin anew."
-        )
-    if isinstance(rng, int | np.integer) and seed_of(rng) != study.seed:
-        raise InvalidParameter(
-            f"rng must be {study.seed}, with which the study {name!r} was begun, but got {rng}."
-        )
+    stored = {**{word: getattr(asked, word) for word in WORDS}, **asked.options}
+    given = Question.of(asked.labels, words)
+    for word in words:
+        new = getattr(given, word) if word in WORDS else given.options[word]
+        if stored.get(word) != new:
+            raise _another(study, word, stored.get(word), new)
+    if labels is not None and list(asked.labels) != list(labels):
+        raise _another(study, "arms", "others", "these")
+    if isinstance(rng, int | np.integer) and rng != study.seed:
+        raise _another(study, "rng (--seed)", study.seed, rng)
+    study.take_over()
     return study
 
 
-def _difference(asked: Question, given: Question) -> str:
-    if list(asked.labels) != list(given.labels):
-        return "about other arms"
-    mine, theirs = ({**q.numbered().to_dict(), **q.options} for q in (asked, given))
-    names = [n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n)]
-    known = sorted(name for name in names if name != "options")
-    return ", ".join(f"{name}={mine.get(name)!r}, not {theirs.get(name)!r}" for name in known)
+def _another(study: Study, word: str, stored: object, given: object) -> InvalidParameter:
+    return InvalidParameter(
+        f"{word} must be what the study {study.name!r} in {study.storage} was begun with"
+        f" ({stored}) but got {given}: choose another name or storage (in the shell, --study or"
+        " --out) to begin anew."
+    )
 
 
 def _fresh_rng(study: Study) -> np.random.Generator:

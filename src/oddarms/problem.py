@@ -278,13 +278,14 @@ class Question:
         }[self.side]
         return f"which of {self.n:,} arms have a mean {where} of all means?"
 
-    def about(self, labels: Iterable[Label] | int) -> Question:
-        """Return the same question about other arms."""
-        return Question(labels, **self._words(), options=self.options)
+    def but(self, **changes: Any) -> Question:
+        """Return the same question with some of its parts changed: labels, words, options."""
+        parts = {"labels": self.labels, **self._words(), "options": self.options}
+        return Question(**{**parts, **changes})
 
     def numbered(self) -> Question:
         """Return the same question with the arms called 0, 1, 2, ..."""
-        return self if isinstance(self.labels, range) else self.about(self.n)
+        return self if isinstance(self.labels, range) else self.but(labels=self.n)
 
     def _words(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in WORDS}

@@ -12,6 +12,7 @@ from oddarms.errors import InvalidParameter
 from oddarms.problem import BoolArray, FloatArray, IntArray, Side, check_whole
 from oddarms.statistics.directions import Forecast, Tally
 from oddarms.statistics.evidence import mean_interval
+from oddarms.statistics.totals import Totals
 from oddarms.theory import first_order_program
 
 GROWTH = 0.1  # a step adds about this share of what is there
@@ -75,7 +76,7 @@ class SPADE(Algorithm):
         self.max_step = None if max_step is None else check_whole("max_step", max_step, least=1)
         self.indifference = float(indifference)
         self.joint = 1.0 + k * k < n <= JOINT_UP_TO
-        self.tally = Tally.empty(n)
+        self.totals = Totals.empty(n)
         self.rows = 0
         self.sweeps = 0.0
         self.row_pulls = 0.0
@@ -134,15 +135,13 @@ class SPADE(Algorithm):
         if self._plan is not None and self._plan.untouched:
             self._plan = None
         starts = np.cumsum(counts) - counts
-        running = np.concatenate([[0.0], np.cumsum(rewards)])
-        running_squares = np.concatenate([[0.0], np.cumsum(rewards * rewards)])
 
-        def between(first: IntArray, last: IntArray) -> Tally:
-            a, b = starts + first, starts + last
-            return Tally(
+        def between(first: IntArray, last: IntArray) -> Totals:
+            ends = starts + first, starts + last
+            return Totals(
                 (last - first).astype(np.float64),
-                running[b] - running[a],
-                running_squares[b] - running_squares[a],
+                _sums_of_segments(rewards, *ends),
+                _sums_of_segments(rewards * rewards, *ends),
             )
 
         used, complete = 0, int(counts.min())
@@ -160,12 +159,12 @@ class SPADE(Algorithm):
 
     def outlook(self) -> FloatArray:
         """Return the pulls so far of the open arms: a focus step is in that proportion."""
-        return np.where(self.undecided, np.maximum(self.tally.pulls, 1.0), 0.0)
+        return np.where(self.undecided, np.maximum(self.totals.pulls, 1.0), 0.0)
 
     def _guesses(self) -> dict[str, Forecast | None]:
         return {name: view.guess for name, view in self.views.items()}
 
-    def _learn(self, row: Tally, size: float, guesses: dict[str, Forecast | None]) -> None:
+    def _learn(self, row: Totals, size: float, guesses: dict[str, Forecast | None]) -> None:
         """Enter a row of some size, or a focus of size 0; the guesses were made before it."""
         if size > 0.0:
             for name, view in self.views.items():
@@ -173,16 +172,16 @@ class SPADE(Algorithm):
             self.rows += 1
             self.sweeps += size
             self.row_pulls += float(row.pulls.sum())
-        self.tally = self.tally.plus(row)
+        self.totals = self.totals.plus(row)
         self.round += 1
-        if self.rows >= (1 if self.joint else 2) and self.tally.pulls.min() > 0:
+        if self.rows >= (1 if self.joint else 2) and self.totals.pulls.min() > 0:
             for view in self.views.values():
-                view.look(self.tally)
+                view.look(self.totals)
 
     def _decide(self) -> None:
         if self.rows >= 2:
             for view in self.views.values():
-                view.decide(np.flatnonzero(self.undecided & ~view.normal & ~view.odd), self.tally)
+                view.decide(np.flatnonzero(self.undecided & ~view.normal & ~view.odd), self.totals)
             self._merge_verdicts()
 
     def _merge_verdicts(self) -> None:
@@ -217,7 +216,7 @@ class SPADE(Algorithm):
         if self.rows < FIRST_ROWS or self.focus_steps >= LONGEST_FOCUS or not self._between_pairs:
             return True
         share = max(view.certificate.threshold_share for view in self.views.values())
-        pulls = self.tally.pulls
+        pulls = self.totals.pulls
         row_gain = ROW_ADVANTAGE * share / self.row_pulls + (1.0 - share) / float(pulls.sum())
         return row_gain > (1.0 - share) / float(pulls[undecided].sum())
 
@@ -242,12 +241,12 @@ class SPADE(Algorithm):
         size = max(1.0, min(self._row_size(), limit // self.n))
         if self.rows < FIRST_ROWS:
             return _Plan(np.full(self.n, math.ceil(size)), size, guesses)
-        weights = np.maximum.reduce([v.row_weights(self.tally) for v in self.views.values()])
+        weights = np.maximum.reduce([v.row_weights(self.totals) for v in self.views.values()])
         counts = np.maximum(1.0, np.round(size * weights / weights.mean()))
         return _Plan(counts.astype(np.int64), size, guesses)
 
     def _focus(self, undecided: BoolArray, limit: int) -> _Plan:
-        counts = np.where(undecided, np.ceil(GROWTH * self.tally.pulls), 0.0).astype(np.int64)
+        counts = np.where(undecided, np.ceil(GROWTH * self.totals.pulls), 0.0).astype(np.int64)
         if counts.sum() > limit:
             affordable = limit // max(int(undecided.sum()), 1)
             counts = np.minimum(counts, max(affordable, 1)) * undecided
@@ -261,16 +260,14 @@ class SPADE(Algorithm):
         known = self._known()
         return averages(known.total, known.pulls)
 
-    def _known(self) -> Tally:
-        return self.tally if self._plan is None else self.tally.plus(self._plan.received)
+    def _known(self) -> Totals:
+        return self.totals if self._plan is None else self.totals.plus(self._plan.received)
 
     def intervals(self) -> tuple[FloatArray, FloatArray]:
         """Return intervals that contain all means together; part of the events delta pays for."""
         alpha, known = BOX_SHARE * self.delta / (max(len(self.views), 1) * self.n), self._known()
-        ends = [
-            mean_interval(*known.of(np.arange(start, min(start + CHUNK, self.n))), alpha)
-            for start in range(0, self.n, CHUNK)
-        ]
+        chunks = [np.arange(i, min(i + CHUNK, self.n)) for i in range(0, self.n, CHUNK)]
+        ends = [mean_interval(*Tally.seen(known.of(arms)), alpha) for arms in chunks]
         return np.concatenate([low for low, _ in ends]), np.concatenate([high for _, high in ends])
 
     def threshold(self) -> Threshold:
@@ -286,11 +283,10 @@ class SPADE(Algorithm):
 
     def _threshold(self, side: str, k: float) -> Threshold:
         low, high = self.views[side].interval() if side in self.views else (-math.inf, math.inf)
-        if self.tally.pulls.min() == 0:
+        if self.totals.pulls.min() == 0:
             return Threshold(math.nan, low, high)
-        mean = self.tally.total / self.tally.pulls
-        scatter = np.maximum(self.tally.squares - self.tally.total * mean, 0.0)
-        noise = scatter / np.maximum(self.tally.pulls - 1.0, 1.0) / self.tally.pulls
+        mean = self.totals.total / self.totals.pulls
+        noise = self.totals.scatter / np.maximum(self.totals.pulls - 1.0, 1.0) / self.totals.pulls
         sigma = math.sqrt(max(float(mean.var() - noise.mean()), 0.0))
         return Threshold(float(np.clip(mean.mean() + k * sigma, low, high)), low, high)
 
@@ -319,7 +315,7 @@ class SPADE(Algorithm):
             return np.zeros(self.n)
         if not self.views or any(view.guess is None for view in self.views.values()):
             return None
-        pulls = self.tally.pulls
+        pulls = self.totals.pulls
         in_all = TYPICAL_OVERHEAD * np.maximum.reduce([self._oracle(name) for name in self.views])
         left = np.maximum(in_all - pulls, 0.0)
         least = np.where(self.undecided, np.maximum(GROWTH * pulls, 1.0), 0.0)
@@ -334,12 +330,23 @@ class SPADE(Algorithm):
         assert guess is not None
         mean = 1.0 - guess.shrunk if view.mirrored else guess.shrunk
         distance = np.abs(mean - self._threshold(side, k).estimate)
-        doubt = np.sqrt(guess.variance / self.tally.pulls)  # an estimate may lie on the threshold
+        doubt = np.sqrt(guess.variance / self.totals.pulls)  # an estimate may lie on the threshold
         gaps = np.maximum(distance, doubt) + self.indifference
         # rewards that were all alike are still not known to be: their cost goes with 1 / gap
         variance = np.maximum(guess.variance, LEAST_VARIANCE * np.minimum(gaps, 0.5))
         per_nat = first_order_program(mean, variance, k, gaps=gaps)
         return view.certificate.log_level * np.where(np.isfinite(per_nat), per_nat, 0.0)
+
+
+def _sums_of_segments(values: FloatArray, first: IntArray, last: IntArray) -> FloatArray:
+    """Return sum(values[first[i]:last[i]]) for each i; the segments follow one another.
+
+    Each is added up by itself: a difference of running sums would leave in it what was rounded in
+    all those before.
+    """
+    padded = np.append(values, 0.0)
+    sums = np.add.reduceat(padded, np.column_stack([first, last]).ravel())[::2]
+    return np.where(last > first, sums, 0.0)
 
 
 class _Plan:
@@ -352,7 +359,7 @@ class _Plan:
         self.counts = counts
         self.size = size
         self.guesses = guesses
-        self.received = Tally.empty(counts.size)
+        self.received = Totals.empty(counts.size)
         self._asked = 0
 
     @property

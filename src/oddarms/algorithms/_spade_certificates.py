@@ -17,6 +17,7 @@ from oddarms.statistics.directions import Directions, Forecast, Tally, forecast
 from oddarms.statistics.evidence import log_mean_above, log_mean_below
 from oddarms.statistics.odd_even import OddEven
 from oddarms.statistics.threshold_streams import LowerStream, UpperStream
+from oddarms.statistics.totals import Totals
 from oddarms.statistics.true_direction import TrueDirection
 
 UNDECIDED, NORMAL, OUTLIER = 0, 1, 2
@@ -82,7 +83,7 @@ class Certificate(ABC):
 
     def exclude_outliers(self, arms: IntArray) -> bool:
         """Call all open arms normal if no mean in [0, 1] can reach the threshold."""
-        if self.low < 1.0:
+        if self.low <= 1.0:
             return False
         self.settle(arms, np.maximum(self.log_evidence[arms], self.log_level), NORMAL)
         return True
@@ -130,7 +131,7 @@ class JointCertificate(Certificate):
         d = Directions(guess.shrunk, self.k, leave_one_out=False)
         variance = np.minimum(guess.variance + DOUBT_VARIANCE / tally.pulls, 0.25)
         doubt = DOUBT_DIRECTION * d.beta**2 * variance / tally.pulls
-        squares = (d.alpha + d.beta * d.y) ** 2 + doubt + SMALLEST_WEIGHT * d.norm / self.n
+        squares = d.c[0] ** 2 + doubt + SMALLEST_WEIGHT * d.norm / self.n
         weights = np.sqrt(squares * variance)
         relative: FloatArray = weights / weights.mean()
         return relative
@@ -227,9 +228,11 @@ class IntervalCertificate(Certificate):
         self.high = min(self.high, self.odd_even.high)
         if self.exclude_outliers(arms):
             return
-        low, high = np.clip([self.low + self.slack, self.high - self.slack], EDGE, 1.0 - EDGE)
+        # a level may be moved away from the arms' side of it, never towards it
+        low, high = min(self.low + self.slack, 1.0 - EDGE), max(self.high - self.slack, EDGE)
         mean = guess.mean[arms]
-        below, above = arms[mean < low], arms[mean > high]
+        below = arms[(mean < low) & (low >= EDGE)]
+        above = arms[(mean > high) & (high <= 1.0 - EDGE)]
         levels = np.full(arms.size, low), np.full(arms.size, high)
         evidence = log_mean_below(*tally.of(below), levels[0][: below.size])[0]
         self.settle(below, evidence, NORMAL)
@@ -291,24 +294,24 @@ class View:
         self.certificate: Certificate = certificate(n, abs(k), delta, indifference)
         self.guess: Forecast | None = None
 
-    def seen(self, tally: Tally) -> Tally:
-        """Return the tally as the certificate sees it."""
-        return tally.mirrored() if self.mirrored else tally
+    def seen(self, totals: Totals) -> Tally:
+        """Return the pulls as the certificate sees them."""
+        return Tally.seen(totals, mirrored=self.mirrored)
 
-    def look(self, tally: Tally) -> None:
+    def look(self, totals: Totals) -> None:
         """Make the forecast anew."""
-        self.guess = forecast(self.seen(tally))
+        self.guess = forecast(self.seen(totals))
 
-    def row_weights(self, tally: Tally) -> FloatArray:
+    def row_weights(self, totals: Totals) -> FloatArray:
         """Return the weights the certificate wants, or equal ones before any forecast."""
         if self.guess is None:
             return np.ones(self.certificate.n)
-        return self.certificate.row_weights(self.seen(tally), self.guess)
+        return self.certificate.row_weights(self.seen(totals), self.guess)
 
-    def decide(self, arms: IntArray, tally: Tally) -> None:
+    def decide(self, arms: IntArray, totals: Totals) -> None:
         """Look at the open arms again."""
         if self.guess is not None and arms.size:
-            self.certificate.decide(arms, self.seen(tally), self.guess)
+            self.certificate.decide(arms, self.seen(totals), self.guess)
 
     @property
     def odd(self) -> BoolArray:

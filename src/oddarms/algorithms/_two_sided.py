@@ -8,6 +8,7 @@ import numpy as np
 
 from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold
 from oddarms.problem import FloatArray, IntArray
+from oddarms.statistics.totals import mirrored_totals
 
 
 class TwoSided(Algorithm):
@@ -44,8 +45,7 @@ class TwoSided(Algorithm):
         side = self._current
         self._count(pulls, sums)
         if side is self.lower:
-            squares = pulls.counts - 2.0 * sums + squares
-            sums = pulls.counts - sums
+            sums, squares = mirrored_totals(pulls.counts, sums, squares)
         side.absorb(pulls, sums, squares)
         self.round = self.upper.round + self.lower.round
         self.threshold_pulls = self.upper.threshold_pulls + self.lower.threshold_pulls

@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from oddarms.arms import simulated_crowd
+from oddarms.arms import SimulatedArms, simulated_crowd
 from oddarms.cli._guard import EXIT_INTERRUPTED, EXIT_USAGE
 from oddarms.errors import MissingExtra, SearchError, SearchInterrupted
 from oddarms.files import writable_folder, write_whole
+from oddarms.finding import find
 from oddarms.plotting import plot_intervals
-from oddarms.problem import Problem, check_budget
-from oddarms.search import ProgressLine, Result, find
+from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, Question
+from oddarms.search import ProgressLine, Result
 from oddarms.tables import csv_text
 from oddarms.theory import outliers
 
 
-@dataclass(frozen=True)
-class _Options:
-    k: float
-    delta: float
-    seed: int
-    budget: int | None
-    out: Path
-
-
 def demo(
-    k: Annotated[float, typer.Option(help="Standard deviations above the mean.")] = 2.0,
-    delta: Annotated[float, typer.Option(help="Permitted probability of an error.")] = 0.1,
+    k: Annotated[float, typer.Option(help="Standard deviations above the mean.")] = DEFAULT_K,
+    delta: Annotated[
+        float, typer.Option(help="Permitted probability of an error.")
+    ] = DEFAULT_DELTA,
     seed: Annotated[int, typer.Option(help="Decides the workers' answers.")] = 0,
     budget: Annotated[int | None, typer.Option(help="Ask at most this many questions.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for picture, JSON and CSV.")] = Path("output"),
@@ -42,9 +35,10 @@ def demo(
     Asks them as few questions as possible, and says how many sampling everybody equally would
     have taken.
     """
-    options = _Options(k, delta, seed, budget, out)
+    crowd = simulated_crowd()
+    question = Question(crowd.labels, k=k, delta=delta, budget=budget)
     try:
-        _demonstrate(options)
+        _demonstrate(question, crowd, seed, out)
     except SearchInterrupted as error:
         print(f"\ninterrupted after {error.result.pulls:,} samples; so far:", file=sys.stderr)
         _report(error.result, out, "interrupted")
@@ -55,34 +49,31 @@ def demo(
         raise typer.Exit(EXIT_USAGE) from error
 
 
-def _demonstrate(options: _Options) -> None:
-    crowd = simulated_crowd()
-    Problem(crowd.labels, k=options.k, delta=options.delta)
-    check_budget(options.budget)
-    writable_folder("out", options.out)  # better to fail before the first sample
+def _demonstrate(question: Question, crowd: SimulatedArms, seed: int, out: Path) -> None:
+    writable_folder("out", out)  # better to fail before the first sample
     print(
         f"A simulated crowd of {len(crowd.labels)} workers: who errs abnormally often, that is, at"
-        f" or above mean + {options.k:g} standard deviations of all error rates?\n"
+        f" or above mean + {question.k:g} standard deviations of all error rates?\n"
         f"Each question asked is one sample. The answer may be wrong with probability at most"
-        f" {options.delta:g}.\n"
+        f" {question.delta:g}.\n"
     )
     line = ProgressLine(wait=0.0)
     try:
         result = find(
             crowd,
-            k=options.k,
-            delta=options.delta,
-            rng=options.seed,
-            budget=options.budget,
+            k=question.k,
+            delta=question.delta,
+            rng=seed,
+            budget=question.budget,
             progress=line,
         )
     finally:
         line.close()
-    _report(result, options.out, "crowd")
-    truth = {crowd.labels[i] for i in outliers(crowd.means, options.k)}
+    _report(result, out, "crowd")
+    truth = {crowd.labels[i] for i in outliers(crowd.means, question.k)}
     _compare_with_truth(result, truth)
     if result.complete:
-        _compare_with_equal_sampling(result, options)
+        _compare_with_equal_sampling(result, seed)
 
 
 def _report(result: Result, folder: Path, name: str) -> None:
@@ -92,9 +83,9 @@ def _report(result: Result, folder: Path, name: str) -> None:
         print("  " + " ".join(found[start : start + 7]))
     lower, upper = result.threshold_interval
     print(f"Threshold: {result.threshold:.3f}, within [{lower:.3f}, {upper:.3f}]")
-    print(f"Samples: {result.pulls:,} ({result.pulls / result.problem.n:,.0f} a worker)")
+    print(f"Samples: {result.pulls:,} ({result.pulls / result.question.n:,.0f} a worker)")
     if result.undecided:
-        print(f"Undecided: {len(result.undecided)} workers (stopped: {result.stopped})")
+        print(f"Undecided: {len(result.undecided)} workers ({result.status.meaning})")
     for path in _write(result, folder, name):
         print(f"Written: {path}")
 
@@ -125,17 +116,18 @@ def _compare_with_truth(result: Result, truth: set[object]) -> None:
     print(f"\nThe simulation knows the true error rates: {verdict}.", flush=True)
 
 
-def _compare_with_equal_sampling(result: Result, options: _Options) -> None:
+def _compare_with_equal_sampling(result: Result, seed: int) -> None:
+    question = result.question
     print("Sampling every worker equally instead ...", file=sys.stderr)
     line = ProgressLine(wait=0.5)
     try:
         equal = find(
             simulated_crowd(),
-            k=options.k,
-            delta=options.delta,
+            k=question.k,
+            delta=question.delta,
             algorithm="rr",
             batch=1000,
-            rng=options.seed,
+            rng=seed,
             progress=line,
         )
     except SearchInterrupted:

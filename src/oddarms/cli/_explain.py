@@ -8,11 +8,12 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from oddarms.cli._printing import emit, note, table
+from oddarms.cli._printing import emit, note
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, check_delta, check_k, check_whole
 from oddarms.simulation import simulate
 from oddarms.statistics.round_robin import pulls_until_decided
+from oddarms.text import table
 from oddarms.theory import first_order_program, gaps, threshold
 
 CENTRE = 0.3

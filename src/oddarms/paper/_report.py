@@ -152,9 +152,8 @@ def _notes(outcomes: Outcomes) -> list[Block]:
             Paragraph(
                 "For uniform means, k > √3 puts the threshold above 1, so the instances of Figure 2"
                 f" contain no outlier ({odd} of the {len(figure_2)} runs here have one): only the"
-                ' answer "all normal" is tested. Instances in the rare windows of the smallest'
-                " gap are drawn from the exact conditional distribution, by rejection after an"
-                " exponential tilt (`oddarms.experiments.UniformMeans` has the proof)."
+                ' answer "all normal" is tested. Instances are drawn until the smallest gap lies'
+                " in its window, which is the exact conditional distribution."
             )
         )
     shares = [

@@ -25,7 +25,7 @@ from oddarms.plotting._style import (
     set_title,
 )
 from oddarms.problem import FloatArray
-from oddarms.search import TracePoint, Result
+from oddarms.search import Result, TracePoint
 
 EVIDENCE_COLOUR = "#007f5c"  # Okabe and Ito's green, darker
 LINEAR_UP_TO = 30  # arms; beyond, the last few are seen on a logarithmic scale only

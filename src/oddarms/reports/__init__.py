@@ -4,7 +4,7 @@ The page is for somebody who has never heard of a bandit: it is self-contained, 
 a phone, can be printed, and says in words what its pictures show.
 """
 
-from oddarms.reports._files import write_results
+from oddarms.reports._files import arms_csv, result_json, write_results
 from oddarms.reports._page import write_report
 
-__all__ = ["write_report", "write_results"]
+__all__ = ["arms_csv", "result_json", "write_report", "write_results"]

@@ -9,9 +9,8 @@ import numpy as np
 
 from oddarms.algorithms import Decision
 from oddarms.documents import Literal, number_text, visible
-from oddarms.errors import InvalidParameter
-from oddarms.problem import FloatArray, Problem
-from oddarms.search import HistoryPoint, Result
+from oddarms.problem import FloatArray, Question
+from oddarms.search import Result, Status, TracePoint
 
 MOST_ROWS = 2_000
 """Rows of the table of all arms; where there are more arms the page points to arms.csv."""
@@ -22,13 +21,6 @@ DECISIONS = {
     Decision.UNDECIDED: "undecided",
     Decision.HIGH: "outlier above",
     Decision.LOW: "outlier below",
-}
-REASONS = {
-    "decided": "every arm is decided",
-    "budget": "the budget of samples did not suffice",
-    "interrupted": "it was interrupted",
-    "failed": "a sample could not be taken",
-    "running": "it is still running",
 }
 
 
@@ -43,26 +35,18 @@ class Account:
         Of each mean from the nearest threshold's estimate; NaN where one is not known.
     """
 
-    def __init__(
-        self,
-        result: Result,
-        needed: Sequence[float] | FloatArray | None = None,
-        *,
-        indifference: float = 0.0,
-        equal_sampling: int | None = None,
-    ) -> None:
+    def __init__(self, result: Result) -> None:
         self.result = result
-        self.needed = _checked_needed(result, needed)
-        self.indifference = indifference
-        self.equal_sampling = equal_sampling
+        self.needed = result.pulls_needed
+        self.equal_sampling = result.equal_sampling
         self.odds = result.odds
         gaps = [np.abs(result.means - bound.estimate) for bound in result.thresholds.values()]
         self.distances: FloatArray = np.fmin.reduce(gaps)
 
     @property
-    def question(self) -> Problem:
+    def question(self) -> Question:
         """What was asked."""
-        return self.result.problem
+        return self.result.question
 
     @property
     def n(self) -> int:
@@ -70,20 +54,19 @@ class Account:
         return self.question.n
 
     @property
-    def trace(self) -> Sequence[HistoryPoint]:
-        """The rounds of the search."""
-        return self.result.history
+    def trace(self) -> Sequence[TracePoint]:
+        """A few moments of the search."""
+        return self.result.trace
 
     @property
     def running(self) -> bool:
         """True if the search goes on."""
-        return self.result.stopped == "running"
+        return self.result.status is Status.RUNNING
 
     @property
     def reason(self) -> str:
         """Why the search ended."""
-        stopped = self.result.stopped
-        return REASONS.get(stopped, visible(stopped, LABEL_CHARACTERS))
+        return self.result.status.meaning
 
     @property
     def has_file(self) -> bool:
@@ -113,17 +96,3 @@ class Account:
     def label(self, label: object) -> str:
         """Return a label that is only text."""
         return Literal(visible(label, LABEL_CHARACTERS))
-
-
-def _checked_needed(
-    result: Result, needed: Sequence[float] | FloatArray | None
-) -> FloatArray | None:
-    if needed is None:
-        return None
-    array = np.asarray(needed, dtype=np.float64)
-    n = len(result.labels)
-    if array.shape != (n,):
-        raise InvalidParameter(
-            f"pulls_needed must be {n} numbers, one per arm, but has the shape {array.shape}."
-        )
-    return array

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from oddarms.documents import Block, Heading, Literal, Paragraph, to_html, visible
 from oddarms.files import writable_folder, write_whole
-from oddarms.problem import FloatArray
 from oddarms.reports._account import Account
 from oddarms.reports._arm_tables import all_arms, key_figures, nearest, outliers, undecided
 from oddarms.reports._files import write_arms
@@ -21,11 +20,8 @@ def write_report(
     result: Result,
     folder: str | Path,
     *,
-    title: str,
+    title: str | None = None,
     notes: Sequence[str] = (),
-    equal_sampling: int | None = None,
-    pulls_needed: Sequence[float] | FloatArray | None = None,
-    indifference: float = 0.0,
 ) -> Path:
     """Write ``report.html``, one self-contained page about a result, into a folder.
 
@@ -38,24 +34,17 @@ def write_report(
     folder
         Made if it is missing.
     title
-        The page's title.
+        The page's title; by default the question.
     notes
         Paragraphs to add, such as where the samples come from.
-    equal_sampling
-        Samples that sampling all arms equally needs for the same guarantee, where known.
-    pulls_needed
-        About how many more samples each arm needs, in the order of the labels, where known.
-    indifference
-        The algorithm's option of that name, in units of the rewards: the guarantee depends on it.
 
     Returns
     -------
     Path
         The page.
     """
-    account = Account(
-        result, pulls_needed, indifference=indifference, equal_sampling=equal_sampling
-    )
+    account = Account(result)
+    title = f"Which of {account.n:,} are abnormal?" if title is None else title
     place = writable_folder("folder", folder)
     blocks: list[Block] = [
         Heading(Literal(visible(title)), 1),

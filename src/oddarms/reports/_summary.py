@@ -107,10 +107,10 @@ def _guarantee(account: Account) -> str:
         " the cases none is. And it is a promise about the method, made before the samples were"
         " taken; whether this one answer is among the exceptions no method can say."
     )
-    if account.indifference > 0.0:
+    if account.question.indifference > 0.0:
         text += (
-            f" Arms within {account.number(account.indifference)} of the threshold do not count as"
-            " mistakes either way: this was allowed, to save samples."
+            f" Arms within {account.number(account.question.indifference)} of the threshold do not"
+            " count as mistakes either way: this was allowed, to save samples."
         )
     return text
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from oddarms.algorithms import Pulls
 from oddarms.errors import InvalidParameter, RewardRejected
 from oddarms.problem import FloatArray, Question, check_number
+from oddarms.statistics.totals import added_up, possible_totals, scaled_totals
 
 
 class Rewards:
@@ -83,54 +84,35 @@ class Rewards:
 
     def totals(self, values: FloatArray, pulls: Pulls) -> tuple[FloatArray, FloatArray]:
         """Return each entry's sum and sum of squares of scaled rewards."""
-        size = pulls.counts.size
-        entries = np.repeat(np.arange(size), pulls.counts)
-        scaled = self.scaled(values)
-        return _sum_by(entries, scaled, size), _sum_by(entries, scaled * scaled, size)
+        return added_up(pulls.counts, self.scaled(values))
 
     def checked_totals(
         self, sums: npt.ArrayLike, squares: npt.ArrayLike, pulls: Pulls
     ) -> tuple[FloatArray, FloatArray]:
         """Return the scaled totals of each entry's sum of rewards and of squared rewards."""
         s, q = _numbers(sums), _numbers(squares)
-        self._check_sums(s, q, pulls)
-        a, b = self.bounds
-        m, R = pulls.counts, b - a
-        if self.mirrored:
-            scaled, scaled_squares = (m * b - s) / R, (m * b * b - 2.0 * b * s + q) / (R * R)
-        else:
-            scaled, scaled_squares = (s - m * a) / R, (q - 2.0 * a * s + m * a * a) / (R * R)
-        self._check_squares(scaled, scaled_squares, pulls)
-        return scaled, np.clip(scaled_squares, scaled * scaled / m, scaled)
-
-    def _check_sums(self, sums: FloatArray, squares: FloatArray, pulls: Pulls) -> None:
-        if sums.shape != pulls.counts.shape or squares.shape != pulls.counts.shape:
+        if s.shape != pulls.counts.shape or q.shape != pulls.counts.shape:
             raise RewardRejected(
                 f"totals must be {pulls.counts.size}, one per entry asked for,"
-                f" but got {sums.size} sums and {squares.size} sums of squares."
+                f" but got {s.size} sums and {q.size} sums of squares."
             )
-        a, b = self.bounds
-        m = pulls.counts
-        slack = 1e-9 * m * max(abs(a), abs(b), b - a)
-        ok = (sums >= m * a - slack) & (sums <= m * b + slack) & np.isfinite(squares)
-        if not ok.all():
-            j = int(np.flatnonzero(~ok)[0])
-            raise RewardRejected(
-                f"rewards must lie within the bounds [{a:g}, {b:g}] but {m[j]} rewards of arm"
-                f" {self.labels[int(pulls.indices[j])]!r} add up to {sums[j]:g}."
-            )
+        possible = possible_totals(pulls.counts, s, q, self.bounds)
+        if not possible.all():
+            raise self._impossible(s, pulls, int(np.flatnonzero(~possible)[0]))
+        return scaled_totals(pulls.counts, s, q, self.bounds, mirrored=self.mirrored)
 
-    def _check_squares(self, sums: FloatArray, squares: FloatArray, pulls: Pulls) -> None:
-        """Check that rewards in [0, 1] can have these sums and sums of squares."""
-        m = pulls.counts
-        slack = 1e-6 * m
-        wrong = (squares > sums + slack) | (squares < sums * sums / m - slack)
-        if wrong.any():
-            label = self.labels[int(pulls.indices[np.flatnonzero(wrong)[0]])]
-            raise RewardRejected(
+    def _impossible(self, sums: FloatArray, pulls: Pulls, entry: int) -> RewardRejected:
+        a, b = self.bounds
+        m, label = int(pulls.counts[entry]), self.labels[int(pulls.indices[entry])]
+        if m * a <= sums[entry] <= m * b:
+            return RewardRejected(
                 f"totals of arm {label!r} must be those of rewards within the bounds, but no"
                 " such rewards have this sum and this sum of squares."
             )
+        return RewardRejected(
+            f"rewards must lie within the bounds [{a:g}, {b:g}] but {m} rewards of arm"
+            f" {label!r} add up to {sums[entry]:g}."
+        )
 
 
 def _numbers(values: npt.ArrayLike) -> FloatArray:
@@ -139,7 +121,3 @@ def _numbers(values: npt.ArrayLike) -> FloatArray:
     except (TypeError, ValueError):
         kind = type(values).__name__
         raise RewardRejected(f"rewards must be numbers but got {kind} of others.") from None
-
-
-def _sum_by(entries: npt.NDArray[np.int64], values: FloatArray, size: int) -> FloatArray:
-    return np.bincount(entries, values, minlength=size).astype(np.float64)

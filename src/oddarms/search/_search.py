@@ -78,6 +78,7 @@ from oddarms.search._view import decisions, snapshot, trace_point
 
 AHEAD = 0.15
 """The share of the results so far that may wait, or be out, ahead of the step in progress."""
+EARLY_SHARE = 0.25
 EARLY_ROWS = 2
 """Pulls of each arm that may be made ahead even where that is more than the share."""
 TRACE_GROWTH = 1.05
@@ -382,7 +383,7 @@ class Search:
         """Return up to n places to be pulled now, given those that are out."""
         if self.done:
             return []
-        room = max(ahead * self.told, EARLY_ROWS * self.question.n) if ahead > 0.0 else 0.0
+        room = self._room_ahead(ahead) if ahead > 0.0 else 0.0
         if self.question.budget is not None:
             left = self.question.budget - self.told - sum(map(len, out.values()))
             n = min(n, left)
@@ -394,6 +395,21 @@ class Search:
             weights = self.algorithm.outlook()
             found += self._sequences.open_ahead(n - len(found), out, weights, room)
         return found
+
+    def _room_ahead(self, ahead: float) -> float:
+        """Return how many results may wait or be out ahead of the step."""
+        needed = self._needed()
+        sure = EARLY_ROWS * self.question.n if needed is None else EARLY_SHARE * needed
+        return max(ahead * self.told, min(sure, max(self.told, EARLY_ROWS * self.question.n)))
+
+    def _needed(self) -> float | None:
+        if self._needed_at != self.total_pulls:
+            self._needed_at = self.total_pulls
+            n = self.algorithm.pulls_needed()
+            self._needed_ = None if n is None else float(n.sum())
+        return self._needed_
+
+    _needed_at = -1
 
     def status_with(self, out: Out, *, ahead: float = AHEAD) -> Status:
         """Return where the search stands, given the places that are out."""

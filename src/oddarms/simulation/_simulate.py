@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oddarms.algorithms import (
-    Algorithm,
-    Decision,
-    Decisions,
-    available,
-    get_algorithm,
-    register,
-)
+from oddarms.algorithms import Decision, Decisions, get_algorithm
 from oddarms.arms import SimulatedArms
 from oddarms.errors import InvalidParameter
 from oddarms.executors import open_executor
@@ -164,30 +158,21 @@ def _use_compiled(question: Question, arms: SimulatedArms, compiled: bool | None
     return possible and compiled is not False
 
 
-@dataclass(frozen=True)
-class _NumberedRun:
-    """Does a run, perhaps in a process that has not heard of the algorithm."""
-
-    task: Task
-    registered: dict[str, type[Algorithm]]
-
-    def __call__(self, numbered: tuple[int, np.random.Generator]) -> tuple[int, Run]:
-        for name, algorithm in self.registered.items():
-            if name not in available():
-                register(name, algorithm)
-        number, rng = numbered
-        return number, self.task(rng)
-
-
 def _run_all(task: Task, children: Sequence[np.random.Generator], jobs: int) -> list[Run]:
     """Return the runs in the order of their generators."""
     if jobs == 1:
         return [task(child) for child in children]
     name = task.question.algorithm
-    run = _NumberedRun(task, {name: get_algorithm(name)} if isinstance(name, str) else {})
+    if not task.compiled and isinstance(name, str):  # of which a process may not have heard
+        task = replace(task, question=task.question.but(algorithm=get_algorithm(name)))
     with open_executor("threads" if task.compiled else "joblib", jobs=jobs) as executor:
-        found = dict(executor.map_unordered(run, enumerate(children)))
+        found = dict(executor.map_unordered(partial(_numbered, task), enumerate(children)))
     return [found[number] for number in range(len(children))]
+
+
+def _numbered(task: Task, numbered: tuple[int, np.random.Generator]) -> tuple[int, Run]:
+    number, rng = numbered
+    return number, task(rng)
 
 
 def _collect(task: Task, found: list[Run]) -> Simulation:

@@ -13,6 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from oddarms.problem import FloatArray
+from oddarms.statistics.totals import relative_error
+
+UNKNOWN_SD = 1e-150
 
 
 class Box(NamedTuple):
@@ -62,7 +65,9 @@ def smallest_sd(low: FloatArray, high: FloatArray, members: FloatArray) -> Float
     """Return a lower bound on the sd of numbers in [low_j, high_j], per row of 0/1 members.
 
     The variance is min_t mean_j (y_j - t)^2 >= min_t mean_j dist(t, [low_j, high_j])^2, convex in
-    t: bisection on the slope, then the tangent at the left end.
+    t: bisection on the slope, then the tangent at the left end. What rounding the sums can add is
+    taken off, as a sd that is too large would narrow the box. At least `UNKNOWN_SD`, a number so
+    small that it leaves any c* in the box whose arms are not known to lie on one side of mu.
     """
     left, right = np.zeros(len(members)), np.ones(len(members))
     for _ in range(20):
@@ -73,16 +78,23 @@ def smallest_sd(low: FloatArray, high: FloatArray, members: FloatArray) -> Float
     distance = np.maximum(left[:, None] - high, 0.0) + np.maximum(low - left[:, None], 0.0)
     at_left = (members * distance**2).sum(axis=1)
     drop = 2.0 * (right - left) * (members * distance).sum(axis=1)
-    variance: FloatArray = np.maximum((at_left - drop) / members.sum(axis=1), 1e-18)
-    return np.sqrt(variance)
+    rounding = relative_error(low.size) * (at_left + drop)
+    variance = (at_left - drop - rounding) / members.sum(axis=1)
+    smallest: FloatArray = np.sqrt(np.maximum(variance, UNKNOWN_SD**2))
+    return smallest
 
 
 def knapsack(low: FloatArray, high: FloatArray, value: FloatArray, budget: float) -> FloatArray:
-    """Return max sum_j u_j value_j over low_j <= u_j <= high_j, sum_j u_j = budget, per row."""
+    """Return at least max sum_j u_j value_j, low_j <= u_j <= high_j, sum_j u_j = budget, per row.
+
+    What is left of the budget, and of it before each item, are differences: they get all that
+    rounding can have taken, so that no item is left out for it.
+    """
     order = np.argsort(-value)
     low, room, value = low[:, order], np.maximum(high - low, 0.0)[:, order], value[order]
     before = np.cumsum(room, axis=1) - room
-    left = np.maximum(budget - low.sum(axis=1), 0.0)[:, None]
+    left = np.maximum(budget - low.sum(axis=1), 0.0)
+    left = (left + relative_error(value.size) * (budget + before[:, -1] + room[:, -1]))[:, None]
     taken = np.clip(left - before, 0.0, room)
     best: FloatArray = ((low + taken) * value).sum(axis=1)
     return best

@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaln, log_ndtr
 
-from oddarms.problem import FloatArray
+from oddarms.problem import BoolArray, FloatArray
+from oddarms.statistics.totals import relative_error
 
-SMALLEST_LEVEL = 1e-12
+SMALLEST_GAP = 1e-150  # its square is still a number
+SMALL_BET = 1e-3
 BETS: FloatArray = np.array([*(0.01 * 1.6 ** np.arange(10)), 0.82, 0.93])
 """Fractions of the largest admissible bet; fixed, so no run can tune them."""
-
-Evidence = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
+LOG_LOSSES: FloatArray = np.log1p(-BETS)
 
 
 def log_mix(logs: FloatArray, slopes: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -74,14 +75,18 @@ def normal_mixture_boundary(variance: Any, alpha: float, rho: float) -> Any:
 
 
 def psi_exponential(x: FloatArray) -> FloatArray:
-    """Return psi(x) = -log(1 - x) - x, infinite from x = 0.999 on.
+    """Return at least psi(x) = -log(1 - x) - x, infinite from x = 0.999 on.
 
     Fan et al. (2015): exp(l xi - psi(l) xi^2) <= 1 + l xi for xi >= -1 and 0 <= l < 1. So for an
     independent X with |X - h| <= 1, h chosen before, exp(l (X - E X) - psi(l) (X - h)^2) has
     expectation at most 1: the cost of a bet is what was *seen*, not the worst case 1/4.
+    The difference cancels for small x; there x^2 (1/2 + x/3 + x^2/2) is above the series
+    x^2/2 + x^3/3 + x^4/4 + ...
     """
     safe = np.minimum(x, 0.999)
-    return np.where(x < 0.999, -np.log1p(-safe) - safe, np.inf)
+    small = x * x * (0.5 + x / 3.0 + 0.5 * x * x)
+    psi = np.where(x < SMALL_BET, small, -np.log1p(-safe) - safe)
+    return np.where(x < 0.999, psi, np.inf)
 
 
 def log_beta_mixture(pulls: Any, total: Any, level: Any) -> Any:
@@ -106,90 +111,137 @@ def beta_mixture_slope(pulls: Any, total: Any, level: Any) -> Any:
 
 
 def log_bets_below(
-    pulls: FloatArray, total: FloatArray, squares: FloatArray, level: FloatArray
+    pulls: FloatArray, total: FloatArray, scatter: FloatArray, level: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return a log e-process against "the mean is at least `level`", and its slope in the level.
 
     The wealth of a gambler who bets the fraction l of what may be lost,
     prod_s (1 + l (q - X_s) / (1 - q)), 0 <= l < 1, is a supermartingale where the mean is >= q
-    and X <= 1. Only N, the sum and the sum of squares are known, so the smallest wealth that they
-    allow is returned: with xi = (q - X)/(1 - q) >= -1, the function log(1 + l xi) has a positive
-    third derivative, so the quadratic that meets it at xi = -1 and touches it at xi_0 lies below
-    it for all xi >= -1; summed, the minimum is the two-point sample on X = 1 and one other value
-    with the given moments. Exact for 0/1 rewards, and adaptive: a small variance pays.
-    Averaged over the fixed fractions `BETS`. Convex and increasing in the level.
+    and X <= 1. Only N, the sum and the squared deviations from the mean are known, so the smallest
+    wealth that they allow is returned: with xi = (q - X)/(1 - q) >= -1, the function log(1 + l xi)
+    has a positive third derivative, so the quadratic that meets it at xi = -1 and touches it at
+    xi_0 lies below it for all xi >= -1; summed, the minimum is the two-point sample on X = 1 and
+    one other value with the given moments. Exact for 0/1 rewards, and adaptive: a small variance
+    pays. Averaged over the fixed fractions `BETS`. Convex and increasing in the level.
     """
-    share, low = _two_points(pulls, total, squares)
-    share, low, level, pulls = (np.asarray(v)[..., None] for v in (share, low, level, pulls))
-    rest = (1.0 - BETS) * (1.0 - level) + BETS * (1.0 - low)
-    at_one = share * np.log1p(-BETS)
-    elsewhere = (1.0 - share) * (np.log(rest) - np.log1p(-level))
-    logs = pulls * (at_one + elsewhere) - math.log(BETS.size)
-    slopes = pulls * (1.0 - share) * (1.0 / (1.0 - level) - (1.0 - BETS) / rest)
-    return log_mix(logs, slopes)
+    bets = _Bets.of(pulls, _gap_to_one(pulls, total), scatter)
+    return log_mix(bets.logs(1.0 - level), -bets.slopes(1.0 - level))
 
 
-def _two_points(
-    pulls: FloatArray, total: FloatArray, squares: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the share of ones and the other value of the two-point sample with these moments."""
-    mean = total / pulls
-    variance = np.maximum(squares / pulls - mean * mean, 0.0)
-    gap = np.maximum(1.0 - mean, SMALLEST_LEVEL)
-    share = variance / (variance + gap * gap)
-    return share, np.maximum(mean - variance / gap, 0.0)
+def _gap_to_one(pulls: FloatArray, total: FloatArray) -> FloatArray:
+    """Return at most 1 - mean, given that the sum may have been rounded."""
+    return 1.0 - total / pulls * (1.0 + relative_error(pulls))
+
+
+def _gap_to_zero(pulls: FloatArray, total: FloatArray) -> FloatArray:
+    """Return at most the mean, given that the sum may have been rounded."""
+    return total / pulls * (1.0 - relative_error(pulls))
+
+
+class _Bets(NamedTuple):
+    """The two-point samples against which bets were made, along a last axis of length 1.
+
+    Told by distances from the end of [0, 1] at which most is lost, so that they keep their digits
+    near that end: a share `at_end` of the rewards lies there and the others at `reach`. A level
+    is given by its distance `room` from that end.
+
+    With v the variance, the shares are as v to gap^2 and reach = gap + v/gap, at most 1. The wealth
+    falls as v grows and as gap shrinks, so it is not overstated where v is at least and gap at most
+    the true one. For with r = v/gap^2, t = gap/room, A = log(1 - l), L = log(1 - l + l t (1 + r)),
+    a pull is worth W = (r A + L)/(1 + r). W rises with t, and dW/dr has the sign of
+    w/(1 + w) - log(1 + w) <= 0, w = l t (1 + r)/(1 - l). At fixed v, t grows and r falls with gap.
+    Where reach is cut at 1, W is an average of A and a larger number, with weights v and gap^2.
+    Without a gap all rewards are taken to be at the end.
+    """
+
+    pulls: FloatArray
+    at_end: FloatArray
+    others: FloatArray
+    reach: FloatArray
+
+    @classmethod
+    def of(cls, pulls: FloatArray, gap: FloatArray, scatter: FloatArray) -> _Bets:
+        """Return the samples for means at the distance `gap` and sums of squared deviations."""
+        variance, known = scatter / pulls, gap > SMALLEST_GAP
+        gap = np.where(known, gap, 1.0)
+        both = variance + gap * gap
+        at_end = np.where(known, variance / both, 1.0)
+        others = np.where(known, gap * gap / both, 0.0)
+        reach = np.minimum(gap + variance / gap, 1.0)
+        return cls(*(np.asarray(v)[..., None] for v in (pulls, at_end, others, reach)))
+
+    def logs(self, room: FloatArray) -> FloatArray:
+        """Return the log wealth of each of the `BETS`, with its weight in their average."""
+        rise = BETS * (self.reach / room[..., None] - 1.0)
+        worth = self.at_end * LOG_LOSSES + self.others * np.log1p(rise)
+        return self.pulls * worth - math.log(BETS.size)
+
+    def slopes(self, room: FloatArray) -> FloatArray:
+        """Return the derivatives of `logs` in the room."""
+        room = room[..., None]
+        left = (1.0 - BETS) * room + BETS * self.reach
+        return -self.pulls * self.others * BETS * self.reach / (room * left)
 
 
 def log_mean_below(
-    pulls: FloatArray, total: FloatArray, squares: FloatArray, level: FloatArray
+    pulls: FloatArray, total: FloatArray, scatter: FloatArray, level: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the evidence that an arm's mean is below a level, and its slope in the level.
 
     An even mixture of `log_beta_mixture`, best for 0/1 rewards, and `log_bets_below`, best for
-    rewards of small variance. An e-process at level = mean; convex in the level.
+    rewards of small variance. An e-process at level = mean; convex in the level. `scatter` is at
+    least the sum of the squared deviations from the mean.
     """
-    bets, bets_slope = log_bets_below(pulls, total, squares, level)
-    beta = log_beta_mixture(pulls, total, level)
-    beta_slope = beta_mixture_slope(pulls, total, level)
-    return log_mix(
-        np.stack([bets, beta], -1) - math.log(2.0), np.stack([bets_slope, beta_slope], -1)
-    )
+    bets, room = _Bets.of(pulls, _gap_to_one(pulls, total), scatter), 1.0 - level
+    return _with_beta_mixture(bets.logs(room), -bets.slopes(room), pulls, total, level)
 
 
 def log_mean_above(
-    pulls: FloatArray, total: FloatArray, squares: FloatArray, level: FloatArray
+    pulls: FloatArray, total: FloatArray, scatter: FloatArray, level: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the evidence that an arm's mean is above a level: `log_mean_below` of 1 - X."""
-    mirrored = pulls - 2.0 * total + squares
-    value, slope = log_mean_below(pulls, pulls - total, mirrored, 1.0 - level)
-    return value, -slope
+    """Return the evidence that an arm's mean is above a level: `log_mean_below` of 1 - X.
+
+    Nothing is mirrored to find it: the bets are told by distances from 0, which keep their digits
+    where rewards are tiny against their bounds.
+    """
+    bets = _Bets.of(pulls, _gap_to_zero(pulls, total), scatter)
+    return _with_beta_mixture(bets.logs(level), bets.slopes(level), pulls, total, level)
+
+
+def _with_beta_mixture(
+    logs: FloatArray, slopes: FloatArray, pulls: FloatArray, total: FloatArray, level: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    beta = log_beta_mixture(pulls, total, level)[..., None]
+    beta_slope = beta_mixture_slope(pulls, total, level)[..., None]
+    return log_mix(
+        np.concatenate([logs, beta], -1) - math.log(2.0), np.concatenate([slopes, beta_slope], -1)
+    )
 
 
 def mean_interval(
-    pulls: FloatArray, total: FloatArray, squares: FloatArray, alpha: float, steps: int = 12
+    pulls: FloatArray, total: FloatArray, scatter: FloatArray, alpha: float, steps: int = 12
 ) -> tuple[FloatArray, FloatArray]:
     """Return time-uniform intervals that each contain their arm's mean with probability 1 - alpha.
 
     The levels against which neither side's evidence reaches 2/alpha, found by bisection from
-    outside, so never too narrow; [0, 1] for an arm without pulls.
+    outside, so never too narrow; [0, 1] for an arm without pulls. Either end is sought as a
+    distance from the end of [0, 1] beyond it, see `_outermost`.
     """
-    n = pulls.size
     safe = np.where(pulls > 0, pulls, 1.0)
+    gap = np.concatenate([_gap_to_one(safe, total), _gap_to_zero(safe, total)])
+    fixed, far, near = _both_sides(safe, total)
+    bets = _Bets.of(np.concatenate([safe, safe]), gap, np.concatenate([scatter, scatter]))
     target = math.log(2.0 / alpha)
-    both = (
-        np.concatenate([safe, safe]),
-        np.concatenate([total, safe - total]),  # the lower end is the upper one of 1 - X
-        np.concatenate([squares, safe - 2.0 * total + squares]),
-    )
-    inside = np.clip(both[1] / both[0], SMALLEST_LEVEL, 1.0 - SMALLEST_LEVEL)
-    outside = np.ones(2 * n)
-    for _ in range(steps):
-        middle = np.minimum(0.5 * (inside + outside), 1.0 - SMALLEST_LEVEL)
-        kept = log_mean_below(*both, middle)[0] < target
-        inside, outside = np.where(kept, middle, inside), np.where(kept, outside, middle)
-    high = np.where(pulls > 0, outside[:n], 1.0)
-    low = np.where(pulls > 0, 1.0 - outside[n:], 0.0)
-    return low, high
+
+    def enough(room: FloatArray) -> BoolArray:
+        logs = bets.logs(room)
+        beta = fixed - far * np.log1p(-room) - near * np.log(room)
+        top = np.maximum(logs.max(-1), beta)
+        wealth = np.exp(logs - top[:, None]).sum(-1) + np.exp(beta - top)
+        decided: BoolArray = np.log(wealth) + top - math.log(2.0) >= target
+        return decided
+
+    return _outermost(pulls, gap, enough, steps)
 
 
 def wide_mean_interval(
@@ -201,19 +253,52 @@ def wide_mean_interval(
     least that half, whatever these intervals miss, those miss too, so they cost no delta of
     their own. Only the parts that depend on the level are computed anew.
     """
-    safe, n = np.where(pulls > 0, pulls, 1.0), pulls.size
-    failures = safe - total
-    fixed = betaln(total + 0.5, failures + 0.5) - math.log(2.0 * math.pi) - math.log(2.0 / alpha)
-    room = np.concatenate([fixed, fixed])
-    ones, zeros = np.concatenate([total, failures]), np.concatenate([failures, total])
-    inside = np.clip(ones / (ones + zeros), SMALLEST_LEVEL, 1.0 - SMALLEST_LEVEL)
-    outside = np.ones(2 * n)
-    for _ in range(steps):
-        middle = np.minimum(0.5 * (inside + outside), 1.0 - SMALLEST_LEVEL)
-        kept = room < ones * np.log(middle) + zeros * np.log1p(-middle)
-        inside, outside = np.where(kept, middle, inside), np.where(kept, outside, middle)
-    high = np.where(pulls > 0, outside[:n], 1.0)
-    return np.where(pulls > 0, 1.0 - outside[n:], 0.0), high
+    safe = np.where(pulls > 0, pulls, 1.0)
+    gap = np.concatenate([_gap_to_one(safe, total), _gap_to_zero(safe, total)])
+    fixed, far, near = _both_sides(safe, total)
+    least = fixed - math.log(2.0) - math.log(2.0 / alpha)
+
+    def enough(room: FloatArray) -> BoolArray:
+        decided: BoolArray = least >= far * np.log1p(-room) + near * np.log(room)
+        return decided
+
+    return _outermost(pulls, gap, enough, steps)
+
+
+def _both_sides(pulls: FloatArray, total: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the fixed part of `log_beta_mixture` and the sums of distances, for both sides.
+
+    Of the distances from the far and from the near end: 1 is near for the first half, which
+    speaks of means below a level, and 0 for the second.
+    """
+    failures = pulls - total
+    fixed = betaln(total + 0.5, failures + 0.5) - math.log(math.pi)
+    return (
+        np.concatenate([fixed, fixed]),
+        np.concatenate([total, failures]),
+        np.concatenate([failures, total]),
+    )
+
+
+def _outermost(
+    pulls: FloatArray, gap: FloatArray, enough: Callable[[FloatArray], BoolArray], steps: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends up to which there is not enough evidence, for upper ends and lower ones.
+
+    `gap` and the rooms that `enough` is asked about are distances from 1 for the first half, from
+    0 for the second. The evidence grows as the room falls from the gap to 0, so the smallest room
+    without enough lies above the last one with: that one is returned, and 0 where there is none.
+    Small distances from 0 keep their digits; 1 - room is rounded upwards.
+    """
+    n = pulls.size
+    inside, outside = np.maximum(gap, 0.0), np.zeros(2 * n)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for _ in range(steps):
+            middle = 0.5 * (inside + outside)
+            beyond = enough(middle) & (middle > SMALLEST_GAP)
+            inside, outside = np.where(beyond, inside, middle), np.where(beyond, middle, outside)
+    high = np.minimum(np.nextafter(1.0 - outside[:n], 2.0), 1.0)
+    return np.where(pulls > 0, outside[n:], 0.0), np.where(pulls > 0, high, 1.0)
 
 
 def degenerate_bound(n: int, pulls_odd: float, pulls_even: float, alpha: float) -> float:

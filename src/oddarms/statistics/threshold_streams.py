@@ -16,7 +16,7 @@ import numpy as np
 
 from oddarms.problem import FloatArray, IntArray
 from oddarms.statistics.direction_box import Box, direction_box, smallest_sd
-from oddarms.statistics.directions import Directions, Forecast, Tally
+from oddarms.statistics.directions import SMALLEST_SD, Directions, Forecast, Tally
 from oddarms.statistics.evidence import (
     log_mix,
     log_normal_mixture,
@@ -112,9 +112,10 @@ class LowerStream:
     def _trust(guess: Forecast, d: Directions) -> FloatArray:
         if d.size == 1:  # the threshold of one arm is its mean: no direction to guess
             return np.ones(guess.mean.size)
-        loss = d.k / (2.0 * d.sd) * d.sum(guess.error) / d.size
+        sd = np.maximum(d.sd, SMALLEST_SD)
+        loss = d.k / (2.0 * sd) * d.sum(guess.error) / d.size
         rival = guess.mean if d.leave_one_out else np.quantile(guess.mean, 0.95)
-        trust: FloatArray = np.clip(1.0 - loss / np.maximum(d.theta - rival, 0.3 * d.sd), 0.0, 1.0)
+        trust: FloatArray = np.clip(1.0 - loss / np.maximum(d.theta - rival, 0.3 * sd), 0.0, 1.0)
         return trust
 
     def evidence(self, targets: IntArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:

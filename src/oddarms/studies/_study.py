@@ -124,7 +124,12 @@ class Study:
     @cached_property
     def question(self) -> Question:
         """What is asked."""
-        return self._asked.about(self._labels.all())
+        return self._asked.but(labels=self._labels.all())
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest reward possible."""
+        return self._asked.bounds
 
     @property
     def labels(self) -> tuple[Label, ...]:

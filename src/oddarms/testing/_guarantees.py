@@ -61,14 +61,14 @@ class GuaranteeConformance(Setting):
             assert set(result.outliers) <= set(self.truth())
             assert set(result.normal).isdisjoint(self.truth())
             assert len(result.outliers + result.normal + result.undecided) == len(result.labels)
-            assert result.stopped == ("budget" if result.undecided else "decided")
+            assert result.status == ("budget" if result.undecided else "decided")
         assert_same(self.find(budget=full.pulls), full)
 
     def test_budget_zero(self) -> None:
         """Nothing asked, nothing known."""
         result = self.find(budget=0, bounds=(-3, 5))
         assert result.pulls == 0
-        assert result.stopped == "budget"
+        assert result.status == "budget"
         assert result.undecided == list(range(len(self.easy.means)))
         assert np.isnan(result.means).all()
         assert (result.intervals == [-3.0, 5.0]).all()
@@ -76,10 +76,10 @@ class GuaranteeConformance(Setting):
     def test_pulls_add_up(self) -> None:
         """Per arm, in all, in the history, and split into threshold and arms."""
         result = self.find()
-        assert result.pulls == result.pulls_per_arm.sum() == result.history[-1].pulls
+        assert result.pulls == result.pulls_per_arm.sum() == result.trace[-1].pulls
         assert result.arm_pulls + result.threshold_pulls == result.pulls
         assert min(result.arm_pulls, result.threshold_pulls) >= 0
-        pulls = [point.pulls for point in result.history]
+        pulls = [point.pulls for point in result.trace]
         assert pulls == sorted(set(pulls))
 
     def test_deterministic_rewards(self) -> None:
@@ -96,7 +96,7 @@ class GuaranteeConformance(Setting):
         arms = Callables([lambda: 0.5] * 3)
         for side in ("upper", "lower", "both"):
             result = self.find(arms, k=1.0, budget=self.short_budget, side=side)
-            assert result.stopped == "budget"
+            assert result.status == "budget"
             assert not result.complete
             assert result.undecided == [0, 1, 2]
 
@@ -104,7 +104,7 @@ class GuaranteeConformance(Setting):
         """Of means 0 and 1 with k = 1, theta = 1/2 + 1/2 is the second arm's mean."""
         arms = Callables([lambda: 0.0, lambda: 1.0])
         result = self.find(arms, k=1.0, budget=self.easy_budget // 10)
-        assert result.stopped == "budget"
+        assert result.status == "budget"
         assert 1 in result.undecided
         assert result.outliers == []
 

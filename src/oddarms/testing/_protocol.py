@@ -8,7 +8,7 @@ import numpy as np
 
 from oddarms.algorithms import Algorithm, Decision, create
 from oddarms.errors import ProtocolError, RewardRejected
-from oddarms.search import Result, Search
+from oddarms.search import Result, Search, Status, Ticket
 from oddarms.testing._expect import raises
 from oddarms.testing._setting import Setting, Streams, assert_same, drive
 
@@ -78,7 +78,7 @@ class ProtocolConformance(Setting):
         """Asking again neither changes the request nor moves the algorithm."""
         search = self.search()
         drive(search, Streams(self.easy.means), steps=2)
-        first, second = search.ask(), search.ask()
+        first, second = search.ask_step(), search.ask_step()
         assert first.indices.tolist() == second.indices.tolist()
         assert first.counts.tolist() == second.counts.tolist()
 
@@ -87,7 +87,7 @@ class ProtocolConformance(Setting):
         twice = self.search(budget=self.short_budget)
         rewards = Streams(self.easy.means)
         while not twice.done:
-            twice.ask()
+            twice.ask_step()
             drive(twice, rewards, steps=1)
         once = drive(self.search(budget=self.short_budget), Streams(self.easy.means))
         assert_same(twice.result(), once)
@@ -95,27 +95,27 @@ class ProtocolConformance(Setting):
     def test_tell_without_ask(self) -> None:
         """Telling out of turn is refused, at the start and after an answer."""
         search = self.search()
-        with raises(ProtocolError, "tell() was called without calling ask()"):
-            search.tell([0.0])
+        with raises(ProtocolError, "tell_step() was called without calling ask_step()"):
+            search.tell_step([0.0])
         drive(search, Streams(self.easy.means), steps=1)
-        with raises(ProtocolError, "tell() was called without calling ask()"):
-            search.tell([0.0])
+        with raises(ProtocolError, "tell_step() was called without calling ask_step()"):
+            search.tell_step([0.0])
 
     def test_ask_after_the_end(self) -> None:
         """A search that has stopped says why when it is asked."""
         decided = self.search()
         drive(decided, Streams(self.easy.means))
         with raises(ProtocolError, "after the search had stopped", "decided"):
-            decided.ask()
+            decided.ask_step()
         stopped = self.search()
-        stopped.stop("interrupted")
+        stopped.stop(Status.INTERRUPTED)
         with raises(ProtocolError, "interrupted"):
-            stopped.ask()
+            stopped.ask_step()
 
     def _rejects(self, search: Search, rewards: Any, *words: str) -> None:
         before = search.result().to_dict()
         with raises(RewardRejected, *words) as caught:
-            search.tell(rewards)
+            search.tell_step(rewards)
         assert isinstance(caught.error.result, Result)
         assert caught.error.result.to_dict() == before
         assert search.result().to_dict() == before
@@ -124,7 +124,7 @@ class ProtocolConformance(Setting):
         """One bad reward, or one too few, and nothing of the answer is absorbed."""
         search = self.search()
         drive(search, Streams(self.easy.means), steps=2)
-        pulls = search.ask()
+        pulls = search.ask_step()
         good = [0.5] * pulls.total
         self._rejects(search, good[:-1], "one per pull", f"got {pulls.total - 1}")
         self._rejects(search, [*good, 0.5], "one per pull", f"got {pulls.total + 1}")
@@ -137,9 +137,9 @@ class ProtocolConformance(Setting):
     def test_goes_on_after_a_rejection(self) -> None:
         """The search waits for a good answer, and ends as if the bad one had never come."""
         search = self.search(budget=self.short_budget)
-        pulls = search.ask()
+        pulls = search.ask_step()
         with raises(RewardRejected):
-            search.tell([2.0] * pulls.total)
+            search.tell_step([2.0] * pulls.total)
         after = drive(search, Streams(self.easy.means))
         without = drive(self.search(budget=self.short_budget), Streams(self.easy.means))
         assert_same(after, without)
@@ -149,11 +149,34 @@ class ProtocolConformance(Setting):
         search = self.search(budget=self.short_budget)
         rewards = Streams(self.easy.means)
         while not search.done:
-            pulls = search.ask()
+            pulls = search.ask_step()
             sums = [
                 sum(rewards(int(i)) for _ in range(count))
                 for i, count in zip(pulls.indices, pulls.counts, strict=True)
             ]
-            search.tell_totals(sums, sums)  # rewards 0 and 1 are their own squares
+            search.tell_step_totals(sums, sums)  # rewards 0 and 1 are their own squares
         singly = drive(self.search(budget=self.short_budget), Streams(self.easy.means))
         assert_same(search.result(), singly)
+
+    def test_tickets_in_any_order_are_as_good_as_steps(self) -> None:
+        """Told out of order, with pulls made ahead and some given back, they end the same."""
+        search = self.search(budget=None)
+        rng = np.random.default_rng(9)
+        streams = Streams(self.easy.means)
+        drawn: list[list[float]] = [[] for _ in self.easy.means]
+        out: list[Ticket] = []
+        while not search.done and search.total_pulls < self.short_budget:
+            out += search.ask(int(rng.integers(1, 20)))
+            ticket = out.pop(int(rng.integers(len(out))))
+            if rng.random() < 0.1:
+                search.skip(ticket)
+                continue
+            rewards = drawn[ticket.index]
+            while len(rewards) <= ticket.place:
+                rewards.append(streams(ticket.index))
+            search.tell(ticket, rewards[ticket.place])
+        steps = self.search(budget=None)
+        again = Streams(self.easy.means)
+        while not steps.done and steps.total_pulls < search.total_pulls:
+            drive(steps, again, steps=1)
+        assert_same(search.result(), steps.result())

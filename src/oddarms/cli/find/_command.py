@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from oddarms.cli._guard import EXIT_UNFINISHED
-from oddarms.cli._printing import Format, counted, note
-from oddarms.cli.find._output import Found, show, write
-from oddarms.cli.find._question import DEFAULT_BOUNDS, DEFAULT_DELTA, DEFAULT_K, Asked
-from oddarms.cli.find._run import OnError, Run
+from oddarms.cli._printing import Format, note
+from oddarms.cli.find._output import show, write
+from oddarms.cli.find._run import OnErrorName, Run
 from oddarms.cli.find._sources import Occupied, function_of, reward_meanings
-from oddarms.cli.find._studies import import_history, loaded, opened_or_made, say_going_on
+from oddarms.cli.find._studies import (
+    import_history,
+    opened,
+    say_going_on,
+    storage_in,
+    stored_bounds,
+)
 from oddarms.errors import InvalidParameter
 from oddarms.files import writable_folder
-from oddarms.search import Search
+from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, UNIT
+from oddarms.search import Result, Search, Status
 from oddarms.tables import RecordedArms, bounds_of, read_labels, read_rewards
+from oddarms.text import counted
 
 
 class SideName(StrEnum):
@@ -96,12 +102,12 @@ def find(
         float | None, typer.Option(help="Seconds after which a command is killed.")
     ] = None,
     on_error: Annotated[
-        OnError,
+        OnErrorName,
         typer.Option(
-            help="A command that hangs or crashes: stop; retry it; count it as the worst reward;"
-            " or drop it, which is sound only if failing has nothing to do with the reward."
+            help="A command that hangs or crashes: stop; count it as the worst reward; or retry it,"
+            " which is sound only if failing has nothing to do with the reward."
         ),
-    ] = OnError.stop,
+    ] = OnErrorName.stop,
     budget: Annotated[int | None, typer.Option(min=0, help="At most this many samples.")] = None,
     algorithm: Annotated[
         str | None, typer.Option(help="spade, ade, rr, wrr.", show_default="spade")
@@ -149,16 +155,17 @@ def find(
       oddarms find --table answers.csv --arm worker --reward wrong
       oddarms find --arms hosts.txt --python checks:probe --budget 10000
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
-    asked = Asked(
-        k=k,
-        delta=delta,
-        bounds=None if bounds is None else bounds_of(bounds),
-        side=None if side is None else side.value,
-        algorithm=algorithm,
-        budget=budget,
-        seed=seed,
-        options=None if indifference is None else {"indifference": indifference},
-    )
+    limits = None if bounds is None else bounds_of(bounds)
+    given = {
+        "k": k,
+        "delta": delta,
+        "bounds": limits,
+        "side": None if side is None else side.value,
+        "algorithm": algorithm,
+        "budget": budget,
+        "indifference": indifference,
+    }
+    words = {name: value for name, value in given.items() if value is not None}
     kind, column = reward_meanings(reward, reward_column, pull=pull, table=table)
     function = function_of(pull, python, kind, timeout, shell=shell, batch=batch)
     if table is None and arms is None and study is None:
@@ -166,43 +173,44 @@ def find(
     if function is None and table is None and study is None:
         raise InvalidParameter("one of --pull, --python and --table must say how to sample.")
     writable_folder("--out", out)
+    labels = None if arms is None else list(read_labels(arms))
     if function is None and study is None:
         assert table is not None
-        found = _from_history(_read(table, arm, column, asked, quiet=quiet), arms, asked)
+        history = _read(table, arm, column, limits, quiet=quiet)
+        result = _from_history(history, labels, words, seed)
     else:
-        with Occupied(out) as worker:
-            opened = loaded(study, storage, out)
-            if opened is not None:
-                asked = asked.within(opened)
-            history = None if table is None else _read(table, arm, column, asked, quiet=quiet)
-            opened = opened_or_made(opened, study, storage, out, arms, history, asked)
-            opened.skip_worker(worker, "its process is gone")
+        where = storage_in(out, storage)
+        with Occupied(out):
+            limits = limits or stored_bounds(study, where)
+            recorded = None if table is None else _read(table, arm, column, limits, quiet=quiet)
+            found = opened(study, where, labels, recorded, words, seed)
             if not quiet and function is not None:
-                say_going_on(opened)
-            if history is not None:
-                import_history(opened, history, quiet=quiet)
-            run = Run(opened, worker, jobs, timeout, on_error, out, batch=batch, quiet=quiet)
-            found = run.until_done(function)
-    write(found, out)
-    show(found, format, out, quiet=quiet)
-    if not found.result.complete:
+                say_going_on(found)
+            if recorded is not None:
+                import_history(found, recorded, quiet=quiet)
+            run = Run(found, jobs, timeout, on_error, out, batch=batch, quiet=quiet)
+            result = run.until_done(function)
+    write(result, out)
+    show(result, format, out, quiet=quiet)
+    if not result.complete:
         raise typer.Exit(EXIT_UNFINISHED)
 
 
-def _read(table: Path, arm: str, column: str, asked: Asked, *, quiet: bool) -> RecordedArms:
-    history = read_rewards(table, arm=arm, reward=column, bounds=asked.bounds or DEFAULT_BOUNDS)
+def _read(
+    table: Path, arm: str, column: str, bounds: tuple[float, float] | None, *, quiet: bool
+) -> RecordedArms:
+    history = read_rewards(table, arm=arm, reward=column, bounds=bounds or UNIT)
     if not quiet:
         rows = sum(rewards.size for rewards in (history.records or {}).values())
         note(f"{history.source}: {counted(rows, 'sample')} of {len(history.labels):,} things")
     return history
 
 
-def _from_history(history: RecordedArms, arms: str | None, asked: Asked) -> Found:
+def _from_history(
+    history: RecordedArms, labels: list[str] | None, words: dict[str, Any], seed: int | None
+) -> Result:
     """Say what recorded samples prove, without a study."""
-    labels = list(history.labels) if arms is None else list(read_labels(arms))
-    search = Search(labels, rng=np.random.default_rng(asked.seed), **asked.words())
-    if not search.done:
-        search.add(history.records or {})
-    search.stop("the table ended")
-    indifference = (asked.options or {}).get("indifference", 0.0)
-    return Found(search.result(), search.algorithm.pulls_needed(), indifference)
+    search = Search(list(history.labels) if labels is None else labels, rng=seed, **words)
+    search.import_rewards(history.records or {})
+    search.stop(Status.ENDED)
+    return search.result()

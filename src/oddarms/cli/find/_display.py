@@ -13,10 +13,10 @@ from rich.live import Live
 from rich.text import Text
 
 from oddarms.algorithms import Decision
-from oddarms.cli._printing import shortened, shown
 from oddarms.problem import Label
 from oddarms.search import Progress
 from oddarms.studies import Study
+from oddarms.text import shortened, shown
 
 NEWEST = 5
 MOST_LINES = 5  # of outliers found at the same moment
@@ -62,13 +62,14 @@ class FindDisplay:
             if len(odd) > MOST_LINES:
                 self._console.out(f"... and {len(odd) - MOST_LINES:,} more outliers")
 
-    def update(self, study: Study) -> None:
-        """Show how far the study is, if it is time to."""
+    def due(self) -> bool:
+        """Return whether it is time to show something again."""
+        return self._shown and time.monotonic() >= self._due
+
+    def __call__(self, progress: Progress) -> None:
+        """Show how far the search is."""
         now = time.monotonic()
-        if not self._shown or now < self._due:
-            return
         self._due = now + (TERMINAL_SECONDS if self._terminal else PLAIN_SECONDS)
-        progress = study.progress()
         lines = self._lines(progress, now)
         if self._terminal:
             self._live.update(Group(*(Text(line, no_wrap=True) for line in lines)), refresh=True)
@@ -77,8 +78,8 @@ class FindDisplay:
 
     def _lines(self, progress: Progress, now: float) -> list[str]:
         rate = (progress.pulls - self._first_pulls) / max(now - self._started, 1e-3)
-        decided = progress.arms - progress.undecided
-        state = f"{decided:,} of {progress.arms:,} arms decided, {progress.undecided:,} open"
+        decided = progress.n - progress.undecided
+        state = f"{decided:,} of {progress.n:,} arms decided, {progress.undecided:,} open"
         lines = [
             f"{progress.pulls:,} pulls ({rate:,.1f}/s) · {state}",
             self._threshold(progress) + self._to_go(progress, rate),

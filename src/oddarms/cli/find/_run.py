@@ -10,22 +10,22 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from oddarms.cli._printing import counted, shown
 from oddarms.cli.find._display import FindDisplay
-from oddarms.cli.find._output import Found, write
+from oddarms.cli.find._output import write
 from oddarms.errors import PullFailed, SearchError
+from oddarms.search import Result
 from oddarms.studies import Study
+from oddarms.text import counted, shown
 
 MOST_LEASE_SECONDS = 1e8
 
 
-class OnError(StrEnum):
+class OnErrorName(StrEnum):
     """What a pull that fails means."""
 
     stop = "stop"
     retry = "retry"
     worst = "worst"
-    drop = "drop"
 
 
 @dataclass(frozen=True)
@@ -33,30 +33,28 @@ class Run:
     """How a study is run."""
 
     study: Study
-    worker: str
     jobs: int
     timeout: float | None
-    on_error: OnError
+    on_error: OnErrorName
     out: Path
     _: KW_ONLY
     batch: bool
     quiet: bool
 
-    def until_done(self, function: Callable[[Any], Any] | None) -> Found:
+    def until_done(self, function: Callable[[Any], Any] | None) -> Result:
         """Sample until the study is done; whatever happens, write what is known."""
         if function is None:
-            return found_in(self.study)
+            return self.study.result()
         pulls = self.study.progress().pulls
         with FindDisplay(sys.stderr, shown=not self.quiet, first_pulls=pulls) as display:
             self.study.on_decision(display.decided)
             try:
-                self.study.run(
+                return self.study.run(
                     function,
-                    jobs=self.jobs,
-                    worker=self.worker,
+                    jobs=None if self.batch else self.jobs,
                     lease=self._lease,
                     on_error=self.on_error.value,
-                    progress=display.update,
+                    progress=display,
                     batch=self.batch,
                 )
             except KeyboardInterrupt:
@@ -65,7 +63,6 @@ class Run:
                 label = error.label if isinstance(error, PullFailed) else None
                 said = str(error).rstrip(".")
                 raise PullFailed(f"{said}. {self._kept()}", label) from error
-        return found_in(self.study)
 
     @property
     def _lease(self) -> timedelta:
@@ -74,15 +71,9 @@ class Run:
 
     def _kept(self) -> str:
         """Write what is known and say where it is, and how to go on."""
-        write(found_in(self.study), self.out)
+        write(self.study.result(), self.out)
         pulls = counted(self.study.progress().pulls, "sample")
         return (
             f"{pulls} kept in {shown(self.study.storage)}, and what is known in"
             f" {shown(self.out)}; the same command goes on from there."
         )
-
-
-def found_in(study: Study) -> Found:
-    """Return what a study knows."""
-    indifference = study.question.options.get("indifference", 0.0)
-    return Found(study.result(), study.pulls_needed(), indifference)

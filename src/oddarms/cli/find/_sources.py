@@ -6,7 +6,6 @@ import fcntl
 import importlib
 import os
 import sys
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -78,17 +77,13 @@ def function_of(
 
 
 class Occupied:
-    """A folder that one search at a time works in; entering gives the folder's name as a worker.
-
-    The name stays the same, so that pulls which an earlier process had out when it was killed are
-    known as such, and need not be waited for.
-    """
+    """A folder that one search at a time works in."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / ".worker"
+        self._path = folder / ".lock"
         self._file: IO[str] | None = None
 
-    def __enter__(self) -> str:
+    def __enter__(self) -> None:
         self._file = self._path.open("a+", encoding="ascii")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,13 +94,6 @@ class Occupied:
                 f" {self._path.parent}; to share a study, give each --study, --storage and an"
                 " --out of its own."
             ) from None
-        self._file.seek(0)
-        name = self._file.read().strip()
-        if not name:
-            name = f"find-{uuid.uuid4().hex}"
-            self._file.write(name)
-            self._file.flush()
-        return name
 
     def __exit__(self, *_: object) -> None:
         assert self._file is not None

@@ -3,61 +3,51 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from oddarms.cli._printing import counted, note, shown
-from oddarms.cli.find._question import Asked, another_question
+from oddarms.cli._printing import note
 from oddarms.errors import UnknownStudy
-from oddarms.studies import Study, create_study, load_study
-from oddarms.tables import RecordedArms, read_labels
+from oddarms.finding import STUDY_NAME, open_study
+from oddarms.studies import Study, load_study
+from oddarms.tables import RecordedArms
+from oddarms.text import counted, shown
 
-STUDY_FILE, STUDY_NAME = "study.db", "find"
+STUDY_FILE = "study.db"
 
 
-def loaded(name: str | None, storage: str | None, out: Path) -> Study | None:
-    """Return the study to go on with, if it is there."""
-    where = _storage(storage, out)
-    if storage is None and not Path(where).exists():
+def storage_in(out: Path, storage: str | None) -> str:
+    """Return where the study is: as given, or a file in the folder."""
+    return storage if storage is not None else str(out / STUDY_FILE)
+
+
+def stored_bounds(name: str | None, storage: str) -> tuple[float, float] | None:
+    """Return the bounds of the study to go on with, None if there is none."""
+    if "://" not in storage and not Path(storage).exists():
         return None
     try:
-        return load_study(name or STUDY_NAME, storage=where)
+        return load_study(name or STUDY_NAME, storage=storage).bounds
     except UnknownStudy:
         return None
 
 
-def _storage(storage: str | None, out: Path) -> str:
-    return storage if storage is not None else str(out / STUDY_FILE)
-
-
-def opened_or_made(
-    study: Study | None,
+def opened(
     name: str | None,
-    storage: str | None,
-    out: Path,
-    arms: str | None,
+    storage: str,
+    labels: list[str] | None,
     history: RecordedArms | None,
-    asked: Asked,
+    words: dict[str, Any],
+    seed: int | None,
 ) -> Study:
-    """Return the study to go on with, checked to have the same things, or a new one."""
-    labels = _labels(arms, history)
-    if study is not None:
-        # a table may leave out some of the things
-        if arms is not None and list(study.labels) != labels:
-            raise another_question(study, "--arms", "has other things")
-        return study
-    where = _storage(storage, out)
-    if labels is None:
+    """Return the study to go on with, which must ask the same, or a new one."""
+    if labels is None and history is not None and stored_bounds(name, storage) is None:
+        labels = list(history.labels)  # a table may leave out some of a known study's arms
+    try:
+        return open_study(labels, words, storage=storage, name=name or STUDY_NAME, rng=seed)
+    except UnknownStudy:
         raise UnknownStudy(
             f"--study must be one that exists, or --arms or --table must say what its things are,"
-            f" but there is no study {name!r} in {shown(where)}."
-        )
-    return create_study(
-        name or STUDY_NAME,
-        arms=labels,
-        budget=asked.budget,
-        seed=asked.seed,
-        storage=where,
-        **asked.words(),
-    )
+            f" but there is no study {name!r} in {shown(storage)}."
+        ) from None
 
 
 def say_going_on(study: Study) -> None:
@@ -69,12 +59,6 @@ def say_going_on(study: Study) -> None:
 
 def import_history(study: Study, history: RecordedArms, *, quiet: bool) -> None:
     """Add the samples of a table, once."""
-    added = study.tell_arms(history.records or {}, key=history.sha256)
+    added = study.import_rewards(history.records or {}, key=history.sha256)
     if not added and not quiet:
         note(f"{history.source} was imported before; its samples count once")
-
-
-def _labels(arms: str | None, history: RecordedArms | None) -> list[str] | None:
-    if arms is not None:
-        return list(read_labels(arms))
-    return None if history is None else list(history.labels)

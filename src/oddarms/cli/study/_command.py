@@ -14,12 +14,15 @@ from oddarms import studies
 from oddarms.algorithms import get_algorithm
 from oddarms.algorithms._base import check_options
 from oddarms.cli._guard import EXIT_FAILED, guarded
-from oddarms.cli._printing import Format, counted, emit, emit_rows, json_text, note, shown, table
-from oddarms.cli.study._state import answer, described, fields, flat, moment, state_of
+from oddarms.cli._printing import Format, emit, emit_rows, json_text, note
+from oddarms.cli.find._output import rendered
+from oddarms.cli.study._show import described, fields, flat, moment
 from oddarms.cli.study._storage import FormatOption, NameArgument, StorageOption, chosen, opened
 from oddarms.cli.study._work import ask, export, import_, skip, tell
 from oddarms.errors import InvalidParameter, StoreFailed
+from oddarms.problem import DEFAULT_DELTA, DEFAULT_K
 from oddarms.tables import bounds_of, csv_text, read_labels
+from oddarms.text import counted, shown, table
 
 
 class Side(StrEnum):
@@ -39,8 +42,12 @@ def create(
             help="A file with a label per line, - for stdin, or labels with commas between.",
         ),
     ],
-    k: Annotated[float, typer.Option(help="Standard deviations from the mean of all means.")],
-    delta: Annotated[float, typer.Option(help="Permitted probability of an error.")],
+    k: Annotated[
+        float, typer.Option(help="Standard deviations from the mean of all means.")
+    ] = DEFAULT_K,
+    delta: Annotated[
+        float, typer.Option(help="Permitted probability of an error.")
+    ] = DEFAULT_DELTA,
     algorithm: Annotated[str, typer.Option(help="spade, ade, rr, wrr, or a plugin's.")] = "spade",
     bounds: Annotated[
         str, typer.Option(metavar="A,B", help="Smallest and largest possible reward.")
@@ -71,14 +78,14 @@ def create(
     labels = read_labels(arms)
     made = studies.create_study(
         name,
-        arms=labels,
+        labels,
         k=k,
         delta=delta,
         algorithm=algorithm,
         bounds=bounds_of(bounds),
         side=side.value,
         budget=budget,
-        seed=seed,
+        rng=seed,
         storage=chosen(storage, new=True),
         **options,
     )
@@ -147,11 +154,11 @@ def show(
       oddarms study show crowd
     """  # noqa: D301
     study = opened(name, storage)
-    state = state_of(study)
+    overview = study.overview()
     if how is Format.table:
-        emit(described(study, state))
+        emit(described(study, overview))
         return
-    values = fields(study, state)
+    values = fields(study, overview)
     if how is Format.json:
         emit(json_text(values))
     else:
@@ -176,17 +183,7 @@ def result(
       oddarms study result crowd
       oddarms study result crowd --format json
     """  # noqa: D301
-    study = opened(name, storage)
-    state = state_of(study)
-    if how is Format.table:
-        emit(answer(study, state, every=every))
-        return
-    values = {"name": study.name, "status": state.status.value, **state.result.to_dict()}
-    if how is Format.json:
-        emit(json_text(values))
-    else:
-        arms = values["arms"]
-        emit(csv_text(list(arms[0]), ([*row.values()] for row in arms)))
+    emit(rendered(opened(name, storage).result(), how, every=every))
 
 
 def verify(name: NameArgument, storage: StorageOption = None) -> None:

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from oddarms.cli._printing import Format, note, shown
+from oddarms.cli._printing import Format, note
 from oddarms.errors import InvalidParameter, MissingExtra
 from oddarms.studies import Study, load_study
+from oddarms.text import shown
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The study.")]
 FormatOption = Annotated[

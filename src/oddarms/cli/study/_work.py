@@ -15,8 +15,8 @@ from typing import Annotated, Any
 import typer
 
 from oddarms.cli._guard import EXIT_FAILED
-from oddarms.cli._printing import Format, counted, emit, emit_all, emit_rows, json_text, note, table
-from oddarms.cli.study._state import MEANING, moment
+from oddarms.cli._printing import Format, emit, emit_all, emit_rows, json_text, note
+from oddarms.cli.study._show import meaning, moment
 from oddarms.cli.study._storage import (
     FormatOption,
     NameArgument,
@@ -25,8 +25,10 @@ from oddarms.cli.study._storage import (
 )
 from oddarms.errors import InvalidParameter
 from oddarms.files import write_whole
-from oddarms.studies import Study, Tickets, Told, Trial
+from oddarms.search import Tickets
+from oddarms.studies import Study, Told, Trial
 from oddarms.tables import csv_text, number_of, read_history, read_results, ticket_of
+from oddarms.text import counted, table
 
 EXIT_DONE, EXIT_WAITING = 3, 4
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -83,15 +85,19 @@ def _show_tickets(name: str, tickets: Tickets, n: int, how: Format) -> None:
             emit(table(("id", "arm", "expires"), people, right=("id",), shorten="arm"))
         if len(tickets) < n:
             hint = f"; see `oddarms study result {shlex.quote(name)}`" if tickets.done else ""
-            note(f"{tickets.status}: {MEANING[tickets.status]}{hint}")
+            note(f"{tickets.status}: {meaning(tickets.status)}{hint}")
         return
     header = ("id", "arm", "expires")
-    rows = [(ticket.id, ticket.arm, ticket.expires.isoformat()) for ticket in tickets]
+    rows = [(ticket.id, ticket.arm, _iso(ticket.expires)) for ticket in tickets]
     if how is Format.csv:
         emit(csv_text(header, rows))
     else:
         listed = [dict(zip(header, row, strict=True)) for row in rows]
         emit(json_text({"status": tickets.status.value, "tickets": listed}))
+
+
+def _iso(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat()
 
 
 def lease_of(text: str) -> timedelta:
@@ -231,9 +237,9 @@ def import_(
     """  # noqa: D301
     study = opened(name, storage)
     history = read_history(file, study.question.bounds, study.labels)
-    recorded = study.tell_arms(history.rewards, key=history.sha256)
+    recorded = study.import_rewards(history.rewards, key=history.sha256)
     if recorded == 0 and again:
-        recorded = study.tell_arms(history.rewards)
+        recorded = study.import_rewards(history.rewards)
     if recorded == 0:
         note(f"{history.source} was imported before and counts once; --again imports it once more.")
     elif study.done:

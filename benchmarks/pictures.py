@@ -1,4 +1,4 @@
-"""``python -m oddarms.benchmark.pictures FOLDER``: the pictures of the documentation.
+"""``python -m benchmarks.pictures FOLDER``: the pictures of the documentation.
 
 `algorithms.png` is drawn from the figures of a benchmark (`benchmark.json` in the folder),
 `crowd.png` from a search of the simulated crowd.
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from oddarms.arms import simulated_crowd
+from oddarms.finding import find
 from oddarms.plotting import new_figure, plot_intervals, save
-from oddarms.search import find
 
 MARKS = {
     "ADE": ("#3b78b8", "o"),

@@ -13,7 +13,7 @@ import numpy as np
 
 from oddarms.arms import Bernoulli
 from oddarms.experiments import UniformMeans
-from oddarms.search import find
+from oddarms.finding import find
 from oddarms.simulation import simulate
 
 

@@ -10,22 +10,29 @@ import numpy as np
 
 from oddarms.arms import Beta
 from oddarms.experiments import Setting
-from oddarms.paper._settings import CONTENDERS, Crowd, figure_settings
+from oddarms.paper._settings import CONTENDERS, DELTA, Crowd, figure_settings
 from oddarms.problem import FloatArray
-from oddarms.tables import RecordedArms, read_arms
+from oddarms.tables import read_arms
 from oddarms.theory import gaps
 
 SMALLEST_GAP = 0.02
 LARGE = 700
-HYUNCATHERINES = Path("../shared/data/hyuncatherines_arms.csv")
+HYUNCATHERINES = "hyuncatherines_arms.csv"
 
 Generator = np.random.Generator
 Draw = Callable[[Generator], FloatArray]
 
 
-def instance_families() -> list[Setting]:
-    """Return all families of the benchmark."""
-    return [*_paper_families(), *_planted_families(), *_quiet_families()]
+def instance_families(data: Path | None = None) -> list[Setting]:
+    """Return all families of the benchmark.
+
+    Parameters
+    ----------
+    data
+        A folder with ``hyuncatherines_arms.csv``, the error rates of that crowd's workers; without
+        it a stand-in is used.
+    """
+    return [*_paper_families(data), *_planted_families(), *_quiet_families()]
 
 
 def held_out_families() -> list[Setting]:
@@ -63,19 +70,14 @@ def held_out_families() -> list[Setting]:
         ),
     ]
     return [
-        Setting(f"{name}, k={k:g}", _with_smallest_gap(draw, k, gap), k, data=name)
+        Setting(f"{name}, k={k:g}", _with_smallest_gap(draw, k, gap), k, DELTA, data=name)
         for name, k, gap, draw in families
     ]
 
 
-def real_crowd_error_rates() -> RecordedArms | None:
-    """Return the HyunCatherines workers' error rates, or None where the data is absent."""
-    return read_arms(HYUNCATHERINES) if HYUNCATHERINES.exists() else None
-
-
-def _paper_families() -> list[Setting]:
+def _paper_families(data: Path | None) -> list[Setting]:
     """Return the ADE paper's Figures 2a (its smallest and its largest n), 2b and 3."""
-    crowd = Crowd.of(real_crowd_error_rates())
+    crowd = Crowd.of(None if data is None else read_arms(data / HYUNCATHERINES))
     figure_2a, figure_2b, figure_3 = (
         figure_settings(figure, runs=1, quick=False, crowd=crowd, budget=None)
         for figure in ("fig2a", "fig2b", "fig3")
@@ -98,7 +100,7 @@ def _paper_family(group: str, setting: Setting, description: str) -> Setting:
         setting,
         name=f"{group}, {setting.name.replace(' = ', '=')}",
         data=description,
-        options=batches if setting.instance(seed=0).means.size >= LARGE else {},
+        options=batches if setting.draw(seed=0).means.size >= LARGE else {},
     )
 
 
@@ -115,6 +117,7 @@ def _planted_families() -> list[Setting]:
             f"{normal}+{odd} planted, k={k:g}",
             _planted(normal, odd, low, high, k),
             k,
+            DELTA,
             data=f"{normal} N(.3,.075²) + {odd} U({low:g},{high:g})",
         )
         for normal, odd, low, high, k in families
@@ -128,6 +131,7 @@ def _quiet_families() -> list[Setting]:
             f"97+3 low rate, k={k:g}",
             _low_rate(97, 3, k),
             k,
+            DELTA,
             data="97 U(.005,.015) + 3 U(.09,.11)",
         )
         for k in (2.0, 3.0)
@@ -137,6 +141,7 @@ def _quiet_families() -> list[Setting]:
             f"48+2 Beta({concentration}), k=2",
             _beta_rewards(_planted(48, 2, 0.7, 0.9, 2.0), concentration),
             2.0,
+            DELTA,
             data=f"48 N(.3,.075²) + 2 U(.7,.9), Beta rewards of concentration {concentration}",
         )
         for concentration in (5, 10, 50)

@@ -51,7 +51,7 @@ class Effort:
 
     def of_baselines(self, setting: Setting) -> Setting:
         """Return the setting as the others meet it: on the first instances, within the budget."""
-        is_slow = isinstance(setting.instance(seed=0), Beta)
+        is_slow = isinstance(setting.draw(seed=0), Beta)
         budget = self.budget // SLOW_REWARDS if is_slow else self.budget
         return replace(_repeated(setting, self.baseline_runs), budget=budget)
 

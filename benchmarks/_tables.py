@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from oddarms.benchmark._compare import BASELINES, SMALL, SPADE, Row
-from oddarms.benchmark._speed import GrowthRow, SpeedRow
-from oddarms.benchmark._storage import StorageRow
+from benchmarks._compare import BASELINES, SMALL, SPADE, Row
+from benchmarks._speed import GrowthRow, SpeedRow
+from benchmarks._storage import StorageRow
 from oddarms.experiments import Summary
 from oddarms.paper._settings import DELTA
 from oddarms.statistics.binomial import most_errors

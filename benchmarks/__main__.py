@@ -1,4 +1,4 @@
-"""``python -m oddarms.benchmark``, which is ``make bench``."""
+"""``python -m benchmarks``, which is ``make bench``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from oddarms.benchmark._compare import Effort, compare
-from oddarms.benchmark._instances import held_out_families, instance_families
-from oddarms.benchmark._speed import as_json, growth, simulation_speed
-from oddarms.benchmark._storage import storage_rates
-from oddarms.benchmark._tables import (
+from benchmarks._compare import Effort, compare
+from benchmarks._instances import held_out_families, instance_families
+from benchmarks._speed import as_json, growth, simulation_speed
+from benchmarks._storage import storage_rates
+from benchmarks._tables import (
     growth_table,
     samples_json,
     samples_table,
@@ -28,7 +28,7 @@ from oddarms.problem import check_whole
 
 FULL = Effort(runs=100, baseline_runs=2, budget=100_000_000)
 QUICK = Effort(runs=4, baseline_runs=1, budget=10_000_000)
-FAMILIES = {"benchmark": instance_families, "held-out": held_out_families}
+FAMILIES = ("benchmark", "held-out")
 PARTS = ("samples", "speed", "growth", "storage")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 
@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"# Benchmark\n\nSeed {options.seed}; {machine}; {effort.describe()}.\n")
     report: dict[str, Any] = {"seed": options.seed, "machine": machine}
     if "samples" in options.parts:
-        families = FAMILIES[options.families]()
+        held_out = options.families == "held-out"
+        families = held_out_families() if held_out else instance_families(options.data)
         rows = compare(families, effort, seed=options.seed, jobs=options.jobs, report=_say)
         print(f"## Samples\n\n{samples_table(rows)}\n")
         print("\n".join(verdict(rows)) + "\n")
@@ -79,7 +80,7 @@ def _say(text: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m oddarms.benchmark",
+        prog="python -m benchmarks",
         description="Measure samples and errors of all algorithms on the same instances, the speed"
         " of the compiled simulation, the growth of a search with the number of arms, and how"
         " fast studies record results.",
@@ -90,6 +91,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=FAMILIES,
         default="benchmark",
         help="the benchmark's, or some that nothing was tuned on",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="a folder with hyuncatherines_arms.csv; without it a stand-in for that crowd",
     )
     parser.add_argument("--runs", type=int, help="instances per family for SPADE")
     parser.add_argument("--seed", type=int, default=0, help="decides instances and rewards")

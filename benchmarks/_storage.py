@@ -158,12 +158,12 @@ def _make_study(storage: str, tickets: int) -> None:
     """Make a study with many tickets handed out, more than the algorithm asks for at a time."""
     from oddarms.studies import _records as records
 
-    study = create_study(NAME, arms=range(ARMS), k=2.0, delta=0.1, seed=0, storage=storage)
+    study = create_study(NAME, range(ARMS), rng=0, storage=storage)
     now = time.time()
     with study._database.writing() as connection:
-        arms = [i % ARMS for i in range(tickets)]
+        places = [(i % ARMS, i // ARMS) for i in range(tickets)]
         records.add_tickets(
-            study._database, connection, study._number, arms, None, now, now + 3600.0
+            study._database, connection, study._number, places, None, now, now + 3600.0
         )
 
 

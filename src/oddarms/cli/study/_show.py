@@ -1,0 +1,96 @@
+"""What ``oddarms study show`` says of a study."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from oddarms.search import Status
+from oddarms.search._text import threshold_lines
+from oddarms.studies import Overview, Study
+from oddarms.text import shown
+
+WAITING_OR_RUNNING = {
+    Status.RUNNING: "there are pulls to hand out",
+    Status.WAITING: "all pulls that can be handed out are out",
+}
+
+
+def meaning(status: Status) -> str:
+    """Return what a study's status means to its workers."""
+    return WAITING_OR_RUNNING.get(status, status.meaning)
+
+
+def fields(study: Study, overview: Overview) -> dict[str, Any]:
+    """Return all about a study as plain values, but for the arms."""
+    result = overview.result
+    document = result.to_dict()
+    return {
+        "name": study.name,
+        "storage": study.storage,
+        "created": overview.created.isoformat(),
+        "status": overview.status.value,
+        "question": document["question"],
+        "seed": study.seed,
+        "outliers": len(result.outliers),
+        "normal": len(result.normal),
+        "undecided": len(result.undecided),
+        "handed_out": overview.handed_out,
+        "live": overview.live,
+        "results": overview.told,
+        "imported": overview.imported,
+        "unused": result.unused,
+        "conflicts": overview.conflicts,
+        "pulls_needed": document["pulls_needed"],
+        "thresholds": document["thresholds"],
+    }
+
+
+def flat(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields for a row of CSV, with a column for each part of those that have parts."""
+    question = values["question"]
+    row = {key: value for key, value in values.items() if key not in ("question", "thresholds")}
+    row |= {key: value for key, value in question.items() if key not in ("labels", "version")}
+    row["bounds"] = " ".join(f"{bound:g}" for bound in question["bounds"])
+    row["options"] = " ".join(f"{key}={value}" for key, value in question["options"].items())
+    for side, threshold in values["thresholds"].items():
+        row.update({f"{side}_threshold_{end}": value for end, value in threshold.items()})
+    return row
+
+
+def described(study: Study, overview: Overview) -> str:
+    """Return all about a study, a line for each thing."""
+    question, result = study.question, overview.result
+    a, b = question.bounds
+    options = "".join(f", {key}={value}" for key, value in question.options.items())
+    counts = {name: len(getattr(result, name)) for name in ("outliers", "normal", "undecided")}
+    arms = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    needed = result.pulls_needed
+    results = f"{overview.told:,} of tickets, {overview.imported:,} imported"
+    unused = f"{result.unused:,} not used{'' if result.complete else ' yet'}"
+    lines = [
+        ("Study", f"{study.name}, created {moment(overview.created)}"),
+        ("Storage", study.storage),
+        ("Question", question.sentence()),
+        ("", f"wrong with probability at most {question.delta:g}; rewards in [{a:g}, {b:g}]"),
+        ("Algorithm", f"{question.algorithm}{options}, seed {study.seed}"),
+        ("Budget", "none" if question.budget is None else f"{question.budget:,} pulls"),
+        ("Status", f"{overview.status}: {meaning(overview.status)}"),
+        ("Arms", arms),
+        ("Tickets", f"{overview.handed_out:,} handed out, {overview.live:,} of them live"),
+        ("Results", f"{results}, {unused}"),
+        ("Conflicts", f"{overview.conflicts:,}"),
+        *(("Threshold", line.partition(" threshold, ")[2]) for line in threshold_lines(result)),
+        ("Pulls left", "unknown yet" if needed is None else f"about {needed.sum():,.0f}"),
+    ]
+    return listed(lines)
+
+
+def listed(lines: list[tuple[str, str]]) -> str:
+    """Return names and texts in two columns."""
+    return "".join(f"{f'{name}:' if name else '':11} {shown(text)}\n" for name, text in lines)
+
+
+def moment(time: datetime | None) -> str:
+    """Return a time for people."""
+    return "" if time is None else time.strftime("%Y-%m-%d %H:%M:%S UTC")
