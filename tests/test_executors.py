@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import gc
 import itertools
 import os
 import re
 import secrets
+import shutil
 import signal
 import socket
+import socketserver
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from multiprocessing import get_context
 from pathlib import Path
+from pickle import PicklingError
 from typing import Any
 
 import numpy as np
@@ -28,7 +36,7 @@ from oddarms.errors import (
     ProtocolError,
     WorkerLost,
 )
-from oddarms.executors import BACKENDS, Executor, open_executor
+from oddarms.executors import BACKENDS, AsyncExecutor, Executor, as_executor, open_executor
 from oddarms.executors._base import sentence_of, shielded_from_interrupts
 from oddarms.problem import FloatArray
 
@@ -63,14 +71,14 @@ def change(array: FloatArray) -> FloatArray:
 
 
 def leave_trace(path: Path) -> Path:
-    time.sleep(0.2)
+    time.sleep(0.1)
     path.touch()
     return path
 
 
 def start_time(number: int) -> tuple[float, int]:
     started = time.time()
-    time.sleep(0.1)
+    time.sleep(0.03)
     return started, number
 
 
@@ -113,7 +121,7 @@ def dask() -> Iterator[Executor]:
 @contextmanager
 def dask_at_an_address() -> Iterator[Executor]:
     with (
-        local_dask(n_workers=2, threads_per_worker=1) as cluster,
+        local_dask(n_workers=2, threads_per_worker=1, processes=False, protocol="tcp") as cluster,
         open_executor("dask", address=cluster.scheduler_address) as executor,
     ):
         yield executor
@@ -162,7 +170,13 @@ def ray_token() -> Iterator[None]:
 
 RAY_UNTIL_INPUT_ENDS = """
 import ray, sys
-context = ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+context = ray.init(
+    address="local",
+    num_cpus=2,
+    include_dashboard=False,
+    log_to_driver=False,
+    _temp_dir=sys.argv[1],
+)
 print(context.address_info["gcs_address"], flush=True)
 sys.stdin.read()
 ray.shutdown()
@@ -171,14 +185,38 @@ ray.shutdown()
 
 @contextmanager
 def ray_of_another_process() -> Iterator[str]:
-    command = [sys.executable, "-c", RAY_UNTIL_INPUT_ENDS]
+    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # names of sockets must be short
+    command = [sys.executable, "-c", RAY_UNTIL_INPUT_ENDS, folder]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, text=True, **pipes) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
+    try:
+        with started(command, **pipes) as process:
+            address = process.stdout.readline().strip()
+            assert address, "ray did not start"
+            yield address
+            process.communicate(timeout=60)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="module", params=EXECUTORS)
+@contextmanager
+def started(command: list[str], **options: Any) -> Iterator[Any]:
+    """Start a program; whatever happens to the test, nothing is left of it."""
+    with subprocess.Popen(command, text=True, start_new_session=True, **options) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+SLOW = {"ray", "ray at an address"}
+
+
+def parameters(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(name, marks=[pytest.mark.long] if name in SLOW else []) for name in names]
+
+
+@pytest.fixture(scope="module", params=parameters(EXECUTORS))
 def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     with ExitStack() as stack:
         yield stack.enter_context(EXECUTORS[request.param]())
@@ -186,7 +224,11 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
 
 def only(*names: str) -> pytest.MarkDecorator:
     """Run a test with these executors."""
-    return pytest.mark.parametrize("executor", names, indirect=True)
+    return pytest.mark.parametrize("executor", parameters(names), indirect=True, scope="module")
+
+
+def all_but(*names: str) -> pytest.MarkDecorator:
+    return only(*(name for name in EXECUTORS if name not in names))
 
 
 DESCRIPTIONS = {
@@ -246,6 +288,66 @@ class TestResults:
         )
 
 
+class TestSubmit:
+    def test_a_call_and_its_result(self, executor: Executor) -> None:
+        future = executor.submit(square, 3)
+        assert executor.wait([future]) == {future}
+        assert (future.done(), future.exception(), future.result()) == (True, None, 9)
+        assert executor.submit(square, 4).result(timeout=60) == 16
+
+    def test_what_a_call_raises(self, executor: Executor) -> None:
+        future = executor.submit(fail_at_three, 3)
+        executor.wait([future])
+        assert type(future.exception()) is Mishap
+        with pytest.raises(Mishap, match="three is too many"):
+            executor.submit(fail_at_three, 3).result()
+
+    def test_many_futures(self, executor: Executor) -> None:
+        futures = {executor.submit(square, number): number for number in range(30)}
+        found = []
+        while futures:
+            finished = executor.wait(futures)
+            assert finished
+            found += [(futures.pop(future), future.result()) for future in finished]
+        assert sorted(found) == [(number, number * number) for number in range(30)]
+        assert executor.wait([]) == set()
+
+    @all_but("serial")
+    def test_waiting_ends_with_the_first_or_the_timeout(self, executor: Executor) -> None:
+        executor.submit(square, 1).result()  # workers have started
+        slow, quick = executor.submit(time.sleep, 1.0), executor.submit(time.sleep, 0.3)
+        began = time.monotonic()
+        assert executor.wait([slow, quick], timeout=0.0) == set()
+        assert executor.wait([slow, quick], timeout=0.05) == set()
+        assert 0.05 <= time.monotonic() - began < 0.3
+        with pytest.raises(TimeoutError):
+            slow.result(timeout=0.01)
+        assert executor.wait([slow, quick]) == {quick}
+        assert executor.wait([slow]) == {slow}
+
+    @all_but("serial")
+    def test_cancelling_takes_back_what_has_not_begun(
+        self, executor: Executor, tmp_path: Path
+    ) -> None:
+        paths = [tmp_path / str(number) for number in range(30)]
+        futures = [executor.submit(leave_trace, path) for path in paths]
+        cancelled = {future for future in futures if future.cancel()}
+        assert 30 - 3 * executor.workers <= len(cancelled)
+        assert executor.wait(futures) >= cancelled
+        for future, path in zip(futures, paths, strict=True):
+            if future not in cancelled:
+                assert future.result() == path
+        assert sorted(executor.map_unordered(square, range(3))) == [0, 1, 4]
+        left = [path for future, path in zip(futures, paths, strict=True) if not future.cancelled()]
+        assert set(tmp_path.iterdir()) == set(left)
+
+    @only("joblib", "ray", "dask")
+    def test_what_cannot_be_sent_is_an_error_of_the_call(self, executor: Executor) -> None:
+        with pytest.raises((TypeError, PicklingError), match=r"pickle|serialize"):
+            executor.submit(repr, threading.Lock()).result()
+        assert executor.submit(square, 2).result() == 4
+
+
 class TestFailures:
     def test_an_exception_keeps_its_type_and_the_executor_goes_on(self, executor: Executor) -> None:
         with pytest.raises(Mishap, match="three is too many") as caught:
@@ -260,15 +362,17 @@ class TestFailures:
         assert list(results) == []
         assert sorted(executor.map_unordered(square, range(3))) == [0, 1, 4]
         traces = len(list(tmp_path.iterdir()))
-        time.sleep(0.5)
+        time.sleep(0.3)
         assert traces <= len(list(tmp_path.iterdir())) < 20
 
+    @pytest.mark.long
     @only("joblib", "dask", "ray")
     def test_a_call_that_always_kills_its_worker(self, executor: Executor) -> None:
         with pytest.raises(WorkerLost, match=r"^(joblib|dask|ray) lost a worker: .*\.$"):
             list(executor.map_unordered(die, [1]))
         assert sorted(executor.map_unordered(square, range(3))) == [0, 1, 4]
 
+    @pytest.mark.long
     @only("dask", "ray")
     def test_clusters_try_again(self, executor: Executor, tmp_path: Path) -> None:
         assert list(executor.map_unordered(die_once, [tmp_path / "died"])) == ["alive"]
@@ -323,23 +427,29 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("backend", ["joblib", "dask", "ray"])
+@pytest.mark.parametrize(
+    "backend",
+    ["joblib", *(pytest.param(name, marks=pytest.mark.long) for name in ("dask", "ray"))],
+)
 def test_ctrl_c_ends_everything_without_a_word(backend: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(UNTIL_INTERRUPTED)
-    process = subprocess.Popen(
-        [sys.executable, str(script), backend],
-        env={**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN},
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
+    assert interrupted([str(script), backend], **token) == (0, "interrupted\n", "")
+
+
+def interrupted(words: list[str], **environment: str) -> tuple[int, str, str]:
+    """Return the end of a script that is interrupted when it says "running"."""
+    with started(
+        [sys.executable, *words],
+        env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "running\n"
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
-    output, errors = process.communicate(timeout=60)
-    assert (process.returncode, output, errors) == (0, "interrupted\n", "")
+    ) as process:
+        assert process.stdout.readline() == "running\n"
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
+        output, errors = process.communicate(timeout=120)
+        return process.returncode, output, errors
 
 
 def test_an_interrupt_waits_until_the_workers_have_started() -> None:
@@ -358,7 +468,7 @@ def test_an_interrupt_waits_until_the_workers_have_started() -> None:
 OPEN = """
 import sys
 from oddarms.executors import _dask, open_executor
-_dask.CONNECT_SECONDS = 3.0
+_dask.CONNECT_SECONDS = 0.5
 try:
     open_executor(sys.argv[1], address=sys.argv[2])
 except OSError as error:
@@ -374,10 +484,41 @@ def refusal(backend: str, address: str, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.stderr == ""
     return done.stdout
+
+
+TYPED = """
+import sys, warnings
+warnings.simplefilter("error")
+from oddarms.executors import open_executor
+
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+def double(point):
+    return Point(2 * point.x)
+
+if __name__ == "__main__":
+    with open_executor(sys.argv[1], jobs=2) as executor:
+        print(sorted(point.x for point in executor.map_unordered(double, map(Point, range(3)))))
+"""
+
+
+def test_functions_and_classes_that_were_typed_in() -> None:
+    """They belong to no module that a worker could import."""
+    done = subprocess.run(
+        [sys.executable, "-", "joblib"],
+        input=TYPED,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.stdout, done.stderr) == ("[0, 2, 4]\n", "")
 
 
 class TestUnavailable:
@@ -388,16 +529,14 @@ class TestUnavailable:
             ("dask", "nonsense"),
             ("ray", "127.0.0.1:1"),
             ("ray", "ray://127.0.0.1:1"),
-            ("ray", "nonsense"),
+            pytest.param("ray", "nonsense", marks=pytest.mark.long),
         ],
     )
     def test_one_sentence_with_the_address(self, backend: str, address: str) -> None:
-        started = time.monotonic()
         words = refusal(backend, address)
         assert re.fullmatch(
             rf"BackendUnavailable {backend} at {address} cannot be reached: .*\.\n", words
         )
-        assert time.monotonic() - started < 30
 
     @only("ray at an address")
     def test_ray_with_another_token(self, executor: Executor) -> None:
@@ -415,7 +554,7 @@ class TestUnavailable:
     def test_something_that_is_no_scheduler(
         self, answer: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("oddarms.executors._dask.CONNECT_SECONDS", 2.0)
+        monkeypatch.setattr("oddarms.executors._dask.CONNECT_SECONDS", 0.2)
         with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as stack:
 
             def accept() -> None:
@@ -467,6 +606,7 @@ class TestParameters:
         ("backend", "options", "message"),
         [
             ("joblib", {"address": "host:1"}, "address must be left out with the backend 'joblib'"),
+            ("threads", {"address": "host:1"}, "address must be left out with the backend"),
             ("dask", {"address": ""}, "address must be a text such as 'host:port' but got ''"),
             ("ray", {"address": 8786}, "address must be a text such as 'host:port' but got 8786"),
             ("ray", {"address": "host:1", "jobs": 2}, "jobs must be left out with an address"),
@@ -475,6 +615,12 @@ class TestParameters:
     def test_address(self, backend: str, options: dict[str, Any], message: str) -> None:
         with pytest.raises(InvalidParameter, match=message):
             open_executor(backend, **options)
+
+    def test_one_thread_has_no_jobs(self) -> None:
+        with pytest.raises(InvalidParameter, match="jobs must be left out with the backend 'ser"):
+            open_executor("serial", jobs=2)
+        with open_executor("serial", jobs=1) as executor:
+            assert executor.description == "this process"
 
     def test_by_default_one_process_for_each_core(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "cpu_count", lambda: 5)
@@ -509,3 +655,398 @@ class TestMissingPackages:
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
         )
         assert done.stdout.strip() == "set()"
+
+
+class TestThisThread:
+    def test_a_call_is_made_when_it_is_submitted(self) -> None:
+        with open_executor("serial") as executor:
+            future = executor.submit(lambda _: threading.current_thread(), None)
+            assert future.done()
+            assert future.result() is threading.current_thread()
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+    def test_what_ends_a_program_is_not_kept(self, error: type[BaseException]) -> None:
+        def end(_: int) -> None:
+            raise error
+
+        with open_executor("serial") as executor, pytest.raises(error):
+            executor.submit(end, 1)
+
+    def test_a_map_makes_each_call_when_its_result_is_asked_for(self) -> None:
+        made: list[int] = []
+        with open_executor("serial") as executor:
+            results = executor.map_unordered(made.append, range(5))
+            next(results)
+            assert made == [0]
+            next(results)
+            assert made == [0, 1]
+
+
+class TestThreads:
+    def test_as_many_calls_at_once_as_jobs(self) -> None:
+        barrier = threading.Barrier(3)
+        with open_executor("threads", jobs=3) as executor:
+            found = executor.map_unordered(lambda _: barrier.wait(timeout=60), range(6))
+            assert sorted(found) == [0, 0, 1, 1, 2, 2]
+
+    def test_closing_waits_for_calls_that_have_begun_and_takes_back_the_others(self) -> None:
+        made: list[int] = []
+
+        def call(number: int) -> None:
+            time.sleep(0.1)
+            made.append(number)
+
+        with open_executor("threads", jobs=1) as executor:
+            futures = [executor.submit(call, number) for number in range(5)]
+            time.sleep(0.02)
+        assert made == [0]
+        assert [future.cancelled() for future in futures] == [False, True, True, True, True]
+        with pytest.raises(ProtocolError, match="the executor is closed"):
+            executor.submit(call, 6)
+
+
+async def later(number: float) -> float:
+    await asyncio.sleep(0.01)
+    return number
+
+
+async def never(_: object) -> None:
+    await asyncio.Event().wait()
+
+
+class Connection:
+    """Asks a server by one connection, which the first call opens and belongs to its loop."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.lock: asyncio.Lock | None = None
+
+    async def __call__(self, word: str) -> str:
+        if self.lock is None:
+            self.lock = asyncio.Lock()
+            self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+        async with self.lock:
+            self.writer.write(f"{word}\n".encode())
+            return (await self.reader.readline()).decode().strip()
+
+    async def close(self, _: object) -> None:
+        self.writer.close()
+        await self.writer.wait_closed()
+
+
+class Echo(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        for line in self.rfile:
+            self.wfile.write(line.upper())
+
+
+@contextmanager
+def echo() -> Iterator[int]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def silent(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail if asyncio has something to say, such as of an exception that nobody has seen."""
+    with caplog.at_level("WARNING", "asyncio"):
+        yield
+    gc.collect()
+    assert caplog.records == []
+
+
+@pytest.mark.usefixtures("silent")
+class TestEventLoop:
+    def test_many_at_once_in_this_thread(self) -> None:
+        threads = set()
+
+        async def call(number: int) -> int:
+            threads.add(threading.current_thread())
+            await asyncio.sleep(0.2)
+            return number
+
+        began = time.monotonic()
+        with AsyncExecutor() as executor:
+            assert (executor.description, executor.workers) == ("this event loop", 100)
+            assert sorted(executor.map_unordered(call, range(100))) == list(range(100))
+        assert time.monotonic() - began < 10.0
+        assert threads == {threading.current_thread()}
+
+    def test_no_more_at_once_than_jobs(self) -> None:
+        under_way, most = 0, 0
+
+        async def call(_: int) -> None:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(0.001)
+            under_way -= 1
+
+        with AsyncExecutor(3) as executor:
+            list(executor.map_unordered(call, range(20)))
+        assert most == 3
+
+    def test_futures(self) -> None:
+        with AsyncExecutor(2) as executor:
+            futures = [executor.submit(later, number) for number in range(5)]
+            assert not futures[0].done()
+            assert [future.cancel() for future in futures] == [False, False, True, True, True]
+            assert executor.wait(futures) == set(futures[2:])
+            assert [future.result() for future in futures[:2]] == [0, 1]
+            assert executor.wait([executor.submit(never, 0)], timeout=0.05) == set()
+
+    def test_one_loop_for_its_life(self) -> None:
+        with echo() as port, AsyncExecutor(4) as executor:
+            ask = Connection(port)
+            assert executor.submit(ask, "one").result() == "ONE"
+            assert sorted(executor.map_unordered(ask, ["a", "b", "c"])) == ["A", "B", "C"]
+            assert executor.submit(ask.close, None).result() is None
+
+    def test_callables_of_all_kinds(self) -> None:
+        class Object:
+            async def __call__(self, number: int) -> int:
+                return number
+
+        with AsyncExecutor() as executor:
+            assert executor.submit(functools.partial(later), 1).result() == 1
+            assert executor.submit(lambda number: later(number), 2).result() == 2
+            assert executor.submit(Object(), 3).result() == 3
+            assert isinstance(executor.submit(abs, -1).exception(), TypeError)
+
+    def test_exceptions(self) -> None:
+        async def fail(_: int) -> None:
+            raise Mishap("no")
+
+        async def cancel(_: int) -> None:
+            raise asyncio.CancelledError
+
+        async def cancel_oneself(_: int) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(0)
+
+        with AsyncExecutor() as executor:
+            assert isinstance(executor.submit(fail, 1).exception(), Mishap)
+            for function in (cancel, cancel_oneself):
+                future = executor.submit(function, 1)
+                assert executor.wait([future], timeout=60.0) == {future}
+                assert isinstance(future.exception(), CancelledError)
+            with pytest.raises(Mishap):
+                list(executor.map_unordered(fail, range(200)))
+            assert executor.submit(later, 1).result() == 1
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+    def test_what_ends_a_program(self, error: type[BaseException]) -> None:
+        async def end(_: int) -> None:
+            raise error
+
+        with AsyncExecutor() as executor:
+            ending, other = executor.submit(end, 1), executor.submit(later, 2)
+            with pytest.raises(error):
+                executor.wait([ending])
+            assert executor.wait([ending, other], timeout=60.0) >= {ending}
+            assert isinstance(ending.exception(), error)
+            assert other.result() == 2
+
+    def test_ctrl_c_ends_waiting_and_spoils_no_call(self) -> None:
+        with AsyncExecutor() as executor:
+            futures = [executor.submit(later, 1), executor.submit(never, 2)]
+            with interrupt_soon(), pytest.raises(KeyboardInterrupt):
+                executor.wait(futures[1:])
+            assert executor.wait(futures) == {futures[0]}
+        assert isinstance(futures[1].exception(), CancelledError)
+
+    def test_closing_cancels_and_lets_calls_clean_up(self) -> None:
+        ended: list[int] = []
+
+        async def call(number: int) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0.001)
+                ended.append(number)
+
+        with AsyncExecutor(3) as executor:
+            futures = [executor.submit(call, number) for number in range(5)]
+            assert executor.wait(futures, timeout=0.01) == set()
+            unstarted = AsyncExecutor()
+            unstarted.submit(never, 1)
+            unstarted.close()
+        assert ended == [0, 1, 2]
+        assert all(future.done() for future in futures)
+        with pytest.raises(CancelledError):
+            futures[0].result()
+        with pytest.raises(ProtocolError, match="the executor is closed"):
+            executor.submit(later, 1)
+        executor.close()
+
+    def test_a_map_that_is_left_early(self) -> None:
+        with AsyncExecutor(2) as executor:
+            results = executor.map_unordered(later, itertools.count())
+            assert next(results) in (0, 1)
+            results.close()  # type: ignore[attr-defined]
+            assert executor.submit(later, 7).result() == 7
+
+    def test_where_a_loop_runs_already(self) -> None:
+        def search() -> float:
+            with AsyncExecutor() as executor:
+                return executor.submit(later, 3.0).result()
+
+        async def notebook() -> float:
+            remedy = r"await asyncio\.to_thread\(oddarms\.find, \.\.\.\)"
+            with pytest.raises(ProtocolError, match=remedy):
+                search()
+            return await asyncio.to_thread(search)
+
+        assert asyncio.run(notebook()) == 3.0
+
+
+@contextmanager
+def interrupt_soon() -> Iterator[None]:
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+
+
+LOOP_UNTIL_INTERRUPTED = """
+import asyncio
+from oddarms.executors import AsyncExecutor
+
+async def call(number):
+    if number == 0:
+        print("running", flush=True)
+    await asyncio.sleep(60)
+
+try:
+    with AsyncExecutor() as executor:
+        for _ in executor.map_unordered(call, range(500)):
+            pass
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_ends_an_event_loop_without_a_word() -> None:
+    words = ["-W", "error", "-X", "dev", "-c", LOOP_UNTIL_INTERRUPTED]
+    assert interrupted(words) == (0, "interrupted\n", "")
+
+
+class TestWhatAUserHas:
+    def test_nothing(self) -> None:
+        for jobs, description in [(None, "this process"), (1, "this process"), (3, "3 threads")]:
+            with as_executor(None, jobs) as executor:
+                assert executor.description == description
+                assert executor.submit(square, 2).result() == 4
+
+    def test_a_pool_of_threads_stays_open(self) -> None:
+        with ThreadPoolExecutor(2) as pool:
+            with as_executor(pool) as executor:
+                assert executor.description == "ThreadPoolExecutor, 2 workers"
+                assert sorted(executor.map_unordered(square, range(9))) == [
+                    number * number for number in range(9)
+                ]
+                assert isinstance(executor.submit(fail_at_three, 3).exception(), Mishap)
+            assert pool.submit(square, 3).result() == 9
+            with as_executor(pool, 5) as executor:
+                assert executor.workers == 5
+
+    def test_closing_takes_back_our_calls_but_not_those_of_others(self) -> None:
+        release = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            blocking = pool.submit(release.wait, 60)
+            theirs = pool.submit(square, 3)
+            with as_executor(pool) as executor:
+                ours: Future[int] = executor.submit(square, 2)
+                assert not ours.running()
+                assert not ours.done()
+            assert ours.cancelled()
+            assert executor.wait([ours]) == {ours}
+            release.set()
+            assert (blocking.result(), theirs.result()) == (True, 9)
+
+    def test_a_pool_whose_process_dies(self) -> None:
+        with (
+            ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
+            as_executor(pool) as executor,
+        ):
+            assert executor.submit(square, 3).result() == 9
+            with pytest.raises(WorkerLost, match="lost a worker: A process in the process pool"):
+                executor.submit(die, 1).result()
+            with pytest.raises(WorkerLost):
+                executor.submit(square, 1)
+
+    def test_one_of_ours_stays_open(self) -> None:
+        with open_executor("threads", jobs=2) as mine:
+            with as_executor(mine) as executor:
+                assert (executor.description, executor.workers) == ("2 threads", 2)
+                assert sorted(executor.map_unordered(square, range(5))) == [0, 1, 4, 9, 16]
+            with pytest.raises(ProtocolError):
+                executor.submit(square, 1)
+            assert mine.submit(square, 3).result() == 9
+
+    @only("joblib")
+    def test_processes_of_ours(self, executor: Executor) -> None:
+        with as_executor(executor, 1) as borrowed:
+            futures = [borrowed.submit(square, number) for number in range(9)]
+            while not all(future.done() for future in futures):
+                borrowed.wait([future for future in futures if not future.done()])
+        assert [future.result() for future in futures] == [number**2 for number in range(9)]
+        with as_executor(executor) as borrowed:
+            slow = borrowed.submit(time.sleep, 60)
+        assert isinstance(slow.exception(), CancelledError)
+        assert executor.submit(square, 3).result(timeout=60) == 9
+
+    def test_a_dask_client_stays_open(self) -> None:
+        from distributed import Client
+
+        with (
+            local_dask(n_workers=1, threads_per_worker=2, processes=False) as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            with as_executor(client) as executor:
+                assert re.fullmatch(r"dask at inproc://.*, 2 workers", executor.description)
+                draws = {executor.submit(draw, 1).result() for _ in range(5)}
+                assert len(draws) == 5  # dask takes equal calls for one unless told
+            assert client.submit(square, 3).result() == 9
+            with pytest.raises(InvalidParameter, match="must be the dask Client itself"):
+                as_executor(client.get_executor())
+
+    @only("ray")
+    def test_the_ray_module(self, executor: Executor) -> None:
+        import ray
+
+        for jobs, workers in [(None, 2), (3, 3)]:
+            with as_executor(ray, jobs) as same:
+                assert same.workers == workers
+                assert sorted(same.map_unordered(Adder(1), range(5))) == [1, 2, 3, 4, 5]
+        assert executor.submit(square, 3).result() == 9
+
+    @pytest.mark.long
+    def test_ray_must_be_initialised(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import ray
+
+        monkeypatch.setattr(ray, "is_initialized", lambda: False)
+        with pytest.raises(InvalidParameter, match=r"must be ray after ray\.init\(\)"):
+            as_executor(ray, 2)
+
+    @pytest.mark.parametrize("thing", [3, "dask", object(), subprocess])
+    def test_anything_else(self, thing: Any) -> None:
+        with pytest.raises(InvalidParameter, match=r"executor must be a concurrent\.futures exec"):
+            as_executor(thing, 2)
+
+    @pytest.mark.parametrize("jobs", [0, 1.5, "2"])
+    def test_jobs(self, jobs: Any) -> None:
+        with pytest.raises(InvalidParameter, match="jobs must be a whole number of at least 1"):
+            as_executor(None, jobs)
+
+
+def draw(_: int) -> float:
+    return secrets.randbelow(10**9)

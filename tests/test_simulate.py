@@ -60,8 +60,10 @@ def test_processes_know_an_algorithm_that_only_this_one_has_registered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_registry, "_registered", {"mine": get_algorithm("rr")})
-    mine = simulate(MEANS, **{**QUESTION, "algorithm": "mine", "runs": 2, "batch": 10}, jobs=2)
-    assert same(mine, simulate(MEANS, **{**QUESTION, "runs": 2, "batch": 10}, jobs=2))
+    question = {**QUESTION, "runs": 2, "batch": 10, "jobs": 2}
+    mine = simulate(MEANS, **{**question, "algorithm": "mine"})
+    assert same(mine, simulate(MEANS, **question))
+    assert same(mine, simulate(MEANS, **{**question, "algorithm": get_algorithm("rr")}))
 
 
 def test_runs_do_not_depend_on_how_many_there_are() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from asyncio import Runner
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import CancelledError
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oddarms.errors import ProtocolError
 from oddarms.executors._staged import StagedExecutor
+
+if TYPE_CHECKING:  # elsewhere when it is needed, as it takes long to import
+    import asyncio
 
 MOST_COROUTINES = 100
 """How many calls are under way at once unless told."""
@@ -33,9 +34,11 @@ class AsyncExecutor(StagedExecutor):
     """
 
     def __init__(self, jobs: int = MOST_COROUTINES) -> None:
+        import asyncio
+
         _require_no_loop()
         super().__init__("this event loop", workers=jobs, most=jobs)
-        self._runner = Runner(loop_factory=asyncio.new_event_loop)
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
 
     def _begin(self, function: Callable[[Any], Awaitable[Any]], argument: Any) -> asyncio.Task[Any]:
         return self._runner.get_loop().create_task(_call(function, argument))
@@ -68,16 +71,22 @@ async def _call(function: Callable[[Any], Awaitable[Any]], argument: Any) -> Any
 async def _first_of(
     tasks: Collection[asyncio.Task[Any]], timeout: float | None
 ) -> set[asyncio.Task[Any]]:
+    import asyncio
+
     done, _ = await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
     return done
 
 
 async def _all_of(tasks: Collection[asyncio.Task[Any]]) -> None:
     """Wait for the tasks, whose exceptions are then known and need not be reported."""
+    import asyncio
+
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _require_no_loop() -> None:
+    import asyncio
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:

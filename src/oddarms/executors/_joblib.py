@@ -97,5 +97,7 @@ class JoblibExecutor(StagedExecutor):
 
 def _environment(jobs: int) -> dict[str, str]:
     """Return variables by which libraries start no more threads than there are cores in all."""
-    threads = max((os.cpu_count() or 1) // jobs, 1)
+    from joblib import cpu_count
+
+    threads = max(cpu_count() // jobs, 1)
     return {name: os.environ.get(name, str(threads)) for name in _THREADS}

@@ -33,8 +33,8 @@ def open_executor(
         machine, started here and ended by `Executor.close`.
     jobs
         How many threads or processes to start; by default one for each core. With joblib, 1 means
-        none: calls run in this thread, as they do with serial, which ignores it. A cluster at an
-        address has its own, as has a ray that this process has already initialised.
+        none: calls run in this thread, as they always do with serial. A cluster at an address has
+        its own, as has a ray that this process has already initialised.
     address
         Where the cluster is: dask's ``"tcp://host:port"``, ray's ``"host:port"``,
         ``"ray://host:port"`` or ``"auto"``.
@@ -63,6 +63,8 @@ def open_executor(
         return open_ray(number, address)
     if backend == "threads":
         return ThreadExecutor(number)
+    if backend == "serial" and jobs not in (None, 1):
+        raise InvalidParameter(f"jobs must be left out with the backend 'serial' but got {jobs}.")
     return JoblibExecutor(number) if backend == "joblib" and number > 1 else SerialExecutor()
 
 

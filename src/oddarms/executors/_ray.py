@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Collection, Iterable
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from oddarms.errors import BackendUnavailable, InvalidParameter, MissingExtra
@@ -22,6 +26,10 @@ from oddarms.executors._base import (
 from oddarms.executors._staged import StagedExecutor
 
 _QUIET = {"logging_level": logging.CRITICAL, "log_to_driver": False}
+
+_SHORT = "/tmp"  # the names of sockets have 107 bytes at most, of which ray needs 60
+
+_END_SECONDS = 10.0
 
 _TRIAL_SECONDS = 30.0  # of which the proxy at ray:// may need several to start a server
 
@@ -56,7 +64,7 @@ def with_ray(ray: Any, jobs: int | None) -> Executor:
     if not ray.is_initialized():
         raise InvalidParameter("executor must be ray after ray.init(), which was not called.")
     executor = _initialised(None)
-    return executor if jobs is None else RayExecutor(executor.description, jobs, ours=False)
+    return executor if jobs is None else RayExecutor(executor.description, jobs, ExitStack())
 
 
 def _initialised(address: str | None) -> RayExecutor:
@@ -68,17 +76,43 @@ def _initialised(address: str | None) -> RayExecutor:
             f"address must be that of the ray this process uses, {known}, but got {address!r}: "
             "ray.shutdown() leaves it."
         )
-    return _on_cluster(known, ours=False)
+    return _on_cluster(known, ExitStack())
 
 
 def _local(jobs: int) -> RayExecutor:
     import ray
 
-    try:
-        ray.init(address="local", num_cpus=jobs, include_dashboard=False, **_QUIET)
-    except Exception as error:
-        raise BackendUnavailable(f"a local ray cannot be started: {sentence_of(error)}") from error
-    return RayExecutor(f"ray, local, {count_of(jobs, 'process', 'processes')}", jobs, ours=True)
+    with ExitStack() as stack:
+        folder = tempfile.mkdtemp(prefix="ray", dir=_SHORT if os.access(_SHORT, os.W_OK) else None)
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        stack.callback(_end_local)
+        try:
+            ray.init(
+                address="local",
+                num_cpus=jobs,
+                include_dashboard=False,
+                _temp_dir=folder,  # shares nothing with other rays of this machine
+                **_QUIET,
+            )
+        except Exception as error:
+            raise BackendUnavailable(
+                f"a local ray cannot be started: {sentence_of(error)}"
+            ) from error
+        described = f"ray, local, {count_of(jobs, 'process', 'processes')}"
+        return RayExecutor(described, jobs, stack.pop_all())
+
+
+def _end_local() -> None:
+    """End the ray of this process, and wait for its processes longer than ray itself does."""
+    import ray
+
+    node = getattr(sys.modules.get("ray._private.worker"), "_global_node", None)
+    started = getattr(node, "all_processes", {}).values()
+    processes = [information.process for kind in started for information in kind]
+    ray.shutdown()
+    for process in processes:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
 
 
 def _at(address: str) -> RayExecutor:
@@ -90,7 +124,9 @@ def _at(address: str) -> RayExecutor:
         ray.init(address=address, **_QUIET)
     except Exception as error:
         raise unreachable("ray", address, error) from error
-    return _on_cluster(address, ours=True)
+    with ExitStack() as stack:
+        stack.callback(ray.shutdown)
+        return _on_cluster(address, stack)
 
 
 def _require_listener(address: str) -> None:
@@ -126,27 +162,24 @@ def _try_elsewhere(address: str) -> None:
     raise unreachable("ray", address, reason)
 
 
-def _on_cluster(address: str, *, ours: bool) -> RayExecutor:
+def _on_cluster(address: str, opened: ExitStack) -> RayExecutor:
     import ray
 
     workers = int(ray.cluster_resources().get("CPU", 0))
     if workers == 0:
-        if ours:
-            ray.shutdown()
         raise BackendUnavailable(f"ray at {address} has no CPUs.")
-    return RayExecutor(
-        f"ray at {address}, {count_of(workers, 'worker', 'workers')}", workers, ours=ours
-    )
+    described = f"ray at {address}, {count_of(workers, 'worker', 'workers')}"
+    return RayExecutor(described, workers, opened.pop_all())
 
 
 class RayExecutor(StagedExecutor):
     """Runs calls as tasks of the ray that this process is connected to."""
 
-    def __init__(self, description: str, workers: int, *, ours: bool) -> None:
+    def __init__(self, description: str, workers: int, opened: ExitStack) -> None:
         import ray
 
         super().__init__(description, workers, most=2 * workers)
-        self._ours = ours
+        self._opened = opened
         self._remote = ray.remote(_call)
         self._shipped: tuple[Any, Any] = (None, None)
 
@@ -162,12 +195,10 @@ class RayExecutor(StagedExecutor):
     def _finished(self, handles: Collection[Any], timeout: float | None) -> Iterable[Any]:
         import ray
 
-        pending = list(handles)
-        first, rest = ray.wait(pending, timeout=timeout)
-        if first and rest:
-            others, _ = ray.wait(rest, num_returns=len(rest), timeout=0)
-            first.extend(others)
-        return list(first)
+        finished, others = ray.wait(list(handles), timeout=timeout)
+        if finished and others:
+            finished.extend(ray.wait(others, num_returns=len(others), timeout=0)[0])
+        return list(finished)
 
     def _outcome(self, handle: Any) -> tuple[BaseException | None, Any]:
         try:
@@ -183,10 +214,7 @@ class RayExecutor(StagedExecutor):
 
     def _release(self) -> None:
         self._shipped = (None, None)
-        if self._ours:
-            import ray
-
-            ray.shutdown()
+        self._opened.close()
 
 
 def _call(shared: tuple[list[str], bytes], task: bytes) -> bytes:

@@ -44,7 +44,7 @@ class StagedExecutor(Executor):
         while True:
             self._begin_held()
             finished = {future for future in futures if future.done()}
-            if finished or not self._begun:
+            if finished or not self._begun or self._closed:
                 return finished
             left = None if end is None else max(end - time.monotonic(), 0.0)
             self._settle(self._finished(self._begun.keys(), left))
@@ -119,10 +119,14 @@ class StagedFuture(Future[Any]):
 
     def result(self, timeout: float | None = None) -> Any:
         """Return what the call returned, or raise what it raised."""
-        self._executor.wait([self], timeout)
+        self._let_finish(timeout)
         return super().result(timeout=0.0)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return what the call raised, or None."""
-        self._executor.wait([self], timeout)
+        self._let_finish(timeout)
         return super().exception(timeout=0.0)
+
+    def _let_finish(self, timeout: float | None) -> None:
+        if not self.done():
+            self._executor.wait([self], timeout)

@@ -162,9 +162,9 @@ def _run_all(task: Task, children: Sequence[np.random.Generator], jobs: int) -> 
     """Return the runs in the order of their generators."""
     if jobs == 1:
         return [task(child) for child in children]
-    if not task.compiled:  # a process may not have heard of the name
-        cls = get_algorithm(task.question.algorithm_name)
-        task = replace(task, question=task.question.but(algorithm=cls))
+    name = task.question.algorithm
+    if not task.compiled and isinstance(name, str):  # of which a process may not have heard
+        task = replace(task, question=task.question.but(algorithm=get_algorithm(name)))
     with open_executor("threads" if task.compiled else "joblib", jobs=jobs) as executor:
         found = dict(executor.map_unordered(partial(_numbered, task), enumerate(children)))
     return [found[number] for number in range(len(children))]
