@@ -15,7 +15,7 @@ from oddarms.algorithms import Decision, Pulls
 from oddarms.algorithms._spade import JOINT_UP_TO, LONGEST_FOCUS, SPADE
 from oddarms.arms import Bernoulli, Beta, Callables
 from oddarms.errors import InvalidParameter, ProtocolError
-from oddarms.problem import FloatArray
+from oddarms.problem import FloatArray, Side
 from oddarms.testing import assert_error_rate
 from oddarms.theory import outliers, threshold
 
@@ -511,6 +511,43 @@ class TestHistories:
         search = Search(3, k=1.0, delta=0.1, algorithm=algorithm, rng=1)
         with pytest.raises(ProtocolError, match="cannot use rewards it did not ask for"):
             search.import_rewards({0: [1.0]})
+
+
+class TestTinyRewards:
+    """Rewards that are tiny against their bounds: the digits of a variance must not be lost."""
+
+    MEANS = np.array([1.0, 1.0, 1.0, 1.0, 3.0])
+
+    def missed(self, top: float, k: float, side: Side, runs: int = 20) -> int:
+        """Return the runs in which an interval of an arm misses its mean."""
+        count = 0
+        for rng in np.random.default_rng(11).spawn(runs):
+            search = Search(5, k=k, delta=0.1, bounds=(0.0, top), side=side, budget=600, rng=1)
+            while not search.done:
+                pulls = search.ask()
+                means = np.repeat(self.MEANS[pulls.indices], pulls.counts)
+                search.tell(np.minimum(rng.exponential(means), top))
+            lower, upper = search.result().intervals.T
+            count += not ((lower <= self.MEANS) & (upper >= self.MEANS)).all()
+        return count
+
+    @pytest.mark.parametrize(
+        ("top", "k", "side"),
+        [(1e9, 1.0, "upper"), (1e9, 1.0, "lower"), (1e9, -1.0, "upper"), (1e12, 1.0, "upper")],
+    )
+    def test_intervals_hold(self, top: float, k: float, side: Side) -> None:
+        """All intervals together cost 0.05 delta; a rate of 0.4 is found out."""
+        assert_error_rate(self.missed(top, k, side), 20, 0.05 * 0.1)
+
+    def test_a_history_is_added_up_arm_by_arm(self) -> None:
+        """Large rewards of the first arm leave nothing in the sums of the others."""
+        machine = SPADE(3, k=0.5, delta=0.1, rng=np.random.default_rng(1))
+        rng = np.random.default_rng(12)
+        lists = [rng.random(20_000), rng.exponential(1e-12, 30), rng.exponential(1e-12, 7)]
+        machine.remember(np.array([x.size for x in lists]), np.concatenate(lists))
+        for arm, x in enumerate(lists):
+            assert machine.totals.total[arm] == pytest.approx(x.sum(), rel=1e-12)
+            assert machine.totals.squares[arm] == pytest.approx((x * x).sum(), rel=1e-12)
 
 
 def test_both_forms_are_tested() -> None:
