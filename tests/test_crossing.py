@@ -23,7 +23,6 @@ import pytest
 from scipy.stats import binom
 
 from helpers import left_out
-from oddarms.theory import threshold
 from oddarms.algorithms._spade_certificates import JointCertificate
 from oddarms.problem import FloatArray
 from oddarms.statistics.directions import Tally, forecast
@@ -43,6 +42,7 @@ from oddarms.statistics.odd_even import OddEven
 from oddarms.statistics.totals import Totals, scatter_of
 from oddarms.statistics.true_direction import TrueDirection
 from oddarms.testing import assert_error_rate, most_errors
+from oddarms.theory import threshold
 
 ALPHA = 0.2
 ALPHAS = (ALPHA, 0.02)  # what has lost its digits crosses every level

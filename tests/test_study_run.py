@@ -103,21 +103,19 @@ class AllAtOnce(Executor):
 
 
 class Interrupted(ThreadExecutor):
-    """Threads, and Ctrl-C while somebody waits for them."""
+    """Threads, and Ctrl-C while somebody waits for them, as soon as a function says so."""
 
-    def __init__(
-        self, jobs: int, *, after: int, before_it: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, jobs: int, is_time: Callable[[], bool]) -> None:
         super().__init__(jobs)
-        self._waits = itertools.count(1)
-        self._after = after
-        self._before_it = before_it
+        self._is_time = is_time
 
     def wait(self, futures: Any, timeout: float | None = None) -> set[Future[Any]]:
-        if timeout is None and next(self._waits) > self._after:
-            self._before_it()
-            raise KeyboardInterrupt
-        return super().wait(futures, timeout)
+        if timeout is not None:
+            return super().wait(futures, timeout)
+        while not self._is_time():
+            if found := super().wait(futures, 0.01):
+                return found
+        raise KeyboardInterrupt
 
 
 class TestExecutors:
@@ -176,6 +174,7 @@ class TestExecutors:
         rewards = [trial.reward for trial in study.trials()]
         assert len(set(rewards)) == len(rewards)  # dask takes equal calls for one unless told
 
+    @pytest.mark.long
     def test_ray(self, study: Study) -> None:
         """In a process of its own, as there can be one ray only in each."""
         environment = {
@@ -264,13 +263,18 @@ class TestTogether:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(results) == 2
-        assert results[0].to_dict() == results[1].to_dict()
-        assert_finished(study, results[0])
-        found = Counter(trial.worker for trial in study.trials())
-        assert found == made
-        assert min(found.values()) > 0
-        assert sum(made.values()) == results[0].pulls  # no pull was made twice
+        found = [{**result.to_dict(), "unused": 0} for result in results]
+        assert len(found) == 2
+        assert found[0] == found[1]  # but for results that came in between the two
+        last = study.result()
+        assert {**last.to_dict(), "unused": 0} == found[0]
+        assert_finished(study, last)
+        workers = Counter(trial.worker for trial in study.trials())
+        assert workers == made
+        assert min(workers.values()) > 0
+        assert sum(made.values()) == last.pulls + last.unused
+        places = [(trial.arm, trial.place) for trial in study.trials()]
+        assert len(places) == len(set(places)), "no pull was made twice"
 
     def test_waiting_for_what_others_have(
         self, study: Study, monkeypatch: pytest.MonkeyPatch
@@ -312,7 +316,8 @@ class TestFailures:
             study.run(pull, jobs=2)
         assert isinstance(caught.value.__cause__, OSError)
         assert caught.value.label in MEANS
-        assert caught.value.result.to_dict() == study.result().to_dict()
+        assert caught.value.result.status is Status.FAILED
+        assert caught.value.result.to_dict() == {**study.result().to_dict(), "status": "failed"}
         told = list(study.trials())
         assert len(told) >= 6
         assert all(trial.reward == certain(trial.arm) for trial in told)
@@ -410,21 +415,29 @@ class TestFailures:
 class TestInterruptions:
     def test_ctrl_c_while_waiting(self, study: Study) -> None:
         """What was told is stored, what has come back is told, and the rest is given back."""
-        held = threading.Event()
+        begun, held = threading.Event(), threading.Event()
         calls = itertools.count(1)
 
         def pull(label: str) -> float:
             if next(calls) > 10:
+                begun.set()
                 held.wait(10)
             return certain(label)
 
-        with Interrupted(2, after=6, before_it=held.set) as executor:
-            with pytest.raises(SearchInterrupted, match="interrupted after") as caught:
-                study.run(pull, executor=executor)
+        def is_time() -> bool:
+            if begun.is_set():
+                held.set()
+            return begun.is_set()
+
+        with (
+            Interrupted(2, is_time) as executor,
+            pytest.raises(SearchInterrupted, match="interrupted after") as caught,
+        ):
+            study.run(pull, executor=executor)
         assert caught.value.result.status is Status.INTERRUPTED
         assert caught.value.unabsorbed == []  # the study has them
         told = list(study.trials())
-        assert len(told) >= 3
+        assert len(told) >= 11
         assert (out(study), study.status) == (0, Status.RUNNING)
         assert caught.value.result.pulls == study.result().pulls
         assert verify(study).problems == []
@@ -460,7 +473,7 @@ class TestInterruptions:
             def stop(self) -> None:
                 self.stopped.set()
 
-        with Interrupted(3, after=0) as executor, pytest.raises(KeyboardInterrupt):
+        with Interrupted(3, lambda: True) as executor, pytest.raises(KeyboardInterrupt):
             study.run(Pull(), executor=executor)
         assert list(study.trials()) == []
         assert (out(study), study.status) == (0, Status.RUNNING)

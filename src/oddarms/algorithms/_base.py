@@ -120,10 +120,10 @@ class Algorithm(ABC):
         return type(self).absorb_imports is not Algorithm.absorb_imports
 
     def outlook(self) -> Iterator[Pulls]:
-        """Yield the steps behind the one that is proposed, if nothing is decided meanwhile: a guess.
+        """Yield the steps that are expected behind the one that is proposed.
 
-        Pulls are made ahead for them where workers have nothing else to do; a wrong guess costs
-        pulls that are used later or not at all, never the guarantee.
+        Pulls are made ahead for them where workers have nothing else to do; where the guess is
+        wrong, they are used later or not at all, and the guarantee stays.
         """
         arms = np.flatnonzero(self.undecided)
         while True:

@@ -32,7 +32,7 @@ ROW_ADVANTAGE = 3.0  # rows also lower the bias of the threshold's estimate, uns
 LONGEST_FOCUS = 20  # steps in a row; then the threshold is sampled again, so it never starves
 LEAST_VARIANCE = 0.2  # of a reward, in gaps, where pulls to come are guessed: by experiment
 TYPICAL_OVERHEAD = 4.0  # pulls over an oracle's: mostly 3 to 9, see docs/benchmark.md
-LAST_MARGIN = 1.2  # by which more pulls than the evidence so far suggests are expected
+MIXTURE_COST = 3.0  # nats by which the evidence of an arm is behind that of the best bet, about
 CHUNK = 65_536  # arms at a time, where intervals of a great many are computed
 
 
@@ -186,11 +186,13 @@ class SPADE(Algorithm):
             imagined.decisions = np.where(decided, Decision.NORMAL, imagined.decisions)
 
     def _lasts(self) -> FloatArray:
-        """Return about how many pulls each arm has when it is decided: evidence grows with them."""
+        """Return about how many pulls each arm has when it is decided.
+
+        Evidence grows in proportion to the pulls, less what the mixtures of bets cost.
+        """
         level = max(view.certificate.log_level for view in self.views.values())
-        with np.errstate(divide="ignore", invalid="ignore"):
-            grown = self.totals.pulls * level / self.evidence()
-        return np.where(self.evidence() > 1.0, LAST_MARGIN * grown, np.inf)
+        evidence = np.maximum(self.evidence() + MIXTURE_COST, 1e-9)
+        return self.totals.pulls * np.maximum((level + MIXTURE_COST) / evidence, 1.0)
 
     def _imagine(self, plan: _Plan) -> None:
         """Count a plan's pulls as made, without their rewards; for a copy that only looks ahead."""

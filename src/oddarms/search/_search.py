@@ -19,8 +19,8 @@ Pulls ahead
 Where all places of the step are out, `ask` hands out places of the steps to come, so that slow
 pulls do not hold up workers who have nothing to do: those of the open arms, in the proportion in
 which the algorithm expects to need them, as long as what waits or is out ahead is at most the share
-`ahead` of the results so far (or, early on, `EARLY_ROWS` for each arm). What is left over when the
-search ends is counted in `Result.unused`.
+`ahead` of the results so far; early on, of the results that are expected in all, but at most
+`PER_WORKER` for each worker. What is left over when the search ends is counted in `Result.unused`.
 
 Why slow, early and lost workers cannot bias the answer
 -------------------------------------------------------
@@ -79,11 +79,12 @@ from oddarms.search._step import Out
 from oddarms.search._tickets import Status, Ticket, Tickets
 from oddarms.search._view import decisions, snapshot, trace_point
 
-AHEAD = 0.15
+AHEAD = 0.2
 """The share of the results so far that may wait, or be out, ahead of the step in progress."""
-EARLY_SHARE = 0.25
-EARLY_ROWS = 2
-"""Pulls of each arm that may be made ahead even where that is more than the share."""
+PER_WORKER = 16
+"""Early on, results that may wait or be out ahead for each worker."""
+EARLY_ROWS = 20
+"""Pulls of each arm that are expected before an algorithm can tell."""
 TRACE_GROWTH = 1.05
 STATE_VERSION = 1
 
@@ -150,6 +151,7 @@ class Search:
         self._imports: list[tuple[IntArray, FloatArray]] = []
         self._free = 0  # imported rewards that are used as pulls, and cost no budget
         self._unused = 0
+        self._expected: float | None = None  # results in all, as far as one can tell in this step
         self._asked = False
         self._out: dict[int, Place] = {}
         self._out_places: Out = {}
@@ -392,10 +394,10 @@ class Search:
             raise InvalidParameter(f"ahead must be a share of at least 0 but got {ahead}.")
         if self.done:
             return []
-        room = self._room_ahead(ahead) if ahead > 0.0 else 0.0
+        number_out = sum(map(len, out.values()))
+        room = self._room_ahead(ahead, n + number_out) if ahead > 0.0 else 0.0
         if self.question.budget is not None:
-            left = self.question.budget - self.told - sum(map(len, out.values()))
-            n = min(n, left)
+            n = min(n, self.question.budget - self.told - number_out)
             room = min(room, self.question.budget - self.told - self._sequences.step.missing)
         if n <= 0:
             return []
@@ -405,20 +407,19 @@ class Search:
             found += self._sequences.open_ahead(n - len(found), out, outlook, room)
         return found
 
-    def _room_ahead(self, ahead: float) -> float:
-        """Return how many results may wait or be out ahead of the step."""
-        needed = self._needed()
-        sure = EARLY_ROWS * self.question.n if needed is None else EARLY_SHARE * needed
-        return max(ahead * self.told, min(sure, max(self.told, EARLY_ROWS * self.question.n)))
+    def _room_ahead(self, ahead: float, workers: int) -> float:
+        """Return how many results may wait or be out ahead of the step.
 
-    def _needed(self) -> float | None:
-        if self._needed_at != self.total_pulls:
-            self._needed_at = self.total_pulls
-            n = self.algorithm.pulls_needed()
-            self._needed_ = None if n is None else float(n.sum())
-        return self._needed_
-
-    _needed_at = -1
+        To hide a pull that takes many times as long as others, each worker must find as many
+        others to make meanwhile. Early in a search that is much more than a share of what is
+        there, and sure to be used; so the share is then that of the results expected in all.
+        """
+        if self._expected is None:
+            needed = self.algorithm.pulls_needed()
+            steps = EARLY_ROWS * self.question.n if needed is None else float(needed.sum())
+            self._expected = self.told + steps
+        early = min(PER_WORKER * workers, ahead * self._expected)
+        return max(ahead * self.told, early)
 
     def status_with(self, out: Out, *, ahead: float = AHEAD) -> Status:
         """Return where the search stands, given the places that are out."""
@@ -440,6 +441,7 @@ class Search:
         left = UNLIMITED if budget is None else budget + self._free - self.total_pulls
         pulls = no_pulls() if self.algorithm.done else _frozen(self.algorithm.propose(left))
         self._asked = False
+        self._expected = None
         if pulls.total == 0:
             self.status = Status.DECIDED
         elif pulls.total > left:
@@ -563,8 +565,7 @@ _NOT_SAVED = (
     "_out",
     "_out_places",
     "_last_id",
-    "_needed_",
-    "_needed_at",
+    "_expected",
 )
 
 
