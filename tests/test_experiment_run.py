@@ -552,11 +552,13 @@ class TestTheSameBytes:
     def test_dask_at_an_address(self, tmp_path: Path, expected: Outcomes) -> None:
         from distributed import LocalCluster
 
-        with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+        options = {"processes": False, "protocol": "tcp", "dashboard_address": ":0"}
+        with LocalCluster(n_workers=1, threads_per_worker=1, **options) as cluster:
             address = cluster.scheduler_address
             place = f"dask at {address}, 1 worker"
             self.compare(tmp_path, expected, "dask", place, address=address)
 
+    @pytest.mark.long
     def test_ray(self, tmp_path: Path, expected: Outcomes, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("RAY_AUTH_MODE", "token")  # else it writes one to the home directory
         monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(16))
@@ -608,6 +610,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
 
 
 class TestKill:
+    @pytest.mark.long
     def test_killed_several_times_it_ends_with_the_same_file(self, tmp_path: Path) -> None:
         for _ in range(2):
             enough = lines_of(tmp_path) + 6
