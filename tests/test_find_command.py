@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -445,14 +446,9 @@ def test_a_study_is_shown_by_its_name_alone(find: Run) -> None:
 
 def test_a_folder_has_one_search_at_a_time(find: Run) -> None:
     words = ("--arms", ARMS, *SEARCH)
-    slow = subprocess.Popen(
-        [COMMAND, "find", *map(str, words), "--pull", "sleep 60", "--out", "o"],
-        stderr=subprocess.DEVNULL,
-    )
-    try:
+    with search(*words, "--pull", "sleep 60", "--out", "o") as slow:
         wait_until(lambda: Path("o/study.db").exists())
         assert_refused(find(*words, "--pull", PULL, "--out", "o"), 2, "no other search runs")
-    finally:
         slow.send_signal(signal.SIGINT)
         assert slow.wait(60) == 130
 
@@ -461,6 +457,17 @@ def test_a_folder_has_one_search_at_a_time(find: Run) -> None:
 
 
 LOGGING = "sh -c 'echo start >> log; sleep 0.5; echo end >> log; test $ODDARMS_ARM != e'"
+
+
+@contextmanager
+def search(*words: object) -> Iterator[subprocess.Popen[str]]:
+    """Start a search in another process, and end it whatever happens to the test."""
+    command = [COMMAND, "find", *map(str, words)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def wait_until(happened: Callable[[], bool], seconds: float = 90.0) -> None:
@@ -477,14 +484,10 @@ def logged(word: str) -> int:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_killed_search_goes_on_without_waiting(find: Run, how: signal.Signals) -> None:
     words = ("--arms", ARMS, *SEARCH, "--out", "o")
-    process = subprocess.Popen(
-        [COMMAND, "find", *map(str, words), "--pull", LOGGING, "--jobs", "3"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    wait_until(lambda: logged("end") >= 6)
-    process.send_signal(how)
-    _, said = process.communicate(timeout=90)
+    with search(*words, "--pull", LOGGING, "--jobs", "3") as process:
+        wait_until(lambda: logged("end") >= 6)
+        process.send_signal(how)
+        _, said = process.communicate(timeout=90)
     stored = len(list(oddarms.load_study("find", storage="o/study.db").trials()))
     if how == signal.SIGINT:
         assert process.returncode == 130

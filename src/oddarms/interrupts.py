@@ -6,27 +6,26 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Put Ctrl-C off until the block is done.
+    """Put Ctrl-C off until the block is done; then the program's handler has it.
 
     An exception between the beginning of a transaction and the `with` around it would leave the
-    storage locked, for this process too, and one between a result and its recording would lose
-    it. Where the program has a handler of its own, or outside the main thread, which alone gets
-    signals, nothing changes.
+    storage locked, for this process too, one between a result and its recording would lose it, and
+    one between a call that has begun and its handle would leave the call to nobody. Outside the
+    main thread, which alone gets signals, and where the handler is not Python's, nothing changes.
     """
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or handler is None:
         yield
         return
-    waiting: list[Any] = []
-    signal.signal(signal.SIGINT, lambda *details: waiting.append(details))
+    received: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: received.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        if waiting:
-            raise KeyboardInterrupt
+        signal.signal(signal.SIGINT, handler)
+        if received:
+            signal.raise_signal(signal.SIGINT)

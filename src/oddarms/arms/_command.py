@@ -11,6 +11,7 @@ import tempfile
 from typing import IO, Literal, get_args
 
 from oddarms.errors import InvalidParameter, PullFailed
+from oddarms.interrupts import uninterrupted
 from oddarms.problem import Label, check_number
 
 RewardKind = Literal["exit-code", "stdout"]
@@ -95,9 +96,24 @@ class Command:
             return self._number(label, output)
 
     def _run(self, label: Label, output: IO[bytes], errors: IO[bytes]) -> int:
+        process: subprocess.Popen[bytes] | None = None
+        try:
+            with uninterrupted():  # or it may have started and nobody ends it
+                process = self._start(label, output, errors)
+                self._running.add(process)
+            return process.wait(self.timeout)
+        except subprocess.TimeoutExpired:
+            raise self._failed(label, f"took longer than {self.timeout:g} s", errors) from None
+        finally:
+            if process is not None:
+                with uninterrupted():
+                    _end(process)
+                self._running.discard(process)
+
+    def _start(self, label: Label, output: IO[bytes], errors: IO[bytes]) -> subprocess.Popen[bytes]:
         words = self._words(label)
         try:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 words,
                 stdin=subprocess.DEVNULL,
                 stdout=output if self.reward == "stdout" else subprocess.DEVNULL,
@@ -110,14 +126,6 @@ class Command:
             raise InvalidParameter(
                 f"command must be one that can be started but {words[0]!r} cannot: {reason}."
             ) from error
-        self._running.add(process)
-        try:
-            return process.wait(self.timeout)
-        except subprocess.TimeoutExpired:
-            raise self._failed(label, f"took longer than {self.timeout:g} s", errors) from None
-        finally:
-            _end(process)
-            self._running.discard(process)
 
     def _words(self, label: Label) -> list[str]:
         if self.shell:

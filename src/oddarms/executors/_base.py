@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future
@@ -15,6 +14,7 @@ from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 from oddarms.errors import BackendUnavailable, ProtocolError, WorkerLost
+from oddarms.interrupts import uninterrupted
 
 Task = TypeVar("Task")
 Outcome = TypeVar("Outcome")
@@ -186,29 +186,9 @@ def shielded_from_interrupts() -> Iterator[None]:
     from multiprocessing import resource_tracker
 
     resource_tracker.ensure_running()  # else it starts in the block, and Python 3.11 then unblocks
-    with interrupt_held_back():
+    with uninterrupted():  # a signal that is blocked here, other threads get
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             yield
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def interrupt_held_back() -> Iterator[None]:
-    """Raise no KeyboardInterrupt before the end: a signal that is blocked here, other threads get.
-
-    Only the main thread has interrupts, and a handler that is not Python's stays.
-    """
-    handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or handler is None:
-        yield
-        return
-    received: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _: received.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if received:
-            signal.raise_signal(signal.SIGINT)

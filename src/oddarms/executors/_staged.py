@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
-from oddarms.executors._base import Executor, Outcome, Task, interrupt_held_back
+from oddarms.executors._base import Executor, Outcome, Task
+from oddarms.interrupts import uninterrupted
 
 
 class StagedExecutor(Executor):
@@ -59,7 +60,7 @@ class StagedExecutor(Executor):
 
     def _begin_held(self) -> None:
         while self._held and len(self._begun) < self._most:
-            with interrupt_held_back():  # else a call may have begun and nobody knows
+            with uninterrupted():  # else a call may have begun and nobody knows
                 future, function, argument = self._held.popleft()
                 if not future.set_running_or_notify_cancel():
                     continue
