@@ -336,9 +336,7 @@ def test_all_outputs_are_one_document(find: Run, run_command: Run, budget: int |
     assert table == run_command("study", "result", *there, "--format", "csv").out
 
 
-def test_a_budget_that_ends_within_a_step_is_the_status_everywhere(
-    find: Run, run_command: Run
-) -> None:
+def test_the_status_of_a_used_up_budget_is_the_same_everywhere(find: Run, run_command: Run) -> None:
     pytest.importorskip("matplotlib")
     words = ("--arms", ARMS, "--python", "functions:only_e", *SEARCH, "--out", "o")
     assert find(*words, "--budget", 23).code == 3
