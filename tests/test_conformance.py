@@ -14,36 +14,60 @@ from oddarms.statistics.binomial import most_errors
 from oddarms.testing import AlgorithmConformance, assert_error_rate, raises
 
 
-class TestADE(AlgorithmConformance):
+class Brief(AlgorithmConformance):
+    """At a delta where errors occur at all, so that few runs say something."""
+
+    delta = 0.4
+
+
+class TestADE(Brief):
     algorithm = "ade"
 
 
-class TestADEWithSharedSamples(AlgorithmConformance):
+class TestADEWithSharedSamples(Brief):
     algorithm = "ade"
     options: ClassVar = {"shared": True}
 
 
-class TestRR(AlgorithmConformance):
-    algorithm = "rr"
-
-
-class TestRRInBatches(AlgorithmConformance):
+class TestRR(Brief):
     algorithm = "rr"
     options: ClassVar = {"batch": 25}
 
 
-class TestWRR(AlgorithmConformance):
-    algorithm = "wrr"
-
-
-class TestWRRInBatchesWithWeight(AlgorithmConformance):
+class TestWRR(Brief):
     algorithm = "wrr"
     options: ClassVar = {"batch": 25, "rho": 1.5}
 
 
-class TestSPADE(AlgorithmConformance):
+class TestSPADE(Brief):
     algorithm = "spade"
     runs = 30  # not compiled
+
+
+@pytest.mark.long
+class TestADEAtATenth(AlgorithmConformance):
+    algorithm = "ade"
+
+
+@pytest.mark.long
+class TestADEWithSharedSamplesAtATenth(AlgorithmConformance):
+    algorithm = "ade"
+    options: ClassVar = {"shared": True}
+
+
+@pytest.mark.long
+class TestRRAtATenth(AlgorithmConformance):
+    algorithm = "rr"
+
+
+@pytest.mark.long
+class TestWRRAtATenth(AlgorithmConformance):
+    algorithm = "wrr"
+
+
+@pytest.mark.long
+class TestSPADEAtATenth(AlgorithmConformance):
+    algorithm = "spade"
 
 
 class Hasty(Algorithm):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oddarms import Problem, Result, Search, find
+from oddarms import Result, Search, find
 from oddarms.algorithms import Decision, Threshold
 from oddarms.arms import Bernoulli, simulated_crowd
 from oddarms.errors import InvalidParameter, MissingExtra
@@ -28,6 +28,8 @@ from oddarms.plotting import (
 )
 from oddarms.plotting._arms import row_of
 from oddarms.plotting._text import drawable
+from oddarms.problem import Question
+from oddarms.search import Status
 
 MEANS = [0.1, 0.2, 0.1, 0.3, 0.95]
 STRANGE = ["a\nb", "$x_1$", "日本 😀", "L" * 10_000, "", "\x00\ud800\u202e"]
@@ -47,16 +49,16 @@ def made(n: int, *, outliers: int = 0, undecided: int = 0, side: str = "upper") 
     if side == "both":
         thresholds["lower"] = Threshold(0.05, 0.01, 0.07)
     return Result(
-        problem=Problem(n, k=2, delta=0.05, side=side),  # type: ignore[arg-type]
-        algorithm="made",
+        question=Question(n, k=2, delta=0.05, side=side),  # type: ignore[arg-type]
+        status=Status.BUDGET if undecided else Status.DECIDED,
         decisions=decisions,
         pulls_per_arm=rng.integers(20, 5_000, n),
         means=means,
         intervals=np.column_stack([means - 0.1, means + 0.1]),
         thresholds=thresholds,
-        stopped="budget" if undecided else "decided",
         round=10,
         threshold_pulls=0,
+        imported_per_arm=np.zeros(n, dtype=np.int64),
     )
 
 
@@ -126,8 +128,15 @@ def _tick_outside(text: Any) -> bool:
     return False
 
 
+MORE = ("lower", "all normal", "many undecided")
+"""Cases that show little that others do not."""
+
+
 @pytest.mark.parametrize("plot", PLOTS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.long if name in MORE else ()) for name in CASES],
+)
 def test_every_result_is_drawn_readably_on_a_phone(name: str, plot: Callable[..., Any]) -> None:
     figure = plot(case(name), size=PHONE)
     assert_texts_inside(figure)

@@ -246,6 +246,8 @@ class TestJSON:
 
     def test_what_cannot_be_written_down(self) -> None:
         with pytest.raises(InvalidParameter, match="texts or whole numbers .* but got 2.5"):
+            Question(["a", 2.5]).to_dict()
+        with pytest.raises(InvalidParameter):
             Question(["a", 2.5]).to_json()
         with pytest.raises(InvalidParameter, match="registered name .* the class RR"):
             Question(3, algorithm=RR).to_json()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,11 @@ LABELS = ["ann", "bob", "eve", "dan"]
 CONSTANT = [0.0, 1.0, 0.0, 0.0]
 
 
+@cache
 def result_of(budget: int | None = None, **changes: Any) -> Result:
-    arguments: dict[str, Any] = {"k": 0.5, "delta": 0.1, "algorithm": "rr", "batch": 10, **changes}
-    if arguments.get("side") == "both" and budget is None:
-        arguments["batch"] = 500
-    return find(Bernoulli(CONSTANT, labels=LABELS), budget=budget, **arguments)
+    batch = 500 if budget is None else 10
+    words: dict[str, Any] = {"k": 0.5, "delta": 0.1, "algorithm": "rr", "batch": batch, **changes}
+    return find(Bernoulli(CONSTANT, labels=LABELS), budget=budget, **words)
 
 
 class TestComplete:
@@ -102,8 +104,12 @@ class TestExport:
 
     def test_to_dict_of_a_complete_search(self) -> None:
         exported = result_of().to_dict()
-        assert exported["algorithm"] == "rr"
-        assert (exported["k"], exported["delta"], exported["bounds"]) == (0.5, 0.1, [0.0, 1.0])
+        assert exported["version"] == 1
+        assert (exported["status"], exported["complete"]) == ("decided", True)
+        asked = exported["question"]
+        assert (asked["algorithm"], asked["options"]) == ("rr", {"batch": 500})
+        assert (asked["k"], asked["delta"], asked["bounds"]) == (0.5, 0.1, [0.0, 1.0])
+        assert (asked["n"], asked["labels"]) == (4, None)  # the arms have them
         bob = exported["arms"][1]
         assert (bob["label"], bob["decision"], bob["mean"], bob["upper"]) == ("bob", "high", 1, 1)
 
@@ -112,44 +118,83 @@ class TestExport:
         assert list(frame["label"]) == LABELS
         assert list(frame["decision"]) == ["normal", "high", "normal", "normal"]
         assert list(frame["mean"]) == CONSTANT
-        assert {"pulls", "lower", "upper"} <= set(frame.columns)
+        assert list(frame.columns) == list(result_of().rows()[0])
+
+
+SURE = "right with probability at least 0.9"
 
 
 class TestRepr:
     def test_complete(self) -> None:
         result = result_of()
-        head, threshold, outliers = repr(result).split("\n")
-        assert head == (
-            f"Result: 1 outlier among 4 arms, {result.pulls:,} pulls"
-            " (rr, every arm decided, stopped: decided)"
-        )
-        assert threshold.startswith("  upper threshold, mean + 0.5 sd: 0.4665 in [")
-        assert outliers == "  outliers: bob"
+        head, header, row, threshold, samples, *more = repr(result).split("\n")
+        assert head == f"1 of 4 arms is an outlier ({SURE})"
+        assert header.split() == ["label", "mean", "interval", "odds", "samples"]
+        assert row.split()[:2] == ["bob", "1.0000"]
+        assert threshold.startswith("upper threshold, mean + 0.5 sd: 0.4665, within [")
+        assert samples == f"samples: {result.pulls:,}"
+        assert all(line.startswith("sampling all equally") for line in more)
 
     def test_incomplete(self) -> None:
-        text = repr(result_of(budget=57))
-        assert "0 outliers among 4 arms, 50 pulls (rr, 4 undecided, stopped: budget)" in text
-        assert text.endswith("  undecided: ann, bob, eve, dan")
+        lines = repr(result_of(budget=57)).split("\n")
+        assert lines[0] == "0 of 4 arms are known to be outliers, 4 are undecided"
+        assert lines[2:6] == [
+            "samples: 50",
+            "status: budget: the budget does not allow another step",
+            "",
+            "undecided, and about how many more samples each needs:",
+        ]
+        assert sorted(line.split()[0] for line in lines[7:]) == sorted(LABELS)
 
-    def test_long_lists_are_shortened(self) -> None:
-        search = Search(20, k=1, delta=0.1, algorithm="rr")
+    def test_what_is_decided_of_an_incomplete_result_has_its_guarantee(self) -> None:
+        decisions = np.array([1, 2, 0, 1], dtype=np.int8)
+        lines = repr(replace(result_of(budget=57), decisions=decisions)).split("\n")
+        assert lines[:2] == [
+            "1 of 4 arms is known to be an outlier, 1 is undecided",
+            f"what is decided is {SURE}",
+        ]
+
+    def test_imported_and_unused_samples(self) -> None:
+        search = Search(["a", "b", "c"], k=1, delta=0.1)
+        search.import_rewards({"a": [0, 0, 1], "c": [1, 1, 1, 1]})
+        assert "\nsamples: 0, and 7 imported\n" in repr(search.result())
+        search.tell(search.ask(1)[0], 0.5)
+        assert "\nsamples: 0, and 7 imported, and 1 not used yet\n" in repr(search.result())
+        assert "\nstatus: running: more samples are needed\n" in repr(search.result())
+
+    def test_long_lists_are_shortened_and_lines_fit(self) -> None:
+        search = Search([f"{'x' * 90}{i}" for i in range(21)], k=1, delta=0.1, algorithm="rr")
         search.ask_step()
-        search.tell_step([0.5] * 20)
-        shown = repr(search.result()).splitlines()[-1]
-        assert shown == "  undecided: 0, 1, 2, 3, 4, 5, 6, 7 and 12 more"
+        search.tell_step([0.5] * 21)
+        lines = repr(search.result()).splitlines()
+        assert lines[-1] == "... and 1 other"
+        assert max(map(len, lines)) <= 80
+
+    @pytest.mark.parametrize(
+        ("bounds", "mean"),
+        [((0, 1), "0.5000"), ((0, 10), "5.000"), ((-1, 1), "0.0000"), ((0, 1e6), "500000")],
+    )
+    def test_numbers_have_the_digits_that_matter(
+        self, bounds: tuple[float, float], mean: str
+    ) -> None:
+        search = Search(2, k=0, delta=0.1, algorithm="rr", bounds=bounds)
+        middle = sum(bounds) / 2.0
+        search.ask_step()
+        search.tell_step([middle, middle])
+        assert repr(search.result()).splitlines()[-1].split()[1] == mean
 
 
 class TestPlainValues:
     def test_labels_of_numpy_become_plain(self) -> None:
         arms = Bernoulli(CONSTANT, labels=np.arange(4))
-        result = find(arms, k=0.5, delta=0.1, algorithm="rr", batch=10)
+        result = find(arms, k=0.5, delta=0.1, algorithm="rr", batch=500)
         assert [type(label) for label in result.outliers] == [int]
         assert json.loads(json.dumps(result.to_dict()))["outliers"] == [1]
 
     def test_other_labels_become_text(self) -> None:
         labels = [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
         result = find(
-            Bernoulli(CONSTANT, labels=labels), k=0.5, delta=0.1, algorithm="rr", batch=10
+            Bernoulli(CONSTANT, labels=labels), k=0.5, delta=0.1, algorithm="rr", batch=500
         )
         assert result.outliers == [("a", 2)]
         assert json.loads(json.dumps(result.to_dict()))["outliers"] == ["('a', 2)"]
@@ -159,7 +204,7 @@ def test_too_few_arms_for_an_outlier_are_explained() -> None:
     result = find(Bernoulli(CONSTANT), k=2, delta=0.1)
     assert result.complete
     assert result.pulls == 0
-    assert "none of 4 < 1 + k^2 arms can lie beyond 2 sd" in repr(result)
+    assert "no sample was needed: among 4 arms none can be 2 sd out" in repr(result)
 
 
 def test_a_negative_k_reads_well() -> None:

@@ -26,22 +26,22 @@ DELTA = 0.3
 
 ON_THE_LINE = 0.3 + np.sqrt(2.0) * np.std([0.2, 0.3, 0.4])  # with k = 1, of the other three
 QUICK: dict[str, dict[str, Any]] = {
-    "small gaps": {"arms": [0.2, 0.3, 0.8], "k": 0.5},
-    "many arms": {"arms": [0.1] * 250 + [0.9] * 50, "k": 1.0},
-    "just below": {"arms": [0.2, 0.3, 0.4, ON_THE_LINE - 1e-4], "k": 1.0, "budget": 100},
+    "small gaps": {"instance": [0.2, 0.3, 0.8], "k": 0.5},
+    "many arms": {"instance": [0.1] * 250 + [0.9] * 50, "k": 1.0},
+    "just below": {"instance": [0.2, 0.3, 0.4, ON_THE_LINE - 1e-4], "k": 1.0, "budget": 100},
 }
 FAMILIES: dict[str, dict[str, Any]] = {
-    "planted": {"arms": [0.05] * 19 + [0.95], "k": 2.0},
-    "low rate": {"arms": [0.01] * 11 + [0.5], "k": 2.0},
+    "planted": {"instance": [0.05] * 19 + [0.95], "k": 2.0},
+    "low rate": {"instance": [0.01] * 11 + [0.5], "k": 2.0},
     "beta rewards": {
-        "arms": [0.3] * 14 + [0.9],
+        "instance": [0.3] * 14 + [0.9],
         "k": 2.0,
         "family": "beta",
         "concentration": 20.0,
     },
-    "both sides": {"arms": [0.0, 1.0] + [0.5] * 6, "k": 1.2, "side": "both"},
-    "just above": {"arms": [0.2, 0.3, 0.4, ON_THE_LINE + 1e-4], "k": 1.0, "budget": 400},
-    "two arms, k near 1": {"arms": [0.3, 0.6], "k": 1.0 - 1e-6},
+    "both sides": {"instance": [0.0, 1.0] + [0.5] * 6, "k": 1.2, "side": "both"},
+    "just above": {"instance": [0.2, 0.3, 0.4, ON_THE_LINE + 1e-4], "k": 1.0, "budget": 400},
+    "two arms, k near 1": {"instance": [0.3, 0.6], "k": 1.0 - 1e-6},
 }
 
 

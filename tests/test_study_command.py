@@ -705,10 +705,10 @@ def test_the_shell_blocks_of_the_page_work(tmp_path: Path, environment: dict[str
 
 
 def test_pipes_in_and_out(tmp_path: Path, environment: dict[str, str]) -> None:
+    made = oddarms.create_study("s", 500, storage=tmp_path / "studies.db")
+    (tmp_path / "results").write_text("".join(f"{one.id} 0\n" for one in made.ask(1000)))
     script = """
-        seq 500 | oddarms study create s --arms - --k 2 --delta 0.1 > /dev/null
-        oddarms study ask s -n 1000 --format csv > tickets
-        sed '1d; s/,.*/ 0/' tickets | oddarms study tell s --from - --format csv | wc -l
+        cat results | oddarms study tell s --from - --format csv | wc -l
         oddarms study export s | head -n 1
         echo ${PIPESTATUS[0]}
         oddarms study export s > /dev/full

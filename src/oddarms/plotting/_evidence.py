@@ -88,10 +88,10 @@ def _handles(axis: Any) -> list[Any]:
     return list(axis.get_legend_handles_labels()[0])
 
 
-def _set_time(axis: Any, history: Sequence[TracePoint]) -> None:
+def _set_time(axis: Any, trace: Sequence[TracePoint]) -> None:
     axis.set_xlabel("samples taken")
-    if history:
-        first, last = max(history[0].pulls, 1), max(history[-1].pulls, 1)
+    if trace:
+        first, last = max(trace[0].pulls, 1), max(trace[-1].pulls, 1)
         count_scale(axis, "x", max(first / 1.15, 1.0), last * 1.15)
     else:
         axis.set_xticks([])
@@ -160,5 +160,5 @@ def _draw_evidence(axis: Any, result: Result) -> None:
 
 def needed_evidence(result: Result) -> float:
     """Return log(n/delta), half of delta for each of two sides: what each arm must pass."""
-    problem = result.question
-    return math.log(problem.n * len(result.thresholds) / problem.delta)
+    question = result.question
+    return math.log(question.n * len(result.thresholds) / question.delta)

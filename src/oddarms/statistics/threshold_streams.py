@@ -70,7 +70,8 @@ class LowerStream:
 
     As <c, y> <= theta for each direction c, the process
     exp(l (sum_r a <c, x> - q sum_r a) - sum_r cost_r) lies, if theta <= q, below a
-    supermartingale for each l >= 0, where cost_r is one of (which one, is chosen before the row)
+    supermartingale for each l >= 0. The cost of a row, cost_r, is one of these two; which of them
+    it will be is decided before the row is pulled:
 
     - l^2/8 a^2 sum_j c_j^2/w_j (Hoeffding), or
     - psi(l b)/b^2 a^2 sum_j (c_j/w_j)^2 sum_s (X_sj - h_j)^2 with b = a max_j |c_j|/w_j, the

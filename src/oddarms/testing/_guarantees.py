@@ -77,7 +77,7 @@ class GuaranteeConformance(Setting):
         assert (result.intervals == [-3.0, 5.0]).all()
 
     def test_pulls_add_up(self) -> None:
-        """Per arm, in all, in the history, and split into threshold and arms."""
+        """Per arm, in all, in the trace, and split into threshold and arms."""
         result = self.find()
         assert result.pulls == result.pulls_per_arm.sum() == result.trace[-1].pulls
         assert result.arm_pulls + result.threshold_pulls == result.pulls
