@@ -38,7 +38,8 @@ def mean_pulls(algorithm: str, n: int, instances: int, **options: Any) -> float:
 
 # four standard deviations of the mean on either side of what many more instances gave
 @pytest.mark.parametrize(
-    ("n", "instances", "least", "most"), [(100, 40, 5.6, 10.2), (1000, 10, 5.5, 6.7)]
+    ("n", "instances", "least", "most"),
+    [pytest.param(100, 40, 5.6, 10.2, marks=pytest.mark.long), (1000, 10, 5.5, 6.7)],
 )
 def test_ade_needs_six_to_eight_million_pulls(
     n: int, instances: int, least: float, most: float
@@ -47,7 +48,8 @@ def test_ade_needs_six_to_eight_million_pulls(
 
 
 @pytest.mark.parametrize(
-    ("n", "instances", "least", "most"), [(100, 40, 0.75, 1.23), (1000, 10, 7.8, 9.0)]
+    ("n", "instances", "least", "most"),
+    [pytest.param(100, 40, 0.75, 1.23, marks=pytest.mark.long), (1000, 10, 7.8, 9.0)],
 )
 def test_rr_grows_with_n(n: int, instances: int, least: float, most: float) -> None:
     assert least < mean_pulls("rr", n, instances, batch=1000) < most
@@ -55,5 +57,5 @@ def test_rr_grows_with_n(n: int, instances: int, least: float, most: float) -> N
 
 def test_the_curves_cross() -> None:
     """RR is cheaper at n = 100 by far, ADE at n = 1000."""
-    assert mean_pulls("rr", 100, 10, batch=1000) < 0.25 * mean_pulls("ade", 100, 10)
+    assert mean_pulls("rr", 100, 4, batch=1000) < 0.25 * mean_pulls("ade", 100, 4)
     assert mean_pulls("ade", 1000, 4) < mean_pulls("rr", 1000, 4, batch=1000)

@@ -69,6 +69,7 @@ def test_the_lower_side_mirrors_the_upper(means: list[float], k: float) -> None:
     st.randoms(use_true_random=False),
     seeds,
 )
+@settings(max_examples=8)
 def test_permuting_arms_permutes_the_answer(
     means: list[float], variant: str, k: float, random: Any, seed: int
 ) -> None:
@@ -135,6 +136,7 @@ def test_shifting_and_scaling_rewards_with_the_bounds_changes_nothing(
 
 
 @given(means_lists, st.booleans(), st.sampled_from([-0.1, 0.0, 0.1]), seeds)
+@settings(max_examples=8)
 def test_a_decided_arm_stays_decided_in_ade(
     means: list[float], shared: bool, k: float, seed: int
 ) -> None:

@@ -445,8 +445,9 @@ class _Calls:
         """End early: record what is there or nearly there, give back the rest."""
         reason = "the run was interrupted"
         self._give_back(reason)
-        if self.out:
-            self.executor.wait(self.out, GRACE_SECONDS)
+        left, end = set(self.out), time.monotonic() + GRACE_SECONDS
+        while left and (done := self.executor.wait(left, max(end - time.monotonic(), 0.0))):
+            left -= done
         done = [future for future in self.out if future.done() and not future.cancelled()]
         self._record([future for future in done if not self._is_trouble(future)])
         self.source.stop()
