@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
+import re
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,3 +63,52 @@ def totals_of(rewards: FloatArray) -> Totals:
 def tally_of(rewards: FloatArray) -> Tally:
     """Return the tally of (arms, pulls) rewards."""
     return Tally.seen(totals_of(rewards))
+
+
+BIN = Path(sys.executable).parent
+COMMAND = str(BIN / "oddarms")
+
+
+class Ran(NamedTuple):
+    """What a command of ``oddarms`` did: its exit code, stdout and stderr."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The output as strict JSON."""
+
+        def refuse(name: str) -> None:
+            raise AssertionError(f"{name} is not JSON")
+
+        return json.loads(self.out, parse_constant=refuse)
+
+    @property
+    def rows(self) -> list[dict[str, str]]:
+        """The output as CSV."""
+        return list(csv.DictReader(io.StringIO(self.out)))
+
+
+Run = Callable[..., Ran]
+
+
+def assert_refused(ran: Ran, code: int, *words: str) -> None:
+    """Assert that a command said one sentence, last on stderr, and nothing on stdout."""
+    assert ran.code == code, ran
+    assert ran.out == ""
+    last = ran.err.splitlines()[-1]
+    assert re.fullmatch(r"error: .+\.", last), ran.err
+    for word in words:
+        assert word in last
+
+
+BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def page_blocks(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield language and text of the blocks of a page that are run, of Python and the shell."""
+    for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if "# not run here" not in block:
+            yield language, block

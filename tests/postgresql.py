@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
+import random
 import shutil
 import signal
 import socket
@@ -26,8 +27,10 @@ import psycopg
 import pytest
 
 USER = "oddarms"
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 INSTALL_SECONDS = 300.0
+PORTS = (15_000, 30_000)
+ATTEMPTS = 5
 ACCOUNTS = ("postgres", "nobody")
 """Who runs the server if we are root, whom it refuses."""
 MEMORY = Path("/dev/shm")
@@ -49,7 +52,7 @@ class Server:
         self._binaries = binaries
         self._data = folder / "data"
         self._account = _account()
-        self._port = _free_port()
+        self._port = 0
         self._databases = itertools.count(1)
         self._process: subprocess.Popen[Any] | None = None
         if self._account:
@@ -89,9 +92,25 @@ class Server:
             )
 
     def start(self) -> None:
-        """Start the server, if it is not running, and wait until it takes connections."""
+        """Start the server, if it is not running, and wait until it takes connections.
+
+        The first time on a port that nobody has; on the same one ever after.
+        """
         if self.running:
             return
+        if self._port:
+            self._start()
+            return
+        for attempt in range(ATTEMPTS):
+            self._port = _free_port()
+            try:
+                self._start()
+                return
+            except RuntimeError:  # somebody else may have been faster
+                if attempt + 1 == ATTEMPTS:
+                    raise
+
+    def _start(self) -> None:
         settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=on"]
         settings += ["dynamic_shared_memory_type=mmap"]  # leaves nothing elsewhere
         options = [word for setting in settings for word in ("-c", setting)]
@@ -103,6 +122,7 @@ class Server:
         deadline = time.monotonic() + START_SECONDS
         while not self._answers():
             if not self.running or time.monotonic() > deadline:
+                self._end(signal.SIGKILL)
                 raise RuntimeError(f"PostgreSQL does not start:\n{self.log}")
             time.sleep(0.05)
 
@@ -132,15 +152,21 @@ class Server:
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None and self.running:
             self._process.send_signal(how)
-            self._process.wait(START_SECONDS)
+            try:
+                self._process.wait(START_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
         self._process = None
 
     def _answers(self) -> bool:
+        """Return whether it is this server that answers."""
         try:
-            psycopg.connect(self.url, connect_timeout=5).close()
+            with psycopg.connect(self.url, connect_timeout=5) as connection:
+                found = connection.execute("SHOW data_directory").fetchone()
         except psycopg.OperationalError:
             return False
-        return True
+        return found == (str(self._data),)
 
     def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run(
@@ -166,9 +192,18 @@ def _account() -> dict[str, Any]:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that nobody listens on, none of those that connections get by themselves.
+
+    One of these could be taken while the server is down.
+    """
+    while True:
+        port = random.SystemRandom().randrange(*PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def _children(process: int) -> list[int]:

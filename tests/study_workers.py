@@ -45,8 +45,13 @@ def together(function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> li
     """
     barrier = PROCESSES.Barrier(len(tasks))
     answers = PROCESSES.Queue()
-    with workers(_answer, [(function, barrier, answers, i, task) for i, task in enumerate(tasks)]):
-        found = dict(answers.get(timeout=PATIENCE) for _ in tasks)
+    todo = [(function, barrier, answers, i, task) for i, task in enumerate(tasks)]
+    try:
+        with workers(_answer, todo):
+            found = dict(answers.get(timeout=PATIENCE) for _ in tasks)
+    finally:
+        answers.close()
+        answers.join_thread()
     for answer in found.values():
         if isinstance(answer, BaseException):
             raise answer
@@ -65,8 +70,9 @@ def workers(function: Callable[..., None], tasks: Sequence[tuple[Any, ...]]) -> 
             process.join(PATIENCE)
     finally:
         for process in running:
-            process.kill()
-            process.join()
+            if process.pid is not None:
+                process.kill()
+                process.join()
             process.close()
 
 
@@ -137,14 +143,14 @@ def ask_once(ready: Callable[[], None], storage: str, name: str, n: int) -> list
 def tell_for(
     ready: Callable[[], None], storage: str, name: str, seconds: float, most: int = 1
 ) -> int:
-    """Tell up to so many at a time, for some time; return how many."""
+    """Tell up to so many at a time, for some time and until one is told; return how many."""
     rng = np.random.default_rng(os.getpid())
     study = load_study(name, storage=storage)
     tickets = list(study.ask(200))
     ready()
     told = 0
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while told == 0 or time.monotonic() < deadline:
         if tickets:
             size = int(rng.integers(1, most + 1))
             part, tickets = tickets[:size], tickets[size:]
@@ -223,6 +229,8 @@ def fork_and_tell(ready: Callable[[], None], storage: str, name: str) -> int:
     study._database.close()
     os.write(close, b"go")
     codes = [os.waitpid(child, 0)[1] for child in children]
+    os.close(closed)
+    os.close(close)
     assert codes == [0, 0]
     return sum(1 for _ in load_study(name, storage=storage).trials())
 
@@ -242,7 +250,8 @@ def fork_with_memory(ready: Callable[[], None]) -> str:
     os.waitpid(child, 0)
     os.close(said)
     study.ask(1)
-    return os.read(answer, 1000).decode()
+    with os.fdopen(answer) as text:
+        return text.read()
 
 
 def either(ready: Callable[[], None], function: Callable[..., T], *task: Any) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,14 @@ import pytest
 from scipy import stats
 
 from helpers import DATA
+from oddarms import find
 from oddarms.arms import (
+    BatchFunction,
     Bernoulli,
     Beta,
     Callables,
+    CalledSource,
+    Function,
     ScipyArms,
     SeededSource,
     SimulatedArms,
@@ -159,15 +164,103 @@ class TestCrowd:
 
 
 class TestCallables:
-    def test_functions_are_called_in_order(self) -> None:
+    def test_the_task_of_a_label_calls_its_function(self) -> None:
         calls: list[str] = []
         arms = Callables({x: lambda x=x: calls.append(x) or 0.5 for x in "ab"})
-        assert arms.pull(np.array([1, 0]), np.array([2, 1])).tolist() == [0.5, 0.5, 0.5]
+        assert isinstance(arms, CalledSource)
+        assert not isinstance(arms, Source)
+        for label in "bba":
+            function, argument = arms.task(label)
+            assert function(argument) == 0.5
         assert calls == ["b", "b", "a"]
+        assert not arms.is_async
+        arms.stop()
+
+    def test_a_sequence_is_numbered(self) -> None:
+        arms = Callables([lambda: 0.25, lambda: 0.75])
+        assert list(arms.labels) == [0, 1]
+        function, argument = arms.task(1)
+        assert function(argument) == 0.75
+
+    def test_one_asynchronous_function_makes_all_of_them_awaited(self) -> None:
+        async def later() -> float:
+            return 0.75
+
+        arms = Callables({"now": lambda: 0.25, "later": later})
+        assert arms.is_async
+        for label, reward in (("now", 0.25), ("later", 0.75)):
+            function, argument = arms.task(label)
+            assert asyncio.run(function(argument)) == reward
 
     def test_fewer_than_two(self) -> None:
         with pytest.raises(InvalidParameter, match="arms must be at least 2 but got 1"):
             Callables([lambda: 1.0])
+
+
+class TestFunction:
+    def test_it_is_called_with_the_label(self) -> None:
+        arms = Function({"a": 0.0, "b": 0.0, "c": 1.0}.__getitem__, "abc")
+        assert isinstance(arms, CalledSource)
+        assert arms.labels == ("a", "b", "c")
+        assert find(arms, k=1, delta=0.1).outliers == ["c"]
+
+    def test_it_may_be_asynchronous(self) -> None:
+        async def later(label: int) -> float:
+            return float(label == 2)
+
+        arms = Function(later, range(3))
+        assert arms.is_async
+        assert find(arms, k=1, delta=0.1).outliers == [2]
+
+    def test_an_object_that_is_called_may_be_stopped(self) -> None:
+        class Probe:
+            stopped = False
+
+            async def __call__(self, label: str) -> float:
+                return float(label == "b")
+
+            def stop(self) -> None:
+                self.stopped = True
+
+        probe = Probe()
+        arms = Function(probe, "ab")
+        assert arms.is_async
+        arms.stop()
+        assert probe.stopped
+        Function(len, "ab").stop()
+
+    @pytest.mark.parametrize(
+        ("function", "labels", "message"),
+        [
+            (5, "ab", "function must be callable but is 5"),
+            (len, "a", "arms must be at least 2 but got 1"),
+            (len, "aa", "'a' appears twice"),
+        ],
+    )
+    def test_misuse(self, function: Any, labels: str, message: str) -> None:
+        with pytest.raises(InvalidParameter, match=message):
+            Function(function, labels)
+
+
+class TestBatchFunction:
+    def test_it_is_called_with_a_label_for_each_pull(self) -> None:
+        calls: list[list[str]] = []
+
+        def rewards(labels: list[str]) -> list[float]:
+            calls.append(labels)
+            return [float(label == "c") for label in labels]
+
+        arms = BatchFunction(rewards, "abc")
+        assert isinstance(arms, Source)
+        assert not isinstance(arms, CalledSource)
+        assert arms.pull(np.array([2, 0, 2]), np.array([1, 2, 1])) == [1.0, 0.0, 0.0, 1.0]
+        assert calls == [["c", "a", "a", "c"]]
+        assert find(arms, k=1, delta=0.1).outliers == ["c"]
+        assert len(calls) < 20  # whole steps
+
+    def test_labels_are_checked(self) -> None:
+        with pytest.raises(InvalidParameter, match="'a' appears twice"):
+            BatchFunction(lambda labels: [0.0] * len(labels), "aa")
 
 
 class TestMisuse:

@@ -26,15 +26,16 @@ def test_the_others_meet_the_first_of_spades_instances(family: Setting) -> None:
     assert (len(spade), len(others)) == (3, 2)
     for ours, theirs in zip(spade, others, strict=False):
         np.testing.assert_array_equal(ours.arms.means, theirs.arms.means)
-        assert (ours.seed, ours.task.budget) == (theirs.seed, None)
-        assert theirs.task.budget == (500 if isinstance(theirs.arms, Beta) else 10_000)
+        assert (ours.seed, ours.task.question.budget) == (theirs.seed, None)
+        assert theirs.task.question.budget == (500 if isinstance(theirs.arms, Beta) else 10_000)
 
 
 @pytest.mark.parametrize(("name", "batch"), [("figure 2a, n=100", 1), ("figure 2a, n=1000", 1000)])
 def test_batches_are_the_papers_where_there_are_many_arms(name: str, batch: int) -> None:
     grid = Grid([EFFORT.of_baselines(FAMILIES[name])], BASELINES)
     batches = {
-        cell.contender.name: cell.task.options.get("batch", 1) for cell in grid.cells(seed=0)
+        cell.contender.name: cell.task.question.options.get("batch", 1)
+        for cell in grid.cells(seed=0)
     }
     assert batches == {"ADE": 1, "ADE shared": 1, "RR": batch, "WRR": batch}
 
@@ -70,7 +71,7 @@ def test_rows_tables_and_json() -> None:
             others = row.summaries[name]
             assert row.ratio_to(name) == pytest.approx(others.mean / np.mean(pulls[:2]))
         assert row.summaries["ADE"].unfinished == 2
-        arms = [family.instance(outcome.instance_seed) for outcome in row.spade]
+        arms = [family.draw(outcome.instance_seed) for outcome in row.spade]
         limits = [instance_limit(one, 2.0, 0.1) for one in arms]
         assert row.limit == pytest.approx(np.mean(limits))
         assert all(gaps(one.means, 2.0).min() >= 0.02 for one in arms)

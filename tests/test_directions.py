@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers import KS, left_out, tally_of, totals_of
-from oddarms.statistics.directions import Directions, Tally, forecast
+from oddarms.statistics.directions import Directions, Tally, forecast, leave_one_out_k
 from oddarms.statistics.totals import Totals
 from oddarms.theory import threshold
 
@@ -76,6 +76,52 @@ class TestDirections:
             assert directions.quadratic(d)[i] == pytest.approx(c**2 @ d[keep])
             assert directions.largest(w)[i] == pytest.approx((np.abs(c) / w[keep]).max())
             assert directions.norm == pytest.approx(c @ c)
+
+    @pytest.mark.parametrize("k", [0.5, 0.999, 1.0 - 1e-6, 1.0 - 1e-12, 1.0 - 1e-15])
+    def test_of_two_arms_the_other_one_is_the_threshold(self, k: float) -> None:
+        rng = np.random.default_rng(7)
+        for y in (rng.random(2), np.array([0.3, 0.3]), np.array([1e-9, 1.0])):
+            directions = Directions(y, k, leave_one_out=True)
+            d = rng.random(2)
+            np.testing.assert_allclose(directions.quadratic(d), d[::-1], rtol=1e-12)
+            np.testing.assert_allclose(directions.dot(d), d[::-1], rtol=1e-12)
+            np.testing.assert_allclose(directions.largest(np.ones(2)), 1.0, rtol=1e-12)
+            np.testing.assert_allclose(directions.theta, y[::-1], rtol=1e-12)
+
+    @pytest.mark.parametrize("below", [1e-2, 1e-6, 1e-9, 1e-12])
+    @pytest.mark.parametrize("n", [3, 5, 8, 30])
+    def test_others_that_coincide(self, n: int, below: float) -> None:
+        """With n just above 1 + k^2, k~ is large, and of equal others every c is 1/m."""
+        k, m = math.sqrt(n - 1.0) * (1.0 - below), n - 1
+        rng, d = np.random.default_rng(8), np.linspace(0.5, 1.5, n)
+        for other in (0.0, 0.1, 1.0 / 3.0, 0.7, *rng.random(5)):
+            y = np.full(n, other)
+            y[0] = 0.9
+            directions = Directions(y, k, leave_one_out=True)
+            assert directions.sum(y)[0] == pytest.approx(m * other, rel=1e-12)
+            assert directions.theta[0] == pytest.approx(other, abs=1e-9)
+            assert directions.dot(d)[0] == pytest.approx(d[1:].mean(), rel=1e-9)
+            assert directions.quadratic(d)[0] == pytest.approx(d[1:].sum() / m**2, rel=1e-9)
+            assert directions.largest(np.ones(n))[0] == pytest.approx(1.0 / m, rel=1e-9)
+
+    @pytest.mark.parametrize("spread", [1e-3, 1e-5, 1e-9, 1e-13])
+    def test_directions_are_directions_however_near_the_means(self, spread: float) -> None:
+        """c adds up to 1 within k/sqrt(m) of (1/m, ..., 1/m), so it is below the threshold."""
+        rng = np.random.default_rng(9)
+        for _ in range(20):
+            y = 0.5 + spread * rng.normal(size=6)
+            y[0] = 0.9
+            for leave_one_out in (True, False):
+                d = Directions(y, 2.2, leave_one_out=leave_one_out)
+                np.testing.assert_allclose(d.dot(np.ones(6)), 1.0, rtol=1e-9)
+                longest = (1.0 + d.k**2) / d.size
+                assert (d.quadratic(np.ones(6)) <= longest * (1.0 + 1e-9)).all()
+                assert (d.quadratic(np.ones(6)) >= (1.0 - 1e-9) / d.size).all()
+
+    def test_the_steepest_k_is_exact(self) -> None:
+        """k~^2 = n k^2/(n - 1 - k^2), where the difference has hardly any digits."""
+        k = math.nextafter(2.0, 0.0)  # 2 - 2^-52, so 4 - k^2 = 2^-50 (1 - 2^-54)
+        assert leave_one_out_k(5, k) == pytest.approx(2.0 * math.sqrt(5.0 * 2.0**50), rel=1e-12)
 
     def test_equal_means(self) -> None:
         directions = Directions(np.full(8, 0.5), 1.0, leave_one_out=True)

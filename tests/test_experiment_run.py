@@ -8,13 +8,13 @@ import io
 import json
 import math
 import os
+import re
 import resource
 import secrets
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -122,7 +122,7 @@ class TestOutcomes:
         assert text == (
             "figure,setting,data,n,k,delta,smallest_gap,outliers,instance,algorithm,run,pulls,"
             "threshold_pulls,rounds,complete,correct,instance_seed,seed\n"
-            f"a,fixed,made up,5,1.0,0.1,{cell.smallest_gap!r},1,0,spade,0,120,7,3,True,False,"
+            f"a,fixed,made up,5,1.0,0.05,{cell.smallest_gap!r},1,0,spade,0,120,7,3,True,False,"
             f"{cell.instance_seed},{cell.seed}\n"
         )
         # mean 0.24, variance 1.02 / 5 - 0.24^2 = 0.1464, theta 0.62262; 1 is nearer than 0.1
@@ -268,13 +268,16 @@ class TestStore:
         [b"", b"\xff\x00\xfe{]", b"3", b"null", b"[]", b"{}", b'"text"', b'{"key": "x"}',
          b'{"key": "x", "check": 0, "measured": {}}', b"\x00" * 5000],
     )  # fmt: skip
-    def test_garbage_in_the_middle(self, tmp_path: Path, garbage: bytes) -> None:
+    def test_garbage_in_the_middle(
+        self, tmp_path: Path, garbage: bytes, caplog: pytest.LogCaptureFixture
+    ) -> None:
         with store_in(tmp_path) as store:
             store.append("one", MEASURED)
             with (tmp_path / "cells.jsonl").open("ab") as file:
                 file.write(garbage + b"\n")
             store.append("two", MEASURED)
         assert stored(tmp_path) == {"one": MEASURED, "two": MEASURED}
+        assert ("has 1 damaged lines" in caplog.text) == bool(garbage)
 
     def test_changed_values_do_not_count(self, tmp_path: Path) -> None:
         with store_in(tmp_path) as store:
@@ -440,7 +443,7 @@ class TestProgress:
         seen: list[float] = []
 
         def remember(task: CellTask) -> Measured:
-            seen.append(task.k)
+            seen.append(task.question.k)
             return measure(task)
 
         monkeypatch.setattr(_run, "measure", remember)
@@ -489,7 +492,11 @@ def backwards(results: Iterator[Any]) -> Iterator[Any]:
 
 class TestLostWorkers:
     def test_the_rest_is_run_by_another_executor(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expected: Outcomes
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+        expected: Outcomes,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         opened = FakeExecutors(losing_after(3), losing_after(0), losing_after(2), iter)
         monkeypatch.setattr(_run, "open_executor", opened)
@@ -498,6 +505,8 @@ class TestLostWorkers:
         assert opened.gives == []
         assert found.to_csv() == expected.to_csv()
         assert lines_of(tmp_path) == 10
+        left = re.findall(r"going on with (\d+) runs after this: .*fake lost", caplog.text)
+        assert left == ["7", "7", "5"]
         assert [done for done, *_ in latest.told] == [0, 0, 1, 2, 3, 3, 3, 4, 5, 5, 6, 7, 8, 9, 10]
 
     def test_it_gives_up_when_three_in_a_row_get_nowhere(
@@ -515,7 +524,7 @@ class TestLostWorkers:
     def test_a_cell_that_kills_its_process_once(self, tmp_path: Path, expected: Outcomes) -> None:
         deadly = Deadly(MEANS, tmp_path / "died")
         latest = Latest()
-        found = run(Grid([replace(FIXED, arms=deadly)], TWO), seed=1, jobs=2, progress=latest)
+        found = run(Grid([replace(FIXED, instance=deadly)], TWO), seed=1, jobs=2, progress=latest)
         assert (tmp_path / "died").exists()
         assert latest.executors.count("joblib, 2 processes") == 6 + 2
         assert list(found) == expected[:6]
@@ -542,18 +551,19 @@ class TestTheSameBytes:
         monkeypatch.setattr(_run, "open_executor", FakeExecutors(backwards))
         assert run(GRID, seed=1).to_csv() == expected.to_csv()
 
-    @pytest.mark.parametrize("jobs", [2, 3])
+    @pytest.mark.parametrize("jobs", [2, pytest.param(3, marks=pytest.mark.long)])
     def test_joblib(self, jobs: int, tmp_path: Path, expected: Outcomes) -> None:
         self.compare(tmp_path, expected, "joblib", f"joblib, {jobs} processes", jobs=jobs)
 
+    @pytest.mark.long
     def test_dask(self, tmp_path: Path, expected: Outcomes) -> None:
         self.compare(tmp_path, expected, "dask", "dask, local, 2 processes", jobs=2)
 
+    @pytest.mark.long
     def test_dask_at_an_address(self, tmp_path: Path, expected: Outcomes) -> None:
         from distributed import LocalCluster
 
-        options = {"processes": False, "protocol": "tcp", "dashboard_address": ":0"}
-        with LocalCluster(n_workers=1, threads_per_worker=1, **options) as cluster:
+        with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
             address = cluster.scheduler_address
             place = f"dask at {address}, 1 worker"
             self.compare(tmp_path, expected, "dask", place, address=address)
@@ -580,13 +590,18 @@ class TestTheSameBytes:
 STUDY = Grid([replace(FIXED, runs=20)], TWO)
 
 
-def study(folder: str) -> None:
-    run(STUDY, folder=folder, jobs=2).to_csv(Path(folder) / "found.csv")
+def study(folder: str, jobs: int, last: int) -> None:
+    """Run a comparison whose process is killed when it has so many cells."""
+
+    def progress(told: GridProgress) -> None:
+        if told.done == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    run(STUDY, folder=folder, jobs=jobs, progress=progress).to_csv(Path(folder) / "found.csv")
 
 
-@contextmanager
-def started_study(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    program = f"import test_experiment_run as it; it.study({str(folder)!r})"
+def exit_code_of_study(folder: Path, jobs: int, last: int) -> int:
+    program = f"import test_experiment_run as it; it.study({str(folder)!r}, {jobs}, {last})"
     with (folder / "said.txt").open("wb") as said:
         process = subprocess.Popen(
             [sys.executable, "-c", program],
@@ -595,33 +610,23 @@ def started_study(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             start_new_session=True,
         )
     try:
-        yield process
+        return process.wait()
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # joblib's workers outlive a killed parent
         process.wait()
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it takes too long"
-        time.sleep(0.01)
-
-
 class TestKill:
-    @pytest.mark.long
-    def test_killed_several_times_it_ends_with_the_same_file(self, tmp_path: Path) -> None:
-        for _ in range(2):
-            enough = lines_of(tmp_path) + 6
-            with started_study(tmp_path) as process:
-                wait_for(lambda enough=enough: lines_of(tmp_path) >= enough)
-                process.kill()
-                assert process.wait() == -signal.SIGKILL
-        assert 12 <= lines_of(tmp_path) < 40
+    @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.long)])
+    def test_killed_several_times_it_ends_with_the_same_file(
+        self, tmp_path: Path, jobs: int
+    ) -> None:
+        for last in (6, 17):
+            assert exit_code_of_study(tmp_path, jobs, last) == -signal.SIGKILL
+            assert lines_of(tmp_path) == last
         assert not (tmp_path / "found.csv").exists()
-        with started_study(tmp_path) as process:
-            assert process.wait(timeout=120) == 0
+        assert exit_code_of_study(tmp_path, jobs, last=-1) == 0
         assert (tmp_path / "said.txt").read_text() == ""
         assert (tmp_path / "found.csv").read_bytes() == run(STUDY, jobs=1).to_csv().encode()
         with (tmp_path / "cells.jsonl").open() as lines:

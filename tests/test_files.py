@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oddarms.errors import InvalidParameter
-from oddarms.files import writable_folder, write_whole
+from oddarms.files import digest_of_package, writable_folder, write_whole
 
 
 class TestWriteWhole:
@@ -55,6 +55,27 @@ class TestWriteWhole:
         with pytest.raises(KeyboardInterrupt):
             write_whole(tmp_path / "file", "new")
         assert list(tmp_path.iterdir()) == []
+
+
+class TestDigestOfPackage:
+    def test_content_names_and_versions_count(self, tmp_path: Path) -> None:
+        def digest(*versions: str) -> str:
+            return digest_of_package(["*.py"], *versions, package=tmp_path)
+
+        (tmp_path / "a.py").write_text("1")
+        (tmp_path / "b.py").write_text("2")
+        digests = [digest(), digest("1"), digest("2")]
+        (tmp_path / "b.py").write_text("3")
+        digests.append(digest())
+        (tmp_path / "b.py").rename(tmp_path / "c.py")
+        digests.append(digest())
+        (tmp_path / "note.txt").write_text("4")
+        assert digest() == digests[-1]
+        assert len(set(digests)) == 5
+
+    def test_a_file_that_was_moved_is_missed(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError, match=r"has no file gone/\*\.py"):
+            digest_of_package(["gone/*.py"], package=tmp_path)
 
 
 class TestWritableFolder:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
 import re
@@ -14,16 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 import oddarms
-from helpers import ROOT
-from oddarms.cli import main
+from helpers import BIN, COMMAND, ROOT, Ran, Run, assert_refused, page_blocks
 
-BIN = Path(sys.executable).parent
-COMMAND = str(BIN / "oddarms")
 ARMS = "a,b,c,d,e"
 PULL = "test {arm} != e"
 SEARCH = ("--k", 1, "--delta", 0.1, "--seed", 1)
@@ -80,57 +76,21 @@ class Scale:
 """
 
 
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        def refuse(name: str) -> None:
-            raise AssertionError(f"{name} is not JSON")
-
-        return json.loads(self.out, parse_constant=refuse)
-
-    @property
-    def rows(self) -> list[dict[str, str]]:
-        return list(csv.DictReader(io.StringIO(self.out)))
-
-
-Find = Callable[..., Ran]
-
-
 @pytest.fixture
-def find(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Find]:
+def find(run_command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Run]:
     """Runs ``oddarms find`` in an empty directory, without drawing the report."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("oddarms.reports.write_report", lambda *_args, **_options: None)
+    monkeypatch.setattr("oddarms.cli.find._output.write_report", lambda *_args, **_options: None)
     module = f"functions_{tmp_path.name}"
     (tmp_path / f"{module}.py").write_text(FUNCTIONS)
     path = list(sys.path)
 
     def run(*words: object, stdin: str = "") -> Ran:
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         given = [str(word).replace("functions:", f"{module}:") for word in words]
-        code = main(["find", *given])
-        return Ran(code, *capsys.readouterr())
+        return run_command("find", *given, stdin=stdin)
 
     yield run
     sys.path[:] = path
     sys.modules.pop(module, None)
-
-
-def assert_refused(ran: Ran, code: int, *words: str) -> None:
-    """One sentence on stderr, nothing on stdout."""
-    assert ran.code == code, ran
-    assert ran.out == ""
-    last = ran.err.splitlines()[-1]
-    assert re.fullmatch(r"error: .+\.", last), ran.err
-    for word in words:
-        assert word in last
 
 
 def labels(rows: list[dict[str, Any]]) -> list[str]:
@@ -157,36 +117,38 @@ def labels(rows: list[dict[str, Any]]) -> list[str]:
         ("--python", "functions:only_e"),
         ("--python", "functions:odd", "--batch"),
         ("--python", "functions:Scale.up_to_ten", "--bounds", "0,10"),
-        ("--python", "functions:odd", "--batch", "--algorithm", "rr"),
+        pytest.param(
+            ("--python", "functions:odd", "--batch", "--algorithm", "rr"), marks=pytest.mark.long
+        ),
         ("--python", "functions:only_e", "--side", "both"),
     ],
     ids=lambda source: " ".join(map(str, source)),
 )
-def test_the_abnormal_one_is_found(find: Find, source: tuple[object, ...]) -> None:
+def test_the_abnormal_one_is_found(find: Run, source: tuple[object, ...]) -> None:
     ran = find("--arms", ARMS, *source, *SEARCH, "--format", "json")
     assert ran.code == 0, ran.err
     answer = ran.json
-    assert labels(answer["outliers"]) == ["e"]
+    assert answer["outliers"] == ["e"]
     assert answer["complete"] is True
     assert answer["pulls"] == sum(row["pulls"] for row in answer["arms"]) > 0
     assert json.loads(Path("output/find/result.json").read_text()) == answer
 
 
-def test_the_answer_has_means_intervals_odds_and_the_cost(find: Find) -> None:
+def test_the_answer_has_means_intervals_odds_and_the_cost(find: Run) -> None:
     ran = find("--arms", ARMS, "--python", "functions:only_e", *SEARCH)
     assert ran.code == 0
     head, titles, row, threshold, samples, cost = ran.out.splitlines()
-    assert head == "1 of 5 is abnormal (right with probability at least 0.9)"
+    assert head == "1 of 5 arms is an outlier (right with probability at least 0.9)"
     assert titles.split() == ["label", "mean", "interval", "odds", "samples"]
-    assert row.startswith("e ")
-    assert threshold.startswith("upper threshold: ")
+    assert re.fullmatch(r"e +1\.0000 +\[0\.\d{4}, 1\.0000\] +\d+:1 +\d+", row)
+    assert threshold.startswith("upper threshold, mean + 1 sd: 0.6000, within [")
     assert re.fullmatch(r"samples: \d+", samples)
     equally = r"sampling all equally at this guarantee \(RR\): about [\d,]+, \d+ times as many"
     assert re.fullmatch(equally, cost)
     assert max(map(len, ran.out.splitlines())) <= 80
 
 
-def test_arms_come_from_stdin_or_a_file(find: Find) -> None:
+def test_arms_come_from_stdin_or_a_file(find: Run) -> None:
     Path("arms.txt").write_text("a\nb\nc\nd\ne\n")
     for arms, stdin in (("-", "a\nb\nc\nd\ne\n"), ("arms.txt", "")):
         ran = find(
@@ -196,7 +158,7 @@ def test_arms_come_from_stdin_or_a_file(find: Find) -> None:
         assert labels(ran.json["arms"]) == list("abcde")
 
 
-def test_labels_of_any_kind_reach_the_command_and_the_files(find: Find) -> None:
+def test_labels_of_any_kind_reach_the_command_and_the_files(find: Run) -> None:
     strange = [
         "two words",
         'it\'s "it"',
@@ -255,11 +217,11 @@ def test_labels_of_any_kind_reach_the_command_and_the_files(find: Find) -> None:
         (("--table", "no.csv"), "no.csv"),
     ],
 )
-def test_bad_usage_is_a_sentence(find: Find, words: tuple[object, ...], said: str) -> None:
+def test_bad_usage_is_a_sentence(find: Run, words: tuple[object, ...], said: str) -> None:
     assert_refused(find(*words), 2, said)
 
 
-def test_an_empty_file_of_arms_is_refused(find: Find) -> None:
+def test_an_empty_file_of_arms_is_refused(find: Run) -> None:
     Path("empty").write_text("")
     assert_refused(find("--arms", "empty", "--pull", "true"), 2, "at least 2 but got 0")
 
@@ -279,7 +241,7 @@ def test_an_empty_file_of_arms_is_refused(find: Find) -> None:
     ],
 )
 def test_a_function_that_gives_no_reward_stops_the_search(
-    find: Find, function: str, said: str
+    find: Run, function: str, said: str
 ) -> None:
     batch = ("--batch",) if function in ("beyond_in_batch", "too_few") else ()
     ran = find("--arms", ARMS, "--python", f"functions:{function}", *SEARCH, *batch)
@@ -290,8 +252,8 @@ def test_a_function_that_gives_no_reward_stops_the_search(
 HANGING = "sh -c 'test $ODDARMS_ARM = b && sleep 600; test $ODDARMS_ARM != e'"
 
 
-@pytest.mark.parametrize("policy", ["stop", "retry", "drop"])
-def test_an_arm_that_always_hangs_ends_the_search(find: Find, policy: str) -> None:
+@pytest.mark.parametrize("policy", ["stop", "retry"])
+def test_an_arm_that_always_hangs_ends_the_search(find: Run, policy: str) -> None:
     words = ("--arms", ARMS, "--pull", HANGING, "--timeout", 0.2, "--jobs", 4, *SEARCH)
     ran = find(*words, "--on-error", policy)
     times = "" if policy == "stop" else " (10 times in a row)"
@@ -302,59 +264,105 @@ def test_an_arm_that_always_hangs_ends_the_search(find: Find, policy: str) -> No
     assert int(kept[1]) == len(list(study.trials())) > 0
 
 
-def test_a_timeout_may_count_as_the_worst_reward(find: Find) -> None:
+def test_a_timeout_may_count_as_the_worst_reward(find: Run) -> None:
     pull = "sh -c 'test $ODDARMS_ARM != e || sleep 600'"
     ran = find(
         *("--arms", ARMS, "--pull", pull, "--timeout", 1, "--jobs", 8, "--on-error", "worst"),
         *("--k", 1, "--delta", 0.2, "--seed", 1, "--format", "json"),
     )
     assert ran.code == 0, ran.err
-    assert labels(ran.json["outliers"]) == ["e"]
+    assert ran.json["outliers"] == ["e"]
 
 
-def test_failures_now_and_then_are_tried_again(find: Find) -> None:
-    Path("count").write_text("")
+def test_failures_now_and_then_are_tried_again(find: Run) -> None:
     pull = (
         "sh -c 'echo x >> count; test $(wc -l < count) = 7 && kill -9 $$; test $ODDARMS_ARM != e'"
     )
-    for policy in ("retry", "drop"):
-        Path("count").write_text("")
-        ran = find(
-            *("--arms", ARMS, "--pull", pull, *SEARCH, "--on-error", policy),
-            *("--format", "json", "--out", policy),
-        )
-        assert ran.code == 0, ran.err
-        assert labels(ran.json["outliers"]) == ["e"]
-        assert ran.json["pulls"] == len(Path("count").read_text().split()) - 1
+    words = ("--arms", ARMS, "--pull", pull, *SEARCH, "--format", "json")
+    ran = find(*words, "--on-error", "retry")
+    assert ran.code == 0, ran.err
+    assert ran.json["outliers"] == ["e"]
+    assert ran.json["pulls"] == len(Path("count").read_text().split()) - 1
+    assert find(*words, "--on-error", "drop").code == 2
 
 
 # The budget
 
 
 @pytest.mark.parametrize("budget", [0, 3, 20])
-def test_a_budget_is_kept_and_what_is_open_is_named(find: Find, budget: int) -> None:
+def test_a_budget_is_kept_and_what_is_open_is_named(find: Run, budget: int) -> None:
     words = ("--arms", ARMS, "--python", "functions:only_e", *SEARCH, "--budget", budget)
     ran = find(*words)
     assert ran.code == 3
-    assert ran.out.startswith("0 of 5 are known to be abnormal, 5 undecided")
-    assert "undecided: 5 (the budget is used up)" in ran.out
+    assert ran.out.startswith("0 of 5 arms are known to be outliers, 5 are undecided\n")
+    assert "\nstatus: budget: the budget does not allow another step\n" in ran.out
+    assert "\nundecided, and about how many more samples each needs:\n" in ran.out
+    assert max(map(len, ran.out.splitlines())) <= 80
     answer = find(*words, "--format", "json").json
     assert answer["pulls"] <= budget
-    assert answer["stopped"] == "budget"
-    assert labels(answer["undecided"]) == list("abcde")
+    assert answer["status"] == "budget"
+    assert answer["undecided"] == list("abcde")
 
 
-def test_where_no_outlier_is_possible_that_is_said(find: Find) -> None:
+def test_where_no_outlier_is_possible_that_is_said(find: Run) -> None:
     ran = find("--arms", "a,b,c", "--pull", "true", "--k", 2)
     assert ran.code == 0
-    assert "among 3 things none can be 2 standard deviations out" in ran.out
+    assert "no sample was needed: among 3 arms none can be 2 sd out" in ran.out
     assert "samples: 0\n" in ran.out
+
+
+# The same everywhere
+
+
+@pytest.mark.parametrize("budget", [None, 23])
+def test_all_outputs_are_one_document(find: Run, run_command: Run, budget: int | None) -> None:
+    words = ("--arms", ARMS, "--python", "functions:only_e", *SEARCH, "--out", "o")
+    words += () if budget is None else ("--budget", budget)
+    there = ("find", "--storage", "o/study.db")
+    printed = find(*words, "--format", "json").json
+    shown = find(*words).out
+    reloaded = oddarms.load_study("find", storage="o/study.db").result()
+    documents = [
+        printed,
+        json.loads(Path("o/result.json").read_text()),
+        run_command("study", "result", *there, "--format", "json").json,
+        reloaded.to_dict(),
+    ]
+    assert all(list(document) == list(printed) for document in documents)
+    assert all(document == printed for document in documents)
+    assert shown == run_command("study", "result", *there).out == f"{reloaded!r}\n"
+    table = find(*words, "--format", "csv").out
+    assert table == Path("o/arms.csv").read_bytes().decode()
+    assert table == run_command("study", "result", *there, "--format", "csv").out
+
+
+def test_the_status_of_a_used_up_budget_is_the_same_everywhere(find: Run, run_command: Run) -> None:
+    pytest.importorskip("matplotlib")
+    words = ("--arms", ARMS, "--python", "functions:only_e", *SEARCH, "--out", "o")
+    assert find(*words, "--budget", 23).code == 3
+    study = oddarms.load_study("find", storage="o/study.db")
+    result = study.result()
+    assert 0 < result.pulls <= 23
+    assert study.status == result.status == "budget"
+    there = ("find", "--storage", "o/study.db")
+    said = "budget: the budget does not allow another step"
+    assert f"status: {said}\n" in run_command("study", "result", *there).out
+    assert f"Status:     {said}\n" in run_command("study", "show", *there).out
+    about = run_command("study", "show", *there, "--format", "json").json
+    document = result.to_dict()
+    for key in ("status", "pulls", "imported", "unused", "pulls_needed", "thresholds", "question"):
+        assert about[key] == document[key]
+    assert about["undecided"] == len(document["undecided"])
+    asked = run_command("study", "ask", *there, "--format", "json")
+    assert (asked.code, asked.json) == (3, {"status": "budget", "tickets": []})
+    page = oddarms.reports.write_report(result, "o").read_text(encoding="utf-8")
+    assert page.count(said) == 2
 
 
 # Going on
 
 
-def test_the_same_command_goes_on_after_ctrl_c(find: Find) -> None:
+def test_the_same_command_goes_on_after_ctrl_c(find: Run) -> None:
     words = ("--arms", ARMS, *SEARCH, "--format", "json")
     first = find(*words, "--python", "functions:interrupted")
     assert first.code == 130
@@ -365,14 +373,14 @@ def test_the_same_command_goes_on_after_ctrl_c(find: Find) -> None:
     assert int(kept[1]) == 20
     second = find(*words, "--python", "functions:only_e")
     assert second.code == 0
-    assert "going on with 20 samples of the study in output/find/study.db" in second.err
+    assert "going on with 20 samples of the study in output/find/study.db\n" in second.err
     whole = find(*words, "--python", "functions:only_e", "--out", "anew")
     assert second.json == whole.json
 
 
 @pytest.mark.parametrize("moment", ["add_tickets", "add_results"])
 def test_ctrl_c_while_something_is_stored_waits_for_it(
-    find: Find, moment: str, monkeypatch: pytest.MonkeyPatch
+    find: Run, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from oddarms.studies import _records
 
@@ -393,35 +401,48 @@ def test_ctrl_c_while_something_is_stored_waits_for_it(
     assert find(*words, "functions:only_e").code == 0
 
 
+def test_a_search_that_is_done_is_not_begun_again(find: Run) -> None:
+    words = ("--arms", ARMS, *SEARCH)
+    first = find(*words, "--python", "functions:only_e")
+    assert "OUTLIER: e\n" in first.err
+    again = find(*words, "--python", "functions:boom")
+    assert (again.code, again.out) == (0, first.out)
+    assert re.match(r"the study in output/find/study\.db is done, with \d+ samples\n", again.err)
+    assert "OUTLIER" not in again.err
+
+
 @pytest.mark.parametrize(
     ("option", "value", "told"),
     [
-        ("--k", 1.1, "which has 1.0, not 1.1"),
-        ("--delta", 0.2, "which has 0.1, not 0.2"),
-        ("--budget", 7, "which has None, not 7"),
-        ("--side", "both", "which has 'upper', not 'both'"),
-        ("--seed", 2, "which has 1, not 2"),
-        ("--bounds", "0,2", "which has (0.0, 1.0), not (0.0, 2.0)"),
-        ("--indifference", 0.1, "which has {}, not {'indifference': 0.1}"),
-        ("--arms", "a,b,c,d,x", "which has other things"),
+        ("--k", 1.1, "(1.0) but got 1.1"),
+        ("--delta", 0.2, "(0.1) but got 0.2"),
+        ("--budget", 7, "(None) but got 7"),
+        ("--side", "both", "(upper) but got both"),
+        ("--seed", 2, "(1) but got 2"),
+        ("--bounds", "0,2", "((0.0, 1.0)) but got (0.0, 2.0)"),
+        ("--indifference", 0.1, "but got 0.1"),
+        ("--arms", "a,b,c,d,x", "arms must be"),
     ],
 )
-def test_another_question_is_refused(find: Find, option: str, value: object, told: str) -> None:
-    words = ("--arms", ARMS, "--python", "functions:only_e", *SEARCH)
-    assert find(*words).code == 0
-    assert_refused(find(*words, option, value), 2, f"{option} must be", told, "another --out")
+def test_another_question_is_refused(find: Run, option: str, value: object, told: str) -> None:
+    words = ("--arms", ARMS, *SEARCH, "--pull")
+    oddarms.create_study(
+        "find", ARMS.split(","), k=1, delta=0.1, rng=1, storage=f"{Path.cwd()}/study.db"
+    )
+    ran = find(*words, PULL, option, value, "--storage", "study.db")
+    assert_refused(ran, 2, f"{option.strip('-')}", "was begun with", told, "--out")
 
 
-def test_a_study_is_shown_by_its_name_alone(find: Find) -> None:
+def test_a_study_is_shown_by_its_name_alone(find: Run) -> None:
     words = ("--study", "mine", "--storage", "s.db")
     assert find("--arms", ARMS, "--python", "functions:only_e", *SEARCH, *words).code == 0
     ran = find(*words, "--format", "json", "--out", "elsewhere")
     assert ran.code == 0
-    assert labels(ran.json["outliers"]) == ["e"]
-    assert ran.json["k"] == 1.0
+    assert ran.json["outliers"] == ["e"]
+    assert ran.json["question"]["k"] == 1.0
 
 
-def test_a_folder_has_one_search_at_a_time(find: Find) -> None:
+def test_a_folder_has_one_search_at_a_time(find: Run) -> None:
     words = ("--arms", ARMS, *SEARCH)
     with search(*words, "--pull", "sleep 60", "--out", "o") as slow:
         wait_until(lambda: Path("o/study.db").exists())
@@ -459,7 +480,7 @@ def logged(word: str) -> int:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_killed_search_goes_on_without_waiting(find: Find, how: signal.Signals) -> None:
+def test_a_killed_search_goes_on_without_waiting(find: Run, how: signal.Signals) -> None:
     words = ("--arms", ARMS, *SEARCH, "--out", "o")
     with search(*words, "--pull", LOGGING, "--jobs", "3") as process:
         wait_until(lambda: logged("end") >= 6)
@@ -468,17 +489,18 @@ def test_a_killed_search_goes_on_without_waiting(find: Find, how: signal.Signals
     stored = len(list(oddarms.load_study("find", storage="o/study.db").trials()))
     if how == signal.SIGINT:
         assert process.returncode == 130
-        assert stored == logged("end")  # what was finished is there, what was begun has ended
+        # what was finished is there, but for commands that were just about to end
+        assert logged("end") - 3 <= stored <= logged("end")
         assert f"interrupted: {stored} samples kept in o/study.db" in said
     started = time.monotonic()
     ran = find(*words, "--pull", PULL, "--format", "json")
     assert ran.code == 0
     assert time.monotonic() - started < 60.0  # a lease is an hour
     assert f"going on with {stored} samples" in ran.err
-    assert labels(ran.json["outliers"]) == ["e"]
+    assert ran.json["outliers"] == ["e"]
 
 
-def test_many_jobs_run_at_the_same_time(find: Find) -> None:
+def test_many_jobs_run_at_the_same_time(find: Run) -> None:
     pull = (
         "sh -c 'touch here.$ODDARMS_ARM; while [ $(ls here.* | wc -l) -lt 5 ]; do sleep 0.05; done'"
     )
@@ -499,16 +521,16 @@ def write_table(path: str, rewards: dict[str, list[object]], header: str = "work
 TABLE = ("--table", "t.csv", "--arm", "worker", "--reward", "wrong")
 
 
-def test_a_table_is_judged_by_itself(find: Find) -> None:
+def test_a_table_is_judged_by_itself(find: Run) -> None:
     write_table("t.csv", {"a": [0] * 300, "b, c": [0] * 500, "d\ne": [0] * 400, "f": [1] * 200})
     ran = find(*TABLE, "--k", 1)
     assert ran.code == 0
-    assert "1 of 4 is abnormal" in ran.out
-    assert "samples: 0 and 1,400 recorded ones" in ran.out
+    assert ran.out.startswith("1 of 4 arms is an outlier ")
+    assert "samples: 0, and 1,400 imported\n" in ran.out
     assert "t.csv: 1,400 samples of 4 things" in ran.err
     answer = find(*TABLE, "--k", 1, "--format", "json").json
     assert (answer["pulls"], answer["imported"]) == (0, 1400)
-    assert {row["label"]: row["recorded"] for row in answer["arms"]} == {
+    assert {row["label"]: row["imported"] for row in answer["arms"]} == {
         "a": 300,
         "b, c": 500,
         "d\ne": 400,
@@ -518,23 +540,25 @@ def test_a_table_is_judged_by_itself(find: Find) -> None:
     assert not Path("output/find/study.db").exists()
 
 
-def test_what_a_table_leaves_open_is_told_with_the_pulls_it_would_take(find: Find) -> None:
+def test_what_a_table_leaves_open_is_told_with_the_pulls_it_would_take(find: Run) -> None:
     write_table("t.csv", {"a": [0, 1] * 300, "b": [0, 1] * 400, "c": [0, 1] * 200, "d": [1] * 4})
     ran = find(*TABLE, "--k", 1)
     assert ran.code == 3
-    assert "(the table ended); about how many more samples each needs:" in ran.out
+    assert "status: ended: there are no more rewards\n" in ran.out
+    assert "undecided, and about how many more samples each needs:\n" in ran.out
     rows = {row["label"]: row for row in find(*TABLE, "--k", 1, "--format", "json").json["arms"]}
     assert rows["d"]["decision"] == "undecided"
-    assert all((row["more_pulls"] > 0) >= (row["decision"] == "undecided") for row in rows.values())
+    for row in rows.values():
+        assert row["decision"] != "undecided" or row["pulls_needed"] > 0
 
 
-def test_a_search_goes_on_from_a_table_which_counts_once(find: Find) -> None:
+def test_a_search_goes_on_from_a_table_which_counts_once(find: Run) -> None:
     write_table("t.csv", {"a": [0] * 100, "b": [0] * 100, "c": [0] * 50, "d": [0], "e": [1] * 3})
     column = ("--table", "t.csv", "--arm", "worker", "--reward-column", "wrong")
     words = (*column, "--pull", PULL, *SEARCH, "--format", "json")
     first = find(*words)
     assert first.code == 0, first.err
-    assert labels(first.json["outliers"]) == ["e"]
+    assert first.json["outliers"] == ["e"]
     assert first.json["imported"] == 254
     assert first.json["pulls"] > 0
     second = find(*words)
@@ -542,12 +566,15 @@ def test_a_search_goes_on_from_a_table_which_counts_once(find: Find) -> None:
     assert second.json == first.json
 
 
-def test_a_table_and_an_algorithm_that_cannot_use_it(find: Find) -> None:
-    write_table("t.csv", {"a": [0], "b": [1], "c": [0]})
-    assert_refused(find(*TABLE, "--k", 1, "--algorithm", "rr"), 2, "rr")
+def test_an_algorithm_without_imports_takes_the_rows_as_its_samples(find: Run) -> None:
+    write_table("t.csv", {"a": [0] * 9, "b": [1] * 7, "c": [0] * 8})
+    answer = find(*TABLE, "--k", 1, "--algorithm", "rr", "--format", "json").json
+    assert answer["status"] == "ended"
+    assert answer["imported"] == 24
+    assert answer["unused"] == 24 - answer["pulls"]
 
 
-def test_a_parquet_table_is_read(find: Find) -> None:
+def test_a_parquet_table_is_read(find: Run) -> None:
     pytest.importorskip("pyarrow")
     from pyarrow import parquet, table
 
@@ -555,20 +582,20 @@ def test_a_parquet_table_is_read(find: Find) -> None:
     parquet.write_table(table({"worker": names, "wrong": [0] * 1200 + [1] * 200}), "t.parquet")
     ran = find("--table", "t.parquet", *TABLE[2:], "--k", 1, "--format", "json")
     assert ran.code == 0
-    assert labels(ran.json["outliers"]) == ["d"]
+    assert ran.json["outliers"] == ["d"]
 
 
-def test_a_reward_outside_the_bounds_is_named(find: Find) -> None:
+def test_a_reward_outside_the_bounds_is_named(find: Run) -> None:
     write_table("t.csv", {"a": [0], "b": [3]})
     assert_refused(find(*TABLE, "--k", 1), 2, "line 3")
     assert find(*TABLE, "--k", 0.5, "--bounds", "0,3").code == 3
 
 
-def test_a_table_may_come_from_stdin(find: Find) -> None:
+def test_a_table_may_come_from_stdin(find: Run) -> None:
     text = "worker,wrong\n" + "a,0\nb,0\nc,0\n" * 300 + "d,1\n" * 300
     ran = find("--table", "-", *TABLE[2:], "--k", 1, "--format", "json", stdin=text)
     assert ran.code == 0
-    assert labels(ran.json["outliers"]) == ["d"]
+    assert ran.json["outliers"] == ["d"]
 
 
 def test_the_command_needs_nothing_of_comparisons_and_clusters() -> None:
@@ -584,25 +611,20 @@ def test_the_command_needs_nothing_of_comparisons_and_clusters() -> None:
 # The report and the page
 
 
-def test_the_folder_has_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_folder_has_the_report(run_command: Run) -> None:
     pytest.importorskip("matplotlib")
-    out = tmp_path / "o"
-    code = main(
-        ["find", "--arms", ARMS, "--pull", PULL, *map(str, SEARCH), "--out", str(out), "-q"]
-    )
-    assert code == 0
-    assert capsys.readouterr().err == ""
-    assert "</html>" in (out / "report.html").read_text()
-    assert {path.name for path in out.iterdir()} >= {"arms.csv", "report.html", "result.json"}
+    ran = run_command("find", "--arms", ARMS, "--pull", PULL, *SEARCH, "--out", "o", "-q")
+    assert (ran.code, ran.err) == (0, "")
+    assert "</html>" in Path("o/report.html").read_text()
+    assert {path.name for path in Path("o").iterdir()} >= {"arms.csv", "report.html", "result.json"}
 
 
+@pytest.mark.long
 def test_the_page_works(tmp_path: Path) -> None:
     """Its blocks run in their order, in one directory: flaky tests, and workers of a crowd."""
-    page = (ROOT / "docs" / "find.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```(python|sh)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "COLUMNS": "80"}
     said = []
-    for language, block in blocks:
+    for language, block in page_blocks(ROOT / "docs" / "find.md"):
         words = [sys.executable, "-c", block] if language == "python" else []
         done = subprocess.run(
             words or ["bash", "-c", f"set -e\n{block}"],
@@ -617,8 +639,13 @@ def test_the_page_works(tmp_path: Path) -> None:
         said.append(done.stdout)
     assert "['mail']" in "".join(said)
     flaky = json.loads((tmp_path / "flaky" / "result.json").read_text())
-    assert labels(flaky["outliers"]) == ["test_basket"]
+    assert flaky["outliers"] == ["test_basket"]
     crowd = json.loads((tmp_path / "crowd" / "result.json").read_text())
-    assert labels(crowd["outliers"]) == ["zoe"]
+    assert crowd["outliers"] == ["zoe"]
     assert said[-1].endswith("\n11\n")
-    assert any("kim" in text and "undecided: 1" in text for text in said)
+    assert any(
+        text.startswith("1 of 12 arms is known to be an outlier, 1 is undecided\n")
+        and re.search("^zoe ", text, re.MULTILINE)
+        and re.search("^kim ", text, re.MULTILINE)
+        for text in said
+    )

@@ -90,7 +90,7 @@ class TestCells:
 
     def test_an_instance_is_what_its_seed_draws(self) -> None:
         for cell in Grid([DRAWN]).cells(seed=4):
-            again = DRAWN.instance(cell.instance_seed)
+            again = DRAWN.draw(cell.instance_seed)
             assert isinstance(again, Bernoulli)
             assert again.means.tolist() == cell.arms.means.tolist()
             assert cell.smallest_gap == gaps(again.means, 1.0).min()
@@ -98,10 +98,10 @@ class TestCells:
 
     def test_simulated_arms_stay_what_they_are(self) -> None:
         table = Table({"a": [0.0, 1.0], "b": [1.0, 1.0]})
-        assert Setting("table", table, k=1.0).instance(0) is table
+        assert Setting("table", table, k=1.0).draw(0) is table
         drawn = Setting("beta", lambda rng: Beta(rng.uniform(0.2, 0.8, 4)), k=1.0)
         assert drawn.draws
-        assert isinstance(drawn.instance(3), Beta)
+        assert isinstance(drawn.draw(3), Beta)
 
 
 class TestSeeds:
@@ -195,7 +195,7 @@ class TestIntervals:
     ) -> None:
         kept = replace(FIXED, keep_intervals=True)
         assert measure(one_task(kept)).correct
-        monkeypatch.setattr(_cells, "outliers", lambda means, k: np.array([0]))  # noqa: ARG005
+        monkeypatch.setattr(_cells, "outliers", lambda *_: np.array([0]))
         assert not measure(one_task(kept)).correct
         assert measure(one_task(replace(kept, budget=0))).correct
 
@@ -205,14 +205,14 @@ class TestOptions:
         assert Contender.of("rr") == Contender("rr", "rr", {})
         own = Contender("RR 7", "rr", {"batch": 7})
         assert Contender.of(own) is own
-        assert one_task(contender=own).options == {"batch": 7}
-        assert one_task(contender=own).algorithm == "rr"
+        assert one_task(contender=own).question.options == {"batch": 7}
+        assert one_task(contender=own).question.algorithm == "rr"
 
     def test_those_of_a_setting_replace_the_contenders_own(self) -> None:
         own = Contender("WRR", "wrr", {"batch": 7, "rho": 2.0})
         other = replace(FIXED, options={"WRR": {"batch": 3}, "someone else": {"batch": 4}})
-        assert one_task(other, own).options == {"batch": 3}
-        assert one_task(FIXED, own).options == {"batch": 7, "rho": 2.0}
+        assert one_task(other, own).question.options == {"batch": 3}
+        assert one_task(FIXED, own).question.options == {"batch": 7, "rho": 2.0}
 
     def test_unknown_ones_are_refused_before_anything_runs(self) -> None:
         with pytest.raises(UnknownOption, match="RR has no option 'rho'"):
@@ -251,7 +251,7 @@ class TestMisuse:
             ({"budget": -1}, "budget must be a whole number of at least 0"),
             ({"runs": 0}, "runs must be a whole number of at least 1"),
             ({"instances": 0}, "instances must be a whole number of at least 1"),
-            ({"instances": 2}, "instances must be 1 for arms that are not drawn but got 2"),
+            ({"instances": 2}, "instances must be 1 for an instance that is not drawn but got 2"),
         ],
     )
     def test_settings(self, changes: dict[str, Any], message: str) -> None:
@@ -260,13 +260,13 @@ class TestMisuse:
 
     def test_means(self) -> None:
         with pytest.raises(InvalidParameter, match=r"within \[0, 1\] but means\[1\] is 1.2"):
-            list(Grid([replace(FIXED, arms=[0.1, 1.2])]).cells())
+            list(Grid([replace(FIXED, instance=[0.1, 1.2])]).cells())
 
     @pytest.mark.parametrize("keep_intervals", [True, False])
     def test_arms_with_a_generator_of_their_own(self, keep_intervals: bool) -> None:
         arms = Bernoulli(MEANS, rng=1)
         with pytest.raises(InvalidParameter, match="no generator of their own"):
-            list(Grid([replace(FIXED, arms=arms, keep_intervals=keep_intervals)]).cells())
+            list(Grid([replace(FIXED, instance=arms, keep_intervals=keep_intervals)]).cells())
 
 
 KEY_IN_ANOTHER_PROCESS = """
@@ -280,9 +280,9 @@ class TestKeys:
     @pytest.mark.parametrize(
         "setting",
         [
-            replace(FIXED, arms=[0.0, 0.1, 0.0, 0.1, 0.9]),
-            replace(FIXED, arms=Uniform(MEANS, 0.0)),
-            replace(FIXED, arms=Bernoulli(MEANS, labels="abcde")),
+            replace(FIXED, instance=[0.0, 0.1, 0.0, 0.1, 0.9]),
+            replace(FIXED, instance=Uniform(MEANS, 0.0)),
+            replace(FIXED, instance=Bernoulli(MEANS, labels="abcde")),
             replace(FIXED, k=1.25),
             replace(FIXED, delta=0.2),
             replace(FIXED, bounds=(0.0, 2.0)),
@@ -367,6 +367,7 @@ class TestKeys:
             "oddarms/algorithms/_spade.py",
             "oddarms/arms/_simulated.py",
             "oddarms/search/_search.py",
+            "oddarms/theory/_program.py",
             "oddarms/simulation/_kernels.py",
             "oddarms/experiments/_cells.py",
         } <= read

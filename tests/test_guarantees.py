@@ -2,8 +2,9 @@
 
 Every check is an exact binomial bound: an algorithm that errs with probability exactly delta
 fails it with probability at most 1e-6, written in `oddarms.testing.assert_error_rate`. With fewer
-than 200 checks here, the whole module raises a false alarm with probability below 2e-4 at worst,
-once and for all, as the seeds are fixed.
+than 300 checks here, the whole module raises a false alarm with probability below 3e-4 at worst,
+once and for all, as the seeds are fixed. The compiled algorithms make 400 runs an instance at
+delta = 0.3: a true rate of 0.48 fails nearly always (`test_power`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from helpers import VARIANTS
 from oddarms import Result, find, simulate
 from oddarms.arms import Bernoulli, Beta, SimulatedArms, Uniform
+from oddarms.statistics.binomial import most_errors
 from oddarms.testing import Instance, assert_error_rate
 from oddarms.theory import outliers, threshold
 
@@ -43,14 +46,19 @@ def check(instance: Instance, delta: float, runs: int, **arguments: Any) -> None
     assert_error_rate(int(missed.sum()), runs, delta)
 
 
+def test_power() -> None:
+    assert binom.sf(most_errors(400, 0.3), 400, 0.48) > 0.98
+    assert binom.sf(most_errors(80, 0.3), 80, 0.7) > 0.95
+
+
 @pytest.mark.parametrize("name", INSTANCES)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_answers_and_thresholds(variant: str, name: str) -> None:
     algorithm, options = VARIANTS[variant]
-    check(INSTANCES[name], delta=0.1, runs=100, algorithm=algorithm, rng=31, **options)
+    check(INSTANCES[name], delta=0.3, runs=400, algorithm=algorithm, rng=31, **options)
 
 
-@pytest.mark.parametrize("variant", ["ade", "ade shared", "rr", "wrr"])
+@pytest.mark.parametrize("variant", ["ade shared", "wrr"])
 @pytest.mark.parametrize(
     ("family", "option"), [("beta", {"concentration": 1.0}), ("uniform", {"width": 0.1})]
 )
@@ -61,8 +69,8 @@ def test_other_families_and_the_lower_side(
     instance = Instance([0.3, 0.65, 0.2, 0.7, 0.35], k=0.1)
     check(
         instance,
-        delta=0.2,
-        runs=60,
+        delta=0.3,
+        runs=400,
         algorithm=algorithm,
         family=family,
         side="lower",
@@ -75,7 +83,7 @@ def test_other_families_and_the_lower_side(
 def test_batches_of_a_thousand() -> None:
     instance = Instance([*np.linspace(0.0, 0.5, 30).tolist(), 1.0, 0.95], k=2.0)
     for algorithm in ("rr", "wrr"):
-        check(instance, delta=0.1, runs=50, algorithm=algorithm, batch=1000, rng=33)
+        check(instance, delta=0.3, runs=80, algorithm=algorithm, batch=1000, rng=33)
 
 
 def holds_throughout(result: Result, arms: SimulatedArms) -> bool:
@@ -90,7 +98,7 @@ def holds_throughout(result: Result, arms: SimulatedArms) -> bool:
     )
 
 
-@pytest.mark.parametrize("variant", ["ade", "ade shared", "rr batch 7", "wrr batch 7"])
+@pytest.mark.parametrize("variant", ["ade shared", "wrr batch 7"])
 @pytest.mark.parametrize(
     ("arms", "bounds"),
     [
@@ -100,12 +108,12 @@ def holds_throughout(result: Result, arms: SimulatedArms) -> bool:
     ],
     ids=["Bernoulli", "Beta", "Uniform on [-3, 5]"],
 )
-@pytest.mark.parametrize("budget", [150, None])
+@pytest.mark.parametrize("budget", [150, pytest.param(None, marks=pytest.mark.long)])
 def test_intervals_of_arms_and_threshold(
     variant: str, arms: SimulatedArms, bounds: tuple[float, float], budget: int | None
 ) -> None:
     algorithm, options = VARIANTS[variant]
-    delta, runs = 0.2, 25
+    delta, runs = 0.3, 80
     results = [
         find(
             arms,

@@ -10,7 +10,6 @@ import pytest
 from oddarms.problem import FloatArray
 from oddarms.statistics.evidence import degenerate_bound, normal_mixture_boundary
 from oddarms.statistics.odd_even import SWEEPS_AHEAD, OddEven
-from oddarms.testing import assert_error_rate
 from oddarms.theory import threshold
 
 
@@ -80,28 +79,3 @@ def test_the_interval_only_shrinks() -> None:
     assert (high[1:] <= high[:-1]).all()
     assert high[-1] - low[-1] < 0.05
     assert low[-1] < threshold(y, 2.0) < high[-1]
-
-
-FAMILIES = {
-    "spread": np.linspace(0.2, 0.8, 20),
-    "nearly equal": np.full(20, 0.5) + np.linspace(-0.01, 0.01, 20),
-    "low rate": np.array([0.01] * 28 + [0.1, 0.3]),
-    "two arms": np.array([0.3, 0.6]),
-    "three hundred": np.linspace(0.1, 0.5, 300),
-}
-
-
-@pytest.mark.parametrize("k", [0.0, 1.0, 3.0])
-@pytest.mark.parametrize("name", FAMILIES)
-def test_covers_the_threshold_at_all_times(name: str, k: float) -> None:
-    y, runs, end, degenerate = FAMILIES[name], 250, 0.05, 0.05
-    theta = threshold(y, k)
-    missed = 0
-    for rng in np.random.default_rng(3).spawn(runs):
-        ends = OddEven(y.size, k, end_delta=end, degenerate_delta=degenerate)
-        for pair in range(25):
-            for _ in range(2):
-                size = 1 + pair // 5
-                ends.absorb(size, rng.binomial(size, y).astype(float))
-        missed += not ends.low <= theta <= ends.high  # intersected over time
-    assert_error_rate(missed, runs, 4 * end + degenerate)

@@ -80,7 +80,7 @@ class TestSettings:
 
     def test_figure_2a(self) -> None:
         settings = settings_of("fig2a")
-        assert [setting.arms for setting in settings] == [
+        assert [setting.instance for setting in settings] == [
             UniformMeans(n, 2.5, (0.1, 0.2)) for n in (100, 200, 400, 600, 800, 1000)
         ]
         for setting in settings:
@@ -93,7 +93,7 @@ class TestSettings:
 
     def test_figure_2b(self) -> None:
         settings = settings_of("fig2b")
-        assert [setting.arms for setting in settings] == [
+        assert [setting.instance for setting in settings] == [
             UniformMeans(900, 2.0, window)
             for window in ((0.059, 0.061), (0.089, 0.091), (0.119, 0.121))
         ]
@@ -108,16 +108,16 @@ class TestSettings:
         ]
         for setting in settings:
             assert (setting.delta, setting.instances, setting.runs) == (0.1, 1, 10)
-            assert setting.instance(0).means.tolist() == crowd_error_rates().tolist()
+            assert setting.draw(0).means.tolist() == crowd_error_rates().tolist()
 
     def test_rr_and_wrr_pull_1000_times_a_turn(self) -> None:
         for figure in ("fig2a", "fig2b", "fig3"):
-            options = {cell.contender.name: cell.task.options for cell in cells_of(figure)}
+            options = {cell.contender.name: cell.task.question.options for cell in cells_of(figure)}
             thousand = {"batch": 1000}
             assert options == {"ADE": {}, "RR": thousand, "WRR": thousand, "SPADE": {}}
 
     def test_but_once_in_figure_1(self) -> None:
-        assert all(cell.task.options == {} for cell in cells_of("fig1"))
+        assert all(cell.task.question.options == {} for cell in cells_of("fig1"))
 
     def test_instances_are_in_their_windows(self) -> None:
         for cell in cells_of("fig2a"):

@@ -10,10 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from helpers import VARIANTS
-from oddarms import Search
+from oddarms import Search, find
 from oddarms.algorithms import Decision
 from oddarms.arms import Table
-from oddarms.search import find
 from oddarms.statistics.round_robin import (
     harmonic_mean_of_pulls,
     moments_of,
@@ -117,12 +116,12 @@ def test_shifting_and_scaling_rewards_with_the_bounds_changes_nothing(
     wide = Search(len(means), bounds=(a, b), **arguments)
     rewards = Streams(means, [seed + i for i in range(len(means))])
     while not unit.done:
-        pulls, same = unit.ask(), wide.ask()
+        pulls, same = unit.ask_step(), wide.ask_step()
         assert pulls.indices.tolist() == same.indices.tolist()
         assert pulls.counts.tolist() == same.counts.tolist()
         drawn = [rewards(int(i)) for i in np.repeat(pulls.indices, pulls.counts)]
-        unit.tell(drawn)
-        wide.tell([b if reward else a for reward in drawn])
+        unit.tell_step(drawn)
+        wide.tell_step([b if reward else a for reward in drawn])
     one, two = unit.result(), wide.result()
     assert wide.done
     assert one.decisions.tolist() == two.decisions.tolist()

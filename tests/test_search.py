@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oddarms import Progress, Search, find
+from oddarms import Progress, Question, Search, Status, find
 from oddarms.arms import Bernoulli
 from oddarms.errors import InvalidParameter, ProtocolError, RewardRejected
 from oddarms.problem import IntArray
@@ -52,24 +52,24 @@ class TestAskAndTell:
     def test_a_result_at_any_time(self) -> None:
         search = Search(["a", "b"], k=0, delta=0.1, algorithm="rr")
         before = search.result()
-        assert (before.stopped, before.pulls, before.undecided) == ("running", 0, ["a", "b"])
+        assert (before.status, before.pulls, before.undecided) == ("running", 0, ["a", "b"])
         search.ask_step()
         search.tell_step([0.0, 1.0])
         after = search.result()
-        assert (after.pulls, after.round, after.history[-1].pulls) == (2, 1, 2)
+        assert (after.pulls, after.round, after.trace[-1].pulls) == (2, 1, 2)
         assert before.pulls == 0  # results do not change after the fact
 
     def test_stopping_early(self) -> None:
         search = Search(2, k=0, delta=0.1, algorithm="rr")
-        search.stop("enough")
+        search.stop(Status.ENDED)
         assert search.done
-        assert search.result().stopped == "enough"
-        search.stop("again")
-        assert search.stopped == "enough"
+        assert search.result().status is Status.ENDED
+        search.stop(Status.INTERRUPTED)
+        assert search.status is Status.ENDED
 
     def test_totals_must_fit_the_request(self) -> None:
         search = Search(["a", "b"], k=0, delta=0.1, algorithm="rr", batch=3)
-        with pytest.raises(ProtocolError, match=r"tell_totals\(\) was called without calling ask"):
+        with pytest.raises(ProtocolError, match=r"tell_step_totals\(\) was called without"):
             search.tell_step_totals([1, 2], [1, 2])
         search.ask_step()
         with pytest.raises(RewardRejected, match="totals must be 2, one per entry asked for"):
@@ -85,9 +85,9 @@ class TestAskAndTell:
             one = Search(2, k=0, delta=0.1, algorithm="rr", batch=3, bounds=(-3, 5), side=side)
             two = Search(2, k=0, delta=0.1, algorithm="rr", batch=3, bounds=(-3, 5), side=side)
             rewards = np.array([[-3.0, 5.0, 1.0], [4.0, 4.5, 5.0]])
-            one.ask()
-            one.tell(rewards.ravel())
-            two.ask()
+            one.ask_step()
+            one.tell_step(rewards.ravel())
+            two.ask_step()
             two.tell_step_totals(rewards.sum(axis=1), (rewards**2).sum(axis=1))
             np.testing.assert_allclose(one.result().means, [1.0, 4.5])
             np.testing.assert_allclose(two.result().means, [1.0, 4.5])
@@ -101,6 +101,14 @@ class TestAskAndTell:
             search.tell_step([3.0, 10.5])
         assert caught.value.unabsorbed == [("a", 3.0)]
         assert caught.value.result.pulls == 0
+
+    def test_a_question_instead_of_its_words(self) -> None:
+        question = Question(["a", "b"], k=0, delta=0.1, algorithm="rr", options={"batch": 2})
+        search = Search(question)
+        assert search.question is question
+        assert search.ask_step().total == 4
+        with pytest.raises(InvalidParameter, match="beside it there is k"):
+            Search(question, k=1)
 
     def test_an_algorithm_class_instead_of_a_name(self) -> None:
         from oddarms.algorithms._round_robin import RR
@@ -145,7 +153,7 @@ class TestFind:
             with pytest.raises(InvalidParameter):
                 find(arms, **{"k": 1, "delta": 0.1, **wrong})
         with pytest.raises(TypeError, match="RR has no option 'bach'; it has: batch"):
-            find(arms, k=1, delta=0.1, algorithm="rr", bach=10)
+            find(arms, algorithm="rr", bach=10)
         assert pulled == []
 
     def test_arms_with_their_own_generator_keep_it(self) -> None:
@@ -169,7 +177,64 @@ class TestFind:
         assert Counting.calls == []
 
 
-class TestHistory:
+class TestDefaults:
+    def test_two_standard_deviations_and_a_twentieth(self) -> None:
+        """The same in a question, a search and `find`."""
+        asked = [
+            Question(6),
+            Search(6).question,
+            find([lambda: 0.0] * 6, budget=0).question.but(budget=None).numbered(),
+        ]
+        assert all(question == asked[0] for question in asked)
+        assert (asked[0].k, asked[0].delta, asked[0].algorithm) == (2.0, 0.05, "spade")
+
+
+class TestImports:
+    """Rewards that nobody asked for."""
+
+    @pytest.mark.parametrize("algorithm", ["spade", "ade", "rr", "wrr"])
+    def test_they_are_evidence_but_no_pulls(self, algorithm: str) -> None:
+        rng = np.random.default_rng(5)
+        given = {i: (rng.random(300) < y).astype(float) for i, y in enumerate(MEANS)}
+        words: dict[str, Any] = {"k": 0.5, "delta": 0.1, "algorithm": algorithm, "rng": 3}
+        without = find(Bernoulli(MEANS), **words)
+        result = find(Bernoulli(MEANS), imported=given, **words)
+        assert result.outliers == without.outliers == [1]
+        assert result.imported == 4 * 300
+        assert result.imported_per_arm.tolist() == [300] * 4
+        if algorithm != "ade":  # of which the pulls vary more than that
+            used = 0 if algorithm == "spade" else result.imported - result.unused
+            assert result.pulls - used < without.pulls
+
+    @pytest.mark.parametrize("algorithm", ["spade", "rr"])
+    def test_they_cost_no_budget(self, algorithm: str) -> None:
+        search = Search(["a", "b"], k=0, delta=0.1, algorithm=algorithm, budget=0)
+        assert search.status is Status.BUDGET
+        search = Search(["a", "b"], k=0, delta=0.1, algorithm=algorithm, budget=4)
+        search.import_rewards({"a": [0.0] * 6, "b": [1.0] * 6})
+        drive(search, Streams([0.0, 1.0]))
+        assert search.told == 4
+        assert search.result().imported == 12
+
+    def test_rr_takes_them_as_the_next_places(self) -> None:
+        search = Search(["a", "b"], k=0, delta=0.1, algorithm="rr")
+        assert search.import_rewards({"a": [0.25], "b": [0.5, 0.75]}) == 3
+        result = search.result()
+        assert (result.pulls, result.imported, result.unused) == (2, 3, 1)
+        assert result.means.tolist() == [0.25, 0.5]
+        assert search.ask_step().indices.tolist() == [0]
+
+    def test_misuse(self) -> None:
+        search = Search(["a", "b"], k=0, delta=0.1)
+        with pytest.raises(InvalidParameter, match="must name arms of the search but have 'c'"):
+            search.import_rewards({"a": [0.5], "c": [0.5]})
+        with pytest.raises(RewardRejected, match="arm 'b' gave 2"):
+            search.import_rewards({"a": [0.5], "b": [0.5, 2.0]})
+        assert search.import_rewards({}) == 0
+        assert search.result().imported == 0
+
+
+class TestTrace:
     def test_it_is_short_and_ends_with_the_result(self) -> None:
         result = find(Bernoulli(MEANS), **{**EASY, "batch": 1, "budget": 3_000})
         assert result.round > 1_000
@@ -196,7 +261,7 @@ class TestProgress:
         assert len(seen) == result.round
         assert seen[-1].pulls == result.pulls
         assert seen[-1].undecided == 0
-        assert all(p.arms == 4 and p.threshold_lower <= p.threshold_upper for p in seen)
+        assert all(p.n == 4 and p.threshold_lower <= p.threshold_upper for p in seen)
         assert [p.pulls for p in seen] == sorted(p.pulls for p in seen)
 
     def test_true_shows_nothing_of_a_quick_search(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,7 +272,7 @@ class TestProgress:
         values = {
             "pulls": 12_345,
             "round": 9,
-            "arms": 1000,
+            "n": 1000,
             "undecided": 17,
             "threshold_lower": 0.25,
             "threshold_upper": 0.75,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oddarms import simulate
+from oddarms import Question, simulate
 from oddarms.algorithms import _registry, get_algorithm
 from oddarms.arms import Bernoulli, Beta, Table, Uniform
 from oddarms.errors import InvalidParameter, UnknownAlgorithm
@@ -71,6 +71,17 @@ def test_runs_do_not_depend_on_how_many_there_are() -> None:
     assert few.pulls.tolist() == many.pulls[:2].tolist()
 
 
+def test_a_question_instead_of_its_words() -> None:
+    words = {name: QUESTION[name] for name in ("k", "delta", "algorithm")}
+    assert same(
+        simulate(MEANS, Question("abcd", **words), runs=6, rng=1), simulate(MEANS, **QUESTION)
+    )
+    with pytest.raises(InvalidParameter, match="about the instance's 4 arms but is about 3"):
+        simulate(MEANS, Question(3))
+    with pytest.raises(InvalidParameter, match="beside it there is k"):
+        simulate(MEANS, Question(4), k=1)
+
+
 def test_seeds() -> None:
     one = simulate(MEANS, **QUESTION)
     assert same(one, simulate(MEANS, **{**QUESTION, "rng": np.random.default_rng(1)}))
@@ -94,7 +105,7 @@ def test_a_budget_leaves_arms_undecided_and_not_wrong() -> None:
 
 def test_a_wrong_decision_is_seen() -> None:
     """Runs made up by hand: right, undecided, a missed outlier, a false one."""
-    task = Task(Bernoulli(MEANS), 0.5, 0.1, "rr", (0.0, 1.0), "upper", None, {}, False)
+    task = Task(Bernoulli(MEANS), Question(4, k=0.5, algorithm="rr"), compiled=False)
     made_up = [[1, 1, 2, 1], [0, 1, 0, 0], [1, 1, 1, 1], [0, 2, 2, 1]]
     runs = [Run(np.array(d, np.int8), np.ones(4, np.int64), 1, 0, 0.5, 0.1) for d in made_up]
     found = _simulate._collect(task, runs)
@@ -136,7 +147,7 @@ class TestArms:
             simulate(wide, **question, compiled=True)
 
     def test_a_generator_of_their_own(self) -> None:
-        with pytest.raises(InvalidParameter, match="no generator of their own"):
+        with pytest.raises(InvalidParameter, match="no generator of its own"):
             simulate(Bernoulli(MEANS, rng=1), **QUESTION)
 
 

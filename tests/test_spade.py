@@ -15,7 +15,7 @@ from oddarms.algorithms import Decision, Pulls
 from oddarms.algorithms._spade import JOINT_UP_TO, LONGEST_FOCUS, SPADE
 from oddarms.arms import Bernoulli, Beta, Callables
 from oddarms.errors import InvalidParameter, ProtocolError
-from oddarms.problem import FloatArray
+from oddarms.problem import FloatArray, Side
 from oddarms.testing import assert_error_rate
 from oddarms.theory import outliers, threshold
 
@@ -511,6 +511,35 @@ class TestHistories:
         search = Search(3, k=1.0, delta=0.1, algorithm=algorithm, rng=1)
         with pytest.raises(ProtocolError, match="cannot use rewards it did not ask for"):
             search.import_rewards({0: [1.0]})
+
+
+class TestTinyRewards:
+    """Rewards that are tiny against their bounds: the digits of a variance must not be lost."""
+
+    MEANS = np.array([1.0, 1.0, 1.0, 1.0, 3.0])
+
+    @pytest.mark.parametrize("top", [1e9, 1e12])
+    @pytest.mark.parametrize(("k", "side"), [(1.0, "upper"), (1.0, "lower"), (-1.0, "upper")])
+    def test_intervals_hold(self, top: float, k: float, side: Side) -> None:
+        """All intervals together cost 0.05 delta; a rate of 0.4 is found out."""
+        runs, delta, missed = 24, 0.1, 0
+        for rng in np.random.default_rng(11).spawn(runs):
+            search = Search(5, k=k, delta=delta, bounds=(0.0, top), side=side, rng=1)
+            rewards = np.minimum(rng.exponential(self.MEANS, (300, 5)), top)
+            search.add(dict(enumerate(rewards.T)))
+            lower, upper = search.result().intervals.T
+            missed += not ((lower <= self.MEANS) & (upper >= self.MEANS)).all()
+        assert_error_rate(missed, runs, 0.05 * delta)
+
+    def test_a_history_is_added_up_arm_by_arm(self) -> None:
+        """Large rewards of the first arm leave nothing in the sums of the others."""
+        machine = SPADE(3, k=0.5, delta=0.1, rng=np.random.default_rng(1))
+        rng = np.random.default_rng(12)
+        lists = [rng.random(20_000), rng.exponential(1e-12, 30), rng.exponential(1e-12, 7)]
+        machine.remember(np.array([x.size for x in lists]), np.concatenate(lists))
+        for arm, x in enumerate(lists):
+            assert machine.totals.total[arm] == pytest.approx(x.sum(), rel=1e-12)
+            assert machine.totals.squares[arm] == pytest.approx((x * x).sum(), rel=1e-12)
 
 
 def test_both_forms_are_tested() -> None:

@@ -1,7 +1,10 @@
 """SPADE is right with probability at least 1 - delta: seeded whole runs, exact binomial bounds.
 
-75 runs a family by default, to be quick; ODDARMS_RUNS=500 in the environment makes more. A rate
-of exactly delta fails a check with probability at most 1e-6, whatever the number of runs.
+At delta = 0.3, where a wrong answer is as likely as it may be; a rate of exactly delta fails a
+check with probability at most 1e-6. Quick families are judged together too: in all they fail at a
+rate of 0.5 (`test_power`), one alone at 0.7. Whole runs find only what is grossly wrong, as SPADE
+errs far less than it may; the parts that its answers rest on are held against alpha one by one in
+test_crossing, where far smaller rates show. ODDARMS_RUNS in the environment makes more runs.
 """
 
 from __future__ import annotations
@@ -11,13 +14,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
-from oddarms import simulate
+from oddarms import Simulation, simulate
+from oddarms.statistics.binomial import most_errors
 from oddarms.testing import assert_error_rate
 from oddarms.theory import threshold
 
-RUNS = int(os.environ.get("ODDARMS_RUNS", "75"))
+RUNS = int(os.environ.get("ODDARMS_RUNS", "80"))
+DELTA = 0.3
 
+ON_THE_LINE = 0.3 + np.sqrt(2.0) * np.std([0.2, 0.3, 0.4])  # with k = 1, of the other three
+QUICK: dict[str, dict[str, Any]] = {
+    "small gaps": {"arms": [0.2, 0.3, 0.8], "k": 0.5},
+    "many arms": {"arms": [0.1] * 250 + [0.9] * 50, "k": 1.0},
+    "just below": {"arms": [0.2, 0.3, 0.4, ON_THE_LINE - 1e-4], "k": 1.0, "budget": 100},
+}
 FAMILIES: dict[str, dict[str, Any]] = {
     "planted": {"arms": [0.05] * 19 + [0.95], "k": 2.0},
     "low rate": {"arms": [0.01] * 11 + [0.5], "k": 2.0},
@@ -27,28 +39,40 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "family": "beta",
         "concentration": 20.0,
     },
-    "many arms": {"arms": [0.05] * 270 + [0.95] * 30, "k": 2.0},
     "both sides": {"arms": [0.0, 1.0] + [0.5] * 6, "k": 1.2, "side": "both"},
-    "small gaps, large delta": {"arms": [0.2, 0.3, 0.8], "k": 0.5, "delta": 0.5},
-    "many arms, large delta": {"arms": [0.1] * 250 + [0.9] * 50, "k": 1.0, "delta": 0.5},
+    "just above": {"arms": [0.2, 0.3, 0.4, ON_THE_LINE + 1e-4], "k": 1.0, "budget": 400},
+    "two arms, k near 1": {"arms": [0.3, 0.6], "k": 1.0 - 1e-6},
 }
 
 
+def test_power() -> None:
+    assert binom.sf(most_errors(3 * 80, DELTA), 3 * 80, 0.53) > 0.98
+    assert binom.sf(most_errors(80, DELTA), 80, 0.7) > 0.95
+
+
+def errors(arguments: dict[str, Any], runs: int) -> tuple[int, int]:
+    """Return the runs with a wrong answer and those that miss the threshold, each checked."""
+    found = simulate(**{"delta": DELTA, "algorithm": "spade", "runs": runs, "rng": 41, **arguments})
+    assert "budget" in arguments or found.complete.all()
+    wrong, missed = int((~found.correct).sum()), misses(found, arguments["k"])
+    assert_error_rate(wrong, runs, DELTA)
+    assert_error_rate(missed, runs, DELTA)
+    return wrong, missed
+
+
+def misses(found: Simulation, k: float) -> int:
+    """Return the runs whose interval of the threshold misses it."""
+    distance = np.abs(found.threshold - threshold(found.means, k))
+    return int((distance > found.threshold_radius * (1 + 1e-12)).sum())
+
+
+def test_wrong_answers_are_rare() -> None:
+    wrong, missed = np.array([errors(arguments, RUNS) for arguments in QUICK.values()]).sum(axis=0)
+    assert_error_rate(int(wrong), len(QUICK) * RUNS, DELTA)
+    assert_error_rate(int(missed), len(QUICK) * RUNS, DELTA)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAMILIES)
-def test_wrong_answers_are_rare(name: str) -> None:
-    arguments = {"delta": 0.1, "algorithm": "spade", "runs": RUNS, "rng": 41, **FAMILIES[name]}
-    found = simulate(**arguments)
-    assert found.complete.all()
-    assert_error_rate(int((~found.correct).sum()), RUNS, arguments["delta"])
-    missed = np.abs(found.threshold - threshold(found.means, arguments["k"]))
-    beyond = missed > found.threshold_radius * (1 + 1e-12)
-    assert_error_rate(int(beyond.sum()), RUNS, arguments["delta"])
-
-
-def test_decisions_before_a_budget_are_right() -> None:
-    """With a budget that ends every run early, whatever is decided is as right."""
-    means = [*np.linspace(0.2, 0.5, 12), 0.9]
-    runs, delta = RUNS // 2, 0.5
-    found = simulate(means, k=2.0, delta=delta, algorithm="spade", runs=runs, rng=42, budget=250)
-    assert (found.pulls <= 250).all()
-    assert_error_rate(int((~found.correct).sum()), runs, delta)
+def test_wrong_answers_are_rare_elsewhere(name: str) -> None:
+    errors(FAMILIES[name], max(RUNS, 300))

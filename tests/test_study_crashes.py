@@ -11,15 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oddarms.studies._machine import Machine, ResultRow
 
-from oddarms.search import Result
-from oddarms.studies import Status, Study, create_study, delete_study, load_study, verify
+from oddarms.search import Result, Status
+from oddarms.studies import Study, create_study, load_study, verify
+from oddarms.studies._log import ResultRow
+from oddarms.studies._replay import new_search, replay
 from postgresql import Server, fast_folder
 from study_workers import MOST_AT_A_TIME, PATIENCE, PROCESSES, RATES, work
 
 WORKERS = 4
-KILLS = 100
+ARMS = RATES.size
+FEW_ARMS = 150
+"""Enough for some kills: some 20,000 pulls."""
+MANY = pytest.mark.long
 ALL_AT_ONCE = 0.15
 LONGEST_PAUSE = 0.3
 WENT_AWAY = (
@@ -64,6 +68,14 @@ class Crew:
             time.sleep(0.01)
         raise AssertionError("nobody told anything")
 
+    def wait_for_a_failure(self) -> None:
+        """Wait until somebody has noticed that the storage is away."""
+        known = len(self.failures())
+        deadline = time.monotonic() + PATIENCE
+        while len(self.failures()) == known:
+            assert time.monotonic() < deadline, "nobody noticed"
+            time.sleep(0.02)
+
     def kill(self, which: list[int]) -> None:
         """Kill some workers with SIGKILL, all of them before any is replaced."""
         for i in which:
@@ -102,7 +114,7 @@ class Crew:
         return self._notes("failed")
 
 
-Hire = Callable[[str, int], tuple[Study, Crew]]
+Hire = Callable[..., tuple[Study, Crew]]
 
 
 @pytest.fixture
@@ -117,9 +129,8 @@ def folder() -> Iterator[Path]:
 def hire(folder: Path) -> Iterator[Hire]:
     crews = []
 
-    def hired(storage: str, seed: int) -> tuple[Study, Crew]:
-        study = create_study("shaken", range(RATES.size), k=3, delta=0.1, seed=seed, storage=storage
-        )
+    def hired(storage: str, seed: int, *, arms: int = ARMS) -> tuple[Study, Crew]:
+        study = create_study("shaken", range(arms), k=3, delta=0.1, rng=seed, storage=storage)
         crews.append(Crew(storage, "shaken", folder, seed))
         return study, crews[-1]
 
@@ -149,33 +160,13 @@ def assert_nothing_is_lost(study: Study, crew: Crew) -> None:
     assert checked.results == len(trials)
 
 
-def never_killed_machine(study: Study) -> Result:
-    """What the same results give that reach a machine in one go."""
-    machine = Machine(study.question)
-    rows = [ResultRow(t.number, t.ticket, int(t.arm), t.reward) for t in study.trials()]
-    machine.take(rows)
-    return machine.search.result()
-
-
-def never_killed_study(study: Study) -> Result:
-    """What a study elsewhere finds that gets the same rewards of every arm, from one worker."""
-    rewards: dict[Any, list[float]] = {label: [] for label in study.labels}
-    for trial in study.trials():
-        rewards[trial.arm].append(trial.reward)
-    coming = {label: iter(values) for label, values in rewards.items()}
-    question = study.question
-    fresh = create_study("calm", study.labels,
-        k=question.k,
-        delta=question.delta,
-        seed=seed,
-        storage="memory",
+def never_killed(study: Study) -> Result:
+    """What the same results give that reach a search in one go."""
+    search = new_search(study.question, study.seed)
+    replay(
+        search, [ResultRow(t.number, t.ticket, t.arm, t.place, t.reward) for t in study.trials()]
     )
-    try:
-        while not (tickets := fresh.ask(777)).done:
-            fresh.tell_many([(ticket, next(coming[ticket.arm])) for ticket in tickets])
-        return fresh.result()
-    finally:
-        delete_study("calm", storage="memory")
+    return search.result()
 
 
 def assert_same_answer(one: Result, other: Result) -> None:
@@ -191,50 +182,78 @@ def assert_answered_as_if_never_killed(study: Study) -> None:
     assert study.status is Status.DECIDED
     found = study.result()
     assert found.outliers == [0, 1, 2, 3, 4]
-    assert_same_answer(found, never_killed_machine(study))
-    assert_same_answer(found, never_killed_study(study))
+    assert_same_answer(found, never_killed(study))
+    assert_same_answer(found, load_study(study.name, storage=study.storage).result())
 
 
-def test_a_hundred_killed_workers_lose_nothing_and_change_no_answer(
-    storage: str, hire: Hire
+def assert_every_result_is_used_once(study: Study) -> None:
+    """A place has its first result; a later one for it is used elsewhere, or left over."""
+    found = study.result()
+    rewards: dict[Any, list[float]] = {label: [] for label in study.labels}
+    firsts: dict[Any, dict[int, float]] = {label: {} for label in study.labels}
+    for trial in study.trials():
+        rewards[trial.arm].append(trial.reward)
+        assert trial.place is not None
+        firsts[trial.arm].setdefault(trial.place, trial.reward)
+    assert found.pulls + found.unused == sum(map(len, rewards.values()))
+    undisturbed = 0
+    for arm, (pulls, mean) in enumerate(zip(found.pulls_per_arm, found.means, strict=True)):
+        assert pulls <= len(rewards[arm])
+        if len(firsts[arm]) == len(rewards[arm]):  # none came twice: its first ones were used
+            used = [firsts[arm][place] for place in range(pulls)]
+            assert mean == pytest.approx(np.mean(used))
+            undisturbed += 1
+        assert pulls * mean <= sum(rewards[arm]) + 1e-9
+    assert undisturbed > 0
+
+
+@pytest.mark.parametrize("kills", [8, pytest.param(150, marks=MANY)])
+def test_killed_workers_lose_nothing_and_change_no_answer(
+    storage: str, hire: Hire, kills: int
 ) -> None:
-    study, crew = hire(storage, 1)
+    study, crew = hire(storage, 1, arms=ARMS if kills > 8 else FEW_ARMS)
     rng = crew.rng
-    while crew.kills < KILLS:
+    while crew.kills < kills:
         time.sleep(rng.uniform(0.0, LONGEST_PAUSE))
         everybody = rng.random() < ALL_AT_ONCE
         crew.kill(list(range(WORKERS)) if everybody else [crew.somebody_at_work()])
     assert not study.done, "the load must outlast the kills"
-    assert len(crew.acknowledged()) > KILLS, "workers must be killed at work"
+    assert len(crew.acknowledged()) > kills, "workers must be killed at work"
     crew.finish()
     assert_nothing_is_lost(study, crew)
     assert_answered_as_if_never_killed(study)
+    assert_every_result_is_used_once(study)
     unnoted = sum(1 for _ in study.trials()) - len(crew.acknowledged())
     assert unnoted <= crew.kills * MOST_AT_A_TIME, "stored, but killed before it was noted"
     assert crew.failures() == []
 
 
+@pytest.mark.parametrize("times", [2, pytest.param(8, marks=MANY)])
 def test_a_study_opened_anew_after_each_kill_is_never_behind_what_was_acknowledged(
-    storage: str, hire: Hire
+    storage: str, hire: Hire, times: int
 ) -> None:
     _, crew = hire(storage, 2)
-    for _ in range(5):
+    for _ in range(times):
         time.sleep(crew.rng.uniform(0.2, 0.6))
+        crew.somebody_at_work()
         before = crew.acknowledged()
         crew.kill(list(range(WORKERS)))
         stored = {t.ticket: t.reward for t in load_study("shaken", storage=storage).trials()}
+        assert before
         assert [(ticket, stored.get(ticket)) for ticket, _ in before] == before
 
 
+@pytest.mark.parametrize("times", [2, pytest.param(8, marks=MANY)])
 def test_a_killed_server_loses_nothing_that_was_acknowledged_and_work_goes_on(
-    postgresql: Server, hire: Hire
+    postgresql: Server, hire: Hire, times: int
 ) -> None:
-    study, crew = hire(postgresql.new_database(), 3)
+    study, crew = hire(postgresql.new_database(), 3, arms=ARMS if times > 2 else FEW_ARMS)
     try:
-        for _ in range(5):
+        for _ in range(times):
             time.sleep(crew.rng.uniform(0.3, 1.0))
+            crew.somebody_at_work()
             postgresql.kill9()
-            time.sleep(crew.rng.uniform(0.0, 0.3))
+            crew.wait_for_a_failure()
             postgresql.start()
     finally:
         postgresql.start()
@@ -242,6 +261,7 @@ def test_a_killed_server_loses_nothing_that_was_acknowledged_and_work_goes_on(
     study = load_study("shaken", storage=study.storage)
     assert_nothing_is_lost(study, crew)
     assert_answered_as_if_never_killed(study)
+    assert_every_result_is_used_once(study)
     sentences = {failure.partition(": ")[2] for failure in crew.failures()}
     assert sentences, "workers must have seen the server go"
     assert sentences <= {

@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,17 @@ import pytest
 
 from oddarms import Study, create_study, load_study
 from oddarms.algorithms import Decision
-from oddarms.errors import InvalidParameter, PullFailed, RewardRejected
-from oddarms.studies import Status, _run, verify
-from oddarms.studies import _records as records
+from oddarms.errors import (
+    InvalidParameter,
+    PullFailed,
+    RewardRejected,
+    SearchError,
+    SearchInterrupted,
+)
+from oddarms.executors import Executor
+from oddarms.executors._pools import ThreadExecutor
+from oddarms.search import Progress, Status, _driver
+from oddarms.studies import verify
 
 MEANS = {"a": 0.0, "b": 0.05, "c": 0.9, "d": 0.0, "e": 0.1}
 
@@ -44,14 +51,13 @@ def study(tmp_path: Path) -> Study:
 
 
 def make(folder: Path, **changes: Any) -> Study:
-    arguments: dict[str, Any] = {"arms": list(MEANS), "k": 1.0, "delta": 0.1, "seed": 2}
-    return create_study("s", storage=folder / "studies.db", **{**arguments, **changes})
+    words: dict[str, Any] = {"k": 1.0, "delta": 0.1, "rng": 2, **changes}
+    return create_study("s", list(MEANS), storage=folder / "studies.db", **words)
 
 
 def out(study: Study) -> int:
     """Return how many tickets are out."""
-    with study._database.reading() as connection:
-        return len(records.live_leases(connection, study._number, time.time()))
+    return study.overview().live
 
 
 def skips(study: Study) -> list[str]:
@@ -61,7 +67,7 @@ def skips(study: Study) -> list[str]:
 
 
 def assert_finished(study: Study, result: Any) -> None:
-    assert result.status == "decided"
+    assert result.status is Status.DECIDED
     assert result.high == ["c"]
     assert study.status is Status.DECIDED
     assert study.result().to_dict() == result.to_dict()
@@ -69,6 +75,47 @@ def assert_finished(study: Study, result: Any) -> None:
     assert len(tickets) == len(set(tickets)) >= result.pulls
     assert out(study) == 0
     assert verify(study).problems == []
+
+
+class AllAtOnce(Executor):
+    """Makes the calls it has when somebody waits for one of them, as many as there are jobs."""
+
+    def __init__(self, jobs: int) -> None:
+        super().__init__("all at once", jobs)
+        self._calls: list[tuple[Future[Any], Callable[[Any], Any], Any]] = []
+
+    def wait(self, futures: Any, timeout: float | None = None) -> set[Future[Any]]:
+        for future, function, argument in self._calls:
+            try:
+                future.set_result(function(argument))
+            except BaseException as error:
+                future.set_exception(error)
+        self._calls.clear()
+        return super().wait(futures, timeout)
+
+    def _submit(self, function: Any, argument: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._calls.append((future, function, argument))
+        return future
+
+    def _release(self) -> None:
+        pass
+
+
+class Interrupted(ThreadExecutor):
+    """Threads, and Ctrl-C while somebody waits for them, as soon as a function says so."""
+
+    def __init__(self, jobs: int, is_time: Callable[[], bool]) -> None:
+        super().__init__(jobs)
+        self._is_time = is_time
+
+    def wait(self, futures: Any, timeout: float | None = None) -> set[Future[Any]]:
+        if timeout is not None:
+            return super().wait(futures, timeout)
+        while not self._is_time():
+            if found := super().wait(futures, 0.01):
+                return found
+        raise KeyboardInterrupt
 
 
 class TestExecutors:
@@ -127,6 +174,7 @@ class TestExecutors:
         rewards = [trial.reward for trial in study.trials()]
         assert len(set(rewards)) == len(rewards)  # dask takes equal calls for one unless told
 
+    @pytest.mark.long
     def test_ray(self, study: Study) -> None:
         """In a process of its own, as there can be one ray only in each."""
         environment = {
@@ -156,7 +204,7 @@ class TestExecutors:
     def test_an_executor_that_was_shut_down(self, study: Study) -> None:
         executor = ThreadPoolExecutor(1)
         executor.shutdown()
-        with pytest.raises(RuntimeError, match="shutdown"):
+        with pytest.raises(SearchError, match="shutdown"):
             study.run(certain, executor=executor, jobs=3)
         assert (out(study), study.status) == (0, Status.RUNNING)
 
@@ -215,18 +263,23 @@ class TestTogether:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(results) == 2
-        assert results[0].to_dict() == results[1].to_dict()
-        assert_finished(study, results[0])
-        found = Counter(trial.worker for trial in study.trials())
-        assert found == made
-        assert min(found.values()) > 0
-        assert sum(made.values()) == results[0].pulls  # no pull was made twice
+        found = [{**result.to_dict(), "unused": 0} for result in results]
+        assert len(found) == 2
+        assert found[0] == found[1]  # but for results that came in between the two
+        last = study.result()
+        assert {**last.to_dict(), "unused": 0} == found[0]
+        assert_finished(study, last)
+        workers = Counter(trial.worker for trial in study.trials())
+        assert workers == made
+        assert min(workers.values()) > 0
+        assert sum(made.values()) == last.pulls + last.unused
+        places = [(trial.arm, trial.place) for trial in study.trials()]
+        assert len(places) == len(set(places)), "no pull was made twice"
 
     def test_waiting_for_what_others_have(
         self, study: Study, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(_run, "POLL_SECONDS", 0.02)
+        monkeypatch.setattr(_driver, "POLL_SECONDS", 0.02)
         tickets = study.ask(10_000)
         runner = threading.Thread(target=study.run, args=(certain,))
         runner.start()
@@ -263,7 +316,8 @@ class TestFailures:
             study.run(pull, jobs=2)
         assert isinstance(caught.value.__cause__, OSError)
         assert caught.value.label in MEANS
-        assert caught.value.result.to_dict() == study.result().to_dict()
+        assert caught.value.result.status is Status.FAILED
+        assert caught.value.result.to_dict() == {**study.result().to_dict(), "status": "failed"}
         told = list(study.trials())
         assert len(told) >= 6
         assert all(trial.reward == certain(trial.arm) for trial in told)
@@ -308,18 +362,6 @@ class TestFailures:
 
     def test_a_failure_among_many_finished_pulls(self, study: Study) -> None:
         """All have ended when they are looked at: one is wrong, one ends the run, two are good."""
-
-        class AtOnce:
-            """Makes every pull as it is submitted."""
-
-            def submit(self, pull: Callable[[str], float], label: str) -> Future[float]:
-                future: Future[float] = Future()
-                try:
-                    future.set_result(pull(label))
-                except BaseException as error:
-                    future.set_exception(error)
-                return future
-
         calls = itertools.count(1)
 
         def pull(label: str) -> float:
@@ -330,14 +372,12 @@ class TestFailures:
                 raise InvalidParameter("nothing can be pulled")
             return certain(label)
 
-        driver = _run._Driver(study, pull, 4, None, timedelta(hours=1), "stop", None)
         with pytest.raises(InvalidParameter, match="nothing can be pulled"):
-            driver.run(AtOnce())
+            study.run(pull, executor=AllAtOnce(4), ahead=0)
         assert len(list(study.trials())) == 2
         assert out(study) == 0
 
-    @pytest.mark.parametrize("policy", ["retry", "drop"])
-    def test_a_pull_that_fails_may_be_made_again(self, study: Study, policy: Any) -> None:
+    def test_a_pull_that_fails_may_be_made_again(self, study: Study) -> None:
         calls = itertools.count(1)
 
         def pull(label: str) -> float:
@@ -345,7 +385,7 @@ class TestFailures:
                 raise OSError("now and then")
             return certain(label)
 
-        assert_finished(study, study.run(pull, jobs=2, on_error=policy))
+        assert_finished(study, study.run(pull, jobs=2, on_error="retry"))
         assert set(skips(study)) == {"OSError: now and then"}
 
     def test_a_pull_that_always_fails_ends_the_run(self, study: Study) -> None:
@@ -373,36 +413,55 @@ class TestFailures:
 
 
 class TestInterruptions:
-    def test_ctrl_c_while_waiting(self, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_ctrl_c_while_waiting(self, study: Study) -> None:
         """What was told is stored, what has come back is told, and the rest is given back."""
-        held = threading.Event()
-        calls, waits = itertools.count(1), itertools.count(1)
+        begun, held = threading.Event(), threading.Event()
+        calls = itertools.count(1)
 
         def pull(label: str) -> float:
             if next(calls) > 10:
+                begun.set()
                 held.wait(10)
             return certain(label)
 
-        def interrupted(*arguments: Any, **options: Any) -> Any:
-            if "timeout" not in options and next(waits) == 4:
+        def is_time() -> bool:
+            if begun.is_set():
                 held.set()
-                raise KeyboardInterrupt
-            return wait(*arguments, **options)
+            return begun.is_set()
 
-        wait = _run.wait
-        monkeypatch.setattr(_run, "wait", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            study.run(pull, jobs=2)
+        with (
+            Interrupted(2, is_time) as executor,
+            pytest.raises(SearchInterrupted, match="interrupted after") as caught,
+        ):
+            study.run(pull, executor=executor)
+        assert caught.value.result.status is Status.INTERRUPTED
+        assert caught.value.unabsorbed == []  # the study has them
         told = list(study.trials())
-        assert len(told) >= 3
+        assert len(told) >= 11
         assert (out(study), study.status) == (0, Status.RUNNING)
+        assert caught.value.result.pulls == study.result().pulls
         assert verify(study).problems == []
         assert_finished(study, study.run(pull, jobs=2))
         assert list(study.trials())[: len(told)] == told
 
+    def test_ctrl_c_in_a_pull(self, study: Study) -> None:
+        """As with one job, where pulls are made in the thread that gets it."""
+        calls = itertools.count(1)
+
+        def pull(label: str) -> float:
+            if next(calls) == 8:
+                raise KeyboardInterrupt
+            return certain(label)
+
+        with pytest.raises(SearchInterrupted):
+            study.run(pull)
+        assert len(list(study.trials())) == 7
+        assert (out(study), study.status) == (0, Status.RUNNING)
+        assert_finished(study, study.run(pull))
+
     def test_pulls_that_do_not_end(self, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
         """They are given a moment, told to stop if they can be, and given back."""
-        monkeypatch.setattr(_run, "GRACE_SECONDS", 0.05)
+        monkeypatch.setattr(_driver, "GRACE_SECONDS", 0.05)
 
         class Pull:
             stopped = threading.Event()
@@ -414,21 +473,19 @@ class TestInterruptions:
             def stop(self) -> None:
                 self.stopped.set()
 
-        def interrupted(*arguments: Any, **options: Any) -> Any:
-            if "timeout" in options:
-                return wait(*arguments, **options)
-            raise KeyboardInterrupt
-
-        wait = _run.wait
-        monkeypatch.setattr(_run, "wait", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            study.run(Pull(), jobs=3)
+        with Interrupted(3, lambda: True) as executor, pytest.raises(KeyboardInterrupt):
+            study.run(Pull(), executor=executor)
         assert list(study.trials()) == []
         assert (out(study), study.status) == (0, Status.RUNNING)
         assert set(skips(study)) == {"the run was interrupted"}
 
-    @pytest.mark.parametrize("raised", [KeyboardInterrupt, ZeroDivisionError])
-    def test_a_callback_that_raises(self, study: Study, raised: type[BaseException]) -> None:
+    @pytest.mark.parametrize(
+        ("raised", "becomes"),
+        [(KeyboardInterrupt, SearchInterrupted), (ZeroDivisionError, SearchError)],
+    )
+    def test_a_callback_that_raises(
+        self, study: Study, raised: type[BaseException], becomes: type[BaseException]
+    ) -> None:
         """The tickets that its caller never saw are given back as well."""
         seen: list[Any] = []
 
@@ -437,17 +494,18 @@ class TestInterruptions:
             raise raised
 
         study.on_decision(callback)
-        with pytest.raises(raised):
+        with pytest.raises(becomes) as caught:
             study.run(certain, jobs=4)
+        assert caught.value.result.pulls == study.progress().pulls
         assert seen
         assert out(study) == 0
         assert verify(study).problems == []
 
     def test_a_progress_callback_that_raises(self, study: Study) -> None:
-        def progress(_study: Study) -> None:
+        def progress(_progress: Progress) -> None:
             raise ZeroDivisionError
 
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(SearchError, match="ZeroDivisionError"):
             study.run(certain, jobs=2, progress=progress)
         assert out(study) == 0
         assert list(study.trials())
@@ -517,10 +575,10 @@ class TestBatches:
             sizes.append(len(labels))
             return [certain(label) for label in labels]
 
-        seen: list[Study] = []
+        seen: list[Progress] = []
         assert_finished(study, study.run(pull, batch=True, progress=seen.append))
         assert max(sizes) > 1
-        assert len(seen) == len(sizes)
+        assert 0 < len(seen) <= len(sizes)
 
     @pytest.mark.parametrize(
         ("pull", "words"),

@@ -86,8 +86,7 @@ class Workers(RuleBasedStateMachine):
     def create(self, chosen: dict[str, Any], seed: int) -> None:
         self.storage = Path(self.folder.name) / "studies.db"
         create_study("other", [1, 2], k=1, delta=0.1, storage=self.storage).ask()
-        study = create_study("s", ARMS, k=0.2, delta=0.2, seed=seed, storage=self.storage, **chosen
-        )
+        study = create_study("s", ARMS, k=0.2, delta=0.2, seed=seed, storage=self.storage, **chosen)
         self.studies = [study, load_study("s", storage=self.storage)]
         self.fed = 0
         self.machine = Machine(study.question)

@@ -36,7 +36,8 @@ from oddarms.errors import (
     StoreFailed,
     UnknownStudy,
 )
-from oddarms.studies import Status, Told, _database, verify
+from oddarms.search import Status
+from oddarms.studies import Told, verify
 from oddarms.studies import _records as records
 
 NASTY = ["'; DROP TABLE results; --", '"quoted"', "%s %(name)s :name ?", "é𝄞", "back\\slash", "{}"]
@@ -44,20 +45,21 @@ NASTY = ["'; DROP TABLE results; --", '"quoted"', "%s %(name)s :name ?", "é𝄞
 
 def make(storage: Any, name: Any = "s", **changes: Any) -> Study:
     arguments: dict[str, Any] = {
-        "arms": ["a", "b", "c"],
+        "labels": ["a", "b", "c"],
         "k": 0.5,
         "delta": 0.1,
         "algorithm": "rr",
         "batch": 10,
-        "seed": 1,
+        "rng": 1,
+        **changes,
     }
-    return create_study(name, storage=storage, **{**arguments, **changes})
+    return create_study(name, arguments.pop("labels"), storage=storage, **arguments)
 
 
-def work(study: Study, results: int) -> None:
+def work(study: Study, results: int, ahead: float = 0.15) -> None:
     """Tell so many results."""
     while results > 0:
-        tickets = study.ask(min(results, 400))
+        tickets = study.ask(min(results, 400), ahead=ahead)
         study.tell_many([(ticket, (ticket.id * 7 % 11) / 10) for ticket in tickets])
         results -= len(tickets)
 
@@ -160,60 +162,6 @@ class TestNames:
 
 
 class TestVersions:
-    @pytest.fixture
-    def old(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        """A file as the first version wrote it, with a study and a result."""
-        with monkeypatch.context() as patch:
-            patch.setattr(_database, "REVISIONS", ("0001",))
-            study = make(file, NASTY[0], arms=NASTY)
-            tickets = study.ask(4)
-            study.tell(tickets[0], 0.25)
-            study.skip(tickets[1], NASTY[1])
-        with closing(sqlite3.connect(file)) as connection:
-            assert connection.execute("SELECT * FROM alembic_version").fetchall() == [("0001",)]
-            tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
-            assert ("imports",) not in tables
-        return file
-
-    def test_an_older_one_is_refused_with_the_way_out(self, old: Path) -> None:
-        present = _database.REVISIONS[-1]
-        for call in (
-            lambda: list_studies(storage=old),
-            lambda: load_study(NASTY[0], storage=old),
-            lambda: make(old, "another"),
-            lambda: delete_study(NASTY[0], storage=old),
-        ):
-            with pytest.raises(
-                StoreFailed,
-                match=rf"older oddarms \(schema 0001, now {present}\): make a copy of it, then run"
-                r" `oddarms study upgrade` \(in Python, oddarms.upgrade_storage\)",
-            ):
-                call()
-
-    def test_and_upgraded_with_its_studies(self, old: Path) -> None:
-        upgrade_storage(storage=old)
-        study = load_study(NASTY[0], storage=old)
-        assert study.labels == tuple(NASTY)
-        assert [(t.ticket, t.arm, t.reward) for t in study.trials()] == [(1, NASTY[0], 0.25)]
-        assert study.ask(1)[0].id == 5
-        assert study.tell(2, 0.5) is Told.RECORDED
-        assert study.import_rewards({NASTY[2]: [0.5, 1.0]}, key="new in 0002") == 2
-        assert verify(study).problems == []
-        upgrade_storage(storage=old)  # a second time changes nothing
-        assert len(list(load_study(NASTY[0], storage=old).trials())) == 4
-
-    def test_an_upgrade_that_fails_leaves_the_old_one(
-        self, old: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with closing(sqlite3.connect(old)) as connection:
-            connection.execute("CREATE TABLE imports (x)")  # in the way
-        with pytest.raises(StoreFailed, match="imports"):
-            upgrade_storage(storage=old)
-        with closing(sqlite3.connect(old)) as connection:
-            assert connection.execute("SELECT * FROM alembic_version").fetchall() == [("0001",)]
-        monkeypatch.setattr(_database, "REVISIONS", ("0001",))
-        assert load_study(NASTY[0], storage=old).tell(3, 0.5) is Told.RECORDED
-
     def test_a_newer_one_is_refused(self, file: Path) -> None:
         make(file)
         with closing(sqlite3.connect(file)) as connection, connection:
@@ -284,7 +232,7 @@ def use(file: Path) -> list[str]:
 def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The bytes of a file with some thousand results and a saved state."""
     file = tmp_path_factory.mktemp("sound") / "studies.db"
-    study = make(file, arms=[f"arm {i}" for i in range(50)], batch=30)
+    study = make(file, labels=[f"arm {i}" for i in range(50)], batch=30)
     work(study, 3000)
     study.ask(5)
     study.tell(1, 0.9)
@@ -304,12 +252,15 @@ class TestDamage:
                 call()
         assert file.read_text().startswith("This is a diary.")
 
+    @pytest.mark.parametrize("attempts", [8, pytest.param(50, marks=pytest.mark.long)])
     @pytest.mark.parametrize("kind", ["page", "bytes", "zeros", "cut"])
-    def test_is_reported_as_such(self, sound: bytes, tmp_path: Path, kind: str) -> None:
+    def test_is_reported_as_such(
+        self, sound: bytes, tmp_path: Path, kind: str, attempts: int
+    ) -> None:
         """It works, a verification finds fault, or it is refused: nothing else is raised."""
         rng = random.Random(1)
         refused = 0
-        for attempt in range(25):
+        for attempt in range(attempts):
             changed = bytearray(sound)
             place = rng.randrange(100, len(sound) - 4096)
             if kind == "page":
@@ -327,7 +278,7 @@ class TestDamage:
             except StoreFailed as error:
                 refused += 1
                 assert "damaged" in str(error) or "whole" in str(error)  # noqa: PT017
-        assert refused >= {"page": 15, "bytes": 3, "zeros": 5, "cut": 25}[kind]
+        assert refused >= attempts * {"page": 0.6, "bytes": 0.12, "zeros": 0.2, "cut": 1.0}[kind]
 
     def test_a_damaged_state_is_made_again_from_the_log(self, file: Path) -> None:
         study = make(file)
@@ -464,7 +415,7 @@ class TestFullDisks:
         try:
             told, left, words = tell_until_refused(study)
             with pytest.raises(StoreFailed):
-                study.import_rewards({"a": [0.5]} * 50_000)
+                study.import_rewards({"a": [0.5] * 50_000})
             self.assert_kept(study, told, file)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -482,16 +433,20 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"name": "two\nlines"}, "name must be"),
     ({"name": 5}, "name must be.* but got 5"),
     ({"name": None}, "name must be"),
-    ({"arms": []}, "arms must be at least 2 but got 0"),
-    ({"arms": ["alone"]}, "arms must be at least 2 but got 1"),
-    ({"arms": ["a", "b", "a"]}, "labels must be unique but 'a' appears twice"),
-    ({"arms": [1, 2, np.int64(1)]}, "labels must be unique but 1 appears twice"),
-    ({"arms": ["a", 1.5]}, "labelled by text or whole numbers but got 1.5"),
-    ({"arms": ["a", None]}, "labelled by text or whole numbers but got None"),
-    ({"arms": ["a", True]}, "labelled by text or whole numbers but got True"),
-    ({"arms": ["a", ("b",)]}, "labelled by text or whole numbers"),
-    ({"arms": ["a", ["b"]]}, "labels must be hashable"),
-    ({"arms": 5}, "arms must be the arms' labels but got 5"),
+    ({"labels": []}, "arms must be at least 2 but got 0"),
+    ({"labels": ["alone"]}, "arms must be at least 2 but got 1"),
+    ({"labels": ["a", "b", "a"]}, "labels must be unique but 'a' appears twice"),
+    ({"labels": [1, 2, np.int64(1)]}, "labels must be unique but 1 appears twice"),
+    (
+        {"labels": ["a", 1.5]},
+        "labels must be texts or whole numbers where they are stored but got 1.5",
+    ),
+    ({"labels": ["a", None]}, "labels must be texts or whole numbers.* but got None"),
+    ({"labels": ["a", True]}, "labels must be texts or whole numbers.* but got True"),
+    ({"labels": ["a", ("b",)]}, "labels must be texts or whole numbers"),
+    ({"labels": ["a", ["b"]]}, "labels must be hashable"),
+    ({"labels": 5.5}, "labels must be the arms' names, or their number, but got 5.5"),
+    ({"labels": 1}, "arms must be at least 2 but got 1"),
     ({"k": float("nan")}, "k must be a finite number but got nan"),
     ({"k": float("inf")}, "k must be a finite number"),
     ({"k": "1"}, "k must be a number but got '1'"),
@@ -506,16 +461,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"side": "left"}, "side must be 'upper', 'lower' or 'both' but got 'left'"),
     ({"side": ["upper"]}, "side must be"),
     ({"algorithm": "best"}, "algorithm must be one of ade, rr, spade, wrr but got 'best'"),
-    ({"algorithm": RR}, "algorithm a name, but got"),
+    ({"algorithm": RR}, "algorithm must be a registered name where a question is written down but"),
     ({"algorithm": None}, "algorithm"),
     ({"bach": 5}, "RR has no option 'bach'; it has: batch"),
     ({"batch": 0}, "batch must be a whole number of at least 1"),
     ({"batch": "many"}, "batch must be"),
-    ({"batch": {1, 2}}, "options of a stored study must be plain values"),
-    ({"batch": lambda: 1}, "options of a stored study must be plain values"),
-    ({"seed": -1}, "seed must be a whole number of at least 0 but got -1"),
-    ({"seed": 1.5}, "seed must be a whole number"),
-    ({"seed": "one"}, "seed must be a whole number"),
+    ({"batch": {1, 2}}, "options must be plain values where they are written down"),
+    ({"batch": lambda: 1}, "options must be plain values where they are written down"),
+    ({"rng": -1}, "rng must be a whole number of at least 0 but got -1"),
+    ({"rng": 1.5}, "rng must be a whole number"),
+    ({"rng": "one"}, "rng must be a whole number"),
     ({"budget": -1}, "budget must be a whole number of at least 0 but got -1"),
     ({"budget": 2.5}, "budget must be a whole number"),
     ({"budget": "much"}, "budget must be a whole number"),
@@ -540,12 +495,12 @@ class TestArguments:
     def test_numbers_of_numpy_are_numbers(self, file: Path) -> None:
         study = make(
             file,
-            arms=np.arange(3),
+            labels=np.arange(3),
             k=np.int64(1),
             delta=np.float32(0.5),
             bounds=np.array([0, 2]),
             budget=np.int64(100),
-            seed=np.uint8(3),
+            rng=np.uint8(3),
         )
         again = load_study("s", storage=file)
         assert again.question == study.question
@@ -555,7 +510,7 @@ class TestArguments:
     def test_a_name_that_is_taken(self, file: Path) -> None:
         make(file).ask()
         with pytest.raises(DuplicateStudy, match=r"studies.db has a study 's' already: load it"):
-            make(file, arms=["x", "y"])
+            make(file, labels=["x", "y"])
         assert load_study("s", storage=file).labels == ("a", "b", "c")
 
     def test_a_name_that_is_not_there(self, file: Path) -> None:
@@ -586,7 +541,7 @@ class TestArguments:
         ):
             with pytest.raises(InvalidParameter, match=words):
                 study.ask(**wrong)  # type: ignore[arg-type]
-        assert study.ask(10**30)[-1].id == 30  # all there is
+        assert study.ask(10**30, ahead=0)[-1].id == 30  # all there is
         for ticket in (0, -1, 1.5, "1", None, 2**70):
             with pytest.raises(InvalidParameter, match="ticket must be"):
                 study.tell(ticket, 0.5)  # type: ignore[arg-type]
@@ -601,7 +556,7 @@ class TestArguments:
     def test_results_nobody_asked_for(self, file: Path) -> None:
         study = make(file)
         for history in ({"nobody": [0.5]}, {"a": [0.5], 7: [0.5]}, {1.5: [0.5]}):
-            with pytest.raises(InvalidParameter, match="arm"):
+            with pytest.raises(InvalidParameter, match=r"(arm|labels) must be"):
                 study.import_rewards(history)
         for rewards in ([0.5, 2.0], ["x"], [[0.5, 0.5]], [None]):
             with pytest.raises(RewardRejected, match="reward"):
@@ -630,7 +585,7 @@ class TestTexts:
     def test_values_are_never_part_of_a_statement(self, file: Path) -> None:
         labels = [*NASTY, "\0", "\ud800", "line\nbreak", "x" * 10_000, "", 1, "1", -(2**80)]
         for name in NASTY:
-            study = make(file, name, arms=labels)
+            study = make(file, name, labels=labels)
             assert study.labels == load_study(name, storage=file).labels == tuple(labels)
             tickets = study.ask(len(labels) * 10, worker=NASTY[0])
             assert {ticket.arm for ticket in tickets} == set(labels)
@@ -665,7 +620,7 @@ class TestTexts:
 
 class TestSize:
     def test_a_great_many_arms(self, file: Path) -> None:
-        n = 200_000
+        n = 60_000
         labels = [f"worker {i}" for i in range(n)]
         study = create_study("s", labels, k=3, delta=0.05, storage=file)
         assert study.ask(3)[2].arm == "worker 2"
@@ -780,7 +735,7 @@ class TestThreads:
 class TestBudget:
     def test_late_results_can_use_it_up_in_mid_step(self, file: Path) -> None:
         """Then the step cannot be finished, and the result says so as the status does."""
-        study = make(file, batch=1, budget=4, arms=["a", "b"])
+        study = make(file, batch=1, budget=4, labels=["a", "b"])
         first = study.ask(1, lease=timedelta(microseconds=1))
         again = study.ask(1, lease=timedelta(microseconds=1))
         third = study.ask(1, lease=timedelta(microseconds=1))
@@ -793,11 +748,11 @@ class TestBudget:
         study.tell(tickets[0], 0.5)  # the first step, and arm a's next turn
         assert study.status is Status.BUDGET
         assert study.ask(10).status is Status.BUDGET
-        assert study.result().stopped == "budget"
+        assert study.result().status is Status.BUDGET
         assert study.result().pulls == 3
 
     def test_pulls_that_are_out_count_against_it(self, file: Path) -> None:
-        study = make(file, batch=3, budget=6, arms=["a", "b"])
+        study = make(file, batch=3, budget=6, labels=["a", "b"])
         moment = timedelta(microseconds=1)
         tickets = [*study.ask(3, lease=moment), *study.ask(3, lease=moment)]
         assert {ticket.arm for ticket in tickets} == {"a"}
@@ -808,17 +763,22 @@ class TestBudget:
         study.skip(last[0])
         assert [ticket.arm for ticket in study.ask(2)] == ["b"]
 
-    def test_what_nobody_asked_for_costs_nothing(self, file: Path) -> None:
-        study = make(file, batch=1, budget=4, arms=["a", "b"])
+    @pytest.mark.parametrize("ahead", [0.0, 0.15])
+    def test_what_nobody_asked_for_costs_nothing(self, file: Path, ahead: float) -> None:
+        study = make(file, batch=1, budget=4, labels=["a", "b"])
         assert study.import_rewards({"a": [0.5] * 20, "b": [0.5] * 20}) == 40
         assert study.result().pulls == 40
         assert study.status is Status.RUNNING
-        work(study, 4)
+        work(study, 4, ahead)
         assert study.status is Status.BUDGET
-        assert study.result().pulls_per_arm.sum() == 44
+        found = study.result()
+        assert found.pulls + found.unused == 44
+        assert found.unused == 0 or ahead > 0
 
     def test_asking_for_exactly_what_is_left(self, file: Path) -> None:
-        study = make(file, batch=2, arms=["a", "b"])
-        assert study.ask(3).status is Status.RUNNING
-        last = study.ask(1)
-        assert (len(last), last.status, study.status) == (1, Status.WAITING, Status.WAITING)
+        study = make(file, batch=2, labels=["a", "b"])
+        assert study.ask(3, ahead=0).status is Status.RUNNING
+        last = study.ask(1, ahead=0)
+        assert (len(last), last.status) == (1, Status.WAITING)
+        assert study.ask(1, ahead=0) == []
+        assert study.status is Status.RUNNING  # there are pulls of later steps

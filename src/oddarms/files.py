@@ -1,9 +1,11 @@
-"""Files that are either there as a whole or not at all."""
+"""Files that are either there as a whole or not at all, and the files of this package."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from oddarms.errors import InvalidParameter
@@ -25,6 +27,32 @@ def write_whole(path: str | Path, content: str | bytes) -> Path:
         Path(name).unlink(missing_ok=True)
         raise
     return target
+
+
+def digest_of_package(
+    patterns: Sequence[str], *versions: str, package: Path = Path(__file__).parent
+) -> str:
+    """Return a SHA-256 that tells apart the states of some files of this package.
+
+    Parameters
+    ----------
+    patterns
+        Such as ``statistics/*.py``; each must match a file, or else a file that was moved would
+        not count any more.
+    versions
+        What else must be the same.
+    package
+        Where the files are.
+    """
+    digest = hashlib.sha256("\0".join(versions).encode())
+    for pattern in patterns:
+        files = sorted(package.glob(pattern))
+        if not files:
+            raise FileNotFoundError(f"{package} has no file {pattern}")
+        for path in files:
+            digest.update(f"\0{path.relative_to(package).as_posix()}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def writable_folder(parameter: str, path: str | Path) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple
 
@@ -118,13 +119,15 @@ class Algorithm(ABC):
         """Whether `absorb_imports` takes rewards."""
         return type(self).absorb_imports is not Algorithm.absorb_imports
 
-    def outlook(self) -> FloatArray:
-        """Return in which proportion the steps to come need pulls of the open arms, as a guess.
+    def outlook(self) -> Iterator[Pulls]:
+        """Yield the steps that are expected behind the one that is proposed.
 
-        Pulls are made ahead in this proportion where workers have nothing else to do; a wrong guess
-        costs pulls that are used later or not at all, never the guarantee.
+        Pulls are made ahead for them where workers have nothing else to do; where the guess is
+        wrong, they are used later or not at all, and the guarantee stays.
         """
-        return self.undecided.astype(np.float64)
+        arms = np.flatnonzero(self.undecided)
+        while True:
+            yield Pulls(arms, np.ones(arms.size, dtype=np.int64))
 
     @abstractmethod
     def intervals(self) -> tuple[FloatArray, FloatArray]:

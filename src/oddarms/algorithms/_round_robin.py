@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -91,6 +92,13 @@ class RR(Algorithm):
         active = self._find_active()
         if not first and self._turn_is_over(active):
             self._next_arm()
+
+    def outlook(self) -> Iterator[Pulls]:
+        """Yield the turns of the next arms."""
+        arm = self.i if self.T else -1
+        while True:
+            arm = (arm + 1) % self.n
+            yield Pulls(np.array([arm]), np.array([self.batch]))
 
     def _find_active(self) -> BoolArray:
         log_term = log_inverse_delta_prime(self.delta, self.n, self.T)

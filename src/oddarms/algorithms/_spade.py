@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from copy import copy
 
 import numpy as np
 
-from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, averages, no_pulls
+from oddarms.algorithms._base import (
+    UNLIMITED,
+    Algorithm,
+    Decision,
+    Pulls,
+    Threshold,
+    averages,
+    no_pulls,
+)
 from oddarms.algorithms._spade_certificates import BOX_SHARE, View
 from oddarms.errors import InvalidParameter
 from oddarms.problem import BoolArray, FloatArray, IntArray, Side, check_whole
@@ -22,6 +32,7 @@ ROW_ADVANTAGE = 3.0  # rows also lower the bias of the threshold's estimate, uns
 LONGEST_FOCUS = 20  # steps in a row; then the threshold is sampled again, so it never starves
 LEAST_VARIANCE = 0.2  # of a reward, in gaps, where pulls to come are guessed: by experiment
 TYPICAL_OVERHEAD = 4.0  # pulls over an oracle's: mostly 3 to 9, see docs/benchmark.md
+MIXTURE_COST = 3.0  # nats by which the evidence of an arm is behind that of the best bet, about
 CHUNK = 65_536  # arms at a time, where intervals of a great many are computed
 
 
@@ -157,9 +168,39 @@ class SPADE(Algorithm):
         self._learn(between(np.full(self.n, used), counts), 0.0, self._guesses())
         self._decide()
 
-    def outlook(self) -> FloatArray:
-        """Return the pulls so far of the open arms: a focus step is in that proportion."""
-        return np.where(self.undecided, np.maximum(self.totals.pulls, 1.0), 0.0)
+    def outlook(self) -> Iterator[Pulls]:
+        """Yield the rest of the plan, then the plans that would follow at the present estimates."""
+        imagined = copy(self)
+        if self._plan is not None:
+            part, rest = self._plan.next_part(self.max_step), self._plan.counts.copy()
+            rest -= self._plan.received.pulls.astype(np.int64)
+            rest[part.indices] -= part.counts
+            yield _pulls_of(rest)
+            imagined._imagine(self._plan)
+        lasts = self._lasts()
+        while not imagined.done:
+            plan = imagined._next_plan(UNLIMITED)
+            yield _pulls_of(plan.counts)
+            imagined._imagine(plan)
+            decided = imagined.undecided & (imagined.totals.pulls >= lasts)
+            imagined.decisions = np.where(decided, Decision.NORMAL, imagined.decisions)
+
+    def _lasts(self) -> FloatArray:
+        """Return about how many pulls each arm has when it is decided.
+
+        Evidence grows in proportion to the pulls, less what the mixtures of bets cost.
+        """
+        level = max(view.certificate.log_level for view in self.views.values())
+        evidence = np.maximum(self.evidence() + MIXTURE_COST, 1e-9)
+        return self.totals.pulls * np.maximum((level + MIXTURE_COST) / evidence, 1.0)
+
+    def _imagine(self, plan: _Plan) -> None:
+        """Count a plan's pulls as made, without their rewards; for a copy that only looks ahead."""
+        self.totals = self.totals._replace(pulls=self.totals.pulls + plan.counts)
+        if plan.size > 0.0:
+            self.rows += 1
+            self.sweeps += plan.size
+            self.row_pulls += float(plan.counts.sum())
 
     def _guesses(self) -> dict[str, Forecast | None]:
         return {name: view.guess for name, view in self.views.items()}
@@ -384,8 +425,7 @@ class _Plan:
             ends = np.cumsum(counts)
             window = np.clip(self._asked + most - (ends - counts), 0, counts)
             counts = window - np.clip(self._asked - (ends - counts), 0, counts)
-        indices = np.flatnonzero(counts)
-        return Pulls(indices, counts[indices])
+        return _pulls_of(counts)
 
     def receive(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
         """Take the rewards of a part."""
@@ -393,3 +433,8 @@ class _Plan:
         self.received.pulls[pulls.indices] += pulls.counts
         self.received.total[pulls.indices] += sums
         self.received.squares[pulls.indices] += squares
+
+
+def _pulls_of(counts: IntArray) -> Pulls:
+    indices = np.flatnonzero(counts)
+    return Pulls(indices, counts[indices])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -61,8 +62,8 @@ class TwoSided(Algorithm):
         """Whether the two searches take rewards that were not asked for."""
         return self.upper.takes_imports
 
-    def outlook(self) -> FloatArray:
-        """Return that of the side that is being searched."""
+    def outlook(self) -> Iterator[Pulls]:
+        """Yield the steps of the side that is being searched."""
         return self._current.outlook()
 
     def _merge_decisions(self) -> None:

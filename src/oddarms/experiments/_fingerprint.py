@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from oddarms.algorithms import get_algorithm
+from oddarms.files import digest_of_package
 
 CODE_THAT_DECIDES = (
     "problem.py",
     "statistics/*.py",
-    "limit/*.py",
+    "theory/*.py",
     "algorithms/*.py",
     "arms/*.py",
     "search/*.py",
@@ -30,10 +31,9 @@ def code_fingerprint(algorithm: str) -> str:
     An algorithm of another package counts with the file its class is in, not with what that
     imports.
     """
-    package = Path(__file__).parents[1]
-    files = [path for pattern in CODE_THAT_DECIDES for path in sorted(package.glob(pattern))]
-    digest = hashlib.sha256(np.__version__.encode())
-    for path in [*files, *_file_of(algorithm)]:
+    ours = digest_of_package(CODE_THAT_DECIDES, np.__version__)
+    digest = hashlib.sha256(ours.encode())
+    for path in _file_of(algorithm):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

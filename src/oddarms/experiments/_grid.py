@@ -109,6 +109,7 @@ class Setting:
 
     def question(self, n: int, contender: Contender) -> Question:
         """Return what an algorithm is asked about an instance of n arms."""
+        options = self.options.get(contender.name, contender.options)
         return Question(
             n,
             k=self.k,
@@ -116,7 +117,7 @@ class Setting:
             bounds=self.bounds,
             budget=self.budget,
             algorithm=contender.algorithm,
-            options=self.options.get(contender.name, contender.options),
+            options=dict(sorted(options.items())),  # their order is not part of a run's key
         )
 
     def draw(self, seed: int) -> SimulatedArms:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,8 @@ from oddarms.experiments._store import CellStore
 from oddarms.files import writable_folder
 
 MOST_RESTARTS = 3
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -130,6 +133,7 @@ def run(
             for cell in waiting.pop(key):  # several if contenders differ in name alone
                 tell.finished(cell, measured)
 
+        _log.info("%d of %d runs are to be made", sum(map(len, waiting.values())), len(cells))
         tell.started("")
         _run_waiting(waiting, keep, tell, backend, jobs, address)
     finally:
@@ -160,10 +164,11 @@ def _run_waiting(
                 tasks = [(key, cells[0].task) for key, cells in order]
                 for key, measured in executor.map_unordered(_keyed, tasks):
                     keep(key, measured)
-        except WorkerLost:
+        except WorkerLost as error:
             restarts = restarts + 1 if len(waiting) == before else 0
             if restarts == MOST_RESTARTS:
                 raise
+            _log.warning("going on with %d runs after this: %s", len(waiting), error)
 
 
 def _keyed(item: tuple[str, CellTask]) -> tuple[str, Measured]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import zlib
 from pathlib import Path
@@ -11,6 +12,8 @@ from oddarms.errors import InvalidParameter, StoreFailed
 from oddarms.experiments._cells import Measured
 
 FILE_NAME = "cells.jsonl"
+
+_log = logging.getLogger(__name__)
 
 
 class CellStore:
@@ -43,11 +46,16 @@ class CellStore:
     def load(self) -> dict[str, Measured]:
         """Return the finished cells by key."""
         known: dict[str, Measured] = {}
+        damaged = 0
         with self.path.open("rb") as file:
             for line in file:
                 found = _parsed(line)
                 if found is not None:
                     known[found[0]] = found[1]
+                elif line.strip():
+                    damaged += 1
+        if damaged:
+            _log.warning("%s has %d damaged lines, which count as not run", self.path, damaged)
         return known
 
     def append(self, key: str, measured: Measured) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from oddarms.algorithms import Decision
+from oddarms.algorithms import Decision, Threshold
 from oddarms.documents import Literal, number_text, visible
 from oddarms.problem import FloatArray, Question
-from oddarms.search import Result, Status, TracePoint
+from oddarms.search import Result, TracePoint
+from oddarms.search._text import status_text
 
 MOST_ROWS = 2_000
 """Rows of the table of all arms; where there are more arms the page points to arms.csv."""
@@ -22,6 +23,11 @@ DECISIONS = {
     Decision.HIGH: "outlier above",
     Decision.LOW: "outlier below",
 }
+
+
+def is_known(bound: Threshold) -> bool:
+    """Return whether a threshold has an estimate and an interval."""
+    return all(map(math.isfinite, bound))
 
 
 class Account:
@@ -59,14 +65,14 @@ class Account:
         return self.result.trace
 
     @property
-    def running(self) -> bool:
-        """True if the search goes on."""
-        return self.result.status is Status.RUNNING
+    def status(self) -> str:
+        """Where the search stands, in the words of every other output."""
+        return status_text(self.result.status)
 
     @property
-    def reason(self) -> str:
-        """Why the search ended."""
-        return self.result.status.meaning
+    def samples(self) -> int:
+        """Rewards of pulls and imported ones."""
+        return self.result.pulls + self.result.imported
 
     @property
     def has_file(self) -> bool:
@@ -76,12 +82,12 @@ class Account:
     def thresholds(self) -> str:
         """Return what is known of the thresholds, in sentences."""
         texts = []
-        for side, (estimate, low, high) in self.result.thresholds.items():
-            if not math.isfinite(estimate):
+        for side, bound in self.result.thresholds.items():
+            if not is_known(bound):
                 texts.append(f"The {side} threshold is not known yet.")
                 continue
-            where = f"between {self.number(low)} and {self.number(high)}"
-            texts.append(f"The {side} threshold is about {self.number(estimate)}, {where}.")
+            where = f"between {self.number(bound.lower)} and {self.number(bound.upper)}"
+            texts.append(f"The {side} threshold is about {self.number(bound.estimate)}, {where}.")
         return " ".join(texts)
 
     def number(self, value: float) -> str:

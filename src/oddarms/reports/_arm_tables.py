@@ -10,7 +10,13 @@ import numpy as np
 from oddarms.algorithms import Decision, Threshold
 from oddarms.documents import Block, Details, Heading, Literal, Paragraph, Table, visible
 from oddarms.problem import IntArray
-from oddarms.reports._account import DECISIONS, LABEL_CHARACTERS, MOST_ROWS, Account
+from oddarms.reports._account import (
+    DECISIONS,
+    LABEL_CHARACTERS,
+    MOST_ROWS,
+    Account,
+    is_known,
+)
 from oddarms.reports._formats import about, exact, many, odds_text
 
 LISTED = 500
@@ -27,10 +33,13 @@ def key_figures(account: Account) -> Table:
         ("outliers", f"{len(result.outliers):,}"),
         ("normal", f"{len(result.normal):,}"),
         ("undecided", f"{len(result.undecided):,}"),
-        ("samples used", f"{result.pulls:,}"),
+        ("status", account.status),
+        ("samples", f"{result.pulls:,}"),
     ]
     if result.imported:
-        rows.append(("samples known before", f"{result.imported:,}"))
+        rows.append(("samples imported", f"{result.imported:,}"))
+    if result.unused:
+        rows.append(("samples not used", f"{result.unused:,}"))
     if account.equal_sampling is not None:
         rows.append(("samples if all arms are sampled equally", f"{account.equal_sampling:,}"))
     rows += [
@@ -43,7 +52,6 @@ def key_figures(account: Account) -> Table:
         ("delta, probability of an error at most", f"{question.delta:g}"),
         ("bounds of a sample", bounds),
         ("algorithm", visible(result.algorithm, LABEL_CHARACTERS)),
-        ("why it ended", account.reason),
     ]
     cells = [(name, Literal(value)) for name, value in rows]
     return Table(
@@ -52,8 +60,8 @@ def key_figures(account: Account) -> Table:
 
 
 def _threshold_cell(account: Account, bound: Threshold) -> str:
-    if not math.isfinite(bound.estimate):
-        return "not known"
+    if not is_known(bound):
+        return "not known yet"
     return f"{account.number(bound.estimate)} ({account.interval(bound.lower, bound.upper)})"
 
 
@@ -131,7 +139,7 @@ def _arm_row(account: Account, arm: int, columns: Sequence[str]) -> list[str]:
         "mean": account.number(result.means[arm]),
         "interval": account.interval(low, high),
         "from the threshold": account.number(account.distances[arm]),
-        "samples": f"{int(result.pulls_per_arm[arm]):,}",
+        "samples": f"{int(result.pulls_per_arm[arm] + result.imported_per_arm[arm]):,}",
         "odds": "–" if account.odds is None else odds_text(float(account.odds[arm])),
         "decision": DECISIONS[Decision(result.decisions[arm])],
         "more samples, about": "–" if account.needed is None else about(float(account.needed[arm])),

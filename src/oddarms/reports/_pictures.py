@@ -25,6 +25,8 @@ _HOW_PULLS = (
     " ones."
 )
 
+NOT_IMPORTED = " Imported samples are not counted."
+
 
 def pictures(account: Account) -> list[Block]:
     """Return the pictures for which there is something to draw."""
@@ -37,7 +39,8 @@ def pictures(account: Account) -> list[Block]:
         )
     if result.pulls:
         blocks.append(Heading("Samples of each arm", 3))
-        blocks.append(_drawing(account, plot_pulls, _pulls_in_words(account), _HOW_PULLS))
+        how = f"{_HOW_PULLS}{NOT_IMPORTED if result.imported else ''}"
+        blocks.append(_drawing(account, plot_pulls, _pulls_in_words(account), how))
     if account.trace:
         blocks.append(Heading("Over time", 3))
         how = _how_evidence(account)
@@ -76,6 +79,7 @@ def _pulls_in_words(account: Account) -> str:
     return (
         f"Samples of each arm, in the order of their means: {pulls.min():,} to {pulls.max():,},"
         f" on average {result.pulls / account.n:,.1f}; the most of arm {most}."
+        f"{NOT_IMPORTED if result.imported else ''}"
     )
 
 

@@ -58,12 +58,14 @@ def _found(account: Account) -> tuple[str, ...]:
     names = [": ", *_names(account, result.outliers)] if found else []
     rest = f". {len(result.normal):,} are normal, {len(result.undecided):,} undecided."
     cost = f" It took {many(result.pulls, 'sample')}"
-    if account.equal_sampling is not None and result.pulls:
-        times = account.equal_sampling / result.pulls
+    cost += f", and {result.imported:,} imported" if result.imported else ""
+    if account.equal_sampling is not None and account.samples:
+        times = account.equal_sampling / account.samples
         cost += (
-            f"; sampling every arm equally often takes {account.equal_sampling:,} for the same"
-            f" guarantee, {times:,.1f} times as many"
+            f"; sampling every arm equally often takes about {account.equal_sampling:,} for the"
+            " same guarantee"
         )
+        cost += f", {times:,.0f} times as many" if times >= 2.0 else ""
     return (f"**What was found.** {told}", *names, f"{rest} {account.thresholds()}{cost}.")
 
 
@@ -78,11 +80,9 @@ def _names(account: Account, labels: Sequence[object]) -> list[str]:
 
 def _open(account: Account) -> str:
     result = account.result
-    reason = f"The search ended early: {account.reason}."
     still_open = len(result.undecided)
     text = (
-        "**Not everything is decided.**"
-        f" {'The search goes on.' if account.running else reason}"
+        f"**Not everything is decided.** The status is {account.status}."
         f" {many(still_open, 'arm')} {'is' if still_open == 1 else 'are'} still open, which means"
         " neither outlier nor normal: the samples so far do not tell. What is decided carries the"
         " full guarantee, and stays decided if the search goes on."

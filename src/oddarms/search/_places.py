@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 
 import numpy as np
@@ -9,6 +10,9 @@ import numpy as np
 from oddarms.algorithms import Pulls, no_pulls
 from oddarms.problem import FloatArray, IntArray
 from oddarms.search._step import Out, Step
+
+STEPS_AHEAD = 200
+"""Of the steps that are expected, those that pulls may be made for."""
 
 Place = tuple[int, int]
 """An arm and a place in the sequence of its rewards."""
@@ -28,18 +32,23 @@ class Sequences:
     def __init__(self, n: int) -> None:
         self.n = n
         self.used: IntArray = np.zeros(n, dtype=np.int64)
-        self.step = Step(no_pulls(), self.used)
+        self.step = Step(no_pulls(), self.used, {})
         self._ahead: dict[int, dict[int, float]] = {}
         self._spare: dict[int, list[float]] = {}
+        self._imported: dict[int, list[float]] = {}  # the first one last
 
     @property
     def waiting(self) -> int:
         """Rewards that wait for a later step."""
-        return sum(map(len, self._ahead.values())) + sum(map(len, self._spare.values()))
+        return sum(
+            len(rewards)
+            for kind in (self._ahead, self._spare, self._imported)
+            for rewards in kind.values()
+        )
 
     def begin(self, pulls: Pulls) -> None:
         """Begin a step, with what waits for it."""
-        self.step = Step(pulls, self.used)
+        self.step = Step(pulls, self.used, self._imported)
         for arm in [arm for arm in self._ahead if self.step.end(arm) is not None]:
             waiting, end = self._ahead[arm], self._end(arm)
             for place in sorted(place for place in waiting if place < end):
@@ -53,8 +62,8 @@ class Sequences:
     def finish(self) -> tuple[Pulls, FloatArray, FloatArray]:
         """End the step, all of whose rewards are there; return its pulls and their totals."""
         step = self.step
-        np.add.at(self.used, step.indices, step.counts)
-        return Pulls(step.indices, step.counts), step.sums, step.squares
+        np.add.at(self.used, step.indices, step.places)
+        return step.pulls, step.sums, step.squares
 
     def take(self, arm: int, place: int, reward: float) -> None:
         """Take the reward of a place: for the step, for a later one, or as a spare."""
@@ -76,9 +85,17 @@ class Sequences:
         else:
             self.step.fill(arm, place, reward)
 
+    def take_imported(self, arms: IntArray, rewards: FloatArray) -> None:
+        """Take rewards that nobody asked for: the next steps have them instead of places."""
+        fresh: dict[int, list[float]] = {}
+        for arm, reward in zip(arms[::-1].tolist(), rewards[::-1].tolist(), strict=True):
+            fresh.setdefault(arm, []).append(reward)
+        for arm, mine in fresh.items():
+            self._imported[arm] = mine + self._imported.get(arm, [])
+
     def forget(self) -> None:
         """Drop what waits, as no step will follow."""
-        self._ahead, self._spare = {}, {}
+        self._ahead, self._spare, self._imported = {}, {}, {}
 
     # Places to be pulled
 
@@ -97,8 +114,8 @@ class Sequences:
         ]
         return found[:most]
 
-    def open_ahead(self, most: int, out: Out, weights: FloatArray, room: float) -> list[Place]:
-        """Return places behind the step, so that each arm has its share of those ahead.
+    def open_ahead(self, most: int, out: Out, outlook: Iterable[Pulls], room: float) -> list[Place]:
+        """Return places behind the step, for the next steps that are expected.
 
         Parameters
         ----------
@@ -106,8 +123,8 @@ class Sequences:
             How many places at most.
         out
             The places that are out.
-        weights
-            The arms' shares.
+        outlook
+            The steps that are expected.
         room
             How many rewards may wait or be out ahead, those that do included.
         """
@@ -116,7 +133,7 @@ class Sequences:
             held[arm] += len(waiting)
         for arm, places in out.items():
             held[arm] += sum(place >= self._end(arm) for place in places)
-        counts = levelled(held, weights, min(most, int(room) - int(held.sum())))
+        counts = missing_ahead(held, outlook, min(most, int(room) - int(held.sum())))
         return [
             (arm, place)
             for arm in np.flatnonzero(counts).tolist()
@@ -134,25 +151,17 @@ class Sequences:
         return int(self.used[arm]) if end is None else end
 
 
-def levelled(held: IntArray, weights: FloatArray, more: int) -> IntArray:
-    """Return how many more each arm gets, so that all are about in proportion to the weights.
-
-    Poured in like water: up to the level L at which sum_i max(L w_i - held_i, 0) is what there is,
-    rounded down, and what is left to those whom the rounding took most from.
-    """
-    counts: IntArray = np.zeros(held.size, dtype=np.int64)
-    arms = np.flatnonzero(weights > 0.0)
-    if more <= 0 or arms.size == 0:
-        return counts
-    w, h = weights[arms], held[arms]
-    low, high = 0.0, (more + float(h.sum())) / float(w.min())
-    for _ in range(50):
-        level = 0.5 * (low + high)
-        fits = float(np.maximum(level * w - h, 0.0).sum()) <= more
-        low, high = (level, high) if fits else (low, level)
-    wanted = np.maximum(low * w - h, 0.0)
-    whole = np.floor(wanted)
-    left = more - int(whole.sum())
-    whole[np.argsort(whole - wanted, kind="stable")[:left]] += 1.0
-    counts[arms] = whole.astype(np.int64)
-    return counts
+def missing_ahead(held: IntArray, outlook: Iterable[Pulls], most: int) -> IntArray:
+    """Return how many pulls of each arm are not held, of the first steps that miss `most`."""
+    wanted: IntArray = np.zeros(held.size, dtype=np.int64)
+    found: IntArray = np.zeros(held.size, dtype=np.int64)
+    left = most
+    for pulls in islice(outlook, STEPS_AHEAD if left > 0 else 0):
+        np.add.at(wanted, pulls.indices, pulls.counts)
+        missing = np.maximum(wanted - np.maximum(held, 0) - found, 0)
+        before = np.cumsum(missing) - missing
+        found += np.clip(left - before, 0, missing)
+        left = most - int(found.sum())
+        if left == 0:
+            break
+    return found

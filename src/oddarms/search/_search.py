@@ -11,16 +11,16 @@ theirs, so nothing that was paid for is lost.
 A ticket that is lost - given back, or its lease ran out - leaves its place to a new ticket. Where
 both answer in the end, the first result has the place and the other one becomes a spare: it takes
 a place whose reward is not there yet, in this step or a later one.
-Rewards that nobody asked for are imported between two steps; an algorithm that cannot use them
-takes them as spares.
+Rewards that nobody asked for are imported between two steps. An algorithm that cannot use them so
+has them in its next steps, each instead of a pull: they have no place, and take none from a ticket.
 
 Pulls ahead
 -----------
 Where all places of the step are out, `ask` hands out places of the steps to come, so that slow
 pulls do not hold up workers who have nothing to do: those of the open arms, in the proportion in
 which the algorithm expects to need them, as long as what waits or is out ahead is at most the share
-`ahead` of the results so far (or, early on, `EARLY_ROWS` for each arm). What is left over when the
-search ends is counted in `Result.unused`.
+`ahead` of the results so far; early on, of the results that are expected in all, but at most
+`PER_WORKER` for each worker. What is left over when the search ends is counted in `Result.unused`.
 
 Why slow, early and lost workers cannot bias the answer
 -------------------------------------------------------
@@ -38,11 +38,14 @@ not depend on rewards - then the rewards given all fates are as they were withou
 stands. If *loss* depends on the reward - a test that hangs when it fails, an expert who does not
 answer when in doubt - what is estimated is the mean of the rewards that come back, and the
 guarantee is about that mean: report such pulls as a reward (a timeout as the worst one) rather than
-lose them. Spares and imports, too, are rewards whose use is decided by counts alone.
+lose them. Spares, too, are rewards whose use is decided by counts and fates alone. So are imports;
+but between which steps one falls is a matter of time, so that if speed depends on the reward they
+should be made before the first pull.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -76,11 +79,12 @@ from oddarms.search._step import Out
 from oddarms.search._tickets import Status, Ticket, Tickets
 from oddarms.search._view import decisions, snapshot, trace_point
 
-AHEAD = 0.15
+AHEAD = 0.2
 """The share of the results so far that may wait, or be out, ahead of the step in progress."""
-EARLY_SHARE = 0.25
-EARLY_ROWS = 2
-"""Pulls of each arm that may be made ahead even where that is more than the share."""
+PER_WORKER = 16
+"""Early on, results that may wait or be out ahead for each worker."""
+EARLY_ROWS = 20
+"""Pulls of each arm that are expected before an algorithm can tell."""
 TRACE_GROWTH = 1.05
 STATE_VERSION = 1
 
@@ -147,6 +151,7 @@ class Search:
         self._imports: list[tuple[IntArray, FloatArray]] = []
         self._free = 0  # imported rewards that are used as pulls, and cost no budget
         self._unused = 0
+        self._expected: float | None = None  # results in all, as far as one can tell in this step
         self._asked = False
         self._out: dict[int, Place] = {}
         self._out_places: Out = {}
@@ -232,6 +237,7 @@ class Search:
     def tell_many(self, results: Iterable[tuple[Ticket | int, float]]) -> None:
         """Take several rewards, all of them or, where one breaks a rule, none."""
         checked = [(self._known(ticket), self.check_reward(reward)) for ticket, reward in results]
+        _check_different([number for number, _ in checked])
         for number, value in checked:
             self.take(*self._returned(number), value)
 
@@ -242,7 +248,9 @@ class Search:
     def skip_many(self, tickets: Iterable[Ticket | int], reason: str = "") -> None:
         """Give several tickets back; a study keeps the reason."""
         del reason
-        for number in [self._known(ticket) for ticket in tickets]:
+        numbers = [self._known(ticket) for ticket in tickets]
+        _check_different(numbers)
+        for number in numbers:
             self._returned(number)
 
     def check_reward(self, reward: Any) -> float:
@@ -359,15 +367,16 @@ class Search:
         """Take checked rewards that nobody asked for, by the arms' numbers."""
         self.taken += arms.size
         self.imported += np.bincount(arms, minlength=self.question.n)
+        between_steps = not self.done and self._sequences.step.untouched and not self._asked
         if self.algorithm.takes_imports:
             self._imports.append((arms, values))
-            if not self.done and self._sequences.step.untouched and not self._asked:
+            if between_steps:
                 self._propose()
         else:
             self._free += arms.size
-            for arm, value in zip(arms.tolist(), values.tolist(), strict=True):
-                self._sequences.take_spare(arm, self._rewards.scaled_one(value))
-                self._advance()
+            self._sequences.take_imported(arms, self._rewards.scaled(values))
+            if between_steps:
+                self._sequences.begin(self._sequences.step.pulls)
         self._advance()
 
     # Places, for those who keep the tickets themselves
@@ -381,35 +390,36 @@ class Search:
 
     def open_places(self, n: int, out: Out, *, ahead: float = AHEAD) -> list[Place]:
         """Return up to n places to be pulled now, given those that are out."""
+        if not 0.0 <= check_number("ahead", ahead) < math.inf:
+            raise InvalidParameter(f"ahead must be a share of at least 0 but got {ahead}.")
         if self.done:
             return []
-        room = self._room_ahead(ahead) if ahead > 0.0 else 0.0
+        number_out = sum(map(len, out.values()))
+        room = self._room_ahead(ahead, n + number_out) if ahead > 0.0 else 0.0
         if self.question.budget is not None:
-            left = self.question.budget - self.told - sum(map(len, out.values()))
-            n = min(n, left)
+            n = min(n, self.question.budget - self.told - number_out)
             room = min(room, self.question.budget - self.told - self._sequences.step.missing)
         if n <= 0:
             return []
         found = self._sequences.open_in_step(n, out)
         if len(found) < n and room > 0.0:
-            weights = self.algorithm.outlook()
-            found += self._sequences.open_ahead(n - len(found), out, weights, room)
+            outlook = self.algorithm.outlook()
+            found += self._sequences.open_ahead(n - len(found), out, outlook, room)
         return found
 
-    def _room_ahead(self, ahead: float) -> float:
-        """Return how many results may wait or be out ahead of the step."""
-        needed = self._needed()
-        sure = EARLY_ROWS * self.question.n if needed is None else EARLY_SHARE * needed
-        return max(ahead * self.told, min(sure, max(self.told, EARLY_ROWS * self.question.n)))
+    def _room_ahead(self, ahead: float, workers: int) -> float:
+        """Return how many results may wait or be out ahead of the step.
 
-    def _needed(self) -> float | None:
-        if self._needed_at != self.total_pulls:
-            self._needed_at = self.total_pulls
-            n = self.algorithm.pulls_needed()
-            self._needed_ = None if n is None else float(n.sum())
-        return self._needed_
-
-    _needed_at = -1
+        To hide a pull that takes many times as long as others, each worker must find as many
+        others to make meanwhile. Early in a search that is much more than a share of what is
+        there, and sure to be used; so the share is then that of the results expected in all.
+        """
+        if self._expected is None:
+            needed = self.algorithm.pulls_needed()
+            steps = EARLY_ROWS * self.question.n if needed is None else float(needed.sum())
+            self._expected = self.told + steps
+        early = min(PER_WORKER * workers, ahead * self._expected)
+        return max(ahead * self.told, early)
 
     def status_with(self, out: Out, *, ahead: float = AHEAD) -> Status:
         """Return where the search stands, given the places that are out."""
@@ -431,6 +441,7 @@ class Search:
         left = UNLIMITED if budget is None else budget + self._free - self.total_pulls
         pulls = no_pulls() if self.algorithm.done else _frozen(self.algorithm.propose(left))
         self._asked = False
+        self._expected = None
         if pulls.total == 0:
             self.status = Status.DECIDED
         elif pulls.total > left:
@@ -533,7 +544,10 @@ class Search:
             not isinstance(state, dict)
             or state.pop("version", None) != STATE_VERSION
             or state.keys() != known
-            or not isinstance(state["algorithm"], type(search.algorithm))
+            or any(not isinstance(state[name], type(getattr(search, name))) for name in _CHECKED)
+            or any(
+                getattr(state[name], "n", 0) != question.n for name in ("algorithm", "_sequences")
+            )
         ):
             raise InvalidParameter(
                 "a saved search must be of this version of oddarms and of the same question but"
@@ -543,7 +557,16 @@ class Search:
         return search
 
 
-_NOT_SAVED = ("question", "_rewards", "_asked", "_out", "_out_places", "_last_id")
+_CHECKED = ("algorithm", "status", "told", "taken", "total_pulls", "imported", "_sequences")
+_NOT_SAVED = (
+    "question",
+    "_rewards",
+    "_asked",
+    "_out",
+    "_out_places",
+    "_last_id",
+    "_expected",
+)
 
 
 def _new_algorithm(question: Question, rng: np.random.Generator) -> Algorithm:
@@ -562,6 +585,12 @@ def _new_algorithm(question: Question, rng: np.random.Generator) -> Algorithm:
         side="both" if question.side == "both" else "upper",
         **options,
     )
+
+
+def _check_different(numbers: list[int]) -> None:
+    if len(set(numbers)) < len(numbers):
+        twice = next(number for number in numbers if numbers.count(number) > 1)
+        raise InvalidParameter(f"tickets must be different but {twice} appears twice.")
 
 
 def _frozen(pulls: Pulls) -> Pulls:

@@ -17,21 +17,30 @@ Out = dict[int, set[int]]
 class Step:
     """The rewards that have arrived for a step, entry by entry.
 
-    An entry is so many pulls of an arm, `counts[j]` of arm `indices[j]`; its places in the arm's
-    sequence begin at `starts[j]`. An arm in several entries fills them in the order of its places.
+    An entry is so many pulls of an arm, `counts[j]` of arm `indices[j]`. Imported rewards stand for
+    some of them, and `places[j]` places of the arm's sequence, from `starts[j]` on, for the others.
+    An arm in several entries fills them in this order.
     """
 
-    def __init__(self, pulls: Pulls, used: IntArray) -> None:
+    def __init__(self, pulls: Pulls, used: IntArray, imported: dict[int, list[float]]) -> None:
         self.indices, self.counts = pulls
-        self.starts = _starts(pulls, used)
-        self.missing = pulls.total
         self.have: IntArray = np.zeros(self.indices.size, dtype=np.int64)
         self.sums: FloatArray = np.zeros(self.indices.size)
         self.squares: FloatArray = np.zeros(self.indices.size)
+        self._index = _Index(self.indices)
+        for arm in set(self.indices.tolist()) & imported.keys() if imported else ():
+            self._take_imported(arm, imported)
+        self.places: IntArray = self.counts - self.have
+        self.missing = int(self.places.sum())
+        self.starts = _starts(self.indices, self.places, used)
         # Of each entry the first place without a reward, and behind it the places that have theirs.
         self._first: IntArray = self.starts.copy()
         self._beyond: dict[int, set[int]] = {}
-        self._index = _Index(self.indices)
+
+    @property
+    def pulls(self) -> Pulls:
+        """All that the step asks for."""
+        return Pulls(self.indices, self.counts)
 
     @property
     def total(self) -> int:
@@ -50,7 +59,7 @@ class Step:
     def end(self, arm: int) -> int | None:
         """Return the place behind the arm's last one here, None for an arm it does not want."""
         entries = self._index.entries(arm)
-        return None if not entries else int(self.starts[entries[-1]] + self.counts[entries[-1]])
+        return None if not entries else int(self.starts[entries[-1]] + self.places[entries[-1]])
 
     def fill(self, arm: int, place: int, scaled: float) -> bool:
         """Take the reward of one of the arm's places; return False if the place has one already."""
@@ -63,9 +72,7 @@ class Step:
             self._first[entry] = self._next_missing(arm, place + 1)
         else:
             self._beyond.setdefault(arm, set()).add(place)
-        self.have[entry] += 1
-        self.sums[entry] += scaled
-        self.squares[entry] += scaled * scaled
+        self._add(entry, scaled)
         self.missing -= 1
         return True
 
@@ -83,7 +90,7 @@ class Step:
             place
             for entry in self._index.entries(arm)
             for place in range(
-                int(self._first[entry]), int(self.starts[entry] + self.counts[entry])
+                int(self._first[entry]), int(self.starts[entry] + self.places[entry])
             )
             if place not in beyond and place not in out
         )
@@ -97,7 +104,7 @@ class Step:
     def rest(self) -> Pulls:
         """Return what is missing, entry by entry."""
         if self.untouched:
-            return Pulls(self.indices, self.counts)
+            return self.pulls
         left = self.counts - self.have
         return Pulls(self.indices[left > 0], left[left > 0])
 
@@ -113,9 +120,23 @@ class Step:
         """Drop what can be found again, before the step is saved."""
         self._index = _Index(self.indices)
 
+    def _take_imported(self, arm: int, imported: dict[int, list[float]]) -> None:
+        """Take as many rewards of an arm as there is use for, from the end of their list."""
+        rewards = imported[arm]
+        for entry in self._index.entries(arm):
+            while rewards and self.have[entry] < self.counts[entry]:
+                self._add(entry, rewards.pop())
+        if not rewards:
+            del imported[arm]
+
+    def _add(self, entry: int, scaled: float) -> None:
+        self.have[entry] += 1
+        self.sums[entry] += scaled
+        self.squares[entry] += scaled * scaled
+
     def _entry_at(self, arm: int, place: int) -> int:
         for entry in self._index.entries(arm):
-            if place < self.starts[entry] + self.counts[entry]:
+            if place < self.starts[entry] + self.places[entry]:
                 return entry
         raise IndexError(f"place {place} of arm {arm} is not one of this step")
 
@@ -145,9 +166,8 @@ class _Index:
         return found
 
 
-def _starts(pulls: Pulls, used: IntArray) -> IntArray:
+def _starts(indices: IntArray, places: IntArray, used: IntArray) -> IntArray:
     """Return the place at which each entry begins: behind what the arm's earlier entries take."""
-    indices, counts = pulls
     starts: IntArray = used[indices]
     if indices.size == 1:
         return starts
@@ -156,6 +176,6 @@ def _starts(pulls: Pulls, used: IntArray) -> IntArray:
     new_arm = np.r_[True, arms[1:] != arms[:-1]]
     if new_arm.all():
         return starts
-    before = np.cumsum(counts[order]) - counts[order]
+    before = np.cumsum(places[order]) - places[order]
     starts[order] += before - before[new_arm][np.cumsum(new_arm) - 1]
     return starts

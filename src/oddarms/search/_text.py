@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from oddarms.problem import Question
+from oddarms.search._tickets import Status
 from oddarms.text import counted, table
 
 if TYPE_CHECKING:
@@ -26,73 +27,86 @@ def answer(result: Result, *, every: bool = False) -> str:
         Whether to list all arms, not only the first outliers and undecided ones.
     """
     rows = result.rows()
+    style = _number_style(result.question)
     odd = [row for row in rows if row["decision"] in ("high", "low")]
     parts = [headline(result)]
     if every:
-        parts.append(_arms(rows, "decision", most=len(rows)))
+        parts.append(_arms(rows, style, "decision", most=len(rows)))
     elif odd:
-        parts.append(_arms(sorted(odd, key=lambda row: -(row["mean"] or 0.0)), "odds"))
+        parts.append(_arms(sorted(odd, key=lambda row: -(row["mean"] or 0.0)), style, "odds"))
     parts += [f"{line}\n" for line in threshold_lines(result)]
-    parts.append(_cost(result))
+    parts.append(f"samples: {cost(result)}\n{_comparison(result)}")
+    if not result.complete:
+        parts.append(f"status: {status_text(result.status)}\n")
     undecided = [row for row in rows if row["decision"] == "undecided"]
     if undecided and not every:
-        parts.append(
-            f"\nundecided: {len(undecided):,} ({result.status.meaning}); about how many more"
-            " samples each needs:\n"
-        )
-        parts.append(_arms(sorted(undecided, key=lambda row: row["pulls_needed"] or 0), "needs"))
+        parts.append("\nundecided, and about how many more samples each needs:\n")
+        parts.append(_arms(sorted(undecided, key=_needs), style, "needs"))
     return "".join(parts)
 
 
 def headline(result: Result) -> str:
     """Return the first line or two: the answer and what it is worth."""
     question = result.question
-    odd, n = len(result.outliers), question.n
+    odd, n, undecided = len(result.outliers), question.n, len(result.undecided)
     sure = f"right with probability at least {1.0 - question.delta:g}"
     if not result.complete:
         known = "is known to be an outlier" if odd == 1 else "are known to be outliers"
-        return f"{odd:,} of {n:,} arms {known}, {len(result.undecided):,} undecided ({sure})\n"
+        still = "is undecided" if undecided == 1 else "are undecided"
+        text = f"{odd:,} of {n:,} arms {known}, {undecided:,} {still}\n"
+        return text + (f"what is decided is {sure}\n" if undecided < n else "")
     text = f"{odd:,} of {n:,} arms {'is an outlier' if odd == 1 else 'are outliers'} ({sure})\n"
     if not result.pulls and not result.imported:
         text += f"no sample was needed: among {n:,} arms none can be {question.k:g} sd out\n"
     return text
 
 
+def status_text(status: Status) -> str:
+    """Return a status and what it means."""
+    running = status is Status.RUNNING
+    return f"{status}: {'more samples are needed' if running else status.meaning}"
+
+
 def threshold_lines(result: Result) -> list[str]:
     """Return a line for each threshold."""
-    digits = _digits(result.question)
+    style = _number_style(result.question)
     lines = []
     for side, (estimate, lower, upper) in result.thresholds.items():
         k = result.question.k if side == "upper" else -result.question.k
         what = f"{side} threshold, mean {'-' if k < 0 else '+'} {abs(k):g} sd"
         if all(map(math.isfinite, (estimate, lower, upper))):
-            ends = f"[{lower:{digits}}, {upper:{digits}}]"
-            lines.append(f"{what}: {estimate:{digits}}, within {ends}")
+            ends = f"[{_number(lower, style)}, {_number(upper, style)}]"
+            lines.append(f"{what}: {_number(estimate, style)}, within {ends}")
         elif result.pulls or result.imported:
             lines.append(f"{what}: not known yet")
     return lines
 
 
-def _cost(result: Result) -> str:
-    text = f"samples: {result.pulls:,}"
+def cost(result: Result) -> str:
+    """Return how many samples there are: made, imported, and not used."""
+    parts = [f"{result.pulls:,}"]
     if result.imported:
-        text += f", and {result.imported:,} imported"
+        parts.append(f"{result.imported:,} imported")
     if result.unused:
-        text += f", and {result.unused:,} not used{'' if result.complete else ' yet'}"
-    equal = result.equal_sampling
-    if equal is not None and result.pulls + result.imported:
-        times = equal / (result.pulls + result.imported)
-        text += f"\nsampling all equally at this guarantee (RR): about {equal:,}"
-        text += f", {times:,.0f} times as many" if times >= 2.0 else ""
-    return text + "\n"
+        parts.append(f"{result.unused:,} not used{'' if result.status.final else ' yet'}")
+    return ", and ".join(parts)
 
 
-def _arms(rows: list[dict[str, Any]], last: str, most: int = MOST_SHOWN) -> str:
+def _comparison(result: Result) -> str:
+    """Return a line about sampling all equally, where there is something to compare with."""
+    equal, samples = result.equal_sampling, result.pulls + result.imported
+    if equal is None or not samples:
+        return ""
+    text = f"sampling all equally at this guarantee (RR): about {equal:,}"
+    return text + (f", {equal / samples:,.0f} times as many\n" if equal >= 2 * samples else "\n")
+
+
+def _arms(rows: list[dict[str, Any]], style: str, last: str, most: int = MOST_SHOWN) -> str:
     body = [
         (
             row["label"],
-            _short(row["mean"]),
-            f"[{_short(row['lower'])}, {_short(row['upper'])}]",
+            _number(row["mean"], style),
+            f"[{_number(row['lower'], style)}, {_number(row['upper'], style)}]",
             _cell(row, last),
             f"{row['pulls'] + row['imported']:,}",
         )
@@ -108,22 +122,27 @@ def _arms(rows: list[dict[str, Any]], last: str, most: int = MOST_SHOWN) -> str:
 def _cell(row: dict[str, Any], column: str) -> str:
     if column == "odds":
         return _odds(row["odds"])
-    return _count(row["pulls_needed"]) if column == "needs" else str(row["decision"])
+    if column == "needs":
+        needed = row["pulls_needed"]
+        return "?" if needed is None else f"{needed:,.0f}"
+    return str(row["decision"])
 
 
-def _digits(question: Question) -> str:
-    """Return how to print a threshold: to a ten thousandth of the rewards' range."""
+def _needs(row: dict[str, Any]) -> float:
+    """Return what undecided arms are sorted by: those about which nothing is known come last."""
+    needed = row["pulls_needed"]
+    return math.inf if needed is None else float(needed)
+
+
+def _number_style(question: Question) -> str:
+    """Return how to print a reward: to a ten thousandth of the rewards' range."""
     a, b = question.bounds
     digits = 4 - math.floor(math.log10(b - a))
-    return f".{max(digits, 0)}f" if -3 <= digits <= 9 else ".5g"
+    return f"z.{max(digits, 0)}f" if -3 <= digits <= 9 else ".5g"
 
 
-def _short(value: float | None) -> str:
-    return "?" if value is None else f"{value:.4g}"
-
-
-def _count(value: float | None) -> str:
-    return "?" if value is None else f"{value:,.0f}"
+def _number(value: float | None, style: str) -> str:
+    return "?" if value is None else f"{value:{style}}"
 
 
 def _odds(value: float | None) -> str:

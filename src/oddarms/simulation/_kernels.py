@@ -16,6 +16,7 @@ from numba.extending import register_jitable
 
 from oddarms.algorithms import Decision
 from oddarms.simulation._families import BERNOULLI, BETA
+from oddarms.simulation._kernel_cache import kernel
 from oddarms.statistics.ade import (
     arm_radius,
     epsilon_sigma,
@@ -114,7 +115,7 @@ def fewest(S: Any, size: int, m: Any) -> tuple[int, int]:
     return smallest, ties
 
 
-@njit(nogil=True)
+@kernel
 def run_ade(
     y: Any,
     k: float,
@@ -222,7 +223,7 @@ def most_active(y_hat: Any, m: Any, log_term: float, theta_hat: float, beta_t: f
     return best
 
 
-@njit(nogil=True)
+@kernel
 def run_round_robin(
     y: Any,
     k: float,

@@ -60,7 +60,7 @@ class Task:
     def _run_compiled(self, rng: np.random.Generator) -> Run:
         from oddarms.simulation._kernels import run_ade, run_round_robin
 
-        means = self.arms.means
+        means = np.array(self.arms.means)  # writable, so that a kernel has one signature
         family = family_of(self.arms)
         assert family is not None
         n = means.size

@@ -99,7 +99,12 @@ def seed_of(rng: Rng) -> int:
         return secrets.randbits(63)
     if isinstance(rng, int | float | np.integer):
         return check_whole("rng", rng, least=0)
-    return int(np.random.default_rng(rng).integers(2**63))
+    try:
+        return int(np.random.default_rng(rng).integers(2**63))
+    except (TypeError, ValueError):
+        raise InvalidParameter(
+            f"rng must be a whole number of at least 0, or a generator of NumPy, but got {rng!r}."
+        ) from None
 
 
 def load_study(name: str, *, storage: str | Path | None = None) -> Study:

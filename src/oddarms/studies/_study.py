@@ -363,6 +363,7 @@ class Study:
 
     def _trials(self) -> Iterator[Trial]:
         with self._database.reading() as connection:
+            self._labels.all(connection)  # rather than one of them at a time
             for row in records.trial_rows(connection, self._number):
                 number, ticket, arm, place, reward, worker, told, asked, expires = row
                 yield Trial(

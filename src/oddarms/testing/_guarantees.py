@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from oddarms.theory import threshold
 
 class GuaranteeConformance(Setting):
     """An answer is repeatable, within its budget, and right."""
+
+    error_delta: ClassVar[float] = 0.3
+    """The delta at which errors are counted: large, so that there is room for some."""
 
     def simulate(self, instance: Instance, **changes: Any) -> Simulation:
         """Return whole runs on an instance."""
@@ -111,25 +114,31 @@ class GuaranteeConformance(Setting):
     def test_answers_are_as_right_as_promised(self) -> None:
         """Wrong runs, and runs that miss the threshold, are no more than delta explains.
 
-        On each instance, with a false alarm of 1e-6.
+        At `error_delta`, on each instance and on all together, with a false alarm of 1e-6. With
+        the 600 runs there are by default a true rate of 0.47 fails nearly always.
         """
+        wrong_in_all = missed_in_all = 0
         for instance in self.instances:
-            found = self.simulate(instance)
+            found = self.simulate(instance, delta=self.error_delta)
             assert self.simulated_budget is not None or found.complete.all()
             assert (found.pulls_per_arm.sum(axis=1) == found.pulls).all()
-            assert_error_rate(int((~found.correct).sum()), self.runs, self.delta)
             theta = threshold(instance.means, instance.k)
             missed = np.abs(found.threshold - theta) > found.threshold_radius * (1 + 1e-12)
-            assert_error_rate(int(missed.sum()), self.runs, self.delta)
+            for count in (int((~found.correct).sum()), int(missed.sum())):
+                assert_error_rate(count, self.runs, self.error_delta)
+            wrong_in_all += int((~found.correct).sum())
+            missed_in_all += int(missed.sum())
+        for count in (wrong_in_all, missed_in_all):
+            assert_error_rate(count, len(self.instances) * self.runs, self.error_delta)
 
     def test_all_intervals_hold_together(self) -> None:
         """At the end of a run all arms' means and the threshold lie inside, up to delta."""
-        runs = 40
+        runs, delta = 40, self.error_delta
         children = np.random.default_rng(6).spawn(runs)
-        results = [self.find(rng=child) for child in children]
-        assert_error_rate(sum(not self._covered(result) for result in results), runs, self.delta)
+        results = [self.find(rng=child, delta=delta) for child in children]
+        assert_error_rate(sum(not self._covered(result) for result in results), runs, delta)
         wrong = sum(result.outliers != self.truth() for result in results)
-        assert_error_rate(wrong, runs, self.delta)
+        assert_error_rate(wrong, runs, delta)
 
     def _covered(self, result: Result) -> bool:
         lower, upper = result.intervals.T
@@ -139,14 +148,14 @@ class GuaranteeConformance(Setting):
 
     def test_intervals_hold_at_any_budget(self) -> None:
         """Intervals are valid whenever the search is stopped, not only at the end."""
-        runs = 40
+        runs, delta = 40, self.error_delta
         children = np.random.default_rng(8).spawn(runs)
         budgets = np.geomspace(2 * len(self.easy.means), self.easy_budget / 10, runs).astype(int)
         results = [
-            self.find(Bernoulli(self.easy.means), rng=child, budget=int(budget))
+            self.find(Bernoulli(self.easy.means), rng=child, budget=int(budget), delta=delta)
             for child, budget in zip(children, budgets, strict=True)
         ]
-        assert_error_rate(sum(not self._covered(result) for result in results), runs, self.delta)
+        assert_error_rate(sum(not self._covered(result) for result in results), runs, delta)
         for result in results:
             decided = result.decisions != Decision.UNDECIDED
             assert (result.pulls_per_arm[decided] > 0).all()

@@ -151,7 +151,7 @@ def find(
     \b
     Try:
       oddarms find --arms tests.txt --pull 'pytest -q {arm}' --jobs 4 --timeout 60
-      oddarms find --arms a,b,c,d,e,f --pull './latency {arm}' --reward stdout --bounds 0,10
+      oddarms find --arms hosts --pull './ping {arm}' --reward stdout --bounds 0,10
       oddarms find --table answers.csv --arm worker --reward wrong
       oddarms find --arms hosts.txt --python checks:probe --budget 10000
     """  # noqa: D301 - the \\b keeps click from filling the lines below it

@@ -79,9 +79,9 @@ class FindDisplay:
     def _lines(self, progress: Progress, now: float) -> list[str]:
         rate = (progress.pulls - self._first_pulls) / max(now - self._started, 1e-3)
         decided = progress.n - progress.undecided
-        state = f"{decided:,} of {progress.n:,} arms decided, {progress.undecided:,} open"
+        state = f"{decided:,} of {progress.n:,} arms decided"
         lines = [
-            f"{progress.pulls:,} pulls ({rate:,.1f}/s) · {state}",
+            f"{progress.pulls:,} samples ({rate:,.1f}/s) · {state}",
             self._threshold(progress) + self._to_go(progress, rate),
         ]
         newest = [
@@ -102,4 +102,4 @@ class FindDisplay:
             return ""
         minutes = progress.pulls_needed / rate / 60.0 if rate > 0.0 else math.inf
         time_left = f", {minutes:,.0f} min" if 1.0 <= minutes < 1e5 else ""
-        return f" · about {progress.pulls_needed:,.0f} pulls to go{time_left}"
+        return f" · about {progress.pulls_needed:,.0f} more needed{time_left}"

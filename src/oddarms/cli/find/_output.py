@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from oddarms.cli._answer import rendered
 from oddarms.cli._printing import Format, emit, note
 from oddarms.errors import MissingExtra
-from oddarms.reports import arms_csv, result_json, write_report, write_results
-from oddarms.search import Result, answer
+from oddarms.reports import write_report, write_results
+from oddarms.search import Result
 
 
 def write(result: Result, folder: Path) -> None:
@@ -24,10 +25,3 @@ def show(result: Result, how: Format, folder: Path, *, quiet: bool) -> None:
     emit(rendered(result, how))
     if not quiet:
         note(f"report: {folder / 'report.html'} (beside it result.json and arms.csv)")
-
-
-def rendered(result: Result, how: Format, *, every: bool = False) -> str:
-    """Return a result in words, as the result document, or its arms as CSV."""
-    if how is Format.json:
-        return result_json(result)
-    return arms_csv(result) if how is Format.csv else answer(result, every=every)

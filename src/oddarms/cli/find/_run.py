@@ -43,7 +43,7 @@ class Run:
 
     def until_done(self, function: Callable[[Any], Any] | None) -> Result:
         """Sample until the study is done; whatever happens, write what is known."""
-        if function is None:
+        if function is None or self.study.done:
             return self.study.result()
         pulls = self.study.progress().pulls
         with FindDisplay(sys.stderr, shown=not self.quiet, first_pulls=pulls) as display:

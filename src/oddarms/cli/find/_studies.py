@@ -53,8 +53,13 @@ def opened(
 def say_going_on(study: Study) -> None:
     """Tell of the samples that are there already."""
     pulls = study.progress().pulls
-    if pulls:
-        note(f"going on with {counted(pulls, 'sample')} of the study in {shown(study.storage)}")
+    if not pulls:
+        return
+    samples, where = counted(pulls, "sample"), shown(study.storage)
+    if study.done:
+        note(f"the study in {where} is done, with {samples}")
+    else:
+        note(f"going on with {samples} of the study in {where}")
 
 
 def import_history(study: Study, history: RecordedArms, *, quiet: bool) -> None:

@@ -13,9 +13,9 @@ import typer
 from oddarms import studies
 from oddarms.algorithms import get_algorithm
 from oddarms.algorithms._base import check_options
+from oddarms.cli._answer import rendered
 from oddarms.cli._guard import EXIT_FAILED, guarded
 from oddarms.cli._printing import Format, emit, emit_rows, json_text, note
-from oddarms.cli.find._output import rendered
 from oddarms.cli.study._show import described, fields, flat, moment
 from oddarms.cli.study._storage import FormatOption, NameArgument, StorageOption, chosen, opened
 from oddarms.cli.study._work import ask, export, import_, skip, tell
@@ -54,7 +54,7 @@ def create(
     ] = "0,1",
     side: Annotated[Side, typer.Option(help="Where outliers lie.")] = Side.UPPER,
     budget: Annotated[
-        int | None, typer.Option(help="Most pulls of all workers together.", show_default="none")
+        int | None, typer.Option(help="Most samples of all workers together.", show_default="none")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Decides random choices.", show_default="drawn")
@@ -147,7 +147,7 @@ def show(
     """Show what a study asks and how far it is.
 
     A ticket is live if its result may still be on the way: its lease has not run out and it was
-    not given back. How many pulls are left is a guess, mostly right to a factor of two.
+    not given back. How many more samples are needed is a guess, mostly right to a factor of two.
 
     \b
     Example:

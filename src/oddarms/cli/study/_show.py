@@ -5,20 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from oddarms.search import Status
-from oddarms.search._text import threshold_lines
+from oddarms.search._text import cost, status_text, threshold_lines
 from oddarms.studies import Overview, Study
-from oddarms.text import shown
-
-WAITING_OR_RUNNING = {
-    Status.RUNNING: "there are pulls to hand out",
-    Status.WAITING: "all pulls that can be handed out are out",
-}
-
-
-def meaning(status: Status) -> str:
-    """Return what a study's status means to its workers."""
-    return WAITING_OR_RUNNING.get(status, status.meaning)
+from oddarms.text import counted, shown
 
 
 def fields(study: Study, overview: Overview) -> dict[str, Any]:
@@ -35,6 +24,7 @@ def fields(study: Study, overview: Overview) -> dict[str, Any]:
         "outliers": len(result.outliers),
         "normal": len(result.normal),
         "undecided": len(result.undecided),
+        "pulls": result.pulls,
         "handed_out": overview.handed_out,
         "live": overview.live,
         "results": overview.told,
@@ -63,25 +53,27 @@ def described(study: Study, overview: Overview) -> str:
     question, result = study.question, overview.result
     a, b = question.bounds
     options = "".join(f", {key}={value}" for key, value in question.options.items())
-    counts = {name: len(getattr(result, name)) for name in ("outliers", "normal", "undecided")}
-    arms = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    arms = (
+        f"{counted(len(result.outliers), 'outlier')}, {len(result.normal):,} normal,"
+        f" {len(result.undecided):,} undecided"
+    )
     needed = result.pulls_needed
-    results = f"{overview.told:,} of tickets, {overview.imported:,} imported"
-    unused = f"{result.unused:,} not used{'' if result.complete else ' yet'}"
+    tickets = f"{overview.handed_out:,} handed out, {overview.live:,} of them live"
+    results = f"{overview.told:,} recorded, {counted(overview.conflicts, 'conflict')}"
     lines = [
         ("Study", f"{study.name}, created {moment(overview.created)}"),
         ("Storage", study.storage),
         ("Question", question.sentence()),
         ("", f"wrong with probability at most {question.delta:g}; rewards in [{a:g}, {b:g}]"),
         ("Algorithm", f"{question.algorithm}{options}, seed {study.seed}"),
-        ("Budget", "none" if question.budget is None else f"{question.budget:,} pulls"),
-        ("Status", f"{overview.status}: {meaning(overview.status)}"),
+        ("Budget", "none" if question.budget is None else counted(question.budget, "sample")),
+        ("Status", status_text(overview.status)),
         ("Arms", arms),
-        ("Tickets", f"{overview.handed_out:,} handed out, {overview.live:,} of them live"),
-        ("Results", f"{results}, {unused}"),
-        ("Conflicts", f"{overview.conflicts:,}"),
-        *(("Threshold", line.partition(" threshold, ")[2]) for line in threshold_lines(result)),
-        ("Pulls left", "unknown yet" if needed is None else f"about {needed.sum():,.0f}"),
+        *(("Threshold", line.replace(" threshold", "", 1)) for line in threshold_lines(result)),
+        ("Samples", cost(result)),
+        ("Needed", "not known yet" if needed is None else f"about {needed.sum():,.0f} more"),
+        ("Tickets", tickets),
+        ("Results", results),
     ]
     return listed(lines)
 

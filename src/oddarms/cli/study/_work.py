@@ -16,7 +16,7 @@ import typer
 
 from oddarms.cli._guard import EXIT_FAILED
 from oddarms.cli._printing import Format, emit, emit_all, emit_rows, json_text, note
-from oddarms.cli.study._show import meaning, moment
+from oddarms.cli.study._show import moment
 from oddarms.cli.study._storage import (
     FormatOption,
     NameArgument,
@@ -26,6 +26,7 @@ from oddarms.cli.study._storage import (
 from oddarms.errors import InvalidParameter
 from oddarms.files import write_whole
 from oddarms.search import Tickets
+from oddarms.search._text import status_text
 from oddarms.studies import Study, Told, Trial
 from oddarms.tables import csv_text, number_of, read_history, read_results, ticket_of
 from oddarms.text import counted, table
@@ -85,7 +86,7 @@ def _show_tickets(name: str, tickets: Tickets, n: int, how: Format) -> None:
             emit(table(("id", "arm", "expires"), people, right=("id",), shorten="arm"))
         if len(tickets) < n:
             hint = f"; see `oddarms study result {shlex.quote(name)}`" if tickets.done else ""
-            note(f"{tickets.status}: {meaning(tickets.status)}{hint}")
+            note(f"{status_text(tickets.status)}{hint}")
         return
     header = ("id", "arm", "expires")
     rows = [(ticket.id, ticket.arm, _iso(ticket.expires)) for ticket in tickets]

@@ -8,11 +8,11 @@ from alembic import op
 revision = "0003"
 down_revision = "0002"
 
-PLACES = """
-UPDATE {table} SET place = numbered.place FROM (
-    SELECT {key} AS id, row_number() OVER (PARTITION BY study, arm ORDER BY {key}) - 1 AS place
-    FROM {table} WHERE {rows}
-) AS numbered WHERE {table}.{key} = numbered.id AND {rows}
+_PLACES = """
+UPDATE results SET place = numbered.place FROM (
+    SELECT number, row_number() OVER (PARTITION BY study, arm ORDER BY number) - 1 AS place
+    FROM results WHERE ticket IS NOT NULL
+) AS numbered WHERE results.number = numbered.number
 """
 
 
@@ -27,12 +27,8 @@ def upgrade() -> None:
     op.add_column("results", sa.Column("place", sa.BigInteger))
     op.add_column("studies", sa.Column("seed", sa.Text, nullable=False, server_default="0"))
     connection = op.get_bind()
-    connection.execute(
-        sa.text(PLACES.format(table="results", key="number", rows="ticket IS NOT NULL"))
-    )
-    for table, key in (("tickets", "number"), ("leases", "ticket")):
-        connection.execute(sa.text(_PLACES_BEHIND.format(table=table, key=key)))
-    connection.execute(sa.text(_PLACES_OF_RESULTS))
+    for statement in (_PLACES, _PLACES_BEHIND, _PLACES_OF_RESULTS, _PLACES_OF_LEASES):
+        connection.execute(sa.text(statement))
     connection.execute(sa.text("UPDATE studies SET state = NULL, position = 0, taken = 0"))
     for number, text in list(connection.execute(sa.text("SELECT id, question FROM studies"))):
         question, seed = _versioned(json.loads(text))
@@ -42,19 +38,32 @@ def upgrade() -> None:
         )
 
 
+# Those that may still be answered come first, so that the places in front of them are not open.
 _PLACES_BEHIND = """
-UPDATE {table} SET place = numbered.place FROM (
-    SELECT o.study AS study, o.{key} AS id,
-        row_number() OVER (PARTITION BY o.study, o.arm ORDER BY o.{key}) - 1
-        + (SELECT count(*) FROM results r WHERE r.study = o.study AND r.arm = o.arm
-           AND r.ticket IS NOT NULL) AS place
-    FROM {table} o WHERE NOT EXISTS
-        (SELECT 1 FROM results r WHERE r.study = o.study AND r.ticket = o.{key})
-) AS numbered WHERE {table}.study = numbered.study AND {table}.{key} = numbered.id
+UPDATE tickets SET place = numbered.place FROM (
+    SELECT o.study AS study, o.number AS number, coalesce(told.results, 0) - 1 + row_number() OVER (
+        PARTITION BY o.study, o.arm
+        ORDER BY CASE WHEN l.ticket IS NULL OR s.ticket IS NOT NULL THEN 1 ELSE 0 END,
+            o.expires DESC, o.number
+    ) AS place
+    FROM tickets o
+    LEFT JOIN results r ON r.study = o.study AND r.ticket = o.number
+    LEFT JOIN leases l ON l.study = o.study AND l.ticket = o.number
+    LEFT JOIN skips s ON s.study = o.study AND s.ticket = o.number
+    LEFT JOIN (
+        SELECT study, arm, count(*) AS results FROM results WHERE ticket IS NOT NULL
+        GROUP BY study, arm
+    ) AS told ON told.study = o.study AND told.arm = o.arm
+    WHERE r.ticket IS NULL
+) AS numbered WHERE tickets.study = numbered.study AND tickets.number = numbered.number
 """
 _PLACES_OF_RESULTS = """
 UPDATE tickets SET place = results.place FROM results
 WHERE results.study = tickets.study AND results.ticket = tickets.number
+"""
+_PLACES_OF_LEASES = """
+UPDATE leases SET place = tickets.place FROM tickets
+WHERE tickets.study = leases.study AND tickets.number = leases.ticket
 """
 
 

@@ -1,0 +1,91 @@
+"""Compiled kernels on disk, so that they are compiled once and not in each process.
+
+numba looks only at the file of a function itself, so a stored kernel would stay as it was when a
+formula of another file changes that it calls. Hence a directory for each state of the sources.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+import numpy as np
+from llvmlite.binding import get_host_cpu_name
+
+from oddarms.files import digest_of_package
+
+SOURCES = (
+    "simulation/_kernels.py",
+    "simulation/_kernel_cache.py",
+    "simulation/_families.py",
+    "statistics/*.py",
+    "algorithms/_base.py",
+    "problem.py",
+)
+"""Every file with a function or a constant that a kernel uses."""
+
+VARIABLE = "ODDARMS_CACHE"
+_ROOM = 2**20
+"""More bytes than a stored kernel has."""
+
+_log = logging.getLogger(__name__)
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a function when it is first called, or take it from an earlier process.
+
+    It must have one signature: numba may mix up two that different processes store at a time.
+    """
+    folder = kernel_folder()
+    if folder is None:
+        return numba.njit(nogil=True)(function)
+    with _numba_stores_in(folder):
+        return numba.njit(nogil=True, cache=True)(function)
+
+
+@cache
+def kernel_folder() -> Path | None:
+    """Return where kernels of these sources are, or None if nothing can be written there."""
+    try:
+        folder = cache_folder() / "kernels" / _state_of_sources()
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_ROOM))
+    except (OSError, RuntimeError) as error:  # the latter where there is no home
+        _log.warning("kernels are compiled anew, as they cannot be stored: %s", error)
+        return None
+    return folder
+
+
+def cache_folder() -> Path:
+    """Return the folder for what can be made again."""
+    own = os.environ.get(VARIABLE)
+    if own:
+        return Path(own).absolute()
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path.home() / ".cache") / "oddarms"
+
+
+def _state_of_sources() -> str:
+    versions = (platform.python_version(), numba.__version__, llvmlite.__version__)
+    return digest_of_package(SOURCES, *versions, np.__version__, get_host_cpu_name())[:32]
+
+
+@contextmanager
+def _numba_stores_in(folder: Path) -> Iterator[None]:
+    """Set for our kernels what numba reads when a function is decorated, and for no others."""
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(folder)
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = before
