@@ -6,6 +6,7 @@ import asyncio
 import functools
 import gc
 import itertools
+import multiprocessing
 import os
 import re
 import secrets
@@ -21,7 +22,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from multiprocessing import get_context
 from pathlib import Path
 from pickle import PicklingError
 from typing import Any
@@ -628,6 +628,12 @@ class TestParameters:
             assert executor.description == "joblib, 5 processes"
 
 
+def test_processes_that_may_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multiprocessing.current_process(), "_config", {"daemon": True})
+    with pytest.raises(BackendUnavailable, match=r"joblib cannot start processes .* jobs=1"):
+        open_executor(jobs=2)
+
+
 class TestMissingPackages:
     @pytest.mark.parametrize(
         ("backend", "package", "extra"),
@@ -974,7 +980,7 @@ class TestWhatAUserHas:
 
     def test_a_pool_whose_process_dies(self) -> None:
         with (
-            ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
+            ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool,
             as_executor(pool) as executor,
         ):
             assert executor.submit(square, 3).result() == 9

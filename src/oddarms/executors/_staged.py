@@ -42,15 +42,15 @@ class StagedExecutor(Executor):
         After the timeout, in seconds, the set is empty.
         """
         end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            self._begin_held()
-            finished = {future for future in futures if future.done()}
-            if finished or not self._begun or self._closed:
-                return finished
+        self._begin_held()
+        finished = {future for future in futures if future.done()}
+        while not finished and self._begun and not self._closed:
             left = None if end is None else max(end - time.monotonic(), 0.0)
-            self._settle(self._finished(self._begun.keys(), left))
+            finished = self._settle(self._finished(self._begun.keys(), left)).intersection(futures)
+            self._begin_held()
             if left == 0.0:
-                return {future for future in futures if future.done()}
+                break
+        return finished
 
     def _submit(self, function: Callable[[Task], Outcome], argument: Task) -> Future[Outcome]:
         future = StagedFuture(self)
@@ -69,12 +69,16 @@ class StagedExecutor(Executor):
                 except Exception as error:  # it cannot be pickled, or nobody is there
                     future.set_exception(error)
 
-    def _settle(self, handles: Iterable[Any]) -> None:
+    def _settle(self, handles: Iterable[Any]) -> set[Future[Any]]:
+        """Finish the futures of calls that have ended, and return them."""
+        settled: set[Future[Any]] = set()
         for handle in handles:
             future = self._begun[handle]
             if not future.done():  # as one is that was abandoned
                 _finish(future, *self._outcome(handle))
             del self._begun[handle]
+            settled.add(future)
+        return settled
 
     def _abandon(self, futures: Collection[Future[Any]]) -> None:
         """Stop the calls, which count as under way until they really have ended."""
