@@ -42,7 +42,7 @@ class TestWRRInBatchesWithWeight(AlgorithmConformance):
 
 class TestSPADE(AlgorithmConformance):
     algorithm = "spade"
-    runs = 30  # not compiled
+    runs = 20  # not compiled; 120 on all instances together find a rate of 0.4
 
 
 class Hasty(Algorithm):
