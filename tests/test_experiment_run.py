@@ -587,7 +587,7 @@ class TestTheSameBytes:
         assert lines_of(folder) == 10
 
 
-STUDY = Grid([replace(FIXED, runs=20)], TWO)
+STUDY = Grid([replace(FIXED, runs=6)], TWO)
 
 
 def study(folder: str, jobs: int, last: int) -> None:
@@ -622,7 +622,7 @@ class TestKill:
     def test_killed_several_times_it_ends_with_the_same_file(
         self, tmp_path: Path, jobs: int
     ) -> None:
-        for last in (6, 17):
+        for last in (3, 8):
             assert exit_code_of_study(tmp_path, jobs, last) == -signal.SIGKILL
             assert lines_of(tmp_path) == last
         assert not (tmp_path / "found.csv").exists()
@@ -631,4 +631,4 @@ class TestKill:
         assert (tmp_path / "found.csv").read_bytes() == run(STUDY, jobs=1).to_csv().encode()
         with (tmp_path / "cells.jsonl").open() as lines:
             keys = [json.loads(line)["key"] for line in lines]
-        assert len(keys) == len(set(keys)) == 40
+        assert len(keys) == len(set(keys)) == 12

@@ -124,7 +124,7 @@ questions = st.builds(
     k=st.sampled_from([0.0, 0.75]),
 )
 seeds = st.integers(0, 2**32)
-COMMON = settings(derandomize=True, deadline=None, max_examples=30)
+COMMON = settings(derandomize=True, deadline=None, max_examples=20)
 
 
 class TestHowFar:
@@ -259,7 +259,7 @@ class TestAnyOrder:
             search = Search(question, rng=9)
             crowd = Crowd(search, table, seed, ahead=ahead, skips=0.1)
             early = 0
-            while not search.done and search.told < 600:
+            while not search.done and search.told < 300:
                 crowd.act()
                 early = max(early, search.unused)
             assert (early > 0) == (ahead > 0.0)
@@ -296,7 +296,7 @@ class TestSaving:
         rng = np.random.default_rng(seed)
         out: Out = {}
         pending: list[Place] = []
-        for _ in range(100):
+        for _ in range(60):
             draw = rng.random()
             if draw < 0.1 and imports:
                 arms = rng.integers(len(MEANS), size=9)
@@ -319,7 +319,7 @@ class TestSaving:
                     out[arm].discard(place)
                 for search in (one, two):
                     search.take(arm, place, table(arm, place))
-            if rng.random() < 0.25:
+            if rng.random() < 0.2:
                 data = two.to_bytes()
                 two = Search.from_bytes(question, data)
                 assert two.to_bytes() == data == one.to_bytes()
@@ -344,8 +344,8 @@ Duration = Callable[[int, float, np.random.Generator], float]
 
 
 def slow_if_good(arm: int, reward: float, rng: np.random.Generator) -> float:
-    """A 1 of the first arm takes 30 times as long as all else."""
-    return (30.0 if arm == 0 and reward == 1.0 else 1.0) * (0.5 + rng.random())
+    """A 1 of the first arm takes 300 times as long as all else."""
+    return (300.0 if arm == 0 and reward == 1.0 else 1.0) * (0.5 + rng.random())
 
 
 class Workshop:
@@ -409,42 +409,42 @@ class Workshop:
 
 
 class TestRewardsThatDecideTheSpeed:
-    """The first arm's 1 takes 30 times as long as all else; its mean is over the threshold."""
+    """The first arm's 1 takes 300 times as long as all else; its mean is over the threshold."""
 
-    means = np.array([0.65, 0.45, 0.2])  # theta = 0.4333 for k = 0
-    truth = (Decision.HIGH, Decision.HIGH, Decision.NORMAL)
+    means = np.array([0.35, 1.0, 0.0, 0.0])  # theta = 0.3375 for k = 0
+    truth = (Decision.HIGH, Decision.HIGH, Decision.NORMAL, Decision.NORMAL)
     ahead = 2.0
-    delta = 0.4
+    delta = 0.3
 
     def deviation(self, runs: int, *, by_arrival: bool) -> float:
         """Return by how many standard deviations the first arm's first 4 rewards are off."""
         hits = 0
         for seed in range(runs):
-            search = Search(3, k=0, delta=0.1, algorithm="rr", batch=4, rng=seed)
+            search = Search(4, k=0, delta=0.1, algorithm="rr", batch=4, rng=seed)
             step = search._sequences.step
             shop = Workshop(search, self.means, seed, workers=32, by_arrival=by_arrival)
-            shop.run(10**6, ahead=self.ahead, until=lambda search: search.total_pulls > 0)
+            shop.run(10**6, ahead=0.5, until=lambda search: search.total_pulls > 0)
             hits += int(step.sums[0])
         p, pulls = self.means[0], 4 * runs
         return float((hits - pulls * p) / np.sqrt(pulls * p * (1 - p)))
 
     def test_the_mean_of_the_rewards_by_place_is_right(self) -> None:
-        assert abs(self.deviation(200, by_arrival=False)) < 4.9  # else P < 1e-6
+        assert abs(self.deviation(100, by_arrival=False)) < 4.9  # else P < 1e-6
 
     def test_that_of_the_rewards_by_arrival_is_not(self) -> None:
         """So that the test above would see it."""
-        assert self.deviation(200, by_arrival=True) < -9.8
+        assert self.deviation(100, by_arrival=True) < -9.8
 
     def wrong(self, variant: str, runs: int, most: int, *, by_arrival: bool = False) -> int:
         """Return how many runs decided something wrongly, of runs most of which decide."""
         wrong = decided = waited = 0
         for seed in range(runs):
-            search = Search(question_of(variant, labels=3, delta=self.delta), rng=seed)
+            search = Search(question_of(variant, labels=4, delta=self.delta), rng=seed)
             shop = Workshop(search, self.means, seed, workers=64, by_arrival=by_arrival)
             shop.run(most, ahead=self.ahead)
             pairs = list(zip(search.decisions.tolist(), self.truth, strict=True))
             wrong += any(found not in (Decision.UNDECIDED, true) for found, true in pairs)
-            decided += pairs[0][0] != Decision.UNDECIDED
+            decided += any(found != Decision.UNDECIDED for found, _ in pairs)
             waited += shop.most_unused > 0
         assert waited == runs
         assert decided > runs / 2
@@ -453,7 +453,7 @@ class TestRewardsThatDecideTheSpeed:
     @pytest.mark.parametrize(
         ("variant", "runs", "most"),
         [
-            ("spade", 20, 300),
+            ("spade", 20, 250),
             pytest.param("spade", 400, 1000, marks=pytest.mark.long),
             pytest.param("rr", 200, 6000, marks=pytest.mark.long),
             pytest.param("wrr", 200, 6000, marks=pytest.mark.long),
@@ -467,6 +467,6 @@ class TestRewardsThatDecideTheSpeed:
 
     def test_by_arrival_they_are_not(self) -> None:
         """The test above has power: here the first arm seems to be below the threshold."""
-        wrong = self.wrong("spade", 20, 300, by_arrival=True)
-        with pytest.raises(AssertionError, match="errors in 20 runs"):
-            assert_error_rate(wrong, 20, self.delta)
+        wrong = self.wrong("spade", 30, 300, by_arrival=True)
+        with pytest.raises(AssertionError, match="errors in 30 runs"):
+            assert_error_rate(wrong, 30, self.delta)

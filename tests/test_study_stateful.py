@@ -13,12 +13,16 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from oddarms.studies._machine import Machine, ResultRow
 
-from oddarms import Study, create_study, load_study
+from oddarms import Search, Study, create_study, load_study
 from oddarms.errors import InvalidParameter, RewardRejected
-from oddarms.studies import Status, Told, verify
+from oddarms.search import AHEAD, Status
+from oddarms.search._places import Place
+from oddarms.search._step import Out
+from oddarms.studies import Told, verify
 from oddarms.studies import _study as module
+from oddarms.studies._log import ResultRow
+from oddarms.studies._replay import new_search, replay
 
 ARMS = ["a", "b", 3]
 SETTINGS: list[dict[str, Any]] = [
@@ -38,6 +42,7 @@ class Pull:
     """A ticket of the model."""
 
     arm: Any
+    place: int
     worker: str | None
     asked: float
     expires: float
@@ -86,47 +91,56 @@ class Workers(RuleBasedStateMachine):
     def create(self, chosen: dict[str, Any], seed: int) -> None:
         self.storage = Path(self.folder.name) / "studies.db"
         create_study("other", [1, 2], k=1, delta=0.1, storage=self.storage).ask()
-        study = create_study("s", ARMS, k=0.2, delta=0.2, seed=seed, storage=self.storage, **chosen)
+        study = create_study("s", ARMS, k=0.2, delta=0.2, rng=seed, storage=self.storage, **chosen)
         self.studies = [study, load_study("s", storage=self.storage)]
         self.fed = 0
-        self.machine = Machine(study.question)
+        self.search = new_search(study.question.numbered(), study.seed)
 
     # What the model knows
 
-    def expected(self) -> Machine:
-        """Return a machine that was fed with the model's results."""
+    def expected(self) -> Search:
+        """Return a search that was told the model's results, each at its ticket's place."""
         rows = [
-            ResultRow(i + 1, ticket, ARMS.index(arm), reward, batch)
+            ResultRow(i + 1, ticket, ARMS.index(arm), self.place_of(ticket), reward, batch)
             for i, (ticket, arm, reward, _, _, batch) in enumerate(self.log)
         ]
-        self.machine.take(rows[self.fed :])
+        replay(self.search, rows[self.fed :])
         self.fed = len(rows)
-        return self.machine
+        return self.search
 
-    def live(self) -> Counter[Any]:
-        now = self.clock.now
-        return Counter(
-            pull.arm
-            for pull in self.pulls.values()
-            if pull.reward is None and not pull.skipped and pull.expires > now
-        )
+    def place_of(self, ticket: int | None) -> int | None:
+        return None if ticket is None else self.pulls[ticket].place
 
-    def open_pulls(self) -> Counter[Any]:
-        missing = self.expected().missing_per_arm()
-        live = self.live()
-        return Counter({a: max(int(missing[i]) - live[a], 0) for i, a in enumerate(ARMS)})
+    def is_live(self, pull: Pull) -> bool:
+        return pull.reward is None and not pull.skipped and pull.expires > self.clock.now
+
+    def live(self) -> Counter[Place]:
+        """Return the places that are out; none may be so twice."""
+        pulls = [pull for pull in self.pulls.values() if self.is_live(pull)]
+        return Counter((ARMS.index(pull.arm), pull.place) for pull in pulls)
+
+    def told_places(self) -> set[Place]:
+        """Return the places of which somebody told a result."""
+        pulls = [pull for pull in self.pulls.values() if pull.reward is not None]
+        return {(ARMS.index(pull.arm), pull.place) for pull in pulls}
+
+    def out(self) -> Out:
+        out: Out = {}
+        for arm, place in self.live():
+            out.setdefault(arm, set()).add(place)
+        return out
 
     def budget_left(self) -> float:
         budget = self.studies[0].question.budget
         told = sum(pull.reward is not None for pull in self.pulls.values())
         return float("inf") if budget is None else max(budget - told - self.live().total(), 0)
 
-    def status(self) -> Status:
-        machine = self.expected()
-        if machine.done:
-            decided = machine.search.stopped == "decided"
-            return Status.DECIDED if decided else Status.BUDGET
-        if self.open_pulls().total() and self.budget_left():
+    def status(self, ahead: float = AHEAD) -> Status:
+        search = self.expected()
+        if search.done:
+            assert search.status in (Status.DECIDED, Status.BUDGET)
+            return search.status
+        if self.budget_left() and search.open_places(1, self.out(), ahead=ahead):
             return Status.RUNNING
         return Status.WAITING if self.live().total() else Status.BUDGET
 
@@ -138,23 +152,50 @@ class Workers(RuleBasedStateMachine):
 
     # What workers do
 
-    @rule(n=st.integers(1, 9), lease=st.integers(1, 40), worker=workers, study=which)
-    def ask(self, n: int, lease: int, worker: str | None, study: int) -> None:
-        open_before, most = self.open_pulls(), self.budget_left()
+    @rule(
+        n=st.integers(1, 9),
+        lease=st.integers(1, 40),
+        worker=workers,
+        ahead=st.sampled_from([0.0, AHEAD, AHEAD, 3.0]),
+        study=which,
+    )
+    def ask(self, n: int, lease: int, worker: str | None, ahead: float, study: int) -> None:
+        live, told, most = self.live(), self.told_places(), self.budget_left()
+        in_step = set(self.expected().open_places(10**6, {}, ahead=0.0))
         last = max(self.pulls, default=0)
-        tickets = self.some(study).ask(n, worker, timedelta(seconds=lease))
-        assert len(tickets) == min(n, open_before.total(), most)
+        tickets = self.some(study).ask(n, worker, timedelta(seconds=lease), ahead=ahead)
+        places = [(ticket.index, ticket.place) for ticket in tickets]
         assert [t.id for t in tickets] == list(range(last + 1, last + 1 + len(tickets)))
-        assert Counter(t.arm for t in tickets) <= open_before
+        assert [t.arm for t in tickets] == [ARMS[arm] for arm, _ in places]
+        assert len(set(places)) == len(places) <= min(n, most)
+        assert not set(places) & live.keys()
+        assert not set(places) & told
+        if ahead == 0.0:
+            assert set(places) <= in_step
+        elif set(places) - in_step and most == float("inf"):  # only if the step's own are out
+            assert self.missing_at_most(in_step, live, set(places))
         now = self.clock.now
         for ticket in tickets:
             assert ticket.expires == datetime.fromtimestamp(now + lease, UTC)
-            self.pulls[ticket.id] = Pull(ticket.arm, worker, now, now + lease)
-        missing, live = self.expected().missing_per_arm(), self.live()
-        for arm in {ticket.arm for ticket in tickets}:
-            assert live[arm] <= missing[ARMS.index(arm)]
-        assert tickets.status == self.status()
-        assert tickets.done == (self.status() in (Status.DECIDED, Status.BUDGET))
+            self.pulls[ticket.id] = Pull(ticket.arm, ticket.place, worker, now, now + lease)
+        assert max(self.live().values(), default=1) == 1
+        assert tickets.done == (tickets.status in (Status.DECIDED, Status.BUDGET))
+        assert tickets.done == self.status(ahead).final
+        if ahead == 0.0:
+            assert tickets.status == self.status(ahead)
+
+    def missing_at_most(
+        self, in_step: set[Place], live: Counter[Place], places: set[Place]
+    ) -> bool:
+        """Return whether of each arm as many are out as the step misses.
+
+        Not the same places: a pull whose place a spare has taken will be a spare itself.
+        """
+        used = self.expected()._sequences.used
+        ends = {arm: self.expected()._sequences._end(arm) for arm in range(len(ARMS))}
+        out = Counter(a for a, p in {*live, *places} if used[a] <= p < ends[a])
+        missing = Counter(arm for arm, _ in in_step)
+        return all(out[arm] >= count for arm, count in missing.items())
 
     def tell_model(self, ticket: int, reward: float, worker: str | None) -> Told:
         pull = self.pulls[ticket]
@@ -179,12 +220,7 @@ class Workers(RuleBasedStateMachine):
     @rule(order=st.permutations(range(9)), values=st.lists(rewards, min_size=9, max_size=9))
     def tell_what_is_out(self, order: list[int], values: list[float]) -> None:
         """So that searches get somewhere."""
-        now = self.clock.now
-        out = [
-            ticket
-            for ticket, pull in self.pulls.items()
-            if pull.reward is None and not pull.skipped and pull.expires > now
-        ]
+        out = [ticket for ticket, pull in self.pulls.items() if self.is_live(pull)]
         for i in order:
             if i < len(out):
                 assert self.some(i).tell(out[i], values[i]) == Told.RECORDED
@@ -284,8 +320,25 @@ class Workers(RuleBasedStateMachine):
     @invariant()
     def the_status_is_right(self) -> None:
         if hasattr(self, "studies"):
-            assert self.studies[0].status == self.status()
-            assert self.studies[1].done == (self.status() in (Status.DECIDED, Status.BUDGET))
+            status = self.status()
+            assert self.studies[0].status.final == status.final
+            if status.final or self.status(0.0) == Status.RUNNING:
+                assert self.studies[0].status == status
+            assert self.studies[1].done == status.final
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        if hasattr(self, "studies"):
+            search = self.expected()
+            absorbed = 0
+            if search.algorithm.takes_imports:
+                waiting = sum(rewards.size for _, rewards in search._imports)
+                absorbed = search.taken - search.told - waiting if not search.done else None
+            assert search.taken == len(self.log)
+            assert search.told == sum(entry[0] is not None for entry in self.log)
+            if absorbed is not None:
+                used = search.total_pulls + absorbed
+                assert search.taken == used + search.unused + search.in_step
 
     @rule(study=which)
     def the_log_is_right(self, study: int) -> None:
@@ -294,6 +347,7 @@ class Workers(RuleBasedStateMachine):
         found = [(t.ticket, t.arm, t.reward, t.worker, t.told.timestamp()) for t in trials]
         assert found == [entry[:5] for entry in self.log]
         for trial in trials:
+            assert trial.place == self.place_of(trial.ticket)
             if trial.ticket is None:
                 assert (trial.asked, trial.expired) == (None, False)
             else:
@@ -307,13 +361,14 @@ class Workers(RuleBasedStateMachine):
 
     @rule(study=which)
     def the_result_is_right(self, study: int) -> None:
-        found, expected = self.some(study).result(), self.expected().search.result()
+        found, expected = self.some(study).result(), self.expected().result()
         assert found.labels == tuple(ARMS)
         assert found.decisions.tolist() == expected.decisions.tolist()
         assert found.pulls_per_arm.tolist() == expected.pulls_per_arm.tolist()
-        assert found.imported == expected.imported
-        ended = {Status.DECIDED: "decided", Status.BUDGET: "budget"}
-        assert found.status == ended.get(self.status(), "running")
+        assert found.means.tolist() == pytest.approx(expected.means.tolist(), nan_ok=True)
+        assert (found.imported, found.unused) == (expected.imported, expected.unused)
+        status = self.status()
+        assert found.status == (status if status.final else Status.RUNNING)
 
     @rule(study=which)
     def the_log_gives_the_state(self, study: int) -> None:

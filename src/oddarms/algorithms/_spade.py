@@ -32,7 +32,7 @@ ROW_ADVANTAGE = 3.0  # rows also lower the bias of the threshold's estimate, uns
 LONGEST_FOCUS = 20  # steps in a row; then the threshold is sampled again, so it never starves
 LEAST_VARIANCE = 0.2  # of a reward, in gaps, where pulls to come are guessed: by experiment
 TYPICAL_OVERHEAD = 4.0  # pulls over an oracle's: mostly 3 to 9, see docs/benchmark.md
-MIXTURE_COST = 3.0  # nats by which the evidence of an arm is behind that of the best bet, about
+MIXTURE_COST = 2.5  # nats by which the evidence of an arm is behind that of the best bet, about
 CHUNK = 65_536  # arms at a time, where intervals of a great many are computed
 
 

@@ -81,7 +81,7 @@ from oddarms.search._view import decisions, snapshot, trace_point
 
 AHEAD = 0.2
 """The share of the results so far that may wait, or be out, ahead of the step in progress."""
-PER_WORKER = 32
+PER_WORKER = 24
 """Early on, results that may wait or be out ahead for each worker."""
 EARLY_ROWS = 20
 """Pulls of each arm that are expected before an algorithm can tell."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from oddarms.theory import threshold
 
 class GuaranteeConformance(Setting):
     """An answer is repeatable, within its budget, and right."""
-
-    error_delta: ClassVar[float] = 0.3
-    """The delta at which errors are counted: large, so that there is room for some."""
 
     def simulate(self, instance: Instance, **changes: Any) -> Simulation:
         """Return whole runs on an instance."""
@@ -114,31 +111,32 @@ class GuaranteeConformance(Setting):
     def test_answers_are_as_right_as_promised(self) -> None:
         """Wrong runs, and runs that miss the threshold, are no more than delta explains.
 
-        At `error_delta`, on each instance and on all together, with a false alarm of 1e-6. With
-        the 600 runs there are by default a true rate of 0.47 fails nearly always.
+        On each instance and on all together, with a false alarm of 1e-6. The 100 runs of an
+        instance find a true rate of 0.4, all 600 one of 0.22, at the delta of 0.1 there is by
+        default.
         """
         wrong_in_all = missed_in_all = 0
         for instance in self.instances:
-            found = self.simulate(instance, delta=self.error_delta)
+            found = self.simulate(instance)
             assert self.simulated_budget is not None or found.complete.all()
             assert (found.pulls_per_arm.sum(axis=1) == found.pulls).all()
             theta = threshold(instance.means, instance.k)
             missed = np.abs(found.threshold - theta) > found.threshold_radius * (1 + 1e-12)
             for count in (int((~found.correct).sum()), int(missed.sum())):
-                assert_error_rate(count, self.runs, self.error_delta)
+                assert_error_rate(count, self.runs, self.delta)
             wrong_in_all += int((~found.correct).sum())
             missed_in_all += int(missed.sum())
         for count in (wrong_in_all, missed_in_all):
-            assert_error_rate(count, len(self.instances) * self.runs, self.error_delta)
+            assert_error_rate(count, len(self.instances) * self.runs, self.delta)
 
     def test_all_intervals_hold_together(self) -> None:
         """At the end of a run all arms' means and the threshold lie inside, up to delta."""
-        runs, delta = 40, self.error_delta
+        runs = 40
         children = np.random.default_rng(6).spawn(runs)
-        results = [self.find(rng=child, delta=delta) for child in children]
-        assert_error_rate(sum(not self._covered(result) for result in results), runs, delta)
+        results = [self.find(rng=child) for child in children]
+        assert_error_rate(sum(not self._covered(result) for result in results), runs, self.delta)
         wrong = sum(result.outliers != self.truth() for result in results)
-        assert_error_rate(wrong, runs, delta)
+        assert_error_rate(wrong, runs, self.delta)
 
     def _covered(self, result: Result) -> bool:
         lower, upper = result.intervals.T
@@ -148,14 +146,14 @@ class GuaranteeConformance(Setting):
 
     def test_intervals_hold_at_any_budget(self) -> None:
         """Intervals are valid whenever the search is stopped, not only at the end."""
-        runs, delta = 40, self.error_delta
+        runs = 40
         children = np.random.default_rng(8).spawn(runs)
         budgets = np.geomspace(2 * len(self.easy.means), self.easy_budget / 10, runs).astype(int)
         results = [
-            self.find(Bernoulli(self.easy.means), rng=child, budget=int(budget), delta=delta)
+            self.find(Bernoulli(self.easy.means), rng=child, budget=int(budget))
             for child, budget in zip(children, budgets, strict=True)
         ]
-        assert_error_rate(sum(not self._covered(result) for result in results), runs, delta)
+        assert_error_rate(sum(not self._covered(result) for result in results), runs, self.delta)
         for result in results:
             decided = result.decisions != Decision.UNDECIDED
             assert (result.pulls_per_arm[decided] > 0).all()
