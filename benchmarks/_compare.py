@@ -108,8 +108,8 @@ def compare(
     """Return a row per family; the same seed gives the same rows on any number of jobs."""
     spade_grid = Grid([effort.of_spade(family) for family in families], [SPADE])
     others_grid = Grid([effort.of_baselines(family) for family in families], BASELINES)
-    spade = run(spade_grid, seed=seed, jobs=jobs, progress=_tenths("SPADE", report))
-    others = run(others_grid, seed=seed, jobs=jobs, progress=_tenths("the others", report))
+    spade = run(spade_grid, rng=seed, jobs=jobs, progress=_tenths("SPADE", report))
+    others = run(others_grid, rng=seed, jobs=jobs, progress=_tenths("the others", report))
     summaries = [*spade.summaries(), *others.summaries()]
     limits = _limits(spade_grid, seed)
     return [

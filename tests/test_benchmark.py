@@ -21,8 +21,8 @@ PLANTED, QUIET = FAMILIES["19+1 planted, k=2"], FAMILIES["48+2 Beta(50), k=2"]
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
 def test_the_others_meet_the_first_of_spades_instances(family: Setting) -> None:
-    spade = list(Grid([EFFORT.of_spade(family)], [SPADE]).cells(seed=1))
-    others = list(Grid([EFFORT.of_baselines(family)], BASELINES[:1]).cells(seed=1))
+    spade = list(Grid([EFFORT.of_spade(family)], [SPADE]).cells(rng=1))
+    others = list(Grid([EFFORT.of_baselines(family)], BASELINES[:1]).cells(rng=1))
     assert (len(spade), len(others)) == (3, 2)
     for ours, theirs in zip(spade, others, strict=False):
         np.testing.assert_array_equal(ours.arms.means, theirs.arms.means)
@@ -35,7 +35,7 @@ def test_batches_are_the_papers_where_there_are_many_arms(name: str, batch: int)
     grid = Grid([EFFORT.of_baselines(FAMILIES[name])], BASELINES)
     batches = {
         cell.contender.name: cell.task.question.options.get("batch", 1)
-        for cell in grid.cells(seed=0)
+        for cell in grid.cells(rng=0)
     }
     assert batches == {"ADE": 1, "ADE shared": 1, "RR": batch, "WRR": batch}
 

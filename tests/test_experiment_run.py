@@ -51,7 +51,7 @@ GRID = Grid([FIXED, DRAWN], TWO)
 
 @pytest.fixture(scope="module")
 def expected() -> Outcomes:
-    return run(GRID, seed=1, jobs=1)
+    return run(GRID, rng=1, jobs=1)
 
 
 def lines_of(folder: Path) -> int:
@@ -116,7 +116,7 @@ class TestOutcomes:
         ]
 
     def test_the_values(self) -> None:
-        cell = next(Grid([FIXED]).cells(seed=9))
+        cell = next(Grid([FIXED]).cells(rng=9))
         measured = Measured(120, 7, 3, complete=True, correct=False)
         text = Outcomes([cell], [measured]).to_csv()
         assert text == (
@@ -341,10 +341,10 @@ class TestResuming:
     def test_a_finished_run_is_not_run_again(
         self, tmp_path: Path, counting: Counting, expected: Outcomes
     ) -> None:
-        first = run(GRID, seed=1, jobs=1, folder=tmp_path)
+        first = run(GRID, rng=1, jobs=1, folder=tmp_path)
         assert counting.calls == 10
         latest = Latest()
-        second = run(GRID, seed=1, jobs=1, folder=tmp_path, progress=latest)
+        second = run(GRID, rng=1, jobs=1, folder=tmp_path, progress=latest)
         assert counting.calls == 10
         assert latest.told == [(10, 10, 0)]
         assert first.to_csv() == second.to_csv() == expected.to_csv()
@@ -353,10 +353,10 @@ class TestResuming:
     def test_a_larger_one_makes_what_is_new(
         self, tmp_path: Path, counting: Counting, expected: Outcomes
     ) -> None:
-        run(Grid([replace(FIXED, runs=2)], ["spade"]), seed=1, jobs=1, folder=tmp_path)
+        run(Grid([replace(FIXED, runs=2)], ["spade"]), rng=1, jobs=1, folder=tmp_path)
         assert counting.calls == 2
         latest = Latest()
-        larger = run(GRID, seed=1, jobs=1, folder=tmp_path, progress=latest)
+        larger = run(GRID, rng=1, jobs=1, folder=tmp_path, progress=latest)
         assert counting.calls == 10
         assert latest.progress.algorithms["spade"].resumed == 2
         assert latest.progress.algorithms["in steps"].resumed == 0
@@ -365,20 +365,20 @@ class TestResuming:
     def test_another_seed_finds_nothing_and_disturbs_nothing(
         self, tmp_path: Path, counting: Counting, expected: Outcomes
     ) -> None:
-        run(GRID, seed=1, jobs=1, folder=tmp_path)
-        other = run(GRID, seed=2, jobs=1, folder=tmp_path)
+        run(GRID, rng=1, jobs=1, folder=tmp_path)
+        other = run(GRID, rng=2, jobs=1, folder=tmp_path)
         assert counting.calls == 20
         assert other.to_csv() != expected.to_csv()
-        assert run(GRID, seed=1, jobs=1, folder=tmp_path).to_csv() == expected.to_csv()
+        assert run(GRID, rng=1, jobs=1, folder=tmp_path).to_csv() == expected.to_csv()
         assert counting.calls == 20
 
     @pytest.mark.parametrize("jobs", [1, 2])
     def test_ctrl_c(self, tmp_path: Path, jobs: int, expected: Outcomes) -> None:
         with pytest.raises(KeyboardInterrupt):
-            run(GRID, seed=1, jobs=jobs, folder=tmp_path, progress=Latest(interrupt_at=4))
+            run(GRID, rng=1, jobs=jobs, folder=tmp_path, progress=Latest(interrupt_at=4))
         assert lines_of(tmp_path) == 4
         latest = Latest()
-        found = run(GRID, seed=1, jobs=jobs, folder=tmp_path, progress=latest)
+        found = run(GRID, rng=1, jobs=jobs, folder=tmp_path, progress=latest)
         assert latest.told[0] == (4, 4, 0)
         assert lines_of(tmp_path) == 10
         assert found.to_csv() == expected.to_csv()
@@ -388,18 +388,18 @@ class TestResuming:
     ) -> None:
         monkeypatch.setattr(_run, "measure", Counting(fail_at=4))
         with pytest.raises(InvalidParameter, match="this one cannot be run"):
-            run(GRID, seed=1, jobs=1, folder=tmp_path)
+            run(GRID, rng=1, jobs=1, folder=tmp_path)
         monkeypatch.undo()
         latest = Latest()
-        found = run(GRID, seed=1, jobs=1, folder=tmp_path, progress=latest)
+        found = run(GRID, rng=1, jobs=1, folder=tmp_path, progress=latest)
         assert latest.progress.resumed == 3
         assert found.to_csv() == expected.to_csv()
 
     def test_a_disk_that_is_full_half_way(self, tmp_path: Path, expected: Outcomes) -> None:
         with disk_with_room_for(2000), pytest.raises(StoreFailed, match="File too large"):
-            run(GRID, seed=1, jobs=1, folder=tmp_path)
+            run(GRID, rng=1, jobs=1, folder=tmp_path)
         latest = Latest()
-        found = run(GRID, seed=1, jobs=1, folder=tmp_path, progress=latest)
+        found = run(GRID, rng=1, jobs=1, folder=tmp_path, progress=latest)
         assert 0 < latest.progress.resumed < 10
         assert found.to_csv() == expected.to_csv()
 
@@ -419,7 +419,7 @@ class TestResuming:
 class TestProgress:
     def test_it_is_told_at_the_start_and_after_each_cell(self, expected: Outcomes) -> None:
         latest = Latest()
-        run(GRID, seed=1, jobs=1, progress=latest)
+        run(GRID, rng=1, jobs=1, progress=latest)
         assert [done for done, *_ in latest.told] == [0, 0, *range(1, 11)]
         assert latest.executors == ["", *["this process"] * 11]
         assert latest.progress.cells == 10
@@ -431,7 +431,7 @@ class TestProgress:
     def test_expected_costs_move_from_left_to_run(self) -> None:
         shares: list[tuple[float, float]] = []
         run(
-            GRID, seed=1, jobs=1,
+            GRID, rng=1, jobs=1,
             progress=lambda told: shares.append((told.cost_run, told.cost_left)),
         )  # fmt: skip
         total = sum(cell.expected_cost for cell in GRID.cells(1))
@@ -501,7 +501,7 @@ class TestLostWorkers:
         opened = FakeExecutors(losing_after(3), losing_after(0), losing_after(2), iter)
         monkeypatch.setattr(_run, "open_executor", opened)
         latest = Latest()
-        found = run(GRID, seed=1, folder=tmp_path, progress=latest)
+        found = run(GRID, rng=1, folder=tmp_path, progress=latest)
         assert opened.gives == []
         assert found.to_csv() == expected.to_csv()
         assert lines_of(tmp_path) == 10
@@ -515,16 +515,16 @@ class TestLostWorkers:
         opened = FakeExecutors(*(losing_after(count) for count in (0, 0, 1, 0, 0, 0)), pytest.fail)
         monkeypatch.setattr(_run, "open_executor", opened)
         with pytest.raises(WorkerLost, match="a fake lost a worker"):
-            run(GRID, seed=1, folder=tmp_path)
+            run(GRID, rng=1, folder=tmp_path)
         assert opened.gives == [pytest.fail]
         monkeypatch.undo()
         assert lines_of(tmp_path) == 1
-        assert run(GRID, seed=1, jobs=1, folder=tmp_path).to_csv() == expected.to_csv()
+        assert run(GRID, rng=1, jobs=1, folder=tmp_path).to_csv() == expected.to_csv()
 
     def test_a_cell_that_kills_its_process_once(self, tmp_path: Path, expected: Outcomes) -> None:
         deadly = Deadly(MEANS, tmp_path / "died")
         latest = Latest()
-        found = run(Grid([replace(FIXED, instance=deadly)], TWO), seed=1, jobs=2, progress=latest)
+        found = run(Grid([replace(FIXED, instance=deadly)], TWO), rng=1, jobs=2, progress=latest)
         assert (tmp_path / "died").exists()
         assert latest.executors.count("joblib, 2 processes") == 6 + 2
         assert list(found) == expected[:6]
@@ -549,7 +549,7 @@ class TestTheSameBytes:
 
     def test_another_order(self, monkeypatch: pytest.MonkeyPatch, expected: Outcomes) -> None:
         monkeypatch.setattr(_run, "open_executor", FakeExecutors(backwards))
-        assert run(GRID, seed=1).to_csv() == expected.to_csv()
+        assert run(GRID, rng=1).to_csv() == expected.to_csv()
 
     @pytest.mark.parametrize("jobs", [2, pytest.param(3, marks=pytest.mark.long)])
     def test_joblib(self, jobs: int, tmp_path: Path, expected: Outcomes) -> None:
@@ -577,7 +577,7 @@ class TestTheSameBytes:
     @staticmethod
     def compare(folder: Path, expected: Outcomes, backend: str, place: str, **options: Any) -> None:
         latest = Latest()
-        found = run(GRID, seed=1, folder=folder, backend=backend, progress=latest, **options)
+        found = run(GRID, rng=1, folder=folder, backend=backend, progress=latest, **options)
         assert latest.executors[-1] == place
         one, two = (folder / name for name in ("found.csv", "expected.csv"))
         found.to_csv(one)

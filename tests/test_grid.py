@@ -89,7 +89,7 @@ class TestCells:
         assert len({cell.seed for cell in cells}) == 2
 
     def test_an_instance_is_what_its_seed_draws(self) -> None:
-        for cell in Grid([DRAWN]).cells(seed=4):
+        for cell in Grid([DRAWN]).cells(rng=4):
             again = DRAWN.draw(cell.instance_seed)
             assert isinstance(again, Bernoulli)
             assert again.means.tolist() == cell.arms.means.tolist()
@@ -151,8 +151,8 @@ class TestSeeds:
     @pytest.mark.parametrize("algorithm", ["spade", "rr"])
     def test_simulate_repeats_a_row(self, algorithm: str) -> None:
         grid = Grid([FIXED, DRAWN], [Contender("it", algorithm)])
-        rows: list[Outcome] = list(run(grid, seed=5, jobs=1))
-        for cell, row in zip(grid.cells(seed=5), rows, strict=True):
+        rows: list[Outcome] = list(run(grid, rng=5, jobs=1))
+        for cell, row in zip(grid.cells(rng=5), rows, strict=True):
             question = {"k": row.k, "delta": row.delta, "algorithm": algorithm, "budget": 3000}
             again = simulate(cell.arms.means, rng=row.seed, **question)
             assert again.pulls.tolist() == [row.pulls]
@@ -272,7 +272,7 @@ class TestMisuse:
 KEY_IN_ANOTHER_PROCESS = """
 from oddarms.experiments import Contender, Grid, Setting, UniformMeans
 grid = Grid([Setting("s", UniformMeans(9, 2.0), k=2.0)], [Contender("a", "wrr", {"batch": 5})])
-print(*(cell.task.key for cell in grid.cells(seed=8)))
+print(*(cell.task.key for cell in grid.cells(rng=8)))
 """
 
 
@@ -320,7 +320,7 @@ class TestKeys:
         grid = Grid(
             [Setting("s", UniformMeans(9, 2.0), k=2.0)], [Contender("a", "wrr", {"batch": 5})]
         )
-        assert said.split() == [cell.task.key for cell in grid.cells(seed=8)]
+        assert said.split() == [cell.task.key for cell in grid.cells(rng=8)]
 
     @pytest.mark.usefixtures("_fresh_fingerprints")
     def test_another_numpy_changes_them(self, monkeypatch: pytest.MonkeyPatch) -> None:

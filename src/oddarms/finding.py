@@ -13,13 +13,13 @@ from oddarms.algorithms import Algorithm
 from oddarms.arms import Callables, CalledSource, SeededSource, Source
 from oddarms.errors import InvalidParameter, UnknownStudy
 from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, UNIT, WORDS, Label, Question, Side
+from oddarms.randomness import Rng
 from oddarms.search import (
     AHEAD,
     Desk,
     OnError,
     ProgressCallback,
     Result,
-    Rng,
     Search,
     drive,
 )

@@ -98,7 +98,7 @@ def reproduce(
                 chosen,
                 folder=out,
                 runs=runs,
-                seed=seed,
+                rng=seed,
                 algorithms=[name.strip() for name in algorithms.split(",")],
                 data=recorded,
                 budget=budget,

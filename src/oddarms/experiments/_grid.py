@@ -26,6 +26,7 @@ from oddarms.problem import (
     check_k,
     check_whole,
 )
+from oddarms.randomness import Rng, seed_of
 from oddarms.theory import gaps, outliers
 
 Draw = Callable[[np.random.Generator], npt.ArrayLike | SimulatedArms]
@@ -202,7 +203,7 @@ class Grid:
     Examples
     --------
     >>> grid = Grid([Setting("five workers", [0.1, 0.2, 0.1, 0.2, 0.9], k=1.5, runs=3)], ["spade"])
-    >>> len(list(grid.cells(seed=0)))
+    >>> len(list(grid.cells(rng=0)))
     3
     """
 
@@ -219,9 +220,9 @@ class Grid:
                 if contender.name in setting.options:
                     _check_options(contender.algorithm, setting.options[contender.name])
 
-    def cells(self, seed: int = 0) -> Iterator[Cell]:
+    def cells(self, rng: Rng = 0) -> Iterator[Cell]:
         """Draw the instances and yield every cell, in the order of the tables."""
-        seed = check_whole("seed", seed, least=0)
+        seed = seed_of(rng)
         for setting in self.settings:
             for instance in range(setting.instances):
                 place = (seed, setting.figure, setting.name, instance)

@@ -14,6 +14,7 @@ from oddarms.experiments._grid import Cell, CellTask, Grid
 from oddarms.experiments._outcomes import Outcomes
 from oddarms.experiments._store import CellStore
 from oddarms.files import writable_folder
+from oddarms.randomness import Rng
 
 MOST_RESTARTS = 3
 
@@ -81,7 +82,7 @@ class GridProgress:
 def run(
     grid: Grid,
     *,
-    seed: int = 0,
+    rng: Rng = 0,
     folder: str | Path | None = None,
     backend: str = "joblib",
     jobs: int | None = None,
@@ -90,15 +91,15 @@ def run(
 ) -> Outcomes:
     """Run every cell of a grid and return the outcomes in the grid's order.
 
-    The outcomes depend on the grid and the seed alone, not on back end, number of workers, order
+    The outcomes depend on the grid and on rng alone, not on back end, number of workers, order
     or interruptions.
 
     Parameters
     ----------
     grid
         What to compare.
-    seed
-        Decides instances and rewards.
+    rng
+        Decides instances and rewards. What is resumed must have been begun with the same seed.
     folder
         Where finished cells are kept (in ``cells.jsonl``). A run that was interrupted or killed
         goes on from there when started again, and a larger one makes only what is new.
@@ -115,7 +116,7 @@ def run(
     >>> [row.correct for row in run(grid, jobs=1)]
     [True, True, True]
     """
-    cells = list(grid.cells(seed))
+    cells = list(grid.cells(rng))
     keys = [cell.task.key for cell in cells]
     store = None if folder is None else CellStore(writable_folder("folder", folder))
     try:

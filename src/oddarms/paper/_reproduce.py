@@ -16,6 +16,7 @@ from oddarms.paper._pictures import draw_figures, print_style
 from oddarms.paper._report import TITLE, ReportFacts, report_blocks
 from oddarms.paper._settings import CONTENDERS, CROWD_KS, FIGURES, Crowd, figure_settings
 from oddarms.problem import check_whole
+from oddarms.randomness import Rng, seed_of
 from oddarms.tables import RecordedArms, csv_text
 from oddarms.theory import gaps
 
@@ -48,7 +49,7 @@ def reproduce(
     *,
     folder: str | Path,
     runs: int | None = None,
-    seed: int = 0,
+    rng: Rng = 0,
     algorithms: Sequence[str] = tuple(CONTENDERS),
     data: RecordedArms | None = None,
     budget: int | None = BUDGET,
@@ -71,7 +72,7 @@ def reproduce(
         ``cells.jsonl``, from which an interrupted study goes on.
     runs
         Instances a setting (Figure 2) or runs (Figure 3); the paper's ten by default.
-    seed
+    rng
         Decides everything.
     algorithms
         Names of algorithms; those of the paper have its options.
@@ -89,7 +90,7 @@ def reproduce(
     """
     from oddarms import __version__
 
-    chosen = _check_figures(figures)
+    chosen, seed = _check_figures(figures), seed_of(rng)
     runs = check_whole("runs", (QUICK_RUNS if quick else RUNS) if runs is None else runs, least=1)
     with print_style():  # says so now, rather than after the runs, if matplotlib is missing
         target = writable_folder("out", folder)
@@ -101,7 +102,7 @@ def reproduce(
     ]
     outcomes = run(
         Grid(settings, [CONTENDERS.get(name) or Contender.of(name) for name in algorithms]),
-        seed=seed,
+        rng=seed,
         folder=target,
         backend=backend,
         jobs=jobs,

@@ -3,7 +3,7 @@
 from oddarms.search._driver import Desk, OnError, drive
 from oddarms.search._progress import Progress, ProgressCallback, ProgressLine
 from oddarms.search._result import Result, Snapshot, TracePoint
-from oddarms.search._search import AHEAD, Rng, Search
+from oddarms.search._search import AHEAD, Search
 from oddarms.search._text import answer
 from oddarms.search._tickets import Status, Ticket, Tickets
 
@@ -15,7 +15,6 @@ __all__ = [
     "ProgressCallback",
     "ProgressLine",
     "Result",
-    "Rng",
     "Search",
     "Snapshot",
     "Status",

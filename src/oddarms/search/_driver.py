@@ -448,8 +448,8 @@ class _Calls:
         left, end = set(self.out), time.monotonic() + GRACE_SECONDS
         while left and (done := self.executor.wait(left, max(end - time.monotonic(), 0.0))):
             left -= done
-        done = [future for future in self.out if future.done() and not future.cancelled()]
-        self._record([future for future in done if not self._is_trouble(future)])
+        finished = [future for future in self.out if future.done() and not future.cancelled()]
+        self._record([future for future in finished if not self._is_trouble(future)])
         self.source.stop()
         self.desk.skip_many(self.out.values(), reason)
 

@@ -71,6 +71,7 @@ from oddarms.problem import (
     check_number,
     check_whole,
 )
+from oddarms.randomness import Rng
 from oddarms.search._places import Place, Sequences
 from oddarms.search._progress import Progress
 from oddarms.search._result import Result, Snapshot, TracePoint
@@ -87,9 +88,6 @@ EARLY_ROWS = 20
 """Pulls of each arm that are expected before an algorithm can tell."""
 TRACE_GROWTH = 1.05
 STATE_VERSION = 1
-
-Rng = np.random.Generator | np.random.SeedSequence | np.random.BitGenerator | int | None
-"""What decides random choices: anything that `numpy.random.default_rng` takes."""
 
 
 class Search:

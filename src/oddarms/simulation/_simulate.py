@@ -16,7 +16,8 @@ from oddarms.arms import SimulatedArms
 from oddarms.errors import InvalidParameter
 from oddarms.executors import open_executor
 from oddarms.problem import UNIT, BoolArray, FloatArray, IntArray, Question, check_whole
-from oddarms.search import Rng, Search
+from oddarms.randomness import Rng
+from oddarms.search import Search
 from oddarms.simulation._families import family_of, get_family
 from oddarms.simulation._task import COMPILED, Run, Task
 from oddarms.theory import threshold

@@ -6,7 +6,6 @@ from oddarms.studies._api import (
     delete_study,
     list_studies,
     load_study,
-    seed_of,
     upgrade_storage,
 )
 from oddarms.studies._log import Conflict, Told, Trial
@@ -25,7 +24,6 @@ __all__ = [
     "delete_study",
     "list_studies",
     "load_study",
-    "seed_of",
     "upgrade_storage",
     "verify",
 ]

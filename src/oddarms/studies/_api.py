@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,11 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from oddarms.errors import DuplicateStudy, InvalidParameter, MissingExtra, StoreFailed, UnknownStudy
-from oddarms.problem import Label, Question, check_whole
-from oddarms.search import Rng, Search
+from oddarms.problem import Label, Question
+from oddarms.randomness import Rng, seed_of
+from oddarms.search import Search
 from oddarms.studies._labels import arm_rows
 from oddarms.studies._replay import new_search
 from oddarms.studies._study import Study
@@ -91,20 +89,6 @@ def create_study(
         columns = ["study", "number", "label", "label_key"]
         database.copy(connection, "arms", columns, ((number, *row[1:]) for row in rows))
     return Study(database, number, name, asked, seed)
-
-
-def seed_of(rng: Rng) -> int:
-    """Return a seed that can be stored: a whole number as it is, or one drawn from a generator."""
-    if rng is None:
-        return secrets.randbits(63)
-    if isinstance(rng, int | float | np.integer):
-        return check_whole("rng", rng, least=0)
-    try:
-        return int(np.random.default_rng(rng).integers(2**63))
-    except (TypeError, ValueError):
-        raise InvalidParameter(
-            f"rng must be a whole number of at least 0, or a generator of NumPy, but got {rng!r}."
-        ) from None
 
 
 def load_study(name: str, *, storage: str | Path | None = None) -> Study:

@@ -1,0 +1,27 @@
+"""What decides random choices, in Python always called `rng` (SPEC 7)."""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+
+from oddarms.problem import check_whole
+
+Rng = np.random.Generator | np.random.SeedSequence | np.random.BitGenerator | int | None
+"""Anything that `numpy.random.default_rng` takes: a seed, a generator, or None for a fresh one."""
+
+
+def seed_of(rng: Rng) -> int:
+    """Return a seed that can be written down: a whole number as it is, or one that is drawn.
+
+    Examples
+    --------
+    >>> seed_of(7)
+    7
+    """
+    if rng is None:
+        return secrets.randbits(63)
+    if isinstance(rng, int | float | np.integer):
+        return check_whole("rng", rng, least=0)
+    return int(np.random.default_rng(rng).integers(2**63))
