@@ -27,6 +27,10 @@ class TestADE(Brief):
     def test_all_intervals_hold_together(self) -> None:
         super().test_all_intervals_hold_together()
 
+    @pytest.mark.long
+    def test_intervals_hold_at_any_budget(self) -> None:
+        super().test_intervals_hold_at_any_budget()
+
 
 class TestRR(Brief):
     algorithm = "rr"
@@ -41,6 +45,10 @@ class TestWRR(Brief):
 class TestSPADE(AlgorithmConformance):
     algorithm = "spade"
     runs = 20  # not compiled; 120 on all instances together find a rate of 0.4
+
+    @pytest.mark.long  # test_spade_guarantees.py has more instances
+    def test_answers_are_as_right_as_promised(self) -> None:
+        super().test_answers_are_as_right_as_promised()
 
 
 @pytest.mark.long

@@ -231,7 +231,7 @@ def test_numbers_must_be_numbers(changes: dict[str, Any]) -> None:
 
 def test_a_bad_reward_ends_the_step_at_once() -> None:
     calls: list[int] = []
-    with pytest.raises(PullFailed, match="arm 0: rewards must lie within .* but got 2"):
+    with pytest.raises(PullFailed, match=r"arm 0: rewards must lie within .* but got 2"):
         find([lambda: 2.0, lambda: calls.append(1) or 0.5], k=0.5, delta=0.1, rng=0)
     assert calls == []
 

@@ -44,8 +44,8 @@ def one_high(rng: np.random.Generator) -> FloatArray:
     return np.append(rng.uniform(0.0, 0.1, 4), 1.0)
 
 
-FIXED = Setting("fixed", MEANS, k=1.0, runs=3, figure="a", data="made up")
-DRAWN = Setting("drawn", one_high, k=1.0, instances=2, figure="b", keep_intervals=True)
+FIXED = Setting("fixed", MEANS, k=1.0, delta=0.3, runs=3, figure="a", data="made up")
+DRAWN = Setting("drawn", one_high, k=1.0, delta=0.3, instances=2, figure="b", keep_intervals=True)
 GRID = Grid([FIXED, DRAWN], TWO)
 
 
@@ -122,7 +122,7 @@ class TestOutcomes:
         assert text == (
             "figure,setting,data,n,k,delta,smallest_gap,outliers,instance,algorithm,run,pulls,"
             "threshold_pulls,rounds,complete,correct,instance_seed,seed\n"
-            f"a,fixed,made up,5,1.0,0.05,{cell.smallest_gap!r},1,0,spade,0,120,7,3,True,False,"
+            f"a,fixed,made up,5,1.0,0.3,{cell.smallest_gap!r},1,0,spade,0,120,7,3,True,False,"
             f"{cell.instance_seed},{cell.seed}\n"
         )
         # mean 0.24, variance 1.02 / 5 - 0.24^2 = 0.1464, theta 0.62262; 1 is nearer than 0.1

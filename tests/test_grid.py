@@ -143,9 +143,9 @@ class TestSeeds:
         grid = Grid([FIXED, DRAWN])
         assert [place(c) for c in grid.cells(np.int64(7))] == [place(c) for c in grid.cells(7)]
 
-    @pytest.mark.parametrize("seed", [-1, 0.5, None, "1"])
+    @pytest.mark.parametrize("seed", [-1, 0.5, "1"])
     def test_a_seed_is_a_whole_number(self, seed: Any) -> None:
-        with pytest.raises(InvalidParameter, match="seed must be a whole number of at least 0"):
+        with pytest.raises(InvalidParameter, match="rng must be a whole number of at least 0"):
             list(Grid([FIXED]).cells(seed))
 
     @pytest.mark.parametrize("algorithm", ["spade", "rr"])

@@ -647,6 +647,7 @@ class TestReproduce:
         assert all(source.startswith("data:image/svg+xml;base64,") for source, _ in sources)
         assert STAND_IN in page
 
+    @pytest.mark.long
     def test_another_time_gives_the_same_bytes(
         self, reproduction: Reproduction, tmp_path: Path
     ) -> None:
@@ -668,6 +669,9 @@ class TestReproduce:
             "fig2a.svg",
             "results.csv",
         }
+        for path in (file for file in alone.files if file.name.startswith("fig")):
+            (same,) = (file for file in reproduction.files if file.name == path.name)
+            assert path.read_bytes() == same.read_bytes(), path.name
 
     def test_real_workers(self, tmp_path: Path) -> None:
         rates = np.array([0.1, 0.2, 0.1, 0.2, 0.1, 0.2, 0.1, 0.2, 0.1, 1.0])
@@ -684,7 +688,7 @@ class TestReproduce:
         [
             ({"figures": ["fig4"]}, InvalidParameter, "figures must be some of fig1, fig2a"),
             ({"runs": 0}, InvalidParameter, "runs must be a whole number"),
-            ({"seed": -1}, InvalidParameter, "seed must be a whole number"),
+            ({"rng": -1}, InvalidParameter, "rng must be a whole number"),
             ({"budget": -1}, InvalidParameter, "budget must be a whole number"),
             ({"algorithms": ["best"]}, UnknownAlgorithm, "'best'"),
             ({"backend": "spark"}, InvalidParameter, "backend must be one of"),

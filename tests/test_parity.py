@@ -44,6 +44,7 @@ def test_within_a_budget(variant: str, family: str, side: str) -> None:
         side=side,
         budget=500,
         rng=21,
+        runs=1,
         **options,
         **FAMILIES[family],
     )
@@ -75,7 +76,7 @@ def test_whole_runs(variant: str, family: str, side: str) -> None:
 def test_few_arms(variant: str, means: list[float]) -> None:
     algorithm, options = VARIANTS[variant]
     assert assert_parity(
-        means, k=0.0, delta=0.05, algorithm=algorithm, rng=23, **options
+        means, k=0.0, delta=0.3, algorithm=algorithm, rng=23, **options
     ).complete.all()
 
 

@@ -245,11 +245,11 @@ class TestJSON:
             Question.from_json(json.dumps(document))
 
     def test_what_cannot_be_written_down(self) -> None:
-        with pytest.raises(InvalidParameter, match="texts or whole numbers .* but got 2.5"):
+        with pytest.raises(InvalidParameter, match=r"texts or whole numbers .* but got 2\.5"):
             Question(["a", 2.5]).to_dict()
         with pytest.raises(InvalidParameter):
             Question(["a", 2.5]).to_json()
-        with pytest.raises(InvalidParameter, match="registered name .* the class RR"):
+        with pytest.raises(InvalidParameter, match=r"registered name .* the class RR"):
             Question(3, algorithm=RR).to_json()
         for value in (math.nan, {1, 2}, b"bytes"):
             with pytest.raises(InvalidParameter, match="options must be plain values"):

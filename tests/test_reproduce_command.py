@@ -148,7 +148,6 @@ class TestErrors:
             (["--algorithms", "best"], "algorithm must be one of ade, "),
             (["--algorithms", "rr,rr"], "algorithms must have unique names but 'RR' appears"),
             (["--runs", "0"], "runs must be a whole number of at least 1 but got 0."),
-            (["--seed", "-1"], "seed must be a whole number of at least 0 but got -1."),
             (["--budget", "-1"], "budget must be a whole number of at least 0 but got -1."),
             (["--jobs", "0"], "jobs must be a whole number of at least 1 but got 0."),
             (["--address", "host:1"], "address must be left out with the backend 'joblib'"),

@@ -134,7 +134,7 @@ class TestHowFar:
         """The share, the budget, and that all that was told is somewhere."""
         search = Search(question, rng=seed)
         crowd = Crowd(search, Table(seed), seed, ahead=ahead, skips=skips)
-        for _ in range(150):
+        for _ in range(100):
             before, step = len(crowd.out), crowd.step_places()
             fresh = crowd.ask() if crowd.rng.random() < 0.3 else crowd.answer()
             early = [t for t in fresh or () if (t.index, t.place) not in step]
@@ -259,7 +259,7 @@ class TestAnyOrder:
             search = Search(question, rng=9)
             crowd = Crowd(search, table, seed, ahead=ahead, skips=0.1)
             early = 0
-            while not search.done and search.told < 300:
+            while not search.done and search.told < 150:
                 crowd.act()
                 early = max(early, search.unused)
             assert (early > 0) == (ahead > 0.0)
@@ -454,9 +454,9 @@ class TestRewardsThatDecideTheSpeed:
         ("variant", "runs", "most"),
         [
             ("spade", 20, 250),
-            pytest.param("spade", 400, 1000, marks=pytest.mark.long),
-            pytest.param("rr", 200, 6000, marks=pytest.mark.long),
-            pytest.param("wrr", 200, 6000, marks=pytest.mark.long),
+            pytest.param("spade", 150, 600, marks=pytest.mark.long),
+            pytest.param("rr", 100, 3000, marks=pytest.mark.long),
+            pytest.param("wrr", 100, 3000, marks=pytest.mark.long),
         ],
     )
     def test_wrong_answers_are_as_rare_as_promised(

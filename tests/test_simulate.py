@@ -45,12 +45,12 @@ def test_repr() -> None:
 
 @pytest.mark.parametrize("algorithm", ["ade", "rr", "wrr"])
 def test_jobs_change_nothing(algorithm: str) -> None:
-    question = {**QUESTION, "algorithm": algorithm, "k": 0.0}
+    question = {**QUESTION, "algorithm": algorithm, "k": 0.0, "runs": 3, "delta": 0.3}
     assert same(simulate(MEANS, **question), simulate(MEANS, **question, jobs=2))
 
 
 def test_processes_change_nothing() -> None:
-    question = {**QUESTION, "k": 0.0, "runs": 3, "batch": 10}
+    question = {**QUESTION, "k": 0.0, "runs": 3, "batch": 50}
     one = simulate(MEANS, **question, compiled=False)
     assert same(one, simulate(MEANS, **question, compiled=False, jobs=2))
     assert same(one, simulate(MEANS, **question))

@@ -13,7 +13,7 @@ from oddarms.algorithms import Algorithm
 from oddarms.arms import Callables, CalledSource, SeededSource, Source
 from oddarms.errors import InvalidParameter, UnknownStudy
 from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, UNIT, WORDS, Label, Question, Side
-from oddarms.randomness import Rng
+from oddarms.randomness import Rng, generator_of
 from oddarms.search import (
     AHEAD,
     Desk,
@@ -136,7 +136,7 @@ def find(
     }
     desk: Desk
     if storage is None:
-        algorithm_rng, reward_rng = np.random.default_rng(rng).spawn(2)
+        algorithm_rng, reward_rng = generator_of(rng).spawn(2)
         desk = search = Search(source.labels, rng=algorithm_rng, **words)
         if imported:
             search.import_rewards(imported)

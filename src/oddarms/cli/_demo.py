@@ -26,7 +26,7 @@ def demo(
     delta: Annotated[
         float, typer.Option(help="Permitted probability of an error.")
     ] = DEFAULT_DELTA,
-    seed: Annotated[int, typer.Option(help="Decides the workers' answers.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Decides the workers' answers.")] = 0,
     budget: Annotated[int | None, typer.Option(help="Ask at most this many questions.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for picture, JSON and CSV.")] = Path("output"),
 ) -> None:

@@ -64,7 +64,7 @@ def explain(
         typer.Option(help="Distance of the hardest thing from the threshold; rewards in [0, 1]."),
     ] = None,
     delta: Annotated[float, typer.Option(help="Permitted probability of an error.")] = 0.05,
-    seed: Annotated[int, typer.Option(help="Decides the simulated samples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Decides the simulated samples.")] = 0,
 ) -> None:
     """Teach what k, delta and bounds mean, and how many samples to expect.
 

@@ -47,7 +47,7 @@ def reproduce(
         int | None,
         typer.Option(help="Instances a setting (or runs, for fig3); 10, or 3 if quick."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides every instance and reward.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Decides every instance and reward.")] = 0,
     algorithms: Annotated[
         str, typer.Option(help="Which to compare, with commas between.")
     ] = ",".join(CONTENDERS),

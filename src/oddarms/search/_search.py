@@ -71,7 +71,7 @@ from oddarms.problem import (
     check_number,
     check_whole,
 )
-from oddarms.randomness import Rng
+from oddarms.randomness import Rng, generator_of
 from oddarms.search._places import Place, Sequences
 from oddarms.search._progress import Progress
 from oddarms.search._result import Result, Snapshot, TracePoint
@@ -135,7 +135,7 @@ class Search:
         **words: Any,
     ) -> None:
         self.question = Question.of(question, words)
-        self.algorithm = _new_algorithm(self.question, np.random.default_rng(rng))
+        self.algorithm = _new_algorithm(self.question, generator_of(rng))
         self.status = Status.RUNNING
         self.told = 0
         """Results of tickets or steps, whether the algorithm has them yet or not."""

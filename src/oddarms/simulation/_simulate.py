@@ -16,7 +16,7 @@ from oddarms.arms import SimulatedArms
 from oddarms.errors import InvalidParameter
 from oddarms.executors import open_executor
 from oddarms.problem import UNIT, BoolArray, FloatArray, IntArray, Question, check_whole
-from oddarms.randomness import Rng
+from oddarms.randomness import Rng, generator_of
 from oddarms.search import Search
 from oddarms.simulation._families import family_of, get_family
 from oddarms.simulation._task import COMPILED, Run, Task
@@ -138,7 +138,7 @@ def simulate(
         )
     Search(asked)  # says so now, rather than in every run, if something is wrong
     task = Task(arms, asked, _use_compiled(asked, arms, compiled))
-    children = np.random.default_rng(rng).spawn(runs)
+    children = generator_of(rng).spawn(runs)
     return _collect(task, _run_all(task, children, jobs))
 
 

@@ -116,7 +116,9 @@ def find(
         float | None,
         typer.Option(help="Things this close to the threshold may be called either way (spade)."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Decides the algorithm's choices.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Decides the algorithm's choices.")
+    ] = None,
     study: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="A study to go on with, or to make; see --storage."),

@@ -57,7 +57,7 @@ def create(
         int | None, typer.Option(help="Most samples of all workers together.", show_default="none")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Decides random choices.", show_default="drawn")
+        int | None, typer.Option(min=0, help="Decides random choices.", show_default="drawn")
     ] = None,
     option: Annotated[
         list[str] | None,
