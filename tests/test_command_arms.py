@@ -112,9 +112,11 @@ def test_stop_ends_what_is_running(tmp_path: Path) -> None:
         except PullFailed as error:
             failures.append(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     pid = pid_in(child)
+    while not pull._running:  # it may have said so before whoever started it goes on
+        time.sleep(0.001)
     pull.stop()
     thread.join(30.0)
     assert not is_running(pid)

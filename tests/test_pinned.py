@@ -29,7 +29,7 @@ CASES = [
         (algorithm, seed, name)
         for name in INSTANCES
         for algorithm in ("rr", "wrr", "spade")
-        for seed in (1, 2)
+        for seed in ((1, 2) if algorithm == "spade" or name == "six arms" else (1,))
     ),
     ("ade", 1, "six arms"),
     ("ade", 2, "six arms"),
@@ -44,9 +44,7 @@ PINNED: dict[tuple[str, int, str], tuple[int, list[int]]] = {
     ("spade", 1, "six arms"): (126, [2, 5]),
     ("spade", 2, "six arms"): (101, [2, 5]),
     ("rr", 1, "one of ten"): (7304, [9]),
-    ("rr", 2, "one of ten"): (7651, [9]),
     ("wrr", 1, "one of ten"): (6881, [9]),
-    ("wrr", 2, "one of ten"): (6801, [9]),
     ("spade", 1, "one of ten"): (181, [9]),
     ("spade", 2, "one of ten"): (193, [9]),
     ("ade", 1, "six arms"): (2769, [2, 5]),

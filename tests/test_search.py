@@ -196,7 +196,7 @@ class TestImports:
     def test_they_are_evidence_but_no_pulls(self, algorithm: str) -> None:
         rng = np.random.default_rng(5)
         given = {i: (rng.random(300) < y).astype(float) for i, y in enumerate(MEANS)}
-        words: dict[str, Any] = {"k": 0.5, "delta": 0.1, "algorithm": algorithm, "rng": 3}
+        words: dict[str, Any] = {"k": 0.1, "delta": 0.3, "algorithm": algorithm, "rng": 3}
         without = find(Bernoulli(MEANS), **words)
         result = find(Bernoulli(MEANS), imported=given, **words)
         assert result.outliers == without.outliers == [1]

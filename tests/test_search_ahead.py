@@ -255,14 +255,14 @@ class TestAnyOrder:
         bounds = (0.0, 1.0) if side == "upper" else (-4.0, 12.0)
         question = question_of(variant, side=side, bounds=bounds)
         table = Table(5, bounds)
-        for seed, ahead in enumerate((0.0, AHEAD, 2.0)):
+        for seed, ahead in enumerate((AHEAD, 2.0)):
             search = Search(question, rng=9)
             crowd = Crowd(search, table, seed, ahead=ahead, skips=0.1)
             early = 0
             while not search.done and search.told < 150:
                 crowd.act()
                 early = max(early, search.unused)
-            assert (early > 0) == (ahead > 0.0)
+            assert early > 0
             reference = Search(question, rng=9)
             in_order(reference, table, search.total_pulls)
             assert document(search) == document(reference)
@@ -453,7 +453,7 @@ class TestRewardsThatDecideTheSpeed:
     @pytest.mark.parametrize(
         ("variant", "runs", "most"),
         [
-            ("spade", 20, 250),
+            ("spade", 15, 250),
             pytest.param("spade", 150, 600, marks=pytest.mark.long),
             pytest.param("rr", 100, 3000, marks=pytest.mark.long),
             pytest.param("wrr", 100, 3000, marks=pytest.mark.long),

@@ -353,6 +353,7 @@ def test_from_the_first_schema_too(file: str) -> None:
     assert [(t.ticket, t.reward) for t in study.trials()] == TOLD
     assert study.import_rewards({7: [0.5, 1.0]}, key="new in 0002") == 2
     assert verify(study).problems == []
+    assert study.skip_worker("w1") + study.skip_worker("w0") == len(LIVE)
     assert study.run(pull, batch=True).outliers == [7]
 
 
