@@ -13,9 +13,11 @@ import pytest
 from oddarms import Result, Search, find, simulate
 from oddarms.algorithms import Decision, Pulls
 from oddarms.algorithms._spade import JOINT_UP_TO, LONGEST_FOCUS, SPADE
+from oddarms.algorithms._spade_certificates import IntervalCertificate
 from oddarms.arms import Bernoulli, Beta, Callables
 from oddarms.errors import InvalidParameter, ProtocolError
 from oddarms.problem import FloatArray, Side
+from oddarms.statistics.directions import Tally, forecast
 from oddarms.testing import assert_error_rate
 from oddarms.theory import outliers, threshold
 
@@ -540,6 +542,16 @@ class TestTinyRewards:
         for arm, x in enumerate(lists):
             assert machine.totals.total[arm] == pytest.approx(x.sum(), rel=1e-12)
             assert machine.totals.squares[arm] == pytest.approx((x * x).sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+def test_without_an_interval_of_the_threshold_no_arm_is_held_against_it(reward: float) -> None:
+    """An unknown end is no level near 0 or 1, however often the arms gave just that."""
+    certificate = IntervalCertificate(300, 2.0, 0.1, 0.0)
+    tally = Tally(np.full(300, 1e12), np.full(300, reward * 1e12), np.zeros(300))
+    certificate.decide(np.arange(300), tally, forecast(tally))
+    assert (certificate.low, certificate.high) == (-np.inf, np.inf)
+    assert (certificate.verdicts == 0).all()
 
 
 def test_both_forms_are_tested() -> None:
