@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,7 +117,7 @@ def test_stop_ends_what_is_running(tmp_path: Path) -> None:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     pid = pid_in(child)
-    while not pull._running:  # it may have said so before whoever started it goes on
+    while not pull._started.running:  # it may have said so before whoever started it goes on
         time.sleep(0.001)
     pull.stop()
     thread.join(30.0)
@@ -142,3 +144,38 @@ def test_bad_parameters(command: str, options: dict[str, object], said: str) -> 
 def test_a_command_that_cannot_be_started(command: str) -> None:
     with pytest.raises(InvalidParameter, match="can be started"):
         Command(command)("a\0b")
+
+
+def test_a_command_that_is_about_to_start_when_all_are_stopped_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = tmp_path / "ran"
+    pull = Command(f"touch {ran}")
+    started = pull._started
+
+    class StopsFirst:
+        """A lock that somebody else gets first, to stop everything."""
+
+        def __init__(self, lock: Any) -> None:
+            self.lock = lock
+            self.stopping = False
+
+        def __enter__(self) -> None:
+            if not self.stopping:
+                self.stopping = True
+                pull.stop()
+            self.lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self.lock.release()
+
+    monkeypatch.setattr(started, "lock", StopsFirst(started.lock))
+    with pytest.raises(PullFailed, match="arm 'a': the command was stopped"):
+        pull("a")
+    assert not ran.exists()
+    assert pull("a") == 0.0
+    assert ran.exists()
+
+
+def test_a_command_can_be_sent_to_another_process() -> None:
+    assert pickle.loads(pickle.dumps(Command("test {arm} = a")))("a") == 0.0

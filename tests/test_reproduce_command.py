@@ -95,7 +95,7 @@ class TestOptions:
         assert recorded.options == {
             "folder": Path("output/paper"),
             "runs": None,
-            "seed": 0,
+            "rng": 0,
             "algorithms": ["ade", "rr", "wrr", "spade"],
             "data": None,
             "budget": 10**9,
@@ -118,7 +118,7 @@ class TestOptions:
         assert recorded.figures == ("fig1", "fig3")
         options = recorded.options
         assert options["folder"] == tmp_path / "out"
-        assert (options["runs"], options["seed"], options["budget"]) == (7, 3, 99)
+        assert (options["runs"], options["rng"], options["budget"]) == (7, 3, 99)
         assert options["algorithms"] == ["ade", "spade"]
         assert options["data"].labels == ("ann", "bob")
         assert (options["backend"], options["address"]) == ("dask", "tcp://host:1")

@@ -194,14 +194,14 @@ class TestImports:
 
     @pytest.mark.parametrize("algorithm", ["spade", "ade", "rr", "wrr"])
     def test_they_are_evidence_but_no_pulls(self, algorithm: str) -> None:
-        rng = np.random.default_rng(5)
-        given = {i: (rng.random(300) < y).astype(float) for i, y in enumerate(MEANS)}
-        words: dict[str, Any] = {"k": 0.1, "delta": 0.3, "algorithm": algorithm, "rng": 3}
-        without = find(Bernoulli(MEANS), **words)
-        result = find(Bernoulli(MEANS), imported=given, **words)
+        means, rng = [0.05, 1.0, 0.0, 0.05], np.random.default_rng(5)
+        given = {i: (rng.random(20) < y).astype(float) for i, y in enumerate(means)}
+        words: dict[str, Any] = {"k": 0.0, "delta": 0.3, "algorithm": algorithm, "rng": 3}
+        without = find(Bernoulli(means), **words)
+        result = find(Bernoulli(means), imported=given, **words)
         assert result.outliers == without.outliers == [1]
-        assert result.imported == 4 * 300
-        assert result.imported_per_arm.tolist() == [300] * 4
+        assert result.imported == 4 * 20
+        assert result.imported_per_arm.tolist() == [20] * 4
         if algorithm != "ade":  # of which the pulls vary more than that
             used = 0 if algorithm == "spade" else result.imported - result.unused
             assert result.pulls - used < without.pulls

@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,25 @@ def study(run_command: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
+CROWD = ("create", "crowd", "--arms", ",".join(TRUTH), "--k", 1, "--delta", 0.1, "--seed", 7)
+
+
+@pytest.fixture(scope="module")
+def crowd_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A storage with the study of `CROWD`, which takes a moment to make."""
+    path = tmp_path_factory.mktemp("crowd") / "studies.db"
+    oddarms.create_study("crowd", TRUTH, k=1, delta=0.1, rng=7, storage=path)
+    return path
+
+
 @pytest.fixture
-def crowd(study: Run) -> Run:
+def crowd(study: Run, crowd_file: Path) -> Run:
     """The same, with a study "crowd" of four arms, of which eve is the outlier."""
-    made = study(
-        "create", "crowd", "--arms", ",".join(TRUTH), "--k", 1, "--delta", 0.1, "--seed", 7
-    )
-    assert made == (0, "created crowd with 4 arms in studies.db\n", "")
+    with (
+        closing(sqlite3.connect(crowd_file)) as made,
+        closing(sqlite3.connect("studies.db")) as new,
+    ):
+        made.backup(new)
     return study
 
 
@@ -62,6 +75,10 @@ def work(study: Run, name: str = "crowd", *, worker: str = "w") -> int:
 
 
 # Creating
+
+
+def test_what_creating_says(study: Run) -> None:
+    assert study(*CROWD) == (0, "created crowd with 4 arms in studies.db\n", "")
 
 
 def test_arms_come_from_a_file_stdin_or_a_list(study: Run) -> None:

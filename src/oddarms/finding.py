@@ -205,11 +205,16 @@ def open_study(
         if stored.get(word) != new:
             raise _another(study, word, stored.get(word), new)
     if labels is not None and list(asked.labels) != list(labels):
-        raise _another(study, "arms", "others", "these")
+        raise _another(study, "arms", _few(asked.labels), _few(list(labels)))
     if isinstance(rng, int | np.integer) and rng != study.seed:
         raise _another(study, "rng (--seed)", study.seed, rng)
     study.take_over()
     return study
+
+
+def _few(labels: Sequence[Label]) -> str:
+    shown_labels = ", ".join(map(str, labels[:3]))
+    return f"{len(labels):,}: {shown_labels}{', ...' if len(labels) > 3 else ''}"
 
 
 def _another(study: Study, word: str, stored: object, given: object) -> InvalidParameter:

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import tempfile
+import threading
 from typing import IO, Literal, get_args
 
 from oddarms.errors import InvalidParameter, PullFailed
@@ -76,11 +77,11 @@ class Command:
         self.reward = reward
         self.timeout = timeout
         self.shell = shell
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._started: _Started = _Started()
 
     def stop(self) -> None:
         """End all commands that run now; their pulls fail."""
-        for process in list(self._running):
+        for process in self._started.stopped():
             _end(process)
 
     def __call__(self, label: Label) -> float:
@@ -97,10 +98,13 @@ class Command:
 
     def _run(self, label: Label, output: IO[bytes], errors: IO[bytes]) -> int:
         process: subprocess.Popen[bytes] | None = None
+        stops = self._started.stops
         try:
-            with uninterrupted():  # or it may have started and nobody ends it
+            with uninterrupted(), self._started.lock:  # or it has started and nobody ends it
+                if self._started.stops != stops:
+                    raise PullFailed(f"arm {label!r}: the command was stopped.", label)
                 process = self._start(label, output, errors)
-                self._running.add(process)
+                self._started.running.add(process)
             return process.wait(self.timeout)
         except subprocess.TimeoutExpired:
             raise self._failed(label, f"took longer than {self.timeout:g} s", errors) from None
@@ -108,7 +112,7 @@ class Command:
             if process is not None:
                 with uninterrupted():
                     _end(process)
-                self._running.discard(process)
+                self._started.running.discard(process)
 
     def _start(self, label: Label, output: IO[bytes], errors: IO[bytes]) -> subprocess.Popen[bytes]:
         words = self._words(label)
@@ -150,6 +154,24 @@ class Command:
         said = _last_line(errors)
         detail = f" (it said: {said[:200]})" if said else ""
         return PullFailed(f"arm {label!r}: the command {what}{detail}.", label)
+
+
+class _Started:
+    """The commands that run now; one that starts while all are stopped does not run."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.running: set[subprocess.Popen[bytes]] = set()
+        self.stops = 0
+
+    def __reduce__(self) -> tuple[type[_Started], tuple[()]]:
+        return _Started, ()  # those of this process stay here
+
+    def stopped(self) -> list[subprocess.Popen[bytes]]:
+        """Let no command start that was about to, and return those that run."""
+        with self.lock:
+            self.stops += 1
+            return list(self.running)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

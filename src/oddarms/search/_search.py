@@ -365,6 +365,8 @@ class Search:
         """Take checked rewards that nobody asked for, by the arms' numbers."""
         self.taken += arms.size
         self.imported += np.bincount(arms, minlength=self.question.n)
+        if self.status is Status.BUDGET:
+            self.status = Status.RUNNING  # they cost none of it, and may be all that is needed
         between_steps = not self.done and self._sequences.step.untouched and not self._asked
         if self.algorithm.takes_imports:
             self._imports.append((arms, values))
@@ -373,8 +375,10 @@ class Search:
         else:
             self._free += arms.size
             self._sequences.take_imported(arms, self._rewards.scaled(values))
-            if between_steps:
+            if between_steps and self._sequences.step.total:
                 self._sequences.begin(self._sequences.step.pulls)
+            elif between_steps:
+                self._propose()
         self._advance()
 
     # Places, for those who keep the tickets themselves
