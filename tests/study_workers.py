@@ -143,14 +143,14 @@ def ask_once(ready: Callable[[], None], storage: str, name: str, n: int) -> list
 def tell_for(
     ready: Callable[[], None], storage: str, name: str, seconds: float, most: int = 1
 ) -> int:
-    """Tell up to so many at a time, for some time and until one is told; return how many."""
+    """Tell up to so many at a time, for some time, and at least once if there is work."""
     rng = np.random.default_rng(os.getpid())
     study = load_study(name, storage=storage)
     tickets = list(study.ask(200))
     ready()
     told = 0
     deadline = time.monotonic() + seconds
-    while told == 0 or time.monotonic() < deadline:
+    while (tickets and told == 0) or time.monotonic() < deadline:
         if tickets:
             size = int(rng.integers(1, most + 1))
             part, tickets = tickets[:size], tickets[size:]

@@ -178,7 +178,7 @@ class TestWords:
     def test_repr(self) -> None:
         text = repr(Question(1000, **FULL))
         assert text.startswith("Question(1,000 arms, k=1.5, delta=0.1, ")
-        assert text.endswith("algorithm='wrr', rho=1.7, batch=7)")
+        assert text.endswith("algorithm='wrr', batch=7, rho=1.7)")
 
     def test_names_of_algorithms(self) -> None:
         assert Question(3).algorithm_name == "spade"
@@ -309,3 +309,38 @@ def test_whole_numbers_of_any_type() -> None:
     counts = [check_whole("runs", value, least=1) for value in (3, 3.0, np.int64(3))]
     assert counts == [3, 3, 3]
     assert all(type(count) is int for count in counts)
+
+
+class TestWhatAQuestionRefuses:
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            ({"k": 10**400}, "k must be a finite number"),
+            ({"delta": 10**400}, "delta must be strictly between 0 and 1"),
+            ({"bounds": (0, 10**400)}, "bounds must be finite"),
+            ({"bounds": "12"}, "bounds must be two numbers"),
+            ({"options": {"k": 1}}, "options must be the algorithm's own but 'k'"),
+        ],
+    )
+    def test_odd_values(self, words: dict[str, Any], said: str) -> None:
+        with pytest.raises(InvalidParameter, match=said):
+            Question(3, **words)
+
+    def test_a_label_that_is_not_itself(self) -> None:
+        with pytest.raises(InvalidParameter, match="equal to themselves"):
+            Question(["a", math.nan])
+
+    @pytest.mark.parametrize("version", [True, 1.0, "1", None, 2])
+    def test_other_versions(self, version: Any) -> None:
+        with pytest.raises(InvalidParameter, match="version"):
+            Question.from_dict({**Question(3).to_dict(), "version": version})
+
+
+def test_the_same_question_is_equal_however_it_is_put() -> None:
+    assert Question([0, 1, 2]) == Question(3)
+    assert Question([True, False]) != Question(2)
+    one = Question(3, algorithm="wrr", options={"rho": 2.0, "batch": 7})
+    two = Question(3, algorithm="wrr", options={"batch": 7, "rho": 2.0})
+    assert one == two
+    assert one.to_json() == two.to_json()
+    assert hash(Question(3, options={"odd": [1]})) == hash(Question(3))

@@ -320,3 +320,14 @@ def test_a_request_cannot_be_written_to() -> None:
     for array in search.ask_step():
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
+
+
+@pytest.mark.parametrize("algorithm", ["spade", "rr"])
+def test_imports_are_used_where_the_budget_allows_no_step(algorithm: str) -> None:
+    search = Search("abcd", k=1, delta=0.1, budget=2, algorithm=algorithm)
+    assert search.status is Status.BUDGET
+    rewards = np.random.default_rng(0).random(20_000)
+    rates = {"a": 0.1, "b": 0.2, "c": 0.1, "d": 0.9}
+    search.import_rewards({label: (rewards < rate) * 1.0 for label, rate in rates.items()})
+    assert search.status is Status.DECIDED
+    assert search.result().outliers == ["d"]

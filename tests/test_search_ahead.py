@@ -455,8 +455,8 @@ class TestRewardsThatDecideTheSpeed:
         [
             ("spade", 15, 250),
             pytest.param("spade", 150, 600, marks=pytest.mark.long),
-            pytest.param("rr", 100, 3000, marks=pytest.mark.long),
-            pytest.param("wrr", 100, 3000, marks=pytest.mark.long),
+            pytest.param("rr", 40, 3000, marks=pytest.mark.long),
+            pytest.param("wrr", 40, 3000, marks=pytest.mark.long),
         ],
     )
     def test_wrong_answers_are_as_rare_as_promised(

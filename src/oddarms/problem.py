@@ -31,7 +31,10 @@ def check_number(name: str, value: Any) -> float:
     """Return the value of a parameter as a float, if it is a number."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidParameter(f"{name} must be a number but got {value!r}.")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
 
 
 def check_k(k: float) -> float:
@@ -51,7 +54,11 @@ def check_delta(delta: float) -> float:
 def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
     """Return the reward bounds (a, b), finite and with a < b."""
     try:
+        if isinstance(bounds, str):
+            raise TypeError
         a, b = (float(bound) for bound in bounds)
+    except OverflowError:
+        raise InvalidParameter("bounds must be finite but one has hundreds of digits.") from None
     except (TypeError, ValueError):
         raise InvalidParameter(f"bounds must be two numbers (a, b) but got {bounds!r}.") from None
     if not (math.isfinite(a) and math.isfinite(b) and a < b and math.isfinite(b - a)):
@@ -137,6 +144,8 @@ def check_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
             raise InvalidParameter(f"labels must be hashable but got {label!r}.") from None
         if known:
             raise InvalidParameter(f"labels must be unique but {label!r} appears twice.")
+        if label != label:
+            raise InvalidParameter(f"labels must be equal to themselves but {label!r} is not.")
         seen.add(label)
     return result
 
@@ -219,7 +228,7 @@ class Question:
             "budget": check_budget(budget),
             "rule": check_rule(rule),
             "algorithm": check_algorithm(algorithm),
-            "_options": tuple((options or {}).items()),
+            "_options": _checked_options(options or {}),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -245,6 +254,9 @@ class Question:
     def n(self) -> int:
         """The number of arms."""
         return len(self.labels)
+
+    def __hash__(self) -> int:
+        return hash((self.n, *self._words().values()))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -310,7 +322,7 @@ class Question:
         """Return the question that `to_dict` was called on."""
         try:
             version = values["version"]
-            if version != VERSION:
+            if type(version) is not int or version != VERSION:
                 raise InvalidParameter(
                     f"a question must be of version {VERSION} but this one is of {version!r}:"
                     " upgrade oddarms, or run `oddarms study upgrade`."
@@ -330,8 +342,9 @@ class Question:
                 "algorithm must be a registered name where a question is written down but got"
                 f" the class {self.algorithm_name}: oddarms.algorithms.register gives it one."
             )
+        values = self.to_dict()
         try:
-            return json.dumps(self.to_dict(), allow_nan=False)
+            return json.dumps(values, allow_nan=False)
         except (TypeError, ValueError):
             raise InvalidParameter(
                 "options must be plain values where they are written down but got"
@@ -358,8 +371,20 @@ def _labels_or_numbers(labels: Iterable[Label] | int) -> Sequence[Label]:
     if isinstance(labels, int | np.integer) and not isinstance(labels, bool):
         return range(check_number_of_arms(int(labels)))
     try:
-        return check_labels(iter(labels))  # type: ignore[arg-type]
+        names = check_labels(iter(labels))  # type: ignore[arg-type]
+        numbers = all(type(name) is int and name == i for i, name in enumerate(names))
+        return range(len(names)) if numbers else names
     except TypeError:
         raise InvalidParameter(
             f"labels must be the arms' names, or their number, but got {labels!r}."
         ) from None
+
+
+def _checked_options(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Return options in the order of their names, none of which is a word of the question."""
+    for name in options:
+        if not isinstance(name, str) or name in ("labels", *WORDS):
+            raise InvalidParameter(
+                f"options must be the algorithm's own but {name!r} is a part of the question."
+            )
+    return tuple(sorted(options.items(), key=lambda item: item[0]))

@@ -279,12 +279,19 @@ class SPADE(Algorithm):
             if self._between_pairs:
                 self.size = self._row_size()  # and the other half of the pair has the same
             return _Plan(np.full(self.n, int(self.size)), self.size, guesses)
-        size = max(1.0, min(self._row_size(), limit // self.n))
+        size = self._row_size()
+        counts = self._row_counts(size)
+        if counts.sum() > limit:
+            size = max(1.0, min(size, limit // self.n))
+            counts = self._row_counts(size)
+        return _Plan(counts, size, guesses)
+
+    def _row_counts(self, size: float) -> IntArray:
         if self.rows < FIRST_ROWS:
-            return _Plan(np.full(self.n, math.ceil(size)), size, guesses)
+            return np.full(self.n, math.ceil(size))
         weights = np.maximum.reduce([v.row_weights(self.totals) for v in self.views.values()])
-        counts = np.maximum(1.0, np.round(size * weights / weights.mean()))
-        return _Plan(counts.astype(np.int64), size, guesses)
+        counts: IntArray = np.round(size * weights / weights.mean()).astype(np.int64)
+        return np.maximum(counts, 1)
 
     def _focus(self, undecided: BoolArray, limit: int) -> _Plan:
         counts = np.where(undecided, np.ceil(GROWTH * self.totals.pulls), 0.0).astype(np.int64)

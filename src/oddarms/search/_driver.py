@@ -353,7 +353,8 @@ class _Calls:
             if more and not self.queued:  # others have the rest
                 self.desk.wait_for_others(POLL_SECONDS)
             return more
-        finished = self.executor.wait(self.out)
+        done = self.executor.wait(self.out)
+        finished = [future for future in self.out if future in done]  # in the order of submission
         self._record(finished)
         rate = len(finished) / max(time.monotonic() - started, 1e-6)
         # Pulls that take a moment only are queued, so that they are not held up by recording.

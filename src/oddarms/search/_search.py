@@ -465,6 +465,9 @@ class Search:
 
     def stop(self, reason: Status) -> None:
         """End the search for a reason of the caller's own, such as `Status.INTERRUPTED`."""
+        if reason not in set(Status):
+            known = ", ".join(Status)
+            raise InvalidParameter(f"reason must be one of {known} but got {reason!r}.")
         if not self.done:
             self.status = Status(reason)
 
