@@ -98,6 +98,8 @@ class Naive:
 
     def take_import(self, rewards: list[tuple[int, float]]) -> None:
         self.taken += len(rewards)
+        if self.status is Status.BUDGET:  # of which they cost nothing
+            self.status = Status.RUNNING
         untouched = all(slot["reward"] is None for slot in self.slots)
         scaled = [(arm, self._scaled(reward)) for arm, reward in rewards]
         if self.algorithm.takes_imports:
@@ -109,7 +111,10 @@ class Naive:
             for arm, value in scaled:
                 self.imported[arm].append(value)
             if untouched and not self.status.final:
-                self._begin()
+                if self.slots:
+                    self._begin()
+                else:
+                    self._propose()
         self._settle()
 
     def _scaled(self, reward: float) -> float:
@@ -134,6 +139,10 @@ class Naive:
             for slot in self.slots:
                 self.used[slot["arm"]] += slot["place"] is not None
             self._propose()
+        if self.status.final:  # what waits is not used any more
+            self.ahead, self.imports = {}, []
+            for kind in (self.spares, self.imported):
+                kind.update({arm: [] for arm in kind})
 
     def _propose(self) -> None:
         while self.imports and not self.algorithm.done:
@@ -600,16 +609,27 @@ class TestSize:
 
     @pytest.mark.parametrize("variant", ["rr", "spade"])
     def test_results_that_come_too_late_take_no_space(self, variant: str) -> None:
-        search = Search(question_of(variant, budget=5), rng=3)
-        arrivals = Arrivals(search.question, 1, 0.0, 0.0)
+        search = Search(question_of(variant, delta=0.5), rng=3)
         while not search.done:
-            replay(search, arrivals.next(search))
+            arm, place = open_in_step(search)[0]
+            search.take(arm, place, float(arm == 2))
+        assert search.status == Status.DECIDED
         size = len(search.to_bytes())
         unused = search.unused
         for batch in (None, 1, 2):
             replay(search, [ResultRow(i, i, i % 5, i, 0.5, batch) for i in range(3000)])
         assert len(search.to_bytes()) < 1.1 * size
         assert search.unused == unused + 9000
+
+    def test_nor_do_those_beyond_the_budget(self) -> None:
+        search = Search(question_of("rr", budget=5), rng=3)
+        for arm, place in open_in_step(search):
+            search.take(arm, place, 0.5)
+        assert search.status == Status.BUDGET
+        size = len(search.to_bytes())
+        replay(search, [ResultRow(i, i, i % 5, i, 0.5) for i in range(3000)])
+        assert len(search.to_bytes()) < 1.1 * size
+        assert search.result().unused == 3000
 
     def test_imports_that_wait_are_taken_as_the_steps_want_them(self) -> None:
         search = Search(question_of("rr", labels=50, k=1.0))
@@ -700,6 +720,20 @@ class TestImports:
         assert result.status == "running"
         assert search.told == 0
         assert search.taken == result.pulls + result.unused == 500
+
+    @pytest.mark.parametrize("variant", ["rr", "spade"])
+    def test_they_end_what_the_budget_did_not(self, variant: str) -> None:
+        search = Search(question_of(variant, budget=12), rng=3)
+        while not (tickets := search.ask(3)).done:
+            search.tell_many([(ticket, MEANS[ticket.index]) for ticket in tickets])
+        assert (search.status, search.told <= 12) == (Status.BUDGET, True)
+        pulls = search.total_pulls
+        search.import_rewards({i: [MEANS[i]] * 2000 for i in range(5)})
+        assert search.status == Status.DECIDED
+        assert search.result().outliers == [2, 4]
+        assert search.told <= 12
+        if variant == "spade":  # to which they are evidence, but no pulls
+            assert search.total_pulls == pulls
 
     def test_they_take_no_place_from_a_ticket(self) -> None:
         """Else the ticket's reward would be used when it arrives, which it may itself decide."""

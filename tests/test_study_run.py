@@ -30,7 +30,7 @@ from oddarms.errors import (
 )
 from oddarms.executors import Executor
 from oddarms.executors._pools import ThreadExecutor
-from oddarms.search import Progress, Status, _driver
+from oddarms.search import Progress, Status, _calls
 from oddarms.studies import verify
 
 MEANS = {"a": 0.0, "b": 0.05, "c": 0.9, "d": 0.0, "e": 0.1}
@@ -279,7 +279,7 @@ class TestTogether:
     def test_waiting_for_what_others_have(
         self, study: Study, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(_driver, "POLL_SECONDS", 0.02)
+        monkeypatch.setattr(_calls, "POLL_SECONDS", 0.02)
         tickets = study.ask(10_000)
         runner = threading.Thread(target=study.run, args=(certain,))
         runner.start()
@@ -461,7 +461,7 @@ class TestInterruptions:
 
     def test_pulls_that_do_not_end(self, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
         """They are given a moment, told to stop if they can be, and given back."""
-        monkeypatch.setattr(_driver, "GRACE_SECONDS", 0.05)
+        monkeypatch.setattr(_calls, "GRACE_SECONDS", 0.05)
 
         class Pull:
             stopped = threading.Event()

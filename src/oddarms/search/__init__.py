@@ -1,6 +1,8 @@
 """The core: `Search` asks and is told, `drive` makes its pulls, `Result` is what comes out."""
 
-from oddarms.search._driver import Desk, OnError, drive
+from oddarms.search._calls import OnError
+from oddarms.search._desk import Desk
+from oddarms.search._driver import drive
 from oddarms.search._progress import Progress, ProgressCallback, ProgressLine
 from oddarms.search._result import Result, Snapshot, TracePoint
 from oddarms.search._search import AHEAD, Search

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import numpy as np
@@ -151,12 +151,26 @@ class Sequences:
         return int(self.used[arm]) if end is None else end
 
 
+class Outlook:
+    """The steps that are expected, each found when it is first looked at."""
+
+    def __init__(self, steps: Iterator[Pulls]) -> None:
+        self._steps = islice(steps, STEPS_AHEAD)
+        self._seen: list[Pulls] = []
+
+    def __iter__(self) -> Iterator[Pulls]:
+        yield from self._seen
+        for pulls in self._steps:
+            self._seen.append(pulls)
+            yield pulls
+
+
 def missing_ahead(held: IntArray, outlook: Iterable[Pulls], most: int) -> IntArray:
     """Return how many pulls of each arm are not held, of the first steps that miss `most`."""
     wanted: IntArray = np.zeros(held.size, dtype=np.int64)
     found: IntArray = np.zeros(held.size, dtype=np.int64)
     left = most
-    for pulls in islice(outlook, STEPS_AHEAD if left > 0 else 0):
+    for pulls in outlook if left > 0 else ():
         np.add.at(wanted, pulls.indices, pulls.counts)
         missing = np.maximum(wanted - np.maximum(held, 0) - found, 0)
         before = np.cumsum(missing) - missing

@@ -17,9 +17,9 @@ has them in its next steps, each instead of a pull: they have no place, and take
 Pulls ahead
 -----------
 Where all places of the step are out, `ask` hands out places of the steps to come, so that slow
-pulls do not hold up workers who have nothing to do: those of the open arms, in the proportion in
-which the algorithm expects to need them, as long as what waits or is out ahead is at most the share
-`ahead` of the results so far; early on, of the results that are expected in all, but at most
+pulls do not hold up workers who have nothing to do: those that the algorithm expects to need next
+(`Algorithm.outlook`), as long as what waits or is out ahead is at most the share `ahead` of the
+results so far; early on, of the results that are expected in all, but at most
 `PER_WORKER` for each worker. What is left over when the search ends is counted in `Result.unused`.
 
 Why slow, early and lost workers cannot bias the answer
@@ -72,7 +72,7 @@ from oddarms.problem import (
     check_whole,
 )
 from oddarms.randomness import Rng, generator_of
-from oddarms.search._places import Place, Sequences
+from oddarms.search._places import Outlook, Place, Sequences
 from oddarms.search._progress import Progress
 from oddarms.search._result import Result, Snapshot, TracePoint
 from oddarms.search._rewards import Rewards
@@ -149,7 +149,9 @@ class Search:
         self._imports: list[tuple[IntArray, FloatArray]] = []
         self._free = 0  # imported rewards that are used as pulls, and cost no budget
         self._unused = 0
-        self._expected: float | None = None  # results in all, as far as one can tell in this step
+        # what is expected of the search, found once in a step: results in all, and the next steps
+        self._needed: float | None = None
+        self._outlook: Outlook | None = None
         self._asked = False
         self._out: dict[int, Place] = {}
         self._out_places: Out = {}
@@ -405,8 +407,9 @@ class Search:
             return []
         found = self._sequences.open_in_step(n, out)
         if len(found) < n and room > 0.0:
-            outlook = self.algorithm.outlook()
-            found += self._sequences.open_ahead(n - len(found), out, outlook, room)
+            if self._outlook is None:
+                self._outlook = Outlook(self.algorithm.outlook())
+            found += self._sequences.open_ahead(n - len(found), out, self._outlook, room)
         return found
 
     def _room_ahead(self, ahead: float, workers: int) -> float:
@@ -416,11 +419,11 @@ class Search:
         others to make meanwhile. Early in a search that is much more than a share of what is
         there, and sure to be used; so the share is then that of the results expected in all.
         """
-        if self._expected is None:
+        if self._needed is None:
             needed = self.algorithm.pulls_needed()
-            steps = EARLY_ROWS * self.question.n if needed is None else float(needed.sum())
-            self._expected = self.told + steps
-        early = min(PER_WORKER * workers, ahead * self._expected)
+            rows = EARLY_ROWS * self.question.n
+            self._needed = self.total_pulls + (rows if needed is None else float(needed.sum()))
+        early = min(PER_WORKER * workers, ahead * self._needed)
         return max(ahead * self.told, early)
 
     def status_with(self, out: Out, *, ahead: float = AHEAD) -> Status:
@@ -443,7 +446,7 @@ class Search:
         left = UNLIMITED if budget is None else budget + self._free - self.total_pulls
         pulls = no_pulls() if self.algorithm.done else _frozen(self.algorithm.propose(left))
         self._asked = False
-        self._expected = None
+        self._needed = self._outlook = None
         if pulls.total == 0:
             self.status = Status.DECIDED
         elif pulls.total > left:
@@ -570,7 +573,8 @@ _NOT_SAVED = (
     "_out",
     "_out_places",
     "_last_id",
-    "_expected",
+    "_needed",
+    "_outlook",
 )
 
 
