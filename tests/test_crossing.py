@@ -25,6 +25,7 @@ from scipy.stats import binom
 from helpers import left_out
 from oddarms.algorithms._spade_certificates import JointCertificate
 from oddarms.problem import FloatArray
+from oddarms.statistics.binomial import most_errors
 from oddarms.statistics.directions import Tally, forecast
 from oddarms.statistics.evidence import (
     degenerate_bound,
@@ -41,7 +42,7 @@ from oddarms.statistics.evidence import (
 from oddarms.statistics.odd_even import OddEven
 from oddarms.statistics.totals import Totals, scatter_of
 from oddarms.statistics.true_direction import TrueDirection
-from oddarms.testing import assert_error_rate, most_errors
+from oddarms.testing import assert_error_rate
 from oddarms.theory import threshold
 
 ALPHA = 0.2

@@ -144,8 +144,6 @@ def check_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
             raise InvalidParameter(f"labels must be hashable but got {label!r}.") from None
         if known:
             raise InvalidParameter(f"labels must be unique but {label!r} appears twice.")
-        if label != label:
-            raise InvalidParameter(f"labels must be equal to themselves but {label!r} is not.")
         seen.add(label)
     return result
 
