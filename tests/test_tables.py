@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from helpers import DATA
 from oddarms.arms import Table
 from oddarms.errors import InvalidParameter
-from oddarms.tables import RecordedArms, csv_text, read_arms, read_history, read_rewards
+from oddarms.tables import RecordedArms, csv_text, read_arms, read_imports, read_rewards
 from oddarms.theory import outliers, threshold
 
 Write = Callable[..., Path]
@@ -141,7 +141,7 @@ class TestRewards:
         sha256 = hashlib.sha256(content).hexdigest()
         path = write(content)
         assert read_arms(path).sha256 == read_rewards(path).sha256 == sha256
-        assert read_history(path, (0, 1), ["a", "b"]).sha256 == sha256
+        assert read_imports(path, (0, 1), ["a", "b"]).sha256 == sha256
         type_in(content)
         arms = read_arms("-")
         assert (arms.labels, arms.source, arms.sha256) == (("a", "b"), "stdin", sha256)
@@ -150,16 +150,16 @@ class TestRewards:
 class TestHistory:
     def test_labels_are_those_that_are_known(self, write: Write) -> None:
         path = write("arm,reward\n1, 0.5\n ann ,0\n1,1\n")
-        history = read_history(path, (0, 1), [1, "ann", " ann"])
+        history = read_imports(path, (0, 1), [1, "ann", " ann"])
         assert history.rewards == {1: [0.5, 1.0], "ann": [0.0]}
         assert history.source == str(path)
 
     def test_a_text_is_taken_before_a_number(self, write: Write) -> None:
-        assert read_history(write("arm,reward\n1,0\n"), (0, 1), [1, "1"]).rewards == {"1": [0.0]}
+        assert read_imports(write("arm,reward\n1,0\n"), (0, 1), [1, "1"]).rewards == {"1": [0.0]}
 
     def test_one_arm_is_enough(self, write: Write) -> None:
         path = write("worker,label,gold\nann,1,1\nbob,1,\n")
-        assert read_history(path, (0, 1), ["ann", "bob"]).rewards == {"ann": [0.0]}
+        assert read_imports(path, (0, 1), ["ann", "bob"]).rewards == {"ann": [0.0]}
 
     @pytest.mark.parametrize(
         ("content", "rule"),
@@ -177,12 +177,12 @@ class TestHistory:
     def test_what_is_refused(self, write: Write, content: str, rule: str) -> None:
         write(GOLD, "gold.txt")
         with pytest.raises(InvalidParameter, match=re.escape(rule)):
-            read_history(write(content), (0, 1), ["ann", "bob"])
+            read_imports(write(content), (0, 1), ["ann", "bob"])
 
     def test_errors_of_responses_are_0_and_1(self, write: Write) -> None:
         path = write("worker,label,gold\nann,1,1\n")
         with pytest.raises(InvalidParameter, match=r"within \[0, 0.5\] but .* are 0 and 1"):
-            read_history(path, (0, 0.5), ["ann", "bob"])
+            read_imports(path, (0, 0.5), ["ann", "bob"])
 
 
 class TestMeans:

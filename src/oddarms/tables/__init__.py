@@ -1,7 +1,7 @@
 """Tables that people have and want: every file of rewards, responses or labels, and CSV."""
 
 from oddarms.tables._arms import read_arms
-from oddarms.tables._history import History, read_history
+from oddarms.tables._imports import Imports, read_imports
 from oddarms.tables._labels import read_labels
 from oddarms.tables._recorded import RecordedArms
 from oddarms.tables._results import read_results
@@ -10,13 +10,13 @@ from oddarms.tables._text import csv_text
 from oddarms.tables._values import bounds_of, number_of, ticket_of
 
 __all__ = [
-    "History",
+    "Imports",
     "RecordedArms",
     "bounds_of",
     "csv_text",
     "number_of",
     "read_arms",
-    "read_history",
+    "read_imports",
     "read_labels",
     "read_results",
     "read_rewards",

@@ -14,7 +14,7 @@ from oddarms.cli.find._output import show, write
 from oddarms.cli.find._run import OnErrorName, Run
 from oddarms.cli.find._sources import Occupied, function_of, reward_meanings
 from oddarms.cli.find._studies import (
-    import_history,
+    import_table,
     opened,
     say_going_on,
     storage_in,
@@ -178,8 +178,8 @@ def find(
     labels = None if arms is None else list(read_labels(arms))
     if function is None and study is None:
         assert table is not None
-        history = _read(table, arm, column, limits, quiet=quiet)
-        result = _from_history(history, labels, words, seed)
+        proof = _read(table, arm, column, limits, quiet=quiet)
+        result = _from_table(proof, labels, words, seed)
     else:
         where = storage_in(out, storage)
         with Occupied(out):
@@ -189,7 +189,7 @@ def find(
             if not quiet and function is not None:
                 say_going_on(found)
             if recorded is not None:
-                import_history(found, recorded, quiet=quiet)
+                import_table(found, recorded, quiet=quiet)
             run = Run(found, jobs, timeout, on_error, out, batch=batch, quiet=quiet)
             result = run.until_done(function)
     write(result, out)
@@ -201,18 +201,18 @@ def find(
 def _read(
     table: Path, arm: str, column: str, bounds: tuple[float, float] | None, *, quiet: bool
 ) -> RecordedArms:
-    history = read_rewards(table, arm=arm, reward=column, bounds=bounds or UNIT)
+    recorded = read_rewards(table, arm=arm, reward=column, bounds=bounds or UNIT)
     if not quiet:
-        rows = sum(rewards.size for rewards in (history.records or {}).values())
-        note(f"{history.source}: {counted(rows, 'sample')} of {len(history.labels):,} things")
-    return history
+        rows = sum(rewards.size for rewards in (recorded.records or {}).values())
+        note(f"{recorded.source}: {counted(rows, 'sample')} of {len(recorded.labels):,} things")
+    return recorded
 
 
-def _from_history(
-    history: RecordedArms, labels: list[str] | None, words: dict[str, Any], seed: int | None
+def _from_table(
+    recorded: RecordedArms, labels: list[str] | None, words: dict[str, Any], seed: int | None
 ) -> Result:
     """Say what recorded samples prove, without a study."""
-    search = Search(list(history.labels) if labels is None else labels, rng=seed, **words)
-    search.import_rewards(history.records or {})
+    search = Search(list(recorded.labels) if labels is None else labels, rng=seed, **words)
+    search.import_rewards(recorded.records or {})
     search.stop(Status.ENDED)
     return search.result()

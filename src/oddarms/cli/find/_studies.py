@@ -34,13 +34,13 @@ def opened(
     name: str | None,
     storage: str,
     labels: list[str] | None,
-    history: RecordedArms | None,
+    recorded: RecordedArms | None,
     words: dict[str, Any],
     seed: int | None,
 ) -> Study:
     """Return the study to go on with, which must ask the same, or a new one."""
-    if labels is None and history is not None and stored_bounds(name, storage) is None:
-        labels = list(history.labels)  # a table may leave out some of a known study's arms
+    if labels is None and recorded is not None and stored_bounds(name, storage) is None:
+        labels = list(recorded.labels)  # a table may leave out some of a known study's arms
     try:
         return open_study(labels, words, storage=storage, name=name or STUDY_NAME, rng=seed)
     except UnknownStudy:
@@ -62,8 +62,8 @@ def say_going_on(study: Study) -> None:
         note(f"going on with {samples} of the study in {where}")
 
 
-def import_history(study: Study, history: RecordedArms, *, quiet: bool) -> None:
+def import_table(study: Study, recorded: RecordedArms, *, quiet: bool) -> None:
     """Add the samples of a table, once."""
-    added = study.import_rewards(history.records or {}, key=history.sha256)
+    added = study.import_rewards(recorded.records or {}, key=recorded.sha256)
     if not added and not quiet:
-        note(f"{history.source} was imported before; its samples count once")
+        note(f"{recorded.source} was imported before; its samples count once")

@@ -28,7 +28,7 @@ from oddarms.files import write_whole
 from oddarms.search import Tickets
 from oddarms.search._text import status_text
 from oddarms.studies import Study, Told, Trial
-from oddarms.tables import csv_text, number_of, read_history, read_results, ticket_of
+from oddarms.tables import csv_text, number_of, read_imports, read_results, ticket_of
 from oddarms.text import counted, table
 
 EXIT_DONE, EXIT_WAITING = 3, 4
@@ -225,7 +225,7 @@ def import_(
     ] = False,
     storage: StorageOption = None,
 ) -> None:
-    """Record rewards that nobody asked for, such as a history.
+    """Record rewards that nobody asked for, such as those of an earlier time.
 
     They count as evidence and cost no budget. The guarantee stays if they were drawn like all
     others and how many an arm has was not decided by looking at them. The same file, byte for
@@ -237,12 +237,12 @@ def import_(
       oddarms study import crowd last-month.csv
     """  # noqa: D301
     study = opened(name, storage)
-    history = read_history(file, study.question.bounds, study.labels)
-    recorded = study.import_rewards(history.rewards, key=history.sha256)
+    imports = read_imports(file, study.question.bounds, study.labels)
+    recorded = study.import_rewards(imports.rewards, key=imports.sha256)
     if recorded == 0 and again:
-        recorded = study.import_rewards(history.rewards)
+        recorded = study.import_rewards(imports.rewards)
     if recorded == 0:
-        note(f"{history.source} was imported before and counts once; --again imports it once more.")
+        note(f"{imports.source} was imported before and counts once; --again imports it once more.")
     elif study.done:
         note("the study is done: the rewards are stored but not used")
     emit(f"imported {counted(recorded, 'reward')}\n")

@@ -1,4 +1,4 @@
-"""Rewards of a history, of arms that are known already."""
+"""Rewards to be imported, of arms that are known already."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oddarms.tables._recorded import no_rows
 from oddarms.tables._values import Bounds, shown
 
 
-class History(NamedTuple):
+class Imports(NamedTuple):
     """The rewards of each arm, and the name and the SHA-256 of the file they stand in."""
 
     rewards: dict[Label, list[float]]
@@ -20,7 +20,7 @@ class History(NamedTuple):
     sha256: str
 
 
-def read_history(source: Source, bounds: Bounds, labels: Sequence[Label]) -> History:
+def read_imports(source: Source, bounds: Bounds, labels: Sequence[Label]) -> Imports:
     """Return the rewards of known arms in a file or stdin, in any layout of `read_arms`.
 
     Raises
@@ -30,7 +30,7 @@ def read_history(source: Source, bounds: Bounds, labels: Sequence[Label]) -> His
     """
     known: dict[str, Label] = {str(label): label for label in labels}
     known.update({label: label for label in labels if isinstance(label, str)})
-    history: dict[Label, list[float]] = {}
+    rewards: dict[Label, list[float]] = {}
     with opened(source) as lines:
         recording = recording_in(lines, layout_of(lines), None, bounds)
         for arm, reward in recording.rewards:
@@ -41,7 +41,7 @@ def read_history(source: Source, bounds: Bounds, labels: Sequence[Label]) -> His
                 raise recording.wrong(
                     f"arm must be one of the {len(labels):,} known ones but is {shown(arm.strip())}"
                 )
-            history.setdefault(label, []).append(reward)
-        if not history:
+            rewards.setdefault(label, []).append(reward)
+        if not rewards:
             raise no_rows(lines.name)
-        return History(history, lines.name, lines.sha256)
+        return Imports(rewards, lines.name, lines.sha256)
