@@ -24,12 +24,13 @@ from benchmarks._tables import (
     storage_table,
     verdict,
 )
+from benchmarks._workers import busy_workers, workers_table
 from oddarms.problem import check_whole
 
 FULL = Effort(runs=100, baseline_runs=2, budget=100_000_000)
 QUICK = Effort(runs=4, baseline_runs=1, budget=10_000_000)
 FAMILIES = ("benchmark", "held-out")
-PARTS = ("samples", "speed", "growth", "storage")
+PARTS = ("samples", "speed", "growth", "storage", "workers")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 
 
@@ -67,6 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rates.append(storage_rates(options.storage))
         print(f"## Results recorded per second, eight processes\n\n{storage_table(rates)}\n")
         report["storage"] = as_json(rates)
+    if "workers" in options.parts:
+        _say("how busy many workers are")
+        searches = list(
+            busy_workers(range(options.seed, options.seed + (1 if options.quick else 8)))
+        )
+        print(f"## Many workers, in virtual time\n\n{workers_table(searches)}\n")
+        report["workers"] = as_json(searches)
     report["seconds"] = time.monotonic() - started
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

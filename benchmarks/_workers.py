@@ -1,0 +1,96 @@
+"""How busy many workers are, and at which cost in pulls: searches in virtual time."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from oddarms import Search
+from oddarms.problem import FloatArray
+from oddarms.search import AHEAD, Ticket
+
+ARMS, OUTLIERS = 48, 2
+JOBS = (16, 64)
+
+
+@dataclass(frozen=True)
+class Busy:
+    """A search by some workers, beside the one that a single worker makes."""
+
+    jobs: int
+    ahead: float
+    seed: int
+    busy: float
+    """The share of the workers' time in which they made pulls."""
+    pulls: int
+    pulls_of_one: int
+
+
+def busy_workers(seeds: Sequence[int], jobs: Sequence[int] = JOBS) -> Iterator[Busy]:
+    """Yield searches of 50 Bernoulli arms whose pulls take lognormal times (sigma 1)."""
+    for seed in seeds:
+        means = _means(seed)
+        _, alone = simulated(means, 1, 0.0, seed)
+        for number, ahead in itertools.product(jobs, (0.0, AHEAD)):
+            busy, pulls = simulated(means, number, ahead, seed)
+            yield Busy(number, ahead, seed, busy, pulls, alone)
+
+
+def simulated(means: FloatArray, jobs: int, ahead: float, seed: int) -> tuple[float, int]:
+    """Return how busy the workers were, and how many pulls they made, of one search."""
+    rng = np.random.default_rng(seed)
+    streams = [_Stream(mean, [seed, arm]) for arm, mean in enumerate(means)]
+    search = Search(means.size, k=2, delta=0.1, rng=seed)
+    under_way: list[tuple[float, int, Ticket]] = []
+    now, worked, pulls = 0.0, 0.0, 0
+    while not search.done:
+        for ticket in search.ask(jobs - len(under_way), ahead=ahead):
+            pulls += 1
+            heapq.heappush(under_way, (now + rng.lognormal(), pulls, ticket))
+        end, _, ticket = heapq.heappop(under_way)
+        worked += (len(under_way) + 1) * (end - now)
+        now = end
+        search.tell(ticket, streams[ticket.index][ticket.place])
+    return worked / (jobs * now), pulls
+
+
+class _Stream:
+    """The rewards of an arm, the same whoever asks for them and when."""
+
+    def __init__(self, mean: float, seed: list[int]) -> None:
+        self._mean = mean
+        self._rng = np.random.default_rng(seed)
+        self._rewards: list[float] = []
+
+    def __getitem__(self, place: int) -> float:
+        while len(self._rewards) <= place:
+            self._rewards.append(float(self._rng.random() < self._mean))
+        return self._rewards[place]
+
+
+def _means(seed: int) -> FloatArray:
+    rng = np.random.default_rng(seed)
+    bulk = np.clip(rng.normal(0.3, 0.06, ARMS), 0.0, 1.0)
+    return np.concatenate([bulk, rng.uniform(0.8, 0.95, OUTLIERS)])
+
+
+def workers_table(rows: Sequence[Busy]) -> str:
+    """Return a Markdown table, a row for each number of workers with and without pulls ahead."""
+    lines = [
+        "| workers | ahead | searches | pulls of one | busy (least) | pulls, times one (most) |",
+        "|---|---|---|---|---|---|",
+    ]
+    for jobs, ahead in dict.fromkeys((row.jobs, row.ahead) for row in rows):
+        own = [row for row in rows if (row.jobs, row.ahead) == (jobs, ahead)]
+        busy = [row.busy for row in own]
+        cost = [row.pulls / row.pulls_of_one for row in own]
+        alone = [row.pulls_of_one for row in own]
+        lines.append(
+            f"| {jobs} | {ahead:g} | {len(own)} | {min(alone):,} to {max(alone):,} |"
+            f" {np.mean(busy):.2f} ({min(busy):.2f}) | {np.mean(cost):.2f} ({max(cost):.2f}) |"
+        )
+    return "\n".join(lines)
