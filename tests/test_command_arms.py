@@ -179,3 +179,57 @@ def test_a_command_that_is_about_to_start_when_all_are_stopped_does_not_run(
 
 def test_a_command_can_be_sent_to_another_process() -> None:
     assert pickle.loads(pickle.dumps(Command("test {arm} = a")))("a") == 0.0
+
+
+HOSTILE = [
+    "c$(touch pwned)",
+    "`touch pwned`",
+    "a'b",
+    'a"b',
+    "x; touch pwned",
+    "$1",
+    "a\nb",
+    "-n",
+    "*",
+]
+
+
+@pytest.mark.parametrize("label", HOSTILE)
+@pytest.mark.parametrize(
+    "template",
+    ["test {arm} = x", "echo '#' {arm}", "x={arm}; test $x = y", "cat <<END\n{arm}\nEND"],
+)
+def test_a_label_is_no_program_to_a_shell(
+    label: str, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Command(template, shell=True)(label)
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("label", HOSTILE)
+def test_a_shell_gets_the_label_as_it_is(label: str) -> None:
+    same = 'test {arm} = "$ODDARMS_ARM" && test "$1" = "$ODDARMS_ARM"'
+    assert Command(same, shell=True)(label) == 0.0
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        'test "{arm}" = x',
+        "test '{arm}' = x",
+        'echo "a $(cat {arm})"',
+        r"echo \{arm}",
+        r'''echo "\"{arm}"''',
+        """echo 'it'"'s {arm}'" """,
+    ],
+)
+def test_a_place_in_quotes_is_refused_with_the_remedy(template: str) -> None:
+    with pytest.raises(InvalidParameter, match="leave out the quotes around it"):
+        Command(template, shell=True)
+    Command(template)  # without a shell there is nothing to fear
+
+
+@pytest.mark.parametrize("template", ["echo 'a' {arm}", r"echo \" {arm} \"", 'echo "a"{arm}"b"'])
+def test_quotes_elsewhere_are_no_matter(template: str) -> None:
+    assert Command(template, shell=True)("x") == 0.0

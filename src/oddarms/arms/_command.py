@@ -38,7 +38,8 @@ class Command:
     timeout
         Seconds after which the command is killed, with all processes it has started.
     shell
-        Whether to run it by ``sh -c``; then ``{arm}`` becomes the label in quotes.
+        Whether to run it by ``sh -c``. The label is then its argument ``$1``, for which ``{arm}``
+        stands; that must not be inside quotes, where the shell would read it as a program.
 
     Raises
     ------
@@ -74,6 +75,11 @@ class Command:
             ) from None
         if not any(word.strip() for word in self.words):
             raise InvalidParameter("command must have at least one word but is empty.")
+        if shell and _is_quoted(command):
+            raise InvalidParameter(
+                f"command must have {PLACEHOLDER} outside quotes where a shell runs it, as the"
+                f" label is quoted already, but got {command!r}: leave out the quotes around it."
+            )
         self.reward = reward
         self.timeout = timeout
         self.shell = shell
@@ -133,7 +139,7 @@ class Command:
 
     def _words(self, label: Label) -> list[str]:
         if self.shell:
-            return ["sh", "-c", self.words[0].replace(PLACEHOLDER, shlex.quote(str(label)))]
+            return ["sh", "-c", self.words[0].replace(PLACEHOLDER, '"$1"'), "sh", str(label)]
         return [word.replace(PLACEHOLDER, str(label)) for word in self.words]
 
     def _number(self, label: Label, output: IO[bytes]) -> float:
@@ -154,6 +160,23 @@ class Command:
         said = _last_line(errors)
         detail = f" (it said: {said[:200]})" if said else ""
         return PullFailed(f"arm {label!r}: the command {what}{detail}.", label)
+
+
+def _is_quoted(template: str) -> bool:
+    """Return whether the placeholder stands in quotes of a shell, or behind a backslash."""
+    quote, place = "", 0
+    while place < len(template):
+        character = template[place]
+        if template.startswith(PLACEHOLDER, place) and quote:
+            return True
+        if character == "\\" and quote != "'":
+            if template.startswith(PLACEHOLDER, place + 1):
+                return True
+            place += 1
+        elif character in "'\"" and quote in ("", character):
+            quote = "" if quote else character
+        place += 1
+    return False
 
 
 class _Started:
