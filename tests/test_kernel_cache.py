@@ -61,6 +61,7 @@ def run(cache: Path, package: Path) -> Ran:
     return Ran(int(pulls), int(compiled), float(seconds), folder)
 
 
+@pytest.mark.long
 def test_the_second_process_compiles_nothing_until_a_formula_changes(tmp_path: Path) -> None:
     cache, package = tmp_path / "cache", tmp_path / "copy" / "oddarms"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -465,8 +465,10 @@ class TestRewardsThatDecideTheSpeed:
         wrong = self.wrong(variant, runs, most)
         assert_error_rate(wrong, runs, self.delta)
 
+    @pytest.mark.long
     def test_by_arrival_they_are_not(self) -> None:
         """The test above has power: here the first arm seems to be below the threshold."""
-        wrong = self.wrong("spade", 30, 300, by_arrival=True)
-        with pytest.raises(AssertionError, match="errors in 30 runs"):
-            assert_error_rate(wrong, 30, self.delta)
+        runs = 30
+        wrong = self.wrong("spade", runs, 300, by_arrival=True)
+        with pytest.raises(AssertionError, match=f"errors in {runs} runs"):
+            assert_error_rate(wrong, runs, self.delta)

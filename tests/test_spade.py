@@ -364,7 +364,7 @@ class TestIndifference:
         clear = [i for i in result.outliers if means[i] != 0.5]
         assert clear == list(range(n // 2 + 1, n))
 
-    @pytest.mark.parametrize("k", [0.0, 1.0])
+    @pytest.mark.parametrize("k", [pytest.param(0.0, marks=pytest.mark.long), 1.0])
     def test_only_arms_nearby_are_called_either_way(self, k: float) -> None:
         means = np.array([0.1, 0.2, 0.4, 0.5, 0.55, 0.6, 0.9])
         epsilon, delta, runs = 0.18, 0.3, 60
@@ -390,6 +390,7 @@ class TestIndifference:
         assert wide.done
         assert wide.result().outliers == unit.result().outliers
 
+    @pytest.mark.long
     def test_a_threshold_beyond_the_bounds_makes_no_outlier(self) -> None:
         """theta = 1.024 is out of reach: arm 0, always 1, lies further than epsilon below it.
 

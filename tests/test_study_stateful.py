@@ -379,5 +379,10 @@ class Workers(RuleBasedStateMachine):
 
 TestWorkers = Workers.TestCase
 TestWorkers.settings = settings(
-    derandomize=True, deadline=None, max_examples=50, stateful_step_count=40
+    derandomize=True, deadline=None, max_examples=25, stateful_step_count=40
 )
+
+
+@pytest.mark.long
+class TestMoreWorkers(Workers.TestCase):  # type: ignore[name-defined,misc]
+    settings = settings(derandomize=True, deadline=None, max_examples=150, stateful_step_count=60)

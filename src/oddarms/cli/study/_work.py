@@ -225,7 +225,7 @@ def import_(
     ] = False,
     storage: StorageOption = None,
 ) -> None:
-    """Record rewards that nobody asked for, such as those of an earlier time.
+    """Record rewards that nobody asked for, to be used as evidence.
 
     They count as evidence and cost no budget. The guarantee stays if they were drawn like all
     others and how many an arm has was not decided by looking at them. The same file, byte for
