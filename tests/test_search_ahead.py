@@ -472,3 +472,20 @@ class TestRewardsThatDecideTheSpeed:
         wrong = self.wrong("spade", runs, 300, by_arrival=True)
         with pytest.raises(AssertionError, match=f"errors in {runs} runs"):
             assert_error_rate(wrong, runs, self.delta)
+
+
+def test_what_waits_when_the_budget_ends_is_there_when_an_import_lifts_it() -> None:
+    """No place that has a result is handed out again, or fast rewards would be drawn twice."""
+    search = Search(4, k=0.5, delta=0.05, budget=69, algorithm="rr", batch=10, rng=1)
+    for ticket in search.ask(40):
+        search.tell(ticket, 0.5)
+    tickets = search.ask(24, ahead=5.0)
+    early = [ticket for ticket in tickets if ticket.index == 2]
+    assert early
+    for ticket in tickets:
+        search.tell(ticket, 1.0 if ticket.index == 2 else 0.5)
+    assert search.status is Status.BUDGET
+    assert search.unused == len(early)
+    search.import_rewards({2: [0.5] * 5})
+    again = {(ticket.index, ticket.place) for ticket in search.ask(100, ahead=0.0)}
+    assert again.isdisjoint({(ticket.index, ticket.place) for ticket in early})

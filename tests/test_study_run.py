@@ -595,3 +595,42 @@ class TestBatches:
             study.run(pull, batch=True)
         assert list(study.trials()) == []
         assert (out(study), study.status) == (0, Status.RUNNING)
+
+
+def test_a_failure_that_counts_is_kept_at_an_interruption(study: Study) -> None:
+    """Else the worst rewards, and only they, would be drawn again."""
+    labels = list(study.labels)[:2]
+    started: list[Any] = []
+    release = threading.Event()
+
+    def pull(label: Any) -> float:
+        started.append(label)
+        release.wait(30.0)
+        if label == labels[0]:
+            raise ValueError("broken")
+        return 0.0
+
+    def is_time() -> bool:
+        if len(started) == 4:
+            release.set()
+        return release.is_set()
+
+    with Interrupted(4, is_time) as executor, pytest.raises(KeyboardInterrupt):
+        study.run(pull, executor=executor, jobs=4, on_error="worst")
+    told = [(trial.arm, trial.reward) for trial in study.trials()]
+    assert sorted(told, key=str) == sorted(
+        ((label, float(label == labels[0])) for label in started), key=str
+    )
+
+
+def test_one_bad_reward_of_a_batch_does_not_take_the_others_with_it(study: Study) -> None:
+    first = study.labels[0]
+
+    def pull(labels: list[Any]) -> list[float]:
+        return [7.0 if label == first else 0.0 for label in labels]
+
+    with pytest.raises(RewardRejected, match="rewards must lie within the bounds"):
+        study.run(pull, batch=True)
+    told = Counter(trial.arm for trial in study.trials())
+    assert told[first] == 0
+    assert set(told) == set(study.labels) - {first}

@@ -76,14 +76,6 @@ class StoreFailed(OddarmsError, OSError):
     """Results could not be written to disk or read from it."""
 
 
-class BackendUnavailable(OddarmsError, ConnectionError):
-    """A cluster cannot be reached or started; the message names its address."""
-
-
-class WorkerLost(OddarmsError, RuntimeError):
-    """A worker process died, by a signal, for its memory or in a crash of compiled code."""
-
-
 class _KeepsSamples(BaseException):
     """Has room for what was paid for before a search ended."""
 
@@ -94,6 +86,20 @@ class _KeepsSamples(BaseException):
         super().__init__(message)
         self.result = None
         self.unabsorbed = []
+
+
+class BackendUnavailable(_KeepsSamples, OddarmsError, ConnectionError):
+    """A cluster cannot be reached or started; the message names its address.
+
+    Where it goes away during a search, `result` and `unabsorbed` are as for `SearchError`.
+    """
+
+
+class WorkerLost(_KeepsSamples, OddarmsError, RuntimeError):
+    """A worker process died, by a signal, for its memory or in a crash of compiled code.
+
+    Where it dies during a search, `result` and `unabsorbed` are as for `SearchError`.
+    """
 
 
 class SearchError(_KeepsSamples, OddarmsError):

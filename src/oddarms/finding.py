@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from oddarms.algorithms import Algorithm
 from oddarms.arms import Callables, CalledSource, SeededSource, Source
-from oddarms.errors import InvalidParameter, UnknownStudy
+from oddarms.errors import DuplicateStudy, InvalidParameter, UnknownStudy
 from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, UNIT, WORDS, Label, Question, Side
 from oddarms.randomness import Rng, generator_of
 from oddarms.search import (
@@ -115,7 +115,10 @@ def find(
         Before the first pull.
     SearchError, SearchInterrupted
         Where a pull fails or a reward is invalid, and where Ctrl-C is pressed. The `result` of
-        either has everything absorbed before, `unabsorbed` the rewards of the unfinished step.
+        either has everything absorbed before, `unabsorbed` the rewards of the unfinished step
+        (none where there is a storage, which has them).
+    WorkerLost, BackendUnavailable
+        Where a process of the executor dies, or a cluster goes away; with `result`, too.
 
     Examples
     --------
@@ -196,7 +199,10 @@ def open_study(
     except UnknownStudy:
         if labels is None:
             raise
-        return create_study(name, labels, storage=storage, rng=rng, **words)
+        try:
+            return create_study(name, labels, storage=storage, rng=rng, **words)
+        except DuplicateStudy:  # somebody else has made it in the meantime
+            study = load_study(name, storage=storage)
     asked = study.question
     stored = {**{word: getattr(asked, word) for word in WORDS}, **asked.options}
     given = Question.of(asked.labels, words)

@@ -10,7 +10,7 @@ from concurrent.futures import wait as wait_for_futures
 from contextlib import contextmanager
 from itertools import islice
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakSet
 
 from oddarms.errors import BackendUnavailable, ProtocolError, WorkerLost
@@ -35,6 +35,9 @@ class Executor(ABC):
     workers
         How many calls run at once.
     """
+
+    waits_for_calls: ClassVar[bool] = False
+    """Whether `close` waits for calls that have begun, as nothing can stop them."""
 
     def __init__(self, description: str, workers: int) -> None:
         self.description = description

@@ -16,6 +16,8 @@ class ThreadExecutor(Executor):
     A thread cannot be stopped: `close` waits for calls that have begun.
     """
 
+    waits_for_calls = True
+
     def __init__(self, jobs: int) -> None:
         super().__init__(count_of(jobs, "thread", "threads"), workers=jobs)
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="oddarms")

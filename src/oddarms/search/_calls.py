@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -136,6 +137,12 @@ class Calls:
             return True
         return False
 
+    def _counts(self, future: Future[Any]) -> bool:
+        """Return whether a call that is over gave a reward; a failure may be one."""
+        if isinstance(future.exception(), _NOT_THE_ARMS):
+            return False
+        return self.on_error == "worst" or not self._is_trouble(future)
+
     @uninterrupted()
     def _record(self, finished: Iterable[Future[Any]]) -> None:
         results: list[tuple[Ticket | int, float]] = []
@@ -182,16 +189,31 @@ class Calls:
         return None
 
     def _wind_up(self) -> None:
-        """End early: record what is there or nearly there, give back the rest."""
+        """End early: record what is there or nearly there, give back the rest.
+
+        Calls in threads of ours have to be waited for anyway, so what they give is recorded.
+        """
         reason = "the run was interrupted"
         self._give_back(reason)
-        left, end = set(self.out), time.monotonic() + GRACE_SECONDS
-        while left and (done := self.executor.wait(left, max(end - time.monotonic(), 0.0))):
-            left -= done
-        finished = [future for future in self.out if future.done() and not future.cancelled()]
-        self._record([future for future in finished if not self._is_trouble(future)])
+        self._await_calls(GRACE_SECONDS)
+        self._record([future for future in self._over() if self._counts(future)])
         self.source.stop()
+        if self.executor.waits_for_calls:
+            self._await_calls(math.inf)
+        self._record([future for future in self._over() if not self._is_trouble(future)])
         self.desk.skip_many(self.out.values(), reason)
+
+    def _await_calls(self, seconds: float) -> None:
+        left, end = set(self.out), time.monotonic() + seconds
+        while left:
+            timeout = max(end - time.monotonic(), 0.0)
+            done = self.executor.wait(left, None if math.isinf(timeout) else timeout)
+            if not done:
+                return
+            left -= done
+
+    def _over(self) -> list[Future[Any]]:
+        return [future for future in self.out if future.done() and not future.cancelled()]
 
     @uninterrupted()
     def _give_back(self, reason: str) -> None:

@@ -34,8 +34,8 @@ from oddarms.search._calls import Calls, OnError
 from oddarms.search._desk import POLL_SECONDS, Desk, Shown
 from oddarms.search._progress import ProgressCallback, ProgressLine
 from oddarms.search._result import Result
-from oddarms.search._search import AHEAD, Search
-from oddarms.search._tickets import Status, Tickets
+from oddarms.search._search import AHEAD, Search, check_ahead
+from oddarms.search._tickets import Status, Ticket, Tickets
 
 MOST_IN_BATCH = 1000
 
@@ -55,7 +55,7 @@ def drive(
     The parameters are those of `oddarms.find`. Whatever ends this, `result` of the error has what
     is known, and a study has every result that was told.
     """
-    _check_options(jobs, on_error, progress)
+    _check_options(jobs, on_error, ahead, progress)
     line = ProgressLine() if progress is True else None
     shown = Shown(desk, line if line is not None else progress if callable(progress) else None)
     driver: Calls | _Steps | _Batches
@@ -73,13 +73,15 @@ def drive(
     try:
         with _with_result(desk, driver):
             driver.run()
+            shown(every=True)
             return desk.result()
     finally:
         if line is not None:
             line.close()
 
 
-def _check_options(jobs: int | None, on_error: str, progress: object) -> None:
+def _check_options(jobs: int | None, on_error: str, ahead: float, progress: object) -> None:
+    check_ahead(ahead)
     if not (progress is None or isinstance(progress, bool) or callable(progress)):
         raise InvalidParameter(f"progress must be True, False or a function but got {progress!r}.")
     if jobs is not None:
@@ -106,7 +108,11 @@ def _with_result(desk: Desk, driver: Calls | _Steps | _Batches) -> Iterator[None
         error.result = _stopped(desk, Status.FAILED)
         error.unabsorbed = [*driver.unabsorbed, *error.unabsorbed]
         raise
-    except (InvalidParameter, StoreFailed, BackendUnavailable, WorkerLost):
+    except (BackendUnavailable, WorkerLost) as error:
+        error.result = _stopped(desk, Status.FAILED)
+        error.unabsorbed = driver.unabsorbed
+        raise
+    except (InvalidParameter, StoreFailed):
         raise  # not about a pull; what was told to a study is there
     except Exception as error:
         result = _stopped(desk, Status.FAILED)
@@ -176,10 +182,26 @@ class _Batches:
                     f"a batch of {len(tickets)} pulls must return as many rewards but gave"
                     f" {len(rewards)}."
                 )
-            self.desk.tell_many(list(zip(tickets, rewards, strict=True)))
         except BaseException as error:
             self.desk.skip_many(tickets, f"{type(error).__name__}: {error}")
             raise
+        self._tell(tickets, rewards)
+
+    def _tell(self, tickets: Tickets, rewards: list[Any]) -> None:
+        """Tell all good rewards, and raise for the first bad one."""
+        good: list[tuple[Ticket | int, float]] = []
+        bad: list[Ticket] = []
+        failure: RewardRejected | None = None
+        for ticket, reward in zip(tickets, rewards, strict=True):
+            try:
+                good.append((ticket, self.desk.check_reward(reward)))
+            except RewardRejected as error:
+                bad.append(ticket)
+                failure = failure or RewardRejected(f"arm {ticket.arm!r}: {error}")
+        self.desk.tell_many(good)
+        if failure is not None:
+            self.desk.skip_many(bad, str(failure))
+            raise failure
 
 
 class _Puller:

@@ -185,7 +185,11 @@ class Result:
 
     @property
     def odds(self) -> FloatArray | None:
-        """The evidence as odds (e-values): 1000 is a bet won 1000 to 1 against the contrary."""
+        """The evidence as odds (e-values): 1000 is a bet won 1000 to 1 against the contrary.
+
+        A fair bet at the end of a search, or where the speed of a pull does not depend on its
+        reward; that it ever exceeds 1/a has probability at most a in any case.
+        """
         if self.evidence is None:
             return None
         return np.exp(np.minimum(self.evidence, 700.0))
@@ -215,7 +219,7 @@ class Result:
         needed = self.pulls_needed
         return {
             "version": VERSION,
-            "question": _plain(self.question.numbered().to_dict()),
+            "question": _plain(self._question()),
             "status": self.status.value,
             "complete": self.complete,
             "outliers": [_plain_label(label) for label in self.outliers],
@@ -231,6 +235,12 @@ class Result:
             "arms": self.rows(),
             "trace": [_plain(point._asdict()) for point in self.trace],
         }
+
+    def _question(self) -> dict[str, Any]:
+        """Return the question without the labels, which `arms` has."""
+        asked = self.question.numbered().to_dict()
+        del asked["labels"]
+        return asked
 
     def rows(self) -> list[dict[str, Any]]:
         """Return what is known of each arm as plain values: the rows of ``arms.csv``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -43,6 +44,11 @@ class Rewards:
     def checked_one(self, reward: Any) -> float:
         """Return a reward as a number, if it is one within the bounds."""
         value = reward.item() if isinstance(reward, np.generic) else reward
+        if inspect.iscoroutine(value):
+            value.close()
+            raise RewardRejected(
+                "reward must be a number but got a coroutine: give the `async def` function itself."
+            )
         a, b = self.bounds
         try:
             number = check_number("reward", float(value) if isinstance(value, bool) else value)
@@ -117,7 +123,10 @@ class Rewards:
 
 def _numbers(values: npt.ArrayLike) -> FloatArray:
     try:
-        return np.asarray(values, dtype=np.float64)
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError
+        return array.astype(np.float64)
     except (TypeError, ValueError):
-        kind = type(values).__name__
-        raise RewardRejected(f"rewards must be numbers but got {kind} of others.") from None
+        shown = repr(values)[:60]
+        raise RewardRejected(f"rewards must be numbers but got {shown}.") from None

@@ -3,48 +3,74 @@
 Which reward is used for which bound
 ------------------------------------
 The algorithm proposes *steps*, each so many rewards of some arms. Every arm has a sequence of
-rewards, and a ticket is a *place* in it: the reward of an arm's s-th place is that arm's s-th
-reward, whoever makes the pull and whenever its result arrives. A step takes the next places of its
-arms. Its rewards reach the algorithm together, once the last of them is there; before that none of
-them touches a bound, an interval or a decision. Results of places that no step wants yet wait for
-theirs, so nothing that was paid for is lost.
-A ticket that is lost - given back, or its lease ran out - leaves its place to a new ticket. Where
-both answer in the end, the first result has the place and the other one becomes a spare: it takes
-a place whose reward is not there yet, in this step or a later one.
-Rewards that nobody asked for are imported between two steps. An algorithm that cannot use them so
-has them in its next steps, each instead of a pull: they have no place, and take none from a ticket.
+rewards with numbered *places*, and a ticket is an order to make the pull for one place: the reward
+of an arm's s-th place is that arm's s-th reward, whoever makes the pull and whenever its result
+arrives. A step takes the next places of its arms. Its rewards reach the algorithm together, once
+the last of them is there; before that none of them touches a bound, an interval or a decision.
+Results of places that no step wants yet wait for theirs. Those that none has wanted when the
+search ends are counted in `Result.unused`.
+
+A ticket is *lost* if it is given back (`skip`), if its lease runs out, or if its worker dies or is
+interrupted while the pull is under way. Its place is then handed out again. Where both tickets
+answer in the end, the first result has the place and the other one becomes a *spare*: it takes a
+place whose reward is not there yet, in this step or a later one.
+
+Rewards that nobody asked for are *imported* between two steps. SPADE adds them to what it knows.
+ADE, RR and WRR cannot; a step of theirs that wants five rewards of an arm with three imported ones
+takes those and two places.
 
 Pulls ahead
 -----------
-Where all places of the step are out, `ask` hands out places of the steps to come, so that slow
-pulls do not hold up workers who have nothing to do: those that the algorithm expects to need next
-(`Algorithm.outlook`), as long as what waits or is out ahead is at most the share `ahead` of the
-results so far; early on, of the results that are expected in all, but at most
-`PER_WORKER` for each worker. What is left over when the search ends is counted in `Result.unused`.
+Where all places of the step are out, `ask` hands out places of the steps that the algorithm
+expects next (`Algorithm.outlook`), so that slow pulls do not hold up workers who have nothing to
+do. What waits or is out ahead is at most max(ahead * told, min(PER_WORKER * workers, ahead *
+expected)): told are the results so far, workers those who ask or have tickets out, and expected
+the results that the search will take in all, as far as the algorithm can tell.
 
-Why slow, early and lost workers cannot bias the answer
--------------------------------------------------------
-Let every place of every arm have its reward, and let each ticket have its fate: how long it takes,
-and whether it is lost. Suppose that the rewards of all places are independent, each with its arm's
-mean, and that no ticket is lost. Then the algorithm is given, at each step, the rewards of places
-that are fixed by the steps before it - the next places of arms that it chose itself - whatever the
-fates are. When a result arrived decides only *when* the step ends, never which rewards are in it;
-how many places were handed out ahead decides only whether a reward is there early. So the rewards
-of a step, given all that was used before, are independent with their arms' means, which is all that
-the algorithms' proofs use; *speed may depend on the reward*.
+Why slow and early workers cannot bias the answer
+-------------------------------------------------
+Think of a table, fixed in advance, of the rewards of all places of all arms: independent, each
+with its arm's mean, the same whoever makes the pull, when, and beside what. (So the speed of a
+pull may depend on its reward, but a reward must not depend on speed, load or time.) Suppose that
+no ticket is lost, and nothing is imported once pulls are out.
 
-If tickets are lost, a place has the reward of whichever of its tickets answered first. If fates do
-not depend on rewards - then the rewards given all fates are as they were without - the argument
-stands. If *loss* depends on the reward - a test that hangs when it fails, an expert who does not
-answer when in doubt - what is estimated is the mean of the rewards that come back, and the
-guarantee is about that mean: report such pulls as a reward (a timeout as the worst one) rather than
-lose them. Spares, too, are rewards whose use is decided by counts and fates alone. So are imports;
-but between which steps one falls is a matter of time, so that if speed depends on the reward they
-should be made before the first pull.
+Claim: what the algorithm has after j steps is a function of the table alone. By induction: the
+plan of step j + 1 is a function of what it has after j steps, and takes the next places of its
+arms. When a result arrived decides only when a step ends, and how many places were handed out
+ahead only which results are there already. The places of step j + 1 have not been used before, and
+which ones they are was decided by those that were. So given all that was used before, its rewards
+are independent with their arms' means. That is all that the algorithms' proofs use.
+
+The guarantee speaks of all steps at once. So one may stop, or look, at any moment, even one chosen
+by looking at results that no step has; and though with a budget early results that no step wants
+use it up, so that speed may decide at which step the search ends, it does not decide what is known
+there. Only a single e-value (`Result.evidence`) is a fair bet just at the end of a search, or
+where speed does not depend on the reward; that it ever exceeds 1/a has probability at most a in
+any case.
+
+What losses mean
+----------------
+If neither speed nor loss depends on the reward, condition on all of them: the rewards are as they
+were, and which ticket serves a place is decided without looking at their rewards. Nothing changes.
+
+If speed does depend on the reward, so do losses by lease, by kill and by interruption, as slow
+pulls are hit more often. Each of them redraws a reward, and not a fair sample of rewards. A few in
+a long search shift an arm's mean by at most (its tickets lost)/(its pulls); regular ones, with
+pulls about as long as the time between them, void the guarantee. So leases must be longer than the
+longest pull, and nobody should give a ticket back because it takes long.
+
+If loss itself depends on the reward - a test that hangs when it fails, an expert who does not
+answer when in doubt - and a lost ticket never answers, what is estimated is the mean of the
+rewards that come back. Report such pulls as a reward (a timeout as the worst one) rather than lose
+them.
+
+An import while pulls are out falls between two steps that the speed of these pulls decides. So
+where speed depends on the reward, import before the first `ask`, or while no ticket is out.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -242,7 +268,10 @@ class Search:
             self.take(*self._returned(number), value)
 
     def skip(self, ticket: Ticket | int, reason: str = "") -> None:
-        """Give a ticket back without a result; its place is handed out again."""
+        """Give a ticket back without a result; its place is handed out again.
+
+        Not because it takes long or may turn out badly: what comes back would be a selection.
+        """
         self.skip_many([ticket], reason)
 
     def skip_many(self, tickets: Iterable[Ticket | int], reason: str = "") -> None:
@@ -268,7 +297,17 @@ class Search:
     def _known(self, ticket: Ticket | int) -> int:
         number = ticket.id if isinstance(ticket, Ticket) else ticket
         if number not in self._out:
-            raise InvalidParameter(f"ticket must be one that is out but got {number!r}.")
+            raise InvalidParameter(
+                f"ticket must be one that is out but {number!r} was told, given back, or never"
+                " handed out."
+            )
+        if isinstance(ticket, Ticket) and (
+            self._out[number] != (ticket.index, ticket.place)
+            or self.labels[ticket.index] != ticket.arm
+        ):
+            raise InvalidParameter(
+                f"ticket must be one of this search but {number} here is for another pull."
+            )
         return number
 
     def _returned(self, ticket: Ticket | int) -> Place:
@@ -338,7 +377,8 @@ class Search:
 
         They count as evidence but not as pulls, and cost no budget. The guarantee stays if they
         were drawn like all others and how many of them an arm has was not decided by looking at
-        them; arms may have any number, or be missing.
+        them; arms may have any number, or be missing. Where the speed of a pull depends on its
+        reward, import before the first `ask`, or while no ticket is out.
 
         Examples
         --------
@@ -389,13 +429,15 @@ class Search:
         """Take the checked reward of a place of an arm."""
         self.told += 1
         self.taken += 1
+        if self.done and self.told > (self.question.budget or 0):
+            self._unused += 1  # beyond what was handed out, and there is nothing to wait for
+            return
         self._sequences.take(arm, place, self._rewards.scaled_one(reward))
         self._advance()
 
     def open_places(self, n: int, out: Out, *, ahead: float = AHEAD) -> list[Place]:
         """Return up to n places to be pulled now, given those that are out."""
-        if not 0.0 <= check_number("ahead", ahead) < math.inf:
-            raise InvalidParameter(f"ahead must be a share of at least 0 but got {ahead}.")
+        check_ahead(ahead)
         if self.done:
             return []
         number_out = sum(map(len, out.values()))
@@ -461,8 +503,8 @@ class Search:
             self.total_pulls += pulls.total
             self._propose()
             self._record()
-        if self.done:  # no step will follow: only count what none has taken
-            self._unused = self.unused
+        if self.done and self.status is not Status.BUDGET:  # which an import may lift
+            self._unused = self.unused  # no step will follow: only count what none has taken
             self._sequences.forget()
             self._imports = []
 
@@ -540,7 +582,7 @@ class Search:
         """
         self._sequences.step.forget_index()
         kept = {name: value for name, value in vars(self).items() if name not in _NOT_SAVED}
-        return freeze({"version": STATE_VERSION, **kept})
+        return freeze({"version": STATE_VERSION, "asked": _asked(self.question), **kept})
 
     @classmethod
     def from_bytes(cls, question: Question, data: bytes) -> Search:
@@ -551,6 +593,7 @@ class Search:
         if (
             not isinstance(state, dict)
             or state.pop("version", None) != STATE_VERSION
+            or state.pop("asked", None) != _asked(question)
             or state.keys() != known
             or any(not isinstance(state[name], type(getattr(search, name))) for name in _CHECKED)
             or any(
@@ -572,15 +615,28 @@ _NOT_SAVED = (
     "_asked",
     "_out",
     "_out_places",
-    "_last_id",
     "_needed",
     "_outlook",
 )
 
 
+def check_ahead(ahead: float) -> float:
+    """Return how far pulls may be made ahead, a share of the results so far."""
+    if not 0.0 <= check_number("ahead", ahead) < math.inf:
+        raise InvalidParameter(f"ahead must be a share of at least 0 but got {ahead}.")
+    return ahead
+
+
+def _asked(question: Question) -> str:
+    """Return what a saved state is the answer to; labels are only names."""
+    return json.dumps(question.numbered().to_dict(), default=str)
+
+
 def _new_algorithm(question: Question, rng: np.random.Generator) -> Algorithm:
     chosen = question.algorithm
     cls: type[Algorithm] = get_algorithm(chosen) if isinstance(chosen, str) else chosen
+    if not issubclass(cls, Algorithm):
+        raise InvalidParameter(f"algorithm must be a name or a class of Algorithm but got {cls!r}.")
     a, b = question.bounds
     options = question.options
     for name in cls.lengths & options.keys():

@@ -50,6 +50,8 @@ def headline(result: Result) -> str:
     question = result.question
     odd, n, undecided = len(result.outliers), question.n, len(result.undecided)
     sure = f"right with probability at least {1.0 - question.delta:g}"
+    if question.indifference > 0.0:
+        sure += f",\narms within {question.indifference:g} of the threshold either way"
     if not result.complete:
         known = "is known to be an outlier" if odd == 1 else "are known to be outliers"
         still = "is undecided" if undecided == 1 else "are undecided"

@@ -232,7 +232,8 @@ class Study:
         """Record rewards that nobody asked for; return how many.
 
         They count as evidence but not as pulls of the budget. The guarantee stays if they were
-        drawn like all others and how many an arm has was not decided by looking at them.
+        drawn like all others and how many an arm has was not decided by looking at them. Where the
+        speed of a pull depends on its reward, import before the first `ask`.
 
         Parameters
         ----------
@@ -261,7 +262,10 @@ class Study:
             )
 
     def skip(self, ticket: Ticket | int, reason: str = "") -> None:
-        """Give a ticket back without a result; its pull may be handed out again at once."""
+        """Give a ticket back without a result; its pull may be handed out again at once.
+
+        Not because it takes long or may turn out badly: what comes back would be a selection.
+        """
         self.skip_many([ticket], reason)
 
     def skip_many(self, tickets: Iterable[Ticket | int], reason: str = "") -> None:

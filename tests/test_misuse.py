@@ -1,0 +1,169 @@
+"""What users get wrong, and what goes wrong around them: nothing counts that should not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oddarms import Question, Search, create_study, find, finding, load_study
+from oddarms.arms import Bernoulli
+from oddarms.errors import (
+    InvalidParameter,
+    PullFailed,
+    RewardRejected,
+    SearchInterrupted,
+    UnknownStudy,
+    WorkerLost,
+)
+from oddarms.executors._pools import ThreadExecutor
+from oddarms.search import Progress, _calls
+
+QUESTION = Question(["a", "b", "c"], k=1)
+
+
+def test_a_ticket_of_another_search_is_refused() -> None:
+    one, two = Search(QUESTION), Search(QUESTION)
+    tickets = one.ask(3)
+    two.tell(two.ask(1)[0], 0.0)
+    two.ask(1)
+    with pytest.raises(InvalidParameter, match="ticket must be one that is out but 3 was told"):
+        two.tell(tickets[2], 1.0)
+    reversed_ = Search(["c", "b", "a"], k=1)
+    reversed_.ask(6)
+    with pytest.raises(InvalidParameter, match="for another pull"):
+        reversed_.tell(tickets[0], 1.0)
+    assert reversed_.told == 0
+
+
+def test_a_ticket_of_before_a_restart_is_refused() -> None:
+    search = Search(QUESTION)
+    old = search.ask(6)
+    search.tell_many([(old[0], 0.0), (old[1], 0.0)])
+    again = Search.from_bytes(QUESTION, search.to_bytes())
+    new = again.ask(4)
+    assert {ticket.id for ticket in new}.isdisjoint({ticket.id for ticket in old})
+    with pytest.raises(InvalidParameter, match="ticket must be one that is out"):
+        again.tell(old[2], 1.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"k": 0.5}, {"delta": 1e-6}, {"bounds": (0, 100)}, {"side": "lower"}, {"budget": 7}],
+)
+def test_a_saved_search_is_the_answer_to_its_own_question(changes: dict[str, Any]) -> None:
+    data = Search(QUESTION).to_bytes()
+    assert not Search.from_bytes(QUESTION.but(labels=["x", "y", "z"]), data).done
+    with pytest.raises(InvalidParameter, match="of the same question"):
+        Search.from_bytes(QUESTION.but(**changes), data)
+
+
+@pytest.mark.parametrize("rewards", [["1"] * 6, "010101", [b"1"] * 6, [None] * 6, [[0.0]] * 6])
+def test_what_is_no_number_is_no_reward(rewards: Any) -> None:
+    search = Search(QUESTION)
+    assert search.ask_step().total == 6
+    with pytest.raises(RewardRejected, match="rewards must"):
+        search.tell_step(rewards)
+    with pytest.raises(RewardRejected, match="rewards must"):
+        search.import_rewards({"a": rewards})
+    assert search.taken == 0
+
+
+@pytest.mark.parametrize("ahead", [-1, None, float("nan"), "much"])
+def test_how_far_ahead_is_checked_before_the_first_pull(ahead: Any) -> None:
+    calls: list[int] = []
+    with pytest.raises(InvalidParameter, match="ahead must be"):
+        find([lambda: calls.append(1) or 0.5] * 3, ahead=ahead)
+    assert calls == []
+
+
+def test_a_class_that_is_no_algorithm() -> None:
+    with pytest.raises(InvalidParameter, match="a class of Algorithm but got <class 'int'>"):
+        find(Bernoulli([0.1, 0.9]), algorithm=int)  # type: ignore[arg-type]
+
+
+def test_a_function_that_returns_a_coroutine() -> None:
+    async def reward() -> float:
+        return 0.5
+
+    with pytest.raises(PullFailed, match="give the `async def` function itself"):
+        find([lambda: reward()] * 3, k=0.5)
+
+
+def test_progress_is_told_at_the_end() -> None:
+    seen: list[Progress] = []
+    result = find({"a": lambda: 0.0, "b": lambda: 1.0, "c": lambda: 0.0}, k=1, progress=seen.append)
+    assert seen[-1].undecided == 0
+    assert seen[-1].pulls == result.pulls
+
+
+def test_what_indifference_means_is_said_at_once() -> None:
+    result = find(Bernoulli([0.5] * 6), k=1.5, indifference=0.2, rng=1)
+    assert "arms within 0.2 of the threshold either way" in "\n".join(str(result).split("\n")[:2])
+
+
+class Losing(ThreadExecutor):
+    """Loses its worker after some calls."""
+
+    def __init__(self, calls: int) -> None:
+        super().__init__(1)
+        self._left = calls
+
+    def _submit(self, function: Callable[[Any], Any], argument: Any) -> Future[Any]:
+        self._left -= 1
+        if self._left >= 0:
+            return super()._submit(function, argument)
+        future: Future[Any] = Future()
+        future.set_exception(WorkerLost("a worker died."))
+        return future
+
+
+def test_a_lost_worker_loses_no_rewards() -> None:
+    calls: list[int] = []
+    arms = [lambda: calls.append(1) or 0.25] * 3
+    with Losing(8) as executor, pytest.raises(WorkerLost) as caught:
+        find(arms, k=0.5, executor=executor, jobs=1, ahead=0)
+    assert 6 <= len(calls) <= 8
+    assert caught.value.result.pulls + len(caught.value.unabsorbed) == len(calls)
+
+
+def test_two_that_begin_at_the_same_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = tmp_path / "study.db"
+    arms = Bernoulli([0.1, 0.9, 0.1, 0.1])
+    create_study("find", arms.labels, k=1, budget=None, storage=storage)
+    answers = iter([UnknownStudy("not there yet")])
+
+    def load(*names: Any, **words: Any) -> Any:
+        for error in answers:
+            raise error
+        return load_study(*names, **words)
+
+    monkeypatch.setattr(finding, "load_study", load)
+    assert find(arms, k=1, storage=storage).outliers == [1]
+
+
+def test_calls_that_are_waited_for_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread cannot be stopped; what it gives after Ctrl-C is paid for, too."""
+    release = threading.Event()
+
+    class Interrupted(ThreadExecutor):
+        def wait(self, futures: Any, timeout: float | None = None) -> Any:
+            if timeout is None and not release.is_set():
+                release.set()
+                raise KeyboardInterrupt
+            return super().wait(futures, timeout)
+
+    def pull() -> float:
+        release.wait(30.0)
+        threading.Event().wait(1.3)  # longer than the moment that calls are given
+        return 0.0
+
+    storage = tmp_path / "study.db"
+    monkeypatch.setattr(_calls, "as_executor", lambda _, jobs: Interrupted(jobs))
+    with pytest.raises(SearchInterrupted):
+        find([pull] * 4, k=1, jobs=2, storage=storage)
+    assert load_study("find", storage=storage).overview().told == 2
