@@ -83,6 +83,7 @@ class Calls:
                 raise
         if self.failure is not None:
             raise self.failure
+        self.shown(every=True)
 
     def _go_on(self) -> bool:
         """Hand out pulls and take results; return whether there may be more."""

@@ -73,7 +73,6 @@ def drive(
     try:
         with _with_result(desk, driver):
             driver.run()
-            shown(every=True)
             return desk.result()
     finally:
         if line is not None:
@@ -168,6 +167,7 @@ class _Batches:
                     self._pull(puller, tickets)
                     self.shown()
                 elif tickets.done:
+                    self.shown(every=True)
                     return
                 else:
                     self.desk.wait_for_others(POLL_SECONDS)
