@@ -224,15 +224,6 @@ class TestImports:
         assert result.means.tolist() == [0.25, 0.5]
         assert search.ask_step().indices.tolist() == [0]
 
-    def test_misuse(self) -> None:
-        search = Search(["a", "b"], k=0, delta=0.1)
-        with pytest.raises(InvalidParameter, match="must name arms of the search but have 'c'"):
-            search.import_rewards({"a": [0.5], "c": [0.5]})
-        with pytest.raises(RewardRejected, match="arm 'b' gave 2"):
-            search.import_rewards({"a": [0.5], "b": [0.5, 2.0]})
-        assert search.import_rewards({}) == 0
-        assert search.result().imported == 0
-
 
 class TestTrace:
     def test_it_is_short_and_ends_with_the_result(self) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from oddarms.errors import InvalidParameter
+from oddarms.problem import UNIT
 from oddarms.tables._columns import DELIMITERS, Header, columns_in, header_of, listed, rows
 from oddarms.tables._lines import Lines, Source, fields_of, opened
 from oddarms.tables._recorded import RecordedArms, Recording, check_several, no_rows, tallied
 from oddarms.tables._responses import judged_responses_in, responses_in
 from oddarms.tables._rewards import rewards_in
-from oddarms.tables._values import UNIT, Bounds, number_of, shown
+from oddarms.tables._values import Bounds, number_of, shown
 
 _REWARDS, _MEANS, _JUDGED = ("arm", "reward"), ("arm", "mean"), ("worker", "label", "gold")
 _LAYOUTS = (_REWARDS, _MEANS, _JUDGED)

@@ -9,11 +9,11 @@ from decimal import Decimal
 from pathlib import Path
 
 from oddarms.errors import InvalidParameter, MissingExtra
-from oddarms.problem import check_bounds
+from oddarms.problem import UNIT, check_bounds
 from oddarms.tables._columns import Header, columns_in, header_of, listed, rows
 from oddarms.tables._lines import Lines, Source, opened
 from oddarms.tables._recorded import RecordedArms, Recording, Tally, tallied
-from oddarms.tables._values import UNIT, Bounds, number_of, shown
+from oddarms.tables._values import Bounds, number_of, shown
 
 
 def read_rewards(

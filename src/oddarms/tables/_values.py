@@ -7,13 +7,11 @@ import re
 from collections.abc import Callable
 
 from oddarms.errors import InvalidParameter
-from oddarms.problem import check_bounds
+from oddarms.problem import UNIT, check_bounds
 
 Bounds = tuple[float, float]
 Wrong = Callable[[str], InvalidParameter]
 """Makes an error of a rule; `Lines.wrong` adds where it is broken."""
-
-UNIT: Bounds = (0.0, 1.0)
 
 
 def wrong(rule: str) -> InvalidParameter:
