@@ -1,0 +1,114 @@
+"""Signals that end a run."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from oddarms.interrupts import Interrupted, ending_signals, pause, signal_of, uninterrupted
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    survived.clear()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        assert signal.getsignal(number) is handler
+
+
+def _send(*numbers: int) -> None:
+    """Send signals, with a moment between two; say that the last one was survived."""
+    for i, number in enumerate(numbers):
+        time.sleep(0.3 if i else 0.0)
+        os.kill(os.getpid(), number)
+        time.sleep(0.001)  # Python looks between two instructions
+    survived.append(numbers[-1])
+
+
+survived: list[int] = []
+
+
+def _send_and_pause(number: int) -> None:
+    _send(number)
+    pause(60.0)
+
+
+def _pause_and_send(number: int) -> None:
+    pause(0.0)
+    _send(number)
+
+
+def test_a_signal_waits_for_the_end_of_a_block() -> None:
+    with pytest.raises(KeyboardInterrupt), uninterrupted(), uninterrupted():
+        _send(signal.SIGINT)
+    assert survived
+
+
+def test_a_termination_is_an_interruption_with_its_number() -> None:
+    with pytest.raises(Interrupted) as caught, ending_signals(), uninterrupted():
+        _send(signal.SIGTERM)
+    assert survived
+    assert signal_of(caught.value) == signal.SIGTERM
+    assert signal_of(KeyboardInterrupt()) == signal.SIGINT
+
+
+def test_a_pause_obeys_at_once_what_came_before_it_and_what_comes_during_it() -> None:
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), uninterrupted(), uninterrupted():
+        _send_and_pause(signal.SIGINT)
+    threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    with pytest.raises(Interrupted), ending_signals(), uninterrupted(), uninterrupted():
+        pause(60.0)
+    assert time.monotonic() - started < 30.0
+
+
+def test_after_a_pause_signals_wait_again() -> None:
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        _pause_and_send(signal.SIGINT)
+    assert survived
+
+
+def test_who_insists_is_not_made_to_wait() -> None:
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        _send(signal.SIGINT, signal.SIGINT)
+    assert not survived
+
+
+def test_two_signals_in_one_moment_are_one_and_a_later_one_ends_at_once() -> None:
+    ended: list[int] = []
+    with ending_signals(at_once=ended.append):
+        with pytest.raises(Interrupted):
+            _send(signal.SIGTERM)
+        _send(signal.SIGTERM)  # as `timeout` does
+        assert not ended
+        time.sleep(0.3)
+        with pytest.raises(Interrupted):
+            _send(signal.SIGINT)
+    assert ended == [signal.SIGINT]
+
+
+def test_a_signal_that_is_ignored_or_handled_stays_so() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with ending_signals():
+            _send(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_other_threads_have_nothing_to_put_off() -> None:
+    seen: list[bool] = []
+
+    def work() -> None:
+        with uninterrupted(), ending_signals():
+            pause(0.0)
+            seen.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [True]
