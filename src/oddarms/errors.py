@@ -73,7 +73,18 @@ class DuplicateStudy(OddarmsError, ValueError):
 
 
 class StoreFailed(OddarmsError, OSError):
-    """Results could not be written to disk or read from it."""
+    """Results could not be written to disk or read from it.
+
+    Attributes
+    ----------
+    passing
+        Whether the same call may succeed later: the server is away, the disk is full, another
+        process keeps the file locked.
+    """
+
+    def __init__(self, message: str, *, passing: bool = False) -> None:
+        super().__init__(message)
+        self.passing = passing
 
 
 class _KeepsSamples(BaseException):

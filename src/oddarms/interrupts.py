@@ -102,13 +102,14 @@ def uninterrupted() -> Iterator[None]:
         block.deliver()
 
 
-def pause(seconds: float) -> None:
-    """Sleep; a signal is obeyed at once, also in an `uninterrupted` block around it.
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Obey signals at once, also in an `uninterrupted` block around this one.
 
     For waits at which nothing is half done: every block around it must bear an exception here.
     """
     if not _blocks or threading.current_thread() is not threading.main_thread():
-        time.sleep(seconds)
+        yield
         return
     blocks = _blocks[:]
     for block in reversed(blocks):
@@ -116,10 +117,16 @@ def pause(seconds: float) -> None:
     try:
         for block in blocks:
             block.deliver()
-        time.sleep(seconds)
+        yield
     finally:
         for block in blocks:
             block.install()
+
+
+def pause(seconds: float) -> None:
+    """Sleep, and obey a signal at once: `interruptible`."""
+    with interruptible():
+        time.sleep(seconds)
 
 
 @contextmanager

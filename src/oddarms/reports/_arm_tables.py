@@ -40,6 +40,8 @@ def key_figures(account: Account) -> Table:
         rows.append(("samples imported", f"{result.imported:,}"))
     if result.unused:
         rows.append(("samples not used", f"{result.unused:,}"))
+    if result.beyond:
+        rows.append(("late samples beyond the budget, not used", f"{result.beyond:,}"))
     if account.equal_sampling is not None:
         rows.append(("samples if all arms are sampled equally", f"{account.equal_sampling:,}"))
     rows += [

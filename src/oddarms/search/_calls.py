@@ -146,7 +146,7 @@ class Calls:
 
     @uninterrupted()
     def _record(self, finished: Iterable[Future[Any]]) -> None:
-        results: list[tuple[Ticket | int, float]] = []
+        results: list[tuple[Ticket | str, float]] = []
         try:
             for future in finished:
                 reward = self._reward(self.out[future], future)

@@ -29,11 +29,11 @@ class Desk(Protocol):
         """Hand out up to n pulls."""
         ...
 
-    def tell_many(self, results: Iterable[tuple[Ticket | int, float]]) -> Any:
+    def tell_many(self, results: Iterable[tuple[Ticket | str, float]]) -> Any:
         """Take results; when this returns they are kept."""
         ...
 
-    def skip_many(self, tickets: Iterable[Ticket | int], reason: str = "") -> None:
+    def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
         """Take tickets back."""
         ...
 

@@ -189,7 +189,7 @@ class _Batches:
 
     def _tell(self, tickets: Tickets, rewards: list[Any]) -> None:
         """Tell all good rewards, and raise for the first bad one."""
-        good: list[tuple[Ticket | int, float]] = []
+        good: list[tuple[Ticket | str, float]] = []
         bad: list[Ticket] = []
         failure: RewardRejected | None = None
         for ticket, reward in zip(tickets, rewards, strict=True):

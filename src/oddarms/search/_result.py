@@ -79,6 +79,9 @@ class Result:
     unused
         Rewards that are there but not part of the answer: their step is not complete, or they
         were made ahead, or came too late.
+    beyond
+        Rewards of lost tickets that arrived when the budget was used up: a study keeps them in
+        its log, and the answer does not use them.
     evidence
         Per arm the log e-value for its decision or, while it is undecided, for the side of the
         threshold it seems to be on; None where the algorithm has none.
@@ -101,6 +104,7 @@ class Result:
     threshold_pulls: int
     imported_per_arm: IntArray
     unused: int = 0
+    beyond: int = 0
     evidence: FloatArray | None = None
     pulls_needed: FloatArray | None = None
     trace: tuple[TracePoint, ...] = ()
@@ -229,6 +233,7 @@ class Result:
             "threshold_pulls": self.threshold_pulls,
             "imported": self.imported,
             "unused": self.unused,
+            "beyond": self.beyond,
             "pulls_needed": None if needed is None else _plain(float(needed.sum())),
             "equal_sampling": self.equal_sampling,
             "round": self.round,

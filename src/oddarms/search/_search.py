@@ -113,7 +113,7 @@ PER_WORKER = 24
 EARLY_ROWS = 20
 """Pulls of each arm that are expected before an algorithm can tell."""
 TRACE_GROWTH = 1.05
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 
 class Search:
@@ -164,7 +164,9 @@ class Search:
         self.algorithm = _new_algorithm(self.question, generator_of(rng))
         self.status = Status.RUNNING
         self.told = 0
-        """Results of tickets or steps, whether the algorithm has them yet or not."""
+        """Results of tickets or steps within the budget, used yet or not."""
+        self.beyond = 0
+        """Results of tickets that came when the budget was used up; they are not used."""
         self.taken = 0
         """All results, the imported ones included."""
         self.total_pulls = 0
@@ -179,7 +181,7 @@ class Search:
         self._needed: float | None = None
         self._outlook: Outlook | None = None
         self._asked = False
-        self._out: dict[int, Place] = {}
+        self._out: dict[str, Place] = {}
         self._out_places: Out = {}
         self._last_id = 0
         self._trace: list[TracePoint] = []
@@ -247,40 +249,41 @@ class Search:
         tickets = []
         for arm, place in self.open_places(n, self._out_places, ahead=ahead):
             self._last_id += 1
-            self._out[self._last_id] = (arm, place)
+            ticket = Ticket(str(self._last_id), self.labels[arm], arm, place)
+            self._out[ticket.id] = (arm, place)
             self._out_places.setdefault(arm, set()).add(place)
-            tickets.append(Ticket(self._last_id, self.labels[arm], arm, place))
+            tickets.append(ticket)
         status = self.status_with(self._out_places, ahead=ahead)
         if status.final:
             self.stop(status)
         return Tickets(tickets, status)
 
-    def tell(self, ticket: Ticket | int, reward: float) -> None:
+    def tell(self, ticket: Ticket | str, reward: float) -> None:
         """Take the reward of a ticket; one that is refused changes nothing."""
         value = self.check_reward(reward)
         self.take(*self._returned(ticket), value)
 
-    def tell_many(self, results: Iterable[tuple[Ticket | int, float]]) -> None:
+    def tell_many(self, results: Iterable[tuple[Ticket | str, float]]) -> None:
         """Take several rewards, all of them or, where one breaks a rule, none."""
         checked = [(self._known(ticket), self.check_reward(reward)) for ticket, reward in results]
-        _check_different([number for number, _ in checked])
-        for number, value in checked:
-            self.take(*self._returned(number), value)
+        _check_different([name for name, _ in checked])
+        for name, value in checked:
+            self.take(*self._returned(name), value)
 
-    def skip(self, ticket: Ticket | int, reason: str = "") -> None:
+    def skip(self, ticket: Ticket | str, reason: str = "") -> None:
         """Give a ticket back without a result; its place is handed out again.
 
         Not because it takes long or may turn out badly: what comes back would be a selection.
         """
         self.skip_many([ticket], reason)
 
-    def skip_many(self, tickets: Iterable[Ticket | int], reason: str = "") -> None:
+    def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
         """Give several tickets back; a study keeps the reason."""
         del reason
-        numbers = [self._known(ticket) for ticket in tickets]
-        _check_different(numbers)
-        for number in numbers:
-            self._returned(number)
+        names = [self._known(ticket) for ticket in tickets]
+        _check_different(names)
+        for name in names:
+            self._returned(name)
 
     def check_reward(self, reward: Any) -> float:
         """Return a reward as a number, if it is one within the bounds."""
@@ -294,23 +297,23 @@ class Search:
         """Return whether the step that a ticket's place belongs to is complete."""
         return ticket.place < int(self._sequences.used[ticket.index])
 
-    def _known(self, ticket: Ticket | int) -> int:
-        number = ticket.id if isinstance(ticket, Ticket) else ticket
-        if number not in self._out:
+    def _known(self, ticket: Ticket | str) -> str:
+        name = ticket.id if isinstance(ticket, Ticket) else ticket
+        if name not in self._out:
             raise InvalidParameter(
-                f"ticket must be one that is out but {number!r} was told, given back, or never"
+                f"ticket must be one that is out but {name!r} was told, given back, or never"
                 " handed out."
             )
         if isinstance(ticket, Ticket) and (
-            self._out[number] != (ticket.index, ticket.place)
+            self._out[name] != (ticket.index, ticket.place)
             or self.labels[ticket.index] != ticket.arm
         ):
             raise InvalidParameter(
-                f"ticket must be one of this search but {number} here is for another pull."
+                f"ticket must be one of this search but {name} here is for another pull."
             )
-        return number
+        return name
 
-    def _returned(self, ticket: Ticket | int) -> Place:
+    def _returned(self, ticket: Ticket | str) -> Place:
         arm, place = self._out.pop(self._known(ticket))
         self._out_places[arm].discard(place)
         if not self._out_places[arm]:
@@ -426,11 +429,14 @@ class Search:
     # Places, for those who keep the tickets themselves
 
     def take(self, arm: int, place: int, reward: float) -> None:
-        """Take the checked reward of a place of an arm."""
-        self.told += 1
+        """Take the checked reward of a place of an arm, or count it as beyond the budget."""
         self.taken += 1
-        if self.done and self.told > (self.question.budget or 0):
-            self._unused += 1  # beyond what was handed out, and there is nothing to wait for
+        if self.question.budget is not None and self.told >= self.question.budget:
+            self.beyond += 1
+            return
+        self.told += 1
+        if self.done and self.status is not Status.BUDGET:
+            self._unused += 1  # there is no step to wait for
             return
         self._sequences.take(arm, place, self._rewards.scaled_one(reward))
         self._advance()
@@ -444,7 +450,6 @@ class Search:
         room = self._room_ahead(ahead, n + number_out) if ahead > 0.0 else 0.0
         if self.question.budget is not None:
             n = min(n, self.question.budget - self.told - number_out)
-            room = min(room, self.question.budget - self.told - self._sequences.step.missing)
         if n <= 0:
             return []
         found = self._sequences.open_in_step(n, out)
@@ -543,6 +548,7 @@ class Search:
             threshold_pulls=self.algorithm.threshold_pulls,
             imported_per_arm=self.imported.copy(),
             unused=self.unused + self.in_step,
+            beyond=self.beyond,
             evidence=self.algorithm.evidence(),
             pulls_needed=self.algorithm.pulls_needed(),
             trace=tuple(trace),
@@ -652,9 +658,9 @@ def _new_algorithm(question: Question, rng: np.random.Generator) -> Algorithm:
     )
 
 
-def _check_different(numbers: list[int]) -> None:
-    if len(set(numbers)) < len(numbers):
-        twice = next(number for number in numbers if numbers.count(number) > 1)
+def _check_different(names: list[str]) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
         raise InvalidParameter(f"tickets must be different but {twice} appears twice.")
 
 

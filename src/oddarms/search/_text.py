@@ -85,12 +85,14 @@ def threshold_lines(result: Result) -> list[str]:
 
 
 def cost(result: Result) -> str:
-    """Return how many samples there are: made, imported, and not used."""
+    """Return how many samples there are: made, imported, not used, and beyond the budget."""
     parts = [f"{result.pulls:,}"]
     if result.imported:
         parts.append(f"{result.imported:,} imported")
     if result.unused:
         parts.append(f"{result.unused:,} not used{'' if result.status.final else ' yet'}")
+    if result.beyond:
+        parts.append(f"{result.beyond:,} late ones beyond the budget, not used")
     return ", and ".join(parts)
 
 

@@ -50,7 +50,8 @@ class Ticket:
     Attributes
     ----------
     id
-        Its number; `tell` takes the ticket or this number.
+        `tell` takes the ticket or this text. No other search or study has a ticket with the id of
+        a study's.
     arm, index
         The label of the arm to pull, and its number.
     place
@@ -59,7 +60,7 @@ class Ticket:
         Of a study: when the lease runs out and the place may be handed to somebody else.
     """
 
-    id: int
+    id: str
     arm: Label
     index: int
     place: int

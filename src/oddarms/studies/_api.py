@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from oddarms.errors import DuplicateStudy, InvalidParameter, MissingExtra, Store
 from oddarms.problem import Label, Question
 from oddarms.randomness import Rng, seed_of
 from oddarms.search import Search
+from oddarms.studies._ids import new_secret
 from oddarms.studies._labels import arm_rows
 from oddarms.studies._replay import new_search
 from oddarms.studies._study import Study
@@ -59,8 +59,9 @@ def create_study(
         environment variable ODDARMS_STORAGE, else the file oddarms.db in the working directory.
     **words
         Of a `Question`, and options of the algorithm, which must be plain values. The budget is
-        that of all workers together; a pull whose lease ran out counts against it only once its
-        late result arrives.
+        that of all workers together. It counts results, and tickets that are out; one that was
+        given back or whose lease ran out counts no more, and its late result again, as long as
+        there is room: beyond the budget results are kept in the log and not used.
 
     Examples
     --------
@@ -76,11 +77,12 @@ def create_study(
     asked = Question.from_json(whole.numbered().to_json())
     search = new_search(asked, seed)  # checks everything before anything is stored
     Search.from_bytes(asked, search.to_bytes())  # and that its state can be
-    database = _open(storage)
-    from oddarms.studies import _records as records
+    database = _open(storage, create=True)
+    from oddarms.studies import _study_rows as study_rows
 
+    secret = new_secret()
     with database.writing() as connection:
-        number = records.add_study(connection, name, asked.to_json(), seed, time.time())
+        number = study_rows.add_study(connection, name, asked.to_json(), seed, secret)
         if number is None:
             raise DuplicateStudy(
                 f"name must be new but {database.name} has a study {name!r} already: load it, or"
@@ -88,24 +90,35 @@ def create_study(
             )
         columns = ["study", "number", "label", "label_key"]
         database.copy(connection, "arms", columns, ((number, *row[1:]) for row in rows))
-    return Study(database, number, name, asked, seed)
+    row = study_rows.StudyRow(number, asked.to_json(), seed, secret)
+    return Study(database, name, row, asked)
 
 
 def load_study(name: str, *, storage: str | Path | None = None) -> Study:
-    """Return a study of a storage, as it stands."""
-    database = _open(storage)
-    from oddarms.studies import _records as records
+    """Return a study of a storage, as it stands; where there is none, nothing is made."""
+    _check_name(name)
+    try:
+        database = _open(storage)
+    except _NoStorage as error:
+        raise UnknownStudy(f"name must be a study but got {name!r}: {error}") from None
+    from oddarms.studies import _study_rows as study_rows
 
     with database.reading() as connection:
-        found = records.find_study(connection, _check_name(name))
+        found = study_rows.find_study(connection, name)
         if found is None:
-            known = [row[0] for row in records.studies(connection)]
+            known = study_rows.names(connection, 10)
             raise UnknownStudy(
                 f"name must be a study of {database.name} but got {name!r}; it has"
-                f" {', '.join(known[:10]) or 'none'}."
+                f" {', '.join(known) or 'none'}."
             )
-    number, question, seed = found
-    return Study(database, number, name, _stored(question), seed)
+        asked = _stored(found.question)
+        arms = study_rows.number_of_arms(connection, found.number)
+    if arms != asked.n:  # before anything of that size is made
+        raise StoreFailed(
+            f"{database.name}: it is damaged; the study {name!r} asks about {asked.n} arms but has"
+            f" {arms}."
+        )
+    return Study(database, name, found, asked)
 
 
 def _stored(text: str) -> Question:
@@ -118,7 +131,7 @@ def _stored(text: str) -> Question:
 def list_studies(*, storage: str | Path | None = None) -> list[StudySummary]:
     """Return the studies of a storage, by name."""
     database = _open(storage)
-    from oddarms.studies import _records as records
+    from oddarms.studies import _study_rows as study_rows
 
     with database.reading() as connection:
         return [
@@ -129,18 +142,18 @@ def list_studies(*, storage: str | Path | None = None) -> list[StudySummary]:
                 tickets,
                 results,
             )
-            for name, question, created, tickets, results in records.studies(connection)
+            for name, question, created, tickets, results in study_rows.studies(connection)
         ]
 
 
 def delete_study(name: str, *, storage: str | Path | None = None) -> None:
     """Delete a study with all its results, for good."""
     study = load_study(name, storage=storage)
-    from oddarms.studies import _records as records
+    from oddarms.studies import _study_rows as study_rows
 
     with study._database.writing() as connection:
         study._database.exclusive(connection, study._number)
-        records.remove_study(connection, study._number)
+        study_rows.remove_study(connection, study._number)
 
 
 def upgrade_storage(*, storage: str | Path | None = None) -> None:
@@ -148,14 +161,25 @@ def upgrade_storage(*, storage: str | Path | None = None) -> None:
     _open(storage, upgrade=True)
 
 
-def _open(storage: str | Path | None, *, upgrade: bool = False) -> Database:
+class _NoStorage(StoreFailed):
+    """There is no such file, or it has no tables."""
+
+
+def _open(storage: str | Path | None, *, create: bool = False, upgrade: bool = False) -> Database:
     try:
         from oddarms.studies._database import open_database
+        from oddarms.studies._location import location_of
     except ModuleNotFoundError as error:
         if error.name not in ("sqlalchemy", "alembic"):
             raise
         raise MissingExtra.of("study", "storing a study") from None
-    return open_database(storage, upgrade=upgrade)
+    database = open_database(storage, create=create, upgrade=upgrade)
+    if database is None:
+        raise _NoStorage(
+            f"{location_of(storage).name} must be a storage of studies but is not there, or is"
+            " empty; creating a study makes one."
+        )
+    return database
 
 
 def _check_name(name: str) -> str:

@@ -9,8 +9,11 @@ What the rest may rely on
   hands out tickets under `exclusive`. So the numbers of results grow in the order in which readers
   see them, and no result appears below a number that was read already.
 - A database that was away is reached again at the next call.
+- While a call waits for others Ctrl-C is obeyed at once; from then on it waits for the call's end.
 - A forked process has no connection of its parent's: a file's locks would not hold in it, and its
   results would be lost when the parent closes the file.
+- Nothing is written to a database before it is known to be ours or empty, and nothing at all by
+  those who only read.
 """
 
 from __future__ import annotations
@@ -26,98 +29,91 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import StaticPool
 
 from oddarms.errors import InvalidParameter, MissingExtra, StoreFailed
-from oddarms.interrupts import uninterrupted
+from oddarms.interrupts import interruptible, pause, uninterrupted
+from oddarms.studies._failures import DAMAGED, Failure, failure_of, first_line
+from oddarms.studies._location import Location, location_of
+from oddarms.studies._sql import LOCK_SPACE
+from oddarms.studies._sqlite import sqlite_engine
+from oddarms.studies._versions import REVISIONS, upgrade_schema, version_of
 
-REVISIONS = ("0001", "0002", "0003")
-"""Versions of the schema, oldest first; the files of `migrations` have them."""
-
-DEFAULT_FILE = "oddarms.db"
-VARIABLE = "ODDARMS_STORAGE"
 LOCK_SECONDS = 60.0
+HURRY_SECONDS = 1.0
 TURN_SECONDS = 0.001
 HOLD_SECONDS = 300.0
 """Whoever has a study alone and does nothing for so long, as a suspended process, loses it."""
 SILENCE_SECONDS = 60
 """After so long without a sign of life the other side of a connection counts as gone."""
-LOCK_SPACE = 0x0DDA
-"""Our part of PostgreSQL's advisory locks."""
-
-_FORMS = "storage must be a path, sqlite:///FILE, postgresql://USER@HOST/NAME or memory"
 
 _memory: dict[str, Database] = {}
 _memory_lock = threading.Lock()
-_upgrading = threading.Lock()  # alembic does one at a time
 _opened: weakref.WeakSet[Database] = weakref.WeakSet()
-
-
-def storage_url(storage: str | Path | None) -> str:
-    """Return the URL of a storage: as given, from the environment, or a file right here.
-
-    A path stands for a SQLite file, "memory" for one that lives as long as the process.
-    """
-    chosen = storage if storage is not None else os.environ.get(VARIABLE) or DEFAULT_FILE
-    text = str(chosen)
-    if not text.strip() or text == "sqlite:///":  # SQLite would take these for memory
-        raise InvalidParameter(f"storage must name a file or a server but got {text!r}.")
-    if text in ("memory", "memory:", ":memory:", "sqlite://", "sqlite:///:memory:"):
-        return "sqlite://"
-    scheme, mark, rest = text.partition("://")
-    if mark and scheme in ("postgres", "postgresql", "postgresql+psycopg"):
-        return f"postgresql+psycopg://{rest}"
-    file = rest.removeprefix("/") if mark else text
-    known = not mark or scheme in ("sqlite", "sqlite+pysqlite")
-    if not known or not file or "\0" in file or not isinstance(chosen, str | Path):
-        shown = f"{scheme}://..." if "@" in rest else chosen  # there may be a password in it
-        raise InvalidParameter(f"{_FORMS} but got {shown!r}.")
-    return f"sqlite:///{file}"
 
 
 class Database:
     """A storage; `open_database` returns it, at the present version."""
 
-    lock_space = LOCK_SPACE
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self._engine = _engine(url)
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self._engine = _engine(location)
         self.dialect = self._engine.dialect.name
         self._process = os.getpid()
         self._turn = threading.RLock() if self.one_connection else nullcontext()
+        self._hurried = threading.local()
         _opened.add(self)
         weakref.finalize(self, _dispose, self._engine, self._process)
+
+    def __repr__(self) -> str:
+        return f"Database({self.name!r})"
 
     @property
     def one_connection(self) -> bool:
         """True if all transactions use the same connection, one after the other."""
-        return self.url == "sqlite://"
+        return self.location.memory
 
     @property
     def name(self) -> str:
         """Where it is, without a password."""
-        if self.one_connection:
-            return "memory"
-        if self.dialect == "sqlite":
-            return self.url.removeprefix("sqlite:///")
-        return sa.make_url(self.url).render_as_string(hide_password=True).replace("+psycopg", "")
+        return self.location.name
+
+    @property
+    def lock_seconds(self) -> float:
+        """How long a call of this thread waits for others."""
+        return HURRY_SECONDS if getattr(self._hurried, "now", False) else LOCK_SECONDS
+
+    @contextmanager
+    def hurried(self) -> Iterator[None]:
+        """Let calls of this thread wait for others for a moment only."""
+        self._hurried.now = True
+        try:
+            yield
+        finally:
+            self._hurried.now = False
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """A transaction that may write; Ctrl-C waits for its end."""
-        with uninterrupted(), self._translated(), self._engine.begin() as connection:
-            yield connection
+        """A transaction that may write; once it has begun, Ctrl-C waits for its end."""
+        with uninterrupted(), self._translated(), self._engine.connect() as connection:
+            if self.dialect == "sqlite":
+                connection = connection.execution_options(oddarms_waits=self.lock_seconds)
+            with connection.begin():
+                yield connection
 
     @contextmanager
     def statement(self) -> Iterator[sa.Connection]:
-        """A transaction of one statement, which on PostgreSQL is one message to and fro."""
-        if self.dialect != "postgresql":
+        """A transaction of one statement, which on PostgreSQL is one message to and fro.
+
+        There it may wait for a lock, and be interrupted: it may have been executed then or not.
+        """
+        if self.dialect != "postgresql" or self.lock_seconds < LOCK_SECONDS:
             with self.writing() as connection:
                 yield connection
             return
         with uninterrupted(), self._translated(), self._engine.connect() as connection:
-            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+            connection = connection.execution_options(isolation_level="AUTOCOMMIT")
+            with interruptible():
+                yield connection
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -145,55 +141,62 @@ class Database:
 
     def _lock(self, connection: sa.Connection, study: int, function: str) -> None:
         """Lock on PostgreSQL; in SQLite every writer is alone anyway."""
-        if self.dialect == "postgresql":
-            limit = "set_config('idle_in_transaction_session_timeout', :limit, true)"
-            call = sa.text(f"SELECT {limit}, {function}(:space, :study)")
-            milliseconds = f"{HOLD_SECONDS * 1000:.0f}"
-            connection.execute(call, {"limit": milliseconds, "space": LOCK_SPACE, "study": study})
+        if self.dialect != "postgresql":
+            return
+        limits = {
+            "idle_in_transaction_session_timeout": HOLD_SECONDS,
+            "lock_timeout": self.lock_seconds,
+        }
+        settings = [
+            f"set_config('{name}', '{seconds * 1000:.0f}', true)"
+            for name, seconds in limits.items()
+        ]
+        call = sa.text(f"SELECT {', '.join(settings)}, {function}(:space, :study)")
+        with interruptible():
+            connection.execute(call, {"space": LOCK_SPACE, "study": study})
 
     def copy(self, connection: sa.Connection, table: str, columns: list[str], rows: Any) -> None:
         """Insert many rows, in the fastest way there is."""
         names = ", ".join(columns)
+        raw: Any = connection.connection.driver_connection
         if self.dialect == "postgresql":
-            raw: Any = connection.connection.driver_connection
             with raw.cursor().copy(f"COPY {table} ({names}) FROM STDIN") as copying:
                 for row in rows:
                     copying.write_row(row)
             return
         marks = ", ".join("?" for _ in columns)
-        raw = connection.connection.driver_connection
         raw.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)
 
     def close(self) -> None:
         """Close all connections; the next call opens new ones."""
         self._engine.dispose()
 
-    # Versions
-
     def version(self) -> str | None:
-        """Return the version of the schema, None for an empty storage."""
+        """Return the version of the schema, None for an empty storage; refuse a foreign one."""
         with self.reading() as connection:
-            tables = set(sa.inspect(connection).get_table_names())
-            if "alembic_version" not in tables:
-                if tables:
-                    raise StoreFailed(
-                        f"{self.name} must be a storage of studies but is a database with other"
-                        f" tables ({', '.join(sorted(tables)[:3])})."
-                    )
-                return None
-            return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+            return version_of(connection, self.name)
 
     def upgrade(self) -> None:
         """Bring the schema to the present version, in one transaction."""
-        from alembic import command
-        from alembic.config import Config
-
-        config = Config()
-        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-        with _upgrading, self.writing() as connection:
+        if self.dialect == "sqlite" and not self.one_connection:
+            self._use_wal()
+        with self.writing() as connection:
             self.exclusive(connection, 0)
-            config.attributes["connection"] = connection
-            command.upgrade(config, REVISIONS[-1])
+            upgrade_schema(connection, self.name)
+
+    def _use_wal(self) -> None:
+        """Let readers and the writer of a file not wait for each other; it stays so for good."""
+        deadline = time.monotonic() + self.lock_seconds
+        while True:
+            try:
+                with self._translated(), self._engine.connect() as connection:
+                    raw: Any = connection.connection.driver_connection
+                    raw.execute("PRAGMA journal_mode = WAL")
+                    return
+            except StoreFailed as error:  # changing the mode does not wait for locks
+                if not error.passing or time.monotonic() > deadline:
+                    raise
+                pause(10.0 * TURN_SECONDS)
 
     # Errors
 
@@ -209,72 +212,100 @@ class Database:
             with self._turn:
                 yield
         except DBAPIError as error:
-            gone = error.connection_invalidated
-            raise StoreFailed(f"{self.name}: {_reason(error.orig, gone=gone)}.") from error
+            failure = failure_of(error.orig, gone=error.connection_invalidated)
+            raise self._failed(failure) from self._cause(error)
         except SQLAlchemyError as error:
-            raise StoreFailed(f"{self.name}: {_first_line(error)}.") from error
+            raise self._failed(Failure(first_line(error), False)) from self._cause(error)
         except UnicodeError as error:  # in a text or, of SQLite, in a message about one
-            raise StoreFailed(f"{self.name}: {_REASONS['malformed']}.") from error
+            raise self._failed(Failure(DAMAGED, False)) from error
         except driver.Error as error:  # `copy` does not go through SQLAlchemy
-            raise StoreFailed(f"{self.name}: {_reason(error)}.") from error
+            raise self._failed(failure_of(error)) from self._cause(error)
+
+    def _failed(self, failure: Failure) -> StoreFailed:
+        reason = self.location.without_secrets(failure.reason)
+        return StoreFailed(f"{self.name}: {reason}.", passing=failure.passing)
+
+    def _cause(self, error: Exception) -> Exception | None:
+        """Return the cause to show, None if a password stands in it."""
+        text = str(error)
+        return error if self.location.without_secrets(text) == text else None
 
 
-def open_database(storage: str | Path | None, *, upgrade: bool = False) -> Database:
-    """Return a storage, made if it is empty.
+def open_database(
+    storage: str | Path | None, *, create: bool = False, upgrade: bool = False
+) -> Database | None:
+    """Return a storage, None if it has no tables yet and is not to be made.
 
     An older version is upgraded if asked for and otherwise refused, with the command that does
-    it; a newer one is refused.
+    it; a newer one and one of somebody else's are refused, and not touched.
+
+    Parameters
+    ----------
+    storage
+        Where it is.
+    create
+        Whether to make the file and its tables where there is nothing.
+    upgrade
+        Whether to upgrade an older version.
     """
-    url = storage_url(storage)
-    if url == "sqlite://":
-        with _memory_lock:
-            if url not in _memory:
-                _memory[url] = Database(url)
-                _memory[url].upgrade()
-            return _memory[url]
-    database = Database(url)
+    location = location_of(storage)
+    if location.memory:
+        return _in_memory()
+    if location.file is not None and not Path(location.file).exists():
+        if not create:
+            return None
+        _make_file(location.file)
+    database = Database(location)
     version = database.version()
-    if version is None:
-        database.upgrade()
-    elif version not in REVISIONS:
+    if version is None and not create:
+        return None
+    if version not in (None, *REVISIONS):
         raise StoreFailed(
             f"{database.name} was written by a newer oddarms (schema {version}; this one knows"
             f" {REVISIONS[-1]}): upgrade oddarms."
         )
-    elif version != REVISIONS[-1]:
-        if not upgrade:
-            raise StoreFailed(
-                f"{database.name} was written by an older oddarms (schema {version}, now"
-                f" {REVISIONS[-1]}): make a copy of it, then run `oddarms study upgrade`"
-                " (in Python, oddarms.upgrade_storage)."
-            )
+    if version is not None and version != REVISIONS[-1] and not upgrade:
+        raise StoreFailed(
+            f"{database.name} was written by an older oddarms (schema {version}, now"
+            f" {REVISIONS[-1]}): make a copy of it, then run `oddarms study upgrade`"
+            " (in Python, oddarms.upgrade_storage)."
+        )
+    if version != REVISIONS[-1]:
         database.upgrade()
     return database
 
 
-def _engine(url: str) -> sa.Engine:
+def _in_memory() -> Database:
+    with _memory_lock:
+        if "memory" not in _memory:
+            _memory["memory"] = Database(Location())
+            _memory["memory"].upgrade()
+        return _memory["memory"]
+
+
+def _make_file(path: str) -> None:
+    """Make an empty file with the rights that the umask lets, which SQLite would not use."""
     try:
-        if url == "sqlite://":
-            options: dict[str, Any] = {
-                "poolclass": StaticPool,
-                "connect_args": {"check_same_thread": False},
-            }
-        elif url.startswith("sqlite"):
-            options = {"connect_args": {"timeout": LOCK_SECONDS}}
-        else:
-            options = {"connect_args": {"connect_timeout": 10, **_keepalives("")}}
-        file = url.removeprefix("sqlite:///")  # as it is: a name may have a ? in it
-        target = url if file == url else sa.URL.create("sqlite", database=file)
-        engine = sa.create_engine(target, **options)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o666))
+    except OSError as error:
+        reason = failure_of("unable to open").reason
+        raise StoreFailed(f"{path}: {reason} ({error.strerror}).") from None
+
+
+def _engine(location: Location) -> sa.Engine:
+    if location.server is None:
+        engine = sqlite_engine(location.file)
+        sa.event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    try:
+        engine = sa.create_engine(
+            location.server, connect_args={"connect_timeout": 10, **_keepalives("")}
+        )
     except ModuleNotFoundError:
         raise MissingExtra.of("postgresql", "PostgreSQL") from None
-    except (NoSuchModuleError, sa.exc.ArgumentError, ValueError):  # of the port
-        raise InvalidParameter(f"{_FORMS} but the URL given is none of these.") from None
-    if engine.dialect.name == "sqlite":
-        sa.event.listen(engine, "connect", _prepare_sqlite)
-        sa.event.listen(engine, "begin", _begin_sqlite)
-    else:
-        sa.event.listen(engine, "connect", _prepare_postgresql)
+    except (NoSuchModuleError, sa.exc.ArgumentError, ValueError):
+        raise InvalidParameter("storage must be a URL that names a server but is not.") from None
+    sa.event.listen(engine, "connect", _prepare_postgresql)
     return engine
 
 
@@ -294,20 +325,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_close_before_fork)
 
 
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # transactions begin where we say, not at the first INSERT
-    deadline = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            break
-        except connection.OperationalError as error:  # changing the mode does not wait for locks
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-    connection.execute("PRAGMA synchronous = FULL")
-
-
 def _prepare_postgresql(connection: Any, _record: Any) -> None:
     """Let the server notice a worker's machine that is gone, and sync even if it is told not to.
 
@@ -316,6 +333,7 @@ def _prepare_postgresql(connection: Any, _record: Any) -> None:
     sync = "current_setting('synchronous_commit')"
     settings = [f"set_config('{name}', '{n}', false)" for name, n in _keepalives("tcp_").items()]
     settings += [f"set_config('synchronous_commit', replace({sync}, 'off', 'on'), false)"]
+    settings += [f"set_config('lock_timeout', '{LOCK_SECONDS * 1000:.0f}', false)"]
     connection.execute(f"SELECT {', '.join(settings)}")
     connection.commit()
 
@@ -336,10 +354,11 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     write without a pause.
     """
     raw: Any = connection.connection.driver_connection
-    if connection.get_execution_options().get("oddarms_reads", False):
+    options = connection.get_execution_options()
+    if options.get("oddarms_reads", False):
         raw.execute("BEGIN")
         return
-    deadline = time.monotonic() + LOCK_SECONDS
+    deadline = time.monotonic() + options.get("oddarms_waits", LOCK_SECONDS)
     raw.execute("PRAGMA busy_timeout = 0")
     try:
         while True:
@@ -349,47 +368,6 @@ def _begin_sqlite(connection: sa.Connection) -> None:
             except raw.OperationalError as error:
                 if "locked" not in str(error) or time.monotonic() > deadline:
                     raise
-                time.sleep(TURN_SECONDS)
+                pause(TURN_SECONDS)
     finally:
         raw.execute(f"PRAGMA busy_timeout = {LOCK_SECONDS * 1000:.0f}")
-
-
-_WENT_AWAY = (
-    "the server went away and this call may have been recorded or not: repeat it, what was told"
-    " twice counts once"
-)
-_REASONS = {
-    "disk is full": "the disk is full; nothing of this call was recorded, everything before it is",
-    "disk i/o error": "the disk failed; nothing of this call was recorded",
-    "readonly": "it cannot be written to",
-    "unable to open": "it cannot be opened: the folder must exist and be writable",
-    "not a database": "it is not a SQLite file, or it is damaged",
-    "malformed": "it is damaged; the command `sqlite3 FILE .recover` may save what is left",
-    "is locked": f"another process has kept it locked for {LOCK_SECONDS:.0f} seconds",
-    "deadlock": "two calls waited for each other; nothing of this one was recorded: repeat it",
-    "no space left": "the disk is full; nothing of this call was recorded, everything before it is",
-    "password authentication": "the user or the password is wrong",
-    "no pg_hba.conf entry": "the server does not let this user in from here",
-    "too many": "the server has no connection left to give",
-    "does not exist": "there is no such database or user",
-    "starting up": "the server is starting; repeat the call",
-    "not yet accepting": "the server is starting; repeat the call",
-    "shutting down": "the server is shutting down",
-    "connection refused": "the server cannot be reached",
-    "could not connect": "the server cannot be reached",
-    "connection failed": "the server cannot be reached",
-    "server closed the connection": _WENT_AWAY,
-    "terminating connection": _WENT_AWAY,
-    "connection is lost": _WENT_AWAY,
-    "connection is closed": _WENT_AWAY,
-}
-
-
-def _reason(error: object, *, gone: bool = False) -> str:
-    text = str(error).lower()
-    known = next((reason for mark, reason in _REASONS.items() if mark in text), None)
-    return known or (_WENT_AWAY if gone else _first_line(error))
-
-
-def _first_line(error: object) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".")

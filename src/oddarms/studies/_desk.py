@@ -32,11 +32,11 @@ class StudyDesk:
         """Hand out up to n pulls."""
         return self.study.ask(n, self.worker, self.lease, ahead=ahead)
 
-    def tell_many(self, results: Iterable[tuple[Ticket | int, float]]) -> list[Told]:
+    def tell_many(self, results: Iterable[tuple[Ticket | str, float]]) -> list[Told]:
         """Record results; when this returns they are stored for good."""
         return self.study.tell_many(results, worker=self.worker)
 
-    def skip_many(self, tickets: Iterable[Ticket | int], reason: str = "") -> None:
+    def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
         """Give tickets back."""
         self.study.skip_many(tickets, reason)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from oddarms.errors import InvalidParameter, StoreFailed
 from oddarms.problem import Label, check_plain_label
-from oddarms.studies import _records as records
+from oddarms.studies import _study_rows as study_rows
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -59,9 +59,9 @@ class Labels:
         if self._all is None:
             if connection is None:
                 with self._database.reading() as own:
-                    texts = records.labels(own, self._study)
+                    texts = study_rows.labels(own, self._study)
             else:
-                texts = records.labels(connection, self._study)
+                texts = study_rows.labels(connection, self._study)
             if len(texts) != self._n:
                 raise StoreFailed(
                     f"the storage is damaged; it has {len(texts)} of {self._n} labels."
@@ -72,7 +72,7 @@ class Labels:
     def of(self, arms: Sequence[int], connection: sa.Connection | None = None) -> list[Label]:
         """Return the labels of some arms."""
         if self._all is None and self._n > FEW and connection is not None:
-            found = records.labels_of(connection, self._study, sorted(set(arms)))
+            found = study_rows.labels_of(connection, self._study, sorted(set(arms)))
             return [decoded(found.get(arm, "")) for arm in arms]
         labels = self.all(connection)
         if arms and not 0 <= min(arms) <= max(arms) < self._n:
@@ -84,7 +84,7 @@ class Labels:
         numbers = []
         for label in labels:
             text = encoded(label)
-            found = records.arm_of(connection, self._study, text, label_key(text))
+            found = study_rows.arm_of(connection, self._study, text, label_key(text))
             if found is None:
                 raise InvalidParameter(f"arm must be one of the study's but got {label!r}.")
             numbers.append(found)

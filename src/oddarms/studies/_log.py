@@ -39,29 +39,29 @@ class Trial:
     ----------
     number
         Its position in the order in which results were recorded.
-    ticket, place, worker, asked, expired
-        The ticket it answers, its place in the arm's sequence, who had it, when it was handed out,
-        and whether the result came after the lease; None for imported results.
+    ticket, place, worker, asked, late
+        The id of the ticket it answers, its place in the arm's sequence, who had it, when it was
+        handed out, and whether the result came after the lease; None for imported results.
     arm, reward, told
         The arm's label, its reward, and when it was recorded.
     """
 
     number: int
-    ticket: int | None
+    ticket: str | None
     arm: Label
     place: int | None
     reward: float
     worker: str | None
     asked: datetime | None
     told: datetime
-    expired: bool
+    late: bool
 
 
 @dataclass(frozen=True)
 class Conflict:
     """A second result for a ticket, which differs from the first and was not used."""
 
-    ticket: int
+    ticket: str
     arm: Label
     first: float
     second: float

@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -36,22 +36,26 @@ from oddarms.search import (
     drive,
 )
 from oddarms.search._rewards import Rewards
-from oddarms.studies import _records as records
+from oddarms.studies import _result_rows as result_rows
+from oddarms.studies import _study_rows as study_rows
+from oddarms.studies import _ticket_rows as ticket_rows
 from oddarms.studies._desk import StudyDesk
+from oddarms.studies._ids import TicketIds
 from oddarms.studies._labels import Labels
-from oddarms.studies._log import Conflict, ResultRow, Told, Trial
-from oddarms.studies._replay import new_search, replay
+from oddarms.studies._log import Conflict, Told, Trial
+from oddarms.studies._replay import LoggedSearch, State
+from oddarms.studies._saving import save_state
 from oddarms.studies._workers import is_gone
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from oddarms.studies._database import Database
+    from oddarms.studies._study_rows import StudyRow
 
-LEASE = timedelta(hours=1)
-LEAST_BETWEEN_SNAPSHOTS = 1000
-MOST_TICKETS = 2**63 - 1
-YEAR_10000 = 253_402_300_800.0
+LEASE = timedelta(minutes=10)
+"""Of tickets that nobody renews by itself."""
+MOST_LEASE = timedelta(days=365)
 
 DecisionCallback = Callable[["Study", list[tuple[Label, Decision]]], None]
 
@@ -70,8 +74,9 @@ class Overview:
         What is known; `Result.status` is "running" as long as more will be.
     handed_out, live
         All tickets, and those whose results may still be on the way.
-    told, imported, conflicts
-        Results of tickets, imported results, and results that were refused.
+    told, beyond, imported, conflicts
+        Results of tickets, those that came late and beyond the budget, imported results, and
+        results that were refused.
     """
 
     created: datetime
@@ -80,6 +85,7 @@ class Overview:
     handed_out: int
     live: int
     told: int
+    beyond: int
     imported: int
     conflicts: int
 
@@ -97,18 +103,16 @@ class Study:
         Decides the algorithm's random choices.
     """
 
-    def __init__(
-        self, database: Database, number: int, name: str, question: Question, seed: int
-    ) -> None:
+    def __init__(self, database: Database, name: str, row: StudyRow, question: Question) -> None:
         self._database = database
-        self._number = number
+        self._number = row.number
         self.name = name
-        self.seed = seed
+        self.seed = row.seed
         self._asked = question  # with numbers for labels, of which there may be a great many
-        self._labels = Labels(database, number, question.n)
+        self._ids = TicketIds(name, row.secret)
+        self._labels = Labels(database, row.number, question.n)
         self._rewards = Rewards(question)
-        self._search: Search | None = None
-        self._position = 0  # number of the last result that the search has
+        self._log = LoggedSearch(database.name, row.number, question, row.seed)
         self._lock = threading.RLock()
         self._callbacks: list[DecisionCallback] = []
         self._reported: npt.NDArray[np.int8] | None = None
@@ -159,47 +163,52 @@ class Study:
         worker
             A name for the log.
         lease
-            For how long; afterwards the pull may be handed to somebody else. A result that comes
-            later is still recorded and used.
+            For how long, a year at most; afterwards the pull may be handed to somebody else. A
+            result that comes later is still recorded and, within the budget, used. Choose it
+            longer than a pull takes, or `renew` it meanwhile, as `run` does.
         ahead
             How far pulls of later steps may be handed out, as a share of the results so far; 0 for
             not at all.
         """
         n = check_whole("n", n, least=1)
         worker = _check_text("worker", worker)
-        if not isinstance(lease, timedelta) or lease <= timedelta(0):
-            raise InvalidParameter(f"lease must be a positive timedelta but got {lease!r}.")
-        if time.time() + lease.total_seconds() >= YEAR_10000:
-            raise InvalidParameter(f"lease must end before the year 10000 but got {lease}.")
+        seconds = _check_lease(lease)
         self._catch_up()
-        with self._lock, self._database.writing() as connection:
-            self._database.exclusive(connection, self._number)
-            search, saved = self._synchronised(connection)
-            self._save_if_due(connection, search, saved)
-            now = time.time()  # all this may have taken a while
-            expires = now + lease.total_seconds()
-            records.drop_ended_leases(connection, self._number, now)
-            out = records.live_places(connection, self._number, now)
-            places = search.open_places(n, out, ahead=ahead)
-            first = records.add_tickets(
-                self._database, connection, self._number, places, worker, now, expires
-            )
-            for arm, place in places:
-                out.setdefault(arm, set()).add(place)
-            status = search.status_with(out, ahead=ahead)
-            labels = self._labels.of([arm for arm, _ in places], connection)
-        tickets = [
-            Ticket(first + i, label, arm, place, _moment(expires))
-            for i, (label, (arm, place)) in enumerate(zip(labels, places, strict=True))
-        ]
+        with self._lock:
+            with self._database.writing() as connection:
+                self._database.exclusive(connection, self._number)
+                search = self._log.brought_up(connection)
+                saving = self._log.claims_saving(connection)
+                ticket_rows.drop_ended_leases(connection, self._number)
+                out = ticket_rows.live_places(connection, self._number)
+                places = search.open_places(n, out, ahead=ahead)
+                first, now = ticket_rows.add_tickets(
+                    self._database, connection, self._number, places, worker, seconds
+                )
+                for arm, place in places:
+                    out.setdefault(arm, set()).add(place)
+                status = search.status_with(out, ahead=ahead)
+                labels = self._labels.of([arm for arm, _ in places], connection)
+            tickets = [
+                Ticket(self._ids.of(first + i), label, arm, place, _moment(now + seconds))
+                for i, (label, (arm, place)) in enumerate(zip(labels, places, strict=True))
+            ]
+            state = self._log.state() if saving else None
         try:
+            if state is not None:
+                self._save(state)
             self._report_decisions()
-        except BaseException:
-            self.skip_many(tickets, "a callback raised an exception")  # nobody has seen them
+        except BaseException as error:
+            self.skip_many(tickets, f"ask ended with {type(error).__name__}")  # nobody has them
             raise
         return Tickets(tickets, status)
 
-    def tell(self, ticket: Ticket | int, reward: float, *, worker: str | None = None) -> Told:
+    def _save(self, state: State) -> None:
+        """Save a state; where the storage has no time for it, the next one will be."""
+        with suppress(StoreFailed), self.hurried():
+            save_state(self._database, self._number, state)
+
+    def tell(self, ticket: Ticket | str, reward: float, *, worker: str | None = None) -> Told:
         """Record the result of a ticket; when this returns it is stored for good.
 
         May be repeated after an error: the same result counts once. A second, different result
@@ -208,23 +217,35 @@ class Study:
         return self.tell_many([(ticket, reward)], worker=worker)[0]
 
     def tell_many(
-        self, results: Iterable[tuple[Ticket | int, float]], *, worker: str | None = None
+        self, results: Iterable[tuple[Ticket | str, float]], *, worker: str | None = None
     ) -> list[Told]:
         """Record several results at once, all of them or, where one breaks a rule, none."""
-        rows = [(_ticket_number(ticket), self.check_reward(reward)) for ticket, reward in results]
+        rows = [(self._ids.number(ticket), self.check_reward(reward)) for ticket, reward in results]
         worker = _check_text("worker", worker)
         if not rows:
             return []
-        now = time.time()
         if len(rows) == 1:
             with self._database.statement() as connection:
-                if records.add_result(
-                    self._database, connection, self._number, rows[0], worker, now
+                if result_rows.add_new_results(
+                    self._database, connection, self._number, dict(rows), worker
                 ):
                     return [Told.RECORDED]
         with self._database.writing() as connection:
             self._database.shared(connection, self._number)
-            return records.add_results(connection, self._number, rows, worker, now)
+            return result_rows.add_results(self._database, connection, self._number, rows, worker)
+
+    def renew(self, tickets: Iterable[Ticket | str], lease: timedelta = LEASE) -> int:
+        """Let leases last as long from now, as pulls are still under way; return how many do.
+
+        Fewer than were given where a result is there, or the place was handed to somebody else.
+        """
+        numbers = [self._ids.number(ticket) for ticket in tickets]
+        seconds = _check_lease(lease)
+        if not numbers:
+            return 0
+        with self._database.writing() as connection:
+            self._database.shared(connection, self._number)
+            return ticket_rows.renew_leases(connection, self._number, numbers, seconds)
 
     def import_rewards(
         self, rewards: Mapping[Any, npt.ArrayLike], *, key: str | None = None
@@ -257,37 +278,34 @@ class Study:
                 for arm, given in zip(arms, checked.values(), strict=True)
                 for reward in given
             ]
-            return records.add_import(
-                self._database, connection, self._number, rows, key, time.time()
-            )
+            return result_rows.add_import(self._database, connection, self._number, rows, key)
 
-    def skip(self, ticket: Ticket | int, reason: str = "") -> None:
+    def skip(self, ticket: Ticket | str, reason: str = "") -> None:
         """Give a ticket back without a result; its pull may be handed out again at once.
 
         Not because it takes long or may turn out badly: what comes back would be a selection.
         """
         self.skip_many([ticket], reason)
 
-    def skip_many(self, tickets: Iterable[Ticket | int], reason: str = "") -> None:
+    def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
         """Give several tickets back at once."""
-        numbers = [_ticket_number(ticket) for ticket in tickets]
+        numbers = [self._ids.number(ticket) for ticket in tickets]
         if not numbers:
             return
         with self._database.writing() as connection:
             self._database.shared(connection, self._number)
-            records.add_skips(connection, self._number, numbers, _storable(reason), time.time())
+            ticket_rows.add_skips(connection, self._number, numbers, _storable(reason))
 
     def skip_worker(self, worker: str, reason: str = "") -> int:
         """Give back all tickets that a worker has out, for one that is known to be gone.
 
         Returns how many.
         """
-        now = time.time()
         with self._database.writing() as connection:
             self._database.shared(connection, self._number)
-            numbers = records.live_tickets(connection, self._number, worker, now)
+            numbers = ticket_rows.live_tickets(connection, self._number, worker)
             if numbers:
-                records.add_skips(connection, self._number, numbers, _storable(reason), now)
+                ticket_rows.add_skips(connection, self._number, numbers, _storable(reason))
         return len(numbers)
 
     def take_over(self) -> int:
@@ -296,9 +314,13 @@ class Study:
         Such as this one's, before it was killed: nobody has to wait for their leases.
         """
         with self._database.reading() as connection:
-            workers = records.live_workers(connection, self._number, time.time())
+            workers = ticket_rows.live_workers(connection, self._number)
         gone = [worker for worker in workers if is_gone(worker)]
         return sum(self.skip_worker(worker, "its process is gone") for worker in gone)
+
+    def hurried(self) -> AbstractContextManager[None]:
+        """Return a block in which calls of this thread wait for others for a moment only."""
+        return self._database.hurried()
 
     def check_reward(self, reward: Any) -> float:
         """Return a reward as a number, if it is one within the bounds."""
@@ -314,12 +336,12 @@ class Study:
         """Return where the study stands, all of it at the same moment."""
         with self._lock, self._database.reading() as connection:
             search = self._current(connection)
-            out = records.live_places(connection, self._number, time.time())
+            out = ticket_rows.live_places(connection, self._number)
             status = search.status_with(out)
-            handed_out, created = records.counts(connection, self._number)
-            conflicts = records.number_of_conflicts(connection, self._number)
+            handed_out, created = study_rows.counts(connection, self._number)
+            conflicts = result_rows.number_of_conflicts(connection, self._number)
             result = search.result()
-            told, taken = search.told, search.taken
+            told, taken, beyond = search.told, search.taken, search.beyond
         self._report_decisions()
         known = status if status.final else Status.RUNNING
         return Overview(
@@ -328,8 +350,9 @@ class Study:
             result=replace(result, question=self.question, status=known),
             handed_out=handed_out,
             live=sum(map(len, out.values())),
-            told=told,
-            imported=taken - told,
+            told=told + beyond,
+            beyond=beyond,
+            imported=taken - told - beyond,
             conflicts=conflicts,
         )
 
@@ -343,7 +366,7 @@ class Study:
         """Where the study stands: "running", "waiting", "decided" or "budget"."""
         with self._lock, self._database.reading() as connection:
             search = self._current(connection)
-            return search.status_with(records.live_places(connection, self._number, time.time()))
+            return search.status_with(ticket_rows.live_places(connection, self._number))
 
     @property
     def done(self) -> bool:
@@ -368,18 +391,18 @@ class Study:
     def _trials(self) -> Iterator[Trial]:
         with self._database.reading() as connection:
             self._labels.all(connection)  # rather than one of them at a time
-            for row in records.trial_rows(connection, self._number):
-                number, ticket, arm, place, reward, worker, told, asked, expires = row
+            for row in result_rows.trial_rows(connection, self._number):
+                number, ticket, arm, place, reward, worker, told, late, asked = row
                 yield Trial(
                     number=number,
-                    ticket=ticket,
+                    ticket=None if ticket is None else self._ids.of(ticket),
                     arm=self._labels.of([arm], connection)[0],
                     place=place,
                     reward=reward,
                     worker=worker,
                     asked=None if asked is None else _moment(asked),
                     told=_moment(told),
-                    expired=expires is not None and told > expires,
+                    late=bool(late),
                 )
 
     def to_frame(self) -> Any:
@@ -395,10 +418,10 @@ class Study:
     def conflicts(self) -> list[Conflict]:
         """Return the results that were refused because another one was there first."""
         with self._database.reading() as connection:
-            rows = list(records.conflict_rows(connection, self._number))
+            rows = list(result_rows.conflict_rows(connection, self._number))
             labels = self._labels.of([row[1] for row in rows], connection)
         return [
-            Conflict(ticket, label, first, second, worker, _moment(told))
+            Conflict(self._ids.of(ticket), label, first, second, worker, _moment(told))
             for (ticket, _, first, second, worker, told), label in zip(rows, labels, strict=True)
         ]
 
@@ -448,75 +471,22 @@ class Study:
 
     def _catch_up(self) -> None:
         """Read a file's results while others can write; there may be many when it is opened."""
-        if self._search is None and self._database.dialect == "sqlite":
+        if self._log.is_new and self._database.dialect == "sqlite":
             with self._lock, self._database.reading() as connection:
                 self._current(connection)
 
     def _current(self, connection: sa.Connection) -> Search:
         """Return the search with all results stored now, in a transaction that only reads."""
         self._database.exclusive(connection, self._number)
-        return self._synchronised(connection)[0]
-
-    def _synchronised(self, connection: sa.Connection) -> tuple[Search, int]:
-        """Bring the search up to date; return it and how many results the saved state has.
-
-        The transaction must have the study alone.
-        """
-        saved, taken = records.snapshot_position(connection, self._number)
-        search, position = self._search, self._position
-        if search is None or position < saved:
-            search, position = self._loaded(connection)
-        self._search = None  # if this is interrupted half-way, the next call begins anew
-        for rows in records.result_rows(connection, self._number, after=position):
-            self._check_rows(rows)
-            replay(search, rows)
-            position = rows[-1].number
-        self._search, self._position = search, position
-        return search, taken
-
-    def _check_rows(self, rows: Iterable[ResultRow]) -> None:
-        """Check that results are such as `tell` lets in: a file may be damaged unseen by SQLite."""
-        n, (a, b) = self._asked.n, self._asked.bounds
-        for row in rows:
-            placed = (row.ticket is None) or (isinstance(row.place, int) and row.place >= 0)
-            number = isinstance(row.reward, float) and a <= row.reward <= b
-            if not (0 <= row.arm < n and number and placed):
-                raise StoreFailed(
-                    f"{self.storage}: it is damaged; result {row.number} is {row.reward!r:.50}"
-                    f" of arm {row.arm}."
-                )
-
-    def _loaded(self, connection: sa.Connection) -> tuple[Search, int]:
-        """Return the saved search and its position, or a new one if it cannot be used."""
-        state = records.snapshot(connection, self._number)
-        with suppress(InvalidParameter):
-            if state is not None:
-                position = records.snapshot_position(connection, self._number)[0]
-                return Search.from_bytes(self._asked, state), position
-        return new_search(self._asked, self.seed), 0
-
-    def _save_if_due(self, connection: sa.Connection, search: Search, saved: int) -> None:
-        """Save the state once there are as many new results as arms: opening stays O(arms)."""
-        if search.taken - saved < max(self._asked.n, LEAST_BETWEEN_SNAPSHOTS):
-            return
-        records.save_snapshot(
-            connection,
-            self._number,
-            self._position,
-            search.taken,
-            search.to_bytes(),
-            search.algorithm.pulls,
-            search.means,
-            search.decisions,
-        )
+        return self._log.brought_up(connection)
 
     def _report_decisions(self) -> None:
         if not self._callbacks:
             return
         with self._lock:
-            if self._search is None:
+            if self._log.is_new:
                 return
-            decisions = self._search.decisions
+            decisions = self._log.search.decisions
             before = self._reported if self._reported is not None else np.zeros_like(decisions)
             fresh = np.flatnonzero((decisions != Decision.UNDECIDED) & (decisions != before))
             self._reported = decisions
@@ -529,11 +499,13 @@ class Study:
                 callback(self, news)
 
 
-def _ticket_number(ticket: Ticket | int) -> int:
-    number = ticket.id if isinstance(ticket, Ticket) else check_whole("ticket", ticket, least=1)
-    if number > MOST_TICKETS:
-        raise InvalidParameter(f"ticket must be one that was handed out but got {number}.")
-    return number
+def _check_lease(lease: timedelta) -> float:
+    """Return the seconds of a lease."""
+    if not isinstance(lease, timedelta) or not timedelta(0) < lease <= MOST_LEASE:
+        raise InvalidParameter(
+            f"lease must be a positive timedelta of at most a year but got {lease!r}."
+        )
+    return lease.total_seconds()
 
 
 def _check_text(name: str, text: str | None, most: int = 1000) -> str | None:

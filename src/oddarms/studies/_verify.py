@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from oddarms.errors import OddarmsError, StoreFailed
+from oddarms.errors import InvalidParameter, OddarmsError, StoreFailed
 from oddarms.search import Search
-from oddarms.studies import _records as records
+from oddarms.search._alike import alike
+from oddarms.studies import _result_rows as result_rows
+from oddarms.studies import _study_rows as study_rows
+from oddarms.studies._receipts import GENESIS, chained
 from oddarms.studies._replay import new_search, replay
+from oddarms.studies._rules import broken_rules
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -20,9 +22,21 @@ if TYPE_CHECKING:
 
 @dataclass
 class Verification:
-    """What a replay of the log showed; `problems` is empty if all is well."""
+    """What a replay of the log showed.
+
+    Attributes
+    ----------
+    results
+        How many results the log has.
+    chain
+        A hash of all of them in their order, to be compared with that of a copy, or with one that
+        was written down before. It stays the same as long as no result is added.
+    problems
+        A sentence for all that is wrong; empty if all is well.
+    """
 
     results: int = 0
+    chain: str = GENESIS.hex()
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -32,7 +46,11 @@ class Verification:
 
 
 def verify(study: Study) -> Verification:
-    """Replay the log from its first result and compare: saved state, arms' rows, tickets.
+    """Replay the log from its first result and hold everything stored against it.
+
+    Every result against the receipt at its ticket, every import against its digest, the log's
+    chain and the replay against those of the saved state, and the rules of the tables. States are
+    compared up to rounding, as another machine may have saved them.
 
     Takes time in proportion to the results; others may go on working. Of results recorded at this
     moment some may be seen and others with lower numbers not, but none that a saved state has.
@@ -45,45 +63,53 @@ def verify(study: Study) -> Verification:
             raise
         except (OddarmsError, IndexError) as error:  # what the log or the saved state has is wrong
             found.problems.append(f"the replay ends with: {str(error).rstrip('.')}")
-        found.problems += records.broken_rules(connection, study._number, study._asked.bounds)
+        found.problems += broken_rules(connection, study._number, study._asked.bounds)
     return found
 
 
 def _replay(study: Study, found: Verification, connection: sa.Connection) -> None:
     search = new_search(study._asked, study.seed)
-    saved, taken = records.snapshot_position(connection, study._number)
-    for rows in records.result_rows(connection, study._number, after=0):
-        earlier = [row for row in rows if row.number <= saved]
-        if earlier:
-            replay(search, earlier)
-            if earlier[-1].number == saved:
-                _compare_snapshot(study, search, taken, found, connection)
-        replay(search, [row for row in rows if row.number > saved])
-    found.results = search.taken
-    current, position = study._loaded(connection)
-    for rows in records.result_rows(connection, study._number, after=position):
-        replay(current, rows)
-    if current.to_bytes() != search.to_bytes():
-        found.problems.append("the saved state and the results after it do not give the replay")
+    saved = study_rows.saved(connection, study._number)
+    chain = GENESIS
+    reached = saved.key is None
+    for rows in result_rows.result_rows(connection, study._number, after=0):
+        earlier = [row for row in rows if row.number <= saved.position]
+        replay(search, earlier)
+        chain = chained(chain, earlier)
+        if not reached and rows[-1].number >= saved.position:
+            reached = True
+            found.problems += _compared(study, saved, search, chain, connection)
+        later = rows[len(earlier) :]
+        replay(search, later)
+        chain = chained(chain, later)
+    if not reached:
+        found.problems.append("the log ends before the last result of the saved state")
+    found.results, found.chain = search.taken, chain.hex()
 
 
-def _compare_snapshot(
-    study: Study, search: Search, taken: int, found: Verification, connection: sa.Connection
-) -> None:
-    if search.taken != taken:
-        found.problems.append(
-            f"the saved state says that it has {taken} results but the log has {search.taken}"
+def _compared(
+    study: Study, saved: study_rows.Saved, search: Search, chain: bytes, connection: sa.Connection
+) -> list[str]:
+    """Hold a saved state against the replay up to the same result."""
+    problems = []
+    if search.taken != saved.taken:
+        problems.append(
+            f"the saved state says that it has {saved.taken} results but the log has"
+            f" {search.taken} up to there"
         )
-    if study._loaded(connection)[0].to_bytes() != search.to_bytes():
-        found.problems.append("the saved state is not that of the log up to the same result")
-    result = search.result()
-    rows = records.arm_states(connection, study._number)
-    wrong = [
-        arm
-        for arm, (pulls, mean, decision) in enumerate(rows)
-        if pulls != result.pulls_per_arm[arm]
-        or decision != result.decisions[arm]
-        or not np.isclose(np.nan if mean is None else mean, result.means[arm], 0, 0, equal_nan=True)
-    ]
-    if wrong or len(rows) != study._asked.n:
-        found.problems.append(f"the rows of {len(wrong)} arms are not those of the log")
+    if chain != saved.chain:
+        problems.append("the results up to the saved state are not those that it was made of")
+    assert saved.key is not None
+    try:
+        content = study_rows.saved_state(connection, study._number, saved.key)
+        state = Search.from_bytes(study._asked, content)
+    except InvalidParameter as error:
+        return [*problems, f"the saved state cannot be used: {str(error).rstrip('.')}"]
+    if not alike(_essence(state), _essence(search)):
+        problems.append("the saved state is not that of the log up to the same result")
+    return problems
+
+
+def _essence(search: Search) -> dict[str, object]:
+    """Return what a saved state has, of a search as it comes back from one."""
+    return vars(Search.from_bytes(search.question, search.to_bytes()))

@@ -1,4 +1,4 @@
-"""What workers hand in: rewards under the numbers of their tickets."""
+"""What workers hand in: rewards under the ids of their tickets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oddarms.tables._values import Bounds, number_of, shown, ticket_of
 _TICKET, _REWARD = ("ticket", "id"), ("reward",)
 
 
-def read_results(source: Source, bounds: Bounds) -> list[tuple[int, float]]:
+def read_results(source: Source, bounds: Bounds) -> list[tuple[str, float]]:
     """Return pairs of ticket and reward.
 
     Lines ``ticket reward``, a table with a header that has ``ticket`` (or ``id``) and ``reward``,

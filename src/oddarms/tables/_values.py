@@ -44,11 +44,15 @@ def number_of(name: str, text: str, bounds: Bounds = UNIT, wrong: Wrong = wrong)
     raise wrong(f"{name} must be a finite number but is {shown(text.strip())}")
 
 
-def ticket_of(text: str, wrong: Wrong = wrong) -> int:
-    """Return the number of a ticket."""
-    if not re.fullmatch("[0-9]{1,18}", text.strip()):
-        raise wrong(f"ticket must be the number of a ticket but is {shown(text.strip())}")
-    return int(text)
+def ticket_of(text: str, wrong: Wrong = wrong) -> str:
+    """Return the id of a ticket; whether it is one of the study, the study says."""
+    ticket = text.strip()
+    if not re.fullmatch("[0-9]{1,19}-[a-z2-7]{16}", ticket):
+        raise wrong(
+            "ticket must be an id that ask has printed, such as 17-mzxw6ytboi4dgnbt, but is"
+            f" {shown(ticket)}"
+        )
+    return ticket
 
 
 def bounds_of(text: str) -> Bounds:

@@ -30,6 +30,7 @@ def fields(study: Study, overview: Overview) -> dict[str, Any]:
         "results": overview.told,
         "imported": overview.imported,
         "unused": result.unused,
+        "beyond": overview.beyond,
         "conflicts": overview.conflicts,
         "pulls_needed": document["pulls_needed"],
         "thresholds": document["thresholds"],

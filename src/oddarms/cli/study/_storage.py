@@ -34,8 +34,8 @@ def opened(name: str, storage: str | None) -> Study:
     return load_study(name, storage=chosen(storage))
 
 
-def chosen(storage: str | None, *, new: bool = False) -> str:
-    """Return the storage to use, and say which where nobody has named one.
+def chosen(storage: str | None, *, new: bool = False) -> str | None:
+    """Check the storage to use, and say which where nobody has named one.
 
     Parameters
     ----------
@@ -45,39 +45,23 @@ def chosen(storage: str | None, *, new: bool = False) -> str:
         Whether a file that does not exist is made; otherwise it is taken for a mistake.
     """
     try:
-        from oddarms.studies._database import DEFAULT_FILE, VARIABLE
+        from oddarms.studies._location import VARIABLE, location_of
     except ModuleNotFoundError as error:
         if error.name not in ("sqlalchemy", "alembic"):
             raise
         raise MissingExtra.of("study", "storing a study") from None
-    named = storage if storage is not None else os.environ.get(VARIABLE) or None
-    url = DEFAULT_FILE if named is None else named
-    file = _file(url)
-    if file is not None and not new and not file.exists():
+    location = location_of(storage)
+    if location.memory:
         raise InvalidParameter(
-            f"storage must be there but {shown(file.absolute())} is not: `oddarms study create`"
-            f" makes one, and --storage or {VARIABLE} name another."
+            "storage must be a file or a server, which outlive the command, but got memory."
         )
-    if file is not None and named is None:
-        note(f"storage: {shown(file.absolute())}")
-    return url
-
-
-def _file(storage: str) -> Path | None:
-    """Return the file of a storage, None if it is a server; refuse what ends with the command."""
-    from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    from oddarms.studies._database import storage_url
-
-    try:
-        url = make_url(storage_url(storage)) if storage.strip() else None
-    except ArgumentError:
-        return None  # opening it says what is wrong
-    if url is not None and not url.drivername.startswith("sqlite"):
-        return None
-    if url is None or url.database in (None, "", ":memory:"):
-        raise InvalidParameter(
-            f"storage must be a file or a server, which outlive the command, but got {storage!r}."
-        )
-    return Path(url.database)
+    if location.file is not None:
+        file = Path(location.file).absolute()
+        if not new and not file.exists():
+            raise InvalidParameter(
+                f"storage must be there but {shown(file)} is not: `oddarms study create` makes"
+                f" one, and --storage or {VARIABLE} name another."
+            )
+        if storage is None and not os.environ.get(VARIABLE):
+            note(f"storage: {shown(file)}")
+    return storage

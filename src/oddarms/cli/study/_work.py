@@ -52,7 +52,7 @@ def ask(
     lease: Annotated[
         str,
         typer.Option(metavar="TIME", help="30s, 10m, 2h or 1d; then somebody else may get them."),
-    ] = "1h",
+    ] = "10m",
     storage: StorageOption = None,
     how: FormatOption = Format.table,
 ) -> None:
@@ -83,7 +83,7 @@ def _show_tickets(name: str, tickets: Tickets, n: int, how: Format) -> None:
     if how is Format.table:
         people = [(ticket.id, ticket.arm, moment(ticket.expires)) for ticket in tickets]
         if people:
-            emit(table(("id", "arm", "expires"), people, right=("id",), shorten="arm"))
+            emit(table(("id", "arm", "expires"), people, shorten="arm"))
         if len(tickets) < n:
             hint = f"; see `oddarms study result {shlex.quote(name)}`" if tickets.done else ""
             note(f"{status_text(tickets.status)}{hint}")
@@ -151,8 +151,8 @@ def tell(
 
     \b
     Examples:
-      oddarms study tell crowd 17 0.25
-      echo "17 0.25" | oddarms study tell crowd --from -
+      oddarms study tell crowd 17-mzxw6ytboi4dgnbt 0.25
+      echo "17-mzxw6ytboi4dgnbt 0.25" | oddarms study tell crowd --from -
     """  # noqa: D301
     if (source is None) == (ticket is None) or (ticket is None) != (reward is None):
         raise InvalidParameter("tell must be given TICKET and REWARD, or --from FILE.")
@@ -163,16 +163,16 @@ def tell(
     else:
         results = [(ticket_of(str(ticket)), number_of("reward", str(reward), bounds))]
     told = study.tell_many(results, worker=worker)
-    rows = [(number, outcome.value) for (number, _), outcome in zip(results, told, strict=True)]
+    rows = [(given, outcome.value) for (given, _), outcome in zip(results, told, strict=True)]
     if how is not Format.table:
         emit_rows(how, ("ticket", "outcome"), rows)
     elif rows:
-        emit(table(("ticket", "outcome"), rows, right=("ticket",)))
+        emit(table(("ticket", "outcome"), rows))
     _comment(study, results, told, people=how is Format.table)
 
 
 def _comment(
-    study: Study, results: Sequence[tuple[int, float]], told: Sequence[Told], *, people: bool
+    study: Study, results: Sequence[tuple[str, float]], told: Sequence[Told], *, people: bool
 ) -> None:
     counts = Counter(outcome.value for outcome in told)
     if people and len(results) != 1:
@@ -180,12 +180,12 @@ def _comment(
         note(said or "there were no results, and none was recorded")
     if counts[Told.CONFLICT]:
         pairs = zip(results, told, strict=True)
-        number, second = next(pair for pair, outcome in pairs if outcome is Told.CONFLICT)
-        stored = (one for one in study.conflicts() if one.ticket == number)
+        ticket, second = next(pair for pair, outcome in pairs if outcome is Told.CONFLICT)
+        stored = (one for one in study.conflicts() if one.ticket == ticket)
         first = next(one.first for one in stored)
         others = f", nor were {counts[Told.CONFLICT] - 1:,} other results, for the same reason"
         note(
-            f"error: ticket {number} has the result {first!r} already, which stands: {second!r} was"
+            f"error: ticket {ticket} has the result {first!r} already, which stands: {second!r} was"
             f" not used{others if counts[Told.CONFLICT] > 1 else ''}."
         )
         raise typer.Exit(EXIT_FAILED)
@@ -204,11 +204,11 @@ def skip(
 
     \b
     Example:
-      oddarms study skip crowd 17 --reason "the worker is shutting down"
+      oddarms study skip crowd 17-mzxw6ytboi4dgnbt --reason "the worker is shutting down"
     """  # noqa: D301
-    number = ticket_of(ticket)
-    opened(name, storage).skip(number, reason)
-    emit(f"ticket {number} was given back\n")
+    given = ticket_of(ticket)
+    opened(name, storage).skip(given, reason)
+    emit(f"ticket {given} was given back\n")
 
 
 def import_(
@@ -288,8 +288,8 @@ def _row(trial: Trial) -> list[Any]:
 def _csv(trials: Iterator[Trial]) -> Iterator[str]:
     yield csv_text(COLUMNS, [])
     for trial in trials:
-        *values, expired = _row(trial)
-        yield csv_text([*values, str(expired).lower()], [])
+        *values, late = _row(trial)
+        yield csv_text([*values, str(late).lower()], [])
 
 
 def _json(trials: Iterator[Trial]) -> Iterator[str]:

@@ -1,0 +1,47 @@
+"""Traces that every result leaves beside itself, by which `verify` finds what was changed later.
+
+- A *receipt* of each result stands with its ticket, written in the same transaction: a result that
+  is gone, or has another reward, no longer agrees with it.
+- A *digest* of all its rewards stands with each import.
+- A *chain* over all results in their order stands with each saved state: each link is a hash of the
+  one before and of one result, so that the last link vouches for the whole log up to there, order
+  included. It depends on the log alone, and may be written down elsewhere and compared.
+
+They find damage and edits by hand. Who can write to the database and knows this file can make them
+anew; only a chain that was written down elsewhere finds that. The formats are part of the schema.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable
+
+from oddarms.studies._log import ResultRow
+
+GENESIS = bytes(32)
+"""The chain of no results."""
+
+
+def receipt(ticket: int, reward: float) -> int:
+    """Return 63 bits of a hash of a ticket and its reward."""
+    digest = hashlib.sha256(struct.pack(">qd", ticket, reward + 0.0)).digest()  # no -0
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def import_digest(rows: Iterable[tuple[int, float]]) -> str:
+    """Return a hash of an import's arms and rewards, in order."""
+    digest = hashlib.sha256()
+    for arm, reward in rows:
+        digest.update(struct.pack(">qd", arm, reward + 0.0))
+    return digest.hexdigest()
+
+
+def chained(link: bytes, rows: Iterable[ResultRow]) -> bytes:
+    """Return the chain after some more results."""
+    for row in rows:
+        numbers = (row.ticket, row.place, row.batch)
+        ticket, place, batch = (-1 if number is None else number for number in numbers)
+        packed = struct.pack(">qqqqdq", row.number, ticket, row.arm, place, row.reward + 0.0, batch)
+        link = hashlib.sha256(link + packed).digest()
+    return link

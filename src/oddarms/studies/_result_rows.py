@@ -1,0 +1,230 @@
+"""The rows of results: those of tickets, imported ones, and those that were refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from oddarms.studies._log import ResultRow, Told
+from oddarms.studies._receipts import import_digest, receipt
+from oddarms.studies._sql import LOCK_SPACE, now, run, text, timed
+from oddarms.studies._ticket_rows import require_tickets
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from oddarms.studies._database import Database
+
+CHUNK = 20_000
+
+_LATE = "CASE WHEN l.boot = :boot AND l.expires > :steady THEN 0 ELSE 1 END"
+_COLUMNS = "(study, ticket, arm, place, reward, worker, told, late)"
+_LEASE = "LEFT JOIN leases l ON l.study = t.study AND l.ticket = t.number"
+_RESULT = (
+    f"INSERT INTO results {_COLUMNS} SELECT t.study, t.number, t.arm, t.place, :reward,"
+    f" coalesce(:worker, t.worker), :wall, {_LATE} FROM tickets t {_LEASE}"
+    " WHERE t.study = :study AND t.number = :ticket ON CONFLICT (study, ticket) DO NOTHING"
+)
+_RECEIPT = "UPDATE tickets SET receipt = ? WHERE study = ? AND number = ?"
+
+# On PostgreSQL any number of results, with their receipts, are one message to and fro.
+_RESULTS = (
+    "WITH locked AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(:space, :study)),"
+    " given AS (SELECT * FROM unnest(CAST(:tickets AS bigint[]),"
+    " CAST(:rewards AS double precision[]), CAST(:receipts AS bigint[]))"
+    " AS g(ticket, reward, receipt)),"
+    f" added AS (INSERT INTO results {_COLUMNS} SELECT t.study, t.number, t.arm, t.place, g.reward,"
+    f" coalesce(:worker, t.worker), :wall, {_LATE} FROM locked CROSS JOIN given g"
+    f" JOIN tickets t ON t.study = :study AND t.number = g.ticket {_LEASE} ORDER BY t.number"
+    " ON CONFLICT (study, ticket) DO NOTHING RETURNING study, ticket)"
+    " UPDATE tickets SET receipt = g.receipt FROM added a JOIN given g ON g.ticket = a.ticket"
+    " WHERE tickets.study = a.study AND tickets.number = a.ticket RETURNING tickets.number"
+)
+
+
+def add_results(
+    database: Database,
+    connection: sa.Connection,
+    study: int,
+    results: Sequence[tuple[int, float]],
+    worker: str | None,
+) -> list[Told]:
+    """Record results of tickets, and say what became of each; the first one of a ticket stands."""
+    firsts: dict[int, float] = {}
+    for ticket, reward in results:
+        firsts.setdefault(ticket, reward)
+    recorded = add_new_results(database, connection, study, firsts, worker)
+    said = []
+    for ticket, reward in results:
+        is_first = ticket in recorded
+        recorded.discard(ticket)
+        said.append(
+            Told.RECORDED if is_first else _compare(connection, study, ticket, reward, worker)
+        )
+    return said
+
+
+def add_new_results(
+    database: Database,
+    connection: sa.Connection,
+    study: int,
+    rewards: Mapping[int, float],
+    worker: str | None,
+) -> set[int]:
+    """Record results of tickets that have none, each with its receipt; return these tickets.
+
+    They go in in the tickets' order: so two batches with tickets in common cannot wait for each
+    other, and which of an arm's results come first does not depend on how a caller sorted them.
+    """
+    ordered = sorted(rewards.items())
+    if database.dialect == "postgresql":
+        found = timed(
+            connection,
+            _RESULTS,
+            space=LOCK_SPACE,
+            study=study,
+            worker=worker,
+            tickets=[ticket for ticket, _ in ordered],
+            rewards=[reward for _, reward in ordered],
+            receipts=[receipt(ticket, reward) for ticket, reward in ordered],
+        )
+        return {int(row[0]) for row in found}
+    raw: Any = connection.connection.driver_connection  # there is no time to prepare each anew
+    common = {"study": study, "worker": worker, **now()}
+    recorded = set()
+    for ticket, reward in ordered:
+        if raw.execute(_RESULT, {**common, "ticket": ticket, "reward": reward}).rowcount:
+            raw.execute(_RECEIPT, (receipt(ticket, reward), study, ticket))
+            recorded.add(ticket)
+    return recorded
+
+
+def _compare(
+    connection: sa.Connection, study: int, ticket: int, reward: float, worker: str | None
+) -> Told:
+    """Say what became of a result that was not recorded, and note one that differs."""
+    first = run(
+        connection,
+        "SELECT reward FROM results WHERE study = :study AND ticket = :ticket",
+        study=study,
+        ticket=ticket,
+    ).scalar()
+    if first is None:
+        require_tickets(connection, study, [ticket])
+    if first == reward:
+        return Told.REPEATED
+    timed(
+        connection,
+        "INSERT INTO conflicts (study, ticket, reward, worker, told)"
+        " VALUES (:study, :ticket, :reward, :worker, :wall)",
+        study=study,
+        ticket=ticket,
+        reward=reward,
+        worker=worker,
+    )
+    return Told.CONFLICT
+
+
+def add_import(
+    database: Database,
+    connection: sa.Connection,
+    study: int,
+    rows: Sequence[tuple[int, float]],
+    key: str | None,
+) -> int:
+    """Record results nobody asked for; return how many, 0 if the key is known."""
+    if not rows:
+        return 0
+    batch, now = timed(
+        connection,
+        "SELECT coalesce(max(batch), 0) + 1, :wall FROM imports WHERE study = :study",
+        study=study,
+    ).one()
+    added = run(
+        connection,
+        "INSERT INTO imports (study, batch, key, results, imported, digest) VALUES"
+        " (:study, :batch, :key, :results, :now, :digest) ON CONFLICT (study, key) DO NOTHING",
+        study=study,
+        batch=int(batch),
+        key=key,
+        results=len(rows),
+        now=now,
+        digest=import_digest(rows),
+    )
+    if added.rowcount == 0:
+        return 0
+    database.copy(
+        connection,
+        "results",
+        ["study", "arm", "reward", "batch", "told", "late"],
+        [(study, arm, reward, int(batch), now, 0) for arm, reward in rows],
+    )
+    return len(rows)
+
+
+def known_import(connection: sa.Connection, study: int, key: str) -> str | None:
+    """Return the digest of the import with a key, None if there is none."""
+    found = run(
+        connection,
+        "SELECT digest FROM imports WHERE study = :study AND key = :key",
+        study=study,
+        key=key,
+    ).first()
+    return None if found is None else str(found[0])
+
+
+def result_rows(connection: sa.Connection, study: int, *, after: int) -> Iterator[list[ResultRow]]:
+    """Yield the results after a number, in order; those of an import are never divided."""
+    found = connection.execute(
+        text(
+            "SELECT number, ticket, arm, place, reward, batch FROM results"
+            " WHERE study = :study AND number > :after ORDER BY number"
+        ),
+        {"study": study, "after": after},
+        execution_options={"stream_results": True},
+    )
+    part: list[ResultRow] = []
+    for row in found:
+        result = ResultRow(*row)
+        if len(part) >= CHUNK and (result.batch is None or result.batch != part[-1].batch):
+            yield part
+            part = []
+        part.append(result)
+    if part:
+        yield part
+
+
+def trial_rows(connection: sa.Connection, study: int) -> Iterator[Any]:
+    """Yield all results with when they were asked for, in order.
+
+    Not a join: for one, PostgreSQL may compare all results with all tickets as long as it has not
+    counted them.
+    """
+    found = connection.execute(
+        text(
+            "SELECT r.number, r.ticket, r.arm, r.place, r.reward, r.worker, r.told, r.late,"
+            " (SELECT t.asked FROM tickets t WHERE t.study = r.study AND t.number = r.ticket)"
+            " FROM results r WHERE r.study = :study ORDER BY r.number"
+        ),
+        {"study": study},
+        execution_options={"stream_results": True},
+    )
+    with found:  # somebody may stop before the last one
+        yield from found
+
+
+def conflict_rows(connection: sa.Connection, study: int) -> Iterator[Any]:
+    """Yield ticket, arm, first and second reward, worker and time of every conflict."""
+    yield from run(
+        connection,
+        "SELECT c.ticket, r.arm, r.reward, c.reward, c.worker, c.told FROM conflicts c"
+        " JOIN results r ON r.study = c.study AND r.ticket = c.ticket"
+        " WHERE c.study = :study ORDER BY c.number",
+        study=study,
+    )
+
+
+def number_of_conflicts(connection: sa.Connection, study: int) -> int:
+    """Return how many results were refused."""
+    found = run(connection, "SELECT count(*) FROM conflicts WHERE study = :study", study=study)
+    return int(found.scalar_one())

@@ -1,0 +1,244 @@
+"""The rows of studies, of their arms, and of their saved states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oddarms.errors import UnknownStudy
+from oddarms.studies._sql import run, timed
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from oddarms.studies._replay import State
+
+PARAMETERS = 500
+TABLES = ("results", "tickets", "leases", "skips", "conflicts", "imports", "snapshots", "arms")
+"""All that has rows of a study."""
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """What a study is: its number, question, seed and secret."""
+
+    number: int
+    question: str
+    seed: int
+    secret: bytes
+
+
+def add_study(
+    connection: sa.Connection, name: str, question: str, seed: int, secret: bytes
+) -> int | None:
+    """Add a study; return its number, or None if the name is taken."""
+    found = timed(
+        connection,
+        "INSERT INTO studies"
+        " (name, question, seed, secret, created, tickets, position, taken, claimed) VALUES"
+        " (:name, :question, :seed, :secret, :wall, 0, 0, 0, 0)"
+        " ON CONFLICT (name) DO NOTHING RETURNING id",
+        name=name,
+        question=question,
+        seed=str(seed),
+        secret=secret,
+    ).scalar()
+    return None if found is None else int(found)
+
+
+def find_study(connection: sa.Connection, name: str) -> StudyRow | None:
+    """Return the study of a name."""
+    row = run(
+        connection, "SELECT id, question, seed, secret FROM studies WHERE name = :name", name=name
+    ).first()
+    return None if row is None else StudyRow(int(row[0]), str(row[1]), int(row[2]), bytes(row[3]))
+
+
+def counts(connection: sa.Connection, study: int) -> tuple[int, float]:
+    """Return how many tickets a study has handed out, and when it was created."""
+    row = run(
+        connection, "SELECT tickets, created FROM studies WHERE id = :study", study=study
+    ).first()
+    if row is None:
+        raise UnknownStudy("the study must be there but was deleted.")
+    return int(row[0]), float(row[1])
+
+
+def studies(connection: sa.Connection) -> list[Any]:
+    """Return name, question, creation, tickets and recorded results of every study."""
+    return list(
+        run(
+            connection,
+            "SELECT s.name, s.question, s.created, s.tickets,"
+            " (SELECT count(*) FROM results r WHERE r.study = s.id) FROM studies s ORDER BY s.name",
+        )
+    )
+
+
+def names(connection: sa.Connection, most: int) -> list[str]:
+    """Return the names of the first studies."""
+    found = run(connection, "SELECT name FROM studies ORDER BY name LIMIT :most", most=most)
+    return [row[0] for row in found]
+
+
+def remove_study(connection: sa.Connection, study: int) -> None:
+    """Remove a study and everything of it."""
+    for table in TABLES:
+        run(connection, f"DELETE FROM {table} WHERE study = :study", study=study)
+    run(connection, "DELETE FROM studies WHERE id = :study", study=study)
+
+
+# Arms
+
+
+def number_of_arms(connection: sa.Connection, study: int) -> int:
+    """Return how many arms a study has."""
+    found = run(connection, "SELECT count(*) FROM arms WHERE study = :study", study=study)
+    return int(found.scalar_one())
+
+
+def labels(connection: sa.Connection, study: int) -> list[str]:
+    """Return all labels, encoded, in order."""
+    found = run(
+        connection, "SELECT label FROM arms WHERE study = :study ORDER BY number", study=study
+    )
+    return [row[0] for row in found]
+
+
+def labels_of(connection: sa.Connection, study: int, arms: Sequence[int]) -> dict[int, str]:
+    """Return the encoded labels of some arms."""
+    import sqlalchemy as sa
+
+    statement = sa.text(
+        "SELECT number, label FROM arms WHERE study = :study AND number IN :arms"
+    ).bindparams(sa.bindparam("arms", expanding=True))
+    found: dict[int, str] = {}
+    for start in range(0, len(arms), PARAMETERS):
+        part = list(arms[start : start + PARAMETERS])
+        rows = connection.execute(statement, {"study": study, "arms": part})
+        found.update({int(number): label for number, label in rows})
+    return found
+
+
+def arm_of(connection: sa.Connection, study: int, label: str, key: str) -> int | None:
+    """Return the arm with an encoded label."""
+    found = run(
+        connection,
+        "SELECT number, label FROM arms WHERE study = :study AND label_key = :key",
+        study=study,
+        key=key,
+    )
+    return next((int(number) for number, text in found if text == label), None)
+
+
+# Saved states
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What is said of the saved state.
+
+    Attributes
+    ----------
+    position, taken
+        The number of the last result in it, and how many it has taken in.
+    chain
+        The chain of the log up to there; None if nothing is saved.
+    key
+        Under which its parts are stored.
+    claimed
+        How many results there were when somebody last began to save a state.
+    """
+
+    position: int
+    taken: int
+    chain: bytes | None
+    key: int | None
+    claimed: int
+
+
+def saved(connection: sa.Connection, study: int) -> Saved:
+    """Return what is said of a study's saved state."""
+    row = run(
+        connection,
+        "SELECT position, taken, chain, snapshot, claimed FROM studies WHERE id = :study",
+        study=study,
+    ).first()
+    if row is None:
+        raise UnknownStudy("the study must be there but was deleted.")
+    position, taken, chain, key, claimed = row
+    link = None if chain is None else bytes(chain)
+    return Saved(int(position), int(taken), link, None if key is None else int(key), int(claimed))
+
+
+def saved_state(connection: sa.Connection, study: int, key: int) -> bytes:
+    """Return a saved state, put together from its parts."""
+    found = run(
+        connection,
+        "SELECT content FROM snapshots WHERE study = :study AND snapshot = :key ORDER BY part",
+        study=study,
+        key=key,
+    )
+    return b"".join(bytes(row[0]) for row in found)
+
+
+def claim_saving(connection: sa.Connection, study: int, taken: int) -> None:
+    """Say that somebody saves the state with so many results, so that nobody else does."""
+    run(
+        connection,
+        "UPDATE studies SET claimed = :taken WHERE id = :study",
+        study=study,
+        taken=taken,
+    )
+
+
+def add_part(connection: sa.Connection, study: int, key: int, part: int, content: bytes) -> None:
+    """Store a part of a state."""
+    run(
+        connection,
+        "INSERT INTO snapshots (study, snapshot, part, content)"
+        " VALUES (:study, :key, :part, :content)",
+        study=study,
+        key=key,
+        part=part,
+        content=content,
+    )
+
+
+def use_saved(connection: sa.Connection, study: int, state: State, key: int, *, parts: int) -> None:
+    """Let a state whose parts are all there be the saved one, unless it is older."""
+    run(
+        connection,
+        "UPDATE studies SET position = :position, taken = :taken, chain = :chain, snapshot = :key"
+        " WHERE id = :study AND position < :position AND (SELECT count(*) FROM snapshots s"
+        " WHERE s.study = studies.id AND s.snapshot = :key) = :parts",
+        study=study,
+        position=state.position,
+        taken=state.taken,
+        chain=state.chain,
+        key=key,
+        parts=parts,
+    )
+
+
+def drop_old_part(connection: sa.Connection, study: int) -> bool:
+    """Drop one part of a state that is no longer used; return whether there was one.
+
+    Those of a state that somebody is just saving may be among them; it will not be used then.
+    """
+    unused = (
+        "SELECT s.snapshot, s.part FROM snapshots s JOIN studies t ON t.id = s.study"
+        " WHERE s.study = :study AND s.snapshot <> coalesce(t.snapshot, 0) LIMIT 1"
+    )
+    row = run(connection, unused, study=study).first()
+    if row is None:
+        return False
+    run(
+        connection,
+        "DELETE FROM snapshots WHERE study = :study AND snapshot = :key AND part = :part",
+        study=study,
+        key=row[0],
+        part=row[1],
+    )
+    return True

@@ -1,0 +1,158 @@
+"""The rows of tickets, their leases, and of those that were given back."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from oddarms.errors import InvalidParameter, UnknownStudy
+from oddarms.search._places import Place
+from oddarms.search._step import Out
+from oddarms.studies._sql import run, text, timed
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from oddarms.studies._database import Database
+
+# Not EXISTS, for which PostgreSQL may read all results there are instead of the index.
+_ENDED = (
+    "(leases.boot <> :boot OR leases.expires <= :steady"
+    " OR (SELECT r.ticket FROM results r WHERE r.study = leases.study"
+    " AND r.ticket = leases.ticket) IS NOT NULL OR (SELECT s.ticket FROM skips s"
+    " WHERE s.study = leases.study AND s.ticket = leases.ticket) IS NOT NULL)"
+)
+
+
+def live_places(connection: sa.Connection, study: int) -> Out:
+    """Return the places of all pulls that are out, by arm."""
+    found = timed(
+        connection,
+        f"SELECT arm, place FROM leases WHERE study = :study AND NOT {_ENDED}",
+        study=study,
+    )
+    places: Out = {}
+    for arm, place in found:
+        places.setdefault(int(arm), set()).add(int(place))
+    return places
+
+
+def live_workers(connection: sa.Connection, study: int) -> list[str]:
+    """Return the workers that have tickets out."""
+    found = timed(
+        connection,
+        "SELECT DISTINCT t.worker FROM leases JOIN tickets t ON t.study = leases.study"
+        f" AND t.number = leases.ticket WHERE leases.study = :study AND NOT {_ENDED}"
+        " AND t.worker IS NOT NULL",
+        study=study,
+    )
+    return [row[0] for row in found]
+
+
+def live_tickets(connection: sa.Connection, study: int, worker: str) -> list[int]:
+    """Return a worker's tickets that are out, in order."""
+    found = timed(
+        connection,
+        f"SELECT ticket FROM leases WHERE study = :study AND NOT {_ENDED} AND (SELECT t.worker"
+        " FROM tickets t WHERE t.study = leases.study AND t.number = leases.ticket) = :worker"
+        " ORDER BY ticket",
+        study=study,
+        worker=worker,
+    )
+    return [row[0] for row in found]
+
+
+def drop_ended_leases(connection: sa.Connection, study: int) -> None:
+    """Drop the leases of pulls that are no longer out."""
+    timed(connection, f"DELETE FROM leases WHERE study = :study AND {_ENDED}", study=study)
+
+
+def add_tickets(
+    database: Database,
+    connection: sa.Connection,
+    study: int,
+    places: Sequence[Place],
+    worker: str | None,
+    seconds: float,
+) -> tuple[int, float]:
+    """Add tickets and leases of so many seconds; return the first number and the time of day."""
+    last = int(
+        run(
+            connection,
+            "UPDATE studies SET tickets = tickets + :more WHERE id = :study RETURNING tickets",
+            study=study,
+            more=len(places),
+        ).scalar_one()
+    )
+    first = last - len(places) + 1
+    numbered = [(number, *place) for number, place in zip(itertools.count(first), places)]
+    wall, steady, boot = timed(connection, "SELECT :wall, :steady, :boot").one()
+    database.copy(
+        connection,
+        "tickets",
+        ["study", "number", "arm", "place", "worker", "asked"],
+        [(study, number, arm, place, worker, wall) for number, arm, place in numbered],
+    )
+    database.copy(
+        connection,
+        "leases",
+        ["study", "ticket", "arm", "place", "expires", "boot"],
+        [(study, number, arm, place, steady + seconds, boot) for number, arm, place in numbered],
+    )
+    return first, float(wall)
+
+
+def renew_leases(
+    connection: sa.Connection, study: int, tickets: Iterable[int], seconds: float
+) -> int:
+    """Let leases last so many seconds from now; return how many.
+
+    One that has run out is renewed as long as its place was not handed to somebody else: whoever
+    does that drops the lease first.
+    """
+    renewed = 0
+    for ticket in sorted(set(tickets)):  # in one order, so that nobody waits for each other
+        renewed += timed(
+            connection,
+            "UPDATE leases SET expires = :steady + :seconds, boot = :boot"
+            " WHERE study = :study AND ticket = :ticket",
+            study=study,
+            ticket=ticket,
+            seconds=seconds,
+        ).rowcount
+    return renewed
+
+
+def add_skips(connection: sa.Connection, study: int, tickets: Iterable[int], reason: str) -> None:
+    """Give tickets back."""
+    numbers = sorted(set(tickets))  # in one order, so that nobody waits for each other
+    require_tickets(connection, study, numbers)
+    now = timed(connection, "SELECT :wall").scalar_one()
+    connection.execute(
+        text(
+            "INSERT INTO skips (study, ticket, reason, skipped)"
+            " VALUES (:study, :ticket, :reason, :now) ON CONFLICT (study, ticket) DO NOTHING"
+        ),
+        [{"study": study, "ticket": t, "reason": reason, "now": now} for t in numbers],
+    )
+
+
+def require_tickets(connection: sa.Connection, study: int, tickets: Iterable[int]) -> None:
+    """Refuse tickets that a study has not handed out."""
+    for ticket in tickets:
+        known = run(
+            connection,
+            "SELECT 1 FROM tickets WHERE study = :study AND number = :ticket",
+            study=study,
+            ticket=ticket,
+        ).first()
+        if known is None:
+            require_study(connection, study)
+            raise InvalidParameter(f"ticket must be one that was handed out but got {ticket}.")
+
+
+def require_study(connection: sa.Connection, study: int) -> None:
+    """Refuse a study that was deleted since it was opened."""
+    if run(connection, "SELECT 1 FROM studies WHERE id = :study", study=study).first() is None:
+        raise UnknownStudy("the study must be there but was deleted.")
