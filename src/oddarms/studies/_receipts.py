@@ -30,9 +30,9 @@ def receipt(ticket: int, reward: float) -> int:
 
 
 def import_digest(rows: Iterable[tuple[int, float]]) -> str:
-    """Return a hash of an import's arms and rewards, in order."""
+    """Return a hash of an import's rewards, by arm and in each arm's order."""
     digest = hashlib.sha256()
-    for arm, reward in rows:
+    for arm, reward in sorted(rows, key=lambda row: row[0]):
         digest.update(struct.pack(">qd", arm, reward + 0.0))
     return digest.hexdigest()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from oddarms.errors import InvalidParameter
 from oddarms.studies._log import ResultRow, Told
 from oddarms.studies._receipts import import_digest, receipt
 from oddarms.studies._sql import LOCK_SPACE, now, run, text, timed
@@ -135,24 +136,31 @@ def add_import(
     """Record results nobody asked for; return how many, 0 if the key is known."""
     if not rows:
         return 0
+    digest = import_digest(rows)
+    known = None if key is None else _known_import(connection, study, key)
+    if known is not None and known != digest:
+        raise InvalidParameter(
+            f"rewards must be those that were imported under the key {key!r} before but are"
+            " others: choose another key to import them, too."
+        )
+    if known is not None:
+        return 0
     batch, now = timed(
         connection,
         "SELECT coalesce(max(batch), 0) + 1, :wall FROM imports WHERE study = :study",
         study=study,
     ).one()
-    added = run(
+    run(
         connection,
         "INSERT INTO imports (study, batch, key, results, imported, digest) VALUES"
-        " (:study, :batch, :key, :results, :now, :digest) ON CONFLICT (study, key) DO NOTHING",
+        " (:study, :batch, :key, :results, :now, :digest)",
         study=study,
         batch=int(batch),
         key=key,
         results=len(rows),
         now=now,
-        digest=import_digest(rows),
+        digest=digest,
     )
-    if added.rowcount == 0:
-        return 0
     database.copy(
         connection,
         "results",
@@ -162,7 +170,7 @@ def add_import(
     return len(rows)
 
 
-def known_import(connection: sa.Connection, study: int, key: str) -> str | None:
+def _known_import(connection: sa.Connection, study: int, key: str) -> str | None:
     """Return the digest of the import with a key, None if there is none."""
     found = run(
         connection,

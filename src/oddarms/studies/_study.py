@@ -261,8 +261,8 @@ class Study:
         rewards
             Rewards by label; arms may have any number or be missing.
         key
-            A name for this import, of up to 64 characters; a second one with the same key records
-            nothing and returns 0.
+            A name for this import, of up to 64 characters; a second one with the same key and the
+            same rewards records nothing and returns 0, one with others is refused.
         """
         key = _check_text("key", key, most=64)
         lists = {label: np.atleast_1d(np.asarray(given)) for label, given in rewards.items()}

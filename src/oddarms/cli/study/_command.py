@@ -18,7 +18,7 @@ from oddarms.cli._guard import EXIT_FAILED, guarded
 from oddarms.cli._printing import Format, emit, emit_rows, json_text, note
 from oddarms.cli.study._show import described, fields, flat, moment
 from oddarms.cli.study._storage import FormatOption, NameArgument, StorageOption, chosen, opened
-from oddarms.cli.study._work import ask, export, import_, skip, tell
+from oddarms.cli.study._work import ask, export, import_, renew, skip, tell
 from oddarms.errors import InvalidParameter, StoreFailed
 from oddarms.problem import DEFAULT_DELTA, DEFAULT_K
 from oddarms.tables import bounds_of, csv_text, read_labels
@@ -189,7 +189,9 @@ def result(
 def verify(name: NameArgument, storage: StorageOption = None) -> None:
     """Replay a study's log and compare with what is stored.
 
-    The exit code is 0 if they agree and 1 if not.
+    The exit code is 0 if they agree and 1 if not. The chain is a hash of all results in their
+    order: a copy of the study has the same one, and so has this study later as long as no result
+    is added. Write it down elsewhere to prove that nobody has changed the log since.
 
     \b
     Example:
@@ -199,7 +201,10 @@ def verify(name: NameArgument, storage: StorageOption = None) -> None:
     found = studies.verify(study)
     if not found.ok:
         raise StoreFailed(f"{study.name} does not agree with its log: {'; '.join(found.problems)}.")
-    emit(f"{study.name} is sound: its {counted(found.results, 'result')} give what is stored\n")
+    emit(
+        f"{study.name} is sound: its {counted(found.results, 'result')} give what is stored\n"
+        f"chain: {found.chain}\n"
+    )
 
 
 def delete(
@@ -265,6 +270,7 @@ app.command("show")(guarded(show))
 app.command("ask")(guarded(ask))
 app.command("tell", context_settings={"ignore_unknown_options": True})(guarded(tell))
 app.command("skip")(guarded(skip))
+app.command("renew")(guarded(renew))
 app.command("import")(guarded(import_))
 app.command("export")(guarded(export))
 app.command("result")(guarded(result))

@@ -36,6 +36,10 @@ UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 ROWS_AT_ONCE = 1000
 
 TicketHelp = "The id that ask printed."
+DEFAULT_LEASE = "10m"
+LeaseOption = Annotated[
+    str, typer.Option(metavar="TIME", help="30s, 10m, 2h or 1d; then somebody else may get them.")
+]
 
 
 class ExportFormat(StrEnum):
@@ -49,10 +53,7 @@ def ask(
     name: NameArgument,
     n: Annotated[int, typer.Option("-n", help="Most tickets to hand out.")] = 1,
     worker: Annotated[str | None, typer.Option(help="A name for the log.")] = None,
-    lease: Annotated[
-        str,
-        typer.Option(metavar="TIME", help="30s, 10m, 2h or 1d; then somebody else may get them."),
-    ] = "10m",
+    lease: LeaseOption = DEFAULT_LEASE,
     storage: StorageOption = None,
     how: FormatOption = Format.table,
 ) -> None:
@@ -112,7 +113,7 @@ def lease_of(text: str) -> timedelta:
     found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([smhd])", text.strip())
     try:
         duration = timedelta(**{UNITS[found[2]]: float(found[1])}) if found else timedelta(0)
-        if duration > timedelta(0) and datetime.now() + duration:
+        if duration > timedelta(0):
             return duration
     except OverflowError:
         pass
@@ -209,6 +210,28 @@ def skip(
     given = ticket_of(ticket)
     opened(name, storage).skip(given, reason)
     emit(f"ticket {given} was given back\n")
+
+
+def renew(
+    name: NameArgument,
+    tickets: Annotated[list[str], typer.Argument(metavar="TICKET...", help=TicketHelp)],
+    lease: LeaseOption = DEFAULT_LEASE,
+    storage: StorageOption = None,
+) -> None:
+    """Let leases last longer, as their pulls are still under way.
+
+    They then run out the given time from now. A worker that renews its short leases while it works
+    keeps them, and if it dies nobody waits for it for long.
+
+    \b
+    Example:
+      while sleep 20; do oddarms study renew crowd "$ID" --lease 1m; done &
+    """  # noqa: D301
+    given = [ticket_of(ticket) for ticket in tickets]
+    renewed = opened(name, storage).renew(given, lease_of(lease))
+    emit(f"renewed {renewed:,} of {counted(len(given), 'lease')}\n")
+    if renewed < len(given):
+        note("the others have a result, or their pulls were handed to somebody else")
 
 
 def import_(
