@@ -48,8 +48,9 @@ def _address(file: str) -> str:
 
 
 def _is_writable(file: str) -> bool:
+    effective = os.access in os.supports_effective_ids
     folder = os.path.dirname(os.path.abspath(file))
-    return os.access(file, os.W_OK) and os.access(folder, os.W_OK)
+    return all(os.access(path, os.W_OK, effective_ids=effective) for path in (file, folder))
 
 
 def _prepare(connection: Any, _record: Any) -> None:

@@ -22,8 +22,6 @@ def storage_in(out: Path, storage: str | None) -> str:
 
 def stored_bounds(name: str | None, storage: str) -> tuple[float, float] | None:
     """Return the bounds of the study to go on with, None if there is none."""
-    if "://" not in storage and not Path(storage).exists():
-        return None
     try:
         return load_study(name or STUDY_NAME, storage=storage).bounds
     except UnknownStudy:
@@ -44,9 +42,11 @@ def opened(
     try:
         return open_study(labels, words, storage=storage, name=name or STUDY_NAME, rng=seed)
     except UnknownStudy:
+        from oddarms.studies._location import location_of
+
         raise UnknownStudy(
             f"--study must be one that exists, or --arms or --table must say what its things are,"
-            f" but there is no study {name!r} in {shown(storage)}."
+            f" but there is no study {name!r} in {shown(location_of(storage).name)}."
         ) from None
 
 
