@@ -440,7 +440,8 @@ class TestProofs:
         "a reward": "UPDATE results SET reward = 0.125 WHERE number = {number}",
         "the last digit of a reward": "UPDATE results SET reward = reward + 1e-15"
         " WHERE number = {number}",
-        "an arm": "UPDATE results SET arm = CASE arm WHEN 0 THEN 1 ELSE 0 END WHERE number = {number}",
+        "an arm": "UPDATE results SET arm = CASE arm WHEN 0 THEN 1 ELSE 0 END"
+        " WHERE number = {number}",
         "a place": "UPDATE results SET place = place + 1000 WHERE number = {number}",
         "a result that is gone": "DELETE FROM results WHERE number = {number}",
         "a ticket that is gone": "DELETE FROM tickets WHERE number ="

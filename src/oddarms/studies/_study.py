@@ -470,8 +470,8 @@ class Study:
     # The search
 
     def _catch_up(self) -> None:
-        """Read a file's results while others can write; there may be many when it is opened."""
-        if self._log.is_new and self._database.dialect == "sqlite":
+        """Read a file's new results while others can write; there may be many of them."""
+        if self._database.dialect == "sqlite":
             with self._lock, self._database.reading() as connection:
                 self._current(connection)
 
