@@ -49,7 +49,8 @@ def _address(file: str) -> str:
 
 def _is_writable(file: str) -> bool:
     folder = os.path.dirname(os.path.abspath(file))
-    return os.access(file, os.W_OK) and os.access(folder, os.W_OK)
+    effective = os.access in os.supports_effective_ids  # as SQLite will be asked for its rights
+    return all(os.access(path, os.W_OK, effective_ids=effective) for path in (file, folder))
 
 
 def _prepare(connection: Any, _record: Any) -> None:
