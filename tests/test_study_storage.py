@@ -667,6 +667,8 @@ class TestTexts:
             lambda: stale.tell(old[0], 0.5),
             lambda: stale.tell_many([(ticket, 0.5) for ticket in old]),
             lambda: stale.skip(old[0]),
+            lambda: stale.renew(old),
+            lambda: stale.import_rewards({"a": [0.5]}),
         ):
             with pytest.raises(UnknownStudy, match="was deleted"):
                 call()
