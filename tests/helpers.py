@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oddarms.problem import FloatArray
+from oddarms.search import Ticket
 from oddarms.statistics.directions import Tally
 from oddarms.statistics.totals import Totals
 from oddarms.theory import gaps
@@ -63,6 +64,12 @@ def totals_of(rewards: FloatArray) -> Totals:
 def tally_of(rewards: FloatArray) -> Tally:
     """Return the tally of (arms, pulls) rewards."""
     return Tally.seen(totals_of(rewards))
+
+
+def ticket_number(ticket: Ticket | str) -> int:
+    """Return the number of a ticket or its id: how many were handed out up to it."""
+    text = ticket.id if isinstance(ticket, Ticket) else ticket
+    return int(text.partition("-")[0])
 
 
 BIN = Path(sys.executable).parent

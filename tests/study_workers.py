@@ -134,7 +134,7 @@ def work(storage: str, name: str, seed: int, ledger: Path, hurry: Path) -> None:
 # Work that many do at once
 
 
-def ask_once(ready: Callable[[], None], storage: str, name: str, n: int) -> list[int]:
+def ask_once(ready: Callable[[], None], storage: str, name: str, n: int) -> list[str]:
     study = load_study(name, storage=storage)
     ready()
     return [ticket.id for ticket in study.ask(n)]
@@ -195,7 +195,7 @@ def use_up(ready: Callable[[], None], storage: str, name: str) -> tuple[int, int
 
 
 def tell_in_order(
-    ready: Callable[[], None], storage: str, name: str, results: list[tuple[int, float]]
+    ready: Callable[[], None], storage: str, name: str, results: list[tuple[str, float]]
 ) -> int:
     study = load_study(name, storage=storage)
     ready()

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import oddarms
-from helpers import BIN, COMMAND, ROOT, Ran, Run, assert_refused, page_blocks
+from helpers import BIN, COMMAND, ROOT, Ran, Run, assert_refused, page_blocks, ticket_number
 from oddarms.cli.study._work import lease_of
 from oddarms.errors import InvalidParameter
 from oddarms.text import shortened, shown, table
@@ -72,6 +72,22 @@ def work(study: Run, name: str = "crowd", *, worker: str = "w") -> int:
         lines = [f"{row['id']} {TRUTH[row['arm']]}\n" for row in asked.rows]
         assert study("tell", name, "--from", "-", stdin="".join(lines)).code == 0
         made += len(lines)
+
+
+def ask(study: Run, n: int, *words: object, name: str = "crowd") -> list[str]:
+    """Ask for tickets; return their ids."""
+    return [row["id"] for row in study("ask", name, "-n", n, *words, "--format", "csv").rows]
+
+
+def filled_in(text: str, ids: list[str]) -> str:
+    """Return a text with the first id for #1, and so on."""
+    for number, ticket in enumerate(ids, 1):
+        text = text.replace(f"#{number}", ticket)
+    return text
+
+
+NO_ID = "9-mzxw6ytboi4dgnbt"
+"""An id that no study has given."""
 
 
 # Creating
@@ -179,13 +195,13 @@ def test_a_storage_that_is_not_there_is_not_made(study: Run, command: str) -> No
     assert not Path("studies.db").exists()
 
 
-@pytest.mark.parametrize("storage", ["", "memory", "sqlite://"])
+@pytest.mark.parametrize("storage", ["memory", ":memory:", "sqlite://"])
 def test_a_storage_outlives_the_command(study: Run, storage: str) -> None:
     question = ("--arms", "a,b", "--k", 1, "--delta", 0.1)
     assert_refused(study("create", "s", *question, "--storage", storage), 2, "outlive")
 
 
-@pytest.mark.parametrize("storage", ["nonsense://x", "studies.db/x", "notes.txt"])
+@pytest.mark.parametrize("storage", ["", "nonsense://x", "studies.db/x", "notes.txt"])
 def test_a_storage_that_is_none_is_refused(study: Run, storage: str) -> None:
     Path("notes.txt").write_text("no database " * 100)
     question = ("--arms", "a,b", "--k", 1, "--delta", 0.1)
@@ -194,10 +210,9 @@ def test_a_storage_that_is_none_is_refused(study: Run, storage: str) -> None:
     assert_refused(ran, ran.code)
 
 
-def test_an_older_storage_is_upgraded_only_when_asked(crowd: Run) -> None:
-    with sqlite3.connect("studies.db") as old:
-        old.execute("UPDATE alembic_version SET version_num = '9999'")
-    old.close()
+def test_a_storage_of_a_newer_version_is_refused(crowd: Run) -> None:
+    with closing(sqlite3.connect("studies.db")) as newer, newer:
+        newer.execute("UPDATE oddarms_version SET version_num = '9999'")
     assert_refused(crowd("list"), 1, "newer oddarms")
     assert_refused(crowd("upgrade"), 1, "newer oddarms")
 
@@ -237,33 +252,36 @@ def test_tickets_in_every_format(crowd: Run) -> None:
     assert asked.err == ""
     header, first, second = asked.out.splitlines()
     assert header.split() == ["id", "arm", "expires"]
-    assert re.fullmatch(r" 1  ann  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", first)
-    assert second.split()[:2] == ["2", "ann"]
+    assert re.fullmatch(r"1-[a-z2-7]{16}  ann  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", first)
+    ticket, arm, *_ = second.split()
+    assert (ticket_number(ticket), arm) == (2, "ann")
     as_json = crowd("ask", "crowd", "--format", "json").json
     assert as_json["status"] == "running"
-    assert [(t["id"], t["arm"]) for t in as_json["tickets"]] == [(3, "bob")]
+    assert [(ticket_number(t["id"]), t["arm"]) for t in as_json["tickets"]] == [(3, "bob")]
     as_csv = crowd("ask", "crowd", "--format", "csv")
     assert as_csv.out.splitlines()[0] == "id,arm,expires"
     assert as_csv.rows[0]["arm"] == "bob"
+    assert ticket_number(as_csv.rows[0]["id"]) == 4
 
 
 WAITING = "waiting: all pulls that can be handed out are out\n"
 
 
 def test_the_exit_code_says_whether_to_work_wait_or_stop(crowd: Run) -> None:
-    assert crowd("ask", "crowd", "-n", 7).code == 0
+    ids = ask(crowd, 7)
+    assert len(ids) == 7
     rest = crowd("ask", "crowd", "-n", 100)
     assert rest.code == 0
     assert rest.err == WAITING
-    handed_out = 7 + len(rest.out.splitlines()) - 1
-    assert handed_out >= 8
+    ids += [line.split()[0] for line in rest.out.splitlines()[1:]]
+    assert len(ids) >= 8
     assert crowd("ask", "crowd") == (4, "", WAITING)
     assert crowd("ask", "crowd", "--format", "csv") == (4, "id,arm,expires\n", "")
     as_json = crowd("ask", "crowd", "--format", "json")
     assert (as_json.code, as_json.json) == (4, {"status": "waiting", "tickets": []})
     assert f"Status:     {WAITING}" in crowd("show", "crowd").out
-    for number in range(1, handed_out + 1):
-        crowd("skip", "crowd", number)
+    for ticket in ids:
+        assert crowd("skip", "crowd", ticket).code == 0
     work(crowd)
     done = crowd("ask", "crowd")
     assert (done.code, done.out) == (3, "")
@@ -311,22 +329,22 @@ def test_an_expired_ticket_is_handed_out_again_and_its_late_result_counts(crowd:
     assert crowd("tell", "crowd", late[0]["id"], 0).code == 0
     assert crowd("tell", "crowd", again[0]["id"], 0).code == 0
     assert crowd("show", "crowd", "--format", "json").json["results"] == 2
-    assert [row["expired"] for row in crowd("export", "crowd").rows] == ["true", "false"]
+    assert [row["late"] for row in crowd("export", "crowd").rows] == ["true", "false"]
 
 
 def test_telling_says_what_became_of_each_result(crowd: Run) -> None:
-    crowd("ask", "crowd", "-n", 3)
-    assert crowd("tell", "crowd", 1, 0.25) == (0, "ticket  outcome\n     1  recorded\n", "")
-    assert crowd("tell", "crowd", 1, 0.25).out.split()[-1] == "repeated"
-    conflict = crowd("tell", "crowd", 1, 0.5)
+    first, second, _ = ask(crowd, 3)
+    said = f"{'ticket':{len(first)}}  outcome\n{first}  recorded\n"
+    assert crowd("tell", "crowd", first, 0.25) == (0, said, "")
+    assert crowd("tell", "crowd", first, 0.25).out.split()[-1] == "repeated"
+    conflict = crowd("tell", "crowd", first, 0.5)
     assert conflict.code == 1
     assert conflict.out.split()[-1] == "conflict"
     assert conflict.err == (
-        "error: ticket 1 has the result 0.25 already, which stands: 0.5 was not used.\n"
+        f"error: ticket {first} has the result 0.25 already, which stands: 0.5 was not used.\n"
     )
-    many = crowd(
-        "tell", "crowd", "--from", "-", "--format", "csv", stdin="1 0.25\n2 1\n1 0.7\n2 0\n"
-    )
+    lines = f"{first} 0.25\n{second} 1\n{first} 0.7\n{second} 0\n"
+    many = crowd("tell", "crowd", "--from", "-", "--format", "csv", stdin=lines)
     assert many.code == 1
     assert [row["outcome"] for row in many.rows] == ["repeated", "recorded", "conflict", "conflict"]
     assert "nor were 1 other results" in many.err
@@ -336,57 +354,59 @@ def test_telling_says_what_became_of_each_result(crowd: Run) -> None:
 def test_negative_rewards_are_no_options(study: Run) -> None:
     words = "create s --arms a,b,c --k 1 --delta 0.1 --bounds -1,1"
     assert study(*words.split()).code == 0
-    study("ask", "s", "-n", 3)
-    assert study("tell", "s", 1, -0.5, "--format", "csv").code == 0
-    assert study("tell", "s", 2, "-1e-3", "--worker", "me").code == 0
+    first, second, _ = ask(study, 3, name="s")
+    assert study("tell", "s", first, -0.5, "--format", "csv").code == 0
+    assert study("tell", "s", second, "-1e-3", "--worker", "me").code == 0
     assert [float(row["reward"]) for row in study("export", "s").rows] == [-0.5, -0.001]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "1 0.5\n\n2\t1\n",
-        "1,0.5\n2,1\n",
-        "ticket,reward\n1,0.5\n2,1\n",
-        "\ufeffarm;Reward;id\r\nann;0.5;1\r\nbob;1;2\r\n",
-        '{"ticket": 1, "reward": 0.5}\n{"id": 2, "arm": "x", "reward": true}\n',
+        "#1 0.5\n\n#2\t1\n",
+        "#1,0.5\n#2,1\n",
+        "ticket,reward\n#1,0.5\n#2,1\n",
+        "\ufeffarm;Reward;id\r\nann;0.5;#1\r\nbob;1;#2\r\n",
+        '{"ticket": "#1", "reward": 0.5}\n{"id": "#2", "arm": "x", "reward": true}\n',
     ],
 )
 def test_many_results_in_every_layout(crowd: Run, text: str) -> None:
-    crowd("ask", "crowd", "-n", 2, "--worker", "w1")
-    Path("results").write_text(text)
+    first, second = ids = ask(crowd, 2, "--worker", "w1")
+    Path("results").write_text(filled_in(text, ids))
     told = crowd("tell", "crowd", "--from", "results", "--format", "json")
     assert told.json == [
-        {"ticket": 1, "outcome": "recorded"},
-        {"ticket": 2, "outcome": "recorded"},
+        {"ticket": first, "outcome": "recorded"},
+        {"ticket": second, "outcome": "recorded"},
     ]
     rows = crowd("export", "crowd", "--format", "json").json
     assert [(row["ticket"], row["reward"], row["worker"]) for row in rows] == [
-        (1, 0.5, "w1"),
-        (2, 1.0, "w1"),
+        (first, 0.5, "w1"),
+        (second, 1.0, "w1"),
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("1 0\n2 1.5\n", ["stdin, line 2", "[0, 1]", "1.5"]),
-        ("1 0\n2 nan\n", ["stdin, line 2", "nan"]),
-        ("1 0\n2 yes\n", ["stdin, line 2", "'yes'"]),
-        ("1 0\n2\n", ["stdin, line 2", "a ticket and a reward"]),
-        ("1 0\n2 0,5\n", ["stdin, line 2"]),
-        ("1 0\nx 1\n", ["stdin, line 2", "'x'"]),
-        ("1 0\n9 1\n", ["got 9"]),
-        ("1 0\n99999999999999999999 1\n", ["stdin, line 2"]),
-        ("ticket,reward\n1,0\n2\n", ["stdin, line 3", "2 fields"]),
-        ('ticket,reward\n1,0\n2,"1\n', ["well-formed"]),
-        ('{"ticket": 1, "reward": 0}\n{"ticket": 2}\n', ["stdin, line 2"]),
-        ('{"ticket": 1, "reward": 0}\n{"ticket": 2,\n', ["stdin, line 2", "JSON"]),
+        ("#1 0\n#2 1.5\n", ["stdin, line 2", "[0, 1]", "1.5"]),
+        ("#1 0\n#2 nan\n", ["stdin, line 2", "nan"]),
+        ("#1 0\n#2 yes\n", ["stdin, line 2", "'yes'"]),
+        ("#1 0\n#2\n", ["stdin, line 2", "a ticket and a reward"]),
+        ("#1 0\n#2 0,5\n", ["stdin, line 2"]),
+        ("#1 0\nx 1\n", ["stdin, line 2", "'x'"]),
+        ("#1 0\n2 1\n", ["stdin, line 2", "'2'"]),
+        (f"#1 0\n{NO_ID} 1\n", [f"{NO_ID} is not", "another study"]),
+        ("#1 0\n99999999999999999999-mzxw6ytboi4dgnbt 1\n", ["stdin, line 2"]),
+        ("ticket,reward\n#1,0\n#2\n", ["stdin, line 3", "2 fields"]),
+        ('ticket,reward\n#1,0\n#2,"1\n', ["well-formed"]),
+        ('{"ticket": "#1", "reward": 0}\n{"ticket": "#2"}\n', ["stdin, line 2"]),
+        ('{"ticket": "#1", "reward": 0}\n{"ticket": 2, "reward": 0}\n', ["stdin, line 2", "'2'"]),
+        ('{"ticket": "#1", "reward": 0}\n{"ticket": "#2",\n', ["stdin, line 2", "JSON"]),
     ],
 )
 def test_one_wrong_line_and_nothing_is_recorded(crowd: Run, text: str, words: list[str]) -> None:
-    crowd("ask", "crowd", "-n", 2)
-    assert_refused(crowd("tell", "crowd", "--from", "-", stdin=text), 2, *words)
+    given = filled_in(text, ask(crowd, 2))
+    assert_refused(crowd("tell", "crowd", "--from", "-", stdin=given), 2, *words)
     assert crowd("show", "crowd", "--format", "json").json["results"] == 0
 
 
@@ -398,17 +418,19 @@ def test_no_results_are_no_error(crowd: Run) -> None:
     )
 
 
-@pytest.mark.parametrize("words", [[], ["1"], ["1", "0", "--from", "-"], ["1", "2"], ["-1", "0"]])
-def test_telling_needs_a_ticket_and_a_reward(crowd: Run, words: list[str]) -> None:
-    crowd("ask", "crowd")
-    assert_refused(crowd("tell", "crowd", *words), 2)
+@pytest.mark.parametrize("words", ["", "#1", "#1 0 --from -", "#1 2", "1 0", "-1 0", "-#1 0"])
+def test_telling_needs_a_ticket_and_a_reward(crowd: Run, words: str) -> None:
+    given = filled_in(words, ask(crowd, 1))
+    assert_refused(crowd("tell", "crowd", *given.split()), 2)
 
 
 def test_a_skipped_ticket_is_handed_out_again(crowd: Run) -> None:
-    crowd("ask", "crowd", "-n", 8)
-    assert crowd("skip", "crowd", 3, "--reason", "no time").out == "ticket 3 was given back\n"
+    third = ask(crowd, 8)[2]
+    said = f"ticket {third} was given back\n"
+    assert crowd("skip", "crowd", third, "--reason", "no time").out == said
     assert crowd("ask", "crowd", "--format", "csv").rows[0]["arm"] == "bob"
-    assert_refused(crowd("skip", "crowd", 99), 2, "99")
+    assert_refused(crowd("skip", "crowd", NO_ID), 2, NO_ID, "another study")
+    assert_refused(crowd("skip", "crowd", 99), 2, "'99'")
     assert_refused(crowd("skip", "crowd", "x"), 2, "'x'")
 
 
@@ -488,11 +510,11 @@ def test_an_import_after_the_end_says_that_it_is_not_used(crowd: Run) -> None:
 
 
 def test_trials_are_exported_in_both_formats_and_to_a_file(crowd: Run) -> None:
-    crowd("ask", "crowd", "-n", 2, "--worker", "Zoë, the 1st")
-    crowd("tell", "crowd", "--from", "-", stdin="2 1\n1 0.5\n")
+    ids = ask(crowd, 2, "--worker", "Zoë, the 1st")
+    crowd("tell", "crowd", "--from", "-", stdin=filled_in("#2 1\n#1 0.5\n", ids))
     as_csv = crowd("export", "crowd")
     assert as_csv.err == ""
-    assert [row["ticket"] for row in as_csv.rows] == ["1", "2"]
+    assert [row["ticket"] for row in as_csv.rows] == ids
     assert as_csv.rows[0]["worker"] == "Zoë, the 1st"
     as_json = crowd("export", "crowd", "--format", "json").json
     assert [row["number"] for row in as_json] == [1, 2]
@@ -522,8 +544,8 @@ def test_a_list_in_every_format(crowd: Run) -> None:
 
 
 def test_a_study_is_described(crowd: Run) -> None:
-    crowd("ask", "crowd", "-n", 3)
-    crowd("tell", "crowd", 1, 0)
+    first, second, third = ask(crowd, 3)
+    crowd("tell", "crowd", first, 0)
     text = crowd("show", "crowd").out
     for line in (
         "Storage:    studies.db",
@@ -541,8 +563,8 @@ def test_a_study_is_described(crowd: Run) -> None:
         assert f"{line}\n" in text
     row = crowd("show", "crowd", "--format", "csv").rows[0]
     assert (row["live"], row["status"], row["pulls_needed"]) == ("2", "running", "")
-    crowd("skip", "crowd", 2)
-    crowd("skip", "crowd", 3)
+    crowd("skip", "crowd", second)
+    crowd("skip", "crowd", third)
     work(crowd)
     text = crowd("show", "crowd").out
     assert "Status:     decided: every arm is decided\n" in text
@@ -605,18 +627,19 @@ def test_tables_align_and_shorten() -> None:
 
 def test_a_sound_study_is_verified(crowd: Run) -> None:
     tickets = work(crowd)
-    expected = f"crowd is sound: its {tickets} results give what is stored\n"
-    assert crowd("verify", "crowd") == (0, expected, "")
+    verified = crowd("verify", "crowd")
+    assert (verified.code, verified.err) == (0, "")
+    first = verified.out.splitlines()[0]
+    assert first == f"crowd is sound: its {tickets} results give what is stored"
 
 
 def test_a_changed_log_is_found(crowd: Run) -> None:
     work(crowd)
-    changed = sqlite3.connect("studies.db")
-    with changed:
+    with closing(sqlite3.connect("studies.db")) as changed, changed:
         changed.execute("UPDATE results SET reward = 7 WHERE ticket = 1")
         changed.execute("UPDATE results SET arm = 1 WHERE ticket = 2")
-    changed.close()
-    assert_refused(crowd("verify", "crowd"), 1, "outside the bounds", "of another arm")
+    found = ("1 results outside the bounds", "1 results of tickets", "or of another pull")
+    assert_refused(crowd("verify", "crowd"), 1, *found, "not what was told for their tickets")
 
 
 # Deleting
@@ -649,7 +672,16 @@ class Terminal(io.TextIOWrapper):
 
 
 @pytest.mark.parametrize(
-    "command", ["show x", "ask x", "tell x 1 0", "skip x 1", "export x", "result x", "verify x"]
+    "command",
+    [
+        "show x",
+        "ask x",
+        f"tell x {NO_ID} 0",
+        f"skip x {NO_ID}",
+        "export x",
+        "result x",
+        "verify x",
+    ],
 )
 def test_an_unknown_study_is_bad_usage(crowd: Run, command: str) -> None:
     assert_refused(crowd(*command.split()), 2, "'x'", "it has crowd")

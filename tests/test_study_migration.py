@@ -7,7 +7,7 @@ import json
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -17,10 +17,12 @@ import numpy as np
 import psycopg
 import pytest
 
+from helpers import ticket_number
 from oddarms import create_study, delete_study, list_studies, load_study, upgrade_storage
-from oddarms.errors import StoreFailed
+from oddarms.errors import InvalidParameter, StoreFailed
 from oddarms.search import Result, Search, Status, Ticket
 from oddarms.studies import Study, Told, _database, verify
+from oddarms.studies._replay import new_search
 from postgresql import Server
 
 SCHEMA = """
@@ -64,6 +66,17 @@ CREATE TABLE imports (
     imported FLOAT NOT NULL, PRIMARY KEY (study, batch), UNIQUE (study, key)
 )
 """
+WITH_PLACES = """
+ALTER TABLE tickets ADD COLUMN place BIGINT DEFAULT '0' NOT NULL;
+ALTER TABLE leases ADD COLUMN place BIGINT DEFAULT '0' NOT NULL;
+ALTER TABLE results ADD COLUMN place BIGINT;
+ALTER TABLE studies ADD COLUMN seed TEXT DEFAULT '0' NOT NULL
+"""
+STATEMENTS = {
+    "0001": SCHEMA,
+    "0002": f"{SCHEMA};{IMPORTS}",
+    "0003": f"{SCHEMA};{IMPORTS};{WITH_PLACES}",
+}
 DIALECTS = {
     "sqlite": {"counted": "INTEGER PRIMARY KEY AUTOINCREMENT", "bytes": "BLOB"},
     "postgresql": {"counted": "BIGSERIAL PRIMARY KEY", "bytes": "BYTEA"},
@@ -105,6 +118,11 @@ SKIPPED = [4, 10]
 LEASED = {1: NOW, 9: NOW, 10: 4e9, 13: 4e9, 14: 4e9}
 """Leases that nobody has dropped yet: one answered, one run out, one given back, two live."""
 LIVE = [13, 14]
+LATE = [7]
+"""The tickets whose results came after their leases."""
+
+PLACES = [0, 1, 0, 1, 0, 1, 2, 1, 2, 2, 3, 2, 3, 3]
+"""The places of tickets 1, 2, ... in schema 0003: some were handed out again, and told twice."""
 
 
 def pull(labels: list[Any]) -> list[float]:
@@ -120,21 +138,27 @@ class Old:
         self._types = DIALECTS[kind]
 
     def write(self, version: str) -> None:
-        for statement in (SCHEMA if version == "0001" else f"{SCHEMA};{IMPORTS}").split(";"):
+        self._placed = version == "0003"
+        for statement in STATEMENTS[version].split(";"):
             self._execute(statement.format(**self._types), ())
         self._add("alembic_version", version_num=version)
         for study, name in enumerate(STUDIES, 1):
             self._study(study, name, *STUDIES[name])
         for place, (ticket, reward) in enumerate(TOLD):  # all studies at the same time
             for study in range(1, len(STUDIES) + 1):
-                if place == IMPORTED_AFTER and version == "0002":
+                if place == IMPORTED_AFTER and version != "0001":
                     self._import(study)
                 self._result(study, ticket, reward)
 
     def _study(self, study: int, name: str, algorithm: str, options: dict[str, Any]) -> None:
-        question = {"n": 3, **WORDS, "algorithm": algorithm, "seed": SEED, "options": options}
+        question = {"n": 3, **WORDS, "algorithm": algorithm, "options": options}
         state = b"an old state that nobody can read"
         saved = {"tickets": len(TICKETS), "position": 3, "taken": 3, "state": state}
+        if self._placed:
+            question |= {"version": 1, "labels": None, "rule": "sigma"}
+            saved |= {"seed": str(SEED)}
+        else:
+            question |= {"seed": SEED}
         text = json.dumps(question)
         self._add("studies", name=name, question=text, created=NOW - 1.0, **saved)
         for number, label in enumerate(LABELS):
@@ -142,7 +166,8 @@ class Old:
             key = hashlib.sha256(text.encode()).hexdigest()[:32]
             self._add("arms", study=study, number=number, label=text, label_key=key, pulls=1)
         for number, arm in enumerate(TICKETS, 1):
-            expires = LEASED.get(number, NOW)
+            expires = NOW - 0.25 if number in LATE else LEASED.get(number, NOW)
+            place = self._place(number)
             self._add(
                 "tickets",
                 study=study,
@@ -151,16 +176,20 @@ class Old:
                 worker=f"w{number % 2}",
                 asked=NOW - 0.5,
                 expires=expires,
+                **place,
             )
             if number in LEASED:
-                self._add("leases", study=study, ticket=number, arm=arm, expires=expires)
+                self._add("leases", study=study, ticket=number, arm=arm, expires=expires, **place)
         for ticket in SKIPPED:
             self._add("skips", study=study, ticket=ticket, reason="no answer", skipped=NOW)
         self._add("conflicts", study=study, ticket=2, reward=1.0, worker="w1", told=NOW)
 
+    def _place(self, ticket: int) -> dict[str, int]:
+        return {"place": PLACES[ticket - 1]} if self._placed else {}
+
     def _result(self, study: int, ticket: int, reward: float) -> None:
-        arm = TICKETS[ticket - 1]
-        self._add("results", study=study, ticket=ticket, arm=arm, reward=reward, told=NOW)
+        told = {"ticket": ticket, "arm": TICKETS[ticket - 1], "reward": reward, "told": NOW}
+        self._add("results", study=study, **told, **self._place(ticket))
 
     def _import(self, study: int) -> None:
         count = len(IMPORTED)
@@ -190,13 +219,24 @@ def file(tmp_path: Path) -> str:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A storage of schema 0002."""
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A place for a storage."""
     if request.param == "sqlite":
-        yield write_old(str(tmp_path / "studies.db"))
-        return
+        return str(tmp_path / "studies.db")
     server: Server = request.getfixturevalue("postgresql")
-    yield write_old(server.new_database())
+    return server.new_database()
+
+
+@pytest.fixture
+def old(empty: str) -> str:
+    """A storage of schema 0002."""
+    return write_old(empty)
+
+
+@pytest.fixture
+def placed(empty: str) -> str:
+    """A storage of schema 0003."""
+    return write_old(empty, "0003")
 
 
 def asked_and_told(study: Study) -> Search:
@@ -218,6 +258,13 @@ def asked_and_told(study: Study) -> Search:
         search.tell(tickets[arm, places[arm]], reward)
         places[arm] += 1
     return search
+
+
+def told_in_places() -> list[tuple[int, int, float] | None]:
+    """Return arm, place and reward of the results of schema 0003, and None for the import."""
+    found: list[tuple[int, int, float] | None]
+    found = [(TICKETS[ticket - 1], PLACES[ticket - 1], reward) for ticket, reward in TOLD]
+    return [*found[:IMPORTED_AFTER], None, *found[IMPORTED_AFTER:]]
 
 
 def assert_same(found: Result, expected: Result) -> None:
@@ -246,27 +293,35 @@ def test_an_older_one_is_refused_with_the_way_out(old: str) -> None:
             call()
 
 
-def test_nothing_is_lost(old: str) -> None:
-    upgrade_storage(storage=old)
-    assert [study.name for study in list_studies(storage=old)] == sorted(STUDIES)
+def numbered(study: Study) -> list[tuple[int | None, float]]:
+    """Return the numbers of tickets and the rewards of a study."""
+    return [(t.ticket and ticket_number(t.ticket), t.reward) for t in study.trials()]
+
+
+@pytest.mark.parametrize("version", ["0002", "0003"])
+def test_nothing_is_lost(empty: str, version: str) -> None:
+    upgrade_storage(storage=write_old(empty, version))
+    assert [study.name for study in list_studies(storage=empty)] == sorted(STUDIES)
     for name, (algorithm, options) in STUDIES.items():
-        study = load_study(name, storage=old)
+        study = load_study(name, storage=empty)
         question = study.question
         assert (question.labels, question.algorithm) == (tuple(LABELS), algorithm)
         assert (question.k, question.delta, question.bounds) == (0.5, 0.1, (0.0, 2.0))
         assert (question.side, question.budget, question.options) == ("upper", None, options)
         assert study.seed == SEED
         trials = list(study.trials())
-        rewards = [(trial.ticket, trial.reward) for trial in trials]
         imported = [(None, reward) for _, reward in IMPORTED]
-        assert rewards == [*TOLD[:IMPORTED_AFTER], *imported, *TOLD[IMPORTED_AFTER:]]
+        assert numbered(study) == [*TOLD[:IMPORTED_AFTER], *imported, *TOLD[IMPORTED_AFTER:]]
         assert [LABELS.index(t.arm) for t in trials if t.ticket] == [
             TICKETS[t - 1] for t, _ in TOLD
         ]
-        assert [(c.ticket, c.first, c.second) for c in study.conflicts()] == [(2, 0.25, 1.0)]
+        assert [ticket_number(t.ticket) for t in trials if t.ticket and t.late] == LATE
+        assert [(ticket_number(c.ticket), c.first, c.second) for c in study.conflicts()] == [
+            (2, 0.25, 1.0)
+        ]
         overview = study.overview()
         assert (overview.told, overview.imported) == (len(TOLD), len(IMPORTED))
-        assert (overview.handed_out, overview.live) == (len(TICKETS), len(LIVE))
+        assert (overview.handed_out, overview.live) == (len(TICKETS), 0)
         checked = verify(study)
         assert (checked.problems, checked.results) == ([], len(trials))
 
@@ -276,6 +331,22 @@ def test_the_result_is_that_of_the_same_rewards_in_the_old_order(old: str) -> No
     for name in STUDIES:
         study = load_study(name, storage=old)
         assert_same(study.result(), asked_and_told(study).result())
+
+
+def test_results_in_places_give_what_they_gave(placed: str) -> None:
+    upgrade_storage(storage=placed)
+    for name in STUDIES:
+        study = load_study(name, storage=placed)
+        expected = new_search(study.question, SEED)
+        for told in told_in_places():
+            if told is None:
+                arms, rewards = zip(*IMPORTED, strict=True)
+                expected.take_import(np.array(arms), np.array(rewards))
+            else:
+                expected.take(*told)
+        assert_same(study.result(), expected.result())
+        places = [(t.arm, t.place, t.reward) for t in study.trials() if t.ticket]
+        assert places == [(LABELS[told[0]], *told[1:]) for told in told_in_places() if told]
 
 
 def test_places_follow_the_order_of_recording(old: str) -> None:
@@ -290,14 +361,39 @@ def test_places_follow_the_order_of_recording(old: str) -> None:
         tickets = connection.exec_driver_sql(
             "SELECT number, arm, place FROM tickets WHERE study = 1 ORDER BY number"
         ).all()
-        leases = connection.exec_driver_sql(
-            "SELECT ticket, arm, place FROM leases WHERE study = 1 ORDER BY ticket"
-        ).all()
     assert len({(arm, place) for _, arm, place in tickets}) == len(tickets), "each has its own"
-    assert [row for row in tickets if row[0] in LEASED] == leases
     behind = {number: place for number, _, place in tickets}
     for live in LIVE:
         assert behind[live] == recorded[LABELS[TICKETS[live - 1]]], "the live ones come first"
+
+
+@pytest.mark.parametrize("version", ["0002", "0003"])
+def test_pulls_that_were_out_are_handed_out_again(empty: str, version: str) -> None:
+    """Their tickets had numbers for ids, which could be those of any study."""
+    upgrade_storage(storage=write_old(empty, version))
+    for name in STUDIES:
+        study = load_study(name, storage=empty)
+        assert study.overview().live == 0
+        out = {(TICKETS[ticket - 1], study_place(study, ticket)) for ticket in LIVE}
+        fresh = study.ask(200, ahead=100.0)
+        assert out <= {(ticket.index, ticket.place) for ticket in fresh}
+        before = numbered(study)
+        for ticket in (*LIVE, 1, str(LIVE[0])):
+            assert_unknown(study, ticket)
+        assert numbered(study) == before
+        assert verify(study).problems == []
+
+
+def assert_unknown(study: Study, ticket: Any) -> None:
+    """Assert that an old id is refused."""
+    for call in (
+        lambda: study.tell(ticket, 0.5),
+        lambda: study.tell_many([(ticket, 0.5)] * 2),
+        lambda: study.skip(ticket),
+        lambda: study.renew([ticket]),
+    ):
+        with pytest.raises(InvalidParameter, match="ticket must be an id that `ask` has given"):
+            call()
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -306,14 +402,14 @@ def test_work_goes_on_to_the_end(old: str, name: str) -> None:
     study = load_study(name, storage=old)
     before = list(study.trials())
     fresh = study.ask(5, "new", timedelta(hours=1))
-    assert [ticket.id for ticket in fresh] == list(range(15, 15 + len(fresh)))
-    live = {(TICKETS[t - 1], study_place(study, t)) for t in LIVE}
-    assert live.isdisjoint((ticket.index, ticket.place) for ticket in fresh)
-    late = [(ticket, TRUTH[LABELS[TICKETS[ticket - 1]]]) for ticket in (*LIVE, *SKIPPED[1:], 9)]
-    assert study.tell_many(late) == [Told.RECORDED] * len(late)
-    assert study.tell(2, 0.25) is Told.REPEATED
-    assert study.import_rewards({7: [1.5]}, key="old") == 0, "its key is still known"
-    study.tell_many([(ticket, TRUTH[ticket.arm]) for ticket in fresh])
+    assert list(map(ticket_number, fresh)) == list(range(15, 15 + len(fresh)))
+    places = {(trial.arm, trial.place) for trial in before}
+    assert places.isdisjoint((ticket.arm, ticket.place) for ticket in fresh)
+    assert before[0].ticket is not None
+    assert study.tell(before[0].ticket, before[0].reward) is Told.REPEATED
+    known = {LABELS[0]: [0.25], LABELS[2]: [1.25, 1.0]}
+    assert study.import_rewards(known, key="old") == 0, "its key is still known"
+    assert study.tell_many([(t, TRUTH[t.arm]) for t in fresh]) == [Told.RECORDED] * len(fresh)
     if name in QUICK:
         result = study.run(pull, batch=True)
         assert result.status is Status.DECIDED
@@ -323,7 +419,7 @@ def test_work_goes_on_to_the_end(old: str, name: str) -> None:
             study.tell_many([(ticket, TRUTH[ticket.arm]) for ticket in study.ask(20)])
     assert list(study.trials())[: len(before)] == before
     overview = study.overview()
-    assert overview.told > len(TOLD) + len(fresh) + len(late)
+    assert overview.told > len(TOLD) + len(fresh)
     assert overview.live == 0
     checked = verify(study)
     assert (checked.problems, checked.results) == ([], overview.told + overview.imported)
@@ -350,10 +446,10 @@ def test_from_the_first_schema_too(file: str) -> None:
         load_study("rr", storage=file)
     upgrade_storage(storage=file)
     study = load_study("rounds", storage=file)
-    assert [(t.ticket, t.reward) for t in study.trials()] == TOLD
+    assert numbered(study) == TOLD
     assert study.import_rewards({7: [0.5, 1.0]}, key="new in 0002") == 2
     assert verify(study).problems == []
-    assert study.skip_worker("w1") + study.skip_worker("w0") == len(LIVE)
+    assert study.skip_worker("w1") + study.skip_worker("w0") == 0, "nobody has any"
     assert study.run(pull, batch=True).outliers == [7]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from helpers import ticket_number
 from oddarms import Search, Study, create_study, load_study
 from oddarms.errors import InvalidParameter, RewardRejected
 from oddarms.search import AHEAD, Status
 from oddarms.search._places import Place
 from oddarms.search._step import Out
-from oddarms.studies import Told, verify
-from oddarms.studies import _study as module
+from oddarms.studies import Told, _replay, _sql, verify
 from oddarms.studies._log import ResultRow
 from oddarms.studies._replay import new_search, replay
 
@@ -39,24 +39,46 @@ START = 1_700_000_000.0
 
 @dataclass
 class Pull:
-    """A ticket of the model."""
+    """A ticket of the model.
+
+    It is asked for at a time of day and expires at one of the steady clock; it has no lease any
+    more once somebody has asked for work and found it ended.
+    """
 
     arm: Any
     place: int
     worker: str | None
     asked: float
     expires: float
+    leased: bool = True
     skipped: bool = False
     reward: float | None = None
 
 
+@dataclass(frozen=True)
+class Entry:
+    """A result of the model, of a ticket or of an import, told at a time of day."""
+
+    ticket: str | None
+    arm: Any
+    reward: float
+    worker: str | None
+    told: float
+    late: bool = False
+    batch: int | None = None
+
+
 class Clock:
-    """Stands for the module `time` in the studies' code."""
+    """Stands for the module `time`, and for the steady clock, in the studies' code."""
 
     def __init__(self) -> None:
-        self.now = START
+        self.now = 1000.0
+        self.start = START
 
     def time(self) -> float:
+        return self.start + self.now
+
+    def steady(self) -> float:
         return self.now
 
 
@@ -73,12 +95,13 @@ class Workers(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.patch = pytest.MonkeyPatch()
         self.clock = Clock()
-        self.patch.setattr(module, "time", self.clock)
-        self.patch.setattr(module, "LEAST_BETWEEN_SNAPSHOTS", 5)
-        self.pulls: dict[int, Pull] = {}
-        self.log: list[tuple[int | None, Any, float, str | None, float, int | None]] = []
-        self.conflicting: list[tuple[int, Any, float, float, str | None]] = []
-        self.keys: set[str] = set()
+        self.patch.setattr(_sql, "time", self.clock)
+        self.patch.setattr(_sql, "steady", self.clock.steady)
+        self.patch.setattr(_replay, "LEAST_BETWEEN_STATES", 5)
+        self.pulls: dict[str, Pull] = {}  # by the tickets' ids, in the order of their numbers
+        self.log: list[Entry] = []
+        self.conflicting: list[tuple[str, Any, float, float, str | None]] = []
+        self.keys: dict[str, dict[Any, list[float]]] = {}
         self.imports = 0
 
     def teardown(self) -> None:
@@ -90,7 +113,8 @@ class Workers(RuleBasedStateMachine):
     @initialize(chosen=st.sampled_from(SETTINGS), seed=st.integers(0, 100))
     def create(self, chosen: dict[str, Any], seed: int) -> None:
         self.storage = Path(self.folder.name) / "studies.db"
-        create_study("other", [1, 2], k=1, delta=0.1, storage=self.storage).ask()
+        other = create_study("other", [1, 2], k=1, delta=0.1, storage=self.storage)
+        self.others = [ticket.id for ticket in other.ask(5)]
         study = create_study("s", ARMS, k=0.2, delta=0.2, rng=seed, storage=self.storage, **chosen)
         self.studies = [study, load_study("s", storage=self.storage)]
         self.fed = 0
@@ -101,18 +125,31 @@ class Workers(RuleBasedStateMachine):
     def expected(self) -> Search:
         """Return a search that was told the model's results, each at its ticket's place."""
         rows = [
-            ResultRow(i + 1, ticket, ARMS.index(arm), self.place_of(ticket), reward, batch)
-            for i, (ticket, arm, reward, _, _, batch) in enumerate(self.log)
+            ResultRow(
+                i + 1,
+                None if entry.ticket is None else ticket_number(entry.ticket),
+                ARMS.index(entry.arm),
+                self.place_of(entry.ticket),
+                entry.reward,
+                entry.batch,
+            )
+            for i, entry in enumerate(self.log)
         ]
         replay(self.search, rows[self.fed :])
         self.fed = len(rows)
         return self.search
 
-    def place_of(self, ticket: int | None) -> int | None:
+    def place_of(self, ticket: str | None) -> int | None:
         return None if ticket is None else self.pulls[ticket].place
 
+    def has_lease(self, pull: Pull) -> bool:
+        return pull.leased and pull.expires > self.clock.now
+
+    def is_back(self, pull: Pull) -> bool:
+        return pull.skipped or pull.reward is not None
+
     def is_live(self, pull: Pull) -> bool:
-        return pull.reward is None and not pull.skipped and pull.expires > self.clock.now
+        return not self.is_back(pull) and self.has_lease(pull)
 
     def live(self) -> Counter[Place]:
         """Return the places that are out; none may be so twice."""
@@ -130,10 +167,13 @@ class Workers(RuleBasedStateMachine):
             out.setdefault(arm, set()).add(place)
         return out
 
-    def budget_left(self) -> float:
+    def most(self) -> float:
         budget = self.studies[0].question.budget
+        return float("inf") if budget is None else budget
+
+    def budget_left(self) -> float:
         told = sum(pull.reward is not None for pull in self.pulls.values())
-        return float("inf") if budget is None else max(budget - told - self.live().total(), 0)
+        return max(self.most() - told - self.live().total(), 0)
 
     def status(self, ahead: float = AHEAD) -> Status:
         search = self.expected()
@@ -147,8 +187,8 @@ class Workers(RuleBasedStateMachine):
     def some(self, number: int) -> Study:
         return self.studies[number % 2]
 
-    def ticket(self, number: int) -> int:
-        return sorted(self.pulls)[number % len(self.pulls)]
+    def ticket(self, number: int) -> str:
+        return list(self.pulls)[number % len(self.pulls)]
 
     # What workers do
 
@@ -162,10 +202,11 @@ class Workers(RuleBasedStateMachine):
     def ask(self, n: int, lease: int, worker: str | None, ahead: float, study: int) -> None:
         live, told, most = self.live(), self.told_places(), self.budget_left()
         in_step = set(self.expected().open_places(10**6, {}, ahead=0.0))
-        last = max(self.pulls, default=0)
+        last = len(self.pulls)
         tickets = self.some(study).ask(n, worker, timedelta(seconds=lease), ahead=ahead)
         places = [(ticket.index, ticket.place) for ticket in tickets]
-        assert [t.id for t in tickets] == list(range(last + 1, last + 1 + len(tickets)))
+        numbers = list(map(ticket_number, tickets))
+        assert numbers == list(range(last + 1, last + 1 + len(tickets)))
         assert [t.arm for t in tickets] == [ARMS[arm] for arm, _ in places]
         assert len(set(places)) == len(places) <= min(n, most)
         assert not set(places) & live.keys()
@@ -174,10 +215,12 @@ class Workers(RuleBasedStateMachine):
             assert set(places) <= in_step
         elif set(places) - in_step and most == float("inf"):  # only if the step's own are out
             assert self.missing_at_most(in_step, live, set(places))
-        now = self.clock.now
+        for pull in self.pulls.values():
+            pull.leased = self.is_live(pull)
+        asked, ends = self.clock.time(), self.clock.now + lease
         for ticket in tickets:
-            assert ticket.expires == datetime.fromtimestamp(now + lease, UTC)
-            self.pulls[ticket.id] = Pull(ticket.arm, ticket.place, worker, now, now + lease)
+            assert ticket.expires == datetime.fromtimestamp(asked + lease, UTC)
+            self.pulls[ticket.id] = Pull(ticket.arm, ticket.place, worker, asked, ends)
         assert max(self.live().values(), default=1) == 1
         assert tickets.done == (tickets.status in (Status.DECIDED, Status.BUDGET))
         assert tickets.done == self.status(ahead).final
@@ -197,11 +240,12 @@ class Workers(RuleBasedStateMachine):
         missing = Counter(arm for arm, _ in in_step)
         return all(out[arm] >= count for arm, count in missing.items())
 
-    def tell_model(self, ticket: int, reward: float, worker: str | None) -> Told:
+    def tell_model(self, ticket: str, reward: float, worker: str | None) -> Told:
         pull = self.pulls[ticket]
         if pull.reward is None:
             pull.reward = reward
-            self.log.append((ticket, pull.arm, reward, worker or pull.worker, self.clock.now, None))
+            now, late = self.clock.time(), not self.has_lease(pull)
+            self.log.append(Entry(ticket, pull.arm, reward, worker or pull.worker, now, late))
             return Told.RECORDED
         if pull.reward == reward:
             return Told.REPEATED
@@ -231,9 +275,13 @@ class Workers(RuleBasedStateMachine):
     def tell_many(self, pairs: list[tuple[int, float]], worker: str | None, study: int) -> None:
         results = [(self.ticket(number), reward) for number, reward in pairs]
         said = self.some(study).tell_many(results, worker=worker)
-        expected: dict[int, Told] = {}
-        for i in sorted(range(len(results)), key=lambda i: results[i][0]):
-            expected[i] = self.tell_model(*results[i], worker)
+        firsts: dict[str, int] = {}
+        for i, (ticket, _) in enumerate(results):
+            if self.pulls[ticket].reward is None:
+                firsts.setdefault(ticket, i)
+        in_order = [firsts[ticket] for ticket in sorted(firsts, key=ticket_number)]
+        others = [i for i in range(len(results)) if i not in in_order]
+        expected = {i: self.tell_model(*results[i], worker) for i in (*in_order, *others)}
         assert said == [expected[i] for i in range(len(results))]
 
     @precondition(lambda self: self.pulls)
@@ -248,18 +296,30 @@ class Workers(RuleBasedStateMachine):
         second = reward if again else 0.125
         assert self.some(study + 1).tell(ticket, second) == self.tell_model(ticket, second, None)
 
+    def refuses(self, study: Study, ticket: Any, reward: float, words: str) -> None:
+        known = [(ticket, 0.5) for ticket in list(self.pulls)[:2]]
+        with pytest.raises(InvalidParameter, match=words):
+            study.tell(ticket, reward)
+        with pytest.raises(InvalidParameter, match=words):
+            study.tell_many([*known, (ticket, reward)])
+        with pytest.raises(InvalidParameter, match=words):
+            study.skip(ticket)
+
     @rule(ahead=st.integers(1, 5), reward=rewards, study=which)
     def tell_of_a_ticket_that_was_never_handed_out(
         self, ahead: int, reward: float, study: int
     ) -> None:
-        unknown = max(self.pulls, default=0) + ahead
-        known = [(ticket, 0.5) for ticket in list(self.pulls)[:2]]
-        with pytest.raises(InvalidParameter, match=f"was handed out but got {unknown}"):
-            self.some(study).tell(unknown, reward)
-        with pytest.raises(InvalidParameter, match=f"was handed out but got {unknown}"):
-            self.some(study).tell_many([*known, (unknown, reward)])
-        with pytest.raises(InvalidParameter, match=f"was handed out but got {unknown}"):
-            self.some(study).skip(unknown)
+        unknown = len(self.pulls) + ahead
+        some = self.some(study)
+        self.refuses(some, some._ids.of(unknown), reward, f"was handed out but got {unknown}")
+
+    @rule(number=which, reward=rewards, study=which)
+    def tell_of_what_is_no_ticket_of_the_study(
+        self, number: int, reward: float, study: int
+    ) -> None:
+        other = self.others[number % len(self.others)]
+        self.refuses(self.some(study), other, reward, "one of the study 's' but .* another study")
+        self.refuses(self.some(study), ticket_number(other), reward, "an id that `ask` has given")
 
     @precondition(lambda self: self.pulls)
     @rule(number=which, bad=st.sampled_from([1.5, -0.1, float("nan"), "x", None]), study=which)
@@ -280,10 +340,28 @@ class Workers(RuleBasedStateMachine):
         self.skip(number, study)
         self.tell(number, reward, None, study + 1)
 
+    @precondition(lambda self: self.pulls)
+    @rule(numbers=st.lists(which, max_size=6), lease=st.integers(1, 40), study=which)
+    def renew(self, numbers: list[int], lease: int, study: int) -> None:
+        """Of tickets that are out, or have ended and nobody has asked for work since."""
+        tickets = {self.ticket(number) for number in numbers}
+        pulls = [self.pulls[ticket] for ticket in tickets]
+        renewed = [pull for pull in pulls if pull.leased and not self.is_back(pull)]
+        given = [self.ticket(number) for number in numbers]
+        assert self.some(study).renew(given, timedelta(seconds=lease)) == len(renewed)
+        for pull in renewed:
+            pull.expires = self.clock.now + lease
+        assert max(self.live().values(), default=1) == 1
+
     @rule(seconds=st.sampled_from([0.5, 5.0, 50.0]))
     def wait(self, seconds: float) -> None:
         """Some leases end."""
         self.clock.now += seconds
+
+    @rule(seconds=st.sampled_from([-7200.0, -3.0, 60.0, 1e6]))
+    def set_the_time_of_day(self, seconds: float) -> None:
+        """No lease ends because of it, and none lasts longer."""
+        self.clock.start += seconds
 
     @rule(
         history=st.dictionaries(st.sampled_from(ARMS), st.lists(rewards, max_size=4), max_size=3),
@@ -291,15 +369,18 @@ class Workers(RuleBasedStateMachine):
         study=which,
     )
     def tell_arms(self, history: dict[Any, list[float]], key: str | None, study: int) -> None:
-        count = sum(map(len, history.values()))
-        expected = 0 if key in self.keys else count
+        known = key in self.keys
+        if key is not None and known:
+            history = self.keys[key]
+        expected = 0 if known else sum(map(len, history.values()))
         assert self.some(study).import_rewards(history, key=key) == expected
         if expected:
             self.imports += 1
-            self.keys |= {key} - {None}  # type: ignore[arg-type]
-            now = self.clock.now
+            if key is not None:
+                self.keys[key] = history
+            now = self.clock.time()
             self.log += [
-                (None, arm, reward, None, now, self.imports)
+                Entry(None, arm, reward, None, now, batch=self.imports)
                 for arm, values in history.items()
                 for reward in values
             ]
@@ -308,7 +389,8 @@ class Workers(RuleBasedStateMachine):
     def tell_arm(self, arm: Any, values: list[float], study: int) -> None:
         assert self.some(study).import_rewards({arm: values}) == len(values)
         self.imports += 1
-        self.log += [(None, arm, x, None, self.clock.now, self.imports) for x in values]
+        now = self.clock.time()
+        self.log += [Entry(None, arm, x, None, now, batch=self.imports) for x in values]
 
     @rule(study=which)
     def open_again(self, study: int) -> None:
@@ -333,27 +415,31 @@ class Workers(RuleBasedStateMachine):
             absorbed = 0
             if search.algorithm.takes_imports:
                 waiting = sum(rewards.size for _, rewards in search._imports)
-                absorbed = search.taken - search.told - waiting if not search.done else None
+                imported = search.taken - search.told - search.beyond
+                absorbed = imported - waiting if not search.done else None
             assert search.taken == len(self.log)
-            assert search.told == sum(entry[0] is not None for entry in self.log)
+            told = sum(entry.ticket is not None for entry in self.log)
+            assert search.told == min(told, self.most())
+            assert search.beyond == told - search.told
             if absorbed is not None:
                 used = search.total_pulls + absorbed
-                assert search.taken == used + search.unused + search.in_step
+                assert search.taken == used + search.unused + search.in_step + search.beyond
 
     @rule(study=which)
     def the_log_is_right(self, study: int) -> None:
         trials = list(self.some(study).trials())
         assert [t.number for t in trials] == sorted({t.number for t in trials})
-        found = [(t.ticket, t.arm, t.reward, t.worker, t.told.timestamp()) for t in trials]
-        assert found == [entry[:5] for entry in self.log]
+        found = [
+            Entry(t.ticket, t.arm, t.reward, t.worker, t.told.timestamp(), t.late) for t in trials
+        ]
+        assert found == [replace(entry, batch=None) for entry in self.log]
         for trial in trials:
             assert trial.place == self.place_of(trial.ticket)
             if trial.ticket is None:
-                assert (trial.asked, trial.expired) == (None, False)
+                assert (trial.asked, trial.late) == (None, False)
             else:
                 pull = self.pulls[trial.ticket]
                 assert trial.asked == datetime.fromtimestamp(pull.asked, UTC)
-                assert trial.expired == (trial.told.timestamp() > pull.expires)
         conflicts = [
             (c.ticket, c.arm, c.first, c.second, c.worker) for c in self.some(study).conflicts()
         ]
@@ -367,6 +453,7 @@ class Workers(RuleBasedStateMachine):
         assert found.pulls_per_arm.tolist() == expected.pulls_per_arm.tolist()
         assert found.means.tolist() == pytest.approx(expected.means.tolist(), nan_ok=True)
         assert (found.imported, found.unused) == (expected.imported, expected.unused)
+        assert found.beyond == expected.beyond
         status = self.status()
         assert found.status == (status if status.final else Status.RUNNING)
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers import ticket_number
 from oddarms import (
     Study,
     create_study,
@@ -36,9 +37,10 @@ from oddarms.errors import (
     StoreFailed,
     UnknownStudy,
 )
-from oddarms.search import Status
+from oddarms.search import Status, Ticket, Tickets
 from oddarms.studies import Told, verify
-from oddarms.studies import _records as records
+from oddarms.studies import _result_rows as result_rows
+from oddarms.studies import _study_rows as study_rows
 
 NASTY = ["'; DROP TABLE results; --", '"quoted"', "%s %(name)s :name ?", "é𝄞", "back\\slash", "{}"]
 
@@ -60,7 +62,7 @@ def work(study: Study, results: int, ahead: float = 0.15) -> None:
     """Tell so many results."""
     while results > 0:
         tickets = study.ask(min(results, 400), ahead=ahead)
-        study.tell_many([(ticket, (ticket.id * 7 % 11) / 10) for ticket in tickets])
+        study.tell_many([(ticket, (ticket_number(ticket) * 7 % 11) / 10) for ticket in tickets])
         results -= len(tickets)
 
 
@@ -94,8 +96,21 @@ class TestNames:
         make("given.db")
         assert sorted(p.name for p in tmp_path.glob("*.db")) == ["from_environment.db", "given.db"]
         monkeypatch.setenv("ODDARMS_STORAGE", "")
-        assert list_studies() == []
+        make(None)
         assert (tmp_path / "oddarms.db").exists()
+
+    def test_only_creating_a_study_makes_a_storage(self, file: Path) -> None:
+        for empty in (False, True):
+            if empty:
+                file.touch()
+            for call in (load_study, delete_study):
+                with pytest.raises(UnknownStudy, match=r"got 's': .*studies.db must be a storage"):
+                    call("s", storage=file)
+            for look in (list_studies, upgrade_storage):
+                with pytest.raises(StoreFailed, match="is not there, or is empty; creating a"):
+                    look(storage=file)
+            assert file.exists() == empty
+        assert file.read_bytes() == b""
 
     @pytest.mark.parametrize(
         "name", ["with space.db", "what?.db", "a#b%41.db", "é.db", "mode=ro&x.db", ":colon.db"]
@@ -109,7 +124,8 @@ class TestNames:
         try:
             study.ask(2)
             for storage in ("memory", ":memory:", "sqlite://", "sqlite:///:memory:"):
-                assert load_study("in memory", storage=storage).ask(1)[0].id >= 3
+                ticket = load_study("in memory", storage=storage).ask(1)[0]
+                assert ticket_number(ticket) >= 3
             assert study.storage == "memory"
         finally:
             delete_study("in memory", storage="memory")
@@ -125,7 +141,6 @@ class TestNames:
             "http://a/b",
             "://x",
             "sqlite+aiosqlite:///x.db",
-            "a\0b.db",
             5,
             b"bytes.db",
         ],
@@ -138,9 +153,9 @@ class TestNames:
         ):
             make(storage)
 
-    @pytest.mark.parametrize("storage", ["", " ", "sqlite:///"])
+    @pytest.mark.parametrize("storage", ["", " ", "sqlite:///", "a\0b.db"])
     def test_a_name_of_nothing(self, storage: str) -> None:
-        with pytest.raises(InvalidParameter, match="storage must"):
+        with pytest.raises(InvalidParameter, match="storage must name a file or a server"):
             make(storage)
 
     @pytest.mark.parametrize(
@@ -165,7 +180,7 @@ class TestVersions:
     def test_a_newer_one_is_refused(self, file: Path) -> None:
         make(file)
         with closing(sqlite3.connect(file)) as connection, connection:
-            connection.execute("UPDATE alembic_version SET version_num = '9999'")
+            connection.execute("UPDATE oddarms_version SET version_num = '9999'")
         before = file.read_bytes()
         for call in (
             lambda: load_study("s", storage=file),
@@ -189,7 +204,8 @@ class TestVersions:
 
     def test_an_empty_file_becomes_a_storage(self, file: Path) -> None:
         file.touch()
-        assert list_studies(storage=file) == []
+        make(file)
+        assert [summary.name for summary in list_studies(storage=file)] == ["s"]
 
 
 @contextmanager
@@ -235,7 +251,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     study = make(file, labels=[f"arm {i}" for i in range(50)], batch=30)
     work(study, 3000)
     study.ask(5)
-    study.tell(1, 0.9)
+    first = next(study.trials()).ticket
+    assert first is not None
+    assert study.tell(first, 0.9) is Told.CONFLICT
     study._database.close()
     assert not list(file.parent.glob("*-wal"))
     copy = file.with_name("copy.db")
@@ -286,13 +304,15 @@ class TestDamage:
         study.ask()
         before = study.result().to_dict()
         with study._database.writing() as connection:
-            assert records.snapshot(connection, study._number) is not None
-            connection.exec_driver_sql("UPDATE studies SET state = x'504b0304'")
+            assert study_rows.saved(connection, study._number).key is not None
+            connection.exec_driver_sql("UPDATE snapshots SET content = x'504b0304'")
         again = load_study("s", storage=file)
         assert again.result().to_dict() == before
-        assert verify(again).problems == [
-            "the saved state is not that of the log up to the same result"
-        ]
+        (problem,) = verify(again).problems
+        assert problem == (
+            "the saved state cannot be used: a saved state must be whole but this one is damaged:"
+            " File is not a zip file"
+        )
 
     def test_a_result_that_nobody_could_have_told(self, file: Path) -> None:
         study = make(file)
@@ -313,44 +333,66 @@ class TestRights:
     @pytest.fixture
     def study(self, open_folder: Path) -> Study:
         study = make(open_folder / "studies.db")
-        study.ask(2)
         study._database.close()
         return study
+
+    @pytest.fixture
+    def tickets(self, study: Study) -> Tickets:
+        tickets = study.ask(2)
+        study.tell(tickets[0], 0.75)
+        study._database.close()
+        return tickets
 
     def _refused(self, call: Callable[[], object]) -> None:
         with pytest.raises(StoreFailed, match=r"cannot be (written to|opened)"):
             call()
 
-    def test_a_folder_that_cannot_be_written(self, study: Study, open_folder: Path) -> None:
+    def _only_read(self, file: Path, ticket: Ticket) -> None:
+        """See all that a study holds, and change nothing."""
+        again = load_study("s", storage=file)
+        assert again.status is Status.RUNNING
+        assert again.overview().told == 1
+        assert [trial.reward for trial in again.trials()] == [0.75]
+        assert verify(again).problems == []
+        assert [summary.results for summary in list_studies(storage=file)] == [1]
+        for call in (
+            lambda: again.tell(ticket, 0.5),
+            lambda: again.ask(),
+            lambda: again.skip(ticket),
+            lambda: again.renew([ticket]),
+            lambda: again.import_rewards({"a": [0.5]}),
+            lambda: make(file, "t"),
+            lambda: delete_study("s", storage=file),
+        ):
+            self._refused(call)
+        again._database.close()
+
+    def test_a_folder_that_cannot_be_written(
+        self, study: Study, tickets: Tickets, open_folder: Path
+    ) -> None:
+        """What it holds can be seen."""
         (open_folder / "studies.db").chmod(0o666)
         open_folder.chmod(0o555)
         with nobody():
-            self._refused(lambda: load_study("s", storage=open_folder / "studies.db"))
-            self._refused(lambda: study.tell(1, 0.5))
+            self._only_read(open_folder / "studies.db", tickets[1])
+            self._refused(lambda: study.tell(tickets[1], 0.5))
             self._refused(lambda: make(open_folder / "new.db"))
         open_folder.chmod(0o755)
         assert [path.name for path in open_folder.iterdir()] == ["studies.db"]
-        assert study.tell(1, 0.5) is Told.RECORDED
+        assert load_study("s", storage=open_folder / "studies.db").tell(tickets[1], 0.5) == (
+            Told.RECORDED
+        )
 
-    def test_a_file_that_cannot_be_written(self, study: Study, open_folder: Path) -> None:
-        """What it holds can be seen if the folder lets SQLite keep its log there."""
+    def test_a_file_that_cannot_be_written(
+        self, study: Study, tickets: Tickets, open_folder: Path
+    ) -> None:
+        """What it holds can be seen."""
         open_folder.chmod(0o777)
         (open_folder / "studies.db").chmod(0o444)
         with nobody():
-            again = load_study("s", storage=open_folder / "studies.db")
-            assert again.status is Status.RUNNING
-            assert again.result().pulls == 0
-            for call in (
-                lambda: again.tell(1, 0.5),
-                lambda: again.ask(),
-                lambda: again.skip(1),
-                lambda: again.import_rewards({"a": [0.5]}),
-                lambda: make(open_folder / "studies.db", "t"),
-                lambda: delete_study("s", storage=open_folder / "studies.db"),
-            ):
-                self._refused(call)
-            again._database.close()
-        assert list(study.trials()) == []
+            self._only_read(open_folder / "studies.db", tickets[1])
+        assert [path.name for path in open_folder.iterdir()] == ["studies.db"]
+        assert [trial.reward for trial in study.trials()] == [0.75]
 
     def test_a_file_that_cannot_be_read(self, study: Study, open_folder: Path) -> None:
         (open_folder / "studies.db").chmod(0)
@@ -359,10 +401,10 @@ class TestRights:
             self._refused(lambda: study.status)
 
 
-def tell_until_refused(study: Study) -> tuple[list[int], list[int], str]:
+def tell_until_refused(study: Study) -> tuple[list[str], list[str], str]:
     """Return the tickets whose results were acknowledged, those left over, and what ended it."""
-    told: list[int] = []
-    left: list[int] = []
+    told: list[str] = []
+    left: list[str] = []
     try:
         while True:
             left += [ticket.id for ticket in study.ask(50, worker="w" * 900)]
@@ -374,18 +416,19 @@ def tell_until_refused(study: Study) -> tuple[list[int], list[int], str]:
 
 
 class TestFullDisks:
-    def assert_kept(self, study: Study, told: list[int], file: Path) -> None:
+    def assert_kept(self, study: Study, told: list[str], file: Path) -> None:
         for opened in (study, load_study("s", storage=file)):
             assert [t.ticket for t in opened.trials() if t.ticket is not None] == told
         assert verify(study).problems == []
 
-    def go_on(self, study: Study, told: list[int], left: list[int]) -> None:
+    def go_on(self, study: Study, told: list[str], left: list[str]) -> None:
         """Work once there is space again."""
         for ticket in left:
             assert study.tell(ticket, 0.5) is Told.RECORDED
         more = [ticket.id for ticket in study.ask(5)]
-        assert more == list(range(more[0], more[0] + 5))
-        assert more[0] > max(told + left)
+        numbers = list(map(ticket_number, more))
+        assert numbers == list(range(numbers[0], numbers[0] + 5))
+        assert numbers[0] > max(map(ticket_number, told + left))
         assert study.tell_many([(ticket, 0.5) for ticket in more]) == [Told.RECORDED] * 5
         told += left + more
 
@@ -534,23 +577,31 @@ class TestArguments:
             ({"n": 0}, "n must be a whole number of at least 1"),
             ({"n": 1.5}, "n must be"),
             ({"lease": timedelta(0)}, "lease must be a positive timedelta"),
-            ({"lease": 60}, "lease must be a positive timedelta but got 60"),
-            ({"lease": timedelta.max}, "lease must end before the year 10000"),
+            ({"lease": 60}, "lease must be a positive timedelta of at most a year but got 60"),
+            ({"lease": timedelta.max}, "lease must be a positive timedelta of at most a year"),
             ({"worker": 5}, "worker must be a text"),
             ({"worker": "w" * 1001}, "worker must be a text"),
         ):
             with pytest.raises(InvalidParameter, match=words):
                 study.ask(**wrong)  # type: ignore[arg-type]
-        assert study.ask(10**30, ahead=0)[-1].id == 30  # all there is
-        for ticket in (0, -1, 1.5, "1", None, 2**70):
+        tickets = study.ask(10**30, ahead=0)
+        assert ticket_number(tickets[-1]) == len(tickets) == 30  # all there is
+        first = tickets[0]
+        changed = f"2{first.id[1:]}", f"{first.id[:-1]}{'b' if first.id[-1] == 'a' else 'a'}"
+        for ticket in (0, -1, 1, 1.5, "1", None, 2**70, first.id.upper(), f" {first.id}", *changed):
             with pytest.raises(InvalidParameter, match="ticket must be"):
                 study.tell(ticket, 0.5)  # type: ignore[arg-type]
+            with pytest.raises(InvalidParameter, match="ticket must be"):
+                study.skip(ticket)  # type: ignore[arg-type]
+            with pytest.raises(InvalidParameter, match="ticket must be"):
+                study.renew([ticket])  # type: ignore[list-item]
         for reward in ("0.5", None, [0.5], 1j, float("nan"), 1.01, -0.01, 10**400):
             with pytest.raises(RewardRejected, match="reward"):
-                study.tell(1, reward)  # type: ignore[arg-type]
+                study.tell(first, reward)  # type: ignore[arg-type]
         assert list(study.trials()) == []
-        for i, reward in enumerate((True, 1, np.float32(0.5), np.int8(0), np.bool_(False)), 1):
-            assert study.tell(np.int64(i), reward) is Told.RECORDED  # type: ignore[arg-type]
+        values = (True, 1, np.float32(0.5), np.int8(0), np.bool_(False))
+        for given, value in zip(tickets, values, strict=False):
+            assert study.tell(given.id, value) is Told.RECORDED  # type: ignore[arg-type]
         assert [trial.reward for trial in study.trials()] == [1.0, 1.0, 0.5, 0.0, 0.0]
 
     def test_results_nobody_asked_for(self, file: Path) -> None:
@@ -568,7 +619,7 @@ class TestArguments:
         assert study.import_rewards({"a": []}) == 0
         assert study.import_rewards({}) == 0
         assert study.import_rewards({"b": np.array([0.5, 1.0]), "c": (1,)}, key="k") == 3
-        assert study.import_rewards({"b": [0.5]}, key="k") == 0
+        assert study.import_rewards({"b": np.array([0.5, 1.0]), "c": (1,)}, key="k") == 0
         assert [trial.arm for trial in study.trials()] == ["a", "b", "b", "c"]
 
 
@@ -606,15 +657,28 @@ class TestTexts:
 
     def test_a_deleted_study_is_not_the_next_of_its_name(self, file: Path) -> None:
         stale = make(file)
-        stale.ask(3)
+        old = stale.ask(3)
         delete_study("s", storage=file)
         fresh = make(file)
-        for call in (stale.ask, stale.result, lambda: stale.status, lambda: stale.tell(1, 0.5)):
-            with pytest.raises(InvalidParameter, match=r"was deleted|was handed out"):
+        for call in (
+            stale.ask,
+            stale.result,
+            lambda: stale.status,
+            lambda: stale.tell(old[0], 0.5),
+            lambda: stale.tell_many([(ticket, 0.5) for ticket in old]),
+            lambda: stale.skip(old[0]),
+            lambda: stale.renew(old),
+            lambda: stale.import_rewards({"a": [0.5]}),
+        ):
+            with pytest.raises(UnknownStudy, match="was deleted"):
                 call()
-        assert [ticket.id for ticket in fresh.ask(2)] == [1, 2]
-        with pytest.raises(InvalidParameter):
-            stale.tell(1, 0.5)
+        new = fresh.ask(2)
+        assert list(map(ticket_number, new)) == [1, 2]
+        with pytest.raises(UnknownStudy, match="was deleted"):
+            stale.tell(old[0], 0.5)
+        for study, tickets in ((stale, new), (fresh, old)):
+            with pytest.raises(InvalidParameter, match="it is of another study, perhaps of a del"):
+                study.tell(tickets[0], 0.5)
         assert list(fresh.trials()) == []
 
 
@@ -642,8 +706,8 @@ class TestSize:
                 read.append(len(rows))
                 yield rows
 
-        original = records.result_rows
-        monkeypatch.setattr(records, "result_rows", counted)
+        original = result_rows.result_rows
+        monkeypatch.setattr(result_rows, "result_rows", counted)
         study = make(file, batch=50)
         work(study, 6000)
         assert sum(read) <= 6000  # each result once
@@ -667,7 +731,7 @@ class TestThreads:
         study = make(where, "threads")
         try:
             studies = [study, *(load_study("threads", storage=where) for _ in range(copies - 1))]
-            seen: list[int] = []
+            seen: list[str] = []
             wrong: list[BaseException] = []
 
             def worker(number: int) -> None:

@@ -245,6 +245,7 @@ class Study:
             return 0
         with self._database.writing() as connection:
             self._database.shared(connection, self._number)
+            ticket_rows.require_study(connection, self._number)
             return ticket_rows.renew_leases(connection, self._number, numbers, seconds)
 
     def import_rewards(
@@ -272,6 +273,7 @@ class Study:
         }
         with self._lock, self._database.writing() as connection:
             self._database.exclusive(connection, self._number)
+            ticket_rows.require_study(connection, self._number)
             arms = self._labels.numbers(list(checked), connection)
             rows = [
                 (arm, reward)

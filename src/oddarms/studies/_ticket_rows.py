@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from oddarms.studies._database import Database
 
 # Not EXISTS, for which PostgreSQL may read all results there are instead of the index.
-_ENDED = (
-    "(leases.boot <> :boot OR leases.expires <= :steady"
-    " OR (SELECT r.ticket FROM results r WHERE r.study = leases.study"
+_RETURNED = (
+    "((SELECT r.ticket FROM results r WHERE r.study = leases.study"
     " AND r.ticket = leases.ticket) IS NOT NULL OR (SELECT s.ticket FROM skips s"
     " WHERE s.study = leases.study AND s.ticket = leases.ticket) IS NOT NULL)"
 )
+_ENDED = f"(leases.boot <> :boot OR leases.expires <= :steady OR {_RETURNED})"
 
 
 def live_places(connection: sa.Connection, study: int) -> Out:
@@ -116,7 +116,7 @@ def renew_leases(
         renewed += timed(
             connection,
             "UPDATE leases SET expires = :steady + :seconds, boot = :boot"
-            " WHERE study = :study AND ticket = :ticket",
+            f" WHERE study = :study AND ticket = :ticket AND NOT {_RETURNED}",
             study=study,
             ticket=ticket,
             seconds=seconds,

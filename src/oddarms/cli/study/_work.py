@@ -205,7 +205,7 @@ def skip(
 
     \b
     Example:
-      oddarms study skip crowd 17-mzxw6ytboi4dgnbt --reason "the worker is shutting down"
+      oddarms study skip crowd 17-mzxw6ytboi4dgnbt --reason "shutting down"
     """  # noqa: D301
     given = ticket_of(ticket)
     opened(name, storage).skip(given, reason)
