@@ -118,6 +118,23 @@ def test_a_second_signal_ends_at_once_while_the_first_is_put_off() -> None:
     assert not survived
 
 
+def _interrupted_and_then_protected() -> None:
+    try:
+        _send(signal.SIGINT)
+    finally:
+        time.sleep(0.3)
+        with uninterrupted():
+            _send(signal.SIGTERM)
+
+
+def test_a_second_signal_ends_at_once_in_a_block_that_the_first_has_led_to() -> None:
+    ended: list[int] = []
+    with pytest.raises(Interrupted), ending_signals(at_once=ended.append):
+        _interrupted_and_then_protected()
+    assert ended == [signal.SIGTERM]
+    assert not survived
+
+
 def _wait_and_send(number: int) -> None:
     _send(number)
     time.sleep(0.3)

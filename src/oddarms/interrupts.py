@@ -56,6 +56,10 @@ class _Ending:
         if self.first is None:
             self.first = now
 
+    def ends_at_once(self) -> bool:
+        """Return whether one that arrives now is the second, for which nothing is put off."""
+        return self.at_once is not None and self.first is not None and not _delivering
+
     def __call__(self, number: int, _frame: Any) -> None:
         if self.first is not None and not _delivering:
             if time.monotonic() - self.first < SAME_SECONDS:
@@ -101,6 +105,9 @@ class _Block:
             return
         now = time.monotonic()
         handler = self._beneath(number)
+        if isinstance(handler, _Ending) and handler.ends_at_once():
+            handler(number, frame)
+            return
         if not self.received:
             self.first = now
             if isinstance(handler, _Ending):

@@ -170,21 +170,22 @@ class Running:
 
     def _has_ended(self) -> bool:
         """Return whether the command itself has ended, without waiting for it if possible."""
-        if not self._ended and not hasattr(os, "waitid"):  # macOS before Python 3.13
+        if not self._ended and hasattr(os, "waitid"):
+            self._look(os.WNOHANG)
+        elif not self._ended:  # macOS before Python 3.13
             self._ended = self._process.poll() is not None
-        return self._ended or self._look(os.WNOHANG)
+        return self._ended
 
     def _await_end(self) -> None:
         if not self._has_ended() and hasattr(os, "waitid"):
             self._look(0)
 
-    def _look(self, options: int) -> bool:
+    def _look(self, options: int) -> None:
         try:
             found = os.waitid(os.P_PID, self.group, os.WEXITED | os.WNOWAIT | options)
         except ChildProcessError:
             found, self._unknown = None, True
         self._ended = found is not None or self._unknown
-        return self._ended
 
     def _close_outputs(self) -> None:
         for output in self._outputs:
