@@ -13,14 +13,7 @@ import pytest
 
 from oddarms.arms import Command
 from oddarms.errors import InvalidParameter, PullFailed
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits for its parent does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+from processes import is_running
 
 
 def pid_in(path: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -20,8 +21,10 @@ from processes import is_running, mark, marked, wait_until
 
 __all__ = ["mark"]
 
-LINUX = pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc")
-pytestmark = LINUX
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc"),
+    pytest.mark.usefixtures("mark"),
+]
 STUBBORN = "trap '' TERM; while :; do sleep 600; done"
 STRAY = "setsid sh -c \"trap '' TERM; while :; do sleep 600; done\" & "
 
@@ -84,14 +87,14 @@ def test_all_commands_are_ended_at_the_same_time(
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_how_a_stopped_command_ends_is_no_reward(mark: str, tmp_path: Path, code: int) -> None:
+def test_how_a_stopped_command_ends_is_no_reward(tmp_path: Path, code: int) -> None:
     script = f"trap 'exit {code}' TERM; READY; while :; do sleep 0.02; done"
     pulls = Pulls(Command("sh -c {arm}"), [script], tmp_path)
     pulls.pull.stop()
     assert "the command was stopped" in str(pulls.join()[0])
 
 
-def test_at_once_means_that_nobody_is_asked(mark: str, tmp_path: Path) -> None:
+def test_at_once_means_that_nobody_is_asked(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     script = f"trap 'touch {asked}' TERM; READY; while :; do sleep 0.02; done"
     pulls = Pulls(Command("sh -c {arm}"), [script], tmp_path)
@@ -119,7 +122,7 @@ def test_after_a_timeout_nothing_is_left(mark: str) -> None:
     assert not marked(mark)
 
 
-def test_a_command_that_prints_at_its_end_is_not_held_up(mark: str, tmp_path: Path) -> None:
+def test_a_command_that_prints_at_its_end_is_not_held_up(tmp_path: Path) -> None:
     done = tmp_path / "done"
     script = (
         f"trap 'head -c 300000 /dev/zero >&2; touch {done}; exit' TERM;"
@@ -174,9 +177,7 @@ def test_what_a_command_leaves_in_its_group_has_a_moment_to_end(mark: str, tmp_p
 # What is printed
 
 
-def test_what_is_printed_takes_no_room(
-    mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_printed_takes_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "no such folder"))
     most = 0
     read = _output.Output.read
@@ -193,13 +194,13 @@ def test_what_is_printed_takes_no_room(
     assert 0 < most <= 2 * _output.TAIL_BYTES
 
 
-def test_the_last_line_counts_however_late_it_is(mark: str) -> None:
+def test_the_last_line_counts_however_late_it_is() -> None:
     script = "head -c 65000 /dev/zero; echo; printf 0.75"
     for _ in range(20):
         assert Command("sh -c {arm}", reward="stdout")(script) == 0.75
 
 
-def test_no_descriptor_is_left_open(mark: str) -> None:
+def test_no_descriptor_is_left_open() -> None:
     pull = Command("sh -c {arm}", reward="stdout")
     pull("echo 1")
     before = len(os.listdir("/proc/self/fd"))
@@ -247,7 +248,7 @@ def test_commands_run_and_end_where_the_system_tells_less(
     wait_until(lambda: not marked(mark))
 
 
-def test_an_exit_code_that_got_lost_is_no_reward(mark: str) -> None:
+def test_an_exit_code_that_got_lost_is_no_reward() -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         with pytest.raises(PullFailed, match="unknown exit code"):
@@ -260,7 +261,7 @@ def test_an_exit_code_that_got_lost_is_no_reward(mark: str) -> None:
 
 
 @pytest.fixture
-def guardian(monkeypatch: pytest.MonkeyPatch, mark: str) -> Iterator[_guardian.Guardian]:
+def guardian(monkeypatch: pytest.MonkeyPatch) -> Iterator[_guardian.Guardian]:
     """A guardian of the test's own."""
     fresh = _guardian.Guardian()
     monkeypatch.setattr(_running, "guardian", fresh)
@@ -307,7 +308,7 @@ def test_a_supervisor_that_hangs_is_replaced(
     assert first is not None
     first.send_signal(signal.SIGSTOP)
     assert guardian._pipe is not None
-    with pytest.raises(BlockingIOError):
+    with contextlib.suppress(BlockingIOError):
         while True:
             os.write(guardian._pipe, b"- nothing\n")
     assert Command("true")("x") == 0.0

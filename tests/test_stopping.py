@@ -92,7 +92,7 @@ def _only_supervisor(mark: str) -> bool:
     "number",
     [
         signal.SIGTERM,
-        signal.SIGHUP,
+        pytest.param(signal.SIGHUP, marks=pytest.mark.long),
         pytest.param(signal.SIGINT, marks=pytest.mark.long),
     ],
 )
@@ -106,6 +106,7 @@ def test_a_signal_is_a_clean_end(mark: str, number: signal.Signals) -> None:
     assert said.splitlines()[-1].startswith("interrupted: 0 samples kept in o/study.db")
 
 
+@pytest.mark.long
 def test_with_one_job_a_signal_is_a_clean_end_too(mark: str) -> None:
     with search(FAMILY, jobs=1) as process:
         wait_until(all_ready(1))
@@ -141,7 +142,8 @@ def _stubborn(mark: str) -> int:
     return sum(path.exists() and path.read_text().strip() in ("sh", "sleep") for path in names)
 
 
-def test_a_signal_while_the_answer_is_written_waits_for_it(mark: str) -> None:
+@pytest.mark.long
+def test_a_signal_while_the_answer_is_written_waits_for_it() -> None:
     slow = WITHOUT_REPORT.replace("lambda *_: None", "write").replace(
         "from oddarms.cli.find", "import time\nfrom pathlib import Path\nfrom oddarms.cli.find"
     )
@@ -160,7 +162,7 @@ def test_a_signal_while_the_answer_is_written_waits_for_it(mark: str) -> None:
 # Twice
 
 
-@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_a_second_signal_ends_it_at_once(mark: str, jobs: int) -> None:
     with search(STUBBORN, jobs=jobs) as process:
         wait_until(all_ready(jobs))
@@ -172,9 +174,11 @@ def test_a_second_signal_ends_it_at_once(mark: str, jobs: int) -> None:
     assert not Path("o/result.json").exists()  # it was not the clean end
 
 
-def test_a_second_signal_ends_a_function_that_does_not_end(mark: str) -> None:
+@pytest.mark.long
+def test_a_second_signal_ends_a_function_that_does_not_end() -> None:
     Path("endless.py").write_text(
-        "import pathlib, time\n\ndef pull(label):\n    pathlib.Path(f'ready.{time.time_ns()}').touch()\n"
+        "import pathlib, time\n\ndef pull(label):\n"
+        "    pathlib.Path(f'ready.{time.time_ns()}').touch()\n"
         "    while True:\n        time.sleep(1)\n"
     )
     with search("endless:pull", source="--python") as process:
@@ -199,6 +203,7 @@ def test_with_9_the_commands_die_with_it(mark: str) -> None:
 # Nobody there
 
 
+@pytest.mark.long
 def test_nohup_stays_nohup(mark: str) -> None:
     def ignore() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -212,7 +217,7 @@ def test_nohup_stays_nohup(mark: str) -> None:
         assert_clean_end(process, 143, mark)
 
 
-@pytest.mark.parametrize("quiet", [True, False])
+@pytest.mark.parametrize("quiet", [pytest.param(True, marks=pytest.mark.long), False])
 def test_a_terminal_that_goes_away_is_a_clean_end(mark: str, quiet: bool) -> None:
     outside, inside = os.openpty()
 
@@ -238,7 +243,8 @@ def test_a_reader_of_remarks_who_goes_away_is_no_hindrance(mark: str) -> None:
         assert_clean_end(process, 143, mark)
 
 
-def test_a_search_without_a_reader_of_its_remarks_goes_on_to_its_end(mark: str) -> None:
+@pytest.mark.long
+def test_a_search_without_a_reader_of_its_remarks_goes_on_to_its_end() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with search("test $1 != arm2", "--budget", 50, stderr=writing) as process:
@@ -247,7 +253,8 @@ def test_a_search_without_a_reader_of_its_remarks_goes_on_to_its_end(mark: str) 
     assert Path("o/result.json").exists()
 
 
-def test_a_pipeline_ends_with_its_reader(mark: str) -> None:
+@pytest.mark.long
+def test_a_pipeline_ends_with_its_reader() -> None:
     with search("true", "--budget", 3, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert "samples: " in process.stdout.read()  # to the end of the file

@@ -16,7 +16,7 @@ from oddarms.errors import OddarmsError, SearchError, StoreFailed, WorkerLost
 from oddarms.interrupts import ending_signals, signal_of
 
 P = ParamSpec("P")
-EXIT_FAILED, EXIT_USAGE, EXIT_UNFINISHED, EXIT_INTERRUPTED = 1, 2, 3, 130
+EXIT_FAILED, EXIT_USAGE, EXIT_UNFINISHED = 1, 2, 3
 EXIT_SIGNAL = 128  # and the signal's number: 130 is that of Ctrl-C
 
 
