@@ -8,7 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from oddarms.interrupts import Interrupted, ending_signals, pause, signal_of, uninterrupted
+from oddarms.errors import SearchInterrupted
+from oddarms.interrupts import (
+    Interrupted,
+    _Block,
+    ending_signals,
+    pause,
+    signal_of,
+    uninterrupted,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +97,88 @@ def test_two_signals_in_one_moment_are_one_and_a_later_one_ends_at_once() -> Non
         with pytest.raises(Interrupted):
             _send(signal.SIGINT)
     assert ended == [signal.SIGINT]
+
+
+def test_who_insists_is_not_made_to_wait_by_blocks_in_blocks() -> None:
+    with pytest.raises(KeyboardInterrupt), uninterrupted(), uninterrupted():
+        _send(signal.SIGINT, signal.SIGINT)
+    assert not survived
+
+
+def test_a_second_signal_ends_at_once_while_the_first_is_put_off() -> None:
+    ended: list[int] = []
+    with (
+        pytest.raises(Interrupted),
+        ending_signals(at_once=ended.append),
+        uninterrupted(),
+        uninterrupted(),
+    ):
+        _send(signal.SIGTERM, signal.SIGINT)
+    assert ended == [signal.SIGINT]
+    assert not survived
+
+
+def _interrupted_and_then_protected() -> None:
+    try:
+        _send(signal.SIGINT)
+    finally:
+        time.sleep(0.3)
+        with uninterrupted():
+            _send(signal.SIGTERM)
+
+
+def test_a_second_signal_ends_at_once_in_a_block_that_the_first_has_led_to() -> None:
+    ended: list[int] = []
+    with pytest.raises(Interrupted), ending_signals(at_once=ended.append):
+        _interrupted_and_then_protected()
+    assert ended == [signal.SIGTERM]
+    assert not survived
+
+
+def _wait_and_send(number: int) -> None:
+    _send(number)
+    time.sleep(0.3)
+
+
+def test_a_signal_that_was_put_off_for_long_is_one_signal() -> None:
+    ended: list[int] = []
+    with (
+        pytest.raises(Interrupted) as caught,
+        ending_signals(at_once=ended.append),
+        uninterrupted(),
+        uninterrupted(),
+    ):
+        _wait_and_send(signal.SIGTERM)
+    assert not ended
+    assert signal_of(caught.value) == signal.SIGTERM
+
+
+def test_the_signal_is_known_after_the_exception_became_another() -> None:
+    def interrupted() -> None:
+        try:
+            raise Interrupted("", signal.SIGHUP)
+        except KeyboardInterrupt:
+            raise SearchInterrupted("as it happens") from None
+
+    with pytest.raises(SearchInterrupted) as caught:
+        interrupted()
+    assert signal_of(caught.value) == signal.SIGHUP
+
+
+def test_a_block_that_could_not_be_left_properly_hides_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    block = _Block()
+    block.begin()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(block, "restore", lambda: signal.raise_signal(signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                block.end()
+        with pytest.raises(KeyboardInterrupt):
+            _send(signal.SIGINT)
+    finally:
+        block.restore()
 
 
 def test_a_signal_that_is_ignored_or_handled_stays_so() -> None:

@@ -33,8 +33,41 @@ class Interrupted(KeyboardInterrupt):
 
 
 def signal_of(error: BaseException) -> int:
-    """Return the number of the signal behind an interruption; Ctrl-C if it does not say."""
-    return int(getattr(error, "signal", signal.SIGINT))
+    """Return the number of the signal behind an interruption; Ctrl-C if nothing says.
+
+    What was raised may have been turned into another exception on its way.
+    """
+    behind: BaseException | None = error
+    while behind is not None:
+        if hasattr(behind, "signal"):
+            return int(behind.signal)
+        behind = behind.__context__
+    return int(signal.SIGINT)
+
+
+class _Ending:
+    """The handler of `ending_signals`. It counts signals when they arrive, put off or not."""
+
+    def __init__(self, at_once: Callable[[int], None] | None) -> None:
+        self.at_once = at_once
+        self.first: float | None = None
+
+    def arrived(self, now: float) -> None:
+        if self.first is None:
+            self.first = now
+
+    def ends_at_once(self) -> bool:
+        """Return whether one that arrives now is the second, for which nothing is put off."""
+        return self.at_once is not None and self.first is not None and not _delivering
+
+    def __call__(self, number: int, _frame: Any) -> None:
+        if self.first is not None and not _delivering:
+            if time.monotonic() - self.first < SAME_SECONDS:
+                return
+            if self.at_once is not None:
+                self.at_once(number)
+        self.arrived(time.monotonic())
+        raise Interrupted("", number)
 
 
 class _Block:
@@ -44,6 +77,7 @@ class _Block:
         self.handlers: dict[int, Handler] = {}
         self.received: list[int] = []
         self.first = 0.0
+        self.over = False
 
     def begin(self) -> None:
         for number in SIGNALS:
@@ -51,6 +85,11 @@ class _Block:
             if callable(handler):
                 self.handlers[number] = handler
         self.install()
+
+    def end(self) -> None:
+        self.over = True  # from here on it hides nothing, even if `restore` is interrupted
+        self.restore()
+        self.deliver()
 
     def install(self) -> None:
         for number in self.handlers:
@@ -61,21 +100,41 @@ class _Block:
             signal.signal(number, handler)
 
     def _receive(self, number: int, frame: Any) -> None:
+        if self.over:
+            self.handlers[number](number, frame)
+            return
         now = time.monotonic()
+        handler = self._beneath(number)
+        if isinstance(handler, _Ending) and handler.ends_at_once():
+            handler(number, frame)
+            return
         if not self.received:
             self.first = now
+            if isinstance(handler, _Ending):
+                handler.arrived(now)
         elif now - self.first >= SAME_SECONDS:  # somebody insists
-            self.handlers[number](number, frame)
+            handler(number, frame)
         self.received.append(number)
+
+    def _beneath(self, number: int) -> Handler:
+        """Return the handler beneath this block and those around it."""
+        handler = self.handlers[number]
+        block = getattr(handler, "__self__", None)
+        return block._beneath(number) if isinstance(block, _Block) else handler
 
     def deliver(self) -> None:
         """Let the handlers, restored before, have what was received."""
         received, self.received = self.received, []
         if received:
-            signal.raise_signal(received[0])
+            _delivering.append(received[0])
+            try:
+                signal.raise_signal(received[0])
+            finally:
+                _delivering.pop()
 
 
 _blocks: list[_Block] = []  # of the main thread, which alone gets signals
+_delivering: list[int] = []  # signals that arrived, and were counted, before
 
 
 @contextmanager
@@ -92,14 +151,13 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     block = _Block()
-    block.begin()
     _blocks.append(block)
     try:
+        block.begin()
         yield
     finally:
         _blocks.remove(block)
-        block.restore()
-        block.deliver()
+        block.end()
 
 
 @contextmanager
@@ -138,32 +196,23 @@ def ending_signals(at_once: Callable[[int], None] | None = None) -> Iterator[Non
     Parameters
     ----------
     at_once
-        Called with the number of a second signal, whatever the first one has led to; Ctrl-C then
-        raises `Interrupted`, too. It must not return.
+        Called with the number of a second signal, whatever the first one has led to, also if that
+        is still put off; Ctrl-C then raises `Interrupted`, too. It must not return.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    first: list[float] = []
-
-    def end(number: int, _frame: Any) -> None:
-        now = time.monotonic()
-        if first and now - first[0] < SAME_SECONDS:
-            return
-        if first and at_once is not None:
-            at_once(number)
-        first[:] = [*first, now][:1]
-        raise Interrupted("", number)
-
+    end = _Ending(at_once)
     before: dict[int, Any] = {}
-    for number in SIGNALS:
-        handler = signal.getsignal(number)
-        own = handler is signal.SIG_DFL or (
-            at_once is not None and handler is signal.default_int_handler
-        )
-        if own:
-            before[number] = signal.signal(number, end)
     try:
+        for number in SIGNALS:
+            handler = signal.getsignal(number)
+            own = handler is signal.SIG_DFL or (
+                at_once is not None and handler is signal.default_int_handler
+            )
+            if own:
+                before[number] = handler
+                signal.signal(number, end)
         yield
     finally:
         for number, handler in before.items():

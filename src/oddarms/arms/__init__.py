@@ -4,6 +4,7 @@ from oddarms.arms._base import SeededSource, Source, TotalsSource
 from oddarms.arms._callables import BatchFunction, Callables, CalledSource, Function
 from oddarms.arms._command import Command
 from oddarms.arms._crowd import crowd_error_rates, simulated_crowd
+from oddarms.arms._running import kill_commands
 from oddarms.arms._simulated import (
     Bernoulli,
     Beta,
@@ -30,6 +31,7 @@ __all__ = [
     "TotalsSource",
     "Uniform",
     "crowd_error_rates",
+    "kill_commands",
     "simulated_crowd",
     "truncated_normal",
 ]

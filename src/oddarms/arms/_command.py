@@ -6,11 +6,9 @@ import math
 import os
 import shlex
 import signal
-import subprocess
-import tempfile
-import threading
-from typing import IO, Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
+from oddarms.arms._running import Commands, Running
 from oddarms.errors import InvalidParameter, PullFailed
 from oddarms.interrupts import uninterrupted
 from oddarms.problem import Label, check_number
@@ -18,8 +16,14 @@ from oddarms.problem import Label, check_number
 RewardKind = Literal["exit-code", "stdout"]
 PLACEHOLDER = "{arm}"
 VARIABLE = "ODDARMS_ARM"
-GRACE_SECONDS = 2.0
-TAIL_BYTES = 65_536
+
+
+class _Ended(NamedTuple):
+    """How a command ended, and the last lines of what it printed."""
+
+    code: int | None
+    output: str
+    errors: str
 
 
 class Command:
@@ -83,54 +87,60 @@ class Command:
         self.reward = reward
         self.timeout = timeout
         self.shell = shell
-        self._started: _Started = _Started()
+        self._commands = Commands()
 
-    def stop(self) -> None:
-        """End all commands that run now; their pulls fail."""
-        for process in self._started.stopped():
-            _end(process)
+    def stop(self, *, at_once: bool = False) -> None:
+        """End all commands that run now, with all processes they have started; their pulls fail.
+
+        Parameters
+        ----------
+        at_once
+            Kill them. Otherwise they are asked to end (SIGTERM) and have two seconds to do so.
+        """
+        self._commands.stop(at_once=at_once)
 
     def __call__(self, label: Label) -> float:
         """Run the command for an arm and return the reward."""
-        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-            code = self._run(label, output, errors)
-            if code < 0:
-                raise self._failed(label, f"died of {_signal_name(-code)}", errors)
-            if self.reward == "exit-code":
-                return float(code != 0)
-            if code != 0:
-                raise self._failed(label, f"ended with exit code {code}", errors)
-            return self._number(label, output)
+        ended = self._run(label)
+        if ended.code is None:
+            raise _failed(label, "ended with an unknown exit code: is SIGCHLD ignored?", ended)
+        if ended.code < 0:
+            raise _failed(label, f"died of {_signal_name(-ended.code)}", ended)
+        if self.reward == "exit-code":
+            return float(ended.code != 0)
+        if ended.code != 0:
+            raise _failed(label, f"ended with exit code {ended.code}", ended)
+        return _number(label, ended.output)
 
-    def _run(self, label: Label, output: IO[bytes], errors: IO[bytes]) -> int:
-        process: subprocess.Popen[bytes] | None = None
-        stops = self._started.stops
+    def _run(self, label: Label) -> _Ended:
+        running: Running | None = None
+        in_time, stopped, code = True, False, None
+        stops = self._commands.stops
         try:
-            with uninterrupted(), self._started.lock:  # or it has started and nobody ends it
-                if self._started.stops != stops:
+            with uninterrupted(), self._commands.lock:  # or it has started and nobody ends it
+                if self._commands.stops != stops:
                     raise PullFailed(f"arm {label!r}: the command was stopped.", label)
-                process = self._start(label, output, errors)
-                self._started.running.add(process)
-            return process.wait(self.timeout)
-        except subprocess.TimeoutExpired:
-            raise self._failed(label, f"took longer than {self.timeout:g} s", errors) from None
+                running = self._start(label)
+                self._commands.running.add(running)
+            in_time = running.wait(self.timeout)
+            stopped = running.stopped
         finally:
-            if process is not None:
+            if running is not None:
                 with uninterrupted():
-                    _end(process)
-                self._started.running.discard(process)
+                    code = running.finish()
+                    self._commands.running.discard(running)
+        ended = _Ended(code, running.output.last_line(), running.errors.last_line())
+        if stopped:  # it may have seen to its own end: then its exit code is no reward
+            raise _failed(label, "was stopped", ended)
+        if not in_time:
+            raise _failed(label, f"took longer than {self.timeout:g} s", ended)
+        return ended
 
-    def _start(self, label: Label, output: IO[bytes], errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start(self, label: Label) -> Running:
         words = self._words(label)
+        environment = {**os.environ, VARIABLE: str(label)}
         try:
-            return subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=output if self.reward == "stdout" else subprocess.DEVNULL,
-                stderr=errors,
-                env={**os.environ, VARIABLE: str(label)},
-                start_new_session=True,  # so that its children can be killed with it
-            )
+            return Running(words, environment, keeps_output=self.reward == "stdout")
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise InvalidParameter(
@@ -142,24 +152,24 @@ class Command:
             return ["sh", "-c", self.words[0].replace(PLACEHOLDER, '"$1"'), "sh", str(label)]
         return [word.replace(PLACEHOLDER, str(label)) for word in self.words]
 
-    def _number(self, label: Label, output: IO[bytes]) -> float:
-        line = _last_line(output)
-        try:
-            value = float(line)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise PullFailed(
-                f"arm {label!r}: the last line of the command's output must be a number but is"
-                f" {line[:80]!r}.",
-                label,
-            )
-        return value
 
-    def _failed(self, label: Label, what: str, errors: IO[bytes]) -> PullFailed:
-        said = _last_line(errors)
-        detail = f" (it said: {said[:200]})" if said else ""
-        return PullFailed(f"arm {label!r}: the command {what}{detail}.", label)
+def _number(label: Label, line: str) -> float:
+    try:
+        value = float(line)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise PullFailed(
+            f"arm {label!r}: the last line of the command's output must be a number but is"
+            f" {line[:80]!r}.",
+            label,
+        )
+    return value
+
+
+def _failed(label: Label, what: str, ended: _Ended) -> PullFailed:
+    detail = f" (it said: {ended.errors[:200]})" if ended.errors else ""
+    return PullFailed(f"arm {label!r}: the command {what}{detail}.", label)
 
 
 def _is_quoted(template: str) -> bool:
@@ -177,50 +187,6 @@ def _is_quoted(template: str) -> bool:
             quote = "" if quote else character
         place += 1
     return False
-
-
-class _Started:
-    """The commands that run now; one that starts while all are stopped does not run."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.running: set[subprocess.Popen[bytes]] = set()
-        self.stops = 0
-
-    def __reduce__(self) -> tuple[type[_Started], tuple[()]]:
-        return _Started, ()  # those of this process stay here
-
-    def stopped(self) -> list[subprocess.Popen[bytes]]:
-        """Let no command start that was about to, and return those that run."""
-        with self.lock:
-            self.stops += 1
-            return list(self.running)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a command that still runs, and whatever it has left running."""
-    for step in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, step)
-        except ProcessLookupError:
-            break
-        except PermissionError:  # some systems say so of a group of zombies
-            break
-        if process.poll() is not None:
-            continue
-        try:
-            process.wait(GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            continue
-    process.wait()
-
-
-def _last_line(file: IO[bytes]) -> str:
-    """Return the last line that is not blank, of the file's last part."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(size - TAIL_BYTES, 0))
-    lines = file.read().decode(errors="replace").strip().splitlines()
-    return lines[-1].strip() if lines else ""
 
 
 def _signal_name(number: int) -> str:

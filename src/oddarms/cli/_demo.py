@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from oddarms.arms import SimulatedArms, simulated_crowd
-from oddarms.cli._guard import EXIT_INTERRUPTED, EXIT_USAGE
+from oddarms.cli._guard import EXIT_SIGNAL, EXIT_USAGE
 from oddarms.errors import MissingExtra, SearchError, SearchInterrupted
 from oddarms.files import writable_folder, write_whole
 from oddarms.finding import find
+from oddarms.interrupts import signal_of
 from oddarms.plotting import plot_intervals
 from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, Question
 from oddarms.search import ProgressLine, Result
@@ -42,7 +43,7 @@ def demo(
     except SearchInterrupted as error:
         print(f"\ninterrupted after {error.result.pulls:,} samples; so far:", file=sys.stderr)
         _report(error.result, out, "interrupted")
-        raise typer.Exit(EXIT_INTERRUPTED) from error
+        raise typer.Exit(EXIT_SIGNAL + signal_of(error)) from error
     except SearchError as error:
         print(f"error: {error}", file=sys.stderr)
         _report(error.result, out, "failed")

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from typing import ParamSpec
 
 import typer
 
+from oddarms.arms import kill_commands
+from oddarms.cli._streams import forgiving_stderr, show_cursor
 from oddarms.errors import OddarmsError, SearchError, StoreFailed, WorkerLost
+from oddarms.interrupts import ending_signals, signal_of
 
 P = ParamSpec("P")
-EXIT_FAILED, EXIT_USAGE, EXIT_UNFINISHED, EXIT_INTERRUPTED = 1, 2, 3, 130
+EXIT_FAILED, EXIT_USAGE, EXIT_UNFINISHED = 1, 2, 3
+EXIT_SIGNAL = 128  # and the signal's number: 130 is that of Ctrl-C
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
@@ -20,20 +25,30 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except (SearchError, StoreFailed, WorkerLost) as error:
-            _fail(str(error), EXIT_FAILED, error)
-        except OddarmsError as error:
-            _fail(str(error), EXIT_USAGE, error)
-        except OSError as error:
-            _fail(str(error), EXIT_FAILED, error)
-        except KeyboardInterrupt as error:
-            _fail(str(error) or "interrupted", EXIT_INTERRUPTED, error)
+        with forgiving_stderr(), ending_signals(at_once=_end_at_once):
+            try:
+                command(*args, **kwargs)
+            except (SearchError, StoreFailed, WorkerLost) as error:
+                _fail(str(error), EXIT_FAILED, error)
+            except OddarmsError as error:
+                _fail(str(error), EXIT_USAGE, error)
+            except OSError as error:
+                _fail(str(error), EXIT_FAILED, error)
+            except KeyboardInterrupt as error:
+                _fail(str(error) or "interrupted", EXIT_SIGNAL + signal_of(error), error)
 
     return wrapper
 
 
 def _fail(sentence: str, code: int, error: BaseException) -> None:
-    print(f"error: {sentence}" if code != EXIT_INTERRUPTED else sentence, file=sys.stderr)
+    print(sentence if code > EXIT_SIGNAL else f"error: {sentence}", file=sys.stderr)
     raise typer.Exit(code) from error
+
+
+def _end_at_once(number: int) -> None:
+    """End the process, whatever its threads do: a second signal says that the first is too slow."""
+    try:
+        kill_commands()
+        show_cursor()
+    finally:
+        os._exit(EXIT_SIGNAL + number)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 1 failed, 2 bad usage, 130 interrupted."""
+    """Run a command and return its exit code: 0, 1 failed, 2 bad usage, 130 Ctrl-C."""
     from oddarms.errors import MissingExtra
 
     try:

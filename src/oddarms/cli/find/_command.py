@@ -22,6 +22,7 @@ from oddarms.cli.find._studies import (
 )
 from oddarms.errors import InvalidParameter
 from oddarms.files import writable_folder
+from oddarms.interrupts import uninterrupted
 from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, UNIT
 from oddarms.search import Result, Search, Status
 from oddarms.tables import RecordedArms, bounds_of, read_labels, read_rewards
@@ -145,10 +146,11 @@ def find(
     things' means. The whole answer is right with probability at least 1 - DELTA.
 
     Every sample is stored the moment it is there. Stopped by Ctrl-C, a failure or a power cut, the
-    same command goes on where it was.
+    same command goes on where it was. Ctrl-C, SIGTERM and SIGHUP end it cleanly, with the commands
+    under way; a second one ends it at once.
 
     Exit codes: 0 every thing is decided, 3 not (the budget or the table ended), 1 a sample
-    failed, 2 bad usage, 130 Ctrl-C.
+    failed, 2 bad usage, 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.
 
     \b
     Try:
@@ -192,7 +194,8 @@ def find(
                 import_table(found, recorded, quiet=quiet)
             run = Run(found, jobs, timeout, on_error, out, batch=batch, quiet=quiet)
             result = run.until_done(function)
-    write(result, out)
+    with uninterrupted():
+        write(result, out)
     show(result, format, out, quiet=quiet)
     if not result.complete:
         raise typer.Exit(EXIT_UNFINISHED)

@@ -13,6 +13,7 @@ from typing import Any
 from oddarms.cli.find._display import FindDisplay
 from oddarms.cli.find._output import write
 from oddarms.errors import PullFailed, SearchError
+from oddarms.interrupts import Interrupted, signal_of
 from oddarms.search import Result
 from oddarms.studies import Study
 from oddarms.text import counted, shown
@@ -57,8 +58,9 @@ class Run:
                     progress=display,
                     batch=self.batch,
                 )
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt(f"interrupted: {self._kept()}") from None
+            except KeyboardInterrupt as error:
+                number = signal_of(error)
+                raise Interrupted(f"interrupted: {self._kept()}", number) from None
             except SearchError as error:
                 label = error.label if isinstance(error, PullFailed) else None
                 said = str(error).rstrip(".")

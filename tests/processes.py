@@ -1,0 +1,59 @@
+"""Processes that tests have started: which of them live."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from oddarms.arms._guardian import guardian
+
+MARK = "ODDARMS_TEST"
+
+
+def wait_until(happened: Callable[[], object], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits for its parent does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def marked(mark: str) -> list[int]:
+    """Return the processes that run with a mark in the environment they were started with.
+
+    The supervisor of this process, which outlives a test, is left out.
+    """
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            entries = (folder / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if f"{MARK}={mark}".encode() in entries and _counts(int(folder.name)):
+            found.append(int(folder.name))
+    return found
+
+
+def _counts(pid: int) -> bool:
+    supervisor = guardian._process
+    return is_running(pid) and (supervisor is None or pid != supervisor.pid)
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A mark that all processes started in a test have; they must have ended by its end."""
+    value = uuid.uuid4().hex
+    monkeypatch.setenv(MARK, value)
+    yield value
+    wait_until(lambda: not marked(value), 30.0)

@@ -1,0 +1,262 @@
+"""``oddarms find`` and signals: a clean end, an end at once, and no process that is left."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import oddarms
+from processes import mark, marked, wait_until
+
+__all__ = ["mark"]
+
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc"),
+    pytest.mark.usefixtures("mark"),
+]
+WITHOUT_REPORT = """
+import sys
+from oddarms.cli import main
+from oddarms.cli.find import _output
+_output.write_report = lambda *_: None
+sys.exit(main())
+"""
+SLEEP = "sleep 600"
+STUBBORN = "trap '' TERM HUP INT; touch ready.$$; sleep 600; while :; do sleep 600; done"
+FAMILY = "sleep 600 & setsid sleep 600 & touch ready.$$; wait"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@contextmanager
+def search(
+    pull: str,
+    *words: object,
+    jobs: int = 2,
+    source: str = "--pull",
+    program: tuple[str, ...] = ("-c", WITHOUT_REPORT),
+    **options: Any,
+) -> Iterator[subprocess.Popen[str]]:
+    """Start a search in another process, and end it whatever happens to the test."""
+    arms = ",".join(f"arm{i}" for i in range(max(jobs, 3)))
+    given = ["find", "--arms", arms, source, pull, "--jobs", jobs, "--k", 1, "--out", "o"]
+    shell = ["--shell"] if source == "--pull" else []
+    command = [sys.executable, *program, *given, *shell, *words]
+    options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, **options}
+    process = subprocess.Popen(list(map(str, command)), text=True, **options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+def all_ready(jobs: int) -> Callable[[], bool]:
+    return lambda: len(list(Path().glob("ready.*"))) >= jobs
+
+
+def assert_clean_end(process: subprocess.Popen[str], code: int, mark: str) -> None:
+    assert process.wait(60) == code
+    assert not marked(mark) or _only_supervisor(mark)
+    assert {path.name for path in Path("o").iterdir()} >= {"result.json", "arms.csv", "study.db"}
+    study = oddarms.load_study("find", storage="o/study.db")
+    assert study.overview().live == 0  # every ticket is given back
+
+
+def _only_supervisor(mark: str) -> bool:
+    """Whether all that is left is the supervisor, for the moment that it takes to notice."""
+    wait_until(lambda: not marked(mark), 30.0)
+    return True
+
+
+# Once
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGHUP, marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, marks=pytest.mark.long),
+    ],
+)
+def test_a_signal_is_a_clean_end(mark: str, number: signal.Signals) -> None:
+    with search(FAMILY) as process:
+        wait_until(all_ready(2))
+        process.send_signal(number)
+        assert_clean_end(process, 128 + number, mark)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert said.splitlines()[-1].startswith("interrupted: 0 samples kept in o/study.db")
+
+
+@pytest.mark.long
+def test_with_one_job_a_signal_is_a_clean_end_too(mark: str) -> None:
+    with search(FAMILY, jobs=1) as process:
+        wait_until(all_ready(1))
+        process.send_signal(signal.SIGTERM)
+        assert_clean_end(process, 143, mark)
+
+
+def test_what_comes_back_in_a_moment_is_kept_and_the_search_goes_on(mark: str) -> None:
+    pull = "touch ready.$$; while ! test -e go; do sleep 0.02; done; test $1 != arm2"
+    with search(pull, jobs=3) as process:
+        wait_until(all_ready(3))
+        process.send_signal(signal.SIGTERM)
+        Path("go").touch()
+        assert_clean_end(process, 143, mark)
+    assert len(list(oddarms.load_study("find", storage="o/study.db").trials())) == 3
+
+
+@pytest.mark.long
+def test_eight_that_do_not_listen_end_together_and_the_report_is_written(mark: str) -> None:
+    pytest.importorskip("matplotlib")
+    with search(STUBBORN, jobs=8, program=("-m", "oddarms")) as process:
+        wait_until(all_ready(8))
+        started = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: _stubborn(mark) == 0)
+        assert time.monotonic() - started < 12.0  # one after another: 17 s
+        assert_clean_end(process, 143, mark)
+    assert "</html>" in Path("o/report.html").read_text()
+
+
+def _stubborn(mark: str) -> int:
+    names = [Path(f"/proc/{pid}/comm") for pid in marked(mark)]
+    return sum(path.exists() and path.read_text().strip() in ("sh", "sleep") for path in names)
+
+
+@pytest.mark.long
+def test_a_signal_while_the_answer_is_written_waits_for_it() -> None:
+    slow = WITHOUT_REPORT.replace("lambda *_: None", "write").replace(
+        "from oddarms.cli.find", "import time\nfrom pathlib import Path\nfrom oddarms.cli.find"
+    )
+    slow = slow.replace(
+        "_output.write_report",
+        "def write(*_):\n    Path('writing').touch()\n    time.sleep(0.5)\n"
+        "    Path('written').touch()\n_output.write_report",
+    )
+    with search("true", "--budget", 3, program=("-c", slow)) as process:
+        wait_until(Path("writing").exists)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    assert Path("written").exists()
+
+
+# Twice
+
+
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.long), 3])
+def test_a_second_signal_ends_it_at_once(mark: str, jobs: int) -> None:
+    with search(STUBBORN, jobs=jobs) as process:
+        wait_until(all_ready(jobs))
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.4)  # or it is taken for the same
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+        wait_until(lambda: not marked(mark), 30.0)
+    assert not Path("o/result.json").exists()  # it was not the clean end
+
+
+@pytest.mark.long
+def test_a_second_signal_ends_a_function_that_does_not_end() -> None:
+    Path("endless.py").write_text(
+        "import pathlib, time\n\ndef pull(label):\n"
+        "    pathlib.Path(f'ready.{time.time_ns()}').touch()\n"
+        "    while True:\n        time.sleep(1)\n"
+    )
+    with search("endless:pull", source="--python") as process:
+        wait_until(all_ready(2))
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.4)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+
+
+# With -9
+
+
+def test_with_9_the_commands_die_with_it(mark: str) -> None:
+    with search(FAMILY + "; sleep 600") as process:
+        wait_until(all_ready(2))
+        process.kill()
+        process.wait()
+        wait_until(lambda: not marked(mark), 30.0)
+
+
+# Nobody there
+
+
+@pytest.mark.long
+def test_nohup_stays_nohup(mark: str) -> None:
+    def ignore() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    with search(FAMILY, preexec_fn=ignore) as process:
+        wait_until(all_ready(2))
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert_clean_end(process, 143, mark)
+
+
+@pytest.mark.parametrize("quiet", [pytest.param(True, marks=pytest.mark.long), False])
+def test_a_terminal_that_goes_away_is_a_clean_end(mark: str, quiet: bool) -> None:
+    outside, inside = os.openpty()
+
+    def own_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(inside, termios.TIOCSCTTY, 0)
+
+    words = ("--quiet",) if quiet else ()
+    terminal = {"stdin": inside, "stdout": inside, "stderr": inside}
+    with search(FAMILY, *words, preexec_fn=own_terminal, **terminal) as process:
+        os.close(inside)
+        wait_until(all_ready(2))
+        os.close(outside)
+        assert_clean_end(process, 129, mark)
+
+
+def test_a_reader_of_remarks_who_goes_away_is_no_hindrance(mark: str) -> None:
+    with search(FAMILY) as process:
+        wait_until(all_ready(2))
+        assert process.stderr is not None
+        process.stderr.close()
+        process.send_signal(signal.SIGTERM)
+        assert_clean_end(process, 143, mark)
+
+
+@pytest.mark.long
+def test_a_search_without_a_reader_of_its_remarks_goes_on_to_its_end() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with search("test $1 != arm2", "--budget", 50, stderr=writing) as process:
+        os.close(writing)
+        assert process.wait(60) in (0, 3)
+    assert Path("o/result.json").exists()
+
+
+@pytest.mark.long
+def test_a_pipeline_ends_with_its_reader() -> None:
+    with search("true", "--budget", 3, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert "samples: " in process.stdout.read()  # to the end of the file
+        process.stdout.close()
+        assert process.wait(60) == 3
