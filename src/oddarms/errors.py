@@ -72,20 +72,37 @@ class DuplicateStudy(OddarmsError, ValueError):
     """The storage has a study of that name already."""
 
 
-class StoreFailed(OddarmsError, OSError):
-    """Results could not be written to disk or read from it."""
-
-
 class _KeepsSamples(BaseException):
-    """Has room for what was paid for before a search ended."""
+    """Has room for what was paid for before a search ended; `SearchError` says what it is."""
 
     result: Any
     unabsorbed: list[tuple[Any, float]]
+    untold: list[tuple[Any, float]]
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.result = None
         self.unabsorbed = []
+        self.untold = []
+
+
+class StoreFailed(_KeepsSamples, OddarmsError, OSError):
+    """Results could not be written to disk or read from it.
+
+    Attributes
+    ----------
+    passing
+        True if the same call may succeed a while later: a server that is away or starting, a lock
+        that somebody holds, a disk that is full.
+    result, unabsorbed, untold
+        As for `SearchError`, where it ended a search.
+    """
+
+    passing: bool
+
+    def __init__(self, message: str, *, passing: bool = False) -> None:
+        super().__init__(message)
+        self.passing = passing
 
 
 class BackendUnavailable(_KeepsSamples, OddarmsError, ConnectionError):
@@ -108,9 +125,13 @@ class SearchError(_KeepsSamples, OddarmsError):
     Attributes
     ----------
     result
-        The `Result` of everything absorbed before the failure, or None outside a search.
+        The `Result` of everything absorbed before the failure, or None outside a search and where
+        the storage that has it does not answer.
     unabsorbed
         Pairs (label, reward) already drawn in the step that failed and not part of `result`.
+    untold
+        Of a search in a storage: pairs (ticket, reward) that could not be stored. They are in
+        memory only; `Study.tell_many` takes them as they are, at any later time.
     """
 
 

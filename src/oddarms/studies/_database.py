@@ -210,13 +210,16 @@ class Database:
                 yield
         except DBAPIError as error:
             gone = error.connection_invalidated
-            raise StoreFailed(f"{self.name}: {_reason(error.orig, gone=gone)}.") from error
+            raise self._failed(_reason(error.orig, gone=gone)) from error
         except SQLAlchemyError as error:
             raise StoreFailed(f"{self.name}: {_first_line(error)}.") from error
         except UnicodeError as error:  # in a text or, of SQLite, in a message about one
             raise StoreFailed(f"{self.name}: {_REASONS['malformed']}.") from error
         except driver.Error as error:  # `copy` does not go through SQLAlchemy
-            raise StoreFailed(f"{self.name}: {_reason(error)}.") from error
+            raise self._failed(_reason(error)) from error
+
+    def _failed(self, reason: str) -> StoreFailed:
+        return StoreFailed(f"{self.name}: {reason}.", passing=reason in _PASSING)
 
 
 def open_database(storage: str | Path | None, *, upgrade: bool = False) -> Database:
@@ -383,6 +386,24 @@ _REASONS = {
     "connection is lost": _WENT_AWAY,
     "connection is closed": _WENT_AWAY,
 }
+_PASSING = {
+    _WENT_AWAY,
+    *(
+        _REASONS[mark]
+        for mark in (
+            "disk is full",
+            "is locked",
+            "deadlock",
+            "no space left",
+            "too many",
+            "starting up",
+            "not yet accepting",
+            "shutting down",
+            "connection refused",
+        )
+    ),
+}
+"""Reasons for which the same call may succeed a while later."""
 
 
 def _reason(error: object, *, gone: bool = False) -> str:
