@@ -44,6 +44,7 @@ class _Block:
         self.handlers: dict[int, Handler] = {}
         self.received: list[int] = []
         self.first = 0.0
+        self.restored = False
 
     def begin(self) -> None:
         for number in SIGNALS:
@@ -53,20 +54,34 @@ class _Block:
         self.install()
 
     def install(self) -> None:
+        self.restored = False
         for number in self.handlers:
             signal.signal(number, self._receive)
 
     def restore(self) -> None:
+        self.restored = True  # a handler that is back may raise before the others are
         for number, handler in self.handlers.items():
             signal.signal(number, handler)
 
     def _receive(self, number: int, frame: Any) -> None:
+        if self.restored:
+            self.handlers[number](number, frame)
+            return
         now = time.monotonic()
         if not self.received:
             self.first = now
         elif now - self.first >= SAME_SECONDS:  # somebody insists
-            self.handlers[number](number, frame)
+            self._pass_on(number, frame)
         self.received.append(number)
+
+    def _pass_on(self, number: int, frame: Any) -> None:
+        """Let the handler outside all blocks have a signal."""
+        handler = self.handlers[number]
+        outer = getattr(handler, "__self__", None)
+        if isinstance(outer, _Block):
+            outer._pass_on(number, frame)
+        else:
+            handler(number, frame)
 
     def deliver(self) -> None:
         """Let the handlers, restored before, have what was received."""
