@@ -19,11 +19,12 @@
         ├── RewardRejected (ValueError)    a source returned what is not a reward
         └── PullFailed (RuntimeError)      a source raised an exception
     KeyboardInterrupt
-    └── SearchInterrupted                  Ctrl-C; `result` has what was paid for
+    └── SearchInterrupted                  Ctrl-C or SIGTERM; `result` has what was paid for
 """
 
 from __future__ import annotations
 
+from signal import SIGINT
 from typing import Any
 
 
@@ -108,14 +109,15 @@ class StoreFailed(_KeepsSamples, OddarmsError, OSError):
 class BackendUnavailable(_KeepsSamples, OddarmsError, ConnectionError):
     """A cluster cannot be reached or started; the message names its address.
 
-    Where it goes away during a search, `result` and `unabsorbed` are as for `SearchError`.
+    Where it goes away during a search, `result`, `unabsorbed` and `untold` are as for
+    `SearchError`.
     """
 
 
 class WorkerLost(_KeepsSamples, OddarmsError, RuntimeError):
     """A worker process died, by a signal, for its memory or in a crash of compiled code.
 
-    Where it dies during a search, `result` and `unabsorbed` are as for `SearchError`.
+    Where it dies during a search, `result`, `unabsorbed` and `untold` are as for `SearchError`.
     """
 
 
@@ -156,12 +158,20 @@ class PullFailed(SearchError, RuntimeError):
 
 
 class SearchInterrupted(_KeepsSamples, KeyboardInterrupt):
-    """Ctrl-C ended the search.
+    """Ctrl-C, or another signal that asks a program to end, ended the search.
 
     Not an `Exception`, so that a loop which retries failures still ends.
 
     Attributes
     ----------
-    result, unabsorbed
+    result, unabsorbed, untold
         As for `SearchError`.
+    signal
+        The number of the signal; a shell expects the exit code 128 + that.
     """
+
+    signal: int
+
+    def __init__(self, message: str, number: int = SIGINT) -> None:
+        super().__init__(message)
+        self.signal = int(number)
