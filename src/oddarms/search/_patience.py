@@ -29,7 +29,7 @@ PATIENCE = timedelta(minutes=10)
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 SAY_SECONDS = 60.0
 """How often a wait that goes on is spoken of."""
-HURRY_SECONDS = 1.0
+HURRY_SECONDS = 0.3
 """The patience at the end of a run: a connection that is dead is found out and made anew."""
 ANSWER_SECONDS, MOMENT_SECONDS = 30.0, 3.0
 """How long a call may take at the end of a run, and if the storage was in trouble before."""
