@@ -40,7 +40,6 @@ from postgresql import Server
 MEANS = {"a": 0.0, "b": 0.05, "c": 0.9, "d": 0.0, "e": 0.1}
 LONG = 60.0
 """Seconds that no test takes, unless something stands still."""
-CALLS = ["ask", "tell_many", "skip_many"]
 
 
 class Pulls:

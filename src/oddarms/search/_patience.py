@@ -105,7 +105,7 @@ class _Wait:
         if self._aloud and time.monotonic() - self._said >= SAY_SECONDS:
             self._said = time.monotonic()
             kept = f"; {counted(self._kept, 'result')} kept meanwhile" if self._kept else ""
-            _log.warning("%s Trying again for %s%s.", error, duration(self.left), kept)
+            _log.warning("%s Trying again for %s%s.", str(error), duration(self.left), kept)
 
     def say_that_it_is_over(self) -> None:
         if self._aloud:
