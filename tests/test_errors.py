@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import pickle
+import sqlite3
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +22,7 @@ from oddarms.errors import (
     SearchError,
 )
 from oddarms.problem import IntArray
+from oddarms.studies._database import Database
 
 QUESTION: dict[str, Any] = {"k": 0.5, "delta": 0.1, "algorithm": "rr", "budget": 1_000}
 
@@ -104,6 +107,26 @@ class TestTree:
     def test_errors_of_a_search_start_without_a_result(self) -> None:
         error = SearchError("text")
         assert (error.result, error.unabsorbed) == (None, [])
+
+    def test_a_failure_of_a_storage_says_whether_it_passes(self) -> None:
+        lasting = errors.StoreFailed("a.db: it is damaged.")
+        assert (lasting.passing, lasting.untold, lasting.errno) == (False, [], None)
+        passing = errors.StoreFailed("a.db: the disk is full.", passing=True)
+        passing.untold = [(7, 0.5)]
+        again = pickle.loads(pickle.dumps(passing))
+        assert (str(again), again.passing) == ("a.db: the disk is full.", True)
+        assert again.untold == [(7, 0.5)]
+
+    def test_a_full_disk_and_a_lock_pass_and_damage_does_not(self) -> None:
+        def fails(reason: str) -> errors.StoreFailed:
+            with pytest.raises(errors.StoreFailed) as caught, database._translated():
+                raise sqlite3.OperationalError(reason)
+            return caught.value
+
+        database = Database("sqlite://")
+        assert fails("database or disk is full").passing
+        assert fails("database is locked").passing
+        assert not fails("file is not a database").passing
 
 
 class TestFunctionThatRaises:

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -83,6 +84,35 @@ def test_after_a_pause_signals_wait_again() -> None:
 def test_who_insists_is_not_made_to_wait() -> None:
     with pytest.raises(KeyboardInterrupt), uninterrupted():
         _send(signal.SIGINT, signal.SIGINT)
+    assert not survived
+
+
+def test_who_insists_is_not_made_to_wait_by_a_block_in_a_block() -> None:
+    with pytest.raises(KeyboardInterrupt), uninterrupted(), uninterrupted():
+        _send(signal.SIGINT, signal.SIGINT)
+    assert not survived
+
+
+def test_a_signal_at_the_end_of_a_block_leaves_no_other_one_put_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may come when only the first handler is back."""
+
+    def interrupted(number: int, handler: Any) -> Any:
+        if number == signal.SIGTERM and number in began:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+        began.add(number)
+        return set_handler(number, handler)
+
+    began: set[int] = set()
+    set_handler = signal.signal
+    with ending_signals():
+        monkeypatch.setattr(signal, "signal", interrupted)
+        with pytest.raises(KeyboardInterrupt), uninterrupted():
+            pass
+        with pytest.raises(Interrupted):
+            _send(signal.SIGTERM)
     assert not survived
 
 

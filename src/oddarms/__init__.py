@@ -6,8 +6,6 @@
 ['d']
 """
 
-import logging
-
 from oddarms import algorithms, arms, errors, plotting, theory
 from oddarms.errors import OddarmsError, SearchError, SearchInterrupted
 from oddarms.finding import find
@@ -24,8 +22,6 @@ from oddarms.studies import (
 )
 
 __version__ = "0.1.0"
-
-logging.getLogger("oddarms").addHandler(logging.NullHandler())
 
 __all__ = [
     "OddarmsError",

@@ -19,11 +19,12 @@
         ├── RewardRejected (ValueError)    a source returned what is not a reward
         └── PullFailed (RuntimeError)      a source raised an exception
     KeyboardInterrupt
-    └── SearchInterrupted                  Ctrl-C; `result` has what was paid for
+    └── SearchInterrupted                  Ctrl-C or SIGTERM; `result` has what was paid for
 """
 
 from __future__ import annotations
 
+from signal import SIGINT
 from typing import Any
 
 
@@ -72,44 +73,51 @@ class DuplicateStudy(OddarmsError, ValueError):
     """The storage has a study of that name already."""
 
 
-class StoreFailed(OddarmsError, OSError):
+class _KeepsSamples(BaseException):
+    """Has room for what was paid for before a search ended; `SearchError` says what it is."""
+
+    result: Any
+    unabsorbed: list[tuple[Any, float]]
+    untold: list[tuple[Any, float]]
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.result = None
+        self.unabsorbed = []
+        self.untold = []
+
+
+class StoreFailed(_KeepsSamples, OddarmsError, OSError):
     """Results could not be written to disk or read from it.
 
     Attributes
     ----------
     passing
-        Whether the same call may succeed later: the server is away, the disk is full, another
-        process keeps the file locked.
+        True if the same call may succeed a while later: a server that is away or starting, a lock
+        that somebody holds, a disk that is full.
+    result, unabsorbed, untold
+        As for `SearchError`, where it ended a search.
     """
+
+    passing: bool
 
     def __init__(self, message: str, *, passing: bool = False) -> None:
         super().__init__(message)
         self.passing = passing
 
 
-class _KeepsSamples(BaseException):
-    """Has room for what was paid for before a search ended."""
-
-    result: Any
-    unabsorbed: list[tuple[Any, float]]
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.result = None
-        self.unabsorbed = []
-
-
 class BackendUnavailable(_KeepsSamples, OddarmsError, ConnectionError):
     """A cluster cannot be reached or started; the message names its address.
 
-    Where it goes away during a search, `result` and `unabsorbed` are as for `SearchError`.
+    Where it goes away during a search, `result`, `unabsorbed` and `untold` are as for
+    `SearchError`.
     """
 
 
 class WorkerLost(_KeepsSamples, OddarmsError, RuntimeError):
     """A worker process died, by a signal, for its memory or in a crash of compiled code.
 
-    Where it dies during a search, `result` and `unabsorbed` are as for `SearchError`.
+    Where it dies during a search, `result`, `unabsorbed` and `untold` are as for `SearchError`.
     """
 
 
@@ -119,9 +127,13 @@ class SearchError(_KeepsSamples, OddarmsError):
     Attributes
     ----------
     result
-        The `Result` of everything absorbed before the failure, or None outside a search.
+        The `Result` of everything absorbed before the failure, or None outside a search and where
+        the storage that has it does not answer.
     unabsorbed
         Pairs (label, reward) already drawn in the step that failed and not part of `result`.
+    untold
+        Of a search in a storage: pairs (ticket, reward) that could not be stored. They are in
+        memory only; `Study.tell_many` takes them as they are, at any later time.
     """
 
 
@@ -146,12 +158,20 @@ class PullFailed(SearchError, RuntimeError):
 
 
 class SearchInterrupted(_KeepsSamples, KeyboardInterrupt):
-    """Ctrl-C ended the search.
+    """Ctrl-C, or another signal that asks a program to end, ended the search.
 
     Not an `Exception`, so that a loop which retries failures still ends.
 
     Attributes
     ----------
-    result, unabsorbed
+    result, unabsorbed, untold
         As for `SearchError`.
+    signal
+        The number of the signal; a shell expects the exit code 128 + that.
     """
+
+    signal: int
+
+    def __init__(self, message: str, number: int = SIGINT) -> None:
+        super().__init__(message)
+        self.signal = int(number)

@@ -16,14 +16,18 @@ from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, UNIT, WORDS, Label, Questi
 from oddarms.randomness import Rng, generator_of
 from oddarms.search import (
     AHEAD,
+    PATIENCE,
     Desk,
     OnError,
+    Patience,
     ProgressCallback,
     Result,
     Search,
     drive,
+    patiently,
 )
 from oddarms.studies import Study, create_study, load_study
+from oddarms.studies._desk import RUN_LEASE
 
 Arms = Source | CalledSource | Mapping[Label, Callable[[], Any]] | Sequence[Callable[[], Any]]
 STUDY_NAME = "find"
@@ -46,6 +50,7 @@ def find(
     ahead: float = AHEAD,
     storage: str | Path | None = None,
     name: str = STUDY_NAME,
+    patience: Patience = PATIENCE,
     progress: ProgressCallback | bool | None = None,
     **options: Any,
 ) -> Result:
@@ -99,6 +104,10 @@ def find(
         Where to keep every result, and under which name: a file, ``sqlite:///FILE`` or
         ``postgresql://USER@HOST/NAME``. A search that was stopped in any way goes on where it was.
         Without a storage nothing is written.
+    patience
+        How long to wait for a storage that goes away during the search - a server that restarts, a
+        lock, a full disk - as a timedelta or in seconds. Pulls under way are finished meanwhile,
+        and their results kept and stored once it is back.
     progress
         True for a line on stderr, or a function that is called with a `Progress` now and then.
     **options
@@ -114,9 +123,14 @@ def find(
     InvalidParameter, UnknownAlgorithm, UnknownOption
         Before the first pull.
     SearchError, SearchInterrupted
-        Where a pull fails or a reward is invalid, and where Ctrl-C is pressed. The `result` of
-        either has everything absorbed before, `unabsorbed` the rewards of the unfinished step
-        (none where there is a storage, which has them).
+        Where a pull fails or a reward is invalid, and where Ctrl-C is pressed or the program is
+        asked to end by SIGTERM or SIGHUP. The `result` of either has everything absorbed before,
+        `unabsorbed` the rewards of the unfinished step (none where there is a storage, which has
+        them). Calls under way in threads are waited for; a second Ctrl-C leaves them to
+        themselves, as they cannot be stopped.
+    StoreFailed
+        Where a storage cannot be used, or was away for longer than the patience; `untold` has the
+        results that it does not have, for `Study.tell_many`.
     WorkerLost, BackendUnavailable
         Where a process of the executor dies, or a cluster goes away; with `result`, too.
 
@@ -146,8 +160,9 @@ def find(
     else:
         study = open_study(source.labels, words, storage=storage, name=name, rng=rng)
         if imported:
-            study.import_rewards(imported, key="find")
-        desk, reward_rng = study.desk(), _fresh_rng(study)
+            patiently(lambda: study.import_rewards(imported, key="find"), patience)
+        desk = study.desk(lease=RUN_LEASE)
+        reward_rng = patiently(lambda: _fresh_rng(study), patience)
     if isinstance(source, SeededSource):
         source = source.seeded(reward_rng)
     return drive(
@@ -157,6 +172,7 @@ def find(
         executor=executor,
         on_error=on_error,
         ahead=ahead,
+        patience=patience,
         progress=progress,
     )
 

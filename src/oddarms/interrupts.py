@@ -77,7 +77,7 @@ class _Block:
         self.handlers: dict[int, Handler] = {}
         self.received: list[int] = []
         self.first = 0.0
-        self.over = False
+        self.restored = False
 
     def begin(self) -> None:
         for number in SIGNALS:
@@ -87,20 +87,21 @@ class _Block:
         self.install()
 
     def end(self) -> None:
-        self.over = True  # from here on it hides nothing, even if `restore` is interrupted
         self.restore()
         self.deliver()
 
     def install(self) -> None:
+        self.restored = False
         for number in self.handlers:
             signal.signal(number, self._receive)
 
     def restore(self) -> None:
+        self.restored = True  # a handler that is back may raise before the others are
         for number, handler in self.handlers.items():
             signal.signal(number, handler)
 
     def _receive(self, number: int, frame: Any) -> None:
-        if self.over:
+        if self.restored:
             self.handlers[number](number, frame)
             return
         now = time.monotonic()
@@ -170,9 +171,9 @@ def interruptible() -> Iterator[None]:
         yield
         return
     blocks = _blocks[:]
-    for block in reversed(blocks):
-        block.restore()
     try:
+        for block in reversed(blocks):
+            block.restore()
         for block in blocks:
             block.deliver()
         yield

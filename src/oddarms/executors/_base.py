@@ -34,6 +34,8 @@ class Executor(ABC):
         Where calls run, as in "joblib, 2 processes".
     workers
         How many calls run at once.
+    calls_in_submit
+        Whether `submit` makes the call, and an interruption of the call leaves it.
     """
 
     waits_for_calls: ClassVar[bool] = False
@@ -42,6 +44,8 @@ class Executor(ABC):
     def __init__(self, description: str, workers: int) -> None:
         self.description = description
         self.workers = workers
+        self.calls_in_submit = False
+        self._leaves_calls = False
         self._window = 2 * workers  # one call runs and one waits, so that no worker waits for us
         self._closed = False
         self._unfinished: set[Future[Any]] = set()
@@ -93,6 +97,10 @@ class Executor(ABC):
         results = self._results(function, tasks)
         self._running.add(results)
         return results
+
+    def leave_calls(self) -> None:
+        """Let `close` wait for no call that cannot be stopped."""
+        self._leaves_calls = True
 
     def close(self) -> None:
         """Cancel what still runs and end what was started for this executor."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import concurrent.futures
+import threading
 from collections.abc import Callable, Collection
-from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future
+from queue import SimpleQueue
 from typing import Any
 
 from oddarms.executors._base import Executor, Outcome, Task, count_of, worker_lost
@@ -13,20 +15,50 @@ from oddarms.executors._base import Executor, Outcome, Task, count_of, worker_lo
 class ThreadExecutor(Executor):
     """Runs calls in threads of this process.
 
-    A thread cannot be stopped: `close` waits for calls that have begun.
+    A thread cannot be stopped: `close` waits for calls that have begun, unless `leave_calls` was
+    called. The threads do not keep the process from ending, as those of the standard library do.
     """
 
     waits_for_calls = True
 
     def __init__(self, jobs: int) -> None:
         super().__init__(count_of(jobs, "thread", "threads"), workers=jobs)
-        self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="oddarms")
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
 
     def _submit(self, function: Callable[[Task], Outcome], argument: Task) -> Future[Outcome]:
-        return self._threads.submit(function, argument)
+        future: Future[Outcome] = Future()
+        self._calls.put((future, function, argument))
+        if len(self._threads) < self.workers:
+            name = f"oddarms_{len(self._threads)}"
+            thread = threading.Thread(target=_work, args=(self._calls,), name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        return future
 
     def _release(self) -> None:
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        for _ in self._threads:
+            self._calls.put(None)
+        if not self._leaves_calls:
+            for thread in self._threads:
+                thread.join()
+
+
+_Call = tuple[Future[Any], Callable[[Any], Any], Any]
+
+
+def _work(calls: SimpleQueue[_Call | None]) -> None:
+    """Make calls, in a thread, until there is None."""
+    while (call := calls.get()) is not None:
+        future, function, argument = call
+        if future.set_running_or_notify_cancel():
+            try:
+                result = function(argument)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+        del call, future, function, argument  # or they live until the next one comes
 
 
 class PoolExecutor(Executor):
@@ -83,6 +115,7 @@ class BorrowedExecutor(Executor):
 
     def __init__(self, lender: Executor, jobs: int | None) -> None:
         super().__init__(lender.description, jobs or lender.workers)
+        self.calls_in_submit = lender.calls_in_submit
         self._window = lender._window
         self._lender = lender
 

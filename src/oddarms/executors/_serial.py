@@ -13,6 +13,7 @@ class SerialExecutor(Executor):
 
     def __init__(self) -> None:
         super().__init__("this process", workers=1)
+        self.calls_in_submit = True
         self._window = 1
 
     def _submit(self, function: Callable[[Task], Outcome], argument: Task) -> Future[Outcome]:

@@ -3,6 +3,7 @@
 from oddarms.search._calls import OnError
 from oddarms.search._desk import Desk
 from oddarms.search._driver import drive
+from oddarms.search._patience import PATIENCE, Patience, patiently
 from oddarms.search._progress import Progress, ProgressCallback, ProgressLine
 from oddarms.search._result import Result, Snapshot, TracePoint
 from oddarms.search._search import AHEAD, Search
@@ -11,8 +12,10 @@ from oddarms.search._tickets import Status, Ticket, Tickets
 
 __all__ = [
     "AHEAD",
+    "PATIENCE",
     "Desk",
     "OnError",
+    "Patience",
     "Progress",
     "ProgressCallback",
     "ProgressLine",
@@ -25,4 +28,5 @@ __all__ = [
     "TracePoint",
     "answer",
     "drive",
+    "patiently",
 ]

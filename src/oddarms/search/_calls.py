@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from typing import Any, Literal
 
 from oddarms.arms import CalledSource
@@ -18,9 +19,11 @@ from oddarms.errors import (
     WorkerLost,
 )
 from oddarms.executors import AsyncExecutor, Executor, as_executor
-from oddarms.interrupts import uninterrupted
+from oddarms.interrupts import SAME_SECONDS, uninterrupted
 from oddarms.problem import Label
-from oddarms.search._desk import POLL_SECONDS, Desk, Shown
+from oddarms.search._desk import POLL_SECONDS, Shown
+from oddarms.search._kept import Kept
+from oddarms.search._patience import PatientDesk
 from oddarms.search._tickets import Status, Ticket
 
 OnError = Literal["stop", "retry", "worst"]
@@ -30,14 +33,20 @@ ASYNC_JOBS = 100
 QUEUE_SECONDS = 0.5
 GRACE_SECONDS = 1.0
 MOST_QUEUED = 2000
+INTERRUPTED = "the run was interrupted"
 
 
 class Calls:
-    """Keeps workers busy with calls, records what comes back, and deals with what fails."""
+    """Keeps workers busy with calls, records what comes back, and deals with what fails.
+
+    A ticket is in one of three places: `queued`, `out` with the future of its call, or `kept` with
+    its reward or as one to be given back. It leaves the last when the desk has it, and at no other
+    time, so that a failure or a signal loses none.
+    """
 
     def __init__(
         self,
-        desk: Desk,
+        desk: PatientDesk,
         source: CalledSource,
         jobs: int | None,
         executor: Any,
@@ -50,14 +59,16 @@ class Calls:
         self.executor = self._opened(jobs, executor)
         self.jobs = self.executor.workers if jobs is None else jobs
         self.on_error = on_error
+        self.worst = _worst(desk) if on_error == "worst" else None
         self.ahead = ahead
         self.shown = shown
         self.queued: deque[Ticket] = deque()
         self.out: dict[Future[Any], Ticket] = {}
-        self.told: list[tuple[Ticket, float]] = []
+        self.kept = Kept(desk)
         self.failures: dict[Label, int] = {}
         self.failure: PullFailed | None = None
         self.most_out = self.jobs
+        self.stopped = False
 
     def _opened(self, jobs: int | None, executor: Any) -> Executor:
         if not self.source.is_async:
@@ -68,19 +79,25 @@ class Calls:
 
     @property
     def unabsorbed(self) -> list[tuple[Label, float]]:
-        """The rewards that were told but are not part of the result yet."""
-        self._forget_used()
-        return [(ticket.arm, reward) for ticket, reward in self.told]
+        """The rewards that are not part of the result yet."""
+        return self.kept.unabsorbed
+
+    @property
+    def untold(self) -> list[tuple[Ticket, float]]:
+        """The rewards that the desk does not have, those of calls that have ended since too."""
+        self._collect(self._good())
+        return list(self.kept.untold.items())
 
     def run(self) -> None:
         """Go on until the search is done or a pull has failed for good."""
-        with self.executor:
-            try:
-                while self._go_on():
-                    pass
-            except BaseException:
-                self._wind_up()
-                raise
+        try:
+            while self._go_on():
+                pass
+        except BaseException:
+            self._wind_up()
+            raise
+        finally:
+            self.executor.close()
         if self.failure is not None:
             raise self.failure
         self.shown(every=True)
@@ -108,7 +125,8 @@ class Calls:
     def _hand_out(self) -> bool:
         """Fetch tickets; return whether there may be more later."""
         if self.failure is not None:
-            self._give_back("another pull failed")
+            self._take_back("another pull failed")
+            self.kept.hand_over()
             return False
         if len(self.out) > self.most_out - self.jobs / 2:
             return True
@@ -122,10 +140,10 @@ class Calls:
 
     def _submit(self) -> None:
         while self.queued:
-            ticket = self.queued[0]
-            future = self.executor.submit(*self.source.task(ticket.arm))
-            self.out[future] = ticket
-            self.queued.popleft()
+            task = self.source.task(self.queued[0].arm)
+            with nullcontext() if self.executor.calls_in_submit else uninterrupted():
+                future = self.executor.submit(*task)
+                self.out[future] = self.queued.popleft()
             if future.done() and self._is_trouble(future):
                 return  # one that was called here is dealt with before the next
 
@@ -140,28 +158,27 @@ class Calls:
 
     def _counts(self, future: Future[Any]) -> bool:
         """Return whether a call that is over gave a reward; a failure may be one."""
-        if isinstance(future.exception(), _NOT_THE_ARMS):
+        error = future.exception()
+        if isinstance(error, _NOT_THE_ARMS) or not isinstance(error, Exception | None):
             return False
         return self.on_error == "worst" or not self._is_trouble(future)
 
     @uninterrupted()
     def _record(self, finished: Iterable[Future[Any]]) -> None:
-        results: list[tuple[Ticket | str, float]] = []
         try:
-            for future in finished:
-                reward = self._reward(self.out[future], future)
-                ticket = self.out.pop(future)
-                if reward is not None:
-                    results.append((ticket, reward))
-                    self.told.append((ticket, reward))
-                    self.failures.pop(ticket.arm, None)
+            self._collect(finished)
         finally:  # one that ends the run does not take others with it
-            self.desk.tell_many(results)
-            if len(self.told) > 2 * MOST_QUEUED:
-                self._forget_used()
+            self.kept.hand_over()
 
-    def _forget_used(self) -> None:
-        self.told = [pair for pair in self.told if not self.desk.has_used(pair[0])]
+    @uninterrupted()
+    def _collect(self, finished: Iterable[Future[Any]]) -> None:
+        for future in finished:
+            ticket = self.out[future]
+            reward = self._reward(ticket, future)
+            if reward is not None:
+                self.kept.untold[ticket] = reward
+                self.failures.pop(ticket.arm, None)
+            del self.out[future]
 
     def _reward(self, ticket: Ticket, future: Future[Any]) -> float | None:
         """Return the reward of a pull, or None if it failed and the policy has dealt with it."""
@@ -176,12 +193,11 @@ class Calls:
         return self._failed(ticket, error)
 
     def _failed(self, ticket: Ticket, error: Exception) -> float | None:
-        if self.on_error == "worst":
-            a, b = self.desk.question.bounds
-            return a if self.desk.question.side == "lower" else b
+        if self.worst is not None:
+            return self.worst
         self.failures[ticket.arm] = self.failures.get(ticket.arm, 0) + 1
         hopeless = self.failures[ticket.arm] >= MOST_FAILURES
-        self.desk.skip_many([ticket], f"{type(error).__name__}: {error}")
+        self.kept.give_back([ticket], f"{type(error).__name__}: {error}")
         if self.on_error == "stop" or hopeless:
             self.failure = _failure_of(ticket, error)
             if hopeless:
@@ -192,17 +208,39 @@ class Calls:
     def _wind_up(self) -> None:
         """End early: record what is there or nearly there, give back the rest.
 
-        Calls in threads of ours have to be waited for anyway, so what they give is recorded.
+        Calls in threads of ours cannot be stopped and are waited for, so what they give is
+        recorded. A second signal ends the waiting and leaves them to themselves.
         """
-        reason = "the run was interrupted"
-        self._give_back(reason)
+        self.desk.hurry()
+        began = time.monotonic()
+        while True:
+            try:
+                self._end_calls()
+                break
+            except KeyboardInterrupt:
+                if time.monotonic() - began >= SAME_SECONDS:
+                    self.executor.leave_calls()
+                    self._stop_source()
+                    break
+        self._collect(self._good())
+        self.kept.give_back(self.out.values(), INTERRUPTED)
+        self.kept.try_to_hand_over()
+
+    def _end_calls(self) -> None:
+        """Let calls end and begin no others; may be called again if it was interrupted."""
+        self._take_back(INTERRUPTED)
         self._await_calls(GRACE_SECONDS)
-        self._record([future for future in self._over() if self._counts(future)])
-        self.source.stop()
+        self._collect([future for future in self._over() if self._counts(future)])
+        self.kept.try_to_hand_over()
+        self._stop_source()
         if self.executor.waits_for_calls:
             self._await_calls(math.inf)
-        self._record([future for future in self._over() if not self._is_trouble(future)])
-        self.desk.skip_many(self.out.values(), reason)
+
+    @uninterrupted()
+    def _stop_source(self) -> None:
+        if not self.stopped:
+            self.source.stop()
+            self.stopped = True
 
     def _await_calls(self, seconds: float) -> None:
         left, end = set(self.out), time.monotonic() + seconds
@@ -216,16 +254,26 @@ class Calls:
     def _over(self) -> list[Future[Any]]:
         return [future for future in self.out if future.done() and not future.cancelled()]
 
+    def _good(self) -> list[Future[Any]]:
+        return [future for future in self._over() if not self._is_trouble(future)]
+
     @uninterrupted()
-    def _give_back(self, reason: str) -> None:
-        """Give back the tickets of pulls that have not begun; those under way are finished."""
-        cancelled = [future for future in self.out if future.cancel()]
-        given_back = [*self.queued, *(self.out.pop(future) for future in cancelled)]
+    def _take_back(self, reason: str) -> None:
+        """Keep the tickets of pulls that have not begun, to be given back."""
+        for future in [future for future in self.out if future.cancel()]:
+            self.kept.give_back([self.out[future]], reason)
+            del self.out[future]
+        self.kept.give_back(self.queued, reason)
         self.queued.clear()
-        self.desk.skip_many(given_back, reason)
 
 
 _NOT_THE_ARMS = (BackendUnavailable, InvalidParameter, WorkerLost)
+
+
+def _worst(desk: PatientDesk) -> float:
+    """Return the most abnormal reward, asked for before a storage may be away."""
+    question = desk.question
+    return question.bounds[0] if question.side == "lower" else question.bounds[1]
 
 
 def _failure_of(ticket: Ticket, error: Exception) -> PullFailed:

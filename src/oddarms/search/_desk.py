@@ -18,7 +18,10 @@ PROGRESS_SECONDS = 0.1
 
 
 class Desk(Protocol):
-    """Where tickets are handed out and results taken: a `Search`, or a worker's end of a study."""
+    """Where tickets are handed out and results taken: a `Search`, or a worker's end of a study.
+
+    One that has to do something meanwhile is a context manager, which `drive` enters.
+    """
 
     @property
     def question(self) -> Question:
@@ -29,11 +32,14 @@ class Desk(Protocol):
         """Hand out up to n pulls."""
         ...
 
-    def tell_many(self, results: Iterable[tuple[Ticket | str, float]]) -> Any:
-        """Take results; when this returns they are kept."""
+    def tell_many(self, results: Iterable[tuple[Ticket, float]]) -> Any:
+        """Take results; when this returns they are kept.
+
+        One that keeps them in a storage takes the same ones again after a failure.
+        """
         ...
 
-    def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
+    def skip_many(self, tickets: Iterable[Ticket], reason: str = "") -> None:
         """Take tickets back."""
         ...
 
@@ -62,7 +68,7 @@ class Desk(Protocol):
 class Shown:
     """Passes the progress on, not more often than it can be read."""
 
-    desk: Desk
+    progress: Callable[[], Progress]
     callback: ProgressCallback | None
     due: float = 0.0
 
@@ -76,4 +82,4 @@ class Shown:
         if not every and is_due is None and now < self.due:
             return
         self.due = now + PROGRESS_SECONDS
-        self.callback(self.desk.progress())
+        self.callback(self.progress())

@@ -7,8 +7,9 @@ anything that gives rewards: a source that takes whole steps, or calls that an e
 from __future__ import annotations
 
 import inspect
+import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, get_args
@@ -29,13 +30,17 @@ from oddarms.errors import (
     WorkerLost,
 )
 from oddarms.executors import AsyncExecutor
+from oddarms.interrupts import ending_signals, signal_of, uninterrupted
 from oddarms.problem import Label, check_whole
-from oddarms.search._calls import Calls, OnError
+from oddarms.search._calls import INTERRUPTED, Calls, OnError
 from oddarms.search._desk import POLL_SECONDS, Desk, Shown
+from oddarms.search._kept import Kept
+from oddarms.search._patience import PATIENCE, Patience, PatientDesk
 from oddarms.search._progress import ProgressCallback, ProgressLine
 from oddarms.search._result import Result
 from oddarms.search._search import AHEAD, Search, check_ahead
-from oddarms.search._tickets import Status, Ticket, Tickets
+from oddarms.search._tickets import Status, Ticket
+from oddarms.text import counted
 
 MOST_IN_BATCH = 1000
 
@@ -48,35 +53,58 @@ def drive(
     executor: Any = None,
     on_error: OnError = "stop",
     ahead: float = AHEAD,
+    patience: Patience = PATIENCE,
     progress: ProgressCallback | bool | None = None,
 ) -> Result:
     """Make pulls until the search is done; return what was found.
 
     The parameters are those of `oddarms.find`. Whatever ends this, `result` of the error has what
-    is known, and a study has every result that was told.
+    is known, and a study has every result that was told; one that could not be told for all the
+    patience is in `untold` of the error.
+
+    SIGTERM and SIGHUP end it as Ctrl-C does, if it runs in the main thread: pulls under way are
+    finished and recorded. A second signal leaves them to themselves; what runs in threads of this
+    process cannot be stopped and goes on, for nobody, until it ends or the process does.
     """
     _check_options(jobs, on_error, ahead, progress)
     line = ProgressLine() if progress is True else None
-    shown = Shown(desk, line if line is not None else progress if callable(progress) else None)
-    driver: Calls | _Steps | _Batches
+    callback = line if line is not None else progress if callable(progress) else None
+    try:
+        with ending_signals(), _entered(desk):
+            patient = PatientDesk(desk, patience)
+            shown = Shown(patient.progress, callback)
+            driver = _driver(patient, source, jobs, executor, on_error, ahead, shown)
+            with _with_result(patient, driver):
+                driver.run()
+                return patient.result()
+    finally:
+        if line is not None:
+            line.close()
+
+
+def _entered(desk: Desk) -> AbstractContextManager[object]:
+    return desk if isinstance(desk, AbstractContextManager) else nullcontext()
+
+
+def _driver(
+    desk: PatientDesk,
+    source: Source | CalledSource,
+    jobs: int | None,
+    executor: Any,
+    on_error: OnError,
+    ahead: float,
+    shown: Shown,
+) -> Driver:
     if isinstance(source, CalledSource):
-        driver = Calls(desk, source, jobs, executor, on_error, ahead, shown)
-    elif executor is not None or on_error != "stop" or jobs not in (None, 1):
+        return Calls(desk, source, jobs, executor, on_error, ahead, shown)
+    if executor is not None or on_error != "stop" or jobs not in (None, 1):
         raise InvalidParameter(
             "jobs, executor and on_error must be left out where arms are pulled many at a time"
             f" but got {jobs!r}, {executor!r} and {on_error!r}."
         )
-    elif isinstance(desk, Search):
-        driver = _Steps(desk, source, shown)
-    else:
-        driver = _Batches(desk, source, shown)
-    try:
-        with _with_result(desk, driver):
-            driver.run()
-            return desk.result()
-    finally:
-        if line is not None:
-            line.close()
+    if isinstance(desk.desk, Search):
+        return _Steps(desk.desk, source, shown)
+    return _Batches(desk, source, shown)
 
 
 def _check_options(jobs: int | None, on_error: str, ahead: float, progress: object) -> None:
@@ -92,39 +120,64 @@ def _check_options(jobs: int | None, on_error: str, ahead: float, progress: obje
 
 
 @contextmanager
-def _with_result(desk: Desk, driver: Calls | _Steps | _Batches) -> Iterator[None]:
+def _with_result(desk: PatientDesk, driver: Driver) -> Iterator[None]:
     """Give every error that ends a run what is known, and the rewards that are not part of it."""
     try:
         yield
-    except KeyboardInterrupt:
-        result = _stopped(desk, Status.INTERRUPTED)
-        interrupted = SearchInterrupted(
-            f"interrupted after {result.pulls:,} pulls; `result` of this error has them."
-        )
-        interrupted.result, interrupted.unabsorbed = result, driver.unabsorbed
-        raise interrupted from None
-    except SearchError as error:
-        error.result = _stopped(desk, Status.FAILED)
+    except KeyboardInterrupt as error:
+        raise _interrupted(desk, driver, signal_of(error)) from None
+    except (SearchError, BackendUnavailable, WorkerLost) as error:
+        error.result = _known(desk, Status.FAILED)
+        error.untold = driver.untold
         error.unabsorbed = [*driver.unabsorbed, *error.unabsorbed]
         raise
-    except (BackendUnavailable, WorkerLost) as error:
-        error.result = _stopped(desk, Status.FAILED)
+    except StoreFailed as error:
+        error.untold = driver.untold
         error.unabsorbed = driver.unabsorbed
+        if error.untold:
+            error.args = (f"{error} {_only_here(error.untold)}",)
         raise
-    except (InvalidParameter, StoreFailed):
+    except InvalidParameter:
         raise  # not about a pull; what was told to a study is there
     except Exception as error:
-        result = _stopped(desk, Status.FAILED)
-        failure = SearchError(
-            f"the search failed after {result.pulls:,} pulls, which `result` of this error"
-            f" has: {type(error).__name__}: {error}"
-        )
-        failure.result, failure.unabsorbed = result, driver.unabsorbed
+        result = _known(desk, Status.FAILED)
+        said = "the search failed"
+        if result is not None:
+            said += f" after {result.pulls:,} pulls, which `result` of this error has"
+        failure = SearchError(f"{said}: {type(error).__name__}: {error}")
+        failure.result, failure.untold = result, driver.untold
+        failure.unabsorbed = driver.unabsorbed
         raise failure from error
 
 
-def _stopped(desk: Desk, status: Status) -> Result:
-    result = desk.result()
+def _interrupted(desk: PatientDesk, driver: Driver, number: int) -> SearchInterrupted:
+    untold = driver.untold
+    result = _known(desk, Status.INTERRUPTED)
+    name = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+    said = f"{name}; the storage does not answer, but keeps what was told."
+    if result is not None:
+        said = f"{name} after {result.pulls:,} pulls; `result` of this error has them."
+    interrupted = SearchInterrupted(f"{said} {_only_here(untold)}".strip(), number)
+    interrupted.result, interrupted.untold = result, untold
+    interrupted.unabsorbed = driver.unabsorbed
+    return interrupted
+
+
+def _only_here(untold: list[tuple[Ticket, float]]) -> str:
+    if not untold:
+        return ""
+    return (
+        f"Not stored and only in memory: {counted(len(untold), 'result')}, which `untold` of this"
+        " error has and `tell_many` of the study takes."
+    )
+
+
+def _known(desk: PatientDesk, status: Status) -> Result | None:
+    """Return what is known; None if a storage does not say it, or nobody wants to wait for it."""
+    try:
+        result = desk.result()
+    except (StoreFailed, KeyboardInterrupt):
+        return None
     return result if result.status.final else replace(result, status=status)
 
 
@@ -137,6 +190,7 @@ class _Steps:
         self.pull = source.pull
         self.shown = shown
         self.unabsorbed: list[tuple[Label, float]] = []
+        self.untold: list[tuple[Ticket, float]] = []
 
     def run(self) -> None:
         with _Puller() as puller:
@@ -153,55 +207,86 @@ class _Steps:
 class _Batches:
     """Tickets of a study, many at a time, from a source that gives their rewards at once."""
 
-    def __init__(self, desk: Desk, source: Source, shown: Shown) -> None:
+    def __init__(self, desk: PatientDesk, source: Source, shown: Shown) -> None:
         self.desk = desk
         self.source = source
         self.shown = shown
-        self.unabsorbed: list[tuple[Label, float]] = []
+        self.out: list[Ticket] = []
+        self.kept = Kept(desk)
+
+    @property
+    def unabsorbed(self) -> list[tuple[Label, float]]:
+        return self.kept.unabsorbed
+
+    @property
+    def untold(self) -> list[tuple[Ticket, float]]:
+        return list(self.kept.untold.items())
 
     def run(self) -> None:
         with _Puller() as puller:
-            while True:
-                tickets = self.desk.ask(MOST_IN_BATCH, ahead=0.0)
-                if tickets:
-                    self._pull(puller, tickets)
-                    self.shown()
-                elif tickets.done:
-                    self.shown(every=True)
-                    return
-                else:
-                    self.desk.wait_for_others(POLL_SECONDS)
+            try:
+                while self._go_on(puller):
+                    pass
+            except BaseException:
+                self.desk.hurry()
+                self.kept.give_back(self.out, INTERRUPTED)
+                self.kept.try_to_hand_over()
+                raise
+        self.shown(every=True)
 
-    def _pull(self, puller: _Puller, tickets: Tickets) -> None:
-        runs = [(arm, len(list(group))) for arm, group in groupby(t.index for t in tickets)]
+    def _go_on(self, puller: _Puller) -> bool:
+        """Have one batch of pulls made; return whether there may be more."""
+        if self._ask():
+            return False
+        if not self.out:
+            self.desk.wait_for_others(POLL_SECONDS)
+            return True
+        failure = self._keep(self._rewards(puller))
+        self._hand_over()
+        if failure is not None:
+            raise failure
+        self.shown()
+        return True
+
+    @uninterrupted()
+    def _ask(self) -> bool:
+        """Fetch tickets; return whether there are none because the study is done."""
+        tickets = self.desk.ask(MOST_IN_BATCH, ahead=0.0)
+        self.out.extend(tickets)
+        return tickets.done and not tickets
+
+    def _rewards(self, puller: _Puller) -> list[Any]:
+        runs = [(arm, len(list(group))) for arm, group in groupby(t.index for t in self.out)]
         pulls = Pulls(*(np.array(column, dtype=np.int64) for column in zip(*runs, strict=True)))
         try:
             rewards = list(puller(self.source.pull, pulls, self.source.labels))
-            if len(rewards) != len(tickets):
+            if len(rewards) != len(self.out):
                 raise PullFailed(
-                    f"a batch of {len(tickets)} pulls must return as many rewards but gave"
+                    f"a batch of {len(self.out)} pulls must return as many rewards but gave"
                     f" {len(rewards)}."
                 )
         except BaseException as error:
-            self.desk.skip_many(tickets, f"{type(error).__name__}: {error}")
+            self.kept.give_back(self.out, f"{type(error).__name__}: {error}")
+            self.out.clear()
             raise
-        self._tell(tickets, rewards)
+        return rewards
 
-    def _tell(self, tickets: Tickets, rewards: list[Any]) -> None:
-        """Tell all good rewards, and raise for the first bad one."""
-        good: list[tuple[Ticket | str, float]] = []
-        bad: list[Ticket] = []
+    @uninterrupted()
+    def _keep(self, rewards: list[Any]) -> RewardRejected | None:
+        """Keep all good rewards; return what is wrong with the first bad one."""
         failure: RewardRejected | None = None
-        for ticket, reward in zip(tickets, rewards, strict=True):
+        for ticket, reward in zip(self.out, rewards, strict=True):
             try:
-                good.append((ticket, self.desk.check_reward(reward)))
+                self.kept.untold[ticket] = self.desk.check_reward(reward)
             except RewardRejected as error:
-                bad.append(ticket)
+                self.kept.give_back([ticket], f"arm {ticket.arm!r}: {error}")
                 failure = failure or RewardRejected(f"arm {ticket.arm!r}: {error}")
-        self.desk.tell_many(good)
-        if failure is not None:
-            self.desk.skip_many(bad, str(failure))
-            raise failure
+        self.out.clear()
+        return failure
+
+    @uninterrupted()
+    def _hand_over(self) -> None:
+        self.kept.hand_over()
 
 
 class _Puller:
@@ -233,6 +318,9 @@ class _Puller:
             label = labels[int(pulls.indices[0])] if alone else None
             where = f"arm {label!r}" if alone else f"a step of {pulls.total} pulls"
             raise PullFailed(f"{where} raised {type(error).__name__}: {error}", label) from error
+
+
+Driver = Calls | _Steps | _Batches
 
 
 def _pair(answer: Any) -> tuple[Any, Any]:
