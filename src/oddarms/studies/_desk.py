@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from oddarms.problem import Question
 from oddarms.search import AHEAD, Progress, Result, Ticket, Tickets
-from oddarms.studies._heartbeat import Heartbeat, Renewing
+from oddarms.studies._heartbeat import Heartbeat
 from oddarms.studies._workers import this_process
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class StudyDesk:
         self.study = study
         self.worker = this_process() if worker is None else worker
         self.lease = lease
-        self._out = Heartbeat(cast("Renewing", study), lease)
+        self._out = Heartbeat(study, lease)
 
     def __enter__(self) -> Self:
         self._out.start()

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 class Renewing(Protocol):
     """What a heartbeat needs of a study."""
 
-    def renew(self, tickets: Iterable[Ticket], lease: timedelta) -> int:
+    def renew(self, tickets: Iterable[Ticket | str], lease: timedelta) -> int:
         """Let leases run from now; return how many."""
         ...
 

@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -39,7 +39,7 @@ from oddarms.search._rewards import Rewards
 from oddarms.studies import _result_rows as result_rows
 from oddarms.studies import _study_rows as study_rows
 from oddarms.studies import _ticket_rows as ticket_rows
-from oddarms.studies._desk import StudyDesk
+from oddarms.studies._desk import RUN_LEASE, StudyDesk
 from oddarms.studies._ids import TicketIds
 from oddarms.studies._labels import Labels
 from oddarms.studies._log import Conflict, Told, Trial
@@ -205,7 +205,7 @@ class Study:
 
     def _save(self, state: State) -> None:
         """Save a state; where the storage has no time for it, the next one will be."""
-        with suppress(StoreFailed), self.hurried():
+        with suppress(StoreFailed), self._database.hurried():
             save_state(self._database, self._number, state)
 
     def tell(self, ticket: Ticket | str, reward: float, *, worker: str | None = None) -> Told:
@@ -320,10 +320,6 @@ class Study:
         gone = [worker for worker in workers if is_gone(worker)]
         return sum(self.skip_worker(worker, "its process is gone") for worker in gone)
 
-    def hurried(self) -> AbstractContextManager[None]:
-        """Return a block in which calls of this thread wait for others for a moment only."""
-        return self._database.hurried()
-
     def check_reward(self, reward: Any) -> float:
         """Return a reward as a number, if it is one within the bounds."""
         return self._rewards.checked_one(reward)
@@ -435,7 +431,7 @@ class Study:
         """
         self._callbacks.append(callback)
 
-    def desk(self, worker: str | None = None, lease: timedelta = LEASE) -> StudyDesk:
+    def desk(self, worker: str | None = None, lease: timedelta = RUN_LEASE) -> StudyDesk:
         """Return a worker's end of the study, for `oddarms.search.drive`."""
         return StudyDesk(self, worker, lease)
 
@@ -444,7 +440,7 @@ class Study:
         pull: Callable[[Any], Any],
         *,
         worker: str | None = None,
-        lease: timedelta = LEASE,
+        lease: timedelta = RUN_LEASE,
         batch: bool = False,
         **options: Any,
     ) -> Result:
@@ -458,13 +454,16 @@ class Study:
         pull
             Called with a label, returns a reward; an ``async def`` is awaited. If it has a method
             `stop`, that is called when the run is interrupted, to end calls under way.
-        worker, lease
-            As for `ask`.
+        worker
+            A name for the log.
+        lease
+            How long pulls stand still if this process dies; as long as it lives, leases are
+            renewed.
         batch
             Whether `pull` takes a list of labels and returns a list of rewards; it is then called
             in this thread, with up to a thousand labels at a time.
         **options
-            `jobs`, `executor`, `on_error`, `ahead` and `progress` of `oddarms.find`.
+            `jobs`, `executor`, `on_error`, `ahead`, `patience` and `progress` of `oddarms.find`.
         """
         arms = BatchFunction(pull, self.labels) if batch else Function(pull, self.labels)
         return drive(self.desk(worker, lease), arms, **options)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from oddarms.cli._durations import duration_of
 from oddarms.cli._guard import EXIT_UNFINISHED
 from oddarms.cli._printing import Format, note
 from oddarms.cli.find._output import show, write
@@ -109,6 +110,10 @@ def find(
             " which is sound only if failing has nothing to do with the reward."
         ),
     ] = OnErrorName.stop,
+    patience: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="How long to wait for a storage that is away: 30s, 2h."),
+    ] = "10m",
     budget: Annotated[int | None, typer.Option(min=0, help="At most this many samples.")] = None,
     algorithm: Annotated[
         str | None, typer.Option(help="spade, ade, rr, wrr.", show_default="spade")
@@ -192,7 +197,8 @@ def find(
                 say_going_on(found)
             if recorded is not None:
                 import_table(found, recorded, quiet=quiet)
-            run = Run(found, jobs, timeout, on_error, out, batch=batch, quiet=quiet)
+            waits = duration_of("patience", patience)
+            run = Run(found, jobs, on_error, waits, out, batch=batch, quiet=quiet)
             result = run.until_done(function)
     with uninterrupted():
         write(result, out)

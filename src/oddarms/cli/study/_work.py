@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from oddarms.cli._durations import duration_of
 from oddarms.cli._guard import EXIT_FAILED
 from oddarms.cli._printing import Format, emit, emit_all, emit_rows, json_text, note
 from oddarms.cli.study._show import moment
@@ -32,7 +32,6 @@ from oddarms.tables import csv_text, number_of, read_imports, read_results, tick
 from oddarms.text import counted, table
 
 EXIT_DONE, EXIT_WAITING = 3, 4
-UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 ROWS_AT_ONCE = 1000
 
 TicketHelp = "The id that ask printed."
@@ -73,7 +72,7 @@ def ask(
     Example:
       oddarms study ask crowd -n 10 --worker "$HOSTNAME" --lease 10m --format csv
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
-    duration = lease_of(lease)
+    duration = duration_of("lease", lease)
     tickets = opened(name, storage).ask(n, worker, duration)
     _show_tickets(name, tickets, n, how)
     if not tickets:
@@ -100,24 +99,6 @@ def _show_tickets(name: str, tickets: Tickets, n: int, how: Format) -> None:
 
 def _iso(time: datetime | None) -> str | None:
     return None if time is None else time.isoformat()
-
-
-def lease_of(text: str) -> timedelta:
-    """Return a duration.
-
-    Examples
-    --------
-    >>> lease_of("90m") == lease_of("1.5h")
-    True
-    """
-    found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([smhd])", text.strip())
-    try:
-        duration = timedelta(**{UNITS[found[2]]: float(found[1])}) if found else timedelta(0)
-        if duration > timedelta(0):
-            return duration
-    except OverflowError:
-        pass
-    raise InvalidParameter(f"lease must be a duration such as 30s, 10m, 2h or 1d but got {text!r}.")
 
 
 def tell(
@@ -228,7 +209,7 @@ def renew(
       while sleep 20; do oddarms study renew crowd "$ID" --lease 1m; done &
     """  # noqa: D301
     given = [ticket_of(ticket) for ticket in tickets]
-    renewed = opened(name, storage).renew(given, lease_of(lease))
+    renewed = opened(name, storage).renew(given, duration_of("lease", lease))
     emit(f"renewed {renewed:,} of {counted(len(given), 'lease')}\n")
     if renewed < len(given):
         note("the others have a result, or their pulls were handed to somebody else")
