@@ -127,6 +127,8 @@ class TestTree:
         assert fails("database or disk is full").passing
         assert fails("database is locked").passing
         assert not fails("file is not a database").passing
+        assert fails("sending query failed: another command is already in progress").passing
+        assert fails("cannot exit pipeline mode while busy").passing
 
 
 class TestFunctionThatRaises:

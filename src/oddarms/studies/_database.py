@@ -385,6 +385,9 @@ _REASONS = {
     "terminating connection": _WENT_AWAY,
     "connection is lost": _WENT_AWAY,
     "connection is closed": _WENT_AWAY,
+    "sending query failed": _WENT_AWAY,  # what psycopg says of one that ends amid several queries
+    "pipeline mode while busy": _WENT_AWAY,
+    "another command is already in progress": _WENT_AWAY,
 }
 _PASSING = {
     _WENT_AWAY,
