@@ -473,8 +473,11 @@ class TestServers:
     )
     # psycopg warns of cursors that it could not close, as the server was gone
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-    def test_a_study_outlives_restarts_and_kills(self, postgresql: Server, times: int) -> None:
+    def test_a_study_outlives_restarts_and_kills(
+        self, postgresql: Server, times: int, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """Every reward that a function returned is in the log, once."""
+        caplog.set_level(logging.CRITICAL + 1, "sqlalchemy")  # its records keep such cursors
         storage = postgresql.new_database()
         budget = 400 * times
         study = make(storage, labels="ad", k=0, budget=budget)  # equal means: the budget ends it
