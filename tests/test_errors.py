@@ -22,7 +22,7 @@ from oddarms.errors import (
     SearchError,
 )
 from oddarms.problem import IntArray
-from oddarms.studies._database import Database
+from oddarms.studies._database import open_database
 
 QUESTION: dict[str, Any] = {"k": 0.5, "delta": 0.1, "algorithm": "rr", "budget": 1_000}
 
@@ -123,10 +123,12 @@ class TestTree:
                 raise sqlite3.OperationalError(reason)
             return caught.value
 
-        database = Database("sqlite://")
+        database = open_database("memory")
         assert fails("database or disk is full").passing
         assert fails("database is locked").passing
         assert not fails("file is not a database").passing
+        assert fails("sending query failed: another command is already in progress").passing
+        assert fails("cannot exit pipeline mode while busy").passing
 
 
 class TestFunctionThatRaises:

@@ -15,8 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from oddarms.errors import (
     SearchInterrupted,
     StoreFailed,
 )
-from oddarms.search import Result, Status, Ticket, Tickets, _patience, drive
+from oddarms.search import Result, Status, _patience, drive
 from oddarms.studies import Told, _database, verify
 from oddarms.studies._desk import RUN_LEASE, StudyDesk
 from postgresql import Server
@@ -64,34 +63,33 @@ class Pulls:
         return [self(label) for label in labels]
 
 
-class Faulty(StudyDesk):
-    """A desk at which a function is called before and after each call, and may raise."""
+class FaultyStudy:
+    """A study whose storage goes away as a function says, before or after a call."""
 
     def __init__(self, study: Study, fault: Callable[[str], object]) -> None:
-        super().__init__(study, "w", timedelta(seconds=0.3))
+        self._study = study
         self._fault = fault
 
-    @contextmanager
-    def _around(self, call: str) -> Iterator[None]:
-        self._fault(f"before {call}")
-        yield
-        self._fault(f"after {call}")
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._study, name)
+        if name not in ("ask", "tell_many", "skip_many", "result"):
+            return value
 
-    def ask(self, n: int = 1, *, ahead: float = 0.2) -> Tickets:
-        with self._around("ask"):
-            return super().ask(n, ahead=ahead)
+        def call(*arguments: Any, **options: Any) -> Any:
+            self._fault(f"before {name}")
+            answer = value(*arguments, **options)
+            self._fault(f"after {name}")
+            return answer
 
-    def tell_many(self, results: Iterable[tuple[Ticket, float]]) -> list[Told]:
-        with self._around("tell_many"):
-            return super().tell_many(results)
+        return call
 
-    def skip_many(self, tickets: Iterable[Ticket], reason: str = "") -> None:
-        with self._around("skip_many"):
-            super().skip_many(tickets, reason)
 
-    def result(self) -> Result:
-        with self._around("result"):
-            return super().result()
+class Faulty(StudyDesk):
+    """A desk of such a study."""
+
+    def __init__(self, study: Study, fault: Callable[[str], object]) -> None:
+        faulty: Any = FaultyStudy(study, fault)
+        super().__init__(faulty, "w", timedelta(seconds=0.3))
 
 
 def away() -> StoreFailed:
@@ -473,8 +471,11 @@ class TestServers:
     )
     # psycopg warns of cursors that it could not close, as the server was gone
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-    def test_a_study_outlives_restarts_and_kills(self, postgresql: Server, times: int) -> None:
+    def test_a_study_outlives_restarts_and_kills(
+        self, postgresql: Server, times: int, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """Every reward that a function returned is in the log, once."""
+        caplog.set_level(logging.CRITICAL + 1, "sqlalchemy")  # its records keep such cursors
         storage = postgresql.new_database()
         budget = 400 * times
         study = make(storage, labels="ad", k=0, budget=budget)  # equal means: the budget ends it

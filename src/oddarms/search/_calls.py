@@ -139,11 +139,14 @@ class Calls:
         return not tickets.done
 
     def _submit(self) -> None:
+        # a call that has begun and is not in `out` would be lost
+        with nullcontext() if self.executor.calls_in_submit else uninterrupted():
+            self._submit_queued()
+
+    def _submit_queued(self) -> None:
         while self.queued:
-            task = self.source.task(self.queued[0].arm)
-            with nullcontext() if self.executor.calls_in_submit else uninterrupted():
-                future = self.executor.submit(*task)
-                self.out[future] = self.queued.popleft()
+            future = self.executor.submit(*self.source.task(self.queued[0].arm))
+            self.out[future] = self.queued.popleft()
             if future.done() and self._is_trouble(future):
                 return  # one that was called here is dealt with before the next
 

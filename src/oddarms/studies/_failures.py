@@ -56,6 +56,10 @@ _PASSING = {
     "connection is lost": _WENT_AWAY,
     "connection is closed": _WENT_AWAY,
     "administrator command": _WENT_AWAY,
+    # what psycopg says of a server that was killed between two queries
+    "sending query failed": _WENT_AWAY,
+    "pipeline mode while busy": _WENT_AWAY,
+    "another command is already in progress": _WENT_AWAY,
 }
 
 
