@@ -196,9 +196,11 @@ class Calls:
         """
         reason = "the run was interrupted"
         self._give_back(reason)
-        self._await_calls(GRACE_SECONDS)
-        self._record([future for future in self._over() if self._counts(future)])
-        self.source.stop()
+        try:
+            self._await_calls(GRACE_SECONDS)
+            self._record([future for future in self._over() if self._counts(future)])
+        finally:  # or a second Ctrl-C would wait for calls that nobody ends
+            self.source.stop()
         if self.executor.waits_for_calls:
             self._await_calls(math.inf)
         self._record([future for future in self._over() if not self._is_trouble(future)])
