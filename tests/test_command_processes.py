@@ -145,6 +145,45 @@ def test_other_commands_go_on_when_some_are_stopped(mark: str, tmp_path: Path) -
     other.join()
 
 
+def test_who_does_not_wait_for_the_end_has_them_killed(
+    mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_running, "GRACE_SECONDS", 60.0)
+    pulls = Pulls(Command("sh -c {arm}"), [ready(STUBBORN)], tmp_path)
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        pulls.pull.stop()
+    assert "was stopped" in str(pulls.join()[0])
+    wait_until(lambda: not marked(mark))
+
+
+SEARCHING = """
+import sys, oddarms
+from oddarms.arms import Command, Function
+oddarms.find(Function(Command(sys.argv[1], shell=True), "abc"), k=1, jobs=2)
+"""
+
+
+@pytest.mark.long
+def test_a_second_ctrl_c_does_not_hang_a_search_in_python(
+    mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = STUBBORN.replace("TERM;", "TERM; touch ready.$$;", 1)
+    with subprocess.Popen(
+        [sys.executable, "-c", SEARCHING, script], stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            wait_until(lambda: len(list(tmp_path.glob("ready.*"))) >= 2)
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.4)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) != 0
+        finally:
+            process.kill()
+    wait_until(lambda: not marked(mark))
+
+
 # After a normal end
 
 

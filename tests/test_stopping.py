@@ -32,7 +32,6 @@ from oddarms.cli.find import _output
 _output.write_report = lambda *_: None
 sys.exit(main())
 """
-SLEEP = "sleep 600"
 STUBBORN = "trap '' TERM HUP INT; touch ready.$$; sleep 600; while :; do sleep 600; done"
 FAMILY = "sleep 600 & setsid sleep 600 & touch ready.$$; wait"
 
@@ -73,16 +72,10 @@ def all_ready(jobs: int) -> Callable[[], bool]:
 
 def assert_clean_end(process: subprocess.Popen[str], code: int, mark: str) -> None:
     assert process.wait(60) == code
-    assert not marked(mark) or _only_supervisor(mark)
+    wait_until(lambda: not marked(mark))  # the supervisor takes a moment
     assert {path.name for path in Path("o").iterdir()} >= {"result.json", "arms.csv", "study.db"}
     study = oddarms.load_study("find", storage="o/study.db")
     assert study.overview().live == 0  # every ticket is given back
-
-
-def _only_supervisor(mark: str) -> bool:
-    """Whether all that is left is the supervisor, for the moment that it takes to notice."""
-    wait_until(lambda: not marked(mark), 30.0)
-    return True
 
 
 # Once

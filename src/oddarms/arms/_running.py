@@ -208,6 +208,8 @@ def end(
 ) -> None:
     """End commands, all at the same time: ask, wait a little, kill.
 
+    An exception that ends the wait, such as a second Ctrl-C, kills them, too.
+
     Parameters
     ----------
     commands
@@ -217,9 +219,21 @@ def end(
     pause
         Waits some seconds or less.
     """
+    try:
+        if _end_gently(commands, _marks(commands) if strays else set(), pause):
+            return
+    except BaseException:
+        kill_now(commands, strays=strays, most_rounds=1)
+        raise
+    kill_now(commands, strays=strays)
+
+
+def _end_gently(
+    commands: Collection[Running], marks: set[bytes], pause: Callable[[float], object]
+) -> bool:
+    """Ask commands to end; return whether they have done so in time."""
     for command in commands:
         command.send(signal.SIGTERM)
-    marks = _marks(commands) if strays else set()
     groups = _groups(commands)
     for pid, group in living(set(), marks).items() if marks else ():
         if group not in groups:
@@ -227,10 +241,10 @@ def end(
     deadline, seconds = time.monotonic() + GRACE_SECONDS, LEAST_PAUSE
     while _any_left(commands, marks):
         if time.monotonic() >= deadline:
-            kill_now(commands, strays=strays)
-            return
+            return False
         pause(seconds)
         seconds = min(2.0 * seconds, MOST_PAUSE)
+    return True
 
 
 def kill_now(
