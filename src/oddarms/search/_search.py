@@ -114,6 +114,8 @@ EARLY_ROWS = 20
 """Pulls of each arm that are expected before an algorithm can tell."""
 TRACE_GROWTH = 1.05
 STATE_VERSION = 1
+STATE_BYTES = 1_024
+"""Expected of an arm in a state; SPADE has about 200 and, on both sides, twice that."""
 
 
 class Search:
@@ -582,13 +584,18 @@ class Search:
         """
         self._sequences.step.forget_index()
         kept = {name: value for name, value in vars(self).items() if name not in _NOT_SAVED}
-        return freeze({"version": STATE_VERSION, "asked": _asked(self.question), **kept})
+        asked = _asked(self.question)
+        return freeze(
+            {"version": STATE_VERSION, "asked": asked, **kept},
+            expected=STATE_BYTES * self.question.n,
+        )
 
     @classmethod
     def from_bytes(cls, question: Question, data: bytes) -> Search:
         """Return the search that `to_bytes` was called on; the question is kept by the caller."""
         search = cls(question)
-        state = thaw(data, [type(search.algorithm).__module__.partition(".")[0]])
+        package = type(search.algorithm).__module__.partition(".")[0]
+        state = thaw(data, [package], expected=STATE_BYTES * question.n)
         known = vars(search).keys() - set(_NOT_SAVED)
         if (
             not isinstance(state, dict)
