@@ -10,6 +10,7 @@ from typing import ParamSpec
 import typer
 
 from oddarms.errors import OddarmsError, SearchError, StoreFailed, WorkerLost
+from oddarms.text import message
 
 P = ParamSpec("P")
 EXIT_FAILED, EXIT_USAGE, EXIT_UNFINISHED, EXIT_INTERRUPTED = 1, 2, 3, 130
@@ -35,5 +36,6 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def _fail(sentence: str, code: int, error: BaseException) -> None:
-    print(f"error: {sentence}" if code != EXIT_INTERRUPTED else sentence, file=sys.stderr)
+    told = message(sentence)
+    print(f"error: {told}" if code != EXIT_INTERRUPTED else told, file=sys.stderr)
     raise typer.Exit(code) from error
