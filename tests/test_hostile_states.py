@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import io
+import itertools
 import json
+import math
 import os
+import random
 import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +22,7 @@ import numpy as np
 import pytest
 
 from oddarms import Question, Search
-from oddarms.errors import InvalidParameter
+from oddarms.errors import InvalidParameter, OddarmsError
 from oddarms.freezing import _packing, freeze, thaw
 
 TREE = {"format": 1, "root": None, "objects": []}
@@ -133,6 +138,141 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "bzip2": lambda: packed(method=zipfile.ZIP_BZIP2),
     "no tree": without_tree,
 }
+
+
+def states() -> dict[str, tuple[Question, bytes]]:
+    """Return real states of every algorithm: new, under way, with what waits, and at the end."""
+    rng = np.random.default_rng(0)
+    found: dict[str, tuple[Question, bytes]] = {}
+    for algorithm, side in itertools.product(("spade", "ade", "rr", "wrr"), ("upper", "both")):
+        question = Question(6, k=1.0, delta=0.1, algorithm=algorithm, side=side, budget=5_000)
+        search = Search(question, rng=1)
+        for moment in range(4):
+            found[f"{algorithm} {side} {moment}"] = (question, search.to_bytes())
+            search.import_rewards({2: [0.5, 1.0], 4: [0.25]})
+            for ticket in search.ask(9, ahead=1.0)[1:]:
+                search.tell(ticket, rng.random())
+            search.skip_many(list(search._out))
+            for _ in range(3):
+                if not search.done:
+                    search.tell_step(rng.random(search.ask_step().total))
+    return found
+
+
+ODD_VALUES: list[Any] = [
+    None, True, -1, 0, 7, 10**6, 2**62, -(2**70), 10**100, 0.5, -1.5, 1e308, math.nan, math.inf,
+    "", "text", "a0", [], {}, {"tuple": []}, {"object": 0}, {"object": 1}, {"object": 10**6},
+    {"class": "oddarms.search._search:Search"}, {"scalar": "<f8", "value": -3.0},
+]  # fmt: skip
+ODD_NUMBERS = [-1, 0, 1, 5, 6, 7, 100, 2**31, 2**62, -(2**63), math.nan, math.inf, -0.5, 1e300]
+
+
+def places_in(node: Any) -> list[tuple[Any, Any]]:
+    """Return each place in a tree: what holds it, and where in it."""
+    found: list[tuple[Any, Any]] = []
+    keys = node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
+    for key in keys:
+        found.append((node, key))
+        found += places_in(node[key])
+    return found
+
+
+def changed_array(array: Any, rng: random.Random) -> Any:
+    kind = rng.randrange(5)
+    if kind == 0:
+        return array[: rng.randrange(array.size + 1)] if array.ndim == 1 else array.ravel()
+    if kind == 1:
+        return np.concatenate([array.ravel(), array.ravel()])
+    if kind == 2:
+        return array.astype(rng.choice(["f8", "i8", "i1", "?", "S3", "c16", "U2", "f2"]))
+    if kind == 3:
+        return array.reshape((1, *array.shape))
+    copy = array.copy()
+    if copy.size:
+        with suppress(OverflowError, ValueError):
+            copy.flat[rng.randrange(copy.size)] = rng.choice(ODD_NUMBERS)
+    return copy
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """Return a state with one to three values of its tree or arrays changed."""
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        arrays = {
+            name.removesuffix(".npy"): np.load(io.BytesIO(file.read(name)))
+            for name in file.namelist()
+        }
+    tree = json.loads(arrays.pop("tree").tobytes())
+    for _ in range(rng.randrange(1, 4)):
+        if rng.random() < 0.4:
+            name = rng.choice(sorted(arrays))
+            arrays[name] = changed_array(arrays[name], rng)
+            continue
+        places = places_in(tree["objects"])
+        inside, key = rng.choice(places)
+        other, other_key = rng.choice(places)
+        value = rng.choice([rng.choice(ODD_VALUES), copy.deepcopy(other[other_key])])
+        if isinstance(inside, list) and rng.random() < 0.2:
+            del inside[key]
+        else:
+            inside[key] = value
+    return packed(tree, **{name: array_file(array) for name, array in arrays.items()})
+
+
+def use(search: Search) -> None:
+    """Do with a search what one does."""
+    search.result()
+    search.progress()
+    tickets = search.ask(5)
+    for ticket in tickets[:3]:
+        search.tell(ticket, 0.5)
+    search.skip_many(tickets[3:])
+    search.import_rewards({1: [0.5]})
+    for _ in range(3):
+        if not search.done:
+            total = search.ask_step().total
+            if not 0 < total < 10**6:  # a figure that is wrong, and says so
+                return
+            search.tell_step(np.full(total, 0.5))
+    search.result().to_dict()
+    search.to_bytes()
+
+
+def fuzz(seed: int, known: dict[str, tuple[Question, bytes]]) -> bool:
+    """Return whether a mutated state was read; fail if anything but a sentence comes of it."""
+    rng = random.Random(seed)
+    question, data = known[rng.choice(sorted(known))]
+    sentence = None
+    try:
+        use(Search.from_bytes(question, mutated(data, rng)))
+    except OddarmsError as error:
+        sentence = str(error)
+    assert sentence is None or len(sentence.splitlines()) == 1, seed
+    return sentence is None
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # figures that are wrong may overflow
+@pytest.mark.parametrize(
+    "seeds", [range(80), pytest.param(range(80, 3_000), marks=pytest.mark.long)], ids=len
+)
+def test_mutated_states_are_refused_or_go_on(seeds: range) -> None:
+    known = states()
+    read = [fuzz(seed, known) for seed in seeds]
+    assert 0.02 < sum(read) / len(read) < 0.98
+
+
+def test_real_states_are_read() -> None:
+    for question, data in states().values():
+        search = Search.from_bytes(question, data)
+        assert search.to_bytes() == data
+        use(search)
+
+
+def test_an_attribute_must_not_hide_a_method() -> None:
+    kind = "oddarms.algorithms._round_robin:RR"
+    for name in ("propose", "absorb", "_next_arm", "__init__"):
+        node = {"instance": kind, "dict": [[name, {"class": kind}]]}
+        with pytest.raises(InvalidParameter, match=f"an attribute is called '{name}'"):
+            thaw(packed({**TREE, "root": {"object": 0}, "objects": [node]}))
 
 
 SCRIPT = """

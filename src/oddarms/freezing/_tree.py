@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable
 from enum import Enum
 from importlib import import_module
+from inspect import getattr_static
 from typing import Any, NoReturn
 
 import numpy as np
@@ -225,8 +226,11 @@ class _Reader:
         elif "set" in node:
             self._made[number] = set(self._values(node["set"]))
         elif "instance" in node:
-            self._made[number] = instance = object.__new__(self._class(node["instance"], object))
-            vars(instance).update({_word(key): self.value(item) for key, item in node["dict"]})
+            kind = self._class(node["instance"], object)
+            self._made[number] = instance = object.__new__(kind)
+            names = [_attribute(kind, key) for key, _ in node["dict"]]
+            items = self._values(item for _, item in node["dict"])
+            vars(instance).update(zip(names, items, strict=True))
         else:
             entries: dict[Any, Any] = {}
             self._made[number] = entries
@@ -255,9 +259,13 @@ class _Reader:
         return found
 
 
-def _word(key: Any) -> str:
+def _attribute(kind: type, key: Any) -> str:
+    """Return the name of an attribute, which must not hide a method."""
     if not isinstance(key, str):
         raise ValueError(f"the name of an attribute is {type(key).__name__}")
+    found = getattr_static(kind, key, None)
+    if callable(found) or isinstance(found, classmethod):
+        raise ValueError(f"an attribute is called {key!r:.50}")
     return key
 
 

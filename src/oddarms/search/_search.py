@@ -102,6 +102,7 @@ from oddarms.search._places import Outlook, Place, Sequences
 from oddarms.search._progress import Progress
 from oddarms.search._result import Result, Snapshot, TracePoint
 from oddarms.search._rewards import Rewards
+from oddarms.search._saved import check_state, guarded
 from oddarms.search._step import Out
 from oddarms.search._tickets import Status, Ticket, Tickets
 from oddarms.search._view import decisions, snapshot, trace_point
@@ -593,7 +594,7 @@ class Search:
     @classmethod
     def from_bytes(cls, question: Question, data: bytes) -> Search:
         """Return the search that `to_bytes` was called on; the question is kept by the caller."""
-        search = cls(question)
+        search = (_SavedSearch if cls is Search else cls)(question)
         package = type(search.algorithm).__module__.partition(".")[0]
         state = thaw(data, [package], expected=STATE_BYTES * question.n)
         known = vars(search).keys() - set(_NOT_SAVED)
@@ -611,8 +612,31 @@ class Search:
                 "a saved search must be of this version of oddarms and of the same question but"
                 " is not."
             )
+        try:
+            check_state(state, search)
+        except Exception as error:  # a part may be missing, or be anything
+            raise InvalidParameter(
+                "a saved search must be whole but this one has what no search can have:"
+                f" {type(error).__name__} {error}."
+            ) from error
         vars(search).update(state)
+        search._sequences.step.forget_index()
         return search
+
+
+class _SavedSearch(Search):
+    """A search whose state was read: whatever fails, as its figures do not fit, is a sentence."""
+
+    ask = guarded(Search.ask)
+    ask_step = guarded(Search.ask_step)
+    tell_step = guarded(Search.tell_step)
+    tell_step_totals = guarded(Search.tell_step_totals)
+    take = guarded(Search.take)
+    take_import = guarded(Search.take_import)
+    open_places = guarded(Search.open_places)
+    result = guarded(Search.result)
+    progress = guarded(Search.progress)
+    latest = guarded(Search.latest)
 
 
 _CHECKED = ("algorithm", "status", "told", "taken", "total_pulls", "imported", "_sequences")
