@@ -267,6 +267,17 @@ def test_real_states_are_read() -> None:
         use(search)
 
 
+@pytest.mark.parametrize("name", ["version", "asked", "told", "status", "n", "k", "pulls", "S"])
+@pytest.mark.parametrize("value", [np.zeros(3), None, -1, math.nan, "text", [[]]], ids=str)
+def test_a_part_that_is_of_another_kind(name: str, value: Any) -> None:
+    question = Question(6, k=1.0, algorithm="ade")
+    state = thaw(Search(question).to_bytes())
+    parts = state if name in state else vars(state["algorithm"])
+    parts[name] = value
+    with pytest.raises(InvalidParameter, match=r"^a saved search must be"):
+        Search.from_bytes(question, freeze(state))
+
+
 def test_an_attribute_must_not_hide_a_method() -> None:
     kind = "oddarms.algorithms._round_robin:RR"
     for name in ("propose", "absorb", "_next_arm", "__init__"):

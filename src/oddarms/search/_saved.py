@@ -48,6 +48,11 @@ def check_state(state: Mapping[str, Any], fresh: Any) -> None:
     _check_algorithm(state["algorithm"], fresh.algorithm)
 
 
+def is_same(found: Any, wanted: Any) -> bool:
+    """Return whether a plain value is another one; an array, say, is not."""
+    return type(found) is type(wanted) and bool(found == wanted)
+
+
 def guarded(method: Method) -> Method:
     """Return a method of a saved search that tells in a sentence of figures that do not fit."""
 
@@ -94,6 +99,7 @@ def _check_snapshot(first: Any, n: int) -> None:
 
 def _check_sequences(sequences: Sequences, n: int) -> None:
     _need(vars(sequences).keys() == vars(Sequences(2)).keys(), "_sequences")
+    _need(is_same(sequences.n, n), "n")
     _check_counts(sequences.used, n, "used")
     _check_step(sequences.step, n)
     _check_by_arm(sequences._ahead, n, dict)
@@ -133,26 +139,26 @@ def _check_by_arm(found: Any, n: int, kind: type) -> None:
 def _check_algorithm(found: Any, fresh: Algorithm) -> None:
     _need(type(found) is type(fresh), "algorithm")
     _need(vars(fresh).keys() <= vars(found).keys(), "algorithm")
-    _need(found.n == fresh.n, "n")
+    _need(is_same(found.n, fresh.n), "n")
     _need(type(found.rng) is np.random.Generator, "rng")
     _need(_is_count(found.round) and _is_count(found.threshold_pulls), "round")
     _check_counts(found.pulls, fresh.n, "pulls")
     _check_finite(found.sums, fresh.n, "sums")
     _check_decisions(found.decisions, fresh.n)
     if type(fresh).__module__.startswith("oddarms."):  # of others' parts nothing is known
-        _need((found.k, found.delta) == (fresh.k, fresh.delta), "delta")
+        _need(is_same(found.k, fresh.k) and is_same(found.delta, fresh.delta), "delta")
         _check_alike(found, fresh, fresh.n)
 
 
 def _check_alike(found: Any, fresh: Any, n: int, name: str = "algorithm") -> None:
     """Check that a part of an algorithm is of the kind that it is at the beginning."""
-    if fresh is None or found is None:
+    if fresh is None:  # what comes later is not known yet
         return
     if isinstance(fresh, np.ndarray):
         _check_same_array(found, fresh, n, name)
     elif isinstance(fresh, float | int | np.number) and not isinstance(fresh, bool):
         _need(_is_number(found), name)
-    else:
+    elif found is not None:
         _need(type(found) is type(fresh), name)
         for part, (one, other) in _parts(found, fresh, name).items():
             _check_alike(one, other, n, part)

@@ -102,7 +102,7 @@ from oddarms.search._places import Outlook, Place, Sequences
 from oddarms.search._progress import Progress
 from oddarms.search._result import Result, Snapshot, TracePoint
 from oddarms.search._rewards import Rewards
-from oddarms.search._saved import check_state, guarded
+from oddarms.search._saved import check_state, guarded, is_same
 from oddarms.search._step import Out
 from oddarms.search._tickets import Status, Ticket, Tickets
 from oddarms.search._view import decisions, snapshot, trace_point
@@ -600,13 +600,10 @@ class Search:
         known = vars(search).keys() - set(_NOT_SAVED)
         if (
             not isinstance(state, dict)
-            or state.pop("version", None) != STATE_VERSION
-            or state.pop("asked", None) != _asked(question)
+            or not is_same(state.pop("version", None), STATE_VERSION)
+            or not is_same(state.pop("asked", None), _asked(question))
             or state.keys() != known
             or any(not isinstance(state[name], type(getattr(search, name))) for name in _CHECKED)
-            or any(
-                getattr(state[name], "n", 0) != question.n for name in ("algorithm", "_sequences")
-            )
         ):
             raise InvalidParameter(
                 "a saved search must be of this version of oddarms and of the same question but"

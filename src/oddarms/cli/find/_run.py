@@ -40,6 +40,7 @@ class Run:
     _: KW_ONLY
     batch: bool
     quiet: bool
+    raw_csv: bool = False
 
     def until_done(self, function: Callable[[Any], Any] | None) -> Result:
         """Sample until the study is done; whatever happens, write what is known."""
@@ -71,7 +72,7 @@ class Run:
 
     def _kept(self) -> str:
         """Write what is known and say where it is, and how to go on."""
-        write(self.study.result(), self.out)
+        write(self.study.result(), self.out, raw_csv=self.raw_csv)
         pulls = counted(self.study.progress().pulls, "sample")
         return (
             f"{pulls} kept in {shown(self.study.storage)}, and what is known in"
