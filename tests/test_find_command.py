@@ -180,7 +180,7 @@ def test_labels_of_any_kind_reach_the_command_and_the_files(find: Run) -> None:
         ran = find(
             *("--arms", "arms.txt", "--pull", f"{sys.executable} -S pull.py {{arm}}"),
             *("--reward", "stdout", "--budget", 16, "--jobs", 2, *shell),
-            *("--format", "csv", "--out", f"out{number}"),
+            *("--format", "csv", "--out", f"out{number}", "--raw-csv"),
         )
         assert ran.code == 3, ran.err
         assert labels(ran.rows) == strange

@@ -15,9 +15,10 @@ import numpy as np
 
 from oddarms.algorithms import Algorithm
 from oddarms.errors import InvalidParameter, OddarmsError
+from oddarms.problem import IntArray
 from oddarms.search._places import Sequences
 from oddarms.search._result import Snapshot, TracePoint
-from oddarms.search._step import Step
+from oddarms.search._step import Step, starts_of
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -101,7 +102,7 @@ def _check_sequences(sequences: Sequences, n: int) -> None:
     _need(vars(sequences).keys() == vars(Sequences(2)).keys(), "_sequences")
     _need(is_same(sequences.n, n), "n")
     _check_counts(sequences.used, n, "used")
-    _check_step(sequences.step, n)
+    _check_step(sequences.step, sequences.used, n)
     _check_by_arm(sequences._ahead, n, dict)
     for waiting in sequences._ahead.values():
         _need(all(map(_is_count, waiting)) and _are_rewards(waiting.values()), "_ahead")
@@ -110,7 +111,7 @@ def _check_sequences(sequences: Sequences, n: int) -> None:
         _need(all(map(_are_rewards, lists.values())), "_spare")
 
 
-def _check_step(step: Any, n: int) -> None:
+def _check_step(step: Any, used: IntArray, n: int) -> None:
     _need(type(step) is Step, "step")
     _check_arms(step.indices, n, "step")
     size = step.indices.size
@@ -122,6 +123,8 @@ def _check_step(step: Any, n: int) -> None:
     _need(
         _is_count(step.missing) and step.missing == int((step.counts - step.have).sum()), "missing"
     )
+    _need(np.array_equal(step.starts, starts_of(step.indices, step.places, used)), "starts")
+    _need((step.starts <= step._first).all(), "_first")
     _need((step._first <= step.starts + step.places).all(), "_first")
     _check_by_arm(step._beyond, n, set)
     _need(all(_is_count(place) for places in step._beyond.values() for place in places), "_beyond")

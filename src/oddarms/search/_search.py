@@ -625,6 +625,9 @@ class _SavedSearch(Search):
     """A search whose state was read: whatever fails, as its figures do not fit, is a sentence."""
 
     ask = guarded(Search.ask)
+    tell = guarded(Search.tell)
+    tell_many = guarded(Search.tell_many)
+    skip_many = guarded(Search.skip_many)
     ask_step = guarded(Search.ask_step)
     tell_step = guarded(Search.tell_step)
     tell_step_totals = guarded(Search.tell_step_totals)
