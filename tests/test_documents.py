@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -107,7 +109,8 @@ class TestHtml:
         elements = Elements(page)
         assert not elements.attributes("link")
         assert not elements.attributes("script")
-        assert "http" not in page
+        assert "http:" not in page
+        assert "https:" not in page
         assert "url(" not in page
         assert "dot.png" not in page
 
@@ -131,3 +134,23 @@ def test_captions_may_be_left_out(folder: Path) -> None:
 )
 def test_inline(text: str, html: str) -> None:
     assert inline(text) == html
+
+
+def test_a_page_may_load_and_run_nothing_but_its_own_style_and_pictures(folder: Path) -> None:
+    page = to_html("Title", BLOCKS, folder)
+    policies = [
+        attributes["content"]
+        for attributes in Elements(page).attributes("meta")
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
+    style = re.search("<style>(.*)</style>", page, re.DOTALL)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert policies == [
+        (
+            "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none';"
+            f" style-src 'sha256-{digest}'"
+        )
+    ]
+    assert page.index("Content-Security-Policy") < page.index("<style>")
+    assert " style=" not in page  # a hash allows none of these

@@ -5,12 +5,27 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from oddarms.errors import InvalidParameter
 from oddarms.files import digest_of_package, writable_folder, write_whole
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@contextmanager
+def umask_of(umask: int) -> Iterator[None]:
+    before = os.umask(umask)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 class TestWriteWhole:
@@ -23,9 +38,42 @@ class TestWriteWhole:
         assert path.read_bytes() == data
         assert list(tmp_path.iterdir()) == [path]
 
-    def test_others_may_read_it(self, tmp_path: Path) -> None:
-        path = write_whole(str(tmp_path / "file"), "text")
-        assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    @pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
+    def test_a_new_file_may_be_read_by_whom_the_umask_allows(
+        self, tmp_path: Path, umask: int
+    ) -> None:
+        with umask_of(umask):
+            path = write_whole(str(tmp_path / "file"), "text")
+        assert mode_of(path) == 0o666 & ~umask
+
+    @pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
+    @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444])
+    def test_a_file_that_is_replaced_keeps_its_mode(
+        self, tmp_path: Path, umask: int, mode: int
+    ) -> None:
+        path = tmp_path / "file"
+        path.write_text("old")
+        path.chmod(mode)
+        with umask_of(umask):
+            write_whole(path, "new")
+        assert (path.read_text(), mode_of(path)) == ("new", mode)
+
+    def test_a_file_that_was_a_private_one_is_never_open_to_others(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "file"
+        path.write_text("old")
+        path.chmod(0o600)
+        seen: list[int] = []
+        fsync = os.fsync
+
+        def looked_at(number: int) -> None:
+            seen.append(stat.S_IMODE(os.fstat(number).st_mode))
+            fsync(number)
+
+        monkeypatch.setattr(os, "fsync", looked_at)
+        write_whole(path, "new")
+        assert seen == [0o600]
 
     def test_what_was_there_is_replaced(self, tmp_path: Path) -> None:
         write_whole(tmp_path / "file", "a long text")
@@ -84,6 +132,12 @@ class TestWritableFolder:
         assert folder.is_dir()
         assert list(folder.iterdir()) == []
         assert writable_folder("out", str(folder)) == folder
+
+    @pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
+    def test_whom_the_umask_allows_may_enter_it(self, tmp_path: Path, umask: int) -> None:
+        with umask_of(umask):
+            folder = writable_folder("out", tmp_path / "new" / "newer")
+        assert {mode_of(folder), mode_of(folder.parent)} == {0o777 & ~umask}
 
     @pytest.mark.parametrize("place", ["file", "file/folder", "/proc/folder"])
     def test_a_place_where_there_can_be_none(self, tmp_path: Path, place: str) -> None:

@@ -180,7 +180,7 @@ def test_labels_of_any_kind_reach_the_command_and_the_files(find: Run) -> None:
         ran = find(
             *("--arms", "arms.txt", "--pull", f"{sys.executable} -S pull.py {{arm}}"),
             *("--reward", "stdout", "--budget", 16, "--jobs", 2, *shell),
-            *("--format", "csv", "--out", f"out{number}"),
+            *("--format", "csv", "--out", f"out{number}", "--raw-csv"),
         )
         assert ran.code == 3, ran.err
         assert labels(ran.rows) == strange
@@ -646,3 +646,14 @@ def test_the_page_works(tmp_path: Path) -> None:
     assert crowd["outliers"] == ["zoe"]
     assert said[-1].endswith("\n11\n")
     assert any(text.startswith("0 of 12 arms are known to be outliers, 12 are") for text in said)
+
+
+def test_labels_that_spreadsheets_run_are_neutralised_in_the_file_alone(find: Run) -> None:
+    words = ("--arms", "=a,b,c,d", "--pull", "test {arm} != d", *SEARCH, "--quiet")
+    ran = find(*words, "--format", "csv")
+    assert ran.code == 0
+    assert ran.out.splitlines()[1].startswith("=a,")
+    file = Path("output/find/arms.csv")
+    assert file.read_text().splitlines()[1].startswith("'=a,")
+    assert find(*words, "--raw-csv").code == 0
+    assert file.read_text().splitlines()[1].startswith("=a,")

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +21,7 @@ from oddarms.arms import Bernoulli
 from oddarms.documents import Details, Literal, Paragraph, inline, number_text, visible
 from oddarms.errors import InvalidParameter
 from oddarms.problem import Question
-from oddarms.reports import _pictures, write_report, write_results
+from oddarms.reports import _pictures, arms_csv, write_report, write_results
 from oddarms.reports._account import MOST_ROWS
 from oddarms.search import Status
 
@@ -270,6 +271,20 @@ class TestFiles:
         assert [float(row[2]) for row in rows] == result.means.tolist()
         pulls = header.index("pulls")
         assert [int(row[pulls]) for row in rows] == result.pulls_per_arm.tolist()
+
+    @pytest.mark.parametrize("n", [4, MOST_ROWS + 1])
+    def test_cells_that_spreadsheets_run_are_neutralised_unless_they_are_wanted_raw(
+        self, tmp_path: Path, n: int
+    ) -> None:
+        result = many(n)
+        labels = ["=1+1", "-1", "'@x", *(f"arm {i}" for i in range(3, n))]
+        result = replace(result, question=result.question.but(labels=labels))
+        for raw, first in ((False, ["'=1+1", "-1", "''@x"]), (True, labels[:3])):
+            for write in (write_results, write_report):
+                write(result, tmp_path, raw_csv=raw)
+                rows = (tmp_path / "arms.csv").read_text().splitlines()
+                assert [row.partition(",")[0] for row in rows[1:4]] == first
+        assert arms_csv(result).splitlines()[1].startswith("=1+1,")
 
     def test_a_folder_that_cannot_be_written_to(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()

@@ -20,7 +20,14 @@ from hypothesis import strategies as st
 from helpers import DATA
 from oddarms.arms import Table
 from oddarms.errors import InvalidParameter
-from oddarms.tables import RecordedArms, csv_text, read_arms, read_imports, read_rewards
+from oddarms.tables import (
+    RecordedArms,
+    csv_text,
+    neutralised,
+    read_arms,
+    read_imports,
+    read_rewards,
+)
 from oddarms.theory import outliers, threshold
 
 Write = Callable[..., Path]
@@ -661,6 +668,46 @@ class TestCsv:
         assert csv_text(("a", "b", "c", "d", "e"), rows) == (
             'a,b,c,d,e\n1,0.30000000000000004,True,,"a,b"\n2,1e-300,False,3,"say ""so"""\n'
         )
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "=1+1",
+            "+1+1",
+            "-1+1",
+            "@SUM(1)",
+            "\t=1",
+            "\r=1",
+            "\n=1",
+            "\ttext",
+            " =1",
+            "\u00a0=1",
+            "\uff1d1",
+            "\uff0b1",
+            "\uff0d1",
+            "\uff201",
+            "'=1",
+            "''@",
+            "-",
+            "-1;=2",
+            "--1",
+        ],
+    )
+    def test_what_a_spreadsheet_would_run_is_neutralised_and_found_again(self, text: str) -> None:
+        cell = neutralised(text)
+        assert cell == "'" + text
+        written = csv_text(("a", "b"), [(text, -1.5)], for_spreadsheets=True)
+        assert next(csv.reader(io.StringIO(written.partition("\n")[2], newline=""))) == [
+            cell,
+            "-1.5",
+        ]
+        assert csv_text(("a",), [(text,)]) != csv_text(("a",), [(text,)], for_spreadsheets=True)
+
+    @pytest.mark.parametrize(
+        "text", ["", "ann", "-1", "+1", "-1.5e-3", "1-1", "a=b", "'", "'ann", "''", " ann"]
+    )
+    def test_what_it_shows_anyway_stays_as_it_is(self, text: str) -> None:
+        assert neutralised(text) == text
 
     def test_no_rows(self) -> None:
         assert csv_text(("a", "b"), []) == "a,b\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import html
 import math
 import re
@@ -43,6 +44,12 @@ code { font-size: .92em; background: #8882; padding: 0 .2em; border-radius: .2em
   h1, h2, h3 { break-after: avoid; }
   figure, tr { break-inside: avoid; } .scroll { overflow: visible; } }
 """
+
+POLICY = (
+    "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; style-src"
+    f" 'sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'"
+)
+"""What a page may do: show its own pictures in its own style, and nothing else."""
 
 
 class Literal(str):
@@ -203,6 +210,7 @@ def to_html(title: str, blocks: Sequence[Block], folder: Path) -> str:
     body = "\n".join(block.to_html(folder) for block in blocks)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{html.escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n"
         f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
+import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,21 +14,46 @@ from oddarms.errors import InvalidParameter
 
 
 def write_whole(path: str | Path, content: str | bytes) -> Path:
-    """Write a file so that a reader, or a crash, finds the old content or the new, never a part."""
+    """Write a file so that a reader, or a crash, finds the old content or the new, never a part.
+
+    A new file may be read and written by whom the umask allows; one that is replaced keeps its
+    mode.
+    """
     target = Path(path)
     data = content.encode() if isinstance(content, str) else content
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    beside, handle = _file_beside(target)
     try:
         with os.fdopen(handle, "wb") as file:
+            _take_mode(file.fileno(), target)  # before there is anything to read
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)  # mkstemp's files are private
-        os.replace(name, target)
+        os.replace(beside, target)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
         raise
     return target
+
+
+def _file_beside(target: Path) -> tuple[Path, int]:
+    """Return a new file in the folder of another one; mkstemp's are private whatever the umask."""
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
+    while True:
+        beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        try:
+            return beside, os.open(beside, flags, 0o666)
+        except FileExistsError:
+            continue
+
+
+def _take_mode(handle: int, target: Path) -> None:
+    """Give an open file the mode of the one it will replace, if there is one."""
+    try:
+        wanted = stat.S_IMODE(target.stat().st_mode) & 0o777
+    except FileNotFoundError:
+        return
+    if wanted != stat.S_IMODE(os.fstat(handle).st_mode):
+        os.fchmod(handle, wanted)
 
 
 def digest_of_package(

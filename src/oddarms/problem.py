@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from numbers import Real
 from typing import Any, Literal, get_args
 
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oddarms.errors import InvalidParameter
+from oddarms.json_text import parsed
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -25,6 +27,10 @@ BoolArray = npt.NDArray[np.bool_]
 Label = Hashable
 Side = Literal["upper", "lower", "both"]
 Rule = Literal["sigma"]
+
+
+MOST_ARMS = 100_000_000
+"""A search of more does not fit into any memory; a number in a file may say anything."""
 
 
 def check_number(name: str, value: Any) -> float:
@@ -129,6 +135,8 @@ def check_number_of_arms(n: int) -> int:
     """Return n if there are at least two arms to compare."""
     if n < 2:
         raise InvalidParameter(f"arms must be at least 2 but got {n}.")
+    if n > MOST_ARMS:
+        raise InvalidParameter(f"arms must be at most {MOST_ARMS:,} but got {Decimal(n):.3g}.")
     return n
 
 
@@ -353,8 +361,8 @@ class Question:
     def from_json(cls, text: str) -> Question:
         """Return the question that `to_json` was called on."""
         try:
-            values = json.loads(text)
-        except (RecursionError, TypeError, ValueError) as error:
+            values = parsed(text)
+        except (TypeError, ValueError) as error:
             raise InvalidParameter(f"a question must be JSON but is not: {error}.") from None
         return cls.from_dict(values)
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 WIDTH = 80
 LEAST_SHORTENED = 12
 BETWEEN = "  "
+MOST_CHARACTERS = 4_000
+"""Of a message."""
 
 
 def shown(value: object) -> str:
@@ -23,6 +25,21 @@ def shown(value: object) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def message(text: object) -> str:
+    """Return a message for a terminal: in its lines all is shown, and of a long one the beginning.
+
+    What commands, files and servers say is part of messages, and may be anything.
+
+    Examples
+    --------
+    >>> message("not " + chr(27) + "[31mred") == "not " + chr(92) + "x1b[31mred"
+    True
+    """
+    whole = str(text)
+    cut = f"{whole[:MOST_CHARACTERS]}..." if len(whole) > MOST_CHARACTERS else whole
+    return "\n".join(map(shown, cut.split("\n")))
 
 
 def counted(count: int, noun: str) -> str:

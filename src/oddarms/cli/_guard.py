@@ -14,6 +14,7 @@ from oddarms.arms import kill_commands
 from oddarms.cli._streams import forgiving_stderr, show_cursor
 from oddarms.errors import OddarmsError, SearchError, StoreFailed, WorkerLost
 from oddarms.interrupts import ending_signals, signal_of
+from oddarms.text import message
 
 P = ParamSpec("P")
 EXIT_FAILED, EXIT_USAGE, EXIT_UNFINISHED = 1, 2, 3
@@ -41,7 +42,8 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def _fail(sentence: str, code: int, error: BaseException) -> None:
-    print(sentence if code > EXIT_SIGNAL else f"error: {sentence}", file=sys.stderr)
+    told = message(sentence)
+    print(told if code > EXIT_SIGNAL else f"error: {told}", file=sys.stderr)
     raise typer.Exit(code) from error
 
 

@@ -14,6 +14,7 @@ import typer
 
 from oddarms.cli._guard import EXIT_FAILED
 from oddarms.tables import csv_text
+from oddarms.text import message
 
 
 class Format(StrEnum):
@@ -72,4 +73,4 @@ def _drop_stdout() -> None:
 
 def note(text: str) -> None:
     """Print a remark for people, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(message(text), file=sys.stderr, flush=True)

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from oddarms.cli._printing import note
 from oddarms.cli._progress import GridDisplay
 from oddarms.errors import InvalidParameter
 from oddarms.paper import Claim, Reproduction
@@ -17,6 +18,7 @@ from oddarms.paper import reproduce as reproduce_figures
 from oddarms.paper._reproduce import BUDGET
 from oddarms.paper._settings import CONTENDERS, FIGURES
 from oddarms.tables import RecordedArms, read_arms
+from oddarms.text import shown
 
 
 class Figure(StrEnum):
@@ -117,10 +119,7 @@ def reproduce(
 
 def _say_what_was_read(recorded: RecordedArms) -> None:
     left_out = f", {recorded.left_out:,} rows without gold left out" if recorded.left_out else ""
-    typer.echo(
-        f"{recorded.source}: {len(recorded.labels):,} arms, read as {recorded.layout}{left_out}",
-        err=True,
-    )
+    note(f"{recorded.source}: {len(recorded.labels):,} arms, read as {recorded.layout}{left_out}")
 
 
 def _how_to_go_on(display: GridDisplay, out: Path) -> str:
@@ -135,7 +134,7 @@ def _how_to_go_on(display: GridDisplay, out: Path) -> str:
 def _show(found: Reproduction) -> None:
     typer.echo(f"{found.outcomes}\n")
     for workers in dict.fromkeys(row.data for row in found.outcomes if row.figure == "fig3"):
-        typer.echo(f"Workers of fig3: {workers}\n")
+        typer.echo(f"Workers of fig3: {shown(workers)}\n")
     for claim in found.claims:
         typer.echo(_line(claim))
     report, *others = found.files

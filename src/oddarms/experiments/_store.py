@@ -88,5 +88,5 @@ def _parsed(line: bytes) -> tuple[str, Measured] | None:
         if entry["check"] != _check_sum(entry["key"], entry["measured"]):
             return None
         return entry["key"], Measured.from_json(entry["measured"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -134,7 +134,8 @@ def _write(
         text = csv_text(INTERVAL_COLUMNS, outcomes.intervals())
         tables.append(write_whole(folder / "fig1_intervals.csv", text))
     if "fig3" in figures:
-        text = csv_text(("data", "k", "arm", "gap"), _gap_rows(crowd))
+        columns = ("data", "k", "arm", "gap")
+        text = csv_text(columns, _gap_rows(crowd), for_spreadsheets=True)
         tables.append(write_whole(folder / "fig3c_gaps.csv", text))
     pictures = draw_figures(outcomes, crowd, folder)
     blocks = report_blocks(outcomes, claims, list(pictures), crowd, facts)

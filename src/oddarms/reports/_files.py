@@ -1,4 +1,4 @@
-"""A result as files for programs: result.json and arms.csv."""
+"""A result as files: result.json for programs, and arms.csv for spreadsheets, too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oddarms.search import Result
 from oddarms.tables import csv_text
 
 
-def write_results(result: Result, folder: str | Path) -> list[Path]:
+def write_results(result: Result, folder: str | Path, *, raw_csv: bool = False) -> list[Path]:
     """Write ``result.json`` and ``arms.csv`` into a folder.
 
     ``result.json`` is `Result.to_dict`, and ``arms.csv`` has its rows of the arms.
@@ -21,6 +21,9 @@ def write_results(result: Result, folder: str | Path) -> list[Path]:
         The result.
     folder
         Made if it is missing.
+    raw_csv
+        Write labels to ``arms.csv`` as they are. Otherwise those that a spreadsheet would run, as
+        they begin with =, +, - or @ and are no number, have an apostrophe before them.
 
     Returns
     -------
@@ -29,12 +32,13 @@ def write_results(result: Result, folder: str | Path) -> list[Path]:
     """
     place = writable_folder("folder", folder)
     text = result_json(result)
-    return [write_whole(place / "result.json", text), write_arms(result, place)]
+    return [write_whole(place / "result.json", text), write_arms(result, place, raw=raw_csv)]
 
 
-def write_arms(result: Result, folder: Path) -> Path:
+def write_arms(result: Result, folder: Path, *, raw: bool = False) -> Path:
     """Write ``arms.csv``, a row for each arm."""
-    return write_whole(folder / "arms.csv", arms_csv(result).encode("utf-8", "backslashreplace"))
+    text = arms_csv(result, raw=raw)
+    return write_whole(folder / "arms.csv", text.encode("utf-8", "backslashreplace"))
 
 
 def result_json(result: Result) -> str:
@@ -42,7 +46,8 @@ def result_json(result: Result) -> str:
     return json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n"
 
 
-def arms_csv(result: Result) -> str:
-    """Return what is known of each arm as CSV."""
+def arms_csv(result: Result, *, raw: bool = True) -> str:
+    """Return what is known of each arm as CSV: for programs, or safe to open in a spreadsheet."""
     rows = result.rows()
-    return csv_text(list(rows[0]), (list(row.values()) for row in rows))
+    cells = (list(row.values()) for row in rows)
+    return csv_text(list(rows[0]), cells, for_spreadsheets=not raw)

@@ -22,6 +22,7 @@ def write_report(
     *,
     title: str | None = None,
     notes: Sequence[str] = (),
+    raw_csv: bool = False,
 ) -> Path:
     """Write ``report.html``, one self-contained page about a result, into a folder.
 
@@ -37,6 +38,8 @@ def write_report(
         The page's title; by default the question.
     notes
         Paragraphs to add, such as where the samples come from.
+    raw_csv
+        As for `write_results`.
 
     Returns
     -------
@@ -60,6 +63,6 @@ def write_report(
         *explanations(account),
     ]
     if account.has_file:
-        write_arms(result, place)
+        write_arms(result, place, raw=raw_csv)
     content = to_html(visible(title), blocks, place).encode("utf-8", "replace")
     return write_whole(place / "report.html", content)

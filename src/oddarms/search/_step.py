@@ -32,7 +32,7 @@ class Step:
             self._take_imported(arm, imported)
         self.places: IntArray = self.counts - self.have
         self.missing = int(self.places.sum())
-        self.starts = _starts(self.indices, self.places, used)
+        self.starts = starts_of(self.indices, self.places, used)
         # Of each entry the first place without a reward, and behind it the places that have theirs.
         self._first: IntArray = self.starts.copy()
         self._beyond: dict[int, set[int]] = {}
@@ -166,7 +166,7 @@ class _Index:
         return found
 
 
-def _starts(indices: IntArray, places: IntArray, used: IntArray) -> IntArray:
+def starts_of(indices: IntArray, places: IntArray, used: IntArray) -> IntArray:
     """Return the place at which each entry begins: behind what the arm's earlier entries take."""
     starts: IntArray = used[indices]
     if indices.size == 1:

@@ -29,7 +29,7 @@ def decoded(text: str) -> Label:
     """Return the label that `encoded` was called on."""
     try:
         label: Label = json.loads(text)
-    except (TypeError, ValueError):
+    except (RecursionError, TypeError, ValueError):
         raise StoreFailed(f"the storage is damaged; it has a label {text!r:.50}.") from None
     return label
 

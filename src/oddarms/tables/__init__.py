@@ -6,7 +6,7 @@ from oddarms.tables._labels import read_labels
 from oddarms.tables._recorded import RecordedArms
 from oddarms.tables._results import read_results
 from oddarms.tables._rewards import read_rewards
-from oddarms.tables._text import csv_text
+from oddarms.tables._text import csv_text, neutralised
 from oddarms.tables._values import bounds_of, number_of, ticket_of
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "RecordedArms",
     "bounds_of",
     "csv_text",
+    "neutralised",
     "number_of",
     "read_arms",
     "read_imports",

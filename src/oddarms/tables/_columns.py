@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from oddarms.tables._lines import Lines
+from oddarms.tables._lines import MOST_CHARACTERS, Lines
 from oddarms.tables._values import shown
 
 DELIMITERS = ",;\t"
@@ -49,9 +49,11 @@ def header_of(lines: Lines, columns: Sequence[Column]) -> Header | None:
 def rows(lines: Lines, header: Header, *, filled: int = 2) -> Iterator[tuple[str, ...]]:
     """Return the wanted columns of every row below the header, of which the first are filled."""
     wanted = itemgetter(*header.places)
-    reader = csv.reader(lines, delimiter=header.delimiter, strict=True)
+    lines_of_row = _LinesOfRow(lines)
+    reader = csv.reader(lines_of_row, delimiter=header.delimiter, strict=True)
     next(reader)
     for row in reader:
+        lines_of_row.characters = 0
         if not "".join(row).strip():
             continue
         if len(row) != header.width:
@@ -61,6 +63,24 @@ def rows(lines: Lines, header: Header, *, filled: int = 2) -> Iterator[tuple[str
             if not value.strip():
                 raise lines.wrong(f"{name} must not be empty")
         yield values
+
+
+class _LinesOfRow:
+    """The lines of a table, no more of which are one row than could be one line."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self.characters = 0
+
+    def __iter__(self) -> _LinesOfRow:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.characters += len(line)
+        if self.characters > MOST_CHARACTERS:
+            raise self._lines.wrong(f"a row must have at most {MOST_CHARACTERS:,} characters")
+        return line
 
 
 def columns_in(line: str) -> list[str]:

@@ -19,7 +19,12 @@ def read_labels(arms: str) -> list[str]:
     """
     if arms == STDIN or os.path.exists(arms):
         with opened(arms) as lines:
-            return [line.strip() for line in lines if line.strip()]
+            labels_in = dict[str, None]()
+            for label in filter(None, map(str.strip, lines)):
+                if label in labels_in:
+                    raise lines.wrong(f"labels must be unique but {shown(label)} appears twice")
+                labels_in[label] = None
+            return list(labels_in)
     labels = arms.split(",")
     if len(labels) == 1:
         raise InvalidParameter(

@@ -11,9 +11,10 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from oddarms.errors import InvalidParameter
 
@@ -22,8 +23,16 @@ Source = str | PathLike[str]
 
 STDIN = "-"
 
+MOST_CHARACTERS = 2**20
+"""Of a line, or of the lines of one row; real ones have a thousandth of that."""
+FREE_BYTES = 256 * 2**20
+"""What any gzipped file may inflate to."""
+RATIO = 100
+"""What each byte of it adds; tables of text have about ten."""
+
 _NOT_TEXT = re.compile("[\x00-\x08\x0e-\x1f\udc80-\udcff]")  # the last are undecodable bytes
 _GZIP = b"\x1f\x8b"
+_PIECE = 2**17
 
 
 class Lines:
@@ -48,6 +57,8 @@ class Lines:
             return line
         line = next(self._text)
         self.number += 1
+        if len(line) > MOST_CHARACTERS:
+            raise self.wrong(f"a line must have at most {MOST_CHARACTERS:,} characters")
         found = _NOT_TEXT.search(line)
         if found is not None:
             byte = f"0x{ord(found[0]) & 0xFF:02x}"
@@ -111,8 +122,8 @@ def opened(source: Source) -> Iterator[Lines]:
     try:
         with _raw(source) as raw:
             hashed = _Hashed(raw)
-            with _text(io.BufferedReader(hashed)) as text:
-                lines._read_from(iter(text), hashed)
+            with _text(name, hashed) as text:
+                lines._read_from(iter(partial(text.readline, MOST_CHARACTERS + 1), ""), hashed)
                 yield lines
     except FileNotFoundError as error:
         raise InvalidParameter(f"{name} must be a file but does not exist.") from error
@@ -142,6 +153,7 @@ class _Hashed(io.RawIOBase):
     def __init__(self, raw: Any) -> None:
         self._raw = raw
         self.hash = hashlib.sha256()
+        self.size = 0
 
     def readable(self) -> bool:
         return True
@@ -149,10 +161,34 @@ class _Hashed(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         count: int = self._raw.readinto(buffer)
         self.hash.update(memoryview(buffer)[:count])
+        self.size += count
         return count
 
 
-def _text(buffered: io.BufferedReader) -> io.TextIOWrapper:
+class _Inflated(io.RawIOBase):
+    """Bytes of a gzipped file, as many as go with its size."""
+
+    def __init__(self, name: str, hashed: _Hashed, packed: Any) -> None:
+        self._name, self._hashed = name, hashed
+        self._file = gzip.GzipFile(fileobj=packed)
+        self._size = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._file.readinto(buffer)
+        self._size += count
+        if self._size > FREE_BYTES + RATIO * self._hashed.size:
+            raise InvalidParameter(
+                f"{self._name} must not inflate to over {RATIO} times its size and"
+                f" {FREE_BYTES // 2**10:,} KiB but does: if it is what you want, gunzip it first."
+            )
+        return count
+
+
+def _text(name: str, hashed: _Hashed) -> io.TextIOWrapper:
+    buffered = io.BufferedReader(hashed)
     is_gzip = buffered.peek(2)[:2] == _GZIP
-    content = cast(IO[bytes], gzip.GzipFile(fileobj=buffered)) if is_gzip else buffered
+    content = io.BufferedReader(_Inflated(name, hashed, buffered), _PIECE) if is_gzip else buffered
     return io.TextIOWrapper(content, "utf-8-sig", errors="surrogateescape", newline="")

@@ -14,6 +14,7 @@ from oddarms.tables._recorded import Recording, Texts
 from oddarms.tables._values import Bounds, shown
 
 _GOLD_NAMES = ("responses_gt.txt", "gold.txt", "ground_truth.txt", "groundTruth.txt")
+_LONGEST_NUMBER = 100
 _ITEM_FIRST_NAMES = ("responses_eval", "responses_nFold")
 
 
@@ -63,9 +64,13 @@ def _error(label: str, gold: str) -> float:
     return float(_same(label.strip()) != _same(gold.strip()))
 
 
-@lru_cache(maxsize=4096)
 def _same(label: str) -> str | Decimal:
     """Return what is the same for labels that are: 1 and 1.0 are, and so are equal texts."""
+    return label if len(label) > _LONGEST_NUMBER else _number_or_text(label)
+
+
+@lru_cache(maxsize=4096)
+def _number_or_text(label: str) -> str | Decimal:
     try:
         number = Decimal(label)
     except InvalidOperation:

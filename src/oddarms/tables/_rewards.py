@@ -11,9 +11,14 @@ from pathlib import Path
 from oddarms.errors import InvalidParameter, MissingExtra
 from oddarms.problem import UNIT, check_bounds
 from oddarms.tables._columns import Header, columns_in, header_of, listed, rows
-from oddarms.tables._lines import Lines, Source, opened
+from oddarms.tables._lines import RATIO, Lines, Source, opened
 from oddarms.tables._recorded import RecordedArms, Recording, Tally, tallied
 from oddarms.tables._values import Bounds, number_of, shown
+
+_DAMAGE = (OSError, ValueError, LookupError, TypeError, OverflowError, MemoryError)
+"""What pyarrow raises, beside exceptions of its own, where a file is not what it says."""
+_FREE_ROWS = 100_000_000
+"""Of any Parquet file; 16 bytes of each are kept."""
 
 
 def read_rewards(
@@ -73,16 +78,30 @@ def _read_parquet(path: Path, arm: str, reward: str, bounds: Bounds) -> Recorded
                     raise InvalidParameter(
                         f"{path} must have a column {column!r} but has {listed(names)}."
                     )
+            room = _most_rows(path)
             for batch in file.iter_batches(columns=[arm, reward]):
+                room -= batch.num_rows
+                if room < 0:
+                    raise InvalidParameter(
+                        f"{path} must not have over {_most_rows(path):,} rows for its size but"
+                        " does: split it."
+                    )
                 labels, rewards = (batch.column(name).to_pylist() for name in (arm, reward))
                 for label, value in zip(labels, rewards, strict=True):
                     tally.add(_parquet_label(path, label), _parquet_reward(path, value, bounds))
             raw.seek(0)
             sha256 = hashlib.file_digest(raw, "sha256").hexdigest()
-    except (pyarrow.ArrowException, OSError) as error:
-        first = str(error).partition("\n")[0].rstrip(".")
+    except InvalidParameter:
+        raise
+    except (pyarrow.ArrowException, *_DAMAGE) as error:
+        first = shown(str(error).partition("\n")[0].rstrip("."), 200)[1:-1]
         raise InvalidParameter(f"{path} must be a Parquet file but is not: {first}.") from error
     return tally.result(str(path), f"{arm},{reward}", sha256=sha256)
+
+
+def _most_rows(path: Path) -> int:
+    """Return how many rows a file may have, of which a few bytes can stand for any number."""
+    return _FREE_ROWS + RATIO * path.stat().st_size
 
 
 def _parquet_label(path: Path, label: object) -> str:

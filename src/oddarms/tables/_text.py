@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+_RUN = re.compile(r"'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
+"""How a text begins that a spreadsheet runs, or that was neutralised; the last are full-width."""
+_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
 
-def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+
+def csv_text(
+    header: Sequence[str], rows: Iterable[Sequence[Any]], *, for_spreadsheets: bool = False
+) -> str:
     """Return a table as CSV with Unix line ends; None is an empty field.
+
+    Parameters
+    ----------
+    header, rows
+        The columns' names, and what stands below them.
+    for_spreadsheets
+        Put an apostrophe before texts that a spreadsheet would run, see `neutralised`.
 
     Examples
     --------
@@ -20,8 +34,29 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     lines = _UnixLines()
     writer = csv.writer(lines)
     writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerows(map(_neutralised_row, rows) if for_spreadsheets else rows)
     return "".join(lines.lines)
+
+
+def neutralised(text: str) -> str:
+    """Return a text that a spreadsheet shows and does not run.
+
+    An apostrophe goes before a text that begins with =, +, -, @, a tab or the end of a line, even
+    behind blanks, but not before a number. One goes before apostrophes and these, too, so that
+    whoever reads the table finds each text again: of apostrophes before such a character the
+    first was added.
+
+    Examples
+    --------
+    >>> [neutralised(text) for text in ("=1+1", "'=1+1", "-1", "ann")]
+    ["'=1+1", "''=1+1", '-1', 'ann']
+    """
+    runs = _RUN.match(text) is not None and _NUMBER.fullmatch(text) is None
+    return f"'{text}" if runs else text
+
+
+def _neutralised_row(row: Sequence[Any]) -> list[Any]:
+    return [neutralised(cell) if isinstance(cell, str) else cell for cell in row]
 
 
 class _UnixLines:

@@ -143,6 +143,9 @@ def find(
     batch: Annotated[
         bool, typer.Option("--batch", help="The function takes a list and returns a list.")
     ] = False,
+    raw_csv: Annotated[
+        bool, typer.Option("--raw-csv", help="No apostrophe before labels like =1 in arms.csv.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Find the abnormal ones: sample things, as little as possible, until each is decided.
@@ -198,10 +201,10 @@ def find(
             if recorded is not None:
                 import_table(found, recorded, quiet=quiet)
             waits = duration_of("patience", patience)
-            run = Run(found, jobs, on_error, waits, out, batch=batch, quiet=quiet)
+            run = Run(found, jobs, on_error, waits, out, batch=batch, quiet=quiet, raw_csv=raw_csv)
             result = run.until_done(function)
     with uninterrupted():
-        write(result, out)
+        write(result, out, raw_csv=raw_csv)
     show(result, format, out, quiet=quiet)
     if not result.complete:
         raise typer.Exit(EXIT_UNFINISHED)

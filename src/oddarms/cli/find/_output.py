@@ -11,11 +11,11 @@ from oddarms.reports import write_report, write_results
 from oddarms.search import Result
 
 
-def write(result: Result, folder: Path) -> None:
+def write(result: Result, folder: Path, *, raw_csv: bool) -> None:
     """Write result.json, arms.csv and, where matplotlib is there, report.html."""
-    write_results(result, folder)
+    write_results(result, folder, raw_csv=raw_csv)
     try:
-        write_report(result, folder)
+        write_report(result, folder, raw_csv=raw_csv)
     except MissingExtra as error:
         note(f"no report: {error}")
 

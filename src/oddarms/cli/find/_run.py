@@ -44,6 +44,7 @@ class Run:
     _: KW_ONLY
     batch: bool
     quiet: bool
+    raw_csv: bool = False
 
     def until_done(self, function: Callable[[Any], Any] | None) -> Result:
         """Sample until the study is done; whatever happens, write what is known."""
@@ -94,7 +95,7 @@ class Run:
         where = shown(self.study.storage)
         said = f"all that was told is kept in {where}"
         if getattr(error, "result", None) is not None:
-            write(error.result, self.out)
+            write(error.result, self.out, raw_csv=self.raw_csv)
             samples = counted(error.result.pulls + error.result.unused, "sample")
             said = f"{samples} kept in {where}, and what is known in {shown(self.out)}"
         untold: list[tuple[Ticket, float]] = getattr(error, "untold", [])

@@ -103,7 +103,7 @@ def _options(given: list[str]) -> dict[str, Any]:
             )
         try:
             options[name] = json.loads(value)
-        except ValueError:
+        except (RecursionError, ValueError):
             options[name] = value
     return options
 

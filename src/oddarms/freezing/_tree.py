@@ -2,35 +2,47 @@
 
 Only classes that packages which the reader names have defined are made again. Their modules are
 imported, but none of their code is called, so that a file from elsewhere can hold wrong figures but
-no program.
+no program. Nor can it take up more memory than goes with its size, see `oddarms.freezing._packing`.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import sys
-import zipfile
 from collections.abc import Callable, Iterable
 from enum import Enum
 from importlib import import_module
+from inspect import getattr_static
 from typing import Any, NoReturn
 
 import numpy as np
 
 from oddarms.errors import InvalidParameter
+from oddarms.freezing._packing import packed, unpacked
 
 _TREE = "tree"
 _FORMAT = 1
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+_POSITIONS = {"pos": 624, "buffer_pos": 4}
+"""Of bit generators: how far they are in their buffer, which numpy does not check."""
+_LARGEST_POOL = 256
+"""Of a SeedSequence, whose work grows with the square of its pool; 4 is usual."""
 
 
-def freeze(value: Any) -> bytes:
+def freeze(value: Any, *, expected: int = 0) -> bytes:
     """Return an object as bytes; the same object gives the same bytes.
 
     Plain values, containers, numpy arrays and generators, enumerations, classes and instances with
     a ``__dict__``. What is shared inside stays shared, but an array that is a view of another one
     becomes an array of its own. Everything else, such as a function, is refused.
+
+    Parameters
+    ----------
+    value
+        The object.
+    expected
+        About how many bytes the arrays of such an object have in memory; `thaw` must be told the
+        same.
     """
     writer = _Writer()
     try:
@@ -41,10 +53,10 @@ def freeze(value: Any) -> bytes:
             raise
         raise InvalidParameter(f"a state to be saved must be plain data: {error}.") from None
     arrays = {f"a{i}": array for i, array in enumerate(writer.arrays)}
-    return _packed({_TREE: np.frombuffer(tree.encode(), dtype=np.uint8), **arrays})
+    return packed({_TREE: np.frombuffer(tree.encode(), dtype=np.uint8), **arrays}, expected)
 
 
-def thaw(data: bytes, packages: Iterable[str] = ()) -> Any:
+def thaw(data: bytes, packages: Iterable[str] = (), *, expected: int = 0) -> Any:
     """Return the object that was frozen.
 
     Parameters
@@ -53,38 +65,26 @@ def thaw(data: bytes, packages: Iterable[str] = ()) -> Any:
         What `freeze` returned.
     packages
         Packages beside oddarms whose classes may be made.
+    expected
+        As for `freeze`; an object that is far larger, and larger than goes with the size of the
+        data, is refused.
     """
     try:
-        arrays = _unpacked(data)
+        arrays = unpacked(data, expected, _TREE)
         tree = json.loads(arrays.pop(_TREE).tobytes())
         if tree["format"] != _FORMAT:
             raise ValueError(f"its format is {tree['format']}, not {_FORMAT}")
         return _Reader(tree["objects"], arrays, {"oddarms", *packages}).value(tree["root"])
     except Exception as bad:  # damage shows in as many ways as there are bytes
         raise InvalidParameter(
-            f"a saved state must be whole but this one is damaged: {bad}"
+            f"a saved state must be whole but this one is damaged: {_sentence(bad)}."
         ) from bad
 
 
-def _packed(arrays: dict[str, np.ndarray[Any, Any]]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        for name, array in arrays.items():
-            content = io.BytesIO()
-            np.lib.format.write_array(content, array, allow_pickle=False)
-            entry = zipfile.ZipInfo(f"{name}.npy")  # its date is always 1980: same bytes each time
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            file.writestr(entry, content.getvalue())
-    return buffer.getvalue()
-
-
-def _unpacked(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
-    with zipfile.ZipFile(io.BytesIO(data)) as file:
-        contents = {name: file.read(name) for name in file.namelist()}  # whole: sums are checked
-    return {
-        name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(part), allow_pickle=False)
-        for name, part in contents.items()
-    }
+def _sentence(error: Exception) -> str:
+    """Return what is wrong in a line that cannot be as long as the data is."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return ascii(text[:200])[1:-1].rstrip(".")
 
 
 class _Writer:
@@ -137,7 +137,7 @@ class _Writer:
 
     def _content(self, value: Any) -> Any:
         if type(value) is np.ndarray:
-            if value.dtype.hasobject:
+            if value.dtype.hasobject or not value.dtype.itemsize or not str(value.dtype).isascii():
                 _refuse(value)
             self.arrays.append(value)
             return {"array": len(self.arrays) - 1, "writeable": bool(value.flags.writeable)}
@@ -160,6 +160,8 @@ class _Writer:
         bits = generator.bit_generator
         seed = bits.seed_seq
         if type(bits).__name__ not in _BIT_GENERATORS or type(seed) is not np.random.SeedSequence:
+            _refuse(generator)
+        if seed.pool_size > _LARGEST_POOL:
             _refuse(generator)
         return {
             "kind": type(bits).__name__,
@@ -197,10 +199,12 @@ class _Reader:
         return [self.value(node) for node in nodes]
 
     def _scalar(self, node: Any) -> Any:
-        dtype = np.dtype(node["scalar"])
-        if dtype.kind not in "biuf":
+        dtype, value = np.dtype(node["scalar"]), node["value"]
+        if dtype.kind not in "biuf" or dtype.itemsize > 8:
             raise ValueError(f"there is no number of kind {dtype}")
-        return dtype.type(node["value"])
+        if not isinstance(value, bool | int | float):
+            raise ValueError(f"a number must be one but is {type(value).__name__}")
+        return dtype.type(value)
 
     def _object(self, number: int) -> Any:
         if number not in self._made:
@@ -222,8 +226,11 @@ class _Reader:
         elif "set" in node:
             self._made[number] = set(self._values(node["set"]))
         elif "instance" in node:
-            self._made[number] = instance = object.__new__(self._class(node["instance"], object))
-            vars(instance).update({key: self.value(item) for key, item in node["dict"]})
+            kind = self._class(node["instance"], object)
+            self._made[number] = instance = object.__new__(kind)
+            names = [_attribute(kind, key) for key, _ in node["dict"]]
+            items = self._values(item for _, item in node["dict"])
+            vars(instance).update(zip(names, items, strict=True))
         else:
             entries: dict[Any, Any] = {}
             self._made[number] = entries
@@ -232,9 +239,13 @@ class _Reader:
     def _generator(self, node: Any) -> np.random.Generator:
         if node["kind"] not in _BIT_GENERATORS:
             raise ValueError(f"there is no bit generator {node['kind']}")
-        seed = np.random.SeedSequence(**self.value(node["seed"]))
-        bits = getattr(np.random, node["kind"])(seed)
-        bits.state = self.value(node["state"])
+        start = self.value(node["seed"])
+        if start["pool_size"] > _LARGEST_POOL:
+            raise ValueError(f"a pool of seeds is {start['pool_size']} words large")
+        bits = getattr(np.random, node["kind"])(np.random.SeedSequence(**start))
+        state = self.value(node["state"])
+        _check_positions(state)
+        bits.state = state
         return np.random.Generator(bits)
 
     def _class(self, name: str, kind: type) -> Any:
@@ -246,6 +257,24 @@ class _Reader:
         if found is None or not issubclass(found, kind):
             raise ValueError(f"{name} is not a class of that module, or not of the kind it must be")
         return found
+
+
+def _attribute(kind: type, key: Any) -> str:
+    """Return the name of an attribute, which must not hide a method."""
+    if not isinstance(key, str):
+        raise ValueError(f"the name of an attribute is {type(key).__name__}")
+    found = getattr_static(kind, key, None)
+    if callable(found) or isinstance(found, classmethod):
+        raise ValueError(f"an attribute is called {key!r:.50}")
+    return key
+
+
+def _check_positions(state: dict[str, Any]) -> None:
+    """Refuse a bit generator that would read outside its buffer."""
+    for part in (state, state["state"]):
+        for name in part.keys() & _POSITIONS.keys():
+            if type(part[name]) is not int or not 0 <= part[name] <= _POSITIONS[name]:
+                raise ValueError(f"a bit generator has {name} {part[name]!r:.50}")
 
 
 def _class_at(module: str, path: str) -> type | None:

@@ -1,0 +1,77 @@
+"""What commands, files and labels say reaches a terminal as text, never as orders to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helpers import Ran, Run
+from oddarms.text import message
+
+HOSTILE = "\x1b[31mred\x1b]0;title\x07 \x9b2J \r \u202e \x00"
+SHOWN = r"\x1b[31mred\x1b]0;title\x07 \x9b2J \r \u202e \x00"
+FUNCTION = f"""
+def boom(label):
+    raise ValueError({HOSTILE!r})
+"""
+
+
+def assert_harmless(ran: Ran) -> None:
+    for text in (ran.out, ran.err):
+        assert all(line.isprintable() for line in text.split("\n")), text
+
+
+def test_a_message_is_shown_line_by_line() -> None:
+    assert message(f"one {HOSTILE}\ntwo") == f"one {SHOWN}\ntwo"
+    assert message("") == ""
+
+
+def test_of_a_long_message_the_beginning_is_shown() -> None:
+    assert message("a" * 10**6) == "a" * 4_000 + "..."
+
+
+def test_the_error_of_a_function(run_command: Run, tmp_path: Path) -> None:
+    (tmp_path / "hostile_functions.py").write_text(FUNCTION)
+    ran = run_command("find", "--arms", "a,b,c,d", "--k", 1, "--python", "hostile_functions:boom")
+    assert ran.code == 1
+    assert SHOWN in ran.err
+    assert_harmless(ran)
+
+
+def test_what_a_command_prints(run_command: Run) -> None:
+    pull = r"printf '\033[31mred\r' ; printf '\033[2J\007' >&2"
+    for reward in ("stdout", "exit-code"):
+        ran = run_command(
+            "find", "--arms", "a,b,c,d", "--k", 1, "--shell", "--pull", f"{pull}; exit 200",
+            "--reward", reward, "--out", reward, "--budget", 30,
+        )  # fmt: skip
+        assert_harmless(ran)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("find", "--table", "HOSTILE"),
+        ("find", "--arms", "a,b", "--python", "json:HOSTILE"),
+        ("find", "--arms", "HOSTILE"),
+        ("study", "create", "s", "--arms", "HOSTILE"),
+        ("study", "show", "HOSTILE"),
+        ("study", "tell", "HOSTILE", "--from", "HOSTILE"),
+        ("reproduce", "fig3", "--data", "HOSTILE"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_names_in_errors(run_command: Run, words: tuple[str, ...]) -> None:
+    name = HOSTILE.replace("\x00", "")
+    ran = run_command(*(word.replace("HOSTILE", name) for word in words))
+    assert ran.code != 0
+    assert_harmless(ran)
+
+
+def test_labels_of_a_table_that_is_wrong(run_command: Run, tmp_path: Path) -> None:
+    label = HOSTILE.replace("\x00", "").replace("\r", "").replace("\x1b", "").replace("\x07", "")
+    (tmp_path / "table.csv").write_text(f"arm,reward\n{label},1\n{label},{label}\n")
+    ran = run_command("find", "--table", "table.csv")
+    assert ran.code == 2
+    assert_harmless(ran)
