@@ -21,7 +21,7 @@ from benchmarks._storage import (
     MISSING_OPTUNA,
     QUICK_STORAGE,
     StorageRow,
-    has_optuna,
+    optuna_version,
     storage_rates,
     storage_tasks,
 )
@@ -90,14 +90,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _storage(options: argparse.Namespace) -> tuple[list[StorageRow], list[str]]:
-    """Return the rows there can be here, and what the others are missing."""
+    """Return the rows that can be had here, and sentences about them."""
     effort = QUICK_STORAGE if options.quick else FULL_STORAGE
-    optuna = has_optuna()
+    optuna = optuna_version()
     with places(options.storage) as found:
-        rates = storage_rates(found, storage_tasks(optuna=optuna), effort, _say)
-    remarks = [effort.describe()]
-    remarks += [] if optuna else [MISSING_OPTUNA]
-    remarks += [] if len(found) > 1 else [MISSING_SERVER]
+        versions = [f"{place.name} {place.version()}" for place in found]
+        rates = storage_rates(found, storage_tasks(optuna=optuna is not None), effort, _say)
+    versions += [] if optuna is None else [f"Optuna {optuna}"]
+    remarks = [f"{', '.join(versions)}. {effort.describe()}"]
+    remarks += [MISSING_OPTUNA] if optuna is None else []
+    remarks += [MISSING_SERVER] if len(found) == 1 else []
     return rates, remarks
 
 

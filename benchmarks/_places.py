@@ -19,6 +19,9 @@ class Place(Protocol):
 
     name: str
 
+    def version(self) -> str:
+        """Return the version of the database's programs."""
+
     def new(self) -> str:
         """Return the SQLAlchemy URL of a new, empty database."""
 
@@ -37,6 +40,10 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._numbers = itertools.count(1)
+
+    def version(self) -> str:
+        """Return the version of SQLite."""
+        return sqlite3.sqlite_version
 
     def new(self) -> str:
         """Return the URL of a file that does not exist yet."""
@@ -65,6 +72,13 @@ class Databases:
     def __init__(self, url: str) -> None:
         self._server = driver_url(url)
         self._numbers = itertools.count(1)
+
+    def version(self) -> str:
+        """Return the version of the server."""
+        import psycopg
+
+        with psycopg.connect(self._server) as connection:
+            return str(connection.info.parameter_status("server_version"))
 
     def new(self) -> str:
         """Make a database."""

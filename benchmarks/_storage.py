@@ -6,7 +6,7 @@ machine does meanwhile hits all of them. Each measurement has a new database.
 
 from __future__ import annotations
 
-import importlib.util
+import importlib.metadata
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -135,9 +135,12 @@ def _median_ratio(ours: list[float], others: list[float]) -> float | None:
     return statistics.median(our / other for our, other in zip(ours, others, strict=True))
 
 
-def has_optuna() -> bool:
-    """Return whether Optuna is installed."""
-    return importlib.util.find_spec("optuna") is not None
+def optuna_version() -> str | None:
+    """Return the version of Optuna, None if it is not installed."""
+    try:
+        return importlib.metadata.version("optuna")
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def storage_rates(
@@ -148,9 +151,11 @@ def storage_rates(
     figures: list[dict[str, list[float]]] = [{who: [] for who in t.methods} for _, _, t in cells]
     for i in range(effort.repeats):
         for (place, number, task), found in zip(cells, figures, strict=True):
-            report(f"{i + 1} of {effort.repeats}: {place.name}, {number} writers, {task.name}")
             for who, method in _in_turn(task, i):
                 found[who].append(_measured(place, method, number, effort.seconds))
+            latest = ", ".join(f"{who} {rates[-1]:,.0f}" for who, rates in found.items())
+            what = f"{place.name}, writers {number}, {task.name}"
+            report(f"{i + 1} of {effort.repeats}: {what}: {latest} a second")
     sizes = {place.name: _sizes(place, tasks[0], effort.results, report) for place in places}
     return [
         _row(place, number, task, found, sizes if (number, task) == (1, tasks[0]) else {})
@@ -200,8 +205,8 @@ def _sizes(
         report(f"bytes a result: {place.name}, {who}")
         with _database(place, method) as url:
             before = place.size(url)
-            record = method.way(url, results)
-            recorded = sum(record() for _ in range(results))
+            with method.way(url, results) as record:
+                recorded = sum(record() for _ in range(results))
             sizes[who] = (place.size(url) - before) / recorded
     return sizes
 

@@ -1,7 +1,7 @@
 """Processes that record results in a database at the same time, each in one of several ways.
 
 A way is a function of a database's URL and of how many results may be wanted at most. It does what
-comes before the recording and returns a function that records once and returns how many results
+comes before the recording and yields a function that records once and returns how many results
 that were, 0 if it has no more. Optuna is used as its documentation says, with its defaults but for
 SQLite's timeout, which would end a writer that waits for seven others.
 """
@@ -12,7 +12,8 @@ import itertools
 import multiprocessing
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +21,7 @@ from benchmarks._places import driver_url, file_of
 from oddarms.studies import create_study, load_study
 
 Record = Callable[[], int]
-Way = Callable[[str, int], Record]
+Way = Callable[[str, int], AbstractContextManager[Record]]
 
 BATCH = 100
 ARMS = 1000
@@ -70,10 +71,10 @@ def rate(way: Way, url: str, writers: int, seconds: float, supply: int) -> float
 
 def _write(start: Any, rates: Any, way: Way, url: str, seconds: float, supply: int) -> None:
     try:
-        record = way(url, supply)
-        record()  # opens the connection
-        start.wait()
-        rates.put(_own_rate(record, seconds))
+        with way(url, supply) as record:
+            record()  # opens the connection
+            start.wait()
+            rates.put(_own_rate(record, seconds))
     except Exception as error:
         rates.put(f"{type(error).__name__}: {error}")
         start.abort()  # nobody waits for this one
@@ -103,7 +104,8 @@ def make_wide_study(url: str) -> None:
     create_study(NAME, range(ARMS), rng=0, storage=url, algorithm="rr", batch=ALL_IN_ONE_STEP)
 
 
-def ask_and_tell(url: str, supply: int) -> Record:  # noqa: ARG001 - it asks as it goes
+@contextmanager
+def ask_and_tell(url: str, supply: int) -> Iterator[Record]:  # noqa: ARG001 - it asks as it goes
     """Ask for a ticket, tell its result."""
     study = load_study(NAME, storage=url)
 
@@ -113,10 +115,11 @@ def ask_and_tell(url: str, supply: int) -> Record:  # noqa: ARG001 - it asks as 
             study.tell(ticket, REWARD, worker="worker")
         return len(tickets)
 
-    return record
+    yield record
 
 
-def tell(url: str, supply: int) -> Record:
+@contextmanager
+def tell(url: str, supply: int) -> Iterator[Record]:
     """Tell the result of a ticket asked before."""
     study = load_study(NAME, storage=url)
     tickets = iter(study.ask(supply, "worker", LEASE))
@@ -127,10 +130,11 @@ def tell(url: str, supply: int) -> Record:
             study.tell(ticket, REWARD, worker="worker")
         return int(ticket is not None)
 
-    return record
+    yield record
 
 
-def tell_batches(url: str, supply: int) -> Record:
+@contextmanager
+def tell_batches(url: str, supply: int) -> Iterator[Record]:
     """Tell a hundred results of tickets asked before at once."""
     study = load_study(NAME, storage=url)
     tickets = iter(study.ask(supply, "worker", LEASE))
@@ -140,7 +144,7 @@ def tell_batches(url: str, supply: int) -> Record:
         study.tell_many([(ticket, REWARD) for ticket in batch], worker="worker")
         return len(batch)
 
-    return record
+    yield record
 
 
 # Optuna's
@@ -154,7 +158,8 @@ def make_optuna_study(url: str) -> None:
     optuna.create_study(study_name=NAME, storage=_optuna_storage(url))
 
 
-def optuna_ask_and_tell(url: str, supply: int) -> Record:  # noqa: ARG001 - it asks as it goes
+@contextmanager
+def optuna_ask_and_tell(url: str, supply: int) -> Iterator[Record]:  # noqa: ARG001 - it asks as it goes
     """Ask Optuna for a trial, tell its value."""
     study = _optuna_study(url)
 
@@ -162,10 +167,11 @@ def optuna_ask_and_tell(url: str, supply: int) -> Record:  # noqa: ARG001 - it a
         study.tell(study.ask(), REWARD)
         return 1
 
-    return record
+    yield record
 
 
-def optuna_tell(url: str, supply: int) -> Record:
+@contextmanager
+def optuna_tell(url: str, supply: int) -> Iterator[Record]:
     """Tell Optuna the value of a trial asked before."""
     study = _optuna_study(url)
     trials = iter([study.ask() for _ in range(supply)])
@@ -176,7 +182,7 @@ def optuna_tell(url: str, supply: int) -> Record:
             study.tell(trial, REWARD)
         return int(trial is not None)
 
-    return record
+    yield record
 
 
 def _optuna_study(url: str) -> Any:
@@ -215,48 +221,51 @@ def make_bare_table(url: str) -> None:
         server.execute(BARE_TABLE.format(serial="BIGSERIAL").encode())
 
 
-def insert(url: str, supply: int) -> Record:  # noqa: ARG001 - rows cost nothing to make
+def insert(url: str, supply: int) -> AbstractContextManager[Record]:  # noqa: ARG001
     """Insert a row."""
     return _inserting(url, 1)
 
 
-def insert_batches(url: str, supply: int) -> Record:  # noqa: ARG001
+def insert_batches(url: str, supply: int) -> AbstractContextManager[Record]:  # noqa: ARG001
     """Insert a hundred rows in one transaction."""
     return _inserting(url, BATCH)
 
 
-def _inserting(url: str, batch: int) -> Record:
+def _inserting(url: str, batch: int) -> AbstractContextManager[Record]:
     rows = [(1, i, 5, REWARD, "worker", time.time()) for i in range(batch)]
     inserting = _sqlite_inserting if url.startswith("sqlite") else _postgresql_inserting
     return inserting(url, rows)
 
 
-def _sqlite_inserting(url: str, rows: list[tuple[Any, ...]]) -> Record:
-    connection = sqlite3.connect(file_of(url), timeout=LOCK_SECONDS, isolation_level=None)
-    connection.execute("PRAGMA synchronous = FULL")
+@contextmanager
+def _sqlite_inserting(url: str, rows: list[tuple[Any, ...]]) -> Iterator[Record]:
+    opened = sqlite3.connect(file_of(url), timeout=LOCK_SECONDS, isolation_level=None)
     statement = BARE_INSERT.format("?")
+    with closing(opened) as connection:
+        connection.execute("PRAGMA synchronous = FULL")
 
-    def record() -> int:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.executemany(statement, rows)
-        connection.execute("COMMIT")
-        return len(rows)
+        def record() -> int:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(statement, rows)
+            connection.execute("COMMIT")
+            return len(rows)
 
-    return record
+        yield record
 
 
-def _postgresql_inserting(url: str, rows: list[tuple[Any, ...]]) -> Record:
+@contextmanager
+def _postgresql_inserting(url: str, rows: list[tuple[Any, ...]]) -> Iterator[Record]:
     import psycopg
 
-    connection = psycopg.connect(driver_url(url), autocommit=True)
     statement = BARE_INSERT.format("%s").encode()
+    with psycopg.connect(driver_url(url), autocommit=True) as connection:
 
-    def record() -> int:
-        if len(rows) == 1:  # a transaction of one statement needs no words around it
-            connection.execute(statement, rows[0])
-        else:
-            with connection.transaction(), connection.cursor() as cursor:
-                cursor.executemany(statement, rows)
-        return len(rows)
+        def record() -> int:
+            if len(rows) == 1:  # a transaction of one statement needs no words around it
+                connection.execute(statement, rows[0])
+            else:
+                with connection.transaction(), connection.cursor() as cursor:
+                    cursor.executemany(statement, rows)
+            return len(rows)
 
-    return record
+        yield record
