@@ -23,7 +23,7 @@ check: $(VENV)/.dev  ## ruff, mypy --strict, import-linter
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(VENV)/.dev  ## samples, speed and growth; BENCH="--quick" for the short form
+bench: $(VENV)/.bench  ## samples, speed, growth and storage; BENCH="--quick" for the short form
 	@$(BIN)/python -m benchmarks $(addprefix --data ,$(DATA)) $(BENCH)
 
 docs: $(VENV)/.dev  ## redraw the pictures of docs/ from seeded runs
@@ -41,6 +41,11 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@echo "installing oddarms and its development tools into $(VENV)"
 	@$(PIP) install --editable '.[dev]'
 	@touch $(VENV)/.dev $(VENV)/.run
+
+$(VENV)/.bench: $(VENV)/.dev
+	@echo "installing Optuna, to compare with, into $(VENV)"
+	@$(PIP) install --editable '.[bench]'
+	@touch $(VENV)/.bench
 
 $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 	@echo "installing oddarms into $(VENV)"

@@ -14,8 +14,17 @@ from typing import Any
 
 from benchmarks._compare import Effort, compare
 from benchmarks._instances import held_out_families, instance_families
+from benchmarks._places import MISSING_SERVER, places
 from benchmarks._speed import as_json, growth, simulation_speed
-from benchmarks._storage import storage_rates
+from benchmarks._storage import (
+    FULL_STORAGE,
+    MISSING_OPTUNA,
+    QUICK_STORAGE,
+    StorageRow,
+    optuna_version,
+    storage_rates,
+    storage_tasks,
+)
 from benchmarks._tables import (
     growth_table,
     samples_json,
@@ -62,11 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"## Growth of a whole search\n\n{growth_table(sizes)}\n")
         report["growth"] = as_json(sizes)
     if "storage" in options.parts:
-        _say("results recorded per second")
-        rates = [storage_rates()]
-        if options.storage is not None:
-            rates.append(storage_rates(options.storage))
-        print(f"## Results recorded per second, eight processes\n\n{storage_table(rates)}\n")
+        rates, remarks = _storage(options)
+        print(f"## Results recorded per second\n\n{storage_table(rates)}\n")
+        print("".join(f"{remark}\n" for remark in remarks))
         report["storage"] = as_json(rates)
     if "workers" in options.parts:
         _say("how busy many workers are")
@@ -80,6 +87,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(f"{report['seconds']:.0f} seconds; JSON written to {options.json}")
     return 0
+
+
+def _storage(options: argparse.Namespace) -> tuple[list[StorageRow], list[str]]:
+    """Return the rows that can be had here, and sentences about them."""
+    effort = QUICK_STORAGE if options.quick else FULL_STORAGE
+    optuna = optuna_version()
+    with places(options.storage) as found:
+        versions = [f"{place.name} {place.version()}" for place in found]
+        rates = storage_rates(found, storage_tasks(optuna=optuna is not None), effort, _say)
+    versions += [] if optuna is None else [f"Optuna {optuna}"]
+    remarks = [f"{', '.join(versions)}. {effort.describe()}"]
+    remarks += [MISSING_OPTUNA] if optuna is None else []
+    remarks += [MISSING_SERVER] if len(found) == 1 else []
+    return rates, remarks
 
 
 def _say(text: str) -> None:
@@ -119,7 +140,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--storage",
         metavar="URL",
-        help="a PostgreSQL to measure beside SQLite, as a user who may make tables",
+        help="a PostgreSQL to measure beside SQLite, as a user who may make databases; by default"
+        " one is started, if it is installed",
     )
     parser.add_argument(
         "--json", type=Path, default=Path("output/bench.json"), help="where the figures go"

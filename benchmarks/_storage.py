@@ -1,178 +1,222 @@
-"""Results recorded per second by many processes, against bare inserts with the same durability."""
+"""Results recorded per second, ours beside Optuna's and bare inserts, and bytes a result.
+
+All of a row is measured in turn, and the whole again as often as is wanted, so that what else the
+machine does meanwhile hits all of them. Each measurement has a new database.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
-import sqlite3
-import tempfile
-import time
-from collections.abc import Callable
+import importlib.metadata
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from oddarms.studies import create_study, load_study
+from benchmarks import _writers as writers
+from benchmarks._places import Place
+from benchmarks._writers import Way
 
-PROCESSES = 8
-BATCH = 100
-ARMS = 1000
-NAME = "benchmark"
-BARE_TABLE = (
-    "(number {serial} PRIMARY KEY, study BIGINT, ticket BIGINT, arm BIGINT,"
-    " reward DOUBLE PRECISION, worker TEXT, told DOUBLE PRECISION)"
-)
+MISSING_OPTUNA = "No figures of Optuna: it is not installed (pip install -e '.[bench]')."
+
+
+@dataclass(frozen=True)
+class StorageEffort:
+    """How long a measurement takes, how often it is made, by how many writers, and of how much.
+
+    Attributes
+    ----------
+    seconds
+        Of one measurement.
+    repeats
+        Measurements of each figure.
+    writers
+        Processes that write at the same time, one figure each.
+    results
+        For the bytes a result takes.
+    """
+
+    seconds: float
+    repeats: int
+    writers: tuple[int, ...]
+    results: int
+
+    def describe(self) -> str:
+        """Return it as a sentence."""
+        return (
+            f"Results a second: medians of {self.repeats} (and their range), of {self.seconds:g}"
+            f" seconds each; bytes: of {self.results:,} results."
+        )
+
+
+FULL_STORAGE = StorageEffort(seconds=2.0, repeats=3, writers=(1, 8), results=2000)
+QUICK_STORAGE = StorageEffort(seconds=0.3, repeats=1, writers=(1, 2), results=200)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way of recording, what has to be there before, and results a second it may want."""
+
+    make: Callable[[str], None]
+    way: Way
+    most: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is compared: our method, Optuna's if it has one, and bare inserts."""
+
+    name: str
+    ours: Method
+    optuna: Method | None
+    bare: Method
+
+    @property
+    def methods(self) -> dict[str, Method]:
+        """The methods there are, by who has them."""
+        theirs = {} if self.optuna is None else {"optuna": self.optuna}
+        return {"ours": self.ours, **theirs, "bare": self.bare}
+
+
+INSERT = Method(writers.make_bare_table, writers.insert, 0)
+INSERT_BATCHES = Method(writers.make_bare_table, writers.insert_batches, 0)
+ASK_AND_TELL = Method(writers.make_study, writers.ask_and_tell, 0)
+TELL = Method(writers.make_wide_study, writers.tell, 4_000)
+TELL_BATCHES = Method(writers.make_wide_study, writers.tell_batches, 60_000)
+OPTUNA_ASK_AND_TELL = Method(writers.make_optuna_study, writers.optuna_ask_and_tell, 0)
+OPTUNA_TELL = Method(writers.make_optuna_study, writers.optuna_tell, 250)
+
+
+def storage_tasks(*, optuna: bool) -> list[Task]:
+    """Return what is compared, with Optuna or without it."""
+    return [
+        Task("ask + tell", ASK_AND_TELL, OPTUNA_ASK_AND_TELL if optuna else None, INSERT),
+        Task("tell", TELL, OPTUNA_TELL if optuna else None, INSERT),
+        Task(f"tell by {writers.BATCH}", TELL_BATCHES, None, INSERT_BATCHES),
+    ]
 
 
 @dataclass(frozen=True)
 class StorageRow:
-    """Rows per second: bare inserts, single tells, and tells in batches of a hundred."""
+    """Results a second of each repeat; empty where there is no such thing.
+
+    Attributes
+    ----------
+    storage, writers, task
+        What was measured.
+    ours, optuna, bare
+        Results a second.
+    our_bytes, optuna_bytes
+        Bytes a result takes on the disk, where that was measured.
+    """
 
     storage: str
-    bare: float
-    tells: float
-    batched: float
+    writers: int
+    task: str
+    ours: list[float]
+    optuna: list[float]
+    bare: list[float]
+    our_bytes: float | None = None
+    optuna_bytes: float | None = None
 
     @property
-    def tells_over_bare(self) -> float:
-        """Single tells as a share of bare inserts."""
-        return self.tells / self.bare
+    def over_optuna(self) -> float | None:
+        """How many times as fast as Optuna's, the median of the repeats."""
+        return _median_ratio(self.ours, self.optuna)
 
     @property
-    def batched_over_tells(self) -> float:
-        """How many times faster tells are in batches."""
-        return self.batched / self.tells
+    def over_bare(self) -> float | None:
+        """How many times as fast as bare inserts, the median of the repeats."""
+        return _median_ratio(self.ours, self.bare)
 
 
-def storage_rates(url: str | None = None, seconds: float = 3.0) -> StorageRow:
-    """Let eight processes insert rows, then tell results, into the same kind of database.
-
-    Parameters
-    ----------
-    url
-        A PostgreSQL URL, whose tables `bare_rows` and a study "benchmark" are made and deleted;
-        by default a new SQLite file in the working directory, so that its disk is measured.
-    seconds
-        How long each of the measurements takes.
-    """
-    with tempfile.TemporaryDirectory(dir=".") as folder:
-        place = str(Path(folder) / "bare.db") if url is None else url
-        storage = str(Path(folder) / "study.db") if url is None else url
-        insert = _bare_sqlite if url is None else _bare_postgresql
-        _make_bare_table(place, url)
-        tickets = int(seconds * 1e4)
-        _make_study(storage, PROCESSES * tickets)
-        before = _rate(insert, [(place, seconds)] * PROCESSES, seconds)
-        starts = [1 + tickets * i for i in range(PROCESSES)]
-        tells = _rate(_tell, [(storage, first, 1, seconds) for first in starts], seconds)
-        again = [first + tickets // 4 for first in starts]
-        batched = _rate(_tell, [(storage, first, BATCH, seconds) for first in again], seconds)
-        after = _rate(insert, [(place, seconds)] * PROCESSES, seconds)
-        _clean_up(storage, url)
-    name = "SQLite" if url is None else "PostgreSQL"
-    return StorageRow(name, (before + after) / 2.0, tells, batched)
+def _median_ratio(ours: list[float], others: list[float]) -> float | None:
+    if not others:
+        return None
+    return statistics.median(our / other for our, other in zip(ours, others, strict=True))
 
 
-def _rate(target: Callable[..., None], arguments: list[tuple[Any, ...]], seconds: float) -> float:
-    """Run a function in as many processes as there are arguments, started together."""
-    context = multiprocessing.get_context("spawn")
-    start, counts = context.Barrier(len(arguments)), context.Queue()
-    processes = [
-        context.Process(target=target, args=(start, counts, *own), daemon=True) for own in arguments
+def optuna_version() -> str | None:
+    """Return the version of Optuna, None if it is not installed."""
+    try:
+        return importlib.metadata.version("optuna")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def storage_rates(
+    places: list[Place], tasks: list[Task], effort: StorageEffort, report: Callable[[str], None]
+) -> list[StorageRow]:
+    """Measure all tasks in all places with all numbers of writers."""
+    cells = [(p, w, t) for p in places for w in effort.writers for t in tasks]
+    figures: list[dict[str, list[float]]] = [{who: [] for who in t.methods} for _, _, t in cells]
+    for i in range(effort.repeats):
+        for (place, number, task), found in zip(cells, figures, strict=True):
+            for who, method in _in_turn(task, i):
+                found[who].append(_measured(place, method, number, effort.seconds))
+            latest = ", ".join(f"{who} {rates[-1]:,.0f}" for who, rates in found.items())
+            what = f"{place.name}, writers {number}, {task.name}"
+            report(f"{i + 1} of {effort.repeats}: {what}: {latest} a second")
+    sizes = {place.name: _sizes(place, tasks[0], effort.results, report) for place in places}
+    return [
+        _row(place, number, task, found, sizes if (number, task) == (1, tasks[0]) else {})
+        for (place, number, task), found in zip(cells, figures, strict=True)
     ]
-    for process in processes:
-        process.start()
-    total = sum(counts.get(timeout=60.0 + 10.0 * seconds) for _ in processes)
-    for process in processes:
-        process.join()
-    return float(total) / seconds
 
 
-def _tell(start: Any, counts: Any, storage: str, first: int, batch: int, seconds: float) -> None:
-    study = load_study(NAME, storage=storage)
-    study.tell(first, 0.5)
-    ticket, told = first + 1, 0
-    start.wait()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if batch == 1:
-            study.tell(ticket, 0.5)
-        else:
-            study.tell_many([(ticket + i, 0.5) for i in range(batch)])
-        ticket += batch
-        told += batch
-    counts.put(told)
+def _row(
+    place: Place,
+    number: int,
+    task: Task,
+    figures: dict[str, list[float]],
+    sizes: dict[str, dict[str, float]],
+) -> StorageRow:
+    taken = sizes.get(place.name, {})
+    return StorageRow(
+        place.name,
+        number,
+        task.name,
+        ours=figures["ours"],
+        optuna=figures.get("optuna", []),
+        bare=figures["bare"],
+        our_bytes=taken.get("ours"),
+        optuna_bytes=taken.get("optuna"),
+    )
 
 
-def _bare_sqlite(start: Any, counts: Any, path: str, seconds: float) -> None:
-    connection = sqlite3.connect(path, timeout=60.0, isolation_level=None)
-    connection.execute("PRAGMA synchronous = FULL")
-    rows = 0
-    start.wait()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(
-            "INSERT INTO bare_rows (study, ticket, arm, reward, worker, told)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            (1, rows, 5, 0.5, "worker", time.time()),
-        )
-        connection.execute("COMMIT")
-        rows += 1
-    connection.close()
-    counts.put(rows)
+def _in_turn(task: Task, i: int) -> list[tuple[str, Method]]:
+    """Return the methods, every other time in reverse: none is always the first."""
+    methods = list(task.methods.items())
+    return methods[::-1] if i % 2 else methods
 
 
-def _bare_postgresql(start: Any, counts: Any, url: str, seconds: float) -> None:
-    import psycopg
-
-    rows = 0
-    with psycopg.connect(url) as connection:
-        start.wait()
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            connection.execute(
-                "INSERT INTO bare_rows (study, ticket, arm, reward, worker, told)"
-                " VALUES (%s, %s, %s, %s, %s, %s)",
-                (1, rows, 5, 0.5, "worker", time.time()),
-            )
-            connection.commit()
-            rows += 1
-    counts.put(rows)
+def _measured(place: Place, method: Method, number: int, seconds: float) -> float:
+    with _database(place, method) as url:
+        supply = max(int(method.most * seconds), 2 * number)
+        return writers.rate(method.way, url, number, seconds, supply)
 
 
-def _make_bare_table(place: str, url: str | None) -> None:
-    if url is None:
-        with sqlite3.connect(place) as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("CREATE TABLE bare_rows " + BARE_TABLE.format(serial="INTEGER"))
-        connection.close()
-        return
-    import psycopg
-
-    with psycopg.connect(url) as server:
-        server.execute("DROP TABLE IF EXISTS bare_rows")
-        server.execute("CREATE TABLE bare_rows " + BARE_TABLE.format(serial="BIGSERIAL"))
-
-
-def _make_study(storage: str, tickets: int) -> None:
-    """Make a study with many tickets handed out, more than the algorithm asks for at a time."""
-    from oddarms.studies import _records as records
-
-    study = create_study(NAME, range(ARMS), rng=0, storage=storage)
-    now = time.time()
-    with study._database.writing() as connection:
-        places = [(i % ARMS, i // ARMS) for i in range(tickets)]
-        records.add_tickets(
-            study._database, connection, study._number, places, None, now, now + 3600.0
-        )
+def _sizes(
+    place: Place, task: Task, results: int, report: Callable[[str], None]
+) -> dict[str, float]:
+    """Return the bytes that a result takes when this process records some, by who records."""
+    sizes = {}
+    recorders = {who: method for who, method in task.methods.items() if who != "bare"}
+    for who, method in recorders.items():
+        report(f"bytes a result: {place.name}, {who}")
+        with _database(place, method) as url:
+            before = place.size(url)
+            with method.way(url, results) as record:
+                recorded = sum(record() for _ in range(results))
+            sizes[who] = (place.size(url) - before) / recorded
+    return sizes
 
 
-def _clean_up(storage: str, url: str | None) -> None:
-    from oddarms.studies import delete_study
-
-    if url is not None:
-        import psycopg
-
-        delete_study(NAME, storage=storage)
-        with psycopg.connect(url) as server:
-            server.execute("DROP TABLE bare_rows")
+@contextmanager
+def _database(place: Place, method: Method) -> Iterator[str]:
+    """A new database in which all is made that the method needs."""
+    url = place.new()
+    try:
+        method.make(url)
+        yield url
+    finally:
+        place.remove(url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable
 from typing import Any
 
@@ -147,21 +148,38 @@ def growth_table(rows: Iterable[GrowthRow]) -> str:
 
 
 def storage_table(rows: Iterable[StorageRow]) -> str:
-    """Return how fast results are recorded."""
+    """Return how fast results are recorded, and what they take on the disk."""
+    header = ["storage", "writers", "what", "ours", "Optuna", "ours / Optuna", "bare inserts"]
+    header += ["ours / bare", "our bytes a result", "Optuna's"]
     return _markdown(
-        ["storage", "bare inserts", "tells", "of bare", "tells by 100", "of single"],
+        header,
         [
             [
                 row.storage,
-                f"{row.bare:,.0f}",
-                f"{row.tells:,.0f}",
-                f"{row.tells_over_bare:.2f}",
-                f"{row.batched:,.0f}",
-                f"{row.batched_over_tells:.0f}",
+                str(row.writers),
+                row.task,
+                _median_and_range(row.ours),
+                _median_and_range(row.optuna),
+                _or_dash(row.over_optuna, ".1f"),
+                _median_and_range(row.bare),
+                _or_dash(row.over_bare, ".2f"),
+                _or_dash(row.our_bytes, ",.0f"),
+                _or_dash(row.optuna_bytes, ",.0f"),
             ]
             for row in rows
         ],
     )
+
+
+def _median_and_range(values: list[float]) -> str:
+    if not values:
+        return "-"
+    middle = f"{statistics.median(values):,.0f}"
+    return middle if len(values) == 1 else f"{middle} ({min(values):,.0f} to {max(values):,.0f})"
+
+
+def _or_dash(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
 
 
 def _markdown(header: list[str], body: list[list[str]]) -> str:

@@ -26,7 +26,7 @@ def read_results(source: Source, bounds: Bounds) -> list[tuple[str, float]]:
     with opened(source) as lines:
         header = header_of(lines, (_TICKET, _REWARD))
         pairs = _without_header(lines) if header is None else rows(lines, header)
-        results: list[tuple[int, float]] = []
+        results: list[tuple[str, float]] = []
         for ticket, reward in pairs:
             if len(results) == MOST_RESULTS:
                 raise InvalidParameter(
