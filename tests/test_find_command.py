@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import os
 import re
@@ -380,13 +381,14 @@ def test_the_same_command_goes_on_after_ctrl_c(find: Run) -> None:
     assert second.json == whole.json
 
 
-@pytest.mark.parametrize("moment", ["add_tickets", "add_results"])
+@pytest.mark.parametrize(
+    ("module", "moment"), [("_ticket_rows", "add_tickets"), ("_result_rows", "add_new_results")]
+)
 def test_ctrl_c_while_something_is_stored_waits_for_it(
-    find: Run, moment: str, monkeypatch: pytest.MonkeyPatch
+    find: Run, module: str, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from oddarms.studies import _records
-
-    store, calls = getattr(_records, moment), []
+    rows = importlib.import_module(f"oddarms.studies.{module}")
+    store, calls = getattr(rows, moment), []
 
     def interrupted(*args: Any) -> Any:
         calls.append(moment)
@@ -394,7 +396,7 @@ def test_ctrl_c_while_something_is_stored_waits_for_it(
             signal.raise_signal(signal.SIGINT)
         return store(*args)
 
-    monkeypatch.setattr(_records, moment, interrupted)
+    monkeypatch.setattr(rows, moment, interrupted)
     words = ("--arms", ARMS, *SEARCH, "--python")
     first = find(*words, "functions:only_e")
     assert first.code == 130

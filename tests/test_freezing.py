@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import VARIANTS
+from helpers import VARIANTS, ticket_number
 from oddarms import Question, Search
 from oddarms.algorithms import Algorithm, Decision, Pulls, Threshold, _registry, register
 from oddarms.errors import InvalidParameter
@@ -734,7 +734,7 @@ def test_results_of_a_step_in_progress_are_saved_and_tickets_are_not() -> None:
     missing = [(ticket.arm, ticket.place) for ticket in (*tickets[1:3], *one.ask(10, ahead=0.0))]
     assert sorted(places) == sorted(missing)
     with pytest.raises(InvalidParameter, match="ticket must be one that is out"):
-        two.tell(tickets[1].id + 100, 0.5)
+        two.tell(f"{ticket_number(tickets[1]) + 100}", 0.5)
 
 
 @pytest.mark.parametrize(

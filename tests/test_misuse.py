@@ -31,7 +31,7 @@ def test_a_ticket_of_another_search_is_refused() -> None:
     tickets = one.ask(3)
     two.tell(two.ask(1)[0], 0.0)
     two.ask(1)
-    with pytest.raises(InvalidParameter, match="ticket must be one that is out but 3 was told"):
+    with pytest.raises(InvalidParameter, match="ticket must be one that is out but '3' was told"):
         two.tell(tickets[2], 1.0)
     reversed_ = Search(["c", "b", "a"], k=1)
     reversed_.ask(6)

@@ -367,7 +367,8 @@ class TestTickets:
     def test_what_a_ticket_says(self) -> None:
         tickets = self.search().ask(10, ahead=0)
         assert list(tickets) == [
-            Ticket(number + 1, "abc"[number // 2], number // 2, number % 2) for number in range(6)
+            Ticket(str(number + 1), "abc"[number // 2], number // 2, number % 2)
+            for number in range(6)
         ]
         assert tickets.status == Status.WAITING
         assert not tickets.done
@@ -376,7 +377,7 @@ class TestTickets:
         search = self.search()
         tickets = [ticket for n in (1, 4, 2, 1, 7, 3) for ticket in search.ask(n)]
         assert len({(ticket.index, ticket.place) for ticket in tickets}) == len(tickets)
-        assert [ticket.id for ticket in tickets] == list(range(1, len(tickets) + 1))
+        assert [ticket.id for ticket in tickets] == [str(i + 1) for i in range(len(tickets))]
 
     @pytest.mark.parametrize("n", [0, -1, 1.5, True, "x"])
     def test_how_many(self, n: Any) -> None:
@@ -471,7 +472,7 @@ class TestTickets:
         with pytest.raises(ProtocolError, match="while tickets are out: tell or skip them"):
             search.ask_step()
         for ticket, reward in zip(tickets, [0.5, 0.25, 1.0, 0.0], strict=True):
-            if ticket.id == 3:
+            if ticket.id == "3":
                 search.skip(ticket)
             else:
                 search.tell(ticket, reward)
@@ -629,7 +630,8 @@ class TestSize:
         size = len(search.to_bytes())
         replay(search, [ResultRow(i, i, i % 5, i, 0.5) for i in range(3000)])
         assert len(search.to_bytes()) < 1.1 * size
-        assert search.result().unused == 3000
+        found = search.result()
+        assert (search.told, found.beyond, found.unused) == (5, 3000, 0)
 
     def test_imports_that_wait_are_taken_as_the_steps_want_them(self) -> None:
         search = Search(question_of("rr", labels=50, k=1.0))

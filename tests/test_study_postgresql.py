@@ -16,6 +16,7 @@ import numpy as np
 import psycopg
 import pytest
 
+from helpers import ticket_number
 from oddarms.algorithms import Decision
 from oddarms.errors import (
     DuplicateStudy,
@@ -30,13 +31,15 @@ from oddarms.studies import (
     Study,
     Told,
     _database,
-    _records,
+    _result_rows,
+    _verify,
     create_study,
     delete_study,
     list_studies,
     load_study,
     verify,
 )
+from oddarms.studies._location import location_of
 from oddarms.studies._log import ResultRow
 from oddarms.studies._replay import new_search, replay
 from postgresql import Server, fast_folder
@@ -100,7 +103,7 @@ def load_study_again(storage: str) -> Study:
     return load_study("small", storage=storage)
 
 
-def told(study: Study) -> list[tuple[int | None, Label, float]]:
+def told(study: Study) -> list[tuple[str | None, Label, float]]:
     return [(trial.ticket, trial.arm, trial.reward) for trial in study.trials()]
 
 
@@ -109,8 +112,8 @@ def replayed(study: Study) -> Result:
     search = new_search(study.question.numbered(), study.seed)
     index = {label: arm for arm, label in enumerate(study.labels)}
     rows = [
-        ResultRow(trial.number, trial.ticket, index[trial.arm], trial.place, trial.reward)
-        for trial in study.trials()
+        ResultRow(trial.number, number, index[trial.arm], trial.place, trial.reward)
+        for number, trial in enumerate(study.trials(), 1)
     ]
     replay(search, rows)
     return search.result()
@@ -136,9 +139,13 @@ class TestTickets:
         assert study.tell(two, 1.0) is Told.RECORDED
         assert study.tell_many([(three.id, 0.5), (one, 0.25)], worker="w2") == [Told.RECORDED] * 2
         again = load_study("small", storage=storage)
-        assert told(again) == [(two.id, two.arm, 1.0), (one.id, one.arm, 0.25), (3, "bob", 0.5)]
+        assert told(again) == [
+            (two.id, two.arm, 1.0),
+            (one.id, one.arm, 0.25),
+            (three.id, "bob", 0.5),
+        ]
         assert [trial.worker for trial in again.trials()] == ["w1", "w2", "w2"]
-        assert not any(trial.expired for trial in again.trials())
+        assert not any(trial.late for trial in again.trials())
         assert verify(again).ok
 
     def test_rewards_are_stored_to_the_last_bit(self, storage: str) -> None:
@@ -150,7 +157,7 @@ class TestTickets:
     def test_results_nobody_asked_for_count_once_by_their_key(self, storage: str) -> None:
         study = small(storage)
         assert study.import_rewards({"bob": [0.5, 1.0]}, key="file 1") == 2
-        assert study.import_rewards({"ann": [0.0], "bob": [0.25]}, key="file 1") == 0
+        assert study.import_rewards({"bob": [0.5, 1.0]}, key="file 1") == 0
         assert study.import_rewards({"bob": 0.75}) == 1
         assert told(study) == [(None, "bob", 0.5), (None, "bob", 1.0), (None, "bob", 0.75)]
         assert verify(study).ok
@@ -162,7 +169,7 @@ class TestTickets:
         assert study.ask(6) == []
         study.skip(tickets[2], "no answer \0 \ud800 'quoted'")
         (again,) = study.ask(6)
-        assert (again.arm, again.id) == (tickets[2].arm, 7)
+        assert (again.arm, ticket_number(again)) == (tickets[2].arm, 7)
 
     def test_an_expired_pull_is_handed_out_again_and_its_late_result_is_used(
         self, storage: str
@@ -174,11 +181,12 @@ class TestTickets:
         assert again.arm == slow.arm
         study.tell(again, 1.0)
         study.tell(slow, 0.0)
-        assert [(trial.ticket, trial.expired) for trial in study.trials()] == [
+        assert [(trial.ticket, trial.late) for trial in study.trials()] == [
             (again.id, False),
             (slow.id, True),
         ]
-        assert (again.place, again.id) == (slow.place, slow.id + 1)
+        assert again.place == slow.place
+        assert ticket_number(again) == ticket_number(slow) + 1
         step = study.ask(100, ahead=0)
         assert [t.arm for t in step].count(slow.arm) == 0, "both results are used"
 
@@ -203,19 +211,34 @@ class TestTickets:
         assert study.tell_many([(two, 0.5), (two, 0.25)]) == [Told.RECORDED, Told.CONFLICT]
         assert told(study) == [(one.id, one.arm, 1.0), (two.id, two.arm, 0.5)]
         found = [(c.ticket, c.arm, c.first, c.second, c.worker) for c in study.conflicts()]
-        assert found == [(1, one.arm, 1.0, 0.0, "second"), (2, two.arm, 0.5, 0.25, None)]
+        assert found == [
+            (one.id, one.arm, 1.0, 0.0, "second"),
+            (two.id, two.arm, 0.5, 0.25, None),
+        ]
 
-    @pytest.mark.parametrize("unknown", [99, 2**62, 10**30])
+    @pytest.mark.parametrize("number", [99, 2**62])
     def test_an_unknown_ticket_in_a_batch_and_nothing_is_recorded(
-        self, storage: str, unknown: int
+        self, storage: str, number: int
     ) -> None:
+        """Such as one that was handed out after a backup that was brought back."""
         study = small(storage)
+        self.assert_refused(study, study._ids.of(number), f"handed out but got {number}")
+
+    @pytest.mark.parametrize("unknown", [1, 99, 10**30, "1", f"{10**30}-mzxw6ytboi4dgnbt"])
+    def test_so_is_what_is_no_id(self, storage: str, unknown: Any) -> None:
+        self.assert_refused(small(storage), unknown, "ticket must be an id that `ask` has given")
+
+    def test_so_is_an_id_of_another_study(self, storage: str) -> None:
+        (unknown,) = small(storage, "another").ask(1)
+        self.assert_refused(small(storage), unknown, "one of the study 'small' but .* is not")
+
+    def assert_refused(self, study: Study, unknown: Any, words: str) -> None:
         one, two = study.ask(2)
-        with pytest.raises(InvalidParameter, match=f"handed out but got {unknown}"):
+        with pytest.raises(InvalidParameter, match=words):
             study.tell_many([(one, 1.0), (unknown, 1.0), (two, 0.0)])
-        with pytest.raises(InvalidParameter, match="handed out"):
+        with pytest.raises(InvalidParameter, match=words):
             study.tell(unknown, 1.0)
-        with pytest.raises(InvalidParameter, match="handed out"):
+        with pytest.raises(InvalidParameter, match=words):
             study.skip(unknown)
         assert told(study) == []
 
@@ -284,14 +307,19 @@ class TestLabels:
 class TestStudiesOfAStorage:
     def test_they_do_not_mix(self, storage: str) -> None:
         one, two = small(storage, "one"), small(storage, "two", labels=range(4))
+        ids = []
         for study, reward in ((one, 0.25), (two, 0.75), (one, 0.5)):
-            study.tell(study.ask(1)[0], reward)
-        assert told(one) == [(1, "ann", 0.25), (2, "ann", 0.5)]
-        assert told(two) == [(1, 0, 0.75)]
+            (ticket,) = study.ask(1)
+            study.tell(ticket, reward)
+            ids.append(ticket.id)
+        assert list(map(ticket_number, ids)) == [1, 1, 2]
+        assert told(one) == [(ids[0], "ann", 0.25), (ids[2], "ann", 0.5)]
+        assert told(two) == [(ids[1], 0, 0.75)]
         assert verify(one).ok
         assert verify(two).ok
-        with pytest.raises(InvalidParameter, match="handed out but got 2"):
-            two.tell(2, 0.5)
+        for other in (ids[0], ids[2]):
+            with pytest.raises(InvalidParameter, match="it is of another study"):
+                two.tell(other, 0.5)
 
     def test_they_are_listed_by_name(self, storage: str) -> None:
         for name in ("b", "a 🦆"):
@@ -324,11 +352,13 @@ class TestStudiesOfAStorage:
         assert list_studies(storage=storage) == []
         new = small(storage, labels=range(5))
         new.ask(5)
-        with pytest.raises(InvalidParameter, match="handed out"):
+        with pytest.raises(UnknownStudy, match="was deleted"):
             old.tell(ticket, 1.0)
-        with pytest.raises(InvalidParameter, match="was deleted"):
+        with pytest.raises(InvalidParameter, match="perhaps of a deleted one with this name"):
+            new.tell(ticket, 1.0)
+        with pytest.raises(UnknownStudy, match="was deleted"):
             old.ask(1)
-        with pytest.raises(InvalidParameter, match="was deleted"):
+        with pytest.raises(UnknownStudy, match="was deleted"):
             old.result()
         assert told(new) == []
         assert new.import_rewards({0: [1.0]}, key="k") == 1
@@ -446,7 +476,7 @@ class TestManyAtOnce:
     def test_processes_that_ask_at_once_get_different_tickets(self, shared_storage: str) -> None:
         small(shared_storage, labels=range(100), k=0)
         asked = together(ask_once, [(shared_storage, "small", 10)] * 8)
-        tickets = sorted(ticket for part in asked for ticket in part)
+        tickets = sorted(ticket_number(ticket) for part in asked for ticket in part)
         assert tickets == list(range(1, 81))
 
     @pytest.mark.parametrize("seconds", SECONDS)
@@ -531,13 +561,13 @@ class TestManyAtOnce:
         if impatient.startswith("postgresql"):
             impatient += f"?options={quote('-c lock_timeout=5s')}"
         other = load_study("small", storage=impatient)
-        rules = _records.broken_rules
+        rules = _verify.broken_rules
 
         def told_meanwhile(*arguments: Any) -> list[str]:
             other.tell(two, 0.5)
             return rules(*arguments)
 
-        monkeypatch.setattr(_records, "broken_rules", told_meanwhile)
+        monkeypatch.setattr(_verify, "broken_rules", told_meanwhile)
         checked = verify(study)
         assert (checked.results, checked.problems) == (1, [])
         assert len(told(study)) == 2
@@ -554,7 +584,10 @@ class TestAFile:
         study, other = small(file), load_study_again(file)
         (ticket,) = study.ask(1)
         monkeypatch.setattr(_database, "LOCK_SECONDS", 0.1)
-        with study._database.writing(), pytest.raises(StoreFailed, match="kept it locked for"):
+        with (
+            study._database.writing(),
+            pytest.raises(StoreFailed, match="another process keeps it locked"),
+        ):
             other.tell(ticket, 0.5)
         assert other.tell(ticket, 0.5) is Told.RECORDED
 
@@ -572,7 +605,7 @@ class TestAFile:
         with pytest.raises(StoreFailed, match="the disk is full; nothing of this call was rec"):
             study.ask(5000)
         self.limit_pages(study, 10**6)
-        assert [ticket.id for ticket in study.ask(2)] == [1, 2]
+        assert list(map(ticket_number, study.ask(2))) == [1, 2]
         assert verify(study).ok
 
     @staticmethod
@@ -593,7 +626,7 @@ class TestConnectionsToAServer:
             assert connection.exec_driver_sql("SHOW synchronous_commit").scalar_one() == "on"
 
     def test_both_sides_notice_when_the_other_is_gone(self, database: str) -> None:
-        with _database.Database(_database.storage_url(database)).reading() as connection:
+        with _database.Database(location_of(database)).reading() as connection:
             raw: Any = connection.connection.driver_connection
             mine = raw.info.get_parameters()
             for name in ("keepalives_idle", "keepalives_interval", "keepalives_count"):
@@ -652,7 +685,11 @@ class TestAServerThatGoesAway:
             assert self.sentence(call) == "the server cannot be reached."
         postgresql.start()
         assert study.tell_many([(two, 0.5), (three, 0.75)]) == [Told.RECORDED] * 2
-        assert told(study) == [(1, "ann", 0.25), (2, "ann", 0.5), (3, "bob", 0.75)]
+        assert told(study) == [
+            (one.id, "ann", 0.25),
+            (two.id, "ann", 0.5),
+            (three.id, "bob", 0.75),
+        ]
         assert study.ask(1)
         assert verify(study).ok
 
@@ -691,7 +728,7 @@ class TestAServerThatGoesAway:
         assert self.sentence(lambda: study.tell(two, 0.5)) == "the server cannot be reached."
         postgresql.start()
         assert study.tell(two, 0.5) is Told.RECORDED
-        assert told(study) == [(1, "ann", 0.5), (2, "ann", 0.5)]
+        assert told(study) == [(one.id, "ann", 0.5), (two.id, "ann", 0.5)]
 
     @pytest.mark.parametrize("table", ["tickets", "leases"])
     def test_in_the_middle_of_a_call(
@@ -709,31 +746,31 @@ class TestAServerThatGoesAway:
         with monkeypatch.context() as patch:
             patch.setattr(database, "copy", interrupted)
             assert self.sentence(lambda: study.ask(3)) == WENT_AWAY
-        assert [ticket.id for ticket in study.ask(2)] == [2, 3], "nothing of it was stored"
+        assert list(map(ticket_number, study.ask(2))) == [2, 3], "nothing of it was stored"
         assert verify(study).ok
 
     def test_a_repeated_call_finds_what_was_recorded_before_the_answer_was_lost(
         self, postgresql: Server, study: Study, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (ticket,) = study.ask(1)
-        add = _records.add_result
+        add = _result_rows.add_new_results
 
-        def lost(*arguments: Any) -> bool:
+        def lost(*arguments: Any) -> set[int]:
             add(*arguments)
             postgresql.drop_connections()
             return add(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(_records, "add_result", lost)
+            patch.setattr(_result_rows, "add_new_results", lost)
             assert self.sentence(lambda: study.tell(ticket, 0.5)) == WENT_AWAY
         assert study.tell(ticket, 0.5) is Told.REPEATED
-        assert told(study) == [(1, "ann", 0.5)]
+        assert told(study) == [(ticket.id, "ann", 0.5)]
 
     @pytest.mark.parametrize(
         ("change", "sentence"),
         [
-            (("/postgres", "/nowhere"), "there is no such database or user."),
-            (("oddarms@", "nobody@"), "there is no such database or user."),
+            (("/postgres", "/nowhere"), "there is no such database, user or table."),
+            (("oddarms@", "nobody@"), "there is no such database, user or table."),
         ],
     )
     def test_a_wrong_address_is_said(
