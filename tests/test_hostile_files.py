@@ -21,6 +21,7 @@ from oddarms.tables import _lines, _results, read_arms, read_imports, read_label
 from oddarms.tables._results import read_results
 
 UNIT = (0.0, 1.0)
+TICKET = "17-mzxw6ytboi4dgnbt"
 READERS: dict[str, Callable[[Path], Any]] = {
     "arms": read_arms,
     "rewards": read_rewards,
@@ -118,7 +119,7 @@ class TestGzipBombs:
     ) -> None:
         monkeypatch.setattr(_lines, "FREE_BYTES", 2**18)
         first = {"labels": "", "results": ""}.get(reader, "arm,reward\n")
-        row = {"labels": "\n", "results": "1 1\n"}.get(reader, "a,1\n")
+        row = {"labels": "\n", "results": f"{TICKET} 1\n"}.get(reader, "a,1\n")
         path = tmp_path / "file.gz"
         path.write_bytes(gzip.compress((first + row * 400_000).encode()))
         sentence = refusal(lambda: READERS[reader](path))
@@ -147,9 +148,9 @@ def test_labels_that_repeat_are_refused_at_once(tmp_path: Path) -> None:
 def test_results_beyond_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_results, "MOST_RESULTS", 3)
     path = tmp_path / "results"
-    path.write_text("1 1\n" * 3)
+    path.write_text(f"{TICKET} 1\n" * 3)
     assert len(read_results(path, UNIT)) == 3
-    path.write_text("1 1\n" * 4)
+    path.write_text(f"{TICKET} 1\n" * 4)
     assert "must have at most 3 results but has more" in refusal(lambda: read_results(path, UNIT))
 
 
@@ -178,7 +179,7 @@ class TestJson:
     def test_a_result(self, kind: str, tmp_path: Path) -> None:
         text, why = BAD_JSON[kind]
         path = tmp_path / "results"
-        path.write_text('{"ticket": 1, "reward": 1}\n' + text[: 2**20] + "\n")
+        path.write_text(f'{{"ticket": "{TICKET}", "reward": 1}}\n' + text[: 2**20] + "\n")
         sentence = refusal(lambda: read_results(path, UNIT))
         assert "line 2: the line must be a JSON object but is not: " in sentence
         assert why in sentence

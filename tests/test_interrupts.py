@@ -188,11 +188,12 @@ def test_the_signal_is_known_after_the_exception_became_another() -> None:
         try:
             raise Interrupted("", signal.SIGHUP)
         except KeyboardInterrupt:
-            raise SearchInterrupted("as it happens") from None
+            raise KeyboardInterrupt("as it happens") from None
 
-    with pytest.raises(SearchInterrupted) as caught:
+    with pytest.raises(KeyboardInterrupt) as caught:
         interrupted()
     assert signal_of(caught.value) == signal.SIGHUP
+    assert signal_of(SearchInterrupted("", signal.SIGTERM)) == signal.SIGTERM
 
 
 def test_a_block_that_could_not_be_left_properly_hides_nothing(
@@ -202,7 +203,7 @@ def test_a_block_that_could_not_be_left_properly_hides_nothing(
     block.begin()
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(block, "restore", lambda: signal.raise_signal(signal.SIGINT))
+            patch.setattr(signal, "signal", lambda *_: signal.raise_signal(signal.SIGINT))
             with pytest.raises(KeyboardInterrupt):
                 block.end()
         with pytest.raises(KeyboardInterrupt):

@@ -29,7 +29,7 @@ WITHOUT_REPORT = """
 import sys
 from oddarms.cli import main
 from oddarms.cli.find import _output
-_output.write_report = lambda *_: None
+_output.write_report = lambda *_, **__: None
 sys.exit(main())
 """
 STUBBORN = "trap '' TERM HUP INT; touch ready.$$; sleep 600; while :; do sleep 600; done"

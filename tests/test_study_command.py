@@ -18,13 +18,13 @@ import pytest
 
 import oddarms
 from helpers import BIN, COMMAND, ROOT, Ran, Run, assert_refused, page_blocks, ticket_number
-from oddarms.cli.study._work import lease_of
+from oddarms.cli._durations import duration_of
 from oddarms.errors import InvalidParameter
 from oddarms.text import shortened, shown, table
 
 TRUTH = {"ann": 0, "bob": 0, "cy": 0, "eve": 1}
 SERVERS = ["eu-1", "eu-2", "us-1", "us-2"]
-EVERY = "create list show ask tell skip import export result verify delete upgrade"
+EVERY = "create list show ask tell renew skip import export result verify delete upgrade"
 COMMANDS = EVERY.split()
 
 
@@ -313,13 +313,20 @@ def test_a_budget_used_up_within_a_step_ends_a_study(study: Run) -> None:
     ("text", "seconds"), [("30s", 30), ("10m", 600), ("1.5h", 5400), ("1d", 86400), (" 2 h ", 7200)]
 )
 def test_a_lease_is_a_duration(text: str, seconds: float) -> None:
-    assert lease_of(text).total_seconds() == seconds
+    assert duration_of("lease", text).total_seconds() == seconds
 
 
-@pytest.mark.parametrize("text", ["", "10", "h", "0s", "-1h", "1w", "1h30m", "9999999999d", "1e3s"])
+@pytest.mark.parametrize("text", ["", "10", "h", "-1h", "1w", "1h30m", "9999999999d", "1e3s"])
 def test_other_leases_are_refused(text: str) -> None:
     with pytest.raises(InvalidParameter, match="30s, 10m, 2h or 1d"):
-        lease_of(text)
+        duration_of("lease", text)
+
+
+def test_a_lease_of_nothing_or_of_centuries_is_refused(crowd: Run) -> None:
+    for lease in ("0s", "99999d"):
+        ran = crowd("ask", "crowd", "--lease", lease)
+        assert ran.code == 2
+        assert "lease must be a positive timedelta of at most a year" in ran.err
 
 
 def test_an_expired_ticket_is_handed_out_again_and_its_late_result_counts(crowd: Run) -> None:

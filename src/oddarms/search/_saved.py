@@ -7,6 +7,7 @@ one sentence why it cannot.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -15,17 +16,74 @@ import numpy as np
 
 from oddarms.algorithms import Algorithm
 from oddarms.errors import InvalidParameter, OddarmsError
-from oddarms.problem import IntArray
+from oddarms.freezing import freeze, thaw
+from oddarms.problem import IntArray, Question
 from oddarms.search._places import Sequences
 from oddarms.search._result import Snapshot, TracePoint
 from oddarms.search._step import Step, starts_of
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-_COUNTS = ("told", "taken", "total_pulls", "_free", "_unused", "_last_id")
+STATE_VERSION = 2
+STATE_BYTES = 1_024
+"""Expected of an arm in a state; SPADE has about 200 and, on both sides, twice that."""
+
+_CHECKED = ("algorithm", "status", "told", "taken", "total_pulls", "imported", "_sequences")
+_NOT_SAVED = (
+    "question",
+    "_rewards",
+    "_asked",
+    "_out",
+    "_out_places",
+    "_needed",
+    "_outlook",
+)
+_COUNTS = ("told", "beyond", "taken", "total_pulls", "_free", "_unused", "_last_id")
 _LARGEST = 2**63 - 1
 _WHOLE, _REAL = "iu", "f"
 """Kinds of arrays: algorithms of others may have another width than ours."""
+
+
+def frozen_state(search: Any) -> bytes:
+    """Return the whole state of a search but its question."""
+    search._sequences.step.forget_index()
+    kept = {name: value for name, value in vars(search).items() if name not in _NOT_SAVED}
+    asked = _asked(search.question)
+    return freeze(
+        {"version": STATE_VERSION, "asked": asked, **kept},
+        expected=STATE_BYTES * search.question.n,
+    )
+
+
+def restore_state(search: Any, data: bytes) -> None:
+    """Give a new search the state that a search of the same question has had."""
+    package = type(search.algorithm).__module__.partition(".")[0]
+    state = thaw(data, [package], expected=STATE_BYTES * search.question.n)
+    known = vars(search).keys() - set(_NOT_SAVED)
+    if (
+        not isinstance(state, dict)
+        or not is_same(state.pop("version", None), STATE_VERSION)
+        or not is_same(state.pop("asked", None), _asked(search.question))
+        or state.keys() != known
+        or any(not isinstance(state[name], type(getattr(search, name))) for name in _CHECKED)
+    ):
+        raise InvalidParameter(
+            "a saved search must be of this version of oddarms and of the same question but is not."
+        )
+    try:
+        check_state(state, search)
+    except Exception as error:  # a part may be missing, or be anything
+        raise InvalidParameter(
+            "a saved search must be whole but this one has what no search can have:"
+            f" {type(error).__name__} {error}."
+        ) from error
+    vars(search).update(state)
+    search._sequences.step.forget_index()
+
+
+def _asked(question: Question) -> str:
+    """Return what a saved state is the answer to; labels are only names."""
+    return json.dumps(question.numbered().to_dict(), default=str)
 
 
 class Implausible(ValueError):

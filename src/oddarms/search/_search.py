@@ -70,7 +70,6 @@ where speed depends on the reward, import before the first `ask`, or while no ti
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -88,7 +87,6 @@ from oddarms.algorithms import (
 )
 from oddarms.algorithms._base import UNLIMITED
 from oddarms.errors import InvalidParameter, ProtocolError, RewardRejected
-from oddarms.freezing import freeze, thaw
 from oddarms.problem import (
     FloatArray,
     IntArray,
@@ -102,7 +100,7 @@ from oddarms.search._places import Outlook, Place, Sequences
 from oddarms.search._progress import Progress
 from oddarms.search._result import Result, Snapshot, TracePoint
 from oddarms.search._rewards import Rewards
-from oddarms.search._saved import check_state, guarded, is_same
+from oddarms.search._saved import frozen_state, guarded, restore_state
 from oddarms.search._step import Out
 from oddarms.search._tickets import Status, Ticket, Tickets
 from oddarms.search._view import decisions, snapshot, trace_point
@@ -114,9 +112,6 @@ PER_WORKER = 24
 EARLY_ROWS = 20
 """Pulls of each arm that are expected before an algorithm can tell."""
 TRACE_GROWTH = 1.05
-STATE_VERSION = 2
-STATE_BYTES = 1_024
-"""Expected of an arm in a state; SPADE has about 200 and, on both sides, twice that."""
 
 
 class Search:
@@ -589,41 +584,13 @@ class Search:
 
         Tickets that are out are not part of it: to whoever reads it, their places are open again.
         """
-        self._sequences.step.forget_index()
-        kept = {name: value for name, value in vars(self).items() if name not in _NOT_SAVED}
-        asked = _asked(self.question)
-        return freeze(
-            {"version": STATE_VERSION, "asked": asked, **kept},
-            expected=STATE_BYTES * self.question.n,
-        )
+        return frozen_state(self)
 
     @classmethod
     def from_bytes(cls, question: Question, data: bytes) -> Search:
         """Return the search that `to_bytes` was called on; the question is kept by the caller."""
         search = (_SavedSearch if cls is Search else cls)(question)
-        package = type(search.algorithm).__module__.partition(".")[0]
-        state = thaw(data, [package], expected=STATE_BYTES * question.n)
-        known = vars(search).keys() - set(_NOT_SAVED)
-        if (
-            not isinstance(state, dict)
-            or not is_same(state.pop("version", None), STATE_VERSION)
-            or not is_same(state.pop("asked", None), _asked(question))
-            or state.keys() != known
-            or any(not isinstance(state[name], type(getattr(search, name))) for name in _CHECKED)
-        ):
-            raise InvalidParameter(
-                "a saved search must be of this version of oddarms and of the same question but"
-                " is not."
-            )
-        try:
-            check_state(state, search)
-        except Exception as error:  # a part may be missing, or be anything
-            raise InvalidParameter(
-                "a saved search must be whole but this one has what no search can have:"
-                f" {type(error).__name__} {error}."
-            ) from error
-        vars(search).update(state)
-        search._sequences.step.forget_index()
+        restore_state(search, data)
         return search
 
 
@@ -645,28 +612,11 @@ class _SavedSearch(Search):
     latest = guarded(Search.latest)
 
 
-_CHECKED = ("algorithm", "status", "told", "taken", "total_pulls", "imported", "_sequences")
-_NOT_SAVED = (
-    "question",
-    "_rewards",
-    "_asked",
-    "_out",
-    "_out_places",
-    "_needed",
-    "_outlook",
-)
-
-
 def check_ahead(ahead: float) -> float:
     """Return how far pulls may be made ahead, a share of the results so far."""
     if not 0.0 <= check_number("ahead", ahead) < math.inf:
         raise InvalidParameter(f"ahead must be a share of at least 0 but got {ahead}.")
     return ahead
-
-
-def _asked(question: Question) -> str:
-    """Return what a saved state is the answer to; labels are only names."""
-    return json.dumps(question.numbered().to_dict(), default=str)
 
 
 def _new_algorithm(question: Question, rng: np.random.Generator) -> Algorithm:

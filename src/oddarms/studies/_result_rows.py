@@ -23,7 +23,7 @@ _COLUMNS = "(study, ticket, arm, place, reward, worker, told, late)"
 _LEASE = "LEFT JOIN leases l ON l.study = t.study AND l.ticket = t.number"
 _RESULT = (
     f"INSERT INTO results {_COLUMNS} SELECT t.study, t.number, t.arm, t.place, :reward,"
-    f" coalesce(:worker, t.worker), :wall, {_LATE} FROM tickets t {_LEASE}"
+    f" nullif(:worker, t.worker), :wall, {_LATE} FROM tickets t {_LEASE}"
     " WHERE t.study = :study AND t.number = :ticket ON CONFLICT (study, ticket) DO NOTHING"
 )
 _RECEIPT = "UPDATE tickets SET receipt = ? WHERE study = ? AND number = ?"
@@ -35,7 +35,7 @@ _RESULTS = (
     " CAST(:rewards AS double precision[]), CAST(:receipts AS bigint[]))"
     " AS g(ticket, reward, receipt)),"
     f" added AS (INSERT INTO results {_COLUMNS} SELECT t.study, t.number, t.arm, t.place, g.reward,"
-    f" coalesce(:worker, t.worker), :wall, {_LATE} FROM locked CROSS JOIN given g"
+    f" nullif(:worker, t.worker), :wall, {_LATE} FROM locked CROSS JOIN given g"
     f" JOIN tickets t ON t.study = :study AND t.number = g.ticket {_LEASE} ORDER BY t.number"
     " ON CONFLICT (study, ticket) DO NOTHING RETURNING study, ticket)"
     " UPDATE tickets SET receipt = g.receipt FROM added a JOIN given g ON g.ticket = a.ticket"
@@ -205,14 +205,17 @@ def result_rows(connection: sa.Connection, study: int, *, after: int) -> Iterato
 def trial_rows(connection: sa.Connection, study: int) -> Iterator[Any]:
     """Yield all results with when they were asked for, in order.
 
+    A result has a worker of its own only where somebody else has told it than asked for it.
+
     Not a join: for one, PostgreSQL may compare all results with all tickets as long as it has not
     counted them.
     """
+    ticket = "FROM tickets t WHERE t.study = r.study AND t.number = r.ticket"
     found = connection.execute(
         text(
-            "SELECT r.number, r.ticket, r.arm, r.place, r.reward, r.worker, r.told, r.late,"
-            " (SELECT t.asked FROM tickets t WHERE t.study = r.study AND t.number = r.ticket)"
-            " FROM results r WHERE r.study = :study ORDER BY r.number"
+            "SELECT r.number, r.ticket, r.arm, r.place, r.reward,"
+            f" coalesce(r.worker, (SELECT t.worker {ticket})), r.told, r.late,"
+            f" (SELECT t.asked {ticket}) FROM results r WHERE r.study = :study ORDER BY r.number"
         ),
         {"study": study},
         execution_options={"stream_results": True},
