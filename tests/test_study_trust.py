@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import stat
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -759,3 +761,59 @@ class TestBudgets:
             search.tell(ticket, 0.5)
         search.take(0, 3, 0.5)
         assert (search.told, search.beyond, search.result().beyond) == (10, 1, 1)
+
+
+class TestLocks:
+    """Somebody else has the storage for long: Ctrl-C is obeyed, and nothing is half done."""
+
+    @contextmanager
+    def _held(self, study: Study) -> Iterator[None]:
+        location = study._database.location
+        if location.file is not None:
+            with closing(sqlite3.connect(location.file, isolation_level=None)) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                yield
+            return
+        import psycopg
+
+        with psycopg.connect(_url(study)) as server:
+            server.execute("SELECT pg_advisory_lock(%s, %s)", (_sql.LOCK_SPACE, study._number))
+            yield
+
+    @pytest.mark.parametrize("call", ["ask", "tell", "tell_many", "skip", "renew"])
+    def test_a_signal_is_obeyed_at_once(self, storage: str, call: str) -> None:
+        study = make(storage)
+        one, other = study.ask(2)
+        calls: dict[str, Callable[[], object]] = {
+            "ask": study.ask,
+            "tell": lambda: study.tell(one, 0.5),
+            "tell_many": lambda: study.tell_many([(one, 0.5), (other, 0.5)]),
+            "skip": lambda: study.skip(one),
+            "renew": lambda: study.renew([one]),
+        }
+        started = time.monotonic()
+        with self._held(study):
+            timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                calls[call]()
+            timer.join()
+        assert time.monotonic() - started < 30.0  # and not the minute that a lock is waited for
+        assert list(study.trials()) == []
+        assert study.overview().live == 2
+        calls[call]()
+        assert verify(study).problems == []
+
+    def test_who_waits_for_too_long_is_told_that_it_may_pass(
+        self, storage: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("oddarms.studies._database.LOCK_SECONDS", 0.2)
+        study = make(storage)
+        ticket = study.ask()[0]
+        with (
+            self._held(study),
+            pytest.raises(StoreFailed, match="another process keeps it locked") as caught,
+        ):
+            study.tell_many([(ticket, 0.5)] * 2)
+        assert caught.value.passing
+        assert study.tell(ticket, 0.5) is Told.RECORDED
