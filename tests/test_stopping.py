@@ -10,7 +10,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,10 +111,24 @@ def test_what_comes_back_in_a_moment_is_kept_and_the_search_goes_on(mark: str) -
     pull = "touch ready.$$; while ! test -e go; do sleep 0.02; done; test $1 != arm2"
     with search(pull, jobs=3) as process:
         wait_until(all_ready(3))
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
         Path("go").touch()
-        assert_clean_end(process, 143, mark)
+        assert_clean_end(process, 130, mark)
     assert len(list(oddarms.load_study("find", storage="o/study.db").trials())) == 3
+
+
+def test_a_service_manager_that_ends_all_processes_makes_no_samples(mark: str) -> None:
+    """Commands that see to their own end look as if they had failed."""
+    pull = "trap 'exit 1' TERM; touch ready.$$; while :; do sleep 0.02; done"
+    with search(pull, jobs=3) as process:
+        wait_until(all_ready(3))
+        for pid in [process.pid, *marked(mark)]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        assert_clean_end(process, 143, mark)
+    study = oddarms.load_study("find", storage="o/study.db")
+    assert list(study.trials()) == []
+    assert study.overview().live == 0
 
 
 @pytest.mark.long
@@ -137,7 +151,7 @@ def _stubborn(mark: str) -> int:
 
 @pytest.mark.long
 def test_a_signal_while_the_answer_is_written_waits_for_it() -> None:
-    slow = WITHOUT_REPORT.replace("lambda *_: None", "write").replace(
+    slow = WITHOUT_REPORT.replace("lambda *_, **__: None", "write").replace(
         "from oddarms.cli.find", "import time\nfrom pathlib import Path\nfrom oddarms.cli.find"
     )
     slow = slow.replace(

@@ -100,6 +100,7 @@ class Function:
         self.labels: Sequence[Label] = labels if isinstance(labels, range) else check_labels(labels)
         self._function = function
         self.is_async = is_async(function)
+        self.shares_signals = bool(getattr(function, "shares_signals", False))
 
     def task(self, label: Label) -> Task:
         """Return the call that makes a pull of an arm."""

@@ -59,6 +59,8 @@ class Command:
     (0.0, 1.0)
     """
 
+    shares_signals = True  # one that ends this process may have reached the commands, too
+
     def __init__(
         self,
         command: str,

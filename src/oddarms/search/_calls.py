@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ from oddarms.errors import (
     WorkerLost,
 )
 from oddarms.executors import AsyncExecutor, Executor, as_executor
-from oddarms.interrupts import SAME_SECONDS, uninterrupted
+from oddarms.interrupts import SAME_SECONDS, signal_of, uninterrupted
 from oddarms.problem import Label
 from oddarms.search._desk import POLL_SECONDS, Shown
 from oddarms.search._kept import Kept
@@ -93,8 +94,8 @@ class Calls:
         try:
             while self._go_on():
                 pass
-        except BaseException:
-            self._wind_up()
+        except BaseException as error:
+            self._wind_up(error)
             raise
         finally:
             self.executor.close()
@@ -208,13 +209,15 @@ class Calls:
                 self.failure.args = (f"{said} ({MOST_FAILURES} times in a row).",)
         return None
 
-    def _wind_up(self) -> None:
+    def _wind_up(self, error: BaseException) -> None:
         """End early: record what is there or nearly there, give back the rest.
 
         Calls in threads of ours cannot be stopped and are waited for, so what they give is
         recorded. A second signal ends the waiting and leaves them to themselves.
         """
         self.desk.hurry()
+        if getattr(self.source, "shares_signals", False) and _is_signal_for_all(error):
+            self._distrust_calls()
         began = time.monotonic()
         while True:
             try:
@@ -228,6 +231,17 @@ class Calls:
         self._collect(self._good())
         self.kept.give_back(self.out.values(), INTERRUPTED)
         self.kept.try_to_hand_over()
+
+    @uninterrupted()
+    def _distrust_calls(self) -> None:
+        """Give all pulls under way back: what has ended us may end them, and look like a reward.
+
+        Ctrl-C of a terminal does not reach them, but service managers signal all processes.
+        """
+        self.kept.give_back([*self.queued, *self.out.values()], INTERRUPTED)
+        self.queued.clear()
+        self.out.clear()
+        self._stop_source()
 
     def _end_calls(self) -> None:
         """Let calls end and begin no others; may be called again if it was interrupted."""
@@ -268,6 +282,10 @@ class Calls:
             del self.out[future]
         self.kept.give_back(self.queued, reason)
         self.queued.clear()
+
+
+def _is_signal_for_all(error: BaseException) -> bool:
+    return isinstance(error, KeyboardInterrupt) and signal_of(error) != signal.SIGINT
 
 
 _NOT_THE_ARMS = (BackendUnavailable, InvalidParameter, WorkerLost)
