@@ -156,7 +156,7 @@ def test_a_signal_while_the_answer_is_written_waits_for_it() -> None:
     )
     slow = slow.replace(
         "_output.write_report",
-        "def write(*_):\n    Path('writing').touch()\n    time.sleep(0.5)\n"
+        "def write(*_, **__):\n    Path('writing').touch()\n    time.sleep(0.5)\n"
         "    Path('written').touch()\n_output.write_report",
     )
     with search("true", "--budget", 3, program=("-c", slow)) as process:
