@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 LEAST_BETWEEN_STATES = 1000
+STALE_SECONDS = 1.0
 
 
 def new_search(question: Question, seed: int) -> Search:
@@ -74,8 +77,15 @@ class LoggedSearch:
         self._question = question
         self._seed = seed
         self._search: Search | None = None
+        self._saved_taken = 0  # how many results the saved state has, or one that somebody saves
+        self._read = -math.inf
         self.position = 0
         self.chain = GENESIS
+
+    @property
+    def is_stale(self) -> bool:
+        """True if there may be a great many results that were not read yet."""
+        return time.monotonic() - self._read > STALE_SECONDS
 
     @property
     def is_new(self) -> bool:
@@ -91,6 +101,7 @@ class LoggedSearch:
     def brought_up(self, connection: sa.Connection) -> Search:
         """Return the search with all results stored now; the transaction must have it alone."""
         saved = study_rows.saved(connection, self._study)
+        self._saved_taken = max(saved.taken, saved.claimed)
         if self._search is None or self.position < saved.position:
             self._load(connection, saved)
         search, self._search = self.search, None  # if interrupted, the next call begins anew
@@ -100,6 +111,7 @@ class LoggedSearch:
             self.chain = chained(self.chain, rows)
             self.position = rows[-1].number
         self._search = search
+        self._read = time.monotonic()
         return search
 
     def state(self) -> State:
@@ -109,12 +121,11 @@ class LoggedSearch:
     def claims_saving(self, connection: sa.Connection) -> bool:
         """Return whether it is time to save the state, and say that this process does it.
 
-        That is once there are as many new results as arms: opening a study stays O(arms).
+        That is once there are as many new results as arms: opening a study stays O(arms). In the
+        transaction in which the search was brought up.
         """
-        saved = study_rows.saved(connection, self._study)
         taken = self.search.taken
-        due = max(self._question.n, LEAST_BETWEEN_STATES)
-        if taken - max(saved.taken, saved.claimed) < due:
+        if taken - self._saved_taken < max(self._question.n, LEAST_BETWEEN_STATES):
             return False
         study_rows.claim_saving(connection, self._study, taken)
         return True

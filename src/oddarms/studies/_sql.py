@@ -42,6 +42,14 @@ def timed(connection: sa.Connection, statement: str, **values: Any) -> Any:
     return connection.execute(text(statement), {**values, **used})
 
 
+def moment(connection: sa.Connection) -> tuple[float, float, int]:
+    """Return the time of day, and what leases go by, as one statement would have them."""
+    if connection.dialect.name == "postgresql":
+        found = connection.execute(text(f"SELECT {_SERVER_TIME}")).scalar_one()
+        return float(found), float(found), 0
+    return tuple(now().values())
+
+
 def now() -> dict[str, Any]:
     """Return the time for a statement on SQLite."""
     return {"wall": time.time(), "steady": steady(), "boot": boot()}

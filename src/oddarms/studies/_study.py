@@ -472,7 +472,7 @@ class Study:
 
     def _catch_up(self) -> None:
         """Read a file's new results while others can write; there may be many of them."""
-        if self._database.dialect == "sqlite":
+        if self._log.is_stale and self._database.dialect == "sqlite":
             with self._lock, self._database.reading() as connection:
                 self._current(connection)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from oddarms.errors import InvalidParameter, UnknownStudy
 from oddarms.search._places import Place
 from oddarms.search._step import Out
-from oddarms.studies._sql import run, text, timed
+from oddarms.studies._sql import moment, run, text, timed
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -87,7 +87,7 @@ def add_tickets(
     )
     first = last - len(places) + 1
     numbered = [(number, *place) for number, place in zip(itertools.count(first), places)]
-    wall, steady, boot = timed(connection, "SELECT :wall, :steady, :boot").one()
+    wall, steady, boot = moment(connection)
     database.copy(
         connection,
         "tickets",
@@ -100,7 +100,7 @@ def add_tickets(
         ["study", "ticket", "arm", "place", "expires", "boot"],
         [(study, number, arm, place, steady + seconds, boot) for number, arm, place in numbered],
     )
-    return first, float(wall)
+    return first, wall
 
 
 def renew_leases(
@@ -128,7 +128,7 @@ def add_skips(connection: sa.Connection, study: int, tickets: Iterable[int], rea
     """Give tickets back."""
     numbers = sorted(set(tickets))  # in one order, so that nobody waits for each other
     require_tickets(connection, study, numbers)
-    now = timed(connection, "SELECT :wall").scalar_one()
+    now = moment(connection)[0]
     connection.execute(
         text(
             "INSERT INTO skips (study, ticket, reason, skipped)"
