@@ -211,7 +211,8 @@ def assert_every_result_is_used_once(study: Study) -> None:
     assert undisturbed > 0
 
 
-@pytest.mark.parametrize("kills", [8, pytest.param(150, marks=MANY)])
+@MANY
+@pytest.mark.parametrize("kills", [8, 150])
 def test_killed_workers_lose_nothing_and_change_no_answer(
     storage: str, hire: Hire, kills: int
 ) -> None:
@@ -247,7 +248,8 @@ def test_a_study_opened_anew_after_each_kill_is_never_behind_what_was_acknowledg
         assert [(ticket, stored.get(ticket)) for ticket, _ in before] == before
 
 
-@pytest.mark.parametrize("times", [2, pytest.param(8, marks=MANY)])
+@MANY
+@pytest.mark.parametrize("times", [8])
 def test_a_killed_server_loses_nothing_that_was_acknowledged_and_work_goes_on(
     postgresql: Server, hire: Hire, times: int
 ) -> None:
