@@ -267,3 +267,28 @@ def test_a_pipeline_ends_with_its_reader() -> None:
         assert "samples: " in process.stdout.read()  # to the end of the file
         process.stdout.close()
         assert process.wait(60) == 3
+
+
+SWALLOWS = """
+import time
+from pathlib import Path
+def probe(arm):
+    try:
+        Path("ready").touch()
+        time.sleep(60)
+    except BaseException:
+        return 1
+    return 0
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_function_that_swallows_the_signal_gives_no_sample_and_does_not_go_on(
+    number: signal.Signals,
+) -> None:
+    Path("probes.py").write_text(SWALLOWS)
+    with search("probes:probe", source="--python", jobs=1) as process:
+        wait_until(Path("ready").exists)
+        process.send_signal(number)
+        assert process.wait(60) == 128 + number
+    assert list(oddarms.load_study("find", storage="o/study.db").trials()) == []

@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -149,6 +149,7 @@ class TestClocks:
         load_study("s").tell(ids[0], 0.5)
         load_study("s").ask()
         ran = run_command("study", "renew", "s", *ids)
+        assert ran.code == 1
         assert ran.out == "renewed 1 of 2 leases\n"
         assert "handed to somebody else" in ran.err
 
@@ -325,6 +326,85 @@ class TestForeignDatabases:
             found = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
             assert found.fetchone() == (0,)
 
+    def test_what_another_program_has_left_in_its_log_stays_there(self, tmp_path: Path) -> None:
+        file = tmp_path / "theirs.db"
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("CREATE TABLE bookmarks (url TEXT)")
+            connection.execute("PRAGMA wal_checkpoint")
+            connection.execute("INSERT INTO bookmarks VALUES ('x')")
+            connection.commit()
+            for name in ("theirs.db", "theirs.db-wal"):
+                (tmp_path / f"copy-{name}").write_bytes((tmp_path / name).read_bytes())
+        copies = sorted(tmp_path.glob("copy-*"))
+        before = [path.read_bytes() for path in copies]
+        with pytest.raises(StoreFailed, match="which were not touched"):
+            list_studies(storage=copies[0])
+        assert sorted(tmp_path.glob("copy-*")) == copies
+        assert [path.read_bytes() for path in copies] == before
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "CREATE TRIGGER t AFTER INSERT ON tickets BEGIN DELETE FROM results; END",
+            "CREATE VIEW v AS SELECT 1",
+            "ALTER TABLE studies ADD COLUMN more TEXT AS (hex(zeroblob(450000000)))",
+        ],
+    )
+    def test_a_file_with_more_than_tables_is_not_run(self, tmp_path: Path, statement: str) -> None:
+        study = make(tmp_path / "studies.db")
+        change(study, statement)
+        study._database.close()
+        for call in self.CALLS:
+            with pytest.raises(StoreFailed, match="nothing but tables"):
+                call(str(tmp_path / "studies.db"))
+
+    def test_a_version_that_never_ends(self, tmp_path: Path) -> None:
+        file = tmp_path / "endless.db"
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute(
+                "CREATE VIEW oddarms_version AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL"
+                " SELECT x + 1 FROM c) SELECT count(*) AS version_num FROM c"
+            )
+        with pytest.raises(StoreFailed, match="nothing but tables"):
+            list_studies(storage=file)
+
+    WRONG: ClassVar = {
+        "studies": ["name", "created", "tickets", "position", "taken", "seed", "secret", "origin"],
+        "results": ["ticket", "arm", "place", "reward", "batch"],
+        "leases": ["arm", "place"],
+        "snapshots": ["content"],
+        "tickets": ["worker"],
+    }
+
+    @pytest.mark.parametrize("value", ["'abc'", "x'00'", "1.5", "4611686018427387904"])
+    @pytest.mark.parametrize("table", WRONG)
+    def test_values_of_a_wrong_kind_are_a_sentence(
+        self, tmp_path: Path, table: str, value: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_replay, "LEAST_BETWEEN_STATES", 10)
+        file = tmp_path / "studies.db"
+        study = make(file)
+        study.import_rewards({"a": [0.5]})
+        work(study, 30)
+        study.ask(2)
+        study._database.close()
+        content = file.read_bytes()
+        for column in self.WRONG[table]:
+            changed = tmp_path / f"{column}.db"
+            changed.write_bytes(content)
+            with closing(sqlite3.connect(changed)) as connection, connection:
+                connection.execute(f"UPDATE OR IGNORE {table} SET {column} = {value}")
+            for call in (
+                lambda changed=changed: list_studies(storage=changed),
+                lambda changed=changed: load_study("s", storage=changed).overview(),
+                lambda changed=changed: load_study("s", storage=changed).ask(),
+                lambda changed=changed: list(load_study("s", storage=changed).trials()),
+                lambda changed=changed: verify(load_study("s", storage=changed)),
+            ):
+                with suppress(OddarmsError):
+                    call()
+
     def test_a_newer_one_is_not_altered_either(self, tmp_path: Path) -> None:
         study = make(tmp_path / "studies.db")
         change(study, "UPDATE oddarms_version SET version_num = '9999'")
@@ -349,6 +429,17 @@ WITH_SECRET = [
     f"mysql://127.0.0.1/db?password={SECRET}",
     f"host=127.0.0.1 password={SECRET} nonsense",
     f"host=127.0.0.1 port=none password={SECRET}",
+    f"gssencmode=disable host=127.0.0.1 port=1 password={SECRET}",
+    f"HOST=127.0.0.1 PASSWORD={SECRET}",
+    f"postgresql:/me:{SECRET}@127.0.0.1/db",
+    f"me:{SECRET}@127.0.0.1/db",
+    f"postgresql://me:p@{SECRET}@127.0.0.1:1/db",
+    f"postgresql://domain/me:{SECRET}@127.0.0.1:1/db",
+    f"postgresql://127.0.0.1:1/db?conninfo=password%3D{SECRET}",
+    f"postgresql://127.0.0.1:1/db?pass={SECRET}",
+    f"postgresql://127.0.0.1:1/db?options=-cx%3D{SECRET}",
+    f"host=127.0.0.1 port=1 dbname=postgresql://me:{SECRET}@127.0.0.1/db",
+    f"postgresql://127.0.0.1:1/db?autocommit=1&password={SECRET}",
 ]
 
 
@@ -384,12 +475,33 @@ class TestSecrets:
             ("study", "create", "s", "--arms", "a,b"),
         ]
         if how == "option":
-            commands.append(("find", "--study", "s", "--arms", "a,b", "--pull", "true"))
+            find = ("find", "--study", "s", "--arms", "a,b", "--pull", "true", "--patience", "0s")
+            commands.append(find)
         for command in commands:
             ran = run_command(*command, *words)
             assert ran.code in (1, 2)
             assert ran.err.startswith("error: ")
             assert SECRET not in ran.out + ran.err
+
+    @pytest.mark.parametrize(
+        "command", [("study", "list"), ("study", "show"), ("study", "list", "--format"), ()]
+    )
+    def test_nor_where_it_is_given_in_the_wrong_place(
+        self, run_command: Run, command: tuple[str, ...]
+    ) -> None:
+        for storage in WITH_SECRET[:2]:
+            ran = run_command(*command, storage)
+            assert ran.code in (1, 2)
+            assert SECRET not in ran.out + ran.err
+
+    @pytest.mark.parametrize("parameter", ["row_factory", "autocommit", "prepare_threshold", "x"])
+    def test_parameters_are_those_of_libpq(self, parameter: str) -> None:
+        with pytest.raises(InvalidParameter, match="no other parameters than those of libpq"):
+            load_study("s", storage=f"postgresql://127.0.0.1:1/db?{parameter}=1")
+
+    def test_a_short_password_mangles_no_sentence(self) -> None:
+        with pytest.raises(StoreFailed, match="the server cannot be reached"):
+            list_studies(storage="postgresql://me:e@127.0.0.1:1/db")
 
     def test_nor_of_a_server_that_is_there(
         self, postgresql: Server, run_command: Run, tmp_path: Path
@@ -472,12 +584,19 @@ class TestProofs:
             "UPDATE tickets SET receipt = receipt + 1 WHERE number = 3",
             "UPDATE tickets SET receipt = NULL WHERE number = 3",
             "UPDATE studies SET taken = taken - 1",
+            "UPDATE studies SET tickets = tickets - 5",
             "UPDATE studies SET seed = '2', chain = NULL",
+            """UPDATE arms SET label = CASE label WHEN '\"a\"' THEN '\"b\"' ELSE '\"a\"' END
+            WHERE number < 2""",
+            "UPDATE results SET batch = 99 WHERE ticket = 80",
+            """UPDATE results SET arm = 2, place = 700 WHERE ticket = 80;
+            UPDATE tickets SET arm = 2, place = 700 WHERE number = 80""",
+            "DELETE FROM results WHERE batch = 1;DELETE FROM imports",
             "DELETE FROM snapshots",
         ],
     )
     def test_other_changes(self, study: Study, statement: str) -> None:
-        change(study, statement)
+        change(study, *statement.split(";"))
         assert verify(study).problems
 
     def test_two_results_that_have_changed_their_order(self, study: Study) -> None:
@@ -712,6 +831,31 @@ class TestRights:
         files = sorted(tmp_path.iterdir())
         assert [file.name for file in files] == ["studies.db", "studies.db-shm", "studies.db-wal"]
         assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {mode}
+
+
+class TestFilesThatGo:
+    @pytest.mark.parametrize("how", ["removed", "replaced"])
+    def test_nothing_is_acknowledged_that_nobody_would_find(self, tmp_path: Path, how: str) -> None:
+        file = tmp_path / "studies.db"
+        study = make(file)
+        tickets = study.ask(3)
+        study.tell(tickets[0], 0.5)
+        for path in list(tmp_path.iterdir()):
+            path.rename(path.with_name(f"away-{path.name}"))
+        if how == "replaced":
+            file.touch()
+        for call in (
+            lambda: study.tell(tickets[1], 0.5),
+            lambda: study.tell_many([(tickets[1], 0.5), (tickets[2], 0.5)]),
+            study.ask,
+        ):
+            with pytest.raises(StoreFailed, match="the file was removed or replaced"):
+                call()
+        study._database.close()
+        for path in list(tmp_path.glob("away-*")):
+            path.rename(path.with_name(path.name.removeprefix("away-")))
+        assert study.tell(tickets[1], 0.5) is Told.RECORDED
+        assert len(list(load_study("s", storage=file).trials())) == 2
 
 
 class TestBudgets:

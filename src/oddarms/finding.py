@@ -158,7 +158,9 @@ def find(
         if imported:
             search.import_rewards(imported)
     else:
-        study = open_study(source.labels, words, storage=storage, name=name, rng=rng)
+        study = patiently(
+            lambda: open_study(source.labels, words, storage=storage, name=name, rng=rng), patience
+        )
         if imported:
             patiently(lambda: study.import_rewards(imported, key="find"), patience)
         desk = study.desk(lease=RUN_LEASE)

@@ -51,6 +51,7 @@ class _Ending:
     def __init__(self, at_once: Callable[[int], None] | None) -> None:
         self.at_once = at_once
         self.first: float | None = None
+        self.raised: int | None = None
 
     def arrived(self, now: float) -> None:
         if self.first is None:
@@ -67,6 +68,7 @@ class _Ending:
             if self.at_once is not None:
                 self.at_once(number)
         self.arrived(time.monotonic())
+        self.raised = number
         raise Interrupted("", number)
 
 
@@ -135,6 +137,7 @@ class _Block:
 
 
 _blocks: list[_Block] = []  # of the main thread, which alone gets signals
+_endings: list[_Ending] = []
 _delivering: list[int] = []  # signals that arrived, and were counted, before
 
 
@@ -205,6 +208,7 @@ def ending_signals(at_once: Callable[[int], None] | None = None) -> Iterator[Non
         return
     end = _Ending(at_once)
     before: dict[int, Any] = {}
+    _endings.append(end)
     try:
         for number in SIGNALS:
             handler = signal.getsignal(number)
@@ -216,5 +220,14 @@ def ending_signals(at_once: Callable[[int], None] | None = None) -> Iterator[Non
                 signal.signal(number, end)
         yield
     finally:
+        _endings.remove(end)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def raise_if_ended() -> None:
+    """Raise `Interrupted` again if somebody's code has swallowed it, as ``except:`` does."""
+    if threading.current_thread() is threading.main_thread():
+        for end in _endings:
+            if end.raised is not None:
+                raise Interrupted("", end.raised)

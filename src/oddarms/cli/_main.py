@@ -18,8 +18,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {MissingExtra.of('cli', 'the command line')}", file=sys.stderr)
         return 2
     given = sys.argv[1:] if arguments is None else list(arguments)
+    from oddarms.cli._streams import forgiving_stderr
+
     try:
-        app(given, prog_name="oddarms", obj=given)
+        with forgiving_stderr():
+            app(given, prog_name="oddarms", obj=given)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(bool(end.code))
     return 0

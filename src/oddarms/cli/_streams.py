@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import sys
 from collections.abc import Iterator
@@ -12,8 +13,27 @@ from typing import Any
 SHOW_CURSOR = b"\x1b[?25h"
 
 
+_PASSWORDS = (
+    (re.compile(r"(://[^\s/:@]*:)[^\s@]*@"), r"\1***@"),
+    (re.compile(r"(pass\w*\s*=\s*)('[^']*'|[^\s&'\"]+)", re.IGNORECASE), r"\1***"),
+)
+
+
+def without_passwords(text: str) -> str:
+    """Return a text with what looks like a password struck out, as in a mistyped argument.
+
+    Examples
+    --------
+    >>> without_passwords("no such command 'postgresql://me:hunter2@host/db?sslpassword=x'")
+    "no such command 'postgresql://me:***@host/db?sslpassword=***'"
+    """
+    for pattern, replacement in _PASSWORDS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
 class _Forgiving:
-    """A stream to which nothing is written any more once that has failed."""
+    """A stream without passwords, to which nothing is written any more once that has failed."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -23,7 +43,7 @@ class _Forgiving:
 
     def write(self, text: str) -> int:
         try:
-            self._stream.write(text)
+            self._stream.write(without_passwords(text))
         except OSError:
             self._drop()
         return len(text)

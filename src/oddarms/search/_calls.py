@@ -20,7 +20,7 @@ from oddarms.errors import (
     WorkerLost,
 )
 from oddarms.executors import AsyncExecutor, Executor, as_executor
-from oddarms.interrupts import SAME_SECONDS, signal_of, uninterrupted
+from oddarms.interrupts import SAME_SECONDS, raise_if_ended, signal_of, uninterrupted
 from oddarms.problem import Label
 from oddarms.search._desk import POLL_SECONDS, Shown
 from oddarms.search._kept import Kept
@@ -147,6 +147,8 @@ class Calls:
     def _submit_queued(self) -> None:
         while self.queued:
             future = self.executor.submit(*self.source.task(self.queued[0].arm))
+            if self.executor.calls_in_submit:
+                raise_if_ended()  # what a call gives that was interrupted is no reward
             self.out[future] = self.queued.popleft()
             if future.done() and self._is_trouble(future):
                 return  # one that was called here is dealt with before the next

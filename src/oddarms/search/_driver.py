@@ -30,7 +30,7 @@ from oddarms.errors import (
     WorkerLost,
 )
 from oddarms.executors import AsyncExecutor
-from oddarms.interrupts import ending_signals, signal_of, uninterrupted
+from oddarms.interrupts import ending_signals, raise_if_ended, signal_of, uninterrupted
 from oddarms.problem import Label, check_whole
 from oddarms.search._calls import INTERRUPTED, Calls, OnError
 from oddarms.search._desk import POLL_SECONDS, Desk, Shown
@@ -197,6 +197,7 @@ class _Steps:
             while not self.search.done:
                 pulls = self.search.ask_step()
                 answer = puller(self.totals or self.pull, pulls, self.search.labels)
+                raise_if_ended()
                 if self.totals is None:
                     self.search.tell_step(answer)
                 else:
@@ -260,6 +261,7 @@ class _Batches:
         pulls = Pulls(*(np.array(column, dtype=np.int64) for column in zip(*runs, strict=True)))
         try:
             rewards = list(puller(self.source.pull, pulls, self.source.labels))
+            raise_if_ended()
             if len(rewards) != len(self.out):
                 raise PullFailed(
                     f"a batch of {len(self.out)} pulls must return as many rewards but gave"

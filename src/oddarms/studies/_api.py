@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,9 @@ from oddarms.randomness import Rng, seed_of
 from oddarms.search import Search
 from oddarms.studies._ids import new_secret
 from oddarms.studies._labels import arm_rows
+from oddarms.studies._receipts import origin
 from oddarms.studies._replay import new_search
-from oddarms.studies._study import Study
+from oddarms.studies._study import Study, moment_of
 
 if TYPE_CHECKING:
     from oddarms.studies._database import Database
@@ -80,9 +81,10 @@ def create_study(
     database = _open(storage, create=True)
     from oddarms.studies import _study_rows as study_rows
 
-    secret = new_secret()
+    text, secret = asked.to_json(), new_secret()
+    begun = origin(text, seed, secret, (row[2] for row in rows))
     with database.writing() as connection:
-        number = study_rows.add_study(connection, name, asked.to_json(), seed, secret)
+        number = study_rows.add_study(connection, name, text, seed, secret, begun)
         if number is None:
             raise DuplicateStudy(
                 f"name must be new but {database.name} has a study {name!r} already: load it, or"
@@ -90,7 +92,7 @@ def create_study(
             )
         columns = ["study", "number", "label", "label_key"]
         database.copy(connection, "arms", columns, ((number, *row[1:]) for row in rows))
-    row = study_rows.StudyRow(number, asked.to_json(), seed, secret)
+    row = study_rows.StudyRow(number, text, seed, secret, begun)
     return Study(database, name, row, asked)
 
 
@@ -138,7 +140,7 @@ def list_studies(*, storage: str | Path | None = None) -> list[StudySummary]:
             StudySummary(
                 name,
                 _stored(question),
-                datetime.fromtimestamp(created, UTC),
+                moment_of(created),
                 tickets,
                 results,
             )

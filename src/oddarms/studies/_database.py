@@ -19,6 +19,7 @@ What the rest may rely on
 from __future__ import annotations
 
 import os
+import struct
 import threading
 import time
 import weakref
@@ -28,15 +29,16 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from alembic.util import CommandError
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from oddarms.errors import InvalidParameter, MissingExtra, StoreFailed
+from oddarms.errors import InvalidParameter, MissingExtra, OddarmsError, StoreFailed
 from oddarms.interrupts import interruptible, pause, uninterrupted
 from oddarms.studies._failures import DAMAGED, Failure, failure_of, first_line
 from oddarms.studies._location import Location, location_of
 from oddarms.studies._sql import LOCK_SPACE
 from oddarms.studies._sqlite import sqlite_engine
-from oddarms.studies._versions import REVISIONS, upgrade_schema, version_of
+from oddarms.studies._versions import REVISIONS, look_at_file, upgrade_schema, version_of
 
 LOCK_SECONDS = 60.0
 HURRY_SECONDS = 1.0
@@ -45,6 +47,19 @@ HOLD_SECONDS = 300.0
 """Whoever has a study alone and does nothing for so long, as a suspended process, loses it."""
 SILENCE_SECONDS = 60
 """After so long without a sign of life the other side of a connection counts as gone."""
+
+_WRONG_KINDS = (
+    TypeError,
+    ValueError,
+    AttributeError,
+    LookupError,
+    AssertionError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+    struct.error,
+)
+"""What rows lead to that nobody of us has written."""
 
 _memory: dict[str, Database] = {}
 _memory_lock = threading.Lock()
@@ -61,6 +76,7 @@ class Database:
         self._process = os.getpid()
         self._turn = threading.RLock() if self.one_connection else nullcontext()
         self._hurried = threading.local()
+        self._file = None if location.file is None else _identity(location.file)
         _opened.add(self)
         weakref.finalize(self, _dispose, self._engine, self._process)
 
@@ -80,20 +96,22 @@ class Database:
     @property
     def lock_seconds(self) -> float:
         """How long a call of this thread waits for others."""
-        return HURRY_SECONDS if getattr(self._hurried, "now", False) else LOCK_SECONDS
+        return HURRY_SECONDS if getattr(self._hurried, "depth", 0) else LOCK_SECONDS
 
     @contextmanager
     def hurried(self) -> Iterator[None]:
         """Let calls of this thread wait for others for a moment only."""
-        self._hurried.now = True
+        depth = getattr(self._hurried, "depth", 0)
+        self._hurried.depth = depth + 1
         try:
             yield
         finally:
-            self._hurried.now = False
+            self._hurried.depth = depth
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """A transaction that may write; once it has begun, Ctrl-C waits for its end."""
+        self._check_file()
         with uninterrupted(), self._translated(), self._engine.connect() as connection:
             if self.dialect == "sqlite":
                 connection = connection.execution_options(oddarms_waits=self.lock_seconds)
@@ -167,6 +185,18 @@ class Database:
         marks = ", ".join("?" for _ in columns)
         raw.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)
 
+    def _check_file(self) -> None:
+        """Refuse to write to a file that is gone from its place: what it has nobody would find."""
+        if self.location.file is None:
+            return
+        found = _identity(self.location.file)
+        self._file = self._file or found
+        if found is None or found != self._file:
+            raise StoreFailed(
+                f"{self.name}: the file was removed or replaced while it was in use; nothing of"
+                " this call was recorded. Put it back, with its -wal file, and open it again."
+            )
+
     def close(self) -> None:
         """Close all connections; the next call opens new ones."""
         self._engine.dispose()
@@ -180,9 +210,14 @@ class Database:
         """Bring the schema to the present version, in one transaction."""
         if self.dialect == "sqlite" and not self.one_connection:
             self._use_wal()
-        with self.writing() as connection:
-            self.exclusive(connection, 0)
-            upgrade_schema(connection, self.name)
+        try:
+            with self.writing() as connection:
+                self.exclusive(connection, 0)
+                upgrade_schema(connection, self.name)
+        except CommandError as error:  # of alembic
+            raise StoreFailed(
+                f"{self.name} cannot be upgraded, and was not changed: {first_line(error)}."
+            ) from error
 
     def _use_wal(self) -> None:
         """Let readers and the writer of a file not wait for each other; it stays so for good."""
@@ -211,24 +246,31 @@ class Database:
         try:
             with self._turn:
                 yield
+        except OddarmsError:
+            raise
         except DBAPIError as error:
             failure = failure_of(error.orig, gone=error.connection_invalidated)
             raise self._failed(failure) from self._cause(error)
         except SQLAlchemyError as error:
             raise self._failed(Failure(first_line(error), False)) from self._cause(error)
-        except UnicodeError as error:  # in a text or, of SQLite, in a message about one
-            raise self._failed(Failure(DAMAGED, False)) from error
         except driver.Error as error:  # `copy` does not go through SQLAlchemy
             raise self._failed(failure_of(error)) from self._cause(error)
+        except UnicodeError as error:  # in a text or, of SQLite, in a message about one
+            reason = DAMAGED if self.dialect == "sqlite" else "its address cannot be read"
+            raise self._failed(Failure(reason, False)) from self._cause(error)
+        except _WRONG_KINDS as error:  # a file may hold anything in any column
+            kind = type(error).__name__
+            reason = f"it is damaged, or was changed by hand ({kind}: {first_line(error)[:100]})"
+            raise self._failed(Failure(reason, False)) from self._cause(error)
 
     def _failed(self, failure: Failure) -> StoreFailed:
-        reason = self.location.without_secrets(failure.reason)
+        safe = failure.known or self.location.is_safe(failure.reason)
+        reason = failure.reason if safe else "it failed, in words with the password in them"
         return StoreFailed(f"{self.name}: {reason}.", passing=failure.passing)
 
     def _cause(self, error: Exception) -> Exception | None:
         """Return the cause to show, None if a password stands in it."""
-        text = str(error)
-        return error if self.location.without_secrets(text) == text else None
+        return error if self.location.is_safe(str(error)) else None
 
 
 def open_database(
@@ -255,6 +297,8 @@ def open_database(
         if not create:
             return None
         _make_file(location.file)
+    if location.file is not None:
+        look_at_file(location.file)
     database = Database(location)
     version = database.version()
     if version is None and not create:
@@ -273,6 +317,15 @@ def open_database(
     if version != REVISIONS[-1]:
         database.upgrade()
     return database
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return which file there is at a path."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _in_memory() -> Database:

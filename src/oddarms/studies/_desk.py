@@ -23,7 +23,8 @@ RUN_LEASE = timedelta(minutes=1)
 class StudyDesk:
     """Asks a study and tells it results under one worker's name.
 
-    In a ``with`` block the leases of its tickets are renewed, however long a pull takes.
+    In a ``with`` block the leases of its tickets are renewed, however long a pull takes. Its calls
+    wait for a lock for a moment only: whoever drives it has patience, and says so.
     """
 
     def __init__(self, study: Study, worker: str | None, lease: timedelta) -> None:
@@ -50,21 +51,24 @@ class StudyDesk:
 
     def ask(self, n: int = 1, *, ahead: float = AHEAD) -> Tickets:
         """Hand out up to n pulls."""
-        tickets = self.study.ask(n, self.worker, self.lease, ahead=ahead)
+        with self.study.hurried():
+            tickets = self.study.ask(n, self.worker, self.lease, ahead=ahead)
         self._out.add(tickets)
         return tickets
 
     def tell_many(self, results: Iterable[tuple[Ticket, float]]) -> list[Told]:
         """Record results; when this returns they are stored for good."""
         results = list(results)
-        told = self.study.tell_many(results, worker=self.worker)
+        with self.study.hurried():
+            told = self.study.tell_many(results, worker=self.worker)
         self._out.remove(ticket for ticket, _ in results)
         return told
 
     def skip_many(self, tickets: Iterable[Ticket], reason: str = "") -> None:
         """Give tickets back."""
         tickets = list(tickets)
-        self.study.skip_many(tickets, reason)
+        with self.study.hurried():
+            self.study.skip_many(tickets, reason)
         self._out.remove(tickets)
 
     def check_reward(self, reward: Any) -> float:

@@ -15,10 +15,11 @@ DAMAGED = "it is damaged; the command `sqlite3 FILE .recover` may save what is l
 
 
 class Failure(NamedTuple):
-    """A reason in words, and whether the same call may succeed later."""
+    """A reason in words, whether the same call may succeed later, and whether they are ours."""
 
     reason: str
     passing: bool
+    known: bool = False
 
 
 # In this order: the first mark that the message has decides.
@@ -77,8 +78,10 @@ def failure_of(error: object, *, gone: bool = False) -> Failure:
     for reasons, passing in ((_LASTING, False), (_PASSING, True)):
         known = next((reason for mark, reason in reasons.items() if mark in text), None)
         if known is not None:
-            return Failure(known, passing)
-    return Failure(_WENT_AWAY, passing=True) if gone else Failure(first_line(error), passing=False)
+            return Failure(known, passing, known=True)
+    if gone:
+        return Failure(_WENT_AWAY, passing=True, known=True)
+    return Failure(first_line(error), passing=False)
 
 
 def first_line(error: object) -> str:

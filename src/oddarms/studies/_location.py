@@ -19,11 +19,49 @@ _FORMS = "storage must be a path, sqlite:///FILE, postgresql://USER@HOST/NAME or
 _MEMORY = ("memory", "memory:", ":memory:", "sqlite://", "sqlite:///:memory:")
 _SERVERS = ("postgres", "postgresql", "postgresql+psycopg")
 _DRIVER = "postgresql+psycopg"
+_WORDS = re.compile(r"\s*\w+\s*=")
 _LIBPQ = re.compile(
-    r"\s*(host|hostaddr|port|dbname|user|password|passfile|service|sslmode|options"
-    r"|connect_timeout|application_name|target_session_attrs)\s*="
+    r"\b(host|hostaddr|port|dbname|user|password|passfile|service)\s*=", re.IGNORECASE
 )
-_SECRET = re.compile("password|secret|token", re.IGNORECASE)
+_URL_LIKE = re.compile(r"[A-Za-z][\w+.-]+:/|[^/]*:[^/@]*@")
+_SECRETS = ("password", "sslpassword")
+_PLAIN = [
+    "host",
+    "hostaddr",
+    "port",
+    "service",
+    "passfile",
+    "connect_timeout",
+    "application_name",
+    "options",
+    "sslmode",
+    "sslcert",
+    "sslkey",
+    "sslrootcert",
+    "sslcrl",
+    "sslcrldir",
+    "sslsni",
+    "sslcompression",
+    "ssl_min_protocol_version",
+    "ssl_max_protocol_version",
+    "requirepeer",
+    "channel_binding",
+    "gssencmode",
+    "gsslib",
+    "krbsrvname",
+    "target_session_attrs",
+    "load_balance_hosts",
+    "client_encoding",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_count",
+    "tcp_user_timeout",
+    "require_auth",
+    "sslnegotiation",
+]
+_NAMED = ("host", "port", "service")
+"""Parameters that say where a server is, and nothing else."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,25 +81,22 @@ class Location:
         """The location for people, without secrets."""
         if self.server is None:
             return self.file or "memory"
-        hidden = [key for key in self.server.query if _SECRET.search(key)]
-        url = self.server.difference_update_query(hidden)
+        query = {key: self.server.query[key] for key in _NAMED if key in self.server.query}
+        url = self.server.set(query=query)
         return url.render_as_string(hide_password=True).replace(_DRIVER, "postgresql", 1)
 
     def __repr__(self) -> str:
         return f"Location({self.name!r})"
 
-    def without_secrets(self, text: str) -> str:
-        """Return what a library has said, with our passwords struck out."""
-        for secret in self._secrets():
-            text = text.replace(secret, "***")
-        return text
+    def is_safe(self, text: str) -> bool:
+        """Return whether what a library has said can be repeated: no password stands in it."""
+        return not any(secret in text for secret in self._secrets())
 
     def _secrets(self) -> list[str]:
         if self.server is None:
             return []
-        values = [value for key, value in self.server.query.items() if _SECRET.search(key)]
-        flat = [part for value in values for part in ([value] if isinstance(value, str) else value)]
-        return [secret for secret in (self.server.password, *flat) if secret]
+        values = [self.server.password, *(self.server.query.get(key) for key in _SECRETS)]
+        return [str(value) for value in values if value]
 
 
 def location_of(storage: str | Path | None) -> Location:
@@ -76,10 +111,12 @@ def location_of(storage: str | Path | None) -> Location:
     scheme, mark, rest = chosen.partition("://")
     if mark and scheme in _SERVERS:
         return Location(server=_server(f"{_DRIVER}://{rest}"))
-    if _LIBPQ.match(chosen):
+    if _WORDS.match(chosen) and _LIBPQ.search(chosen):
         return Location(server=_libpq(chosen))
     if mark and scheme not in ("sqlite", "sqlite+pysqlite"):
         raise InvalidParameter(f"{_FORMS} but got one of another kind, {scheme:.20}://...")
+    if not mark and _URL_LIKE.match(chosen):
+        raise InvalidParameter(f"{_FORMS} but got what looks like a URL and is none.")
     return Location(file=_file(rest.removeprefix("/") if mark else chosen))
 
 
@@ -92,7 +129,9 @@ def _file(path: str) -> str:
 def _server(url: str) -> sa.URL:
     """Return the URL of a server; what it is must not be repeated, as there may be a password."""
     try:
-        return sa.make_url(url)
+        return _checked(sa.make_url(url))
+    except InvalidParameter:
+        raise
     except ValueError:
         raise InvalidParameter(
             f"{_FORMS} but the port of the URL given is not a number (a password with : or @ or /"
@@ -112,16 +151,49 @@ def _libpq(words: str) -> sa.URL:
     try:
         given: dict[str, Any] = conninfo_to_dict(words)
         port = given.pop("port", None)
-        return sa.URL.create(
-            _DRIVER,
-            username=given.pop("user", None),
-            password=given.pop("password", None),
-            host=given.pop("host", None),
-            port=None if port is None else int(port),
-            database=given.pop("dbname", None),
-            query={key: str(value) for key, value in given.items()},
+        return _checked(
+            sa.URL.create(
+                _DRIVER,
+                username=given.pop("user", None),
+                password=given.pop("password", None),
+                host=given.pop("host", None),
+                port=None if port is None else int(port),
+                database=given.pop("dbname", None),
+                query={key: str(value) for key, value in given.items()},
+            )
         )
+    except InvalidParameter:
+        raise
     except (Error, ValueError):
         raise InvalidParameter(
             f"{_FORMS} but the words given (host=... dbname=...) are not those of libpq."
         ) from None
+
+
+def _checked(url: sa.URL) -> sa.URL:
+    """Return a URL whose parts are what they seem, with the password where it is looked for."""
+    query = dict(url.query)
+    names = {"user": url.username, "dbname": url.database, "password": url.password}
+    for key in names:
+        value = query.pop(key, None)
+        names[key] = names[key] if value is None else str(value)
+    if not query.keys() <= {*_PLAIN, *_SECRETS}:
+        raise InvalidParameter(
+            "storage must have no other parameters than those of libpq but has: see PostgreSQL's"
+            " list of connection parameters."
+        )
+    parts = (url.host or "", names["dbname"] or "")
+    if any(mark in part for part in parts for mark in ("@", "://", "=")) or ":" in parts[1]:
+        raise InvalidParameter(
+            f"{_FORMS} but the URL given has @, : or = in the name of its host or database (a"
+            " password with : or @ or / in it must be percent-encoded)."
+        )
+    return sa.URL.create(
+        url.drivername,
+        username=names["user"],
+        password=names["password"],
+        host=url.host,
+        port=url.port,
+        database=names["dbname"],
+        query=query,
+    )

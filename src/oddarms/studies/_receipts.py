@@ -1,8 +1,10 @@
 """Traces that every result leaves beside itself, by which `verify` finds what was changed later.
 
-- A *receipt* of each result stands with its ticket, written in the same transaction: a result that
-  is gone, or has another reward, no longer agrees with it.
-- A *digest* of all its rewards stands with each import.
+- A *receipt* stands with each ticket: of its arm and place from the beginning and, written in the
+  same transaction as the result, of its reward. A result that is gone, or has another reward, arm
+  or place, no longer agrees with it.
+- A *digest* of all its rewards stands with each import, and the number of imports with the study.
+- An *origin*, a hash of question, seed, secret and labels, stands with the study.
 - A *chain* over all results in their order stands with each saved state: each link is a hash of the
   one before and of one result, so that the last link vouches for the whole log up to there, order
   included. It depends on the log alone, and may be written down elsewhere and compared.
@@ -23,10 +25,26 @@ GENESIS = bytes(32)
 """The chain of no results."""
 
 
-def receipt(ticket: int, reward: float) -> int:
-    """Return 63 bits of a hash of a ticket and its reward."""
-    digest = hashlib.sha256(struct.pack(">qd", ticket, reward + 0.0)).digest()  # no -0
-    return int.from_bytes(digest[:8], "big") >> 1
+def order_receipt(ticket: int, arm: int, place: int) -> int:
+    """Return the receipt of a ticket without a result: 63 bits of a hash."""
+    return _bits(struct.pack(">qqq", ticket, arm, place))
+
+
+def result_receipt(ticket: int, reward: float) -> int:
+    """Return what a result adds to the receipt of its ticket, by an exclusive or."""
+    return _bits(struct.pack(">qd", ticket, reward + 0.0))  # no -0
+
+
+def _bits(packed: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(packed).digest()[:8], "big") >> 1
+
+
+def origin(question: str, seed: int, secret: bytes, labels: Iterable[str]) -> str:
+    """Return a hash of what a study was created with, the labels as they are stored."""
+    digest = hashlib.sha256(f"{len(question)} {question} {seed} {secret.hex()}".encode())
+    for label in labels:
+        digest.update(f" {len(label)} {label}".encode())
+    return digest.hexdigest()
 
 
 def import_digest(rows: Iterable[tuple[int, float]]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from oddarms.errors import InvalidParameter
 from oddarms.studies._log import ResultRow, Told
-from oddarms.studies._receipts import import_digest, receipt
+from oddarms.studies._receipts import import_digest, result_receipt
 from oddarms.studies._sql import LOCK_SPACE, now, run, text, timed
 from oddarms.studies._ticket_rows import require_tickets
 
@@ -26,7 +26,10 @@ _RESULT = (
     f" nullif(:worker, t.worker), :wall, {_LATE} FROM tickets t {_LEASE}"
     " WHERE t.study = :study AND t.number = :ticket ON CONFLICT (study, ticket) DO NOTHING"
 )
-_RECEIPT = "UPDATE tickets SET receipt = ? WHERE study = ? AND number = ?"
+_RECEIPT = (
+    "UPDATE tickets SET receipt = (receipt | :receipt) - (receipt & :receipt)"  # exclusive or
+    " WHERE study = :study AND number = :ticket"
+)
 
 # On PostgreSQL any number of results, with their receipts, are one message to and fro.
 _RESULTS = (
@@ -38,7 +41,8 @@ _RESULTS = (
     f" nullif(:worker, t.worker), :wall, {_LATE} FROM locked CROSS JOIN given g"
     f" JOIN tickets t ON t.study = :study AND t.number = g.ticket {_LEASE} ORDER BY t.number"
     " ON CONFLICT (study, ticket) DO NOTHING RETURNING study, ticket)"
-    " UPDATE tickets SET receipt = g.receipt FROM added a JOIN given g ON g.ticket = a.ticket"
+    " UPDATE tickets SET receipt = tickets.receipt # g.receipt"
+    " FROM added a JOIN given g ON g.ticket = a.ticket"
     " WHERE tickets.study = a.study AND tickets.number = a.ticket RETURNING tickets.number"
 )
 
@@ -87,7 +91,7 @@ def add_new_results(
             worker=worker,
             tickets=[ticket for ticket, _ in ordered],
             rewards=[reward for _, reward in ordered],
-            receipts=[receipt(ticket, reward) for ticket, reward in ordered],
+            receipts=[result_receipt(ticket, reward) for ticket, reward in ordered],
         )
         return {int(row[0]) for row in found}
     raw: Any = connection.connection.driver_connection  # there is no time to prepare each anew
@@ -95,7 +99,8 @@ def add_new_results(
     recorded = set()
     for ticket, reward in ordered:
         if raw.execute(_RESULT, {**common, "ticket": ticket, "reward": reward}).rowcount:
-            raw.execute(_RECEIPT, (receipt(ticket, reward), study, ticket))
+            more = result_receipt(ticket, reward)
+            raw.execute(_RECEIPT, {"receipt": more, "study": study, "ticket": ticket})
             recorded.add(ticket)
     return recorded
 
@@ -161,6 +166,7 @@ def add_import(
         now=now,
         digest=digest,
     )
+    run(connection, "UPDATE studies SET imports = imports + 1 WHERE id = :study", study=study)
     database.copy(
         connection,
         "results",

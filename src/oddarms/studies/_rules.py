@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oddarms.studies._receipts import import_digest, receipt
+from oddarms.studies._receipts import import_digest, order_receipt, result_receipt
 from oddarms.studies._sql import run, text
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ def broken_rules(connection: sa.Connection, study: int, bounds: tuple[float, flo
         count = int(run(connection, statement, **parameters).scalar_one())
         if count:
             found.append(f"{count} {rule}")
-    count = _without_receipt(connection, study)
-    if count:
-        found.append(f"{count} results that are not what was told for their tickets")
+    changed = _without_receipt(connection, study)
+    if changed:
+        found.append(f"{changed} tickets whose result is gone, or is not what was told for them")
     return found + _changed_imports(connection, study)
 
 
@@ -33,12 +33,18 @@ _RULES = {
     " FROM results r LEFT JOIN tickets t ON t.study = r.study AND t.number = r.ticket"
     " WHERE r.study = :study AND r.ticket IS NOT NULL"
     " AND (t.number IS NULL OR t.arm <> r.arm OR t.place <> r.place)",
-    "results that were told but are missing": "SELECT count(*) FROM tickets t LEFT JOIN results r"
-    " ON r.study = t.study AND r.ticket = t.number"
-    " WHERE t.study = :study AND t.receipt IS NOT NULL AND r.ticket IS NULL",
+    "results that are neither of a ticket nor imported": "SELECT count(*) FROM results"
+    " WHERE study = :study AND ((ticket IS NULL) <> (batch IS NOT NULL)"
+    " OR (ticket IS NULL) <> (place IS NULL))",
+    "second results of a ticket": "SELECT count(ticket) - count(DISTINCT ticket) FROM results"
+    " WHERE study = :study",
+    "imports missing from the log": "SELECT abs(s.imports - (SELECT count(*) FROM imports i"
+    " WHERE i.study = s.id)) FROM studies s WHERE s.id = :study",
     "tickets missing from the log": "SELECT s.tickets - (SELECT count(*) FROM tickets t"
     " WHERE t.study = s.id AND t.number BETWEEN 1 AND s.tickets) FROM studies s"
     " WHERE s.id = :study",
+    "tickets beyond those that were handed out": "SELECT count(*) FROM tickets t JOIN studies s"
+    " ON s.id = t.study WHERE t.study = :study AND t.number > s.tickets",
     "leases of tickets that were not handed out": "SELECT count(*) FROM leases l"
     " LEFT JOIN tickets t ON t.study = l.study AND t.number = l.ticket"
     " WHERE l.study = :study AND (t.number IS NULL OR t.arm <> l.arm)",
@@ -49,16 +55,22 @@ _RULES = {
 
 
 def _without_receipt(connection: sa.Connection, study: int) -> int:
-    """Return how many results do not agree with the receipts at their tickets."""
+    """Return how many tickets have another receipt than their arm, place and reward give."""
     found = connection.execute(
         text(
-            "SELECT r.ticket, r.reward, t.receipt FROM results r JOIN tickets t"
-            " ON t.study = r.study AND t.number = r.ticket WHERE r.study = :study"
+            "SELECT t.number, t.arm, t.place, r.reward, t.receipt FROM tickets t"
+            " LEFT JOIN results r ON r.study = t.study AND r.ticket = t.number"
+            " WHERE t.study = :study"
         ),
         {"study": study},
         execution_options={"stream_results": True},
     )
-    return sum(receipt(ticket, reward) != stored for ticket, reward, stored in found)
+    return sum(_receipt(*row) != stored for *row, stored in found)
+
+
+def _receipt(ticket: int, arm: int, place: int, reward: float | None) -> int:
+    ordered = order_receipt(ticket, arm, place)
+    return ordered if reward is None else ordered ^ result_receipt(ticket, reward)
 
 
 def _changed_imports(connection: sa.Connection, study: int) -> list[str]:

@@ -17,6 +17,13 @@ LOCK_SPACE = 0x0DDA
 _SERVER_TIME = "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
 
 
+def as_bytes(value: Any) -> bytes:
+    """Return bytes that were stored; a number would become as many zeros."""
+    if not isinstance(value, bytes | memoryview):
+        raise TypeError(f"there are no bytes but {type(value).__name__}")
+    return bytes(value)
+
+
 @lru_cache(maxsize=256)
 def text(statement: str) -> sa.TextClause:
     """Return a statement, prepared once."""

@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -190,7 +190,7 @@ class Study:
                 status = search.status_with(out, ahead=ahead)
                 labels = self._labels.of([arm for arm, _ in places], connection)
             tickets = [
-                Ticket(self._ids.of(first + i), label, arm, place, _moment(now + seconds))
+                Ticket(self._ids.of(first + i), label, arm, place, moment_of(now + seconds))
                 for i, (label, (arm, place)) in enumerate(zip(labels, places, strict=True))
             ]
             state = self._log.state() if saving else None
@@ -205,7 +205,7 @@ class Study:
 
     def _save(self, state: State) -> None:
         """Save a state; where the storage has no time for it, the next one will be."""
-        with suppress(StoreFailed), self._database.hurried():
+        with suppress(StoreFailed), self.hurried():
             save_state(self._database, self._number, state)
 
     def tell(self, ticket: Ticket | str, reward: float, *, worker: str | None = None) -> Told:
@@ -320,6 +320,10 @@ class Study:
         gone = [worker for worker in workers if is_gone(worker)]
         return sum(self.skip_worker(worker, "its process is gone") for worker in gone)
 
+    def hurried(self) -> AbstractContextManager[None]:
+        """Return a block in which this thread's calls wait for a lock for a moment only."""
+        return self._database.hurried()
+
     def check_reward(self, reward: Any) -> float:
         """Return a reward as a number, if it is one within the bounds."""
         return self._rewards.checked_one(reward)
@@ -343,7 +347,7 @@ class Study:
         self._report_decisions()
         known = status if status.final else Status.RUNNING
         return Overview(
-            created=_moment(created),
+            created=moment_of(created),
             status=status,
             result=replace(result, question=self.question, status=known),
             handed_out=handed_out,
@@ -398,8 +402,8 @@ class Study:
                     place=place,
                     reward=reward,
                     worker=worker,
-                    asked=None if asked is None else _moment(asked),
-                    told=_moment(told),
+                    asked=None if asked is None else moment_of(asked),
+                    told=moment_of(told),
                     late=bool(late),
                 )
 
@@ -419,7 +423,7 @@ class Study:
             rows = list(result_rows.conflict_rows(connection, self._number))
             labels = self._labels.of([row[1] for row in rows], connection)
         return [
-            Conflict(self._ids.of(ticket), label, first, second, worker, _moment(told))
+            Conflict(self._ids.of(ticket), label, first, second, worker, moment_of(told))
             for (ticket, _, first, second, worker, told), label in zip(rows, labels, strict=True)
         ]
 
@@ -525,7 +529,8 @@ def _storable(text: object) -> str:
     return str(text).encode(errors="backslashreplace").decode().replace("\0", "\\x00")
 
 
-def _moment(seconds: float) -> datetime:
+def moment_of(seconds: float) -> datetime:
+    """Return a stored time of day."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (OSError, OverflowError, TypeError, ValueError):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oddarms.errors import UnknownStudy
-from oddarms.studies._sql import run, timed
+from oddarms.studies._ids import SECRET_BYTES
+from oddarms.studies._sql import as_bytes, run, timed
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -21,28 +22,30 @@ TABLES = ("results", "tickets", "leases", "skips", "conflicts", "imports", "snap
 
 @dataclass(frozen=True)
 class StudyRow:
-    """What a study is: its number, question, seed and secret."""
+    """What a study is: its number, question, seed, secret, and a hash of its origin."""
 
     number: int
     question: str
     seed: int
     secret: bytes
+    origin: str
 
 
 def add_study(
-    connection: sa.Connection, name: str, question: str, seed: int, secret: bytes
+    connection: sa.Connection, name: str, question: str, seed: int, secret: bytes, origin: str
 ) -> int | None:
     """Add a study; return its number, or None if the name is taken."""
     found = timed(
         connection,
-        "INSERT INTO studies"
-        " (name, question, seed, secret, created, tickets, position, taken, claimed) VALUES"
-        " (:name, :question, :seed, :secret, :wall, 0, 0, 0, 0)"
+        "INSERT INTO studies (name, question, seed, secret, origin, created,"
+        " tickets, position, taken, claimed, imports) VALUES"
+        " (:name, :question, :seed, :secret, :origin, :wall, 0, 0, 0, 0, 0)"
         " ON CONFLICT (name) DO NOTHING RETURNING id",
         name=name,
         question=question,
         seed=str(seed),
         secret=secret,
+        origin=origin,
     ).scalar()
     return None if found is None else int(found)
 
@@ -50,9 +53,16 @@ def add_study(
 def find_study(connection: sa.Connection, name: str) -> StudyRow | None:
     """Return the study of a name."""
     row = run(
-        connection, "SELECT id, question, seed, secret FROM studies WHERE name = :name", name=name
+        connection,
+        "SELECT id, question, seed, secret, origin FROM studies WHERE name = :name",
+        name=name,
     ).first()
-    return None if row is None else StudyRow(int(row[0]), str(row[1]), int(row[2]), bytes(row[3]))
+    if row is None:
+        return None
+    secret = as_bytes(row[3])
+    if len(secret) != SECRET_BYTES:
+        raise ValueError("the secret has another length")
+    return StudyRow(int(row[0]), str(row[1]), int(row[2]), secret, str(row[4]))
 
 
 def counts(connection: sa.Connection, study: int) -> tuple[int, float]:
@@ -168,7 +178,7 @@ def saved(connection: sa.Connection, study: int) -> Saved:
     if row is None:
         raise UnknownStudy("the study must be there but was deleted.")
     position, taken, chain, key, claimed = row
-    link = None if chain is None else bytes(chain)
+    link = None if chain is None else as_bytes(chain)
     return Saved(int(position), int(taken), link, None if key is None else int(key), int(claimed))
 
 
@@ -180,7 +190,7 @@ def saved_state(connection: sa.Connection, study: int, key: int) -> bytes:
         study=study,
         key=key,
     )
-    return b"".join(bytes(row[0]) for row in found)
+    return b"".join(as_bytes(row[0]) for row in found)
 
 
 def claim_saving(connection: sa.Connection, study: int, taken: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from oddarms.errors import InvalidParameter, UnknownStudy
 from oddarms.search._places import Place
 from oddarms.search._step import Out
+from oddarms.studies._receipts import order_receipt
 from oddarms.studies._sql import moment, run, text, timed
 
 if TYPE_CHECKING:
@@ -91,8 +92,11 @@ def add_tickets(
     database.copy(
         connection,
         "tickets",
-        ["study", "number", "arm", "place", "worker", "asked"],
-        [(study, number, arm, place, worker, wall) for number, arm, place in numbered],
+        ["study", "number", "arm", "place", "worker", "asked", "receipt"],
+        [
+            (study, number, arm, place, worker, wall, order_receipt(number, arm, place))
+            for number, arm, place in numbered
+        ],
     )
     database.copy(
         connection,

@@ -10,7 +10,7 @@ from oddarms.search import Search
 from oddarms.search._alike import alike
 from oddarms.studies import _result_rows as result_rows
 from oddarms.studies import _study_rows as study_rows
-from oddarms.studies._receipts import GENESIS, chained
+from oddarms.studies._receipts import GENESIS, chained, origin
 from oddarms.studies._replay import new_search, replay
 from oddarms.studies._rules import broken_rules
 
@@ -63,8 +63,17 @@ def verify(study: Study) -> Verification:
             raise
         except (OddarmsError, IndexError) as error:  # what the log or the saved state has is wrong
             found.problems.append(f"the replay ends with: {str(error).rstrip('.')}")
+        found.problems += _changed_origin(study, connection)
         found.problems += broken_rules(connection, study._number, study._asked.bounds)
     return found
+
+
+def _changed_origin(study: Study, connection: sa.Connection) -> list[str]:
+    row = study_rows.find_study(connection, study.name)
+    labels = study_rows.labels(connection, study._number)
+    if row is not None and row.origin == origin(row.question, row.seed, row.secret, labels):
+        return []
+    return ["the question, seed, secret or labels are not those that the study was created with"]
 
 
 def _replay(study: Study, found: Verification, connection: sa.Connection) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 import sqlalchemy as sa
 
@@ -35,11 +39,7 @@ def version_of(connection: sa.Connection, name: str) -> str | None:
         columns = {column["name"] for column in sa.inspect(connection).get_columns("studies")}
         if version in REVISIONS[:3] and tables >= FIRST_TABLES and columns >= _OLD_COLUMNS:
             return version
-    others = ", ".join(sorted(tables - OUR_TABLES or tables)[:3])
-    raise StoreFailed(
-        f"{name} must be a storage of studies, or empty, but is a database with other tables"
-        f" ({others}), which were not touched: choose another file or database."
-    )
+    raise _foreign(name, tables)
 
 
 def upgrade_schema(connection: sa.Connection, name: str) -> None:
@@ -58,11 +58,62 @@ def upgrade_schema(connection: sa.Connection, name: str) -> None:
         command.upgrade(config, REVISIONS[-1])
 
 
+def look_at_file(path: str) -> None:
+    """Refuse a file with tables of somebody else's, or with more than tables, without a trace.
+
+    To open it properly would already write what another program has left in its log. And a trigger,
+    a view or a computed column would run whatever its author likes when we read or write.
+    """
+    address = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(address, uri=True)) as connection:
+            kinds = connection.execute("SELECT type, name FROM sqlite_master").fetchall()
+            names = {str(name) for kind, name in kinds if kind in ("table", "view")}
+            tables = {name for name in names if not name.startswith("sqlite_")}
+            more = {str(name) for kind, name in kinds if kind not in ("table", "index")}
+            for table in tables & OUR_TABLES - more:
+                columns = connection.execute(f"PRAGMA table_xinfo({table})").fetchall()
+                more |= {f"{table}.{column[1]}" for column in columns if column[6]}
+    except sqlite3.Error:
+        return  # opening it says what is wrong
+    if tables and not tables & {VERSION_TABLE, _OLD_VERSION_TABLE}:
+        raise _foreign(path, tables)
+    if more and tables & OUR_TABLES:
+        raise StoreFailed(
+            f"{path} must have nothing but tables but has triggers, views or computed columns"
+            f" ({', '.join(sorted(more)[:3])}), which were not run: it is not a storage that"
+            " oddarms has made."
+        )
+
+
+def _foreign(name: str, tables: set[str]) -> StoreFailed:
+    others = ", ".join(sorted(tables - OUR_TABLES or tables)[:3])
+    return StoreFailed(
+        f"{name} must be a storage of studies, or empty, but is a database with other tables"
+        f" ({others}), which were not touched: choose another file or database."
+    )
+
+
+_RELATIONS = """
+SELECT c.relname FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace
+AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f') AND NOT EXISTS (
+    SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.deptype IN ('e', 'a', 'i')
+)
+"""
+
+
 def _tables(connection: sa.Connection) -> set[str]:
-    """Return the names of all tables and views; those that SQLite itself keeps are left out."""
-    inspector = sa.inspect(connection)
-    names = [*inspector.get_table_names(), *inspector.get_view_names()]
-    return {name for name in names if not name.startswith("sqlite_")}
+    """Return the names of all tables, and of what else is like one.
+
+    But for those that belong to something else: SQLite's own, and those of extensions.
+    """
+    if connection.dialect.name == "postgresql":
+        found = connection.exec_driver_sql(_RELATIONS)
+    else:
+        found = connection.exec_driver_sql(
+            "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+        )
+    return {str(row[0]) for row in found if not str(row[0]).startswith("sqlite_")}
 
 
 def _stored(connection: sa.Connection, table: str) -> str:

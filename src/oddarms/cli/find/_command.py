@@ -25,7 +25,7 @@ from oddarms.errors import InvalidParameter
 from oddarms.files import writable_folder
 from oddarms.interrupts import uninterrupted
 from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, UNIT
-from oddarms.search import Result, Search, Status
+from oddarms.search import Result, Search, Status, patiently
 from oddarms.tables import RecordedArms, bounds_of, read_labels, read_rewards
 from oddarms.text import counted
 
@@ -193,14 +193,14 @@ def find(
     else:
         where = storage_in(out, storage)
         with Occupied(out):
-            limits = limits or stored_bounds(study, where)
+            waits = duration_of("patience", patience)
+            limits = limits or patiently(lambda: stored_bounds(study, where), waits)
             recorded = None if table is None else _read(table, arm, column, limits, quiet=quiet)
-            found = opened(study, where, labels, recorded, words, seed)
+            found = patiently(lambda: opened(study, where, labels, recorded, words, seed), waits)
             if not quiet and function is not None:
                 say_going_on(found)
             if recorded is not None:
                 import_table(found, recorded, quiet=quiet)
-            waits = duration_of("patience", patience)
             run = Run(found, jobs, on_error, waits, out, batch=batch, quiet=quiet, raw_csv=raw_csv)
             result = run.until_done(function)
     with uninterrupted():

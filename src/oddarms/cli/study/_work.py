@@ -202,7 +202,8 @@ def renew(
     """Let leases last longer, as their pulls are still under way.
 
     They then run out the given time from now. A worker that renews its short leases while it works
-    keeps them, and if it dies nobody waits for it for long.
+    keeps them, and if it dies nobody waits for it for long. The exit code is 1 if one could not be
+    renewed: its pull is no longer wanted, though its result would still be taken.
 
     \b
     Example:
@@ -213,6 +214,7 @@ def renew(
     emit(f"renewed {renewed:,} of {counted(len(given), 'lease')}\n")
     if renewed < len(given):
         note("the others have a result, or their pulls were handed to somebody else")
+        raise typer.Exit(EXIT_FAILED)
 
 
 def import_(

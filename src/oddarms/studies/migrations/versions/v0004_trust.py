@@ -5,7 +5,7 @@ import secrets
 import sqlalchemy as sa
 from alembic import op
 
-from oddarms.studies._receipts import import_digest, receipt
+from oddarms.studies._receipts import import_digest, order_receipt, origin, result_receipt
 
 revision = "0004"
 down_revision = "0003"
@@ -25,6 +25,10 @@ def upgrade() -> None:
     op.add_column("studies", sa.Column("snapshot", sa.BigInteger))
     op.add_column(
         "studies", sa.Column("claimed", sa.BigInteger, nullable=False, server_default="0")
+    )
+    op.add_column("studies", sa.Column("origin", sa.String(64)))
+    op.add_column(
+        "studies", sa.Column("imports", sa.BigInteger, nullable=False, server_default="0")
     )
     op.add_column("tickets", sa.Column("receipt", sa.BigInteger))
     op.add_column("leases", sa.Column("boot", sa.BigInteger, nullable=False, server_default="0"))
@@ -57,35 +61,52 @@ UPDATE results SET late = 1 WHERE ticket IS NOT NULL AND told > (
 
 
 def _give_secrets(connection: sa.Connection) -> None:
-    for (number,) in list(connection.execute(sa.text("SELECT id FROM studies"))):
+    found = connection.execute(sa.text("SELECT id, question, seed FROM studies")).all()
+    for number, question, seed in found:
+        secret = secrets.token_bytes(16)
+        labels = connection.execute(
+            sa.text("SELECT label FROM arms WHERE study = :number ORDER BY number"),
+            {"number": number},
+        )
         connection.execute(
-            sa.text("UPDATE studies SET secret = :secret WHERE id = :number"),
-            {"number": number, "secret": secrets.token_bytes(16)},
+            sa.text(
+                "UPDATE studies SET secret = :secret, origin = :origin, imports ="
+                " (SELECT count(*) FROM imports i WHERE i.study = :number) WHERE id = :number"
+            ),
+            {
+                "number": number,
+                "secret": secret,
+                "origin": origin(question, int(seed), secret, (str(row[0]) for row in labels)),
+            },
         )
 
 
 def _give_receipts(connection: sa.Connection) -> None:
-    after = 0
+    after = (0, 0)
     while True:
         rows = connection.execute(
             sa.text(
-                "SELECT number, study, ticket, reward FROM results"
-                " WHERE number > :after AND ticket IS NOT NULL ORDER BY number LIMIT :most"
+                "SELECT t.study, t.number, t.arm, t.place, r.reward FROM tickets t"
+                " LEFT JOIN results r ON r.study = t.study AND r.ticket = t.number"
+                " WHERE (t.study, t.number) > (:study, :number)"
+                " ORDER BY t.study, t.number LIMIT :most"
             ),
-            {"after": after, "most": CHUNK},
+            {"study": after[0], "number": after[1], "most": CHUNK},
         ).all()
         if not rows:
             return
-        after = rows[-1][0]
+        after = (rows[-1][0], rows[-1][1])
         connection.execute(
             sa.text(
                 "UPDATE tickets SET receipt = :receipt WHERE study = :study AND number = :ticket"
             ),
-            [
-                {"study": study, "ticket": ticket, "receipt": receipt(ticket, reward)}
-                for _, study, ticket, reward in rows
-            ],
+            [{"study": row[0], "ticket": row[1], "receipt": _receipt(*row[1:])} for row in rows],
         )
+
+
+def _receipt(ticket: int, arm: int, place: int, reward: float | None) -> int:
+    ordered = order_receipt(ticket, arm, place)
+    return ordered if reward is None else ordered ^ result_receipt(ticket, reward)
 
 
 def _give_digests(connection: sa.Connection) -> None:
