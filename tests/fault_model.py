@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fault_workers import whole_lines
+from fault_process import whole_lines
 from oddarms.search import Result
 from oddarms.studies import Study, Told
 from study_answers import assert_same_answer, never_killed

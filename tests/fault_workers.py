@@ -1,85 +1,28 @@
-"""What the processes of the fault tests do: work on one study, and note what they were told.
-
-Each has a ledger, a file in which it notes what it is about to do and what came of it. What was
-written there stays when the process is killed; `fault_model` holds the study against all of them.
-"""
+"""What the processes of the fault tests do on one study."""
 
 from __future__ import annotations
 
 import os
-import resource
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
 
-import numpy as np
-import sqlalchemy as sa
+from fault_process import LEASE, PATIENCE, STUDY, Task, Worker, whole_lines
+from oddarms.errors import DuplicateStudy, InvalidParameter, SearchInterrupted, UnknownStudy
+from oddarms.search import Tickets
+from oddarms.studies import Study, Told, create_study, delete_study, load_study, verify
 
-from oddarms.errors import (
-    DuplicateStudy,
-    InvalidParameter,
-    SearchInterrupted,
-    StoreFailed,
-    UnknownStudy,
-)
-from oddarms.search import Tickets, _patience
-from oddarms.studies import (
-    Study,
-    Told,
-    _database,
-    _replay,
-    create_study,
-    delete_study,
-    load_study,
-    verify,
-)
-
-T = TypeVar("T")
-
-STUDY, DECOY = "shaken", "decoy"
-PATIENCE = 120.0
-LEASE = 1.0
-"""Seconds of the longest lease."""
+DECOY = "decoy"
 SLOWEST_PULL = 0.02
-SLOW_COMMIT = 0.05
-OUTLIER, NORMAL = 0.9, 0.4
-MOST_PAGES = 2**30
-FILE_BYTES = 2**17
-JUMPS = (-86_400.0 * 400, -7200.0, 0.0, 3.0, 7200.0, 86_400.0 * 400)
-
-
-@dataclass(frozen=True)
-class Task:
-    """What a process has to know.
-
-    Attributes
-    ----------
-    storage, folder
-        Where the study is, and where the ledgers and the files `stop`, `slow` and `full` are.
-    kind, name, seed
-        What it does, its name in the log, and what decides its choices.
-    """
-
-    storage: str
-    folder: Path
-    kind: str
-    name: str
-    seed: int
-
-    @property
-    def ledger(self) -> Path:
-        return self.folder / f"ledger-{self.name}"
 
 
 def begin(task: Task) -> None:
     """Do what a task says; the ledger has the traceback of an error that nobody expects."""
-    worker = _Worker(task)
+    worker = Worker(task)
     try:
         _KINDS[task.kind](worker)
     except Exception:
@@ -87,111 +30,10 @@ def begin(task: Task) -> None:
         raise
 
 
-class _Worker:
-    """A process at work: its choices, its ledger, and the faults that live in it."""
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-        self.rng = np.random.default_rng(task.seed)
-        self._ledger = os.open(task.ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        self._offset = 0.0
-        _replay.LEAST_BETWEEN_STATES = 1
-        _patience.LONGEST_PAUSE = 0.2
-        _database.LOCK_SECONDS = float(self.rng.choice([0.2, 60.0]))
-        self._break_the_clock()
-        sa.event.listen(sa.Engine, "begin", self._fill_the_disk)
-        sa.event.listen(sa.Engine, "commit", self._slow_the_disk)
-
-    def note(self, *words: object) -> None:
-        self.note_all([words])
-
-    def note_all(self, lines: Iterable[Iterable[object]]) -> None:
-        now = f"{time.monotonic():.3f}"
-        text = "".join(" ".join(map(str, (now, *words))) + "\n" for words in lines)
-        os.write(self._ledger, text.encode())
-
-    def insist(self, call: Callable[[], T]) -> T:
-        """Repeat a call while it fails for reasons that pass."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                return call()
-            except StoreFailed as error:
-                self.note("failed", error)
-                if not error.passing or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
-
-    def load(self) -> Study:
-        return self.insist(lambda: load_study(STUDY, storage=self.task.storage))
-
-    @property
-    def stopped(self) -> bool:
-        return (self.task.folder / "stop").exists()
-
-    def draw(self, arm: int) -> float:
-        """Return a reward unlike any other."""
-        rate = OUTLIER if arm == 0 else NORMAL
-        return float(0.9 * (self.rng.random() < rate) + 0.1 * self.rng.random())
-
-    # Faults
-
-    def _break_the_clock(self) -> None:
-        right = time.time
-        time.time = lambda: right() + self._offset
-
-    def jump(self) -> None:
-        """Set the time of day, now and then."""
-        if self.rng.random() < 0.1:
-            self._offset = float(self.rng.choice(JUMPS))
-            self.note("jumped", self._offset)
-
-    def _slow_the_disk(self, _connection: Any) -> None:
-        if (self.task.folder / "slow").exists():
-            time.sleep(SLOW_COMMIT)
-
-    def _fill_the_disk(self, connection: Any) -> None:
-        if connection.dialect.name != "sqlite":
-            return
-        how = ""
-        with suppress(FileNotFoundError):
-            how = (self.task.folder / "full").read_text()
-        raw = connection.connection.driver_connection
-        pages = raw.execute("PRAGMA page_count").fetchone()[0] if how == "pages" else MOST_PAGES
-        raw.execute(f"PRAGMA max_page_count = {pages}")
-        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        room = self.task.ledger.stat().st_size + FILE_BYTES
-        resource.setrlimit(resource.RLIMIT_FSIZE, (room if how == "bytes" else hard, hard))
-
-    # The ledger protocol
-
-    def watch(self) -> None:
-        """Note what the study is asked and told in this process, whoever does it."""
-        ask, tell = Study.ask, Study.tell_many
-
-        def noted_ask(study: Study, *arguments: Any, **options: Any) -> Any:
-            tickets = ask(study, *arguments, **options)
-            self.note_all(("asked", t.id, t.index, t.place) for t in tickets)
-            return tickets
-
-        def noted_tell(study: Study, results: Any, *, worker: str | None = None) -> list[Told]:
-            pairs = [(t if isinstance(t, str) else t.id, reward) for t, reward in results]
-            self.note_all(("telling", *pair) for pair in pairs)
-            try:
-                answers = tell(study, pairs, worker=worker)
-            except StoreFailed as error:
-                self.note("untellable", error)
-                raise
-            self.note_all(("told", *pair, said) for pair, said in zip(pairs, answers, strict=True))
-            return answers
-
-        Study.ask, Study.tell_many = noted_ask, noted_tell
-
-
 # Those who make pulls
 
 
-def by_hand(worker: _Worker) -> None:
+def by_hand(worker: Worker) -> None:
     """Ask and tell: late, twice, in any order, differently, to a study opened anew."""
     worker.watch()
     rng, study = worker.rng, worker.load()
@@ -216,14 +58,14 @@ def by_hand(worker: _Worker) -> None:
         told = [*told, *now][-50:]
 
 
-def _asked(worker: _Worker, study: Study) -> Tickets:
+def _asked(worker: Worker, study: Study) -> Tickets:
     number = int(worker.rng.integers(1, 9))
     lease = timedelta(seconds=worker.rng.choice([0.1, 0.3, LEASE]))
     return worker.insist(lambda: study.ask(number, worker.task.name, lease))
 
 
 def _parts(
-    worker: _Worker, now: list[tuple[str, float]], told: list[tuple[str, float]]
+    worker: Worker, now: list[tuple[str, float]], told: list[tuple[str, float]]
 ) -> list[list[tuple[str, float]]]:
     """Return results in batches, with some that were told before, the same or otherwise."""
     rng, results = worker.rng, list(now)
@@ -240,7 +82,7 @@ def _parts(
     ]
 
 
-def by_run(worker: _Worker) -> None:
+def by_run(worker: Worker) -> None:
     """`study.run`, with several functions at a time in threads."""
     worker.watch()
     study = worker.load()
@@ -260,7 +102,7 @@ def by_run(worker: _Worker) -> None:
     worker.note("ended", "done")
 
 
-def _puller(worker: _Worker) -> Callable[[str], float]:
+def _puller(worker: Worker) -> Callable[[str], float]:
     def pull(label: str) -> float:
         worker.jump()
         time.sleep(worker.rng.uniform(0.0, SLOWEST_PULL))
@@ -275,7 +117,7 @@ pull_from_shell: Callable[[str], float]
 """What `oddarms find --python` calls in this process."""
 
 
-def by_shell(worker: _Worker) -> None:
+def by_shell(worker: Worker) -> None:
     """``oddarms find --study``, all but the start of an interpreter and the report."""
     global pull_from_shell
     from oddarms.cli import main
@@ -299,7 +141,7 @@ def by_shell(worker: _Worker) -> None:
 # Those who do not
 
 
-def by_hearsay(worker: _Worker) -> None:
+def by_hearsay(worker: Worker) -> None:
     """Tell what others have told, or are about to, or died with; sometimes otherwise."""
     worker.watch()
     rng = worker.rng
@@ -316,20 +158,14 @@ def by_hearsay(worker: _Worker) -> None:
         time.sleep(rng.uniform(0.0, 0.1))
 
 
-def _lines(worker: _Worker, words: tuple[str, ...], ledger: Path | None = None) -> list[list[str]]:
+def _lines(worker: Worker, words: tuple[str, ...], ledger: Path | None = None) -> list[list[str]]:
     """Return the last lines of a ledger, somebody's unless it is said whose."""
     ledgers = sorted(worker.task.folder.glob("ledger-*"))
     lines = whole_lines(ledger or ledgers[int(worker.rng.integers(0, len(ledgers)))])[-100:]
     return [line[1:] for line in lines if line[1] in words]
 
 
-def whole_lines(ledger: Path) -> list[list[str]]:
-    """Return a ledger's lines, in words, without one that a kill has cut off."""
-    text = ledger.read_text()
-    return [line.split() for line in text[: text.rfind("\n") + 1].splitlines()]
-
-
-def by_reading(worker: _Worker) -> None:
+def by_reading(worker: Worker) -> None:
     """Read all the time: nothing that was there once may change."""
     seen: dict[str | None, float] = {}
     decided: dict[int, int] = {}
@@ -353,7 +189,7 @@ def by_reading(worker: _Worker) -> None:
         time.sleep(worker.rng.uniform(0.0, 0.2))
 
 
-def by_distracting(worker: _Worker) -> None:
+def by_distracting(worker: Worker) -> None:
     """Make and delete another study; no ticket of one study is one of another."""
     main, before = worker.load(), ""
     while not worker.stopped:
@@ -371,7 +207,7 @@ def by_distracting(worker: _Worker) -> None:
         time.sleep(worker.rng.uniform(0.0, 0.2))
 
 
-def _decoy(worker: _Worker) -> Study:
+def _decoy(worker: Worker) -> Study:
     try:
         return create_study(
             DECOY, range(3), k=0.5, delta=0.1, storage=worker.task.storage, algorithm="rr"
@@ -389,7 +225,7 @@ def _assert_refused(study: Study, *tickets: str) -> None:
         raise AssertionError(f"{study.name} took {ticket}, which is none of its tickets")
 
 
-def by_finishing(worker: _Worker) -> None:
+def by_finishing(worker: Worker) -> None:
     """Tell what others died with, and bring the study to its end; then verify it."""
     worker.watch()
     study = worker.load()
@@ -407,7 +243,7 @@ def by_finishing(worker: _Worker) -> None:
     worker.note("verified", verified.results)
 
 
-_KINDS: dict[str, Callable[[_Worker], None]] = {
+_KINDS: dict[str, Callable[[Worker], None]] = {
     "hand": by_hand,
     "run": by_run,
     "shell": by_shell,

@@ -1,8 +1,4 @@
-"""Faults in random order against workers on one study: a schedule from a seed, and its stage.
-
-A fault's moment is counted in acknowledged results, so that a seed gives about the same run on a
-busy machine. A fault that lasts ends after some time, as work may stand still meanwhile.
-"""
+"""Faults in random order against workers on one study, and what must be there afterwards."""
 
 from __future__ import annotations
 
@@ -12,16 +8,17 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import psycopg
 
 from fault_model import Model, check_answer, tails
-from fault_workers import LEASE, PATIENCE, STUDY, Task, begin
+from fault_process import LEASE, PATIENCE, STUDY, Task
+from fault_schedule import Event, schedule
+from fault_workers import begin
 from oddarms.search import patiently
 from oddarms.studies import Study, create_study, load_study, verify
 from oddarms.studies import _ticket_rows as ticket_rows
@@ -33,59 +30,11 @@ T = TypeVar("T")
 
 PULLERS = ("hand", "hand", "run", "shell")
 OTHERS = ("hearsay", "reader", "decoy")
-ON_WORKERS = ("kill", "kill", "kill all", "terminate", "terminate", "suspend")
-ON_FILES = ("lock", "slow disk", "full disk: pages", "full disk: bytes", "backup")
-ON_SERVERS = ("lock", "slow disk", "server killed", "server stopped", "server stopped at once")
-ON_SERVERS += ("connections ended",)
-MEANWHILE = ("nothing", "nothing", "kill", "terminate")
 
 
-@dataclass(frozen=True)
-class Event:
-    """A fault to come.
-
-    Attributes
-    ----------
-    moment
-        After so many acknowledged results.
-    fault, meanwhile
-        What happens, and what else while the storage is away.
-    seconds
-        How long it lasts, if it does.
-    who
-        Which worker, as a share of those at work.
-    """
-
-    moment: int
-    fault: str
-    seconds: float
-    meanwhile: str
-    who: float
-
-
-def schedule(seed: int, faults: int, apart: int, *, server: bool) -> list[Event]:
-    """Return so many faults, each kind of them once before any comes again."""
-    rng = np.random.default_rng(seed)
-    kinds = [*ON_WORKERS, *(ON_SERVERS if server else ON_FILES)]
-    drawn: list[str] = []
-    while len(drawn) < faults:
-        drawn += rng.permutation(kinds).tolist()
-    moments = np.cumsum(rng.integers(1, 2 * apart, faults))
-    return [
-        Event(
-            int(moment),
-            fault,
-            float(rng.uniform(0.1, 1.2 * LEASE)),
-            str(rng.choice(MEANWHILE)),
-            float(rng.random()),
-        )
-        for moment, fault in zip(moments, drawn, strict=False)
-    ]
-
-
-@dataclass
+@dataclass(eq=False)
 class Hand:
-    """A process on the stage; `started` is what it was told to do."""
+    """A process on the stage, and how far its ledger was read."""
 
     task: Task
     process: Any
@@ -109,7 +58,7 @@ class Hand:
         return more
 
 
-@dataclass
+@dataclass(eq=False)
 class Stage:
     """Workers on one study, and what happens to them.
 
@@ -122,6 +71,7 @@ class Stage:
     """
 
     study: Study
+    storage: str
     folder: Path
     seed: int
     server: Server | None = None
@@ -144,16 +94,11 @@ class Stage:
         self._started += 1
         name = f"{self._started:03}-{kind}"
         seed = 1000 * self.seed + self._started
-        task = Task(self.study.storage, self.folder, kind, name, seed)
+        task = Task(self.storage, self.folder, kind, name, seed)
         task.ledger.touch()
         process = PROCESSES.Process(target=begin, args=(task,))
         process.start()
         return Hand(task, process)
-
-    def _replace(self, hand: Hand) -> None:
-        self._look()
-        hand.process.close()
-        self._crew[self._crew.index(hand)] = self._start(hand.task.kind)
 
     def _look(self) -> None:
         """Read the ledgers, end what has lasted long enough, and see who has ended by itself."""
@@ -243,11 +188,11 @@ class Stage:
         for hand in chosen:
             hand.process.join(PATIENCE)
             self._acknowledged += hand.read_on()
-            self._replace_killed(hand)
+            hand.process.close()
+            self._replace(hand)
+        self.tally["workers killed"] += len(chosen)
 
-    def _replace_killed(self, hand: Hand) -> None:
-        self.tally["workers killed"] += 1
-        hand.process.close()
+    def _replace(self, hand: Hand) -> None:
         self._crew[self._crew.index(hand)] = self._start(hand.task.kind)
 
     def _terminate(self, event: Event) -> None:
@@ -255,12 +200,13 @@ class Stage:
         if hand is not None:
             calm = not self._lasting and not self._away
             self._end_cleanly(hand, calm=calm)
-            self._crew[self._crew.index(hand)] = self._start(hand.task.kind)
+            self._replace(hand)
 
     def _end_cleanly(self, hand: Hand, *, calm: bool) -> None:
         """Ask a run to end; if nothing else is wrong it has told all, and given the rest back."""
         name = hand.task.name
         self._say(f"  SIGTERM to {name}")
+        self.tally["workers sent SIGTERM"] += 1
         os.kill(hand.process.pid, signal.SIGTERM)
         deadline = time.monotonic() + PATIENCE
         while hand.process.exitcode is None:
@@ -317,21 +263,21 @@ class Stage:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        connection, lock = self._somebody_else()
+        with closing(connection):
+            self._wait(lock, "the lock was not to be had")  # somebody suspended may have it
+            yield
+            connection.rollback()
+
+    def _somebody_else(self) -> tuple[Any, Callable[[], bool]]:
+        """Return another connection, and what locks the study if that is possible now."""
         if self.server is None:
-            file = sqlite3.connect(self.study.storage, timeout=PATIENCE, isolation_level=None)
-            file.execute("BEGIN IMMEDIATE")
-            yield
-            file.execute("ROLLBACK")
-            file.close()
-            return
-        with psycopg.connect(
-            self.study._database.location.server.set(drivername="postgresql").render_as_string(
-                hide_password=False
-            )
-        ) as connection:
-            call = "SELECT pg_advisory_xact_lock(%s, %s)"
-            connection.execute(call, (LOCK_SPACE, self.study._number))
-            yield
+            file = sqlite3.connect(self.study.storage, timeout=0.0, isolation_level=None)
+            return file, lambda: _begins(file)
+        connection = psycopg.connect(self.storage)
+        call = "SELECT pg_try_advisory_xact_lock(%s, %s)"
+        lock = (LOCK_SPACE, self.study._number)
+        return connection, lambda: connection.execute(call, lock).fetchone() == (True,)
 
     def _server_fault(self, fault: str, event: Event) -> None:
         assert self.server is not None
@@ -372,28 +318,33 @@ class Stage:
         """End everybody, bring the study to its end in a new process, and hold it to account."""
         (self.folder / "stop").touch()
         for hand in self._crew:
-            if hand.task.kind in ("run", "shell") and hand.process.exitcode is None:
-                self._end_cleanly(hand, calm=True)
-            else:
-                hand.process.join(PATIENCE)
-                code = hand.process.exitcode
-                assert code == 0, f"{hand.task.name} ended with {code}"
-                self._acknowledged += hand.read_on()
-                hand.process.close()
+            self._let_go(hand)
         self._crew = []
         time.sleep(LEASE)
         assert self._read(self.study.overview).live == 0, "a lease outlives its worker"
+        self.tally["acknowledged under faults"] += self._acknowledged
         finisher = self._start("finisher")
         self._crew = [finisher]
         finisher.process.join(PATIENCE)
         assert finisher.process.exitcode == 0, "the study cannot be finished"
         self._check()
 
+    def _let_go(self, hand: Hand) -> None:
+        runs = hand.task.kind in ("run", "shell") and hand.process.exitcode is None
+        if runs and hand.at_work:
+            self._end_cleanly(hand, calm=True)
+            return
+        if runs:  # it has hardly begun, and may not listen to signals yet
+            hand.process.kill()
+        hand.process.join(PATIENCE)
+        code = hand.process.exitcode
+        assert runs or code == 0, f"{hand.task.name} ended with {code}"
+        self._acknowledged += hand.read_on()
+        hand.process.close()
+
     def _check(self) -> None:
         study = load_study(STUDY, storage=self.study.storage)
         model = Model(self.folder)
-        stored = {trial.ticket: trial.reward for trial in study.trials()}
-        self.tally["lost"] += len(model.lost(stored))
         model.check(study, self._calm)
         check_answer(study)
         for copy, known in self._copies:
@@ -422,6 +373,14 @@ class Stage:
         return f"planned:\n{planned}\nhappened:\n{done}\n{tails(self.folder)}"
 
 
+def _begins(file: sqlite3.Connection) -> bool:
+    try:
+        file.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:
+        return False
+    return True
+
+
 def shake(
     storage: str,
     folder: Path,
@@ -437,7 +396,7 @@ def shake(
     budget = events[-1].moment + 200 if seed % 2 else None
     labels = [f"arm{arm}" for arm in range(arms)]
     study = create_study(STUDY, labels, k=2, delta=0.1, rng=seed, budget=budget, storage=storage)
-    stage = Stage(study, folder, seed, server)
+    stage = Stage(study, storage, folder, seed, server)
     try:
         stage.play(events)
     except BaseException as error:
