@@ -122,8 +122,10 @@ def by_shell(worker: Worker) -> None:
     global pull_from_shell
     from oddarms.cli import main
     from oddarms.cli.find import _output
+    from oddarms.cli.find._run import UNTOLD_FILE
 
     _output.write_report = lambda *_, **__: None
+    Study.run.__kwdefaults__["lease"] = timedelta(seconds=LEASE)
     worker.watch()
     study = worker.load()
     arms = ",".join(worker.insist(lambda: study.labels))
@@ -131,11 +133,15 @@ def by_shell(worker: Worker) -> None:
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for good
     words = ["find", "--study", STUDY, "--storage", worker.task.storage, "--arms", arms]
     words += ["--python", "fault_workers:pull_from_shell", "--jobs", "2", "--patience", "120s"]
-    words += ["--out", str(worker.task.folder / worker.task.name)]
+    out = worker.task.folder / worker.task.name
+    words += ["--out", str(out)]
     while (code := main(words)) == 1 and not _lines(worker, ("asked",), worker.task.ledger):
         time.sleep(0.02)  # a command that finds no storage when it begins says so at once
-    worker.note("ended", "by shell", code)
-    sys.exit(code if code != 3 else 0)
+    left = out / UNTOLD_FILE
+    lines = left.read_text().splitlines() if left.exists() else []
+    worker.note_all(("untold", *line.split()) for line in lines)
+    worker.note("ended", "interrupted" if code == 143 else "done")
+    sys.exit(0 if code == 3 else code)
 
 
 # Those who do not

@@ -44,7 +44,8 @@ class Hand:
 
     @property
     def at_work(self) -> bool:
-        return self.recorded > 0 and not self.suspended
+        begun = self.recorded if self.task.kind in PULLERS else self.read
+        return begun > 0 and not self.suspended
 
     def read_on(self) -> int:
         """Return how many results more were acknowledged to this process for the first time."""
