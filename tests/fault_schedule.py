@@ -1,7 +1,7 @@
 """Which fault comes when, from a seed.
 
-A fault's moment is counted in acknowledged results, so that a seed gives about the same run on a
-busy machine. A fault that lasts ends after some time, as work may stand still meanwhile.
+The time between faults is counted in acknowledged results, so that a seed gives about the same run
+on a busy machine. A fault that lasts ends after some time, as work may stand still meanwhile.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Event:
 
     Attributes
     ----------
-    moment
-        After so many acknowledged results.
+    after
+        So many results must have been acknowledged since the fault before.
     fault, meanwhile
         What happens, and what else while the storage is away.
     seconds
@@ -35,7 +35,7 @@ class Event:
         Which worker, as a share of those at work.
     """
 
-    moment: int
+    after: int
     fault: str
     seconds: float
     meanwhile: str
@@ -49,14 +49,13 @@ def schedule(seed: int, faults: int, apart: int, *, server: bool) -> list[Event]
     drawn: list[str] = []
     while len(drawn) < faults:
         drawn += rng.permutation(kinds).tolist()
-    moments = np.cumsum(rng.integers(1, 2 * apart, faults))
     return [
         Event(
-            int(moment),
+            int(rng.integers(1, 2 * apart)),
             fault,
             float(rng.uniform(0.05, 1.2 * LEASE)),
             str(rng.choice(MEANWHILE)),
             float(rng.random()),
         )
-        for moment, fault in zip(moments, drawn, strict=False)
+        for fault in drawn[:faults]
     ]

@@ -150,9 +150,10 @@ class Stage:
     def play(self, events: list[Event]) -> None:
         """Let everything happen, and let the workers end."""
         for event in events:
+            enough = self._acknowledged + event.after
             self._wait(
-                lambda e=event: self._acknowledged >= e.moment or self._done,
-                f"less than {event.moment} results were acknowledged",
+                lambda n=enough: self._acknowledged >= n or self._done,
+                f"less than {event.after} results were acknowledged",
             )
             if self._done:
                 self._say("done before all faults")
@@ -394,7 +395,7 @@ def shake(
 ) -> Counter[str]:
     """Make a study, shake it by a seed's faults, and hold it to account; return what was tried."""
     events = schedule(seed, faults, apart, server=server is not None)
-    budget = events[-1].moment + 200 if seed % 2 else None
+    budget = 2 * sum(event.after for event in events) + 300 if seed % 2 else None
     labels = [f"arm{arm}" for arm in range(arms)]
     study = create_study(STUDY, labels, k=2, delta=0.1, rng=seed, budget=budget, storage=storage)
     stage = Stage(study, storage, folder, seed, server)
