@@ -83,18 +83,16 @@ def _parts(
 
 
 def by_run(worker: Worker) -> None:
-    """`study.run`, with several functions at a time in threads."""
+    """`study.run`, with several functions at a time in threads or, sometimes, with batches."""
     worker.watch()
     study = worker.load()
     worker.insist(lambda: study.labels)
+    options = {"worker": worker.task.name, "lease": timedelta(seconds=LEASE), "patience": PATIENCE}
     try:
-        study.run(
-            _puller(worker),
-            worker=worker.task.name,
-            jobs=3,
-            lease=timedelta(seconds=LEASE),
-            patience=PATIENCE,
-        )
+        if worker.rng.random() < 0.3:
+            study.run(_batch_puller(worker), batch=True, **options)
+        else:
+            study.run(_puller(worker), jobs=3, **options)
     except SearchInterrupted as error:
         worker.note_all(("untold", ticket.id, reward) for ticket, reward in error.untold)
         worker.note("ended", "interrupted")
@@ -109,6 +107,17 @@ def _puller(worker: Worker) -> Callable[[str], float]:
         reward = worker.draw(int(label.removeprefix("arm")))
         worker.note("paid", reward)
         return reward
+
+    return pull
+
+
+def _batch_puller(worker: Worker) -> Callable[[list[str]], list[float]]:
+    """Return a function that is called in the main thread, where a signal ends it midway."""
+
+    def pull(labels: list[str]) -> list[float]:
+        worker.jump()
+        time.sleep(worker.rng.uniform(0.0, SLOWEST_PULL))
+        return [worker.draw(int(label.removeprefix("arm"))) for label in labels]
 
     return pull
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
+from fault_crew import PULLERS, Hand
 from fault_model import Model, check_answer, tails
 from fault_process import LEASE, PATIENCE, STUDY, Task
 from fault_schedule import Event, schedule
@@ -28,35 +29,7 @@ from study_workers import PROCESSES
 
 T = TypeVar("T")
 
-PULLERS = ("hand", "hand", "run", "shell")
 OTHERS = ("hearsay", "reader", "decoy")
-
-
-@dataclass(eq=False)
-class Hand:
-    """A process on the stage, and how far its ledger was read."""
-
-    task: Task
-    process: Any
-    read: int = 0
-    recorded: int = 0
-    suspended: bool = False
-
-    @property
-    def at_work(self) -> bool:
-        begun = self.recorded if self.task.kind in PULLERS else self.read
-        return begun > 0 and not self.suspended
-
-    def read_on(self) -> int:
-        """Return how many results more were acknowledged to this process for the first time."""
-        with open(self.task.ledger, "rb") as ledger:
-            ledger.seek(self.read)
-            text = ledger.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self.read += len(whole)
-        more = whole.count(b" recorded\n")
-        self.recorded += more
-        return more
 
 
 @dataclass(eq=False)
@@ -206,7 +179,7 @@ class Stage:
 
     def _end_cleanly(self, hand: Hand, *, calm: bool) -> None:
         """Ask a run to end; if nothing else is wrong it has told all, and given the rest back."""
-        name = hand.task.name
+        name, worker = hand.task.name, hand.worker
         self._say(f"  SIGTERM to {name}")
         self.tally["workers sent SIGTERM"] += 1
         os.kill(hand.process.pid, signal.SIGTERM)
@@ -221,7 +194,7 @@ class Stage:
         assert late or code in (asked, 0), f"{name} ended with {code}"
         if calm:
             self._calm.add(name)
-            left = self._read(lambda: self._live_tickets(name))
+            left = self._read(lambda: self._live_tickets(worker))
             assert left == [], f"{name} has not given {left} back"
         hand.process.close()
 

@@ -19,7 +19,7 @@ from postgresql import Server, fast_folder
 
 SEEDS = int(os.environ.get("ODDARMS_FAULT_SEEDS", "6"))
 ONE = os.environ.get("ODDARMS_FAULT_SEED")
-FEW = {"faults": 11, "apart": 12, "arms": 20}
+FEW = {"faults": 12, "apart": 6, "arms": 20}
 MANY = {"faults": 40, "apart": 25, "arms": 20}
 
 
