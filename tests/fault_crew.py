@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from fault_process import Task
+from fault_process import Task, whole_lines
 from oddarms.studies import _workers
 
 PULLERS = ("hand", "hand", "run", "shell")
@@ -26,6 +26,11 @@ class Hand:
     def at_work(self) -> bool:
         begun = self.recorded if self.task.kind in PULLERS else self.read
         return begun > 0 and not self.suspended
+
+    @property
+    def patient(self) -> bool:
+        """Whether it waits for others as long as everybody does, unless it is told otherwise."""
+        return all(word != "impatient" for _, word, *_ in whole_lines(self.task.ledger))
 
     @property
     def worker(self) -> str:

@@ -68,7 +68,9 @@ class Worker:
         self._offset = 0.0
         _replay.LEAST_BETWEEN_STATES = 1
         _patience.LONGEST_PAUSE = 0.2
-        _database.LOCK_SECONDS = float(self.rng.choice([0.2, 60.0]))
+        if self.rng.random() < 0.4:
+            _database.LOCK_SECONDS = 0.2
+            self.note("impatient")
         self._break_the_clock()
         sa.event.listen(sa.Engine, "begin", self._fill_the_disk)
         sa.event.listen(sa.Engine, "commit", self._slow_the_disk)

@@ -209,26 +209,29 @@ def by_distracting(worker: Worker) -> None:
     main, before = worker.load(), ""
     while not worker.stopped:
         worker.jump()
-        other = worker.insist(lambda: _decoy(worker))
-        first, second, _ = worker.insist(lambda o=other: o.ask(3))
-        assert worker.insist(lambda o=other, t=first: o.tell(t, 0.5)) != Told.CONFLICT
-        _assert_refused(main, first.id, second.id)
-        lines = _lines(worker, ("asked",))
-        _assert_refused(other, before or first.id + "a", *(line[1] for line in lines[-1:]))
-        before = second.id
-        with suppress(UnknownStudy):  # done, but the answer was lost
-            worker.insist(lambda: delete_study(DECOY, storage=worker.task.storage))
-        worker.note("refused")
+        with suppress(UnknownStudy, DuplicateStudy):  # the last call of one who was killed works
+            before = _distract(worker, main, before)
+            worker.note("refused")
         time.sleep(worker.rng.uniform(0.0, 0.2))
 
 
+def _distract(worker: Worker, main: Study, before: str) -> str:
+    """Have a study for a moment; return one of its tickets."""
+    other = worker.insist(lambda: _decoy(worker))
+    first, second, _ = worker.insist(lambda: other.ask(3))
+    assert worker.insist(lambda: other.tell(first, 0.5)) != Told.CONFLICT
+    _assert_refused(main, first.id, second.id)
+    lines = _lines(worker, ("asked",))
+    _assert_refused(other, before or first.id + "a", *(line[1] for line in lines[-1:]))
+    worker.insist(lambda: delete_study(DECOY, storage=worker.task.storage))
+    return second.id
+
+
 def _decoy(worker: Worker) -> Study:
-    try:
-        return create_study(
-            DECOY, range(3), k=0.5, delta=0.1, storage=worker.task.storage, algorithm="rr"
-        )
-    except DuplicateStudy:  # of somebody who was killed
-        return load_study(DECOY, storage=worker.task.storage)
+    storage = worker.task.storage
+    with suppress(UnknownStudy):  # of somebody who was killed, or of a call that was repeated
+        delete_study(DECOY, storage=storage)
+    return create_study(DECOY, range(3), k=0.5, delta=0.1, storage=storage, algorithm="rr")
 
 
 def _assert_refused(study: Study, *tickets: str) -> None:

@@ -85,10 +85,10 @@ class Stage:
             self._lasting.remove(entry)
             entry[1]()
 
-    def _wait(self, happened: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE
+    def _wait(self, happened: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
+        deadline = time.monotonic() + seconds
         while not happened():
-            assert time.monotonic() < deadline, f"in {PATIENCE:.0f} seconds {what}"
+            assert time.monotonic() < deadline, f"in {seconds:.0f} seconds {what}"
             time.sleep(0.01)
             self._look()
 
@@ -192,14 +192,18 @@ class Stage:
         late = code == -signal.SIGTERM and self._read(lambda: self.study.done)  # its run was over
         asked = 128 + signal.SIGTERM if hand.task.kind == "shell" else 0
         assert late or code in (asked, 0), f"{name} ended with {code}"
-        if calm:
+        if calm and hand.patient:
             self._calm.add(name)
             left = self._read(lambda: self._live_tickets(worker))
             assert left == [], f"{name} has not given {left} back"
         hand.process.close()
 
     def _read(self, call: Callable[[], T]) -> T:
-        return patiently(call, PATIENCE, aloud=False)
+        """Read the study, and keep no connection that a server might end."""
+        try:
+            return patiently(call, PATIENCE, aloud=False)
+        finally:
+            self.study._database.close()
 
     def _live_tickets(self, worker: str) -> list[int]:
         with self.study._database.reading() as connection:
@@ -296,11 +300,11 @@ class Stage:
             self._let_go(hand)
         self._crew = []
         time.sleep(LEASE)
-        assert self._read(self.study.overview).live == 0, "a lease outlives its worker"
+        self._wait(lambda: self._read(self.study.overview).live == 0, "a lease did not end", 5.0)
         self.tally["acknowledged under faults"] += self._acknowledged
         finisher = self._start("finisher")
         self._crew = [finisher]
-        finisher.process.join(PATIENCE)
+        finisher.process.join(5.0 * PATIENCE)
         assert finisher.process.exitcode == 0, "the study cannot be finished"
         self._check()
 
@@ -318,7 +322,7 @@ class Stage:
         hand.process.close()
 
     def _check(self) -> None:
-        study = load_study(STUDY, storage=self.study.storage)
+        study = load_study(STUDY, storage=self.storage)
         model = Model(self.folder)
         model.check(study, self._calm)
         check_answer(study)
@@ -326,10 +330,13 @@ class Stage:
             copied = load_study(STUDY, storage=copy)
             assert verify(copied).problems == []
             assert known.lost({t.ticket: t.reward for t in copied.trials()}) == []
-        for word in ("recorded", "repeated", "conflict", "failed", "jumped", "refused"):
+            copied._database.close()
+        for word in ("recorded", "repeated", "conflict", "failed", "untold", "jumped"):
             self.tally[word] += model.counts[word]
-        self.tally["verified"] += model.counts["verified"]
+        for word in ("refused", "verified"):
+            self.tally[word] += model.counts[word]
         self.tally["late"] += sum(trial.late for trial in study.trials())
+        study._database.close()
 
     def end(self) -> None:
         """Kill whoever is left."""
@@ -371,6 +378,7 @@ def shake(
     budget = 2 * sum(event.after for event in events) + 300 if seed % 2 else None
     labels = [f"arm{arm}" for arm in range(arms)]
     study = create_study(STUDY, labels, k=2, delta=0.1, rng=seed, budget=budget, storage=storage)
+    study._database.close()
     stage = Stage(study, storage, folder, seed, server)
     try:
         stage.play(events)
@@ -381,5 +389,4 @@ def shake(
         raise
     finally:
         stage.end()
-        study._database.close()
     return stage.tally
