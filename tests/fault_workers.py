@@ -170,7 +170,7 @@ def by_hearsay(worker: Worker) -> None:
             wrong = word in ("told", "drawn") and rng.random() < 0.1
             results.append((ticket, float(reward) if not wrong else 1.0 - float(reward)))
         worker.insist(lambda s=study, r=results: s.tell_many(r))
-        time.sleep(rng.uniform(0.0, 0.1))
+        time.sleep(rng.uniform(0.02, 0.15))
 
 
 def _lines(worker: Worker, words: tuple[str, ...], ledger: Path | None = None) -> list[list[str]]:
@@ -201,7 +201,7 @@ def by_reading(worker: Worker) -> None:
         verified = worker.insist(lambda s=study: verify(s))
         assert verified.problems == [], verified.problems
         worker.note("verified", verified.results)
-        time.sleep(worker.rng.uniform(0.0, 0.2))
+        time.sleep(worker.rng.uniform(0.1, 0.4))
 
 
 def by_distracting(worker: Worker) -> None:
@@ -212,7 +212,7 @@ def by_distracting(worker: Worker) -> None:
         with suppress(UnknownStudy, DuplicateStudy):  # the last call of one who was killed works
             before = _distract(worker, main, before)
             worker.note("refused")
-        time.sleep(worker.rng.uniform(0.0, 0.2))
+        time.sleep(worker.rng.uniform(0.1, 0.4))
 
 
 def _distract(worker: Worker, main: Study, before: str) -> str:
