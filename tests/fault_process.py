@@ -6,8 +6,10 @@ written there stays when the process is killed; `fault_model` holds the study ag
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import resource
+import signal
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -57,6 +59,11 @@ class Task:
     def ledger(self) -> Path:
         return self.folder / f"ledger-{self.name}"
 
+    @property
+    def stacks(self) -> Path:
+        """Where the process writes what it is doing when it gets SIGUSR1."""
+        return self.folder / f"stacks-{self.name}"
+
 
 class Worker:
     """A process at work: its choices, its ledger, and the faults that live in it."""
@@ -66,6 +73,7 @@ class Worker:
         self.rng = np.random.default_rng(task.seed)
         self._ledger = os.open(task.ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._offset = 0.0
+        faulthandler.register(signal.SIGUSR1, open(task.stacks, "w"))  # noqa: SIM115 - for good
         _replay.LEAST_BETWEEN_STATES = 1
         _patience.LONGEST_PAUSE = 0.2
         if self.rng.random() < 0.4:

@@ -348,11 +348,20 @@ class Stage:
             except ValueError:  # it has ended, and is closed
                 continue
 
+    def _stacks(self) -> str:
+        """Return what those who are still there are doing."""
+        alive = [hand for hand in self._crew if hand.at_work and hand.process.exitcode is None]
+        for hand in alive:
+            os.kill(hand.process.pid, signal.SIGUSR1)
+        time.sleep(1.0)
+        return "\n".join(f"{h.task.name}:\n{h.task.stacks.read_text()}" for h in alive)
+
     def report(self, events: list[Event]) -> str:
         """Return what one needs to understand a failure and to repeat it."""
         planned = "\n".join(f"    {event}" for event in events)
         done = "\n".join(f"    {line}" for line in self.happened)
-        return f"planned:\n{planned}\nhappened:\n{done}\n{tails(self.folder)}"
+        stacks = self._stacks()
+        return f"planned:\n{planned}\nhappened:\n{done}\n{tails(self.folder)}\n{stacks}"
 
 
 def _begins(file: sqlite3.Connection) -> bool:
