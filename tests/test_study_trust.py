@@ -628,7 +628,7 @@ class TestSavedStates:
     def test_an_interruption_is_obeyed_even_if_the_tickets_cannot_be_given_back(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Somebody locks the file at that moment: the tickets' leases end, and the signal counts."""
+        """Somebody locks the file just then: the leases end, and the signal counts."""
         monkeypatch.setattr(_replay, "LEAST_BETWEEN_STATES", 10)
         monkeypatch.setattr(_database, "HURRY_SECONDS", 0.05)
         study = make(str(tmp_path / "studies.db"))
