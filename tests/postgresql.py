@@ -130,6 +130,10 @@ class Server:
         """Stop the server at once but in order, which ends all connections ("fast shutdown")."""
         self._end(signal.SIGINT)
 
+    def stop_at_once(self) -> None:
+        """Stop the server without a word to anybody ("immediate shutdown"); its start recovers."""
+        self._end(signal.SIGQUIT)
+
     def kill9(self) -> None:
         """Kill the server and all its processes; nobody of them has time for a word."""
         if self._process is None or not self.running:

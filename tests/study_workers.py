@@ -24,6 +24,7 @@ PROCESSES.set_forkserver_preload(
     [
         "oddarms.studies._database",
         "oddarms.algorithms._spade",
+        "oddarms.cli.find._command",
         "psycopg",
         "sqlite3",
         "sqlalchemy.dialects.sqlite.pysqlite",

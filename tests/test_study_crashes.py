@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers import ticket_number
-from oddarms.search import Result, Status
+from oddarms.search import Status
 from oddarms.studies import Study, create_study, load_study, verify
-from oddarms.studies._log import ResultRow
-from oddarms.studies._replay import new_search, replay
 from postgresql import Server, fast_folder
+from study_answers import assert_same_answer, never_killed
 from study_workers import MOST_AT_A_TIME, PATIENCE, PROCESSES, RATES, work
 
 WORKERS = 4
@@ -159,27 +157,6 @@ def assert_nothing_is_lost(study: Study, crew: Crew) -> None:
     checked = verify(study)
     assert checked.problems == []
     assert checked.results == len(trials)
-
-
-def never_killed(study: Study) -> Result:
-    """What the same results give that reach a search in one go."""
-    search = new_search(study.question, study.seed)
-    rows = []
-    for trial in study.trials():
-        assert trial.ticket is not None
-        number = ticket_number(trial.ticket)
-        rows.append(ResultRow(trial.number, number, trial.arm, trial.place, trial.reward))
-    replay(search, rows)
-    return search.result()
-
-
-def assert_same_answer(one: Result, other: Result) -> None:
-    assert one.outliers == other.outliers
-    np.testing.assert_array_equal(one.decisions, other.decisions)
-    np.testing.assert_array_equal(one.pulls_per_arm, other.pulls_per_arm)
-    np.testing.assert_array_equal(one.means, other.means)
-    np.testing.assert_array_equal(one.intervals, other.intervals)
-    assert one.thresholds == other.thresholds
 
 
 def assert_answered_as_if_never_killed(study: Study) -> None:

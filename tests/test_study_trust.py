@@ -29,7 +29,7 @@ from oddarms import (
 )
 from oddarms.errors import InvalidParameter, OddarmsError, StoreFailed, UnknownStudy
 from oddarms.search import Search, Status
-from oddarms.studies import Told, _replay, _saving, _sql, verify
+from oddarms.studies import Told, _database, _replay, _saving, _sql, verify
 from oddarms.studies import _study_rows as study_rows
 from oddarms.studies import _ticket_rows as ticket_rows
 from oddarms.studies._ids import TicketIds, new_secret
@@ -744,6 +744,29 @@ class TestSavedStates:
         monkeypatch.setattr("oddarms.studies._study.save_state", interrupted)
         with pytest.raises(KeyboardInterrupt):
             study.ask(3)
+        assert study.overview().live == 0
+
+    def test_an_interruption_is_obeyed_even_if_the_tickets_cannot_be_given_back(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Somebody locks the file just then: the leases end, and the signal counts."""
+        monkeypatch.setattr(_replay, "LEAST_BETWEEN_STATES", 10)
+        monkeypatch.setattr(_database, "HURRY_SECONDS", 0.05)
+        study = make(str(tmp_path / "studies.db"))
+        work(study, 9)
+        study.tell(study.ask()[0], 0.5)
+        with closing(sqlite3.connect(study.storage, isolation_level=None)) as other:
+
+            def interrupted(*_: object) -> None:
+                other.execute("BEGIN IMMEDIATE")
+                raise KeyboardInterrupt
+
+            monkeypatch.setattr("oddarms.studies._study.save_state", interrupted)
+            began = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                study.ask(3, lease=timedelta(seconds=0.1))
+            assert time.monotonic() - began < _database.LOCK_SECONDS / 2
+        time.sleep(0.1)
         assert study.overview().live == 0
 
     def test_tickets_are_given_back_in_one_order(

@@ -199,9 +199,14 @@ class Study:
                 self._save(state)
             self._report_decisions()
         except BaseException as error:
-            self.skip_many(tickets, f"ask ended with {type(error).__name__}")  # nobody has them
+            self._abandon(tickets, f"ask ended with {type(error).__name__}")
             raise
         return Tickets(tickets, status)
+
+    def _abandon(self, tickets: list[Ticket], reason: str) -> None:
+        """Give back tickets that nobody has got; where there is no time for it, leases end."""
+        with suppress(StoreFailed), self._database.hurried():
+            self.skip_many(tickets, reason)
 
     def _save(self, state: State) -> None:
         """Save a state; where the storage has no time for it, the next one will be."""

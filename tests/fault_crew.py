@@ -1,0 +1,51 @@
+"""A process of the fault tests, as its starter sees it."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from fault_process import Task, whole_lines
+from oddarms.studies import _workers
+
+PULLERS = ("hand", "hand", "run", "shell")
+
+
+@dataclass(eq=False)
+class Hand:
+    """A process on the stage, and how far its ledger was read."""
+
+    task: Task
+    process: Any
+    read: int = 0
+    recorded: int = 0
+    suspended: bool = False
+
+    @property
+    def at_work(self) -> bool:
+        begun = self.recorded if self.task.kind in PULLERS else self.read
+        return begun > 0 and not self.suspended
+
+    @property
+    def patient(self) -> bool:
+        """Whether it waits for others as long as everybody does, unless it is told otherwise."""
+        return all(word != "impatient" for _, word, *_ in whole_lines(self.task.ledger))
+
+    @property
+    def worker(self) -> str:
+        """Its name in the log; ``oddarms find`` takes that of its process."""
+        pid = self.process.pid
+        name = f"process {pid}/{_workers._started(pid)} on {socket.gethostname()}"
+        return name if self.task.kind == "shell" else self.task.name
+
+    def read_on(self) -> int:
+        """Return how many results more were acknowledged to this process for the first time."""
+        with open(self.task.ledger, "rb") as ledger:
+            ledger.seek(self.read)
+            text = ledger.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self.read += len(whole)
+        more = whole.count(b" recorded\n")
+        self.recorded += more
+        return more
