@@ -125,6 +125,33 @@ def doubling_key() -> bytes:
     return packed({**TREE, "root": {"object": 0}, "objects": objects})
 
 
+def alike(kind: str, count: int = 20_000) -> bytes:
+    """Return a set or a dictionary of numbers that all have the hash 0."""
+    numbers = [i * (2**61 - 1) for i in range(count)]
+    objects: dict[str, Any] = {
+        "set": {"set": numbers},
+        "frozenset": {"list": [{"frozenset": numbers}]},
+        "dict": {"dict": [[number, None] for number in numbers]},
+    }
+    return packed({**TREE, "root": {"object": 0}, "objects": [objects[kind]]})
+
+
+def pairs_alike(count: int = 10_000) -> bytes:
+    """Return a set of pairs of numbers of 64 bits that have one hash, as CPython's are made."""
+    first, second, fifth = 11400714785074694791, 14029467366897019727, 2870177450012600261
+    inverse, mask = pow(second, -1, 2**64), 2**64 - 1
+    pairs = []
+    for number in itertools.count(1):
+        mixed = (fifth + number * second) & mask
+        mixed = ((mixed << 31) | (mixed >> 33)) * first & mask
+        other = (-mixed * inverse) & mask
+        if other < 2**61 - 1:
+            pairs.append({"tuple": [number, other]})
+        if len(pairs) == count:
+            break
+    return packed({**TREE, "root": {"object": 0}, "objects": [{"set": pairs}]})
+
+
 def without_tree() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
@@ -163,6 +190,10 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
         entropy={"object": 5}, more=[{"list": [1] * 4097}]
     ),
     "a member of a set whose hash doubles": doubling_key,
+    "a set of numbers of one hash": lambda: alike("set"),
+    "a frozen set of numbers of one hash": lambda: alike("frozenset"),
+    "keys of one hash": lambda: alike("dict"),
+    "pairs of one hash": pairs_alike,
     "a number that is a list": lambda: packed({**TREE, "root": {"scalar": "f8", "value": [1, 2]}}),
     "lzma, whose header says how much memory it takes": lambda: packed(method=zipfile.ZIP_LZMA),
     "bzip2": lambda: packed(method=zipfile.ZIP_BZIP2),

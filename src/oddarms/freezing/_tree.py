@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from enum import Enum
 from importlib import import_module
@@ -23,6 +24,8 @@ from oddarms.freezing._packing import packed, unpacked
 
 _TREE = "tree"
 _FORMAT = 1
+_MOST_ALIKE = 64
+"""Members of a set that have one hash; numbers of 64 bits have at most 16."""
 
 
 def freeze(value: Any, *, expected: int = 0) -> bytes:
@@ -204,7 +207,9 @@ class _Reader:
         """Return members of a set or keys of a dictionary, which are hashed."""
         if any(map(_has_object, nodes)):
             raise ValueError("a member of a set or a key of a dictionary is an object")
-        return self._values(nodes)
+        keys = self._values(nodes)
+        _check_hashes(keys)
+        return keys
 
     def _scalar(self, node: Any) -> Any:
         dtype, value = np.dtype(node["scalar"]), node["value"]
@@ -266,6 +271,16 @@ class _Reader:
         if found is None or not issubclass(found, kind):
             raise ValueError(f"{name} is not a class of that module, or not of the kind it must be")
         return found
+
+
+def _check_hashes(keys: list[Any]) -> None:
+    """Refuse keys of one hash, such as multiples of 2^61 - 1, whose time grows with their square.
+
+    What is counted are hashes, of which few can have one hash again.
+    """
+    alike = Counter(map(hash, keys)).values()
+    if max(alike, default=0) > _MOST_ALIKE:
+        raise ValueError("members of a set or keys of a dictionary have the same hash")
 
 
 def _has_object(node: Any) -> bool:
