@@ -87,6 +87,7 @@ def generator(**changes: Any) -> bytes:
     """Return a generator with parts of its state, its buffer or its seed changed."""
     seed = {"entropy": 1, "spawn_key": {"tuple": []}, "pool_size": 4, "n_children_spawned": 0}
     inner = {"key": {"object": 3}, "pos": changes.pop("pos", 0)}
+    more = changes.pop("more", [])
     seed.update(changes)
     objects = [
         {
@@ -100,9 +101,55 @@ def generator(**changes: Any) -> bytes:
         {"dict": list(inner.items())},
         {"array": 0, "writeable": True},
         {"dict": list(seed.items())},
+        *more,
     ]
     tree = {**TREE, "root": {"object": 0}, "objects": objects}
     return packed(tree, a0=array_file(np.arange(624, dtype=np.uint32)))
+
+
+def doubling(first: int, depth: int = 40) -> list[Any]:
+    """Return lists, each of the next one twice: as a tree they would be 2^40 large."""
+    lists = [{"list": [{"object": i + 1}, {"object": i + 1}]} for i in range(first, first + depth)]
+    return [*lists, {"list": [1]}]
+
+
+def doubling_key() -> bytes:
+    """Return a set of an instance whose hash is that of its parts, each of the next one twice."""
+    kind = "oddarms.problem:Question"
+    twice = [{"tuple": [{"object": i + 1}, {"object": i + 1}]} for i in range(1, 41)]
+    others = ["delta", "bounds", "side", "budget", "rule", "algorithm"]
+    rest: list[Any] = [["labels", {"tuple": []}], ["_options", {"tuple": []}]]
+    rest += [[name, 0] for name in others]
+    made = [{"instance": kind, "dict": [["k", k], *rest]} for k in [*twice, 1]]
+    objects = [{"set": [{"object": 1}]}, *made]
+    return packed({**TREE, "root": {"object": 0}, "objects": objects})
+
+
+def alike(kind: str, count: int = 20_000) -> bytes:
+    """Return a set or a dictionary of numbers that all have the hash 0."""
+    numbers = [i * (2**61 - 1) for i in range(count)]
+    objects: dict[str, Any] = {
+        "set": {"set": numbers},
+        "frozenset": {"list": [{"frozenset": numbers}]},
+        "dict": {"dict": [[number, None] for number in numbers]},
+    }
+    return packed({**TREE, "root": {"object": 0}, "objects": [objects[kind]]})
+
+
+def pairs_alike(count: int = 10_000) -> bytes:
+    """Return a set of pairs of numbers of 64 bits that have one hash, as CPython's are made."""
+    first, second, fifth = 11400714785074694791, 14029467366897019727, 2870177450012600261
+    inverse, mask = pow(second, -1, 2**64), 2**64 - 1
+    pairs = []
+    for number in itertools.count(1):
+        mixed = (fifth + number * second) & mask
+        mixed = ((mixed << 31) | (mixed >> 33)) * first & mask
+        other = (-mixed * inverse) & mask
+        if other < 2**61 - 1:
+            pairs.append({"tuple": [number, other]})
+        if len(pairs) == count:
+            break
+    return packed({**TREE, "root": {"object": 0}, "objects": [{"set": pairs}]})
 
 
 def without_tree() -> bytes:
@@ -133,6 +180,20 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "a pool of seeds of gigabytes": lambda: generator(pool_size=2**30),
     "a generator behind its buffer": lambda: generator(pos=10**6),
     "a generator before its buffer": lambda: generator(pos=-1),
+    "entropy that doubles": lambda: generator(entropy={"object": 5}, more=doubling(5)),
+    "a key of a seed that doubles": lambda: generator(
+        spawn_key={"tuple": [{"object": 5}]}, more=doubling(5)
+    ),
+    "a place in a buffer that doubles": lambda: generator(pos={"object": 5}, more=doubling(5)),
+    "entropy of too many bits": lambda: generator(entropy=1 << 4096),
+    "entropy of too many numbers": lambda: generator(
+        entropy={"object": 5}, more=[{"list": [1] * 4097}]
+    ),
+    "a member of a set whose hash doubles": doubling_key,
+    "a set of numbers of one hash": lambda: alike("set"),
+    "a frozen set of numbers of one hash": lambda: alike("frozenset"),
+    "keys of one hash": lambda: alike("dict"),
+    "pairs of one hash": pairs_alike,
     "a number that is a list": lambda: packed({**TREE, "root": {"scalar": "f8", "value": [1, 2]}}),
     "lzma, whose header says how much memory it takes": lambda: packed(method=zipfile.ZIP_LZMA),
     "bzip2": lambda: packed(method=zipfile.ZIP_BZIP2),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -940,3 +941,13 @@ class TestTheGuarantee:
         wrong = self._wrong("spade", 10, 300, lost_when_good)
         with pytest.raises(AssertionError, match="errors in 10 runs"):
             assert_error_rate(wrong, 10, 0.1)
+
+
+def test_one_ticket_of_a_large_step_needs_little_memory() -> None:
+    search = Search(Question(3, algorithm="rr", options={"batch": 1_000_000}))
+    tracemalloc.start()
+    try:
+        search.ask(1)
+        assert tracemalloc.get_traced_memory()[1] < 5 * 2**20
+    finally:
+        tracemalloc.stop()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from enum import Enum
 from importlib import import_module
@@ -18,15 +19,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from oddarms.errors import InvalidParameter
+from oddarms.freezing._generators import BIT_GENERATORS, check_seed, check_state
 from oddarms.freezing._packing import packed, unpacked
 
 _TREE = "tree"
 _FORMAT = 1
-_BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
-_POSITIONS = {"pos": 624, "buffer_pos": 4}
-"""Of bit generators: how far they are in their buffer, which numpy does not check."""
-_LARGEST_POOL = 256
-"""Of a SeedSequence, whose work grows with the square of its pool; 4 is usual."""
+_MOST_ALIKE = 64
+"""Members of a set that have one hash; numbers of 64 bits have at most 16."""
 
 
 def freeze(value: Any, *, expected: int = 0) -> bytes:
@@ -120,11 +119,13 @@ class _Writer:
 
     def _members(self, value: Iterable[Any]) -> list[Any]:
         """Return the members of a set, in an order that is the same in every process."""
-        known = len(self.objects)
-        members = sorted((self.value(item) for item in value), key=json.dumps)
-        if len(self.objects) > known:
+        return sorted(self._keys(value), key=json.dumps)
+
+    def _keys(self, value: Iterable[Any]) -> list[Any]:
+        keys = [self.value(item) for item in value]
+        if any(map(_has_object, keys)):
             _refuse(value)
-        return members
+        return keys
 
     def _object(self, value: Any) -> int:
         if id(value) in self._known:
@@ -148,7 +149,9 @@ class _Writer:
         if type(value) is set:
             return {"set": self._members(value)}
         if type(value) is dict:
-            return {"dict": [[self.value(key), self.value(item)] for key, item in value.items()]}
+            keys = self._keys(value)
+            items = [self.value(item) for item in value.values()]
+            return {"dict": [list(pair) for pair in zip(keys, items, strict=True)]}
         if not _is_plain(value):
             _refuse(value)
         return {
@@ -159,9 +162,11 @@ class _Writer:
     def _generator(self, generator: np.random.Generator) -> Any:
         bits = generator.bit_generator
         seed = bits.seed_seq
-        if type(bits).__name__ not in _BIT_GENERATORS or type(seed) is not np.random.SeedSequence:
+        if type(bits).__name__ not in BIT_GENERATORS or type(seed) is not np.random.SeedSequence:
             _refuse(generator)
-        if seed.pool_size > _LARGEST_POOL:
+        try:
+            check_seed(seed.state)
+        except ValueError:
             _refuse(generator)
         return {
             "kind": type(bits).__name__,
@@ -191,12 +196,20 @@ class _Reader:
                 self._class(node["named"], tuple), self._values(node["tuple"])
             ),
             "tuple": lambda node: tuple(self._values(node["tuple"])),
-            "frozenset": lambda node: frozenset(self._values(node["frozenset"])),
+            "frozenset": lambda node: frozenset(self._keys(node["frozenset"])),
         }
         return makers[list(node)[0]](node)  # noqa: RUF015 - StopIteration would end a loop
 
     def _values(self, nodes: Any) -> list[Any]:
         return [self.value(node) for node in nodes]
+
+    def _keys(self, nodes: Any) -> list[Any]:
+        """Return members of a set or keys of a dictionary, which are hashed."""
+        if any(map(_has_object, nodes)):
+            raise ValueError("a member of a set or a key of a dictionary is an object")
+        keys = self._values(nodes)
+        _check_hashes(keys)
+        return keys
 
     def _scalar(self, node: Any) -> Any:
         dtype, value = np.dtype(node["scalar"]), node["value"]
@@ -224,7 +237,7 @@ class _Reader:
             self._made[number] = items
             items.extend(self._values(node["list"]))
         elif "set" in node:
-            self._made[number] = set(self._values(node["set"]))
+            self._made[number] = set(self._keys(node["set"]))
         elif "instance" in node:
             kind = self._class(node["instance"], object)
             self._made[number] = instance = object.__new__(kind)
@@ -234,17 +247,18 @@ class _Reader:
         else:
             entries: dict[Any, Any] = {}
             self._made[number] = entries
-            entries.update({self.value(key): self.value(item) for key, item in node["dict"]})
+            keys = self._keys([key for key, _ in node["dict"]])
+            items = self._values(item for _, item in node["dict"])
+            entries.update(zip(keys, items, strict=True))
 
     def _generator(self, node: Any) -> np.random.Generator:
-        if node["kind"] not in _BIT_GENERATORS:
+        if node["kind"] not in BIT_GENERATORS:
             raise ValueError(f"there is no bit generator {node['kind']}")
         start = self.value(node["seed"])
-        if start["pool_size"] > _LARGEST_POOL:
-            raise ValueError(f"a pool of seeds is {start['pool_size']} words large")
+        check_seed(start)
         bits = getattr(np.random, node["kind"])(np.random.SeedSequence(**start))
         state = self.value(node["state"])
-        _check_positions(state)
+        check_state(state)
         bits.state = state
         return np.random.Generator(bits)
 
@@ -259,6 +273,26 @@ class _Reader:
         return found
 
 
+def _check_hashes(keys: list[Any]) -> None:
+    """Refuse keys of one hash, such as multiples of 2^61 - 1, whose time grows with their square.
+
+    What is counted are hashes, of which few can have one hash again.
+    """
+    alike = Counter(map(hash, keys)).values()
+    if max(alike, default=0) > _MOST_ALIKE:
+        raise ValueError("members of a set or keys of a dictionary have the same hash")
+
+
+def _has_object(node: Any) -> bool:
+    """Return whether there are objects in a value, whose hash could take any time.
+
+    They may be shared: an instance that is hashed by its parts, each of them twice the next one.
+    """
+    if not isinstance(node, dict):
+        return False
+    return "object" in node or any(map(_has_object, node.get("tuple", ())))
+
+
 def _attribute(kind: type, key: Any) -> str:
     """Return the name of an attribute, which must not hide a method."""
     if not isinstance(key, str):
@@ -267,14 +301,6 @@ def _attribute(kind: type, key: Any) -> str:
     if callable(found) or isinstance(found, classmethod):
         raise ValueError(f"an attribute is called {key!r:.50}")
     return key
-
-
-def _check_positions(state: dict[str, Any]) -> None:
-    """Refuse a bit generator that would read outside its buffer."""
-    for part in (state, state["state"]):
-        for name in part.keys() & _POSITIONS.keys():
-            if type(part[name]) is not int or not 0 <= part[name] <= _POSITIONS[name]:
-                raise ValueError(f"a bit generator has {name} {part[name]!r:.50}")
 
 
 def _class_at(module: str, path: str) -> type | None:

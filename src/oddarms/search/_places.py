@@ -110,7 +110,7 @@ class Sequences:
         found = [
             (arm, place)
             for arm in wanted.tolist()
-            for place in self.step.free_places(arm, out.get(arm, ()), int(missing[arm]))
+            for place in self.step.free_places(arm, out.get(arm, ()), min(int(missing[arm]), most))
         ]
         return found[:most]
 
