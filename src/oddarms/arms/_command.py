@@ -9,7 +9,7 @@ import signal
 from typing import Literal, NamedTuple, get_args
 
 from oddarms.arms._running import Commands, Running
-from oddarms.arms._templates import PLACEHOLDER, VARIABLE, check_shell_template
+from oddarms.arms._templates import PLACEHOLDER, VARIABLE, check_shell_template, check_words
 from oddarms.errors import InvalidParameter, PullFailed
 from oddarms.interrupts import uninterrupted
 from oddarms.problem import Label, check_number
@@ -29,8 +29,9 @@ class Command:
     """A command that makes one pull of the arm whose label it is called with.
 
     The label stands in for ``{arm}`` wherever that appears in a word of the command, and is in the
-    environment variable ODDARMS_ARM. No shell is involved unless asked for, so a label is never
-    more than an argument.
+    environment variable ODDARMS_ARM. No shell is involved unless asked for, so a label is only an
+    argument; what the command makes of its arguments is its own affair. In program text, as after
+    ``sh -c``, ``{arm}`` is refused.
 
     Parameters
     ----------
@@ -83,6 +84,8 @@ class Command:
             raise InvalidParameter("command must have at least one word but is empty.")
         if shell:
             check_shell_template(command)
+        else:
+            check_words(self.words)
         self.reward = reward
         self.timeout = timeout
         self.shell = shell
