@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -456,7 +457,7 @@ def _name(pid: int) -> str:
 def test_a_command_that_pulls_itself_ends_its_own(mark: str, tmp_path: Path) -> None:
     path = tmp_path / "ready"
     pull = Command('eval "$1"', shell=True)
-    inner = f"{sys.executable} -c '{PULLING}' 'touch {path}; sleep 600'"
+    inner = f"{sys.executable} -c {shlex.quote(PULLING)} 'touch {path}; sleep 600'"
     pulls = Pulls(pull, [f"READY; exec {inner}"], tmp_path)
     wait_until(path.exists)
     pull.stop(at_once=True)
