@@ -61,9 +61,9 @@ def test_a_label_is_never_more_than_an_argument(
     label: str, shell: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    same = Command('test {arm} = "$ODDARMS_ARM"' if shell else "test {arm} = x", shell=shell)
-    assert same(label) == float(not shell)
-    assert Command('sh -c \'test "$1" = "$ODDARMS_ARM"\' sh {arm}', shell=shell)(label) == 0.0
+    assert Command("test {arm} = x", shell=shell)(label) == 1.0
+    arm = '"$1"' if shell else "{arm}"
+    assert Command(f'sh -c \'test "$1" = "$ODDARMS_ARM"\' sh {arm}', shell=shell)(label) == 0.0
     assert os.listdir(tmp_path) == []
 
 
@@ -83,13 +83,13 @@ def test_a_hanging_command_is_killed_with_its_children(tmp_path: Path, trap: str
     child = tmp_path / "child"
     script = f"{trap}(sleep 600 & echo $! > {child}; wait); while true; do sleep 600; done"
     with pytest.raises(PullFailed, match=r"took longer than 0\.5 s"):
-        Command("sh -c {arm}", timeout=0.5)(script)
+        Command('eval "$1"', shell=True, timeout=0.5)(script)
     assert not is_running(pid_in(child))
 
 
 def test_what_a_command_leaves_running_is_ended(tmp_path: Path) -> None:
     child = tmp_path / "child"
-    assert Command("sh -c {arm}")(f"sleep 600 & echo $! > {child}") == 0.0
+    assert Command('eval "$1"', shell=True)(f"sleep 600 & echo $! > {child}") == 0.0
     deadline = time.monotonic() + 10.0
     while is_running(pid_in(child)):
         assert time.monotonic() < deadline
@@ -98,7 +98,7 @@ def test_what_a_command_leaves_running_is_ended(tmp_path: Path) -> None:
 
 def test_stop_ends_what_is_running(tmp_path: Path) -> None:
     child = tmp_path / "child"
-    pull = Command("sh -c {arm}")
+    pull = Command('eval "$1"', shell=True)
     failures: list[BaseException] = []
 
     def run() -> None:
@@ -190,7 +190,7 @@ HOSTILE = [
 @pytest.mark.parametrize("label", HOSTILE)
 @pytest.mark.parametrize(
     "template",
-    ["test {arm} = x", "echo '#' {arm}", "x={arm}; test $x = y", "cat <<END\n{arm}\nEND"],
+    ["test {arm} = x", "echo {arm} | cat 2>&1; test -n {arm} && ./no={arm}", 'echo "#" "$1"'],
 )
 def test_a_label_is_no_program_to_a_shell(
     label: str, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -201,9 +201,13 @@ def test_a_label_is_no_program_to_a_shell(
 
 
 @pytest.mark.parametrize("label", HOSTILE)
-def test_a_shell_gets_the_label_as_it_is(label: str) -> None:
-    same = 'test {arm} = "$ODDARMS_ARM" && test "$1" = "$ODDARMS_ARM"'
-    assert Command(same, shell=True)(label) == 0.0
+def test_a_shell_gets_the_label_as_it_is(
+    label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Command("printf %s {arm} > label; test {arm} != x", shell=True)(label) == 0.0
+    assert (tmp_path / "label").read_text() == label
+    assert Command('test "$1" = "$ODDARMS_ARM"', shell=True)(label) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -211,18 +215,94 @@ def test_a_shell_gets_the_label_as_it_is(label: str) -> None:
     [
         'test "{arm}" = x',
         "test '{arm}' = x",
-        'echo "a $(cat {arm})"',
         r"echo \{arm}",
-        r'''echo "\"{arm}"''',
-        """echo 'it'"'s {arm}'" """,
+        'test "$(sh -c "echo {arm}")" = x',
+        'true # 5" disk\nsh -c "test {arm}"',
+        'cat <<E\n"\nE\nsh -c "test {arm}"',
+        "cat << {arm}",
+        "echo `echo {arm}`",
+        "echo ${x:-{arm}}",
+        "true\n{arm}",
+        "eval {arm}",
+        "true;eval {arm}",
+        "x={arm} /bin/bash",
+        "echo {arm} | sh",
+        "! sh -c {arm}",
+        "trap {arm} EXIT",
+        ". {arm}",
+        "ssh host echo {arm}",
+        "echo {arm} | xargs ls",
+        "env -S {arm}",
+        "unset {arm}",
+        "test -v {arm}",
     ],
 )
-def test_a_place_in_quotes_is_refused_with_the_remedy(template: str) -> None:
-    with pytest.raises(InvalidParameter, match="leave out the quotes around it"):
-        Command(template, shell=True)
-    Command(template)  # without a shell there is nothing to fear
+def test_a_shell_gets_no_template_in_which_a_label_may_be_a_program(
+    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidParameter, match=r'write "\$1" or "\$ODDARMS_ARM" in its place'):
+        Command(template, shell=True)("a;>pwned")
+    assert not (tmp_path / "pwned").exists()
 
 
-@pytest.mark.parametrize("template", ["echo 'a' {arm}", r"echo \" {arm} \"", 'echo "a"{arm}"b"'])
-def test_quotes_elsewhere_are_no_matter(template: str) -> None:
-    assert Command(template, shell=True)("x") == 0.0
+@pytest.mark.parametrize("template", ["echo 'a' \"$1\" # it's", 'eval true; echo "$ODDARMS_ARM"'])
+def test_a_shell_gets_any_program_without_a_placeholder(template: str) -> None:
+    assert Command(template, shell=True)("x;>pwned") == 0.0
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "sh -c 'echo {arm}'",
+        "sh -c {arm}",
+        "/bin/sh -ec 'echo {arm}'",
+        "sh -ce 'echo {arm}'",
+        "sh -c -e 'echo {arm}'",
+        "sh -c -- 'echo {arm}'",
+        "bash -o pipefail -c 'echo {arm}'",
+        "bash --norc -lc 'echo {arm}'",
+        "nice env A=1 dash -c 'echo {arm}'",
+        "xargs sh -c 'echo {arm}'",
+        "python3.12 -c 'print({arm})'",
+        "python -Ic 'print({arm})'",
+        "python '-cprint({arm})'",
+        "perl -e 1 -ne 'print {arm}'",
+        "ruby -e 'puts {arm}'",
+        "node --eval='{arm}'",
+        "node -e '{arm}'",
+        "env -S 'sh -c {arm}'",
+        "env -i '-Secho {arm}'",
+        "env --split-string '{arm}'",
+    ],
+)
+def test_a_label_in_program_text_is_refused_with_the_remedy(
+    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidParameter, match=r"as in sh -c 'echo \"\$1\"' sh \{arm\}"):
+        Command(template)("c;>pwned")
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_label_in_program_text_is_refused_where_a_shell_runs_the_command() -> None:
+    with pytest.raises(InvalidParameter, match="text that python3 runs"):
+        Command("true; python3 -c {arm}", shell=True)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        """sh -c 'echo "$1"' sh {arm}""",
+        "sh -ec 'exit 0' {arm} -c",
+        "python -m pytest -q -p no:cacheprovider test_shop.py::{arm}",
+        "python -c pass {arm}",
+        "python measure.py -c {arm}",
+        "perl measure.pl -e {arm}",
+        "env A={arm} measure -S {arm}",
+        "measure --python -c {arm}",
+        "{arm} -c {arm}",
+    ],
+)
+def test_a_label_may_be_an_argument_of_a_program(template: str) -> None:
+    Command(template)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -76,7 +77,7 @@ def test_all_commands_are_ended_at_the_same_time(
     mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_running, "GRACE_SECONDS", 1.5)
-    pulls = Pulls(Command("sh -c {arm}"), [ready(STUBBORN)] * 8, tmp_path)
+    pulls = Pulls(Command('eval "$1"', shell=True), [ready(STUBBORN)] * 8, tmp_path)
     started = time.monotonic()
     pulls.pull.stop()
     assert time.monotonic() - started < 10.0  # one after another would take 12 s
@@ -89,7 +90,7 @@ def test_all_commands_are_ended_at_the_same_time(
 @pytest.mark.parametrize("code", [0, 1])
 def test_how_a_stopped_command_ends_is_no_reward(tmp_path: Path, code: int) -> None:
     script = f"trap 'exit {code}' TERM; READY; while :; do sleep 0.02; done"
-    pulls = Pulls(Command("sh -c {arm}"), [script], tmp_path)
+    pulls = Pulls(Command('eval "$1"', shell=True), [script], tmp_path)
     pulls.pull.stop()
     assert "the command was stopped" in str(pulls.join()[0])
 
@@ -97,7 +98,7 @@ def test_how_a_stopped_command_ends_is_no_reward(tmp_path: Path, code: int) -> N
 def test_at_once_means_that_nobody_is_asked(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     script = f"trap 'touch {asked}' TERM; READY; while :; do sleep 0.02; done"
-    pulls = Pulls(Command("sh -c {arm}"), [script], tmp_path)
+    pulls = Pulls(Command('eval "$1"', shell=True), [script], tmp_path)
     pulls.pull.stop(at_once=True)
     assert "the command was stopped" in str(pulls.join()[0])
     assert not asked.exists()
@@ -108,7 +109,7 @@ def test_at_once_means_that_nobody_is_asked(tmp_path: Path) -> None:
 def test_what_is_in_a_session_of_its_own_is_stopped_too(
     mark: str, tmp_path: Path, at_once: bool
 ) -> None:
-    pulls = Pulls(Command("sh -c {arm}"), [STRAY + ready(STUBBORN)], tmp_path)
+    pulls = Pulls(Command('eval "$1"', shell=True), [STRAY + ready(STUBBORN)], tmp_path)
     wait_until(lambda: len(marked(mark)) >= 4)
     pulls.pull.stop(at_once=at_once)
     pulls.join()
@@ -118,7 +119,7 @@ def test_what_is_in_a_session_of_its_own_is_stopped_too(
 @pytest.mark.usefixtures("short_grace")
 def test_after_a_timeout_nothing_is_left(mark: str) -> None:
     with pytest.raises(PullFailed, match="took longer"):
-        Command("sh -c {arm}", timeout=0.3)(STRAY + STUBBORN)
+        Command('eval "$1"', shell=True, timeout=0.3)(STRAY + STUBBORN)
     assert not marked(mark)
 
 
@@ -129,14 +130,14 @@ def test_a_command_that_prints_at_its_end_is_not_held_up(tmp_path: Path) -> None
         " while :; do sleep 0.02; done"
     )
     with pytest.raises(PullFailed, match="took longer"):
-        Command("sh -c {arm}", timeout=0.5)(script)
+        Command('eval "$1"', shell=True, timeout=0.5)(script)
     assert done.exists()
 
 
 def test_other_commands_go_on_when_some_are_stopped(mark: str, tmp_path: Path) -> None:
-    stopped = Pulls(Command("sh -c {arm}"), ["READY; sleep 600"], tmp_path)
+    stopped = Pulls(Command('eval "$1"', shell=True), ["READY; sleep 600"], tmp_path)
     (tmp_path / "other").mkdir()
-    other = Pulls(Command("sh -c {arm}"), ["READY; sleep 600"], tmp_path / "other")
+    other = Pulls(Command('eval "$1"', shell=True), ["READY; sleep 600"], tmp_path / "other")
     stopped.pull.stop()
     stopped.join()
     assert other.threads[0].is_alive()
@@ -149,7 +150,7 @@ def test_who_does_not_wait_for_the_end_has_them_killed(
     mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_running, "GRACE_SECONDS", 60.0)
-    pulls = Pulls(Command("sh -c {arm}"), [ready(STUBBORN)], tmp_path)
+    pulls = Pulls(Command('eval "$1"', shell=True), [ready(STUBBORN)], tmp_path)
     threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         pulls.pull.stop()
@@ -196,7 +197,7 @@ def test_after_a_normal_end_a_session_of_its_own_is_left_alone_and_can_print(
         f" head -c 300000 /dev/zero; echo done >&2; echo $? > {said}"
     )
     script = f"setsid sh -c '{daemon}' & while ! test -e {begun}; do sleep 0.02; done; echo 0.5"
-    assert Command("sh -c {arm}", reward="stdout")(script) == 0.5
+    assert Command('eval "$1"', shell=True, reward="stdout")(script) == 0.5
     assert marked(mark)
     go.touch()
     wait_until(lambda: said.exists() and said.read_text() == "0\n")
@@ -207,9 +208,9 @@ def test_what_a_command_leaves_in_its_group_has_a_moment_to_end(mark: str, tmp_p
     polite, ready = tmp_path / "polite", tmp_path / "ready"
     left = f"trap 'touch {polite}; exit' TERM; touch {ready}; while :; do sleep 0.01; done"
     script = f'sh -c "{left}" & while ! test -e {ready}; do sleep 0.01; done'
-    assert Command("sh -c {arm}")(script) == 0.0
+    assert Command('eval "$1"', shell=True)(script) == 0.0
     assert polite.exists()
-    assert Command("sh -c {arm}")(f"({STUBBORN}) &") == 0.0
+    assert Command('eval "$1"', shell=True)(f"({STUBBORN}) &") == 0.0
     assert not marked(mark)
 
 
@@ -229,18 +230,18 @@ def test_what_is_printed_takes_no_room(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(_output.Output, "read", watched)
     script = "head -c 100000000 /dev/zero >&2; head -c 100000000 /dev/zero; echo; echo 0.25"
-    assert Command("sh -c {arm}", reward="stdout")(script) == 0.25
+    assert Command('eval "$1"', shell=True, reward="stdout")(script) == 0.25
     assert 0 < most <= 2 * _output.TAIL_BYTES
 
 
 def test_the_last_line_counts_however_late_it_is() -> None:
     script = "head -c 65000 /dev/zero; echo; printf 0.75"
     for _ in range(20):
-        assert Command("sh -c {arm}", reward="stdout")(script) == 0.75
+        assert Command('eval "$1"', shell=True, reward="stdout")(script) == 0.75
 
 
 def test_no_descriptor_is_left_open() -> None:
-    pull = Command("sh -c {arm}", reward="stdout")
+    pull = Command('eval "$1"', shell=True, reward="stdout")
     pull("echo 1")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
@@ -277,11 +278,11 @@ def test_commands_run_and_end_where_the_system_tells_less(
     less: Callable[[pytest.MonkeyPatch], None],
 ) -> None:
     less(monkeypatch)
-    assert Command("sh -c {arm}", reward="stdout")("sleep 0.01; echo 0.5") == 0.5
+    assert Command('eval "$1"', shell=True, reward="stdout")("sleep 0.01; echo 0.5") == 0.5
     assert Command("false")("x") == 1.0
     with pytest.raises(PullFailed, match="took longer"):
-        Command("sh -c {arm}", timeout=0.2)(STUBBORN)
-    pulls = Pulls(Command("sh -c {arm}"), [ready(STUBBORN)], tmp_path)
+        Command('eval "$1"', shell=True, timeout=0.2)(STUBBORN)
+    pulls = Pulls(Command('eval "$1"', shell=True), [ready(STUBBORN)], tmp_path)
     pulls.pull.stop()
     assert "was stopped" in str(pulls.join()[0])
     wait_until(lambda: not marked(mark))
@@ -323,7 +324,7 @@ def test_the_supervisor_keeps_nothing_open_and_ends(guardian: _guardian.Guardian
 
 
 def test_a_supervisor_that_dies_is_replaced(guardian: _guardian.Guardian, tmp_path: Path) -> None:
-    pulls = Pulls(Command("sh -c {arm}"), ["READY; sleep 600"], tmp_path)
+    pulls = Pulls(Command('eval "$1"', shell=True), ["READY; sleep 600"], tmp_path)
     first = guardian._process
     assert first is not None
     first.kill()
@@ -391,7 +392,7 @@ def _ignored(status: str) -> int:
 PULLING = """
 import sys, threading
 from oddarms.arms import Command
-pull = Command("sh -c {arm}")
+pull = Command('eval "$1"', shell=True)
 for script in sys.argv[1:]:
     threading.Thread(target=pull, args=(script,)).start()
 """
@@ -416,7 +417,7 @@ def test_commands_die_with_the_process(mark: str, tmp_path: Path) -> None:
 FORKING = """
 import os, sys, threading, time
 from oddarms.arms import Command
-pull = Command("sh -c {arm}")
+pull = Command('eval "$1"', shell=True)
 threading.Thread(target=pull, args=(sys.argv[1],)).start()
 while not pull._commands.running:
     time.sleep(0.01)
@@ -455,8 +456,8 @@ def _name(pid: int) -> str:
 
 def test_a_command_that_pulls_itself_ends_its_own(mark: str, tmp_path: Path) -> None:
     path = tmp_path / "ready"
-    pull = Command("sh -c {arm}")
-    inner = f"{sys.executable} -c '{PULLING}' 'touch {path}; sleep 600'"
+    pull = Command('eval "$1"', shell=True)
+    inner = f"{sys.executable} -c {shlex.quote(PULLING)} 'touch {path}; sleep 600'"
     pulls = Pulls(pull, [f"READY; exec {inner}"], tmp_path)
     wait_until(path.exists)
     pull.stop(at_once=True)

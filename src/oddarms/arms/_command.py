@@ -9,13 +9,12 @@ import signal
 from typing import Literal, NamedTuple, get_args
 
 from oddarms.arms._running import Commands, Running
+from oddarms.arms._templates import PLACEHOLDER, VARIABLE, check_shell_template, check_words
 from oddarms.errors import InvalidParameter, PullFailed
 from oddarms.interrupts import uninterrupted
 from oddarms.problem import Label, check_number
 
 RewardKind = Literal["exit-code", "stdout"]
-PLACEHOLDER = "{arm}"
-VARIABLE = "ODDARMS_ARM"
 
 
 class _Ended(NamedTuple):
@@ -30,8 +29,9 @@ class Command:
     """A command that makes one pull of the arm whose label it is called with.
 
     The label stands in for ``{arm}`` wherever that appears in a word of the command, and is in the
-    environment variable ODDARMS_ARM. No shell is involved unless asked for, so a label is never
-    more than an argument.
+    environment variable ODDARMS_ARM. No shell is involved unless asked for, so a label is only an
+    argument; what the command makes of its arguments is its own affair. In program text, as after
+    ``sh -c``, ``{arm}`` is refused.
 
     Parameters
     ----------
@@ -42,8 +42,9 @@ class Command:
     timeout
         Seconds after which the command is killed, with all processes it has started.
     shell
-        Whether to run it by ``sh -c``. The label is then its argument ``$1``, for which ``{arm}``
-        stands; that must not be inside quotes, where the shell would read it as a program.
+        Whether to run it by ``sh -c``. The label is then its argument: write ``"$1"``, with the
+        quotes. ``{arm}`` stands for that among plain words, and is refused elsewhere, as the shell
+        might read the label as a program.
 
     Raises
     ------
@@ -81,11 +82,10 @@ class Command:
             ) from None
         if not any(word.strip() for word in self.words):
             raise InvalidParameter("command must have at least one word but is empty.")
-        if shell and _is_quoted(command):
-            raise InvalidParameter(
-                f"command must have {PLACEHOLDER} outside quotes where a shell runs it, as the"
-                f" label is quoted already, but got {command!r}: leave out the quotes around it."
-            )
+        if shell:
+            check_shell_template(command)
+        else:
+            check_words(self.words)
         self.reward = reward
         self.timeout = timeout
         self.shell = shell
@@ -172,23 +172,6 @@ def _number(label: Label, line: str) -> float:
 def _failed(label: Label, what: str, ended: _Ended) -> PullFailed:
     detail = f" (it said: {ended.errors[:200]})" if ended.errors else ""
     return PullFailed(f"arm {label!r}: the command {what}{detail}.", label)
-
-
-def _is_quoted(template: str) -> bool:
-    """Return whether the placeholder stands in quotes of a shell, or behind a backslash."""
-    quote, place = "", 0
-    while place < len(template):
-        character = template[place]
-        if template.startswith(PLACEHOLDER, place) and quote:
-            return True
-        if character == "\\" and quote != "'":
-            if template.startswith(PLACEHOLDER, place + 1):
-                return True
-            place += 1
-        elif character in "'\"" and quote in ("", character):
-            quote = "" if quote else character
-        place += 1
-    return False
 
 
 def _signal_name(number: int) -> str:

@@ -139,7 +139,9 @@ def find(
     format: Annotated[  # noqa: A002 - the option's name
         Format, typer.Option("--format", help="What to print: a table, JSON or CSV.")
     ] = Format.table,
-    shell: Annotated[bool, typer.Option("--shell", help="Run the command by sh -c.")] = False,
+    shell: Annotated[
+        bool, typer.Option("--shell", help='Run the command by sh -c; the thing is "$1" in it.')
+    ] = False,
     batch: Annotated[
         bool, typer.Option("--batch", help="The function takes a list and returns a list.")
     ] = False,

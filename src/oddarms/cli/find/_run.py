@@ -13,15 +13,12 @@ from typing import Any
 from oddarms.cli._printing import note
 from oddarms.cli.find._display import FindDisplay
 from oddarms.cli.find._output import write
-from oddarms.errors import InvalidParameter, PullFailed, SearchError, StoreFailed
-from oddarms.files import write_whole
-from oddarms.interrupts import Interrupted, signal_of
+from oddarms.cli.find._untold import keep_untold, lines_of, tell_left_over
+from oddarms.errors import PullFailed, SearchError, StoreFailed
+from oddarms.interrupts import Interrupted, signal_of, uninterrupted
 from oddarms.search import Result, Ticket
 from oddarms.studies import Study
-from oddarms.tables import read_results
 from oddarms.text import counted, shown
-
-UNTOLD_FILE = "untold.txt"
 
 
 class OnErrorName(StrEnum):
@@ -48,7 +45,7 @@ class Run:
 
     def until_done(self, function: Callable[[Any], Any] | None) -> Result:
         """Sample until the study is done; whatever happens, write what is known."""
-        self._tell_left_over()
+        tell_left_over(self.study, self.out, quiet=self.quiet)
         if function is None or self.study.done:
             return self.study.result()
         pulls = self.study.progress().pulls
@@ -72,44 +69,31 @@ class Run:
                 said = str(error).rstrip(".")
                 raise PullFailed(f"{said}. {self._kept(error)}", label) from error
 
-    @property
-    def _untold_file(self) -> Path:
-        return self.out / UNTOLD_FILE
-
-    def _tell_left_over(self) -> None:
-        """Store results that an earlier run could not store; what is told twice counts once."""
-        if not self._untold_file.exists():
-            return
-        try:
-            results = read_results(self._untold_file, self.study.bounds)
-            self.study.tell_many(results)
-        except InvalidParameter as error:
-            note(f"{shown(self._untold_file)} was left as it is: {error}")
-            return
-        self._untold_file.unlink()
-        if not self.quiet:
-            note(f"{counted(len(results), 'result')} of an earlier run stored")
-
     def _kept(self, error: Any) -> str:
         """Write what is known and say where it is, and how to go on."""
+        untold = self._untold_kept(getattr(error, "untold", []))
         where = shown(self.study.storage)
         said = f"all that was told is kept in {where}"
         if getattr(error, "result", None) is not None:
             write(error.result, self.out, raw_csv=self.raw_csv)
             samples = counted(error.result.pulls + error.result.unused, "sample")
             said = f"{samples} kept in {where}, and what is known in {shown(self.out)}"
-        untold: list[tuple[Ticket, float]] = getattr(error, "untold", [])
-        if untold:
-            self._write_untold(untold)
-            count = counted(len(untold), "result")
-            said += f", and {count} that could not be stored in {shown(self._untold_file)}"
-        return f"{said}; the same command goes on from there."
+        return f"{said}{untold}; the same command goes on from there."
 
-    def _write_untold(self, untold: list[tuple[Ticket, float]]) -> None:
-        """Keep results as lines that the next run, and `oddarms study tell --from`, take."""
-        before = self._untold_file.read_text("ascii") if self._untold_file.exists() else ""
-        lines = "".join(f"{ticket.id} {reward!r}\n" for ticket, reward in untold)
-        write_whole(self._untold_file, before + lines)
+    def _untold_kept(self, untold: list[tuple[Ticket, float]]) -> str:
+        """Keep results that could not be stored, before all else, and say where they are."""
+        if not untold:
+            return ""
+        many = f"{counted(len(untold), 'result')} that could not be stored"
+        try:
+            with uninterrupted():
+                path = keep_untold(self.out, untold)
+        except OSError as error:
+            note(f"{many}, nor written to {shown(self.out)} ({error.strerror or error}):")
+            for line in lines_of(untold).splitlines():
+                note(line)
+            return f", and {many} are only in the lines above, for `oddarms study tell --from -`"
+        return f", and {many} in {shown(path)}"
 
 
 def _first_sentence(error: StoreFailed) -> str:
