@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
@@ -75,9 +77,13 @@ class Run:
         where = shown(self.study.storage)
         said = f"all that was told is kept in {where}"
         if getattr(error, "result", None) is not None:
-            write(error.result, self.out, raw_csv=self.raw_csv)
             samples = counted(error.result.pulls + error.result.unused, "sample")
-            said = f"{samples} kept in {where}, and what is known in {shown(self.out)}"
+            said = f"{samples} kept in {where}"
+            try:
+                write(error.result, self.out, raw_csv=self.raw_csv)
+                said += f", and what is known in {shown(self.out)}"
+            except OSError as problem:  # a full disk must not hide how this ended
+                note(f"no report: {problem.strerror or problem}")
         return f"{said}{untold}; the same command goes on from there."
 
     def _untold_kept(self, untold: list[tuple[Ticket, float]]) -> str:
@@ -87,13 +93,17 @@ class Run:
         many = f"{counted(len(untold), 'result')} that could not be stored"
         try:
             with uninterrupted():
-                path = keep_untold(self.out, untold)
+                return f", and {many} in {shown(keep_untold(self.out, untold))}"
         except OSError as error:
-            note(f"{many}, nor written to {shown(self.out)} ({error.strerror or error}):")
-            for line in lines_of(untold).splitlines():
-                note(line)
-            return f", and {many} are only in the lines above, for `oddarms study tell --from -`"
-        return f", and {many} in {shown(path)}"
+            note(f"{many}, nor written to {shown(self.out)}: {error.strerror or error}")
+        how = f"for `oddarms study tell {shlex.quote(self.study.name)} --from`"
+        try:
+            with uninterrupted():
+                path = keep_untold(Path(tempfile.mkdtemp(prefix="oddarms-")), untold)
+            return f", and {many} in {shown(path)}, {how}"
+        except OSError:
+            note(lines_of(untold).rstrip())
+        return f", and {many} are only in the lines above, {how}"
 
 
 def _first_sentence(error: StoreFailed) -> str:
