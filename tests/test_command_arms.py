@@ -13,6 +13,7 @@ import pytest
 
 from oddarms.arms import Command
 from oddarms.errors import InvalidParameter, PullFailed
+from oddarms.studies._location import VARIABLE as STORAGE
 from processes import is_running
 
 
@@ -306,3 +307,14 @@ def test_a_label_in_program_text_is_refused_where_a_shell_runs_the_command() -> 
 )
 def test_a_label_may_be_an_argument_of_a_program(template: str) -> None:
     Command(template)
+
+
+@pytest.mark.parametrize("shell", [False, True])
+def test_a_command_does_not_get_the_storage_with_its_password(
+    shell: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(STORAGE, "postgresql://me:secret@host/studies")
+    monkeypatch.setenv("OTHER", "x")
+    assert Command(f"printenv {STORAGE}", shell=shell)("a") == 1.0
+    assert Command("printenv OTHER", shell=shell)("a") == 0.0
+    assert Command(f"env {STORAGE}=x printenv {STORAGE}", shell=shell)("a") == 0.0
