@@ -455,9 +455,6 @@ def test_a_folder_has_one_search_at_a_time(find: Run) -> None:
         assert slow.wait(60) == 130
 
 
-# In a process of its own
-
-
 @pytest.mark.parametrize("there", [False, True])
 def test_a_lock_that_is_a_link_is_not_followed(find: Run, tmp_path: Path, there: bool) -> None:
     elsewhere = tmp_path / "elsewhere"
@@ -469,6 +466,9 @@ def test_a_lock_that_is_a_link_is_not_followed(find: Run, tmp_path: Path, there:
     assert_refused(find(*words), 2, ".lock is a file")
     assert elsewhere.exists() == there
     assert not (tmp_path / "o" / "study.db").exists()
+
+
+# In a process of its own
 
 
 LOGGING = "sh -c 'echo start >> log; sleep 0.5; echo end >> log; test $ODDARMS_ARM != e'"
