@@ -13,6 +13,7 @@ import pytest
 
 from oddarms.arms import Command
 from oddarms.errors import InvalidParameter, PullFailed
+from oddarms.studies._location import VARIABLE as STORAGE
 from processes import is_running
 
 
@@ -190,7 +191,12 @@ HOSTILE = [
 @pytest.mark.parametrize("label", HOSTILE)
 @pytest.mark.parametrize(
     "template",
-    ["test {arm} = x", "echo {arm} | cat 2>&1; test -n {arm} && ./no={arm}", 'echo "#" "$1"'],
+    [
+        "test {arm} = x",
+        "true -c 1 -v --basic {arm}",
+        "echo {arm} | cat 2>&1; test -n {arm} && ./no={arm}",
+        'echo "#" "$1"',
+    ],
 )
 def test_a_label_is_no_program_to_a_shell(
     label: str, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -235,6 +241,10 @@ def test_a_shell_gets_the_label_as_it_is(
         "env -S {arm}",
         "unset {arm}",
         "test -v {arm}",
+        "test ! -v {arm}",
+        "printf -v{arm} x",
+        "flock file -c {arm}",
+        "script -qc {arm}",
     ],
 )
 def test_a_shell_gets_no_template_in_which_a_label_may_be_a_program(
@@ -274,6 +284,7 @@ def test_a_shell_gets_any_program_without_a_placeholder(template: str) -> None:
         "env -S 'sh -c {arm}'",
         "env -i '-Secho {arm}'",
         "env --split-string '{arm}'",
+        "env -S 'sh -c' {arm}",
     ],
 )
 def test_a_label_in_program_text_is_refused_with_the_remedy(
@@ -286,8 +297,8 @@ def test_a_label_in_program_text_is_refused_with_the_remedy(
 
 
 def test_a_label_in_program_text_is_refused_where_a_shell_runs_the_command() -> None:
-    with pytest.raises(InvalidParameter, match="text that python3 runs"):
-        Command("true; python3 -c {arm}", shell=True)
+    with pytest.raises(InvalidParameter, match="text that perl runs"):
+        Command("true; perl -e {arm}", shell=True)
 
 
 @pytest.mark.parametrize(
@@ -306,3 +317,14 @@ def test_a_label_in_program_text_is_refused_where_a_shell_runs_the_command() -> 
 )
 def test_a_label_may_be_an_argument_of_a_program(template: str) -> None:
     Command(template)
+
+
+@pytest.mark.parametrize("shell", [False, True])
+def test_a_command_does_not_get_the_storage_with_its_password(
+    shell: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(STORAGE, "postgresql://me:secret@host/studies")
+    monkeypatch.setenv("OTHER", "x")
+    assert Command(f"printenv {STORAGE}", shell=shell)("a") == 1.0
+    assert Command("printenv OTHER", shell=shell)("a") == 0.0
+    assert Command(f"env {STORAGE}=x printenv {STORAGE}", shell=shell)("a") == 0.0

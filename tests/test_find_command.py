@@ -455,6 +455,19 @@ def test_a_folder_has_one_search_at_a_time(find: Run) -> None:
         assert slow.wait(60) == 130
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_a_lock_that_is_a_link_is_not_followed(find: Run, tmp_path: Path, there: bool) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / ".lock").symlink_to(elsewhere)
+    if there:
+        elsewhere.write_text("mine")
+    words = ("--arms", ARMS, "--pull", PULL, *SEARCH, "--out", tmp_path / "o")
+    assert_refused(find(*words), 2, ".lock is a file")
+    assert elsewhere.exists() == there
+    assert not (tmp_path / "o" / "study.db").exists()
+
+
 # In a process of its own
 
 

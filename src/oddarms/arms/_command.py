@@ -15,6 +15,7 @@ from oddarms.interrupts import uninterrupted
 from oddarms.problem import Label, check_number
 
 RewardKind = Literal["exit-code", "stdout"]
+_STORAGE = "ODDARMS_STORAGE"  # where studies are: it may hold a password, so no command gets it
 
 
 class _Ended(NamedTuple):
@@ -31,7 +32,8 @@ class Command:
     The label stands in for ``{arm}`` wherever that appears in a word of the command, and is in the
     environment variable ODDARMS_ARM. No shell is involved unless asked for, so a label is only an
     argument; what the command makes of its arguments is its own affair. In program text, as after
-    ``sh -c``, ``{arm}`` is refused.
+    ``sh -c``, ``{arm}`` is refused. Of the environment of this process, a command does not get
+    ODDARMS_STORAGE, which may hold a password.
 
     Parameters
     ----------
@@ -140,7 +142,8 @@ class Command:
 
     def _start(self, label: Label) -> Running:
         words = self._words(label)
-        environment = {**os.environ, VARIABLE: str(label)}
+        environment = {name: value for name, value in os.environ.items() if name != _STORAGE}
+        environment[VARIABLE] = str(label)
         try:
             return Running(words, environment, keeps_output=self.reward == "stdout")
         except (OSError, ValueError) as error:

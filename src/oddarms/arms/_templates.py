@@ -11,6 +11,9 @@ PLACEHOLDER = "{arm}"
 VARIABLE = "ODDARMS_ARM"
 
 _SHELLS = frozenset({"sh", "ash", "bash", "dash", "fish", "ksh", "mksh", "rbash", "zsh"})
+_READING = re.compile(  # a here-document; the value of an option -c; test -v and printf -v of bash
+    r"<<| -[A-Za-z]*c *\S*\{arm\}|\b(test|printf)\b.* -v"
+)
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+ |&;<>!~-]*")
 _PROGRAM_OPTIONS = {  # letters of the options whose value a program runs
     **dict.fromkeys(_SHELLS, "c"),
@@ -22,7 +25,9 @@ _PROGRAM_OPTIONS = {  # letters of the options whose value a program runs
     "env": "S",
 }
 _LONG_PROGRAM_OPTIONS = ("--eval", "--print", "--split-string")
-_TEXT_READERS = frozenset({"eval", "source", ".", "trap", "alias", "xargs", "ssh", "su", "env"})
+_TEXT_READERS = frozenset(
+    {"eval", "source", ".", "trap", "alias", "xargs", "ssh", "su", "env", "watch"}
+)
 _NAME_READERS = frozenset(  # for which bash runs a name such as a[$(command)]
     {"declare", "export", "let", "local", "read", "readonly", "typeset", "unset"}
 )
@@ -39,8 +44,7 @@ def check_shell_template(template: str) -> None:
         return
     around = template.replace(PLACEHOLDER, "_")
     words = {word.rpartition("/")[2] or word for word in re.split(r"[ |&;<>!=]+", around)}
-    reads_again = bool(words & _READ_AGAIN) or ("-v" in words and bool(words & {"test", "printf"}))
-    if reads_again or "<<" in around or not _PLAIN.fullmatch(around):
+    if words & _READ_AGAIN or _READING.search(template) or not _PLAIN.fullmatch(around):
         raise InvalidParameter(
             f"command must have {PLACEHOLDER} only among plain words where a shell runs it,"
             " without quotes, $, #, parentheses, lines or programs that run text, but got"
@@ -71,11 +75,14 @@ def _program_texts(words: list[str], letters: str) -> Iterator[str]:
     A word after an option may be its value, so options end where two words in a row are none.
     """
     runs_next = may_be_value = False
-    for word in words:
+    for place, word in enumerate(words):
         is_option = len(word) > 1 and word[0] in "-+"
         if not is_option and not may_be_value:
             return
         runs = is_option and _runs_text(word, letters)
+        if runs and letters == _PROGRAM_OPTIONS["env"]:  # whose text may end in sh -c
+            yield from words[place:]
+            return
         if runs or runs_next:
             yield word  # an option, too: the text may be joined to it
         runs_next = runs or (runs_next and is_option)

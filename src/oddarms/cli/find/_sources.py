@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from oddarms.arms import Command
 from oddarms.errors import InvalidParameter
+from oddarms.text import shown
 
 KINDS = ("exit-code", "stdout")
 
@@ -81,10 +82,10 @@ class Occupied:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / ".lock"
-        self._file: IO[str] | None = None
+        self._file: IO[bytes] | None = None
 
     def __enter__(self) -> None:
-        self._file = self._path.open("a+", encoding="ascii")
+        self._file = self._opened()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -93,6 +94,17 @@ class Occupied:
                 "--out must be a folder in which no other search runs but one does in"
                 f" {self._path.parent}; to share a study, give each --study, --storage and an"
                 " --out of its own."
+            ) from None
+
+    def _opened(self) -> IO[bytes]:
+        """Open the file, or make it here: a link might lead to where nothing is to be made."""
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+            return os.fdopen(os.open(self._path, flags, 0o666), "rb+", 0)
+        except OSError as error:
+            raise InvalidParameter(
+                f"--out must be a folder whose .lock is a file but {shown(self._path)} is not or"
+                f" cannot be opened ({error.strerror or error}): remove it."
             ) from None
 
     def __exit__(self, *_: object) -> None:
