@@ -83,7 +83,7 @@ class Model:
         for trial in trials:
             assert trial.reward in self.intended.get(trial.ticket, ()), f"nobody told {trial}"
             place = study.labels.index(trial.arm), trial.place
-            assert self.pulls.get(trial.ticket, place) == place
+            assert self.pulls.get(trial.ticket, place) == place, f"another pull: {trial}"
         self._check_paid(set(stored.values()), calm)
 
     def lost(self, stored: dict[str, float]) -> list[tuple[str, float]]:
@@ -96,7 +96,8 @@ class Model:
         ]
 
     def _check_answers(self, stored: dict[str, float]) -> None:
-        assert self.lost(stored) == []
+        lost = self.lost(stored)
+        assert not lost, f"{len(lost)} acknowledged results are lost: {lost[:5]}"
         recorded: Counter[str] = Counter()
         for (ticket, reward), answers in self.acknowledged.items():
             recorded[ticket] += answers[Told.RECORDED]
@@ -110,7 +111,7 @@ class Model:
         for (ticket, reward), answers in self.acknowledged.items():
             if answers[Told.CONFLICT]:
                 assert stored[ticket] != reward, f"{ticket} was refused though it is the same"
-                assert listed[ticket, reward] >= answers[Told.CONFLICT]
+                assert listed[ticket, reward] >= answers[Told.CONFLICT], f"{ticket} is not listed"
         for (ticket, reward), times in listed.items():
             assert times <= self.intended[ticket][reward], "a conflict that nobody told"
 
@@ -126,13 +127,13 @@ class Model:
 def check_answer(study: Study) -> Result:
     """Check that a finished study answers as a search in memory does that is fed its log."""
     found = study.overview()
-    assert found.status.final
-    assert found.live == 0
+    assert found.status.final, found.status
+    assert found.live == 0, f"{found.live} tickets are out"
     result = found.result
     assert_same_answer(result, never_killed(study))
     if study.question.budget is not None:
-        assert found.told - found.beyond <= study.question.budget
-        assert result.pulls <= study.question.budget
+        used = found.told - found.beyond, result.pulls
+        assert max(used) <= study.question.budget, f"{used} are more than the budget"
     _check_places(study, result)
     return result
 

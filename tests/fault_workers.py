@@ -131,7 +131,6 @@ def by_shell(worker: Worker) -> None:
     global pull_from_shell
     from oddarms.cli import main
     from oddarms.cli.find import _output
-    from oddarms.cli.find._run import UNTOLD_FILE
 
     _output.write_report = lambda *_, **__: None
     Study.run.__kwdefaults__["lease"] = timedelta(seconds=LEASE)
@@ -146,9 +145,8 @@ def by_shell(worker: Worker) -> None:
     words += ["--out", str(out)]
     while (code := main(words)) == 1 and not _lines(worker, ("asked",), worker.task.ledger):
         time.sleep(0.02)  # a command that finds no storage when it begins says so at once
-    left = out / UNTOLD_FILE
-    lines = left.read_text().splitlines() if left.exists() else []
-    worker.note_all(("untold", *line.split()) for line in lines)
+    for left in sorted(out.glob("untold*.txt")):
+        worker.note_all(("untold", *line.split()) for line in left.read_text().splitlines())
     worker.note("ended", "interrupted" if code == 143 else "done")
     sys.exit(0 if code == 3 else code)
 

@@ -296,9 +296,9 @@ class Stage:
     def _end(self) -> None:
         """End everybody, bring the study to its end in a new process, and hold it to account."""
         (self.folder / "stop").touch()
-        for hand in self._crew:
-            self._let_go(hand)
-        self._crew = []
+        while self._crew:
+            self._let_go(self._crew[0])
+            del self._crew[0]
         time.sleep(LEASE)
         self._wait(lambda: self._read(self.study.overview).live == 0, "a lease did not end", 5.0)
         self.tally["acknowledged under faults"] += self._acknowledged
