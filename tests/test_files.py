@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -74,6 +75,53 @@ class TestWriteWhole:
         monkeypatch.setattr(os, "fsync", looked_at)
         write_whole(path, "new")
         assert seen == [0o600]
+
+    def test_a_pipe_is_written_to(self, tmp_path: Path) -> None:
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            assert write_whole(pipe, "text") == pipe
+            assert pipe.is_fifo()
+            assert os.read(reader, 100) == b"text"
+        finally:
+            os.close(reader)
+
+    def test_a_device_stays_one(self, tmp_path: Path) -> None:
+        link = tmp_path / "link"
+        link.symlink_to(os.devnull)
+        write_whole(link, "text")
+        assert link.is_symlink()
+        assert link.is_char_device()
+
+    def test_a_socket_stays_one(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)  # as the name of a socket is short
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind("socket")
+            with pytest.raises(OSError, match="No such device"):
+                write_whole("socket", "text")
+            assert Path("socket").is_socket()
+
+    def test_a_folder_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidParameter, match=r"must not be a folder but .* is one\.$"):
+            write_whole(tmp_path, "text")
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("exists", [True, False])
+    def test_a_link_stays_and_what_it_leads_to_is_replaced(
+        self, tmp_path: Path, exists: bool
+    ) -> None:
+        (tmp_path / "folder").mkdir()
+        file, link = tmp_path / "folder" / "file", tmp_path / "link"
+        if exists:
+            file.write_text("old")
+            file.chmod(0o640)
+        link.symlink_to(file)
+        with umask_of(0o022):
+            assert write_whole(link, "new") == link
+        assert link.is_symlink()
+        assert (file.read_text(), mode_of(file)) == ("new", 0o640 if exists else 0o644)
+        assert list(file.parent.iterdir()) == [file]
 
     def test_what_was_there_is_replaced(self, tmp_path: Path) -> None:
         write_whole(tmp_path / "file", "a long text")

@@ -6,6 +6,7 @@ import gzip
 import io
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -250,3 +251,58 @@ class TestParquet:
         monkeypatch.setattr("oddarms.tables._rewards._FREE_ROWS", 0)
         monkeypatch.setattr("oddarms.tables._rewards.RATIO", 0)
         assert "rows for its size but does: split it" in refusal(lambda: read_rewards(path))
+
+    def test_a_long_label_is_kept_once(self, tmp_path: Path) -> None:
+        pyarrow = pytest.importorskip("pyarrow")
+        from pyarrow import parquet
+
+        path = tmp_path / "file.parquet"
+        names = ["a" * 10**6, "b" * 10**6]
+        labels = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0, 1] * 50), names)
+        table = pyarrow.table({"arm": labels, "reward": [0.0, 1.0] * 50})
+        parquet.write_table(table, path, compression="zstd")
+        tracemalloc.start()
+        try:
+            assert read_rewards(path).labels == tuple(names)
+            assert tracemalloc.get_traced_memory()[1] < 20 * 10**6
+        finally:
+            tracemalloc.stop()
+
+    def test_what_inflates_is_refused_before_it_is_read(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("oddarms.tables._rewards.FREE_BYTES", 2**18)
+        sentence = refusal(lambda: read_rewards(written(tmp_path, ["a" * 10**6, "b"] * 10)))
+        assert "must not inflate to over 100 times its size and 256 KiB but does" in sentence
+
+    def test_a_label_that_is_longer_than_a_line(self, tmp_path: Path) -> None:
+        sentence = refusal(lambda: read_rewards(written(tmp_path, ["a" * LONG, "b"])))
+        assert "must have labels of at most 1,048,576 characters but one has 1,048,577" in sentence
+
+    @pytest.mark.parametrize("arms", [[["a"], ["b"]], [{"a": 1}, {"a": 2}]], ids=str)
+    def test_labels_that_are_neither_texts_nor_numbers(self, tmp_path: Path, arms: Any) -> None:
+        sentence = refusal(lambda: read_rewards(written(tmp_path, arms)))
+        assert "must have texts or numbers in the column 'arm' but has" in sentence
+
+    def test_rewards_that_are_texts(self, tmp_path: Path) -> None:
+        sentence = refusal(lambda: read_rewards(written(tmp_path, [0.0, 1.0], ["a", "b"])))
+        assert sentence.endswith("must have numbers in the column 'reward' but has 'string'.")
+
+    @pytest.mark.parametrize("arms", [[1, 2], [True, False], [0.5, 1.5], [b"a", b"b"]], ids=str)
+    def test_labels_of_other_kinds_are_read(self, tmp_path: Path, arms: Any) -> None:
+        assert read_rewards(written(tmp_path, arms)).labels == tuple(map(str, arms))
+
+    def test_a_row_without_a_label(self, tmp_path: Path) -> None:
+        sentence = refusal(lambda: read_rewards(written(tmp_path, ["a", "b", None])))
+        assert sentence.endswith("must name an arm in every row but one is empty.")
+
+
+def written(folder: Path, arms: list[Any], rewards: list[Any] | None = None) -> Path:
+    """Return a Parquet file of arms and their rewards."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = folder / "file.parquet"
+    table = pyarrow.table({"arm": arms, "reward": rewards or [1.0] * len(arms)})
+    parquet.write_table(table, path, compression="zstd")
+    return path

@@ -279,7 +279,8 @@ class TestFiles:
         result = many(n)
         labels = ["=1+1", "-1", "'@x", *(f"arm {i}" for i in range(3, n))]
         result = replace(result, question=result.question.but(labels=labels))
-        for raw, first in ((False, ["'=1+1", "-1", "''@x"]), (True, labels[:3])):
+        safe = ['"\'=1+1"', '"-1"', "\"''@x\""]
+        for raw, first in ((False, safe), (True, labels[:3])):
             for write in (write_results, write_report):
                 write(result, tmp_path, raw_csv=raw)
                 rows = (tmp_path / "arms.csv").read_text().splitlines()

@@ -676,9 +676,6 @@ class TestCsv:
             "+1+1",
             "-1+1",
             "@SUM(1)",
-            "\t=1",
-            "\r=1",
-            "\n=1",
             "\ttext",
             " =1",
             "\u00a0=1",
@@ -689,7 +686,6 @@ class TestCsv:
             "'=1",
             "''@",
             "-",
-            "-1;=2",
             "--1",
         ],
     )
@@ -703,8 +699,24 @@ class TestCsv:
         ]
         assert csv_text(("a",), [(text,)]) != csv_text(("a",), [(text,)], for_spreadsheets=True)
 
+    @pytest.mark.parametrize("between", [";", "\t", "\r", "\n", ",", "|", "; ", ';"', ';"" '])
+    @pytest.mark.parametrize("start", ["", "a", "-1", "'a"])
+    def test_what_may_be_split_off_is_neutralised_where_it_begins(
+        self, between: str, start: str
+    ) -> None:
+        cell = neutralised(f"{start}{between}=1+1")
+        parts = re.split("[;,|\t\r\n]", cell)
+        assert parts[-1].startswith("'")
+        assert not any(part.strip('" ').startswith("=") for part in parts)
+        assert cell.replace("'", "") == f"{start}{between}=1+1".replace("'", "")
+
+    def test_texts_for_spreadsheets_are_in_quotes_and_numbers_are_not(self) -> None:
+        written = csv_text(("a", "b"), [("a\t=1", 0.5), (None, 2)], for_spreadsheets=True)
+        assert written == '"a","b"\n"a\t\'=1",0.5\n"",2\n'
+
     @pytest.mark.parametrize(
-        "text", ["", "ann", "-1", "+1", "-1.5e-3", "1-1", "a=b", "'", "'ann", "''", " ann"]
+        "text",
+        ["", "ann", "-1", "a;-1", "a, b", "+1", "-1.5e-3", "1-1", "a=b", "'", "'ann", "''", " ann"],
     )
     def test_what_it_shows_anyway_stays_as_it_is(self, text: str) -> None:
         assert neutralised(text) == text

@@ -17,10 +17,31 @@ def write_whole(path: str | Path, content: str | bytes) -> Path:
     """Write a file so that a reader, or a crash, finds the old content or the new, never a part.
 
     A new file may be read and written by whom the umask allows; one that is replaced keeps its
-    mode.
+    mode. Of a symbolic link the file that it leads to is replaced, and the link stays. What is no
+    file, such as a device or a pipe, is written to as it is.
     """
-    target = Path(path)
     data = content.encode() if isinstance(content, str) else content
+    if _is_special(Path(path)):
+        with open(path, "wb") as special:
+            special.write(data)
+    else:
+        _replace(Path(os.path.realpath(path)), data)
+    return Path(path)
+
+
+def _is_special(path: Path) -> bool:
+    """Return whether a path leads to something that must not be replaced by a file."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    if stat.S_ISDIR(mode):
+        raise InvalidParameter(f"a file to be written must not be a folder but {path} is one.")
+    return not stat.S_ISREG(mode)
+
+
+def _replace(target: Path, data: bytes) -> None:
+    """Put a whole file in the place of another one, or of none."""
     beside, handle = _file_beside(target)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -32,7 +53,6 @@ def write_whole(path: str | Path, content: str | bytes) -> Path:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    return target
 
 
 def _file_beside(target: Path) -> tuple[Path, int]:
@@ -49,7 +69,7 @@ def _file_beside(target: Path) -> tuple[Path, int]:
 def _take_mode(handle: int, target: Path) -> None:
     """Give an open file the mode of the one it will replace, if there is one."""
     try:
-        wanted = stat.S_IMODE(target.stat().st_mode) & 0o777
+        wanted = stat.S_IMODE(target.lstat().st_mode) & 0o777
     except FileNotFoundError:
         return
     if wanted != stat.S_IMODE(os.fstat(handle).st_mode):

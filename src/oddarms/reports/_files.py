@@ -23,7 +23,8 @@ def write_results(result: Result, folder: str | Path, *, raw_csv: bool = False) 
         Made if it is missing.
     raw_csv
         Write labels to ``arms.csv`` as they are. Otherwise those that a spreadsheet would run, as
-        they begin with =, +, - or @ and are no number, have an apostrophe before them.
+        they begin with =, +, - or @ and are no number, have an apostrophe before them, and texts
+        are in quotes.
 
     Returns
     -------

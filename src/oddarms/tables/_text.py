@@ -7,8 +7,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-_RUN = re.compile(r"'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
+_BETWEEN = re.compile(r"([;,|\t\r\n])")
+"""Where programs split a line, or may."""
+_RUN = re.compile(r"'*[\s\"]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 """How a text begins that a spreadsheet runs, or that was neutralised; the last are full-width."""
+_BLANK = re.compile(r"'*[\t\r\n]")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
 
 
@@ -22,7 +25,8 @@ def csv_text(
     header, rows
         The columns' names, and what stands below them.
     for_spreadsheets
-        Put an apostrophe before texts that a spreadsheet would run, see `neutralised`.
+        Put an apostrophe before texts that a spreadsheet would run, see `neutralised`, and quotes
+        around all cells but numbers, as one may split lines at semicolons or tabs.
 
     Examples
     --------
@@ -32,7 +36,9 @@ def csv_text(
     bob,
     """
     lines = _UnixLines()
-    writer = csv.writer(lines)
+    writer = csv.writer(
+        lines, quoting=csv.QUOTE_NONNUMERIC if for_spreadsheets else csv.QUOTE_MINIMAL
+    )
     writer.writerow(header)
     writer.writerows(map(_neutralised_row, rows) if for_spreadsheets else rows)
     return "".join(lines.lines)
@@ -42,17 +48,23 @@ def neutralised(text: str) -> str:
     """Return a text that a spreadsheet shows and does not run.
 
     An apostrophe goes before a text that begins with =, +, -, @, a tab or the end of a line, even
-    behind blanks, but not before a number. One goes before apostrophes and these, too, so that
-    whoever reads the table finds each text again: of apostrophes before such a character the
-    first was added.
+    behind blanks and quotes, but not before a number. So it does inside a text, behind a comma, a
+    semicolon, a bar, a tab or the end of a line, where a program may split it. One goes before
+    apostrophes and these, too, so that whoever reads the table finds each text again: of
+    apostrophes before such a character the first was added.
 
     Examples
     --------
-    >>> [neutralised(text) for text in ("=1+1", "'=1+1", "-1", "ann")]
-    ["'=1+1", "''=1+1", '-1', 'ann']
+    >>> [neutralised(text) for text in ("=1+1", "'=1+1", "-1", "ann", "a;=1+1")]
+    ["'=1+1", "''=1+1", '-1', 'ann', "a;'=1+1"]
     """
-    runs = _RUN.match(text) is not None and _NUMBER.fullmatch(text) is None
-    return f"'{text}" if runs else text
+    found = "".join(map(_neutralised_part, _BETWEEN.split(text)))
+    return f"'{found}" if _BLANK.match(text) else found
+
+
+def _neutralised_part(part: str) -> str:
+    runs = _RUN.match(part) is not None and _NUMBER.fullmatch(part) is None
+    return f"'{part}" if runs else part
 
 
 def _neutralised_row(row: Sequence[Any]) -> list[Any]:
