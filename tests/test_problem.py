@@ -198,7 +198,7 @@ QUESTIONS = st.builds(
     LABELS,
     st.dictionaries(st.text(max_size=5), st.one_of(st.integers(), st.booleans(), st.text())),
     k=st.floats(-1e300, 1e300),
-    delta=st.floats(0, 1, exclude_min=True, exclude_max=True),
+    delta=st.floats(1e-100, 1, exclude_max=True),
     bounds=st.tuples(st.floats(-1e6, 0), st.floats(1e-3, 1e6)),
     side=st.sampled_from(["upper", "lower", "both"]),
     budget=st.one_of(st.none(), st.integers(0, 10**20)),

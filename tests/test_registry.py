@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oddarms import find
+from oddarms import Question, Search, find
 from oddarms.algorithms import Algorithm, _registry, available, create, get_algorithm, register
 from oddarms.algorithms._ade import ADE
 from oddarms.algorithms._round_robin import RR
 from oddarms.algorithms._two_sided import TwoSided
 from oddarms.arms import Bernoulli
-from oddarms.errors import DuplicateAlgorithm, InvalidParameter, UnknownAlgorithm
+from oddarms.errors import DuplicateAlgorithm, InvalidParameter, UnknownAlgorithm, UnknownOption
 
 Install = Callable[..., None]
 
@@ -163,6 +163,49 @@ class TestCreate:
     def test_misuse(self, changes: dict[str, Any], message: str) -> None:
         with pytest.raises(InvalidParameter, match=message):
             self.make(**changes)
+
+    @pytest.mark.parametrize(
+        ("algorithm", "options", "message"),
+        [
+            ("spade", {"max_step": 1e308}, "max_step must be at most 10,000,000,000 but got"),
+            ("spade", {"max_step": 10**400}, "max_step must be at most 10,000,000,000 but got"),
+            ("spade", {"indifference": 1e308}, "indifference must be at least 0 and at most"),
+            ("spade", {"indifference": "x"}, "indifference must be a number but got 'x'"),
+            ("wrr", {"rho": "x"}, "rho must be a number but got 'x'"),
+            ("wrr", {"rho": [1]}, r"rho must be a number but got \[1\]"),
+            ("wrr", {"rho": 10**400}, "rho must be a number of at least 1 but got inf"),
+            ("rr", {"batch": 2**63}, "batch must be at most 10,000,000,000 but got"),
+            ("ade", {"shared": "x"}, "shared must be true or false but got 'x'"),
+        ],
+    )
+    @pytest.mark.parametrize("side", ["upper", "both"])
+    def test_options_of_a_stored_question_that_are_out_of_range(
+        self, algorithm: str, options: dict[str, Any], message: str, side: Any
+    ) -> None:
+        question = Question(3, algorithm=algorithm, options=options, side=side)
+        with pytest.raises(InvalidParameter, match=message):
+            Search(Question.from_json(question.to_json()))
+
+    @pytest.mark.parametrize("algorithm", ["spade", "ade", "rr", "wrr"])
+    @pytest.mark.parametrize("name", ["n", "rng"])
+    def test_no_option_has_the_name_of_what_every_algorithm_is_made_with(
+        self, algorithm: str, name: str
+    ) -> None:
+        with pytest.raises(UnknownOption, match=f"has no option '{name}'; it has: "):
+            Search(Question(3, algorithm=algorithm, options={name: 1}))
+
+    def test_a_delta_that_cannot_be_divided(self) -> None:
+        for delta in (5e-324, 1e-300):
+            with pytest.raises(InvalidParameter, match="delta must be at least 1e-100 but got"):
+                Question(3, delta=delta)
+
+    @pytest.mark.parametrize("algorithm", ["spade", "ade", "rr", "wrr"])
+    @pytest.mark.parametrize("side", ["upper", "both"])
+    def test_the_least_delta_is_large_enough(self, algorithm: str, side: Any) -> None:
+        search = Search(Question(300, delta=1e-100, algorithm=algorithm, side=side))
+        for _ in range(3):
+            search.tell_step(np.full(search.ask_step().total, 0.5))
+        search.result()
 
     @pytest.mark.parametrize(
         ("name", "known"), [("ade", "shared"), ("rr", "batch"), ("wrr", "rho, batch")]

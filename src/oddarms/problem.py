@@ -31,6 +31,10 @@ Rule = Literal["sigma"]
 
 MOST_ARMS = 100_000_000
 """A search of more does not fit into any memory; a number in a file may say anything."""
+MOST_AT_A_TIME = 10_000_000_000
+"""Pulls that an option may ask for; so many of each of the most arms can still be counted."""
+LEAST_DELTA = 1e-100
+"""A share of it, such as that of an arm and a round, is still a number above 0."""
 
 
 def check_number(name: str, value: Any) -> float:
@@ -51,9 +55,11 @@ def check_k(k: float) -> float:
 
 
 def check_delta(delta: float) -> float:
-    """Return delta as a float strictly between 0 and 1."""
+    """Return delta as a float strictly between 0 and 1, and large enough to be divided."""
     if not 0.0 < check_number("delta", delta) < 1.0:
         raise InvalidParameter(f"delta must be strictly between 0 and 1 but got {delta}.")
+    if delta < LEAST_DELTA:
+        raise InvalidParameter(f"delta must be at least {LEAST_DELTA:g} but got {delta}.")
     return float(delta)
 
 
@@ -102,13 +108,15 @@ def check_plain_label(label: Label) -> str | int:
     return label
 
 
-def check_whole(name: str, value: Any, *, least: int) -> int:
-    """Return the value of a parameter that counts something as an int, at least `least`."""
+def check_whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
+    """Return the value of a parameter that counts something as an int, within its limits."""
     number = not isinstance(value, bool) and isinstance(value, Real)
     if not number or value % 1 != 0 or value < least:
         raise InvalidParameter(
             f"{name} must be a whole number of at least {least} but got {value!r}."
         )
+    if most is not None and value > most:
+        raise InvalidParameter(f"{name} must be at most {most:,} but got {Decimal(value):.3g}.")
     return int(value)
 
 

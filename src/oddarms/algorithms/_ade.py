@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, averages, no_pulls
+from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray
 from oddarms.statistics.ade import (
     arm_radius,
@@ -40,7 +41,9 @@ class ADE(Algorithm):
         self, n: int, *, k: float, delta: float, rng: np.random.Generator, shared: bool = False
     ) -> None:
         super().__init__(n, k=k, delta=delta, rng=rng)
-        self.shared = shared
+        if not isinstance(shared, bool | np.bool_):
+            raise InvalidParameter(f"shared must be true or false but got {shared!r}.")
+        self.shared = bool(shared)
         self.S = np.arange(n)  # the undecided arms
         self.t = 1
         self.m_theta = 0

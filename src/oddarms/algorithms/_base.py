@@ -19,6 +19,8 @@ import numpy.typing as npt
 from oddarms.errors import ProtocolError, UnknownOption
 from oddarms.problem import BoolArray, FloatArray, IntArray
 
+RESERVED = frozenset({"algorithm", "n", "k", "delta", "rng", "side"})
+"""What every algorithm is made with; no option has such a name."""
 UNLIMITED = 2**62
 """A number of pulls that stands for no budget."""
 
@@ -185,10 +187,13 @@ def no_pulls() -> Pulls:
 def check_options(algorithm: type[Algorithm], options: dict[str, Any]) -> None:
     """Raise UnknownOption with the known options if one is not the algorithm's."""
     parameters = inspect.signature(algorithm).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return
-    own = [p.name for p in parameters if p.name not in {"n", "k", "delta", "rng", "side"}]
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    own = [
+        parameter.name
+        for parameter in parameters
+        if parameter.name not in RESERVED and parameter.kind is not parameter.VAR_KEYWORD
+    ]
     for name in options:
-        if name not in own:
+        if name in RESERVED or (name not in own and not takes_any):
             known = ", ".join(own) or "none"
             raise UnknownOption(f"{algorithm.__name__} has no option {name!r}; it has: {known}.")

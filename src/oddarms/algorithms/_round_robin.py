@@ -9,7 +9,7 @@ import numpy as np
 
 from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, no_pulls
 from oddarms.errors import InvalidParameter
-from oddarms.problem import BoolArray, FloatArray, check_whole
+from oddarms.problem import MOST_AT_A_TIME, BoolArray, FloatArray, check_number, check_whole
 from oddarms.statistics.round_robin import (
     beta_arm,
     beta_theta,
@@ -26,16 +26,17 @@ from oddarms.statistics.round_robin import (
 
 def check_batch(batch: int) -> int:
     """Return the pulls per turn, at least 1."""
-    return check_whole("batch", batch, least=1)
+    return check_whole("batch", batch, least=1, most=MOST_AT_A_TIME)
 
 
 def check_rho(rho: float | None, n: int, k: float, delta: float) -> float:
     """Return WRR's weight, at least 1; rho* for None."""
     if rho is None:
         return rho_star(k, n, delta)
-    if not 1.0 <= rho < math.inf:
-        raise InvalidParameter(f"rho must be a number of at least 1 but got {rho!r}.")
-    return float(rho)
+    number = check_number("rho", rho)
+    if not 1.0 <= number < math.inf:
+        raise InvalidParameter(f"rho must be a number of at least 1 but got {number:g}.")
+    return number
 
 
 class RR(Algorithm):

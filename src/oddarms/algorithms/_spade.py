@@ -19,7 +19,15 @@ from oddarms.algorithms._base import (
 )
 from oddarms.algorithms._spade_certificates import BOX_SHARE, View
 from oddarms.errors import InvalidParameter
-from oddarms.problem import BoolArray, FloatArray, IntArray, Side, check_whole
+from oddarms.problem import (
+    MOST_AT_A_TIME,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Side,
+    check_number,
+    check_whole,
+)
 from oddarms.statistics.directions import Forecast, Tally
 from oddarms.statistics.evidence import mean_interval
 from oddarms.statistics.totals import Totals
@@ -33,7 +41,22 @@ LONGEST_FOCUS = 20  # steps in a row; then the threshold is sampled again, so it
 LEAST_VARIANCE = 0.2  # of a reward, in gaps, where pulls to come are guessed: by experiment
 TYPICAL_OVERHEAD = 4.0  # pulls over an oracle's: mostly 3 to 9, see docs/benchmark.md
 MIXTURE_COST = 2.5  # nats by which the evidence of an arm is behind that of the best bet, about
+LARGEST_INDIFFERENCE = 1e6  # in ranges of the rewards; beyond it squares lose all precision
 CHUNK = 65_536  # arms at a time, where intervals of a great many are computed
+
+
+def _check_indifference(indifference: float) -> float:
+    number = check_number("indifference", indifference)
+    if not 0.0 <= number <= LARGEST_INDIFFERENCE:
+        raise InvalidParameter(
+            f"indifference must be at least 0 and at most {LARGEST_INDIFFERENCE:,.0f} times the"
+            f" range of rewards but got {number:g} times."
+        )
+    return number
+
+
+def _check_max_step(max_step: int) -> int:
+    return check_whole("max_step", max_step, least=1, most=MOST_AT_A_TIME)
 
 
 class SPADE(Algorithm):
@@ -82,10 +105,8 @@ class SPADE(Algorithm):
         max_step: int | None = None,
     ) -> None:
         super().__init__(n, k=k, delta=delta, rng=rng)
-        if not 0.0 <= indifference < math.inf:
-            raise InvalidParameter(f"indifference must be at least 0 but got {indifference}.")
-        self.max_step = None if max_step is None else check_whole("max_step", max_step, least=1)
-        self.indifference = float(indifference)
+        self.indifference = _check_indifference(indifference)
+        self.max_step = None if max_step is None else _check_max_step(max_step)
         self.joint = 1.0 + k * k < n <= JOINT_UP_TO
         self.totals = Totals.empty(n)
         self.rows = 0

@@ -85,7 +85,7 @@ from oddarms.algorithms import (
     get_algorithm,
     no_pulls,
 )
-from oddarms.algorithms._base import UNLIMITED
+from oddarms.algorithms._base import UNLIMITED, check_options
 from oddarms.errors import InvalidParameter, ProtocolError, RewardRejected
 from oddarms.problem import (
     FloatArray,
@@ -626,6 +626,7 @@ def _new_algorithm(question: Question, rng: np.random.Generator) -> Algorithm:
         raise InvalidParameter(f"algorithm must be a name or a class of Algorithm but got {cls!r}.")
     a, b = question.bounds
     options = question.options
+    check_options(cls, options)  # before a reserved name meets the parameter that it is
     for name in cls.lengths & options.keys():
         options[name] = check_number(name, options[name]) / (b - a)
     return create(
