@@ -646,7 +646,7 @@ def test_a_changed_log_is_found(crowd: Run) -> None:
         changed.execute("UPDATE results SET reward = 7 WHERE ticket = 1")
         changed.execute("UPDATE results SET arm = 1 WHERE ticket = 2")
     found = ("1 results outside the bounds", "1 results of tickets", "or of another pull")
-    assert_refused(crowd("verify", "crowd"), 1, *found, "not what was told for their tickets")
+    assert_refused(crowd("verify", "crowd"), 1, *found, "not what was told for them")
 
 
 # Deleting

@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from alembic.util import CommandError
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from oddarms.errors import InvalidParameter, MissingExtra, OddarmsError, StoreFailed
@@ -210,14 +209,9 @@ class Database:
         """Bring the schema to the present version, in one transaction."""
         if self.dialect == "sqlite" and not self.one_connection:
             self._use_wal()
-        try:
-            with self.writing() as connection:
-                self.exclusive(connection, 0)
-                upgrade_schema(connection, self.name)
-        except CommandError as error:  # of alembic
-            raise StoreFailed(
-                f"{self.name} cannot be upgraded, and was not changed: {first_line(error)}."
-            ) from error
+        with self.writing() as connection:
+            self.exclusive(connection, 0)
+            upgrade_schema(connection, self.name)
 
     def _use_wal(self) -> None:
         """Let readers and the writer of a file not wait for each other; it stays so for good."""

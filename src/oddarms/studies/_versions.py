@@ -46,6 +46,7 @@ def upgrade_schema(connection: sa.Connection, name: str) -> None:
     """Bring the schema to the present version, in the transaction of the connection."""
     from alembic import command
     from alembic.config import Config
+    from alembic.util import CommandError
 
     version = version_of(connection, name)  # again, as somebody may have been faster
     if version is not None and VERSION_TABLE not in _tables(connection):
@@ -55,7 +56,13 @@ def upgrade_schema(connection: sa.Connection, name: str) -> None:
     with _upgrading:
         config.attributes["connection"] = connection
         config.attributes["version_table"] = VERSION_TABLE
-        command.upgrade(config, REVISIONS[-1])
+        try:
+            command.upgrade(config, REVISIONS[-1])
+        except CommandError as error:
+            reason = str(error).partition("\n")[0].rstrip(".")
+            raise StoreFailed(
+                f"{name} cannot be upgraded, and was not changed: {reason}."
+            ) from error
 
 
 def look_at_file(path: str) -> None:
