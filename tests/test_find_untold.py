@@ -128,10 +128,10 @@ def test_a_run_begins_with_what_an_earlier_one_left_over(
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, results: list[tuple[Ticket, float]]) -> None:
-    def run(*_: object, **__: object) -> None:
+    def run(study: Study, *_: object, **__: object) -> None:
         error = StoreFailed("the storage is away.")
         error.untold = results
-        error.result = "known"
+        error.result = study.result()
         raise error
 
     def no_room(*_: object, **__: object) -> None:
@@ -146,7 +146,7 @@ def test_untold_results_are_written_before_the_answer(
 ) -> None:
     results = some(study, 3)
     failing(monkeypatch, results)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(StoreFailed, match="away.*3 results that could not be stored in .*untold"):
         run_of(study, out).until_done(lambda _: 0.0)
     assert (out / "untold.txt").read_text() == _untold.lines_of(results)
 
@@ -157,7 +157,29 @@ def test_untold_results_that_no_file_takes_are_said(
     results = some(study, 3)
     failing(monkeypatch, results)
     monkeypatch.setattr(_run, "keep_untold", _run.write)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(StoreFailed, match="3 results .* are only in the lines above"):
         run_of(study, out).until_done(lambda _: 0.0)
     said = capsys.readouterr().err
     assert all(line in said for line in _untold.lines_of(results).splitlines())
+
+
+def test_a_full_disk_sends_them_to_another_one(
+    study: Study, out: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    results = some(study, 3)
+    failing(monkeypatch, results)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setattr(_run.tempfile, "tempdir", str(elsewhere))
+    keep = _run.keep_untold
+
+    def only_elsewhere(folder: Path, given: list[tuple[Ticket, float]]) -> Path:
+        if folder == out:
+            raise OSError(28, "No space left on device")
+        return keep(folder, given)
+
+    monkeypatch.setattr(_run, "keep_untold", only_elsewhere)
+    with pytest.raises(StoreFailed, match="could not be stored in .*for `oddarms study tell"):
+        run_of(study, out).until_done(lambda _: 0.0)
+    (file,) = elsewhere.glob("*/untold.txt")
+    assert file.read_text() == _untold.lines_of(results)

@@ -60,9 +60,8 @@ def upgrade_schema(connection: sa.Connection, name: str) -> None:
             command.upgrade(config, REVISIONS[-1])
         except CommandError as error:
             reason = str(error).partition("\n")[0].rstrip(".")
-            raise StoreFailed(
-                f"{name} cannot be upgraded, and was not changed: {reason}."
-            ) from error
+            said = f"{name} cannot be upgraded, and was not changed: {reason}."
+            raise StoreFailed(said) from error
 
 
 def look_at_file(path: str) -> None:
