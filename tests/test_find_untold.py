@@ -146,7 +146,7 @@ def test_untold_results_are_written_before_the_answer(
 ) -> None:
     results = some(study, 3)
     failing(monkeypatch, results)
-    with pytest.raises(StoreFailed, match="away.*3 results that could not be stored in .*untold"):
+    with pytest.raises(StoreFailed, match=r"away.*3 results that could not be stored in .*untold"):
         run_of(study, out).until_done(lambda _: 0.0)
     assert (out / "untold.txt").read_text() == _untold.lines_of(results)
 
@@ -157,7 +157,7 @@ def test_untold_results_that_no_file_takes_are_said(
     results = some(study, 3)
     failing(monkeypatch, results)
     monkeypatch.setattr(_run, "keep_untold", _run.write)
-    with pytest.raises(StoreFailed, match="3 results .* are only in the lines above"):
+    with pytest.raises(StoreFailed, match=r"3 results .* are only in the lines above"):
         run_of(study, out).until_done(lambda _: 0.0)
     said = capsys.readouterr().err
     assert all(line in said for line in _untold.lines_of(results).splitlines())
@@ -179,7 +179,7 @@ def test_a_full_disk_sends_them_to_another_one(
         return keep(folder, given)
 
     monkeypatch.setattr(_run, "keep_untold", only_elsewhere)
-    with pytest.raises(StoreFailed, match="could not be stored in .*for `oddarms study tell"):
+    with pytest.raises(StoreFailed, match=r"could not be stored in .*for `oddarms study tell"):
         run_of(study, out).until_done(lambda _: 0.0)
     (file,) = elsewhere.glob("*/untold.txt")
     assert file.read_text() == _untold.lines_of(results)
