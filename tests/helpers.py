@@ -6,9 +6,11 @@ import csv
 import io
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,3 +121,16 @@ def page_blocks(page: Path) -> Iterator[tuple[str, str]]:
     for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
         if "# not run here" not in block:
             yield language, block
+
+
+@contextmanager
+def nobody() -> Iterator[None]:
+    """Have the rights of an ordinary user, also where the tests are run by root."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)

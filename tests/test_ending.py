@@ -197,11 +197,11 @@ import threading
 import oddarms
 
 def pull():
-    print("begun", flush=True) if not begun.is_set() else None
-    begun.set()
+    if first.acquire(blocking=False):
+        print("begun", flush=True)
     threading.Event().wait()
 
-begun = threading.Event()
+first = threading.Lock()
 try:
     oddarms.find([pull] * 3, k=0, jobs=1 + 1)
 except oddarms.SearchInterrupted as error:

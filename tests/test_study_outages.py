@@ -129,7 +129,7 @@ def assert_all_stored(study: Study, pulls: Pulls) -> None:
     assert verify(study).problems == []
 
 
-HOW = pytest.mark.parametrize("how", ["1", "4", "batch"])
+HOW = pytest.mark.parametrize("how", [pytest.param("1", marks=pytest.mark.long), "4", "batch"])
 
 
 @pytest.mark.usefixtures("short_pauses")
@@ -326,7 +326,9 @@ class TestFailuresThatLast:
 class TestSignalsWhileTheStorageIsAway:
     @HOW
     @pytest.mark.parametrize("call", ["ask", "tell_many"])
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize(
+        "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+    )
     @pytest.mark.parametrize("back", [False, True], ids=["for good", "until then"])
     def test_they_are_obeyed_at_once(
         self, study: Study, how: str, call: str, number: int, back: bool
@@ -457,8 +459,8 @@ class TestFiles:
 
         study.on_decision(lambda *_: None)
         with caplog.at_level(logging.WARNING, "oddarms"):
-            result = study.run(pulls, jobs=4)
-            study.import_rewards({"a": [0.0] * 5000})
+            result = study.run(pulls, jobs=4, worker="w" * 900)  # so that tickets fill pages
+        assert "the disk is full" in caplog.text
         assert result.outliers == ["c"]
         assert sorted(pulls.paid) == sorted(
             trial.reward for trial in study.trials() if trial.ticket is not None

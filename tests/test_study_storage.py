@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import resource
 import shutil
@@ -10,7 +9,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers import ticket_number
+from helpers import nobody, ticket_number
 from oddarms import (
     Study,
     create_study,
@@ -206,19 +205,6 @@ class TestVersions:
         file.touch()
         make(file)
         assert [summary.name for summary in list_studies(storage=file)] == ["s"]
-
-
-@contextmanager
-def nobody() -> Iterator[None]:
-    """Have the rights of an ordinary user, also where the tests are run by root."""
-    root = os.geteuid() == 0
-    if root:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
 
 
 @pytest.fixture

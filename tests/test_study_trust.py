@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from helpers import Run
+from helpers import Run, nobody
 from oddarms import (
     Study,
     create_study,
@@ -799,19 +799,6 @@ class TestSavedStates:
         study.skip_many([*tickets, *tickets])
         assert orders == [list(range(1, 21))] * 2
         assert study.overview().live == 0
-
-
-@contextmanager
-def nobody() -> Iterator[None]:
-    """Have the rights of an ordinary user, also where the tests are run by root."""
-    root = os.geteuid() == 0
-    if root:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
 
 
 class TestRights:
