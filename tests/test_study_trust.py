@@ -969,6 +969,20 @@ class TestLocks:
         calls[call]()
         assert verify(study).problems == []
 
+    def test_a_run_waits_for_a_lock_for_a_moment_at_a_time(self, storage: str) -> None:
+        """So that its patience, and not that of a single call, says for how long in all."""
+        study = make(storage)
+        ticket = study.ask()[0]
+        started = time.monotonic()
+        with (
+            self._held(study),
+            pytest.raises(StoreFailed, match="another process keeps it locked") as caught,
+        ):
+            study.desk().tell_many([(ticket, 0.5)])
+        assert caught.value.passing
+        assert time.monotonic() - started < 30.0
+        assert study.desk().tell_many([(ticket, 0.5)]) == [Told.RECORDED]
+
     def test_who_waits_for_too_long_is_told_that_it_may_pass(
         self, storage: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

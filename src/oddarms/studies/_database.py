@@ -93,9 +93,14 @@ class Database:
         return self.location.name
 
     @property
+    def hurries(self) -> bool:
+        """Whether calls of this thread wait for others for a moment only."""
+        return getattr(self._hurried, "depth", 0) > 0
+
+    @property
     def lock_seconds(self) -> float:
         """How long a call of this thread waits for others."""
-        return HURRY_SECONDS if getattr(self._hurried, "depth", 0) else LOCK_SECONDS
+        return HURRY_SECONDS if self.hurries else LOCK_SECONDS
 
     @contextmanager
     def hurried(self) -> Iterator[None]:
@@ -121,9 +126,10 @@ class Database:
     def statement(self) -> Iterator[sa.Connection]:
         """A transaction of one statement, which on PostgreSQL is one message to and fro.
 
-        There it may wait for a lock, and be interrupted: it may have been executed then or not.
+        There it may wait for a lock as long as anybody, and be interrupted: it may have been
+        executed then or not.
         """
-        if self.dialect != "postgresql" or self.lock_seconds < LOCK_SECONDS:
+        if self.dialect != "postgresql":
             with self.writing() as connection:
                 yield connection
             return

@@ -229,7 +229,7 @@ class Study:
         worker = _check_text("worker", worker)
         if not rows:
             return []
-        if len(rows) == 1:
+        if len(rows) == 1 and not self._database.hurries:
             with self._database.statement() as connection:
                 if result_rows.add_new_results(
                     self._database, connection, self._number, dict(rows), worker
