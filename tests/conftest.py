@@ -2,6 +2,7 @@
 
 import io
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,16 @@ from postgresql import postgresql, postgresql_url
 __all__ = ["postgresql", "postgresql_url"]
 
 os.environ.setdefault("ODDARMS_CACHE", str(ROOT / ".pytest_cache" / "oddarms"))
+
+
+SIGTERM = signal.getsignal(signal.SIGTERM)
+
+
+@pytest.fixture(autouse=True)
+def signals_as_they_were() -> None:
+    """Ray leaves a handler that ends the program."""
+    if signal.getsignal(signal.SIGTERM) is not SIGTERM:
+        signal.signal(signal.SIGTERM, SIGTERM)
 
 
 @pytest.fixture
