@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from fault_process import whole_lines
 from oddarms.search import Result
 from oddarms.studies import Study, Told
-from study_answers import assert_same_answer, never_killed
+from study_answers import assert_same_answer, never_killed, rewards_told
 
 TAIL = 6
 """Lines of each ledger that a report of a failure has."""
@@ -140,12 +139,7 @@ def check_answer(study: Study) -> Result:
 
 def _check_places(study: Study, result: Result) -> None:
     """A place has its first result; a later one for it is used elsewhere, or left over."""
-    rewards: dict[Any, list[float]] = {label: [] for label in study.labels}
-    firsts: dict[Any, dict[int, float]] = {label: {} for label in study.labels}
-    for trial in study.trials():
-        rewards[trial.arm].append(trial.reward)
-        assert trial.place is not None
-        firsts[trial.arm].setdefault(trial.place, trial.reward)
+    rewards, firsts = rewards_told(study)
     for label, pulls, mean in zip(study.labels, result.pulls_per_arm, result.means, strict=True):
         assert pulls <= len(rewards[label]), "more was used than told"
         if result.beyond == 0 and len(firsts[label]) == len(rewards[label]) and pulls:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from helpers import ticket_number
@@ -31,3 +33,14 @@ def assert_same_answer(one: Result, other: Result) -> None:
     np.testing.assert_array_equal(one.means, other.means)
     np.testing.assert_array_equal(one.intervals, other.intervals)
     assert one.thresholds == other.thresholds
+
+
+def rewards_told(study: Study) -> tuple[dict[Any, list[float]], dict[Any, dict[int, float]]]:
+    """Return all rewards of each arm, and the first one of each of its places."""
+    rewards: dict[Any, list[float]] = {label: [] for label in study.labels}
+    firsts: dict[Any, dict[int, float]] = {label: {} for label in study.labels}
+    for trial in study.trials():
+        rewards[trial.arm].append(trial.reward)
+        assert trial.place is not None
+        firsts[trial.arm].setdefault(trial.place, trial.reward)
+    return rewards, firsts

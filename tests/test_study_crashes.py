@@ -15,7 +15,7 @@ import pytest
 from oddarms.search import Status
 from oddarms.studies import Study, create_study, load_study, verify
 from postgresql import Server, fast_folder
-from study_answers import assert_same_answer, never_killed
+from study_answers import assert_same_answer, never_killed, rewards_told
 from study_workers import MOST_AT_A_TIME, PATIENCE, PROCESSES, RATES, work
 
 WORKERS = 4
@@ -170,12 +170,7 @@ def assert_answered_as_if_never_killed(study: Study) -> None:
 def assert_every_result_is_used_once(study: Study) -> None:
     """A place has its first result; a later one for it is used elsewhere, or left over."""
     found = study.result()
-    rewards: dict[Any, list[float]] = {label: [] for label in study.labels}
-    firsts: dict[Any, dict[int, float]] = {label: {} for label in study.labels}
-    for trial in study.trials():
-        rewards[trial.arm].append(trial.reward)
-        assert trial.place is not None
-        firsts[trial.arm].setdefault(trial.place, trial.reward)
+    rewards, firsts = rewards_told(study)
     assert found.pulls + found.unused == sum(map(len, rewards.values()))
     undisturbed = 0
     for arm, (pulls, mean) in enumerate(zip(found.pulls_per_arm, found.means, strict=True)):

@@ -35,6 +35,12 @@ def result_receipt(ticket: int, reward: float) -> int:
     return _bits(struct.pack(">qd", ticket, reward + 0.0))  # no -0
 
 
+def whole_receipt(ticket: int, arm: int, place: int, reward: float | None) -> int:
+    """Return the receipt that a ticket must have; the reward is None if there is no result."""
+    ordered = order_receipt(ticket, arm, place)
+    return ordered if reward is None else ordered ^ result_receipt(ticket, reward)
+
+
 def _bits(packed: bytes) -> int:
     return int.from_bytes(hashlib.sha256(packed).digest()[:8], "big") >> 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oddarms.studies._receipts import import_digest, order_receipt, result_receipt
+from oddarms.studies._receipts import import_digest, whole_receipt
 from oddarms.studies._sql import run, text
 
 if TYPE_CHECKING:
@@ -65,12 +65,7 @@ def _without_receipt(connection: sa.Connection, study: int) -> int:
         {"study": study},
         execution_options={"stream_results": True},
     )
-    return sum(_receipt(*row) != stored for *row, stored in found)
-
-
-def _receipt(ticket: int, arm: int, place: int, reward: float | None) -> int:
-    ordered = order_receipt(ticket, arm, place)
-    return ordered if reward is None else ordered ^ result_receipt(ticket, reward)
+    return sum(whole_receipt(*row) != stored for *row, stored in found)
 
 
 def _changed_imports(connection: sa.Connection, study: int) -> list[str]:

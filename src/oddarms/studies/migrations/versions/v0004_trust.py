@@ -5,7 +5,7 @@ import secrets
 import sqlalchemy as sa
 from alembic import op
 
-from oddarms.studies._receipts import import_digest, order_receipt, origin, result_receipt
+from oddarms.studies._receipts import import_digest, origin, whole_receipt
 
 revision = "0004"
 down_revision = "0003"
@@ -100,13 +100,11 @@ def _give_receipts(connection: sa.Connection) -> None:
             sa.text(
                 "UPDATE tickets SET receipt = :receipt WHERE study = :study AND number = :ticket"
             ),
-            [{"study": row[0], "ticket": row[1], "receipt": _receipt(*row[1:])} for row in rows],
+            [
+                {"study": row[0], "ticket": row[1], "receipt": whole_receipt(*row[1:])}
+                for row in rows
+            ],
         )
-
-
-def _receipt(ticket: int, arm: int, place: int, reward: float | None) -> int:
-    ordered = order_receipt(ticket, arm, place)
-    return ordered if reward is None else ordered ^ result_receipt(ticket, reward)
 
 
 def _give_digests(connection: sa.Connection) -> None:
