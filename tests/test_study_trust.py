@@ -1,4 +1,4 @@
-"""What a study promises beyond keeping results: clocks, ids, foreign databases, secrets, proofs."""
+"""What a study promises beyond keeping results: clocks, ids, proofs, rights, budgets, locks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import stat
 import tempfile
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,19 +20,18 @@ import pytest
 from helpers import Run, nobody
 from oddarms import (
     Study,
-    create_study,
     delete_study,
     list_studies,
     load_study,
-    upgrade_storage,
 )
-from oddarms.errors import InvalidParameter, OddarmsError, StoreFailed, UnknownStudy
+from oddarms.errors import InvalidParameter, StoreFailed, UnknownStudy
 from oddarms.search import Search, Status
 from oddarms.studies import Told, _database, _replay, _saving, _sql, verify
 from oddarms.studies import _study_rows as study_rows
 from oddarms.studies import _ticket_rows as ticket_rows
 from oddarms.studies._ids import TicketIds, new_secret
 from postgresql import Server
+from small_studies import change, make, work
 
 MOMENT = timedelta(microseconds=1)
 HOUR = 3600.0
@@ -49,27 +47,6 @@ def storage_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return str(tmp_path / "studies.db")
     server: Server = request.getfixturevalue("postgresql")
     return server.new_database()
-
-
-def make(storage: Any, name: str = "s", **changes: Any) -> Study:
-    words = {"k": 0.5, "delta": 0.1, "algorithm": "rr", "batch": 10, "rng": 1, **changes}
-    return create_study(name, words.pop("labels", ["a", "b", "c"]), storage=storage, **words)
-
-
-def work(study: Study, results: int) -> None:
-    """Tell so many results."""
-    while results > 0:
-        tickets = study.ask(min(results, 400))
-        assert tickets, "somebody else has all pulls"
-        study.tell_many([(ticket, ticket.place * 7 % 11 / 10) for ticket in tickets])
-        results -= len(tickets)
-
-
-def change(study: Study, *statements: str) -> None:
-    """Change a study's rows as nobody should."""
-    with study._database.writing() as connection:
-        for statement in statements:
-            connection.exec_driver_sql(statement)
 
 
 class TestClocks:
@@ -228,317 +205,6 @@ class TestIds:
         ):
             with pytest.raises(UnknownStudy, match="was deleted"):
                 call()
-
-
-OTHERS = {
-    "of another application": (
-        "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)",
-        "INSERT INTO alembic_version VALUES ('0003')",
-        "CREATE TABLE users (name TEXT)",
-    ),
-    "of one that has studies, too": (
-        "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)",
-        "INSERT INTO alembic_version VALUES ('v3.2.0.a')",
-        "CREATE TABLE studies (study_id INTEGER, study_name TEXT)",
-        "CREATE TABLE trials (trial_id INTEGER, study_id INTEGER)",
-    ),
-    "whose tables are named as ours": (
-        "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)",
-        "INSERT INTO alembic_version VALUES ('0002')",
-        *(
-            f"CREATE TABLE {table} (id INTEGER)"
-            for table in (
-                "studies",
-                "arms",
-                "tickets",
-                "leases",
-                "results",
-                "skips",
-                "conflicts",
-                "imports",
-            )
-        ),
-    ),
-    "with a view alone": ("CREATE VIEW v AS SELECT 1 AS one",),
-    "with half of ours": (
-        "CREATE TABLE oddarms_version (version_num VARCHAR(32) NOT NULL)",
-        "INSERT INTO oddarms_version VALUES ('0004')",
-        "CREATE TABLE results (x INTEGER)",
-    ),
-}
-
-
-class TestForeignDatabases:
-    CALLS: tuple[Callable[[str], object], ...] = (
-        make,
-        lambda storage: load_study("s", storage=storage),
-        lambda storage: list_studies(storage=storage),
-        lambda storage: upgrade_storage(storage=storage),
-        lambda storage: delete_study("s", storage=storage),
-    )
-
-    @pytest.mark.parametrize("kind", OTHERS)
-    def test_a_file_is_not_altered(self, tmp_path: Path, kind: str) -> None:
-        file = tmp_path / "theirs.db"
-        with closing(sqlite3.connect(file)) as connection, connection:
-            for statement in OTHERS[kind]:
-                connection.execute(statement)
-        before = file.read_bytes()
-        for call in self.CALLS:
-            with pytest.raises(StoreFailed, match=r"other tables \(.*which were not touched"):
-                call(str(file))
-        assert file.read_bytes() == before
-        assert [path.name for path in tmp_path.iterdir()] == ["theirs.db"]
-
-    @pytest.mark.parametrize("kind", OTHERS)
-    def test_nor_is_a_server(self, postgresql: Server, kind: str) -> None:
-        import psycopg
-
-        url = postgresql.new_database()
-        with psycopg.connect(url) as connection:
-            for statement in OTHERS[kind]:
-                connection.execute(statement)  # type: ignore[arg-type]
-        names = "SELECT relname, xmin FROM pg_class WHERE relnamespace = 'public'::regnamespace"
-        with psycopg.connect(url) as connection:
-            before = connection.execute(names).fetchall()
-        for call in self.CALLS:
-            with pytest.raises(StoreFailed, match=r"other tables \(.*which were not touched"):
-                call(url)
-        with psycopg.connect(url) as connection:
-            assert connection.execute(names).fetchall() == before
-
-    def test_a_mistyped_path_makes_no_file(self, tmp_path: Path) -> None:
-        file = tmp_path / "mistyped.db"
-        for call in self.CALLS[1:]:
-            with pytest.raises((StoreFailed, UnknownStudy), match=r"mistyped.db must be a storage"):
-                call(str(file))
-        assert list(tmp_path.iterdir()) == []
-
-    def test_an_empty_database_stays_empty_until_a_study_is_made(
-        self, postgresql: Server, tmp_path: Path
-    ) -> None:
-        import psycopg
-
-        url, file = postgresql.new_database(), tmp_path / "empty.db"
-        file.touch()
-        for storage in (url, str(file)):
-            for call in self.CALLS[1:]:
-                with pytest.raises((StoreFailed, UnknownStudy), match="is not there, or is empty"):
-                    call(storage)
-        assert file.read_bytes() == b""
-        with psycopg.connect(url) as connection:
-            found = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
-            assert found.fetchone() == (0,)
-
-    def test_what_another_program_has_left_in_its_log_stays_there(self, tmp_path: Path) -> None:
-        file = tmp_path / "theirs.db"
-        with closing(sqlite3.connect(file)) as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("CREATE TABLE bookmarks (url TEXT)")
-            connection.execute("PRAGMA wal_checkpoint")
-            connection.execute("INSERT INTO bookmarks VALUES ('x')")
-            connection.commit()
-            for name in ("theirs.db", "theirs.db-wal"):
-                (tmp_path / f"copy-{name}").write_bytes((tmp_path / name).read_bytes())
-        copies = sorted(tmp_path.glob("copy-*"))
-        before = [path.read_bytes() for path in copies]
-        with pytest.raises(StoreFailed, match="which were not touched"):
-            list_studies(storage=copies[0])
-        assert sorted(tmp_path.glob("copy-*")) == copies
-        assert [path.read_bytes() for path in copies] == before
-
-    @pytest.mark.parametrize(
-        "statement",
-        [
-            "CREATE TRIGGER t AFTER INSERT ON tickets BEGIN DELETE FROM results; END",
-            "CREATE VIEW v AS SELECT 1",
-            "ALTER TABLE studies ADD COLUMN more TEXT AS (hex(zeroblob(450000000)))",
-        ],
-    )
-    def test_a_file_with_more_than_tables_is_not_run(self, tmp_path: Path, statement: str) -> None:
-        study = make(tmp_path / "studies.db")
-        change(study, statement)
-        study._database.close()
-        for call in self.CALLS:
-            with pytest.raises(StoreFailed, match="nothing but tables"):
-                call(str(tmp_path / "studies.db"))
-
-    def test_a_version_that_never_ends(self, tmp_path: Path) -> None:
-        file = tmp_path / "endless.db"
-        with closing(sqlite3.connect(file)) as connection:
-            connection.execute(
-                "CREATE VIEW oddarms_version AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL"
-                " SELECT x + 1 FROM c) SELECT count(*) AS version_num FROM c"
-            )
-        with pytest.raises(StoreFailed, match="nothing but tables"):
-            list_studies(storage=file)
-
-    WRONG: ClassVar = {
-        "studies": ["name", "created", "tickets", "position", "taken", "seed", "secret", "origin"],
-        "results": ["ticket", "arm", "place", "reward", "batch"],
-        "leases": ["arm", "place"],
-        "snapshots": ["content"],
-        "tickets": ["worker"],
-    }
-
-    @pytest.mark.parametrize(
-        "value",
-        ["x'00'", *(pytest.param(v, marks=pytest.mark.long) for v in ("'a'", "1.5", f"{2**62}"))],
-    )
-    @pytest.mark.parametrize("table", WRONG)
-    def test_values_of_a_wrong_kind_are_a_sentence(
-        self, tmp_path: Path, table: str, value: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(_replay, "LEAST_BETWEEN_STATES", 10)
-        file = tmp_path / "studies.db"
-        study = make(file)
-        study.import_rewards({"a": [0.5]})
-        work(study, 30)
-        study.ask(2)
-        study._database.close()
-        content = file.read_bytes()
-        for column in self.WRONG[table]:
-            changed = tmp_path / f"{column}.db"
-            changed.write_bytes(content)
-            with closing(sqlite3.connect(changed)) as connection, connection:
-                connection.execute(f"UPDATE OR IGNORE {table} SET {column} = {value}")
-            for call in (
-                lambda changed=changed: list_studies(storage=changed),
-                lambda changed=changed: load_study("s", storage=changed).overview(),
-                lambda changed=changed: load_study("s", storage=changed).ask(),
-                lambda changed=changed: list(load_study("s", storage=changed).trials()),
-                lambda changed=changed: verify(load_study("s", storage=changed)),
-            ):
-                with suppress(OddarmsError):
-                    call()
-
-    def test_a_newer_one_is_not_altered_either(self, tmp_path: Path) -> None:
-        study = make(tmp_path / "studies.db")
-        change(study, "UPDATE oddarms_version SET version_num = '9999'")
-        study._database.close()
-        before = (tmp_path / "studies.db").read_bytes()
-        for call in self.CALLS:
-            with pytest.raises(StoreFailed, match="newer oddarms"):
-                call(str(tmp_path / "studies.db"))
-        assert (tmp_path / "studies.db").read_bytes() == before
-
-
-SECRET = "hunter2"
-WITH_SECRET = [
-    f"postgresql://me:{SECRET}@127.0.0.1:1/db",
-    f"postgresql://me@127.0.0.1:1/db?password={SECRET}",
-    f"postgresql://127.0.0.1:1/db?user=me&password={SECRET}&sslpassword={SECRET}",
-    f"host=127.0.0.1 port=1 dbname=db user=me password={SECRET}",
-    f"password='{SECRET}' host=127.0.0.1 port=1",
-    f"postgres://me:{SECRET}@127.0.0.1:port/db",
-    f"postgresql://me:{SECRET}@[::1/db",
-    f"mysql://me:{SECRET}@127.0.0.1/db",
-    f"mysql://127.0.0.1/db?password={SECRET}",
-    f"host=127.0.0.1 password={SECRET} nonsense",
-    f"host=127.0.0.1 port=none password={SECRET}",
-    f"gssencmode=disable host=127.0.0.1 port=1 password={SECRET}",
-    f"HOST=127.0.0.1 PASSWORD={SECRET}",
-    f"postgresql:/me:{SECRET}@127.0.0.1/db",
-    f"me:{SECRET}@127.0.0.1/db",
-    f"postgresql://me:p@{SECRET}@127.0.0.1:1/db",
-    f"postgresql://domain/me:{SECRET}@127.0.0.1:1/db",
-    f"postgresql://127.0.0.1:1/db?conninfo=password%3D{SECRET}",
-    f"postgresql://127.0.0.1:1/db?pass={SECRET}",
-    f"postgresql://127.0.0.1:1/db?options=-cx%3D{SECRET}",
-    f"host=127.0.0.1 port=1 dbname=postgresql://me:{SECRET}@127.0.0.1/db",
-    f"postgresql://127.0.0.1:1/db?autocommit=1&password={SECRET}",
-]
-
-
-class TestSecrets:
-    @pytest.mark.parametrize("storage", WITH_SECRET)
-    def test_no_password_in_any_error(
-        self, storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        for call in TestForeignDatabases.CALLS:
-            with pytest.raises(OddarmsError) as caught:
-                call(storage)
-            said = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
-            assert SECRET not in said.replace(storage, "")  # pytest's own lines have the argument
-            assert SECRET not in str(caught.value)
-            cause = caught.value.__cause__
-            while cause is not None:
-                assert SECRET not in str(cause)
-                cause = cause.__cause__
-        assert list(tmp_path.iterdir()) == []
-
-    @pytest.mark.parametrize("storage", WITH_SECRET)
-    @pytest.mark.parametrize("how", ["option", pytest.param("environment", marks=pytest.mark.long)])
-    def test_nor_in_what_the_shell_says(
-        self, run_command: Run, storage: str, how: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        words = ["--storage", storage] if how == "option" else []
-        if how == "environment":
-            monkeypatch.setenv("ODDARMS_STORAGE", storage)
-        commands = [
-            ("study", "list"),
-            ("study", "show", "s"),
-            ("study", "create", "s", "--arms", "a,b"),
-        ]
-        if how == "option":
-            find = ("find", "--study", "s", "--arms", "a,b", "--pull", "true", "--patience", "0s")
-            commands.append(find)
-        for command in commands:
-            ran = run_command(*command, *words)
-            assert ran.code in (1, 2)
-            assert ran.err.startswith("error: ")
-            assert SECRET not in ran.out + ran.err
-
-    @pytest.mark.parametrize(
-        "command", [("study", "list"), ("study", "show"), ("study", "list", "--format"), ()]
-    )
-    def test_nor_where_it_is_given_in_the_wrong_place(
-        self, run_command: Run, command: tuple[str, ...]
-    ) -> None:
-        for storage in WITH_SECRET[:2]:
-            ran = run_command(*command, storage)
-            assert ran.code in (1, 2)
-            assert SECRET not in ran.out + ran.err
-
-    @pytest.mark.parametrize("parameter", ["row_factory", "autocommit", "prepare_threshold", "x"])
-    def test_parameters_are_those_of_libpq(self, parameter: str) -> None:
-        with pytest.raises(InvalidParameter, match="no other parameters than those of libpq"):
-            load_study("s", storage=f"postgresql://127.0.0.1:1/db?{parameter}=1")
-
-    def test_a_short_password_mangles_no_sentence(self) -> None:
-        with pytest.raises(StoreFailed, match="the server cannot be reached"):
-            list_studies(storage="postgresql://me:e@127.0.0.1:1/db")
-
-    def test_nor_of_a_server_that_is_there(
-        self, postgresql: Server, run_command: Run, tmp_path: Path
-    ) -> None:
-        url = postgresql.new_database()
-        user, _, rest = url.removeprefix("postgresql://").partition("@")
-        host, _, name = rest.partition("/")
-        address, _, port = host.partition(":")
-        make(url, budget=3)
-        forms = [
-            f"postgresql://{user}:{SECRET}@{rest}",
-            f"{url}?password={SECRET}",
-            f"host={address} port={port} user={user} dbname={name} password={SECRET}",
-        ]
-        for storage in forms:
-            study = load_study("s", storage=storage)
-            assert SECRET not in f"{study!r} {study.storage} {study._database!r} {study.desk()!r}"
-            assert name in study.storage
-            for command in (
-                ("study", "show", "s", "--format", "json"),
-                ("study", "show", "s"),
-                ("study", "result", "s", "--format", "json"),
-                ("study", "show", "nobody"),
-                ("find", "--study", "s", "--pull", "false", "--out", tmp_path / "out"),
-                ("find", "--study", "none", "--pull", "false", "--out", tmp_path / "out"),
-            ):
-                ran = run_command(*command, "--storage", storage)
-                assert SECRET not in ran.out + ran.err
-        for file in (tmp_path / "out").iterdir():
-            assert SECRET.encode() not in file.read_bytes()
 
 
 class TestProofs:
