@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._compare import Effort, compare
+from benchmarks._fresh import fresh_families
 from benchmarks._instances import held_out_families, instance_families
 from benchmarks._places import MISSING_SERVER, places
 from benchmarks._speed import as_json, growth, simulation_speed
@@ -34,11 +35,12 @@ from benchmarks._tables import (
     verdict,
 )
 from benchmarks._workers import busy_workers, workers_table
+from oddarms.experiments import Setting
 from oddarms.problem import check_whole
 
 FULL = Effort(runs=100, baseline_runs=2, budget=100_000_000)
 QUICK = Effort(runs=4, baseline_runs=1, budget=10_000_000)
-FAMILIES = ("benchmark", "held-out")
+FAMILIES = ("benchmark", "held-out", "fresh")
 PARTS = ("samples", "speed", "growth", "storage", "workers")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 
@@ -54,8 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"# Benchmark\n\nSeed {options.seed}; {machine}; {effort.describe()}.\n")
     report: dict[str, Any] = {"seed": options.seed, "machine": machine}
     if "samples" in options.parts:
-        held_out = options.families == "held-out"
-        families = held_out_families() if held_out else instance_families(options.data)
+        families = _families(options)
         rows = compare(families, effort, seed=options.seed, jobs=options.jobs, report=_say)
         print(f"## Samples\n\n{samples_table(rows)}\n")
         print("\n".join(verdict(rows)) + "\n")
@@ -89,6 +90,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _families(options: argparse.Namespace) -> list[Setting]:
+    if options.families == "held-out":
+        return held_out_families()
+    return fresh_families() if options.families == "fresh" else instance_families(options.data)
+
+
 def _storage(options: argparse.Namespace) -> tuple[list[StorageRow], list[str]]:
     """Return the rows that can be had here, and sentences about them."""
     effort = QUICK_STORAGE if options.quick else FULL_STORAGE
@@ -119,7 +126,8 @@ def _parser() -> argparse.ArgumentParser:
         "--families",
         choices=FAMILIES,
         default="benchmark",
-        help="the benchmark's, or some that nothing was tuned on",
+        help="the benchmark's, some that nothing was tuned on but that have been looked at, or"
+        " fresh ones, to be looked at once after all choices are made",
     )
     parser.add_argument(
         "--data",

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from benchmarks._compare import BASELINES, SPADE, Effort, compare, instance_limit
+from benchmarks._fresh import fresh_families
 from benchmarks._instances import held_out_families, instance_families
 from benchmarks._tables import samples_json, samples_table
 from oddarms.arms import Bernoulli, Beta
 from oddarms.experiments import Grid, Setting
-from oddarms.theory import gaps
+from oddarms.theory import gaps, outliers
 
 EFFORT = Effort(runs=3, baseline_runs=2, budget=10_000)
-FAMILIES = {family.name: family for family in [*instance_families(), *held_out_families()]}
+FRESH = fresh_families()
+FAMILIES = {family.name: family for family in [*instance_families(), *held_out_families(), *FRESH]}
 PLANTED, QUIET = FAMILIES["19+1 planted, k=2"], FAMILIES["48+2 Beta(50), k=2"]
 
 
@@ -38,6 +40,21 @@ def test_batches_are_the_papers_where_there_are_many_arms(name: str, batch: int)
         for cell in grid.cells(rng=0)
     }
     assert batches == {"ADE": 1, "ADE shared": 1, "RR": batch, "WRR": batch}
+
+
+def test_fresh_families_are_of_many_kinds() -> None:
+    arms = {family: family.draw(seed=1) for family in FRESH}
+    assert [one.means.size for one in arms.values()] == [12, 25, 30, 60, 120, 240, 400, 800]
+    assert {family.k for family in FRESH} == {1.0, 2.0, 2.5, 3.0}
+    assert [one.concentration for one in arms.values() if isinstance(one, Beta)] == [20.0]
+    for family, one in arms.items():
+        assert gaps(one.means, family.k).min() >= 0.015
+        assert outliers(one.means, family.k).size > 0
+
+
+def test_no_two_families_share_a_name() -> None:
+    """Instances follow from the name, so two of one name would be drawn alike."""
+    assert len(FAMILIES) == len(instance_families()) + len(held_out_families()) + len(FRESH)
 
 
 def test_fewer_runs_than_baseline_runs() -> None:
