@@ -38,7 +38,7 @@ def fresh_families() -> list[Setting]:
             "240 lognormal about .03",
             2.5,
             0.015,
-            lambda rng: np.minimum(rng.lognormal(np.log(0.03), 0.5, 240), 1.0),
+            lambda rng: np.minimum(rng.lognormal(np.log(0.03), 0.7, 240), 1.0),
         ),
         (
             "400 .03 + Pareto(2)/25",
