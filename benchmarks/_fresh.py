@@ -37,7 +37,7 @@ def fresh_families() -> list[Setting]:
         (
             "240 lognormal about .03",
             2.5,
-            0.015,
+            0.018,
             lambda rng: np.minimum(rng.lognormal(np.log(0.03), 0.7, 240), 1.0),
         ),
         (
