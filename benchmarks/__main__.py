@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks._compare import Effort, compare
+from benchmarks._compare import BASELINES, Effort, Limits, compare, run_limits
 from benchmarks._fresh import fresh_families
 from benchmarks._instances import held_out_families, instance_families
+from benchmarks._paired import Earlier, paired, paired_table, paired_verdict
 from benchmarks._places import MISSING_SERVER, places
 from benchmarks._speed import as_json, growth, simulation_speed
 from benchmarks._storage import (
@@ -28,6 +29,7 @@ from benchmarks._storage import (
 )
 from benchmarks._tables import (
     growth_table,
+    report_text,
     samples_json,
     samples_table,
     speed_table,
@@ -35,6 +37,7 @@ from benchmarks._tables import (
     verdict,
 )
 from benchmarks._workers import busy_workers, workers_table
+from oddarms.errors import InvalidParameter
 from oddarms.experiments import Setting
 from oddarms.problem import check_whole
 
@@ -47,20 +50,18 @@ SIZES = (1_000, 10_000, 100_000, 1_000_000)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark and return the exit code."""
-    options = _parser().parse_args(arguments)
-    effort = QUICK if options.quick else FULL
-    if options.runs is not None:
-        effort = effort.with_runs(check_whole("runs", options.runs, least=1))
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        plan = _Plan.of(options)
+    except InvalidParameter as error:
+        parser.error(str(error))
     started = time.monotonic()
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
-    print(f"# Benchmark\n\nSeed {options.seed}; {machine}; {effort.describe()}.\n")
+    print(f"# Benchmark\n\nSeed {options.seed}; {machine}; {plan.effort.describe()}.\n")
     report: dict[str, Any] = {"seed": options.seed, "machine": machine}
     if "samples" in options.parts:
-        families = _families(options)
-        rows = compare(families, effort, seed=options.seed, jobs=options.jobs, report=_say)
-        print(f"## Samples\n\n{samples_table(rows)}\n")
-        print("\n".join(verdict(rows)) + "\n")
-        report["samples"] = samples_json(rows)
+        report |= _samples(plan, options)
     if "speed" in options.parts:
         _say("speed of the compiled simulation")
         speeds = list(simulation_speed())
@@ -85,15 +86,78 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report["workers"] = as_json(searches)
     report["seconds"] = time.monotonic() - started
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    options.json.write_text(report_text(report), encoding="utf-8")
     print(f"{report['seconds']:.0f} seconds; JSON written to {options.json}")
     return 0
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What the options ask for, found to be possible before anything is measured."""
+
+    families: list[Setting]
+    effort: Effort
+    earlier: Earlier | None
+    limits: Limits | None
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> _Plan:
+        effort = QUICK if options.quick else FULL
+        if options.runs is not None:
+            effort = effort.with_runs(check_whole("runs", options.runs, least=1))
+        families = matching(_families(options), options.match)
+        earlier, limits = None, None
+        if options.against is not None:
+            if "samples" not in options.parts:
+                raise InvalidParameter(
+                    "--against needs the part samples but --parts leaves it out; add samples."
+                )
+            earlier = Earlier.read(options.against)
+            earlier.check(families, effort.runs, options.seed)
+            limits = run_limits(families, effort, seed=options.seed)
+            earlier.check_limits(limits)
+        return cls(families, effort, earlier, limits)
 
 
 def _families(options: argparse.Namespace) -> list[Setting]:
     if options.families == "held-out":
         return held_out_families()
     return fresh_families() if options.families == "fresh" else instance_families(options.data)
+
+
+def matching(families: list[Setting], parts: Sequence[str] | None) -> list[Setting]:
+    """Return the families with one of the parts in their name; all of them if none is asked for."""
+    if parts is None:
+        return families
+    found = [family for family in families if any(part in family.name for part in parts)]
+    if not found:
+        raise InvalidParameter(
+            f"--match must be in the name of a family but got {' '.join(parts)!r}; there are"
+            f" {'; '.join(family.name for family in families)}."
+        )
+    return found
+
+
+def _samples(plan: _Plan, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure samples and errors, print them and return them for the report."""
+    rows = compare(
+        plan.families,
+        plan.effort,
+        seed=options.seed,
+        jobs=options.jobs,
+        report=_say,
+        baselines=() if options.only_spade else BASELINES,
+        limits=plan.limits,
+    )
+    print(f"## Samples\n\n{samples_table(rows)}\n")
+    print("\n".join(verdict(rows)) + "\n")
+    report: dict[str, Any] = {"samples": samples_json(rows)}
+    if plan.earlier is not None:
+        pairs = paired(rows, plan.earlier)
+        print(f"## Against {plan.earlier.path}\n\n{paired_table(pairs)}\n")
+        print("\n".join(paired_verdict(pairs, plan.earlier)) + "\n")
+        report["against"] = as_json(pairs)
+    return report
 
 
 def _storage(options: argparse.Namespace) -> tuple[list[StorageRow], list[str]]:
@@ -134,6 +198,20 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="DIR",
         help="a folder with hyuncatherines_arms.csv; without it a stand-in for that crowd",
+    )
+    parser.add_argument(
+        "--match",
+        nargs="+",
+        metavar="TEXT",
+        help="only families with one of these in their name, such as k=3",
+    )
+    parser.add_argument("--only-spade", action="store_true", help="leave out ADE, RR and WRR")
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="JSON",
+        help="an earlier report of the same seed, families and runs: SPADE is compared with it"
+        " run by run",
     )
     parser.add_argument("--runs", type=int, help="instances per family for SPADE")
     parser.add_argument("--seed", type=int, default=0, help="decides instances and rewards")

@@ -25,6 +25,10 @@ BASELINES = (
 )
 
 
+Limits = dict[str, list[float]]
+"""The limit of the instance of each of SPADE's runs, by family."""
+
+
 @dataclass(frozen=True)
 class Effort:
     """How much to run: instances for SPADE, and for the others, which stop at a budget."""
@@ -68,8 +72,8 @@ class Row:
     ----------
     setting
         The family.
-    limit
-        The mean of the limit over SPADE's instances.
+    limits
+        The limit of the instance of each of SPADE's runs.
     spade
         SPADE's runs; the others' are on the first of the same instances.
     summaries
@@ -77,7 +81,7 @@ class Row:
     """
 
     setting: Setting
-    limit: float
+    limits: list[float]
     spade: list[Outcome]
     summaries: dict[str, Summary]
 
@@ -85,6 +89,11 @@ class Row:
     def n(self) -> int:
         """The number of arms."""
         return self.spade[0].n
+
+    @property
+    def limit(self) -> float:
+        """The mean of the limit over SPADE's runs."""
+        return fmean(self.limits)
 
     def ratio_to(self, name: str) -> float:
         """How many times SPADE's pulls on the same instances the other one needed."""
@@ -104,18 +113,25 @@ def compare(
     seed: int,
     jobs: int,
     report: Callable[[str], None],
+    baselines: Sequence[Contender] = BASELINES,
+    limits: Limits | None = None,
 ) -> list[Row]:
-    """Return a row per family; the same seed gives the same rows on any number of jobs."""
+    """Return a row per family; the same seed gives the same rows on any number of jobs.
+
+    `limits` are those of `run_limits`, where they are there already.
+    """
+    found_limits = run_limits(families, effort, seed=seed) if limits is None else limits
     spade_grid = Grid([effort.of_spade(family) for family in families], [SPADE])
-    others_grid = Grid([effort.of_baselines(family) for family in families], BASELINES)
-    spade = run(spade_grid, rng=seed, jobs=jobs, progress=_tenths("SPADE", report))
-    others = run(others_grid, rng=seed, jobs=jobs, progress=_tenths("the others", report))
-    summaries = [*spade.summaries(), *others.summaries()]
-    limits = _limits(spade_grid, seed)
+    spade = run(spade_grid, rng=seed, jobs=jobs, progress=tenths("SPADE", report))
+    summaries = spade.summaries()
+    if baselines:
+        others_grid = Grid([effort.of_baselines(family) for family in families], baselines)
+        others = run(others_grid, rng=seed, jobs=jobs, progress=tenths("the others", report))
+        summaries += others.summaries()
     return [
         Row(
             family,
-            limits[family.name],
+            found_limits[family.name],
             [row for row in spade if row.setting == family.name],
             {found.algorithm: found for found in summaries if found.setting == family.name},
         )
@@ -123,7 +139,7 @@ def compare(
     ]
 
 
-def _tenths(name: str, report: Callable[[str], None]) -> Callable[[GridProgress], None]:
+def tenths(name: str, report: Callable[[str], None]) -> Callable[[GridProgress], None]:
     """Return a progress function that reports each tenth of the runs."""
     said = -1
 
@@ -137,20 +153,25 @@ def _tenths(name: str, report: Callable[[str], None]) -> Callable[[GridProgress]
     return tell
 
 
-def _limits(grid: Grid, seed: int) -> dict[str, float]:
-    """Return the mean limit of each setting's instances; a millisecond each, so in this process."""
-    found: dict[str, list[float]] = {}
-    for cell in grid.cells(seed):
-        if cell.run == 0:
-            limit = instance_limit(cell.arms, cell.setting.k, cell.setting.delta)
-            found.setdefault(cell.setting.name, []).append(limit)
-    return {name: fmean(limits) for name, limits in found.items()}
+def run_limits(families: Sequence[Setting], effort: Effort, *, seed: int) -> Limits:
+    """Return the limit of each of SPADE's runs; a millisecond each, so in this process."""
+    found: Limits = {}
+    for cell in Grid([effort.of_spade(family) for family in families], [SPADE]).cells(seed):
+        own = found.setdefault(cell.setting.name, [])
+        is_new = cell.run == 0
+        limit = instance_limit(cell.arms, cell.setting.k, cell.setting.delta) if is_new else own[-1]
+        own.append(limit)
+    return found
 
 
 def instance_limit(arms: SimulatedArms, k: float, delta: float) -> float:
     """Return the first-order limit times log(n/delta), with the rewards' true variances."""
-    per_nat = first_order_program(arms.means, _variances(arms), k)
-    return float(per_nat.sum()) * math.log(arms.means.size / delta)
+    return limit_per_nat(arms, k) * math.log(arms.means.size / delta)
+
+
+def limit_per_nat(arms: SimulatedArms, k: float) -> float:
+    """Return the first-order limit per unit of log(1/delta), with the rewards' true variances."""
+    return float(first_order_program(arms.means, _variances(arms), k).sum())
 
 
 def _variances(arms: SimulatedArms) -> FloatArray:

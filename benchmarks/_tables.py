@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import statistics
 from collections.abc import Iterable
 from typing import Any
@@ -16,32 +18,22 @@ from oddarms.statistics.binomial import most_errors
 
 
 def samples_table(rows: list[Row]) -> str:
-    """Return the comparison of all algorithms."""
-    header = [
-        "family",
-        "n",
-        "SPADE",
-        "wrong",
-        *(contender.name for contender in BASELINES),
-        "ADE / SPADE",
-        "better of RR, WRR / SPADE",
-        "limit",
-        "SPADE / limit",
-    ]
-    body = [_samples_row(row) for row in rows]
-    return _markdown(header, body)
+    """Return the comparison of SPADE and all algorithms that ran beside it."""
+    names = [one.name for one in BASELINES if one.name in rows[0].summaries]
+    ratios = ["ADE / SPADE", "better of RR, WRR / SPADE"] if names else []
+    header = ["family", "n", "SPADE", "wrong", *names, *ratios, "limit", "SPADE / limit"]
+    return markdown(header, [_samples_row(row, names) for row in rows])
 
 
-def _samples_row(row: Row) -> list[str]:
+def _samples_row(row: Row, names: list[str]) -> list[str]:
     spade = row.summaries[SPADE.name]
     return [
         row.setting.name,
         f"{row.n:,}",
         f"{spade.mean:,.0f} ± {spade.half_width:,.0f}",
         f"{spade.wrong} of {spade.runs}",
-        *(_pulls(row.summaries[contender.name]) for contender in BASELINES),
-        _ratio(row, ("ADE",)),
-        _ratio(row, ("RR", "WRR")),
+        *(_pulls(row.summaries[name]) for name in names),
+        *([_ratio(row, ("ADE",)), _ratio(row, ("RR", "WRR"))] if names else []),
         f"{row.limit:,.0f}",
         f"{row.ratio_to_limit:.1f}",
     ]
@@ -65,9 +57,8 @@ def _more_than(unfinished: int) -> str:
 
 def verdict(rows: list[Row]) -> list[str]:
     """Return the sentences that sum the comparison up."""
-    small = [row for row in rows if row.n <= SMALL]
-    logs = [math.log(row.ratio_to_limit) for row in small]
-    lines = [f"Geometric mean of SPADE / limit over n <= {SMALL}: {math.exp(_mean(logs)):.2f}."]
+    small = geometric_mean(row.ratio_to_limit for row in rows if row.n <= SMALL)
+    lines = [f"Geometric mean of SPADE / limit over n <= {SMALL}: {small:.2f}."]
     for row in rows:
         spade = row.summaries[SPADE.name]
         most = most_errors(spade.runs, DELTA)
@@ -81,8 +72,10 @@ def verdict(rows: list[Row]) -> list[str]:
     return lines
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values) if values else math.nan
+def geometric_mean(values: Iterable[float]) -> float:
+    """Return the geometric mean of positive values; NaN of none."""
+    logs = [math.log(value) for value in values]
+    return math.exp(statistics.fmean(logs)) if logs else math.nan
 
 
 def samples_json(rows: list[Row]) -> list[dict[str, Any]]:
@@ -95,6 +88,11 @@ def samples_json(rows: list[Row]) -> list[dict[str, Any]]:
             "k": row.setting.k,
             "limit": row.limit,
             "spade_over_limit": row.ratio_to_limit,
+            "spade_runs": {
+                "pulls": [outcome.pulls for outcome in row.spade],
+                "limits": row.limits,
+                "wrong": [place for place, one in enumerate(row.spade) if not one.correct],
+            },
             "algorithms": {
                 name: {
                     "runs": summary.runs,
@@ -111,9 +109,15 @@ def samples_json(rows: list[Row]) -> list[dict[str, Any]]:
     ]
 
 
+def report_text(report: dict[str, Any]) -> str:
+    """Return a report as JSON, each list of numbers on one line."""
+    text = json.dumps(report, indent=1)
+    return re.sub(r"\[\n[-+.,\s\de]+\]", lambda found: " ".join(found[0].split()), text) + "\n"
+
+
 def speed_table(rows: Iterable[SpeedRow]) -> str:
     """Return the speed of the compiled simulation."""
-    return _markdown(
+    return markdown(
         ["algorithm, n = 1000", "pulls", "seconds", "million pulls / s", "of numpy's rate"],
         [
             [
@@ -130,7 +134,7 @@ def speed_table(rows: Iterable[SpeedRow]) -> str:
 
 def growth_table(rows: Iterable[GrowthRow]) -> str:
     """Return whole searches of growing size."""
-    return _markdown(
+    return markdown(
         ["arms", "pulls", "pulls / arm", "seconds", "ns / pull", "peak memory, MB", "right"],
         [
             [
@@ -151,7 +155,7 @@ def storage_table(rows: Iterable[StorageRow]) -> str:
     """Return how fast results are recorded, and what they take on the disk."""
     header = ["storage", "writers", "what", "ours", "Optuna", "ours / Optuna", "bare inserts"]
     header += ["ours / bare", "our bytes a result", "Optuna's"]
-    return _markdown(
+    return markdown(
         header,
         [
             [
@@ -182,6 +186,7 @@ def _or_dash(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def _markdown(header: list[str], body: list[list[str]]) -> str:
+def markdown(header: list[str], body: list[list[str]]) -> str:
+    """Return a table in Markdown."""
     rows = [header, ["---"] * len(header), *body]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)

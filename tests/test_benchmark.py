@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import benchmarks.__main__ as command
+from benchmarks.__main__ import matching
 from benchmarks._compare import BASELINES, SPADE, Effort, compare, instance_limit
 from benchmarks._fresh import fresh_families
 from benchmarks._instances import held_out_families, instance_families
-from benchmarks._tables import samples_json, samples_table
+from benchmarks._paired import Earlier, Runs, paired, paired_table
+from benchmarks._tables import report_text, samples_json, samples_table
 from oddarms.arms import Bernoulli, Beta
+from oddarms.errors import InvalidParameter
 from oddarms.experiments import Grid, Setting
 from oddarms.theory import gaps, outliers
 
@@ -92,11 +98,114 @@ def test_rows_tables_and_json() -> None:
         limits = [instance_limit(one, 2.0, 0.1) for one in arms]
         assert row.limit == pytest.approx(np.mean(limits))
         assert all(gaps(one.means, 2.0).min() >= 0.02 for one in arms)
-    json = samples_json(rows)
-    assert [entry["family"] for entry in json] == [PLANTED.name, QUIET.name]
-    assert [entry["n"] for entry in json] == [20, 50]
-    assert json[0]["algorithms"]["ADE"]["runs"] == 2
-    assert json[0]["algorithms"]["SPADE"]["over_spade_on_the_same_instances"] == 1.0
+    entries = samples_json(rows)
+    assert [entry["family"] for entry in entries] == [PLANTED.name, QUIET.name]
+    assert [entry["n"] for entry in entries] == [20, 50]
+    assert entries[0]["algorithms"]["ADE"]["runs"] == 2
+    kept = entries[0]["spade_runs"]
+    assert kept["pulls"] == [outcome.pulls for outcome in rows[0].spade]
+    assert np.mean(kept["limits"]) == pytest.approx(entries[0]["limit"])
+    assert kept["wrong"] == [i for i, outcome in enumerate(rows[0].spade) if not outcome.correct]
+    assert entries[0]["algorithms"]["SPADE"]["over_spade_on_the_same_instances"] == 1.0
     first = samples_table(rows).splitlines()[2]
     assert first.startswith("| 19+1 planted, k=2 | 20 | ")
     assert " | > 1e+04 | " in first
+
+
+def test_spade_alone() -> None:
+    (row,) = compare([PLANTED], EFFORT, seed=3, jobs=1, report=print, baselines=())
+    assert list(row.summaries) == ["SPADE"]
+    header = samples_table([row]).splitlines()[0]
+    assert header == "| family | n | SPADE | wrong | limit | SPADE / limit |"
+
+
+def test_match_is_any_part_of_a_name() -> None:
+    families = list(FAMILIES.values())
+    names = [family.name for family in matching(families, ["19+1", "Beta(5)"])]
+    assert names == ["19+1 planted, k=2", "19+1 planted, k=3", "48+2 Beta(5), k=2"]
+    assert matching(families, None) is families
+    with pytest.raises(InvalidParameter, match="'k=9'; there are figure 2a, n=100; "):
+        matching(families, ["k=9"])
+
+
+def test_a_report_has_its_lists_of_numbers_on_one_line() -> None:
+    report = {"means on [0,  1]": [1, 2.5, -1e-09], "empty": [], "rows": [{"a": [3]}]}
+    text = report_text(report)
+    assert json.loads(text) == report
+    assert text.splitlines()[1] == ' "means on [0,  1]": [ 1, 2.5, -1e-09 ],'
+
+
+SAMPLES = ["--parts", "samples", "--only-spade", "--jobs", "1", "--runs", "2", "--match", "19+1"]
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a run, with double the pulls."""
+    path = tmp_path_factory.mktemp("reports") / "old.json"
+    assert command.main([*SAMPLES, "Beta(50)", "--json", str(path)]) == 0
+    report = json.loads(path.read_text())
+    for entry in report["samples"]:
+        entry["spade_runs"]["pulls"] = [2 * pulls for pulls in entry["spade_runs"]["pulls"]]
+    path.write_text(report_text(report))
+    return path
+
+
+def test_against_an_earlier_report(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new = earlier.with_name("new.json")
+    assert command.main([*SAMPLES, "--against", str(earlier), "--json", str(new)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count(" | 20 | 0.500 ± 0.000 | ") == 2
+    assert "Geometric mean of new / old over 2 families: 0.500 ± 0.000." in printed
+    assert f"In {earlier} but not run now: 48+2 Beta(50), k=2." in printed
+    report = json.loads(new.read_text())
+    for pair, entry in zip(report["against"], report["samples"], strict=True):
+        assert pair["before"] == pytest.approx(2.0 * entry["spade_over_limit"])
+        assert (pair["now"], pair["wrong"], pair["runs"]) == (entry["spade_over_limit"], 0, 2)
+    mean = math.sqrt(math.prod(pair["now"] for pair in report["against"]))
+    for which in ("all families", "n <= 200"):
+        assert f"mean limit over {which}: {mean:.3f} (before: {2 * mean:.3f})." in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seed", "1"], "has seed 0 and this run 1; use --seed 0."),
+        (["--runs", "3"], "has 2 of '19+1 planted, k=2' and this run 3; use --runs 2."),
+        (["--match", "48+2"], "lacks '48+2 planted, k=2', '48+2 planted, k=3',"),
+        (["--parts", "growth"], "--against needs the part samples"),
+        (["--match", "k=9"], "--match must be in the name of a family but got 'k=9'"),
+    ],
+)
+def test_what_cannot_be_paired(
+    earlier: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command.main([*SAMPLES, "--against", str(earlier), *options])
+    assert message in capsys.readouterr().err
+
+
+def test_reports_that_cannot_be_paired(earlier: Path) -> None:
+    with pytest.raises(InvalidParameter, match=r"is none \(FileNotFoundError"):
+        Earlier.read(earlier.with_name("missing.json"))
+    old = earlier.with_name("older.json")
+    old.write_text('{"seed": 0, "samples": [{"family": "figure 2a, n=100"}]}')
+    with pytest.raises(InvalidParameter, match="has none for 'figure 2a, n=100'"):
+        Earlier.read(old)
+    limits = {name: list(runs.limits) for name, runs in Earlier.read(earlier).runs.items()}
+    Earlier.read(earlier).check_limits(limits)
+    limits[PLANTED.name][1] *= 1.01
+    with pytest.raises(InvalidParameter, match=r"those of '19\+1 planted, k=2' in .* differ"):
+        Earlier.read(earlier).check_limits(limits)
+
+
+def test_a_pair_by_hand(earlier: Path) -> None:
+    """Ratios 1/2 and 1/8: 1/4 in the geometric mean, log 2 off it on either side."""
+    (row,) = compare(
+        [PLANTED], EFFORT.with_runs(2), seed=0, jobs=1, report=lambda _: None, baselines=()
+    )
+    first, second = (outcome.pulls for outcome in row.spade)
+    old = Earlier(earlier, 0, {PLANTED.name: Runs([2 * first, 8 * second], row.limits)})
+    (pair,) = paired([row], old)
+    assert pair.new_over_old == pytest.approx(0.25)
+    assert pair.log_error == pytest.approx(math.log(2.0))
+    assert f" | 0.250 ± {0.25 * math.log(2.0):.3f} | " in paired_table([pair])
