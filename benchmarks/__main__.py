@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._compare import BASELINES, Effort, Limits, compare, run_limits
+from benchmarks._fixed import fixed_runs, fixed_table
 from benchmarks._fresh import fresh_families
 from benchmarks._instances import held_out_families, instance_families
 from benchmarks._paired import Earlier, paired, paired_table, paired_verdict
@@ -152,6 +153,10 @@ def _samples(plan: _Plan, options: argparse.Namespace) -> dict[str, Any]:
     print(f"## Samples\n\n{samples_table(rows)}\n")
     print("\n".join(verdict(rows)) + "\n")
     report: dict[str, Any] = {"samples": samples_json(rows)}
+    if not options.only_spade:
+        fixed = list(fixed_runs(rows, plan.effort, seed=options.seed))
+        print(f"## What a fixed number of runs each gives\n\n{fixed_table(fixed)}\n")
+        report["fixed_runs"] = as_json(fixed)
     if plan.earlier is not None:
         pairs = paired(rows, plan.earlier)
         print(f"## Against {plan.earlier.path}\n\n{paired_table(pairs)}\n")
@@ -205,7 +210,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="TEXT",
         help="only families with one of these in their name, such as k=3",
     )
-    parser.add_argument("--only-spade", action="store_true", help="leave out ADE, RR and WRR")
+    parser.add_argument(
+        "--only-spade",
+        action="store_true",
+        help="leave out ADE, RR, WRR and what a fixed number of runs gives",
+    )
     parser.add_argument(
         "--against",
         type=Path,

@@ -12,13 +12,14 @@ import pytest
 import benchmarks.__main__ as command
 from benchmarks.__main__ import matching
 from benchmarks._compare import BASELINES, SPADE, Effort, compare, instance_limit
+from benchmarks._fixed import averages, fixed_runs, fixed_table
 from benchmarks._fresh import fresh_families
 from benchmarks._instances import held_out_families, instance_families
 from benchmarks._paired import Earlier, Runs, paired, paired_table
 from benchmarks._tables import report_text, samples_json, samples_table
-from oddarms.arms import Bernoulli, Beta
+from oddarms.arms import Bernoulli, Beta, SimulatedArms
 from oddarms.errors import InvalidParameter
-from oddarms.experiments import Grid, Setting
+from oddarms.experiments import Grid, Outcome, Setting
 from oddarms.theory import gaps, outliers
 
 EFFORT = Effort(runs=3, baseline_runs=2, budget=10_000)
@@ -209,3 +210,39 @@ def test_a_pair_by_hand(earlier: Path) -> None:
     assert pair.new_over_old == pytest.approx(0.25)
     assert pair.log_error == pytest.approx(math.log(2.0))
     assert f" | 0.250 ± {0.25 * math.log(2.0):.3f} | " in paired_table([pair])
+
+
+@pytest.mark.parametrize("arms", [Bernoulli([0.0, 0.2, 1.0]), Beta([0.1, 0.2, 0.9], 50.0)])
+def test_averages_of_a_fixed_number_of_runs(arms: SimulatedArms) -> None:
+    """Within 5 standard deviations of the means, at most 0.4 / 100 each, and decided by the rng."""
+    found = averages(arms, 10_000, np.random.default_rng(0))
+    np.testing.assert_allclose(found, arms.means, atol=0.02)
+    np.testing.assert_array_equal(found, averages(arms, 10_000, np.random.default_rng(0)))
+    assert not np.array_equal(found, averages(arms, 10_000, np.random.default_rng(1)))
+
+
+@pytest.mark.parametrize("family", [PLANTED, QUIET], ids=["Bernoulli", "Beta"])
+def test_errors_of_a_fixed_number_of_runs(family: Setting) -> None:
+    (row,) = compare([family], EFFORT, seed=3, jobs=1, report=lambda _: None, baselines=())
+    found = list(fixed_runs([row], EFFORT, seed=3))
+    assert found == list(fixed_runs([row], EFFORT, seed=3))
+    mean = np.mean([outcome.pulls for outcome in row.spade])
+    assert [one.runs_each for one in found] == [10, 30, 100, math.ceil(mean / row.n)]
+    assert [one.like_spade for one in found] == [False, False, False, True]
+    for place, one in enumerate(found):
+        assert (one.family, one.n, one.runs) == (family.name, row.n, 3)
+        assert one.pulls == one.n * one.runs_each
+        errs = [_plug_in_errs(outcome, family, one.runs_each, place) for outcome in row.spade]
+        assert one.wrong == sum(errs)
+    text = fixed_table(found).splitlines()[2]
+    assert text.startswith(f"| {family.name} | {row.n} | {10 * row.n:,} | {found[0].wrong} of 3 | ")
+
+
+def _plug_in_errs(outcome: Outcome, family: Setting, runs_each: int, place: int) -> bool:
+    """The rule written out; SPADE has the first child of the seed."""
+    arms = family.draw(outcome.instance_seed)
+    rng = np.random.default_rng(outcome.seed).spawn(5)[1 + place]
+    y = averages(arms, runs_each, rng)
+    called = y >= y.mean() + family.k * y.std()
+    truth = arms.means >= arms.means.mean() + family.k * arms.means.std()
+    return bool((called != truth).any())
