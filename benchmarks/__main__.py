@@ -13,6 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._compare import BASELINES, Effort, Limits, compare, run_limits
+from benchmarks._delta import (
+    INSTANCES,
+    MOST_ARMS,
+    QUICK_INSTANCES,
+    delta_note,
+    delta_table,
+    falling_delta,
+    few_arms,
+)
 from benchmarks._fixed import fixed_runs, fixed_table
 from benchmarks._fresh import fresh_families
 from benchmarks._instances import held_out_families, instance_families
@@ -45,7 +54,7 @@ from oddarms.problem import check_whole
 FULL = Effort(runs=100, baseline_runs=2, budget=100_000_000)
 QUICK = Effort(runs=4, baseline_runs=1, budget=10_000_000)
 FAMILIES = ("benchmark", "held-out", "fresh")
-PARTS = ("samples", "speed", "growth", "storage", "workers")
+PARTS = ("samples", "delta", "speed", "growth", "storage", "workers")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 
 
@@ -63,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report: dict[str, Any] = {"seed": options.seed, "machine": machine}
     if "samples" in options.parts:
         report |= _samples(plan, options)
+    if "delta" in options.parts:
+        report |= _delta(plan, options)
     if "speed" in options.parts:
         _say("speed of the compiled simulation")
         speeds = list(simulation_speed())
@@ -165,6 +176,27 @@ def _samples(plan: _Plan, options: argparse.Namespace) -> dict[str, Any]:
     return report
 
 
+def _delta(plan: _Plan, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure SPADE's pulls as delta falls, print them and return them for the report."""
+    families = few_arms(plan.families)
+    print("## As delta falls\n")
+    if not families:
+        print(f"No family chosen has at most {MOST_ARMS} arms.\n")
+        return {}
+    instances = QUICK_INSTANCES if options.quick else INSTANCES
+    rows = list(
+        falling_delta(
+            families,
+            instances if options.runs is None else options.runs,
+            seed=options.seed,
+            jobs=options.jobs,
+            report=_say,
+        )
+    )
+    print(f"{delta_table(rows)}\n\n{delta_note(rows)}\n")
+    return {"delta": as_json(rows)}
+
+
 def _storage(options: argparse.Namespace) -> tuple[list[StorageRow], list[str]]:
     """Return the rows that can be had here, and sentences about them."""
     effort = QUICK_STORAGE if options.quick else FULL_STORAGE
@@ -186,9 +218,10 @@ def _say(text: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure samples and errors of all algorithms on the same instances, the speed"
-        " of the compiled simulation, the growth of a search with the number of arms, and how"
-        " fast studies record results.",
+        description="Measure samples and errors of all algorithms on the same instances, SPADE's"
+        " samples as delta falls (on families of at most 50 arms), the speed of the compiled"
+        " simulation, the growth of a search with the number of arms, how fast studies record"
+        " results, and how busy many workers are.",
     )
     parser.add_argument("--quick", action="store_true", help="under a minute, coarse figures")
     parser.add_argument(
@@ -222,7 +255,12 @@ def _parser() -> argparse.ArgumentParser:
         help="an earlier report of the same seed, families and runs: SPADE is compared with it"
         " run by run",
     )
-    parser.add_argument("--runs", type=int, help="instances per family for SPADE")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        help=f"instances per family for SPADE (by default {FULL.runs}, for the part delta"
+        f" {INSTANCES})",
+    )
     parser.add_argument("--seed", type=int, default=0, help="decides instances and rewards")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument(

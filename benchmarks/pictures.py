@@ -1,7 +1,8 @@
 """``python -m benchmarks.pictures FOLDER``: the pictures of the documentation.
 
-`algorithms.png` is drawn from the figures of a benchmark (`benchmark.json` in the folder),
-`crowd.png` from a search of the simulated crowd.
+`algorithms.png` and `delta.png` are drawn from the figures of a benchmark (`benchmark.json` in the
+folder, its entries `samples` with `fixed_runs`, and `delta`), `crowd.png` from a search of the
+simulated crowd. What the report has no figures for is left out, and said.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from oddarms.arms import simulated_crowd
+from oddarms.errors import InvalidParameter
 from oddarms.finding import find
 from oddarms.plotting import new_figure, plot_intervals, save
 
@@ -22,12 +24,18 @@ MARKS = {
     "WRR": ("#a3c9a8", "s"),
     "SPADE": ("#d1495b", "D"),
 }
+FIXED_MARKS = {30: "v", 100: "^"}
+FIXED_COLOUR = "#6b4c8a"
+BELOW = 0.36
+"""How far below its family's line a fixed number of runs is drawn, in rows, to hide nothing."""
+LINES = ("#d1495b", "#3b78b8", "#66a182", "#c98a1b", "#6b4c8a", "#7fb0dd", "#595959")
 
 
 def draw_comparison(report: dict[str, Any], path: Path) -> None:
     """Draw the mean pulls of every algorithm on every family, and the limit."""
     rows = report["samples"]
-    figure, axis = new_figure(figsize=(10.0, 0.36 * len(rows) + 1.6))
+    fixed = report.get("fixed_runs", [])
+    figure, axis = new_figure(figsize=(10.0, (0.5 if fixed else 0.36) * len(rows) + 1.6))
     for name, (colour, marker) in MARKS.items():
         points = [
             (row["algorithms"][name], y) for y, row in enumerate(rows) if name in row["algorithms"]
@@ -42,25 +50,130 @@ def draw_comparison(report: dict[str, Any], path: Path) -> None:
                 )
     limits = [row["limit"] for row in rows]
     axis.plot(limits, range(len(rows)), "|", color="black", ms=13, label="limit × log(n/δ)")
+    _draw_fixed_runs(axis, fixed, [row["family"] for row in rows])
     axis.set_xscale("log")
     axis.set_xlim(right=3.0 * axis.get_xlim()[1])
     axis.set_yticks(range(len(rows)), [row["family"] for row in rows])
     axis.invert_yaxis()
-    axis.set_xlabel("pulls until every arm is decided (mean; an arrow: stopped before it was done)")
+    axis.set_xlabel(
+        "pulls until every arm is decided (mean; an arrow: stopped before it was done)"
+        + ("\nper cent: share of instances on which a fixed number of runs is wrong" * bool(fixed))
+    )
     axis.grid(axis="x", alpha=0.3)
     axis.spines[["top", "right", "left"]].set_visible(False)
-    figure.legend(loc="outside upper center", ncols=6, frameon=False)
+    figure.legend(loc="outside upper center", ncols=4 if fixed else 6, frameon=False)
     save(figure, path)
+
+
+def _draw_fixed_runs(axis: Any, fixed: list[dict[str, Any]], families: list[str]) -> None:
+    """Draw what a fixed number of runs costs, and beside it how often it is wrong."""
+    for number, marker in FIXED_MARKS.items():
+        own = [row for row in fixed if row["runs_each"] == number and not row["like_spade"]]
+        points = [(row, families.index(row["family"]) + BELOW) for row in own]
+        if points:
+            axis.plot(
+                [row["pulls"] for row, _ in points],
+                [y for _, y in points],
+                marker,
+                color=FIXED_COLOUR,
+                mfc="none",
+                ms=5,
+                label=f"{number} runs of each arm",
+            )
+        for row, y in points:
+            axis.annotate(
+                f"{100.0 * row['wrong'] / row['runs']:.0f} %",
+                (row["pulls"], y),
+                (5, 0),
+                textcoords="offset points",
+                va="center_baseline",
+                fontsize=8,
+                color=FIXED_COLOUR,
+            )
+
+
+def draw_delta(report: dict[str, Any], path: Path) -> None:
+    """Draw SPADE's pulls over both yardsticks as delta falls, a line per family."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    families: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(report["delta"], key=lambda row: -row["delta"]):
+        families.setdefault(row["family"], []).append(row)
+    figure, axes = new_figure(figsize=(10.0, 4.8), ncols=2, sharey=True)
+    yardsticks = (("over_log_n_over_delta", "log(n/δ)"), ("over_log_1_over_delta", "log(1/δ)"))
+    for axis, (key, name) in zip(axes, yardsticks, strict=True):
+        for place, (family, rows) in enumerate(families.items()):
+            axis.plot(
+                [row["delta"] for row in rows],
+                [row[key] for row in rows],
+                marker="osD^vPX"[place % 7],
+                color=LINES[place % len(LINES)],
+                ms=4.5,
+                label=family if axis is axes[0] else None,
+            )
+        axis.axhline(1.0, color="black", lw=1.0, label="limit" if axis is axes[0] else None)
+        axis.set_xscale("log")
+        axis.invert_xaxis()
+        axis.set_yscale("log")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.yaxis.set_minor_formatter(NullFormatter())
+        axis.set_xlabel("δ")
+        axis.set_title(f"pulls / (limit × {name})")
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    save(figure, path)
+
+
+def draw_all(folder: Path) -> list[str]:
+    """Draw what the folder's report has figures for; return the files drawn and what is missing."""
+    source = folder / "benchmark.json"
+    report = _read(source)
+    said = [f"drawn: {folder / 'algorithms.png'}"]
+    draw_comparison(report, folder / "algorithms.png")
+    if "fixed_runs" not in report:
+        said.append(
+            f"{source} has no fixed_runs, so algorithms.png is without them: an older benchmark"
+            " wrote it, or one with --only-spade; python -m benchmarks --parts samples makes them."
+        )
+    if "delta" in report:
+        draw_delta(report, folder / "delta.png")
+        said.append(f"drawn: {folder / 'delta.png'}")
+    else:
+        said.append(
+            f"{source} has no part delta, so delta.png is not drawn: python -m benchmarks --parts"
+            " delta makes it."
+        )
+    result = find(simulated_crowd(), k=2, delta=0.1, rng=0)
+    plot_intervals(result, folder / "crowd.png", first_round=True)
+    return [*said, f"drawn: {folder / 'crowd.png'}"]
+
+
+def _read(source: Path) -> dict[str, Any]:
+    try:
+        report = json.loads(source.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidParameter(
+            f"FOLDER must have benchmark.json, the JSON of a benchmark, but {source} is none"
+            f" ({type(error).__name__}: {error})."
+        ) from None
+    if not isinstance(report, dict) or "samples" not in report:
+        raise InvalidParameter(
+            f"benchmark.json must have the part samples but {source} has not; python -m benchmarks"
+            f" --parts samples delta --json {source} makes it."
+        )
+    return report
 
 
 def main() -> int:
     """Draw all pictures into the folder given."""
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs")
-    report = json.loads((folder / "benchmark.json").read_text(encoding="utf-8"))
-    draw_comparison(report, folder / "algorithms.png")
-    result = find(simulated_crowd(), k=2, delta=0.1, rng=0)
-    plot_intervals(result, folder / "crowd.png", first_round=True)
-    print(f"drawn: {folder / 'algorithms.png'}, {folder / 'crowd.png'}")
+    try:
+        said = draw_all(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"))
+    except InvalidParameter as error:
+        print(error, file=sys.stderr)
+        return 2
+    print("\n".join(said))
     return 0
 
 

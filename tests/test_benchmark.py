@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import benchmarks.__main__ as command
+from benchmarks import pictures
 from benchmarks.__main__ import matching
 from benchmarks._compare import BASELINES, SPADE, Effort, compare, instance_limit
+from benchmarks._delta import (
+    DELTAS,
+    DeltaRow,
+    delta_note,
+    delta_table,
+    falling_delta,
+    few_arms,
+    growth,
+)
 from benchmarks._fixed import averages, fixed_runs, fixed_table
 from benchmarks._fresh import fresh_families
 from benchmarks._instances import held_out_families, instance_families
@@ -246,3 +257,92 @@ def _plug_in_errs(outcome: Outcome, family: Setting, runs_each: int, place: int)
     called = y >= y.mean() + family.k * y.std()
     truth = arms.means >= arms.means.mean() + family.k * arms.means.std()
     return bool((called != truth).any())
+
+
+def test_delta_falls_on_the_same_instances() -> None:
+    rows = list(
+        falling_delta(
+            [PLANTED], 2, seed=3, jobs=1, report=lambda _: None, deltas=(0.1, 1e-3, 1e-12)
+        )
+    )
+    assert [row.delta for row in rows] == [0.1, 1e-3, 1e-12]
+    (beside,) = compare(
+        [PLANTED], EFFORT.with_runs(2), seed=3, jobs=1, report=lambda _: None, baselines=()
+    )
+    assert rows[0].pulls == [outcome.pulls for outcome in beside.spade]
+    assert rows[0].over_log_n_over_delta == pytest.approx(beside.ratio_to_limit)
+    for row in rows:
+        assert row.limit_per_nat == pytest.approx(beside.limit / math.log(20 / 0.1))
+        assert row.mean_pulls == pytest.approx(np.mean(row.pulls))
+        yardstick = row.limit_per_nat * math.log(1.0 / row.delta)
+        assert row.over_log_1_over_delta == pytest.approx(row.mean_pulls / yardstick)
+        assert (row.family, row.n, row.runs, row.wrong) == (PLANTED.name, 20, 2, 0)
+    assert rows[0].mean_pulls < rows[1].mean_pulls < rows[2].mean_pulls
+    table = delta_table(rows).splitlines()
+    ratios = f"{rows[0].over_log_n_over_delta:.2f} ({rows[0].over_log_1_over_delta:.2f})"
+    assert table[2].startswith(f"| {PLANTED.name} | {ratios} | ")
+    assert table[3].startswith(f"| geometric mean | {ratios} | ")
+    assert "over 2 instances" in delta_note(rows)
+    assert "from delta = 0.1 to 1e-12" in delta_note(rows)
+
+
+def test_growth_by_hand() -> None:
+    """From e^-1 to e^-3 the limit grows by 2 * 5 pulls, the two runs by 10 and 30."""
+    before = DeltaRow("a", 2, math.exp(-1.0), 15.0, 5.0, 1.0, 1.0, 0, 2, [10, 20])
+    after = replace(before, delta=math.exp(-3.0), mean_pulls=35.0, pulls=[20, 50])
+    assert growth(before, after) == pytest.approx((2.0, 1.0))
+
+
+def test_delta_is_measured_where_arms_are_few() -> None:
+    names = {family.name for family in few_arms(list(FAMILIES.values()))}
+    assert {PLANTED.name, QUIET.name, "28+2 Beta(20), k=2"} <= names
+    assert "100+5 planted, k=3" not in names
+    assert all(FAMILIES[name].draw(seed=1).means.size <= 50 for name in names)
+
+
+def test_the_command_says_that_no_family_has_few_arms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "report.json"
+    options = ["--quick", "--parts", "delta", "--match", "2a", "--json", str(report)]
+    assert command.main(options) == 0
+    assert "No family chosen has at most 50 arms." in capsys.readouterr().out
+    assert "delta" not in json.loads(report.read_text())
+
+
+def test_the_command_reports_fixed_runs_and_delta(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "QUICK", EFFORT)
+    options = ["--quick", "--parts", "samples", "delta", "--match", "19+1 planted, k=2"]
+    path = tmp_path / "benchmark.json"
+    assert command.main([*options, "--runs", "1", "--jobs", "1", "--json", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "## What a fixed number of runs each gives\n\n| family | n | 10 runs each: " in printed
+    assert "## As delta falls\n\n| family | delta = 0.1 | delta = 0.01 | " in printed
+    report = json.loads(path.read_text())
+    assert [row["runs_each"] for row in report["fixed_runs"][:3]] == [10, 30, 100]
+    assert [row["delta"] for row in report["delta"]] == list(DELTAS)
+    monkeypatch.setattr(pictures, "plot_intervals", lambda *_, **__: None)
+    said = pictures.draw_all(tmp_path)
+    assert said == [f"drawn: {tmp_path / name}.png" for name in ("algorithms", "delta", "crowd")]
+    assert (tmp_path / "algorithms.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "delta.png").read_bytes()[:4] == b"\x89PNG"
+    del report["fixed_runs"], report["delta"]
+    path.write_text(report_text(report))
+    (tmp_path / "delta.png").unlink()
+    said = pictures.draw_all(tmp_path)
+    assert "has no fixed_runs, so algorithms.png is without them" in said[1]
+    assert "has no part delta, so delta.png is not drawn" in said[2]
+    assert not (tmp_path / "delta.png").exists()
+
+
+def test_pictures_of_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["pictures", str(tmp_path)])
+    assert pictures.main() == 2
+    assert "benchmark.json is none (FileNotFoundError" in capsys.readouterr().err
+    (tmp_path / "benchmark.json").write_text('{"delta": []}')
+    assert pictures.main() == 2
+    assert "must have the part samples but" in capsys.readouterr().err
