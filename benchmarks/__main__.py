@@ -223,7 +223,7 @@ def _parser() -> argparse.ArgumentParser:
         " simulation, the growth of a search with the number of arms, how fast studies record"
         " results, and how busy many workers are.",
     )
-    parser.add_argument("--quick", action="store_true", help="under a minute, coarse figures")
+    parser.add_argument("--quick", action="store_true", help="about two minutes, coarse figures")
     parser.add_argument(
         "--families",
         choices=FAMILIES,

@@ -51,16 +51,17 @@ class Effort:
 
     def of_spade(self, setting: Setting) -> Setting:
         """Return the setting as SPADE meets it."""
-        return _repeated(setting, self.runs)
+        return repeated(setting, self.runs)
 
     def of_baselines(self, setting: Setting) -> Setting:
         """Return the setting as the others meet it: on the first instances, within the budget."""
         is_slow = isinstance(setting.draw(seed=0), Beta)
         budget = self.budget // SLOW_REWARDS if is_slow else self.budget
-        return replace(_repeated(setting, self.baseline_runs), budget=budget)
+        return replace(repeated(setting, self.baseline_runs), budget=budget)
 
 
-def _repeated(setting: Setting, times: int) -> Setting:
+def repeated(setting: Setting, times: int) -> Setting:
+    """Return the setting with so many instances, or runs where there is one instance only."""
     return replace(setting, instances=times) if setting.draws else replace(setting, runs=times)
 
 

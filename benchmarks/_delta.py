@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from benchmarks._compare import SPADE, Effort, limit_per_nat, tenths
+from benchmarks._compare import SPADE, limit_per_nat, repeated, tenths
 from benchmarks._tables import geometric_mean, markdown
 from oddarms.experiments import Grid, Setting, run
 
@@ -67,8 +67,7 @@ def falling_delta(
     deltas: Sequence[float] = DELTAS,
 ) -> Iterator[DeltaRow]:
     """Yield every family at every delta; instances and seeds follow from the names alone."""
-    effort = Effort(runs=instances, baseline_runs=1, budget=1)
-    settings = [effort.of_spade(family) for family in families]
+    settings = [repeated(family, instances) for family in families]
     limits = _limits(settings, seed)
     for delta in deltas:
         grid = Grid([replace(setting, delta=delta) for setting in settings], [SPADE])

@@ -42,7 +42,8 @@ def draw_comparison(report: dict[str, Any], path: Path) -> None:
         ]
         pulls = [measured["mean_pulls"] for measured, _ in points]
         heights = [y for _, y in points]
-        axis.plot(pulls, heights, marker, color=colour, label=name, ms=7)
+        if points:
+            axis.plot(pulls, heights, marker, color=colour, label=name, ms=7)
         for (measured, y), x in zip(points, pulls, strict=True):
             if measured["unfinished"]:
                 axis.annotate(
@@ -143,7 +144,7 @@ def draw_all(folder: Path) -> list[str]:
     else:
         said.append(
             f"{source} has no part delta, so delta.png is not drawn: python -m benchmarks --parts"
-            " delta makes it."
+            " samples delta makes both."
         )
     result = find(simulated_crowd(), k=2, delta=0.1, rng=0)
     plot_intervals(result, folder / "crowd.png", first_round=True)
