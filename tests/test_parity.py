@@ -9,8 +9,10 @@ import pytest
 
 from helpers import VARIANTS
 from oddarms import Progress, find, simulate
-from oddarms.arms import Bernoulli
+from oddarms.algorithms import create
+from oddarms.arms import Bernoulli, Beta
 from oddarms.simulation import Simulation
+from oddarms.simulation._taped_arms import TapedBernoulli
 
 FAMILIES: dict[str, dict[str, float]] = {
     "bernoulli": {},
@@ -157,7 +159,7 @@ def test_every_moment_of_a_run(variant: str) -> None:
     means = [0.0, 0.3, 0.2, 0.9, 0.7, 1.0]
     trace: list[Progress] = []
     find(
-        Bernoulli(means),
+        Bernoulli(means) if "batch" in options else TapedBernoulli(means),
         k=0.3,
         delta=0.2,
         algorithm=algorithm,
@@ -206,11 +208,73 @@ def test_random_instances_of_wrr(seed: int) -> None:
     assert_parity(means, k=0.4, delta=0.2, algorithm="wrr", rng=seed, runs=1, budget=4_000)
 
 
-def test_a_run_is_find_with_the_seed_s_child() -> None:
+def interactive_run(
+    rng: np.random.Generator, means: list[float], budget: int, **question: Any
+) -> tuple[list[int], list[int]]:
+    """Return pulls and decisions of the algorithm alone, on the rewards of a compiled run."""
+    algorithm_rng, reward_rng = rng.spawn(2)
+    algorithm = create(question.pop("algorithm"), len(means), rng=algorithm_rng, **question)
+    arms = TapedBernoulli(means, rng=reward_rng)
+    while 0 < (pulls := algorithm.propose(budget)).total <= budget - algorithm.pulls.sum():
+        algorithm.absorb(pulls, *arms.pull_totals(pulls.indices, pulls.counts))
+    return algorithm.pulls.tolist(), algorithm.decisions.tolist()
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if "batch" not in name])
+@pytest.mark.parametrize(("seed", "runs"), [(30, 8), pytest.param(31, 200, marks=LONG)])
+def test_many_small_runs(variant: str, seed: int, runs: int) -> None:
+    """Several tapes' length for each arm, so that many pulls are taken at a time."""
+    algorithm, options = VARIANTS[variant]
+    rng = np.random.default_rng(seed)
+    ends = 0
+    for number in range(runs):
+        others = rng.random(rng.integers(5))
+        easy = number % 2 == 0
+        means = np.r_[0.0, 1.0, others.round() if easy else others.round(2)].tolist()
+        k = 0.0 if easy else float(rng.choice([-1.0, 0.3, 0.7]))
+        budget = 3_000 if easy else int(rng.integers(1, 2_000))
+        question = {"k": k, "delta": 0.5, "algorithm": algorithm, "budget": budget, **options}
+        child = int(rng.integers(2**32))
+        found = simulate(means, rng=child, compiled=True, **question)
+        (same_rng,) = np.random.default_rng(child).spawn(1)
+        pulls, decisions = interactive_run(same_rng, means, **question)
+        assert found.pulls_per_arm[0].tolist() == pulls
+        assert found.decisions[0].tolist() == decisions
+        ends += bool(found.complete[0])
+    assert 0 < ends < runs
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("variant", ["ade", "ade shared", "rr", "wrr"])
+@pytest.mark.parametrize("k", [-1.5, 0.0, 2.5])
+def test_many_arms_for_a_while(variant: str, k: float) -> None:
+    """Turns of WRR are longer the more arms there are, and some arms are always near the border."""
+    algorithm, options = VARIANTS[variant]
+    means = np.random.default_rng(32).random(150).tolist()
+    question = {"k": k, "delta": 0.1, "algorithm": algorithm, "budget": 60_000, **options}
+    found = simulate(means, rng=33, compiled=True, **question)
+    (same_rng,) = np.random.default_rng(33).spawn(1)
+    pulls, decisions = interactive_run(same_rng, means, **question)
+    assert found.pulls_per_arm[0].tolist() == pulls
+    assert found.decisions[0].tolist() == decisions
+
+
+@pytest.mark.parametrize(
+    ("arms", "find_arms", "options"),
+    [
+        (Bernoulli, TapedBernoulli, {}),
+        (Bernoulli, Bernoulli, {"batch": 3}),
+        (Beta, Beta, {}),
+    ],
+)
+def test_a_run_is_find_with_the_seed_s_child(
+    arms: Any, find_arms: Any, options: dict[str, int]
+) -> None:
     means = [0.1, 0.2, 0.9]
-    found = simulate(means, k=0.0, delta=0.1, algorithm="rr", runs=3, rng=29)
-    for r, child in enumerate(np.random.default_rng(29).spawn(3)):
-        result = find(Bernoulli(means), k=0.0, delta=0.1, algorithm="rr", rng=child)
+    question = {"k": 0.0, "delta": 0.1, "algorithm": "rr", **options}
+    found = simulate(arms(means), runs=2, rng=29, **question)
+    for r, child in enumerate(np.random.default_rng(29).spawn(2)):
+        result = find(find_arms(means), rng=child, **question)
         assert result.decisions.tolist() == found.decisions[r].tolist()
         assert result.pulls_per_arm.tolist() == found.pulls_per_arm[r].tolist()
         assert result.threshold == pytest.approx(found.threshold[r], rel=1e-12)

@@ -25,6 +25,10 @@ from oddarms.files import digest_of_package
 
 SOURCES = (
     "simulation/_kernels.py",
+    "simulation/_ade_kernel.py",
+    "simulation/_round_robin_kernel.py",
+    "simulation/_draws.py",
+    "simulation/_tapes.py",
     "simulation/_kernel_cache.py",
     "simulation/_families.py",
     "statistics/*.py",

@@ -92,8 +92,10 @@ def simulate(
 
     ADE, RR and WRR run in compiled code if numba is installed (``pip install
     'oddarms[simulate]'``); otherwise, and for every other algorithm, a `Search` is driven.
-    The results are the same either way, and run r is that of ``find`` with the r-th child of
-    ``rng``, whatever the number of jobs.
+    The results are the same either way, whatever the number of jobs, and run r depends on the
+    r-th child of ``rng`` alone. It is that of ``find`` with this child, with one exception: ADE, RR
+    and WRR on Bernoulli arms, one pull a turn, on one side. Their rewards are drawn 53 at a time,
+    compiled or not, so the runs have the same law as those of ``find`` but other rewards.
 
     Parameters
     ----------

@@ -7,13 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oddarms.algorithms import Decision, Decisions
+from oddarms.algorithms import Decision, Decisions, get_algorithm
+from oddarms.algorithms._ade import ADE
 from oddarms.algorithms._base import UNLIMITED
-from oddarms.algorithms._round_robin import check_batch, check_rho
+from oddarms.algorithms._round_robin import RR, WRR, check_batch, check_rho
 from oddarms.arms import SimulatedArms
-from oddarms.problem import IntArray, Question
+from oddarms.problem import UNIT, IntArray, Question
 from oddarms.search import Result, Search, drive
-from oddarms.simulation._families import family_of
+from oddarms.simulation._families import BERNOULLI, family_of
+from oddarms.simulation._taped_arms import TapedBernoulli
 
 COMPILED = ("ade", "rr", "wrr")
 
@@ -34,7 +36,7 @@ class Task:
     """An algorithm and an instance; called with a generator, it does one run.
 
     The compiled and the interactive run use the generator in the same way: its first child
-    decides the algorithm's choices, its second the rewards.
+    decides the algorithm's choices, its second the rewards, from tapes in both or in neither.
     """
 
     arms: SimulatedArms
@@ -99,6 +101,29 @@ class Task:
 
 
 def run_search(question: Question, arms: SimulatedArms, rng: np.random.Generator) -> Result:
-    """Return what a search of simulated arms finds: that of `oddarms.find` with this generator."""
+    """Return what a search of simulated arms finds: that of `oddarms.find` with this generator.
+
+    Where a kernel would play its rewards from tapes, so does this.
+    """
     algorithm_rng, reward_rng = rng.spawn(2)
-    return drive(Search(question, rng=algorithm_rng), arms.seeded(reward_rng))
+    played = (
+        TapedBernoulli(arms.means, labels=arms.labels) if _plays_tapes(question, arms) else arms
+    )
+    return drive(Search(question, rng=algorithm_rng), played.seeded(reward_rng))
+
+
+def _plays_tapes(question: Question, arms: SimulatedArms) -> bool:
+    """Tell whether the kernel for this question, if there is one, plays tapes.
+
+    That is for single Bernoulli rewards: a turn of several pulls is one binomial.
+    """
+    algorithm, family = question.algorithm, family_of(arms)
+    cls = get_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
+    return (
+        cls in (ADE, RR, WRR)
+        and question.side != "both"
+        and question.bounds == UNIT
+        and family is not None
+        and family.code == BERNOULLI
+        and question.options.get("batch", 1) == 1
+    )
