@@ -34,6 +34,7 @@ from oddarms.statistics.totals import Totals
 from oddarms.theory import first_order_program
 
 GROWTH = 0.1  # a step adds about this share of what is there
+HYBRID_UP_TO = 1024
 JOINT_UP_TO = 256  # arms; with more, one interval of the threshold serves all of them
 FIRST_ROWS = 4  # rows of one pull each (two in the pilot of the joint form) before any focus
 ROW_ADVANTAGE = 3.0  # rows also lower the bias of the threshold's estimate, unseen in its radius
@@ -108,6 +109,7 @@ class SPADE(Algorithm):
         self.indifference = _check_indifference(indifference)
         self.max_step = None if max_step is None else _check_max_step(max_step)
         self.joint = 1.0 + k * k < n <= JOINT_UP_TO
+        self.form = 'joint' if self.joint else 'hybrid' if JOINT_UP_TO < n <= HYBRID_UP_TO and n > 1.0 + k * k else 'interval'
         self.totals = Totals.empty(n)
         self.rows = 0
         self.sweeps = 0.0
@@ -126,7 +128,7 @@ class SPADE(Algorithm):
                 k,
                 delta / len(sides),
                 lower=name == "lower",
-                joint=self.joint,
+                form=self.form,
                 indifference=self.indifference,
             )
             for name in sides

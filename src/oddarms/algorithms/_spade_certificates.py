@@ -13,10 +13,11 @@ from collections.abc import Callable
 import numpy as np
 
 from oddarms.problem import BoolArray, FloatArray, IntArray
+from oddarms.statistics.direction_box import smallest_sd
 from oddarms.statistics.directions import Directions, Forecast, Tally, forecast
-from oddarms.statistics.evidence import log_mean_above, log_mean_below
+from oddarms.statistics.evidence import log_mean_above, log_mean_below, mean_interval
 from oddarms.statistics.odd_even import OddEven
-from oddarms.statistics.threshold_streams import LowerStream, UpperStream
+from oddarms.statistics.threshold_streams import LowerStream, MeanStream, UpperStream
 from oddarms.statistics.totals import Totals
 from oddarms.statistics.true_direction import TrueDirection
 
@@ -24,12 +25,14 @@ UNDECIDED, NORMAL, OUTLIER = 0, 1, 2
 
 BOX_SHARE = 0.05  # the intervals of all arms, both certificates
 END_SHARE = 0.03  # an end of the reported interval of the threshold
-JOINT_ARMS_SHARE, NUISANCE_SHARE = 0.85, 0.01  # 0.85 + 0.05 + 2 * 0.03 + 3 * 0.01 <= 1
+JOINT_ARMS_SHARE, NUISANCE_SHARE = 0.87, 0.01  # 0.87 + 0.05 + 2 * 0.03 + 2 * 0.01 <= 1
 LEVEL_ARMS_SHARE, ODD_EVEN_SHARE, TRUE_DIRECTION_SHARE, DEGENERATE_SHARE = 0.81, 0.01, 0.01, 0.02
+HYBRID_ARMS_SHARE = 0.76
 # 0.81 + 0.05 + 0.03 (common lower stream) + 4 * 0.01 + 2 * 0.01 + 2 * 0.01 (mu) + 0.02 <= 1
 
 DOUBT_DIRECTION, DOUBT_VARIANCE, SMALLEST_WEIGHT = 6.0, 2.0, 0.5
 EDGE = 1e-9
+WIDTHS, POWER, EVEN = np.array([0.02, 0.08, 0.3]), 3.0, 0.3
 
 
 class Certificate(ABC):
@@ -57,7 +60,8 @@ class Certificate(ABC):
         self.log_evidence: FloatArray = np.zeros(n)
         self.low, self.high = -math.inf, math.inf
         self.threshold_share = 0.5
-        self.common = LowerStream(1)
+        self.common = LowerStream(n, k, leave_one_out=False)
+        self.mu = MeanStream(n)
 
     @property
     def ready_to_focus(self) -> bool:
@@ -76,8 +80,31 @@ class Certificate(ABC):
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Look at the open arms again."""
 
-    def settle(self, arms: IntArray, evidence: FloatArray, verdict: int) -> None:
+    def look_around(self, tally: Tally) -> None:
+        """Bound from below how far each mean is from its threshold, on the events paid for."""
+        self.box = mean_interval(*tally, BOX_SHARE * self.delta / self.n)
+        low, high = self.box
+        rate = 1.0 + max(0.0, self.k * math.sqrt(self.n - 1.0) - 1.0) / self.n
+        beyond = np.maximum(self.low - high, low - self.high)
+        gap = np.maximum(beyond, 0.0) / rate
+        self.terms = (1.0 + gap[:, None] / WIDTHS) ** -POWER
+
+    def bonus(self, arms: IntArray, steepness: FloatArray) -> FloatArray:
+        """Return log(n w_i) at least, w_i the weight of arm i in the worst world that errs on it."""
+        others = self.terms.sum(axis=0) - self.terms[arms]
+        width = WIDTHS + self.slack
+        x = np.maximum(steepness, 1e-300)[:, None] * width / POWER
+        penalty = np.where(x < 1.0, POWER * (1.0 - x + np.log(np.minimum(x, 1.0))), 0.0)
+        penalty = penalty - POWER * np.log1p(self.slack / WIDTHS)
+        shares = np.exp(penalty) / (1.0 + others)
+        return np.log(EVEN + (1.0 - EVEN) * self.n * shares.mean(axis=1))
+
+    def settle(
+        self, arms: IntArray, evidence: FloatArray, verdict: int, steepness: FloatArray | None = None
+    ) -> None:
         """Record the evidence, and the verdict where it suffices."""
+        if steepness is not None and arms.size:
+            evidence = evidence + self.bonus(arms, steepness)
         self.log_evidence[arms] = evidence  # of the side looked at last
         self.verdicts[arms[evidence >= self.log_level]] = verdict
 
@@ -103,24 +130,22 @@ class JointCertificate(Certificate):
     variances.
     """
 
+    share = JOINT_ARMS_SHARE
+
     def __init__(self, n: int, k: float, delta: float, indifference: float) -> None:
         # y_i - theta moves by at most 1 - c_ii per unit of y_i, c_ii >= (1 - k sqrt(n-1))/n: an arm
         # `indifference` away from theta is at least this far from theta_-i.
         slack = indifference / (1.0 + max(0.0, k * math.sqrt(n - 1.0) - 1.0) / n)
-        super().__init__(n, k, delta, slack, JOINT_ARMS_SHARE)
-        self.own = LowerStream(n)
-        self.upper = UpperStream(
-            n, k, box_delta=BOX_SHARE * delta, nuisance_delta=NUISANCE_SHARE * delta
-        )
+        super().__init__(n, k, delta, slack, self.share)
+        self.own = LowerStream(n, k, leave_one_out=True)
+        self.upper = UpperStream(n, k)
 
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
-        """Enter a row into the three streams; the first rows serve only the forecast."""
+        """Enter a row into the streams; the first rows serve only the forecast."""
         if guess is None:
             return
-        y = guess.shrunk
-        self.common.absorb(row, size, guess, Directions(y, self.k, leave_one_out=False))
-        self.own.absorb(row, size, guess, Directions(y, self.k, leave_one_out=True))
-        self.upper.absorb(row, size, guess)
+        for stream in (self.mu, self.common, self.own, self.upper):
+            stream.take(row, size, guess)
 
     def row_weights(self, tally: Tally, guess: Forecast) -> FloatArray:
         """Return weights like |c_j| times the reward's sd, both with the doubt about them.
@@ -138,22 +163,33 @@ class JointCertificate(Certificate):
 
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Weigh each open arm on the side of its threshold where it seems to be."""
-        self.low = max(self.low, self.common.bound(END_SHARE * self.delta))
+        self.mu_ends = self.mu.interval(NUISANCE_SHARE * self.delta)
+        self.low = max(self.low, self.common.bound(END_SHARE * self.delta, self.mu_ends))
         self.high = min(self.high, self.upper.bound(END_SHARE * self.delta))
         if self.exclude_outliers(arms) or self.upper.weight == 0.0:
             return
-        theta = Directions(guess.shrunk, self.k, leave_one_out=True).theta
+        theta = leave_one_out_thresholds(guess.shrunk, self.own.k)
         shares = np.full(self.n, 0.5)
-        below = arms[(guess.mean[arms] < theta[arms] + self.slack) & (self.own.weight[arms] > 0)]
+        self.look_around(tally)
+        below = arms[guess.mean[arms] < theta[arms] + self.slack]
         above = arms[guess.mean[arms] > theta[arms] - self.slack]
         if below.size:
             shares[below] = self._weigh(below, NORMAL, tally, guess.mean[below], theta[below])
         if above.size:
-            self.upper.prepare(above, tally, self.own.bets[above], self.own.rho)
+            self._prepare(above)
             shares[above] = self._weigh(above, OUTLIER, tally, guess.mean[above], theta[above])
         open_arms = arms[self.verdicts[arms] == UNDECIDED]
         if open_arms.size:
             self.threshold_share = float(shares[open_arms].mean())
+
+    def _prepare(self, arms):
+        low, high = self.box
+        n, m = self.n, self.n - 1
+        members = np.ones((arms.size, n))
+        members[np.arange(arms.size), arms] = 0.0
+        sigma = float(smallest_sd(low, high, members).min())
+        mu = (n * self.mu_ends[0] - high[arms].max()) / m, (n * self.mu_ends[1] - low[arms].min()) / m
+        self.upper.prepare(arms, low, high, mu, sigma)
 
     def _weigh(
         self, arms: IntArray, verdict: int, tally: Tally, mean: FloatArray, theta: FloatArray
@@ -162,20 +198,31 @@ class JointCertificate(Certificate):
         mine = tally.of(arms)
         shift = -self.slack if verdict == NORMAL else self.slack
 
-        def joint(y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        def joint(y: FloatArray) -> FloatArray:
             """Return the evidence against mean y of the arm and a threshold at y + shift."""
             if verdict == NORMAL:
-                threshold, arm = self.own.evidence(arms, y + shift), log_mean_below(*mine, y)
+                threshold = self.own.evidence(arms, y, shift, self.mu_ends)
+                arm = log_mean_below(*mine, y)
             else:
-                threshold, arm = self.upper.evidence(y + shift), log_mean_above(*mine, y)
-            return threshold[0] + arm[0], threshold[1] + arm[1]
+                threshold, arm = self.upper.evidence(y, shift), log_mean_above(*mine, y)
+            return np.stack([threshold[0] + arm[0], threshold[1] + arm[1], arm[1], threshold[1]])
 
         level = theta - shift
-        ends = np.clip(np.sort([mean, level], axis=0), 1e-6, 1.0 - 1e-6)
-        evidence, y = convex_minimum(joint, ends[0], ends[1])
-        self.settle(arms, evidence, verdict)
+        beyond = level + 0.5 * (level - mean)  # steep bets may still fall at the level itself
+        ends = np.clip(np.sort([mean, beyond], axis=0), 1e-6, 1.0 - 1e-6)
+        evidence, y, steepness = convex_minimum(joint, ends[0], ends[1], rising_arm=verdict == NORMAL)
+        self.settle(arms, evidence, verdict, steepness)
         gap = np.where(level == mean, EDGE, level - mean)
         return np.clip((level - y) / gap, 0.02, 0.98)
+
+
+def leave_one_out_thresholds(y: FloatArray, k: float) -> FloatArray:
+    """Return mu_-i + k sigma_-i of the arms other than i, for each i; a forecast."""
+    m = y.size - 1
+    centred = y - y.mean()
+    mean = -centred / m
+    variance = np.maximum((centred**2).sum() - centred**2, 0.0) / m - mean**2
+    return y.mean() + mean + k * np.sqrt(np.maximum(variance, 0.0))
 
 
 class IntervalCertificate(Certificate):
@@ -211,8 +258,8 @@ class IntervalCertificate(Certificate):
         self.odd_even.absorb(int(size), row.total)
         self.true_direction.absorb(row, size, 0.5 if guess is None else guess.centre)
         if guess is not None:
-            d = Directions(guess.shrunk, self.k, leave_one_out=False)
-            self.common.absorb(row, size, guess, d)
+            self.mu.take(row, size, guess)
+            self.common.take(row, size, guess)
 
     def row_weights(self, tally: Tally, guess: Forecast) -> FloatArray:  # noqa: ARG002
         """Return equal weights: sweeps are uniform here."""
@@ -220,7 +267,8 @@ class IntervalCertificate(Certificate):
 
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Hold each open arm against the end of the interval beyond which it seems to be."""
-        common = self.common.bound(END_SHARE * self.delta)
+        mu = self.mu.interval(NUISANCE_SHARE * self.delta)
+        common = self.common.bound(END_SHARE * self.delta, mu)
         if self.odd_even.readings > self.sharpened:
             self.sharpened = self.odd_even.readings
             self.odd_even.sharpen(self.true_direction.radius(tally, self.odd_even.sigma))
@@ -234,10 +282,11 @@ class IntervalCertificate(Certificate):
         below = arms[(mean < low) & (low >= EDGE)]
         above = arms[(mean > high) & (high <= 1.0 - EDGE)]
         levels = np.full(arms.size, low), np.full(arms.size, high)
-        evidence = log_mean_below(*tally.of(below), levels[0][: below.size])[0]
-        self.settle(below, evidence, NORMAL)
-        evidence = log_mean_above(*tally.of(above), levels[1][: above.size])[0]
-        self.settle(above, evidence, OUTLIER)
+        self.look_around(tally)
+        evidence, slope = log_mean_below(*tally.of(below), levels[0][: below.size])
+        self.settle(below, evidence, NORMAL, np.maximum(slope, 0.0))
+        evidence, slope = log_mean_above(*tally.of(above), levels[1][: above.size])
+        self.settle(above, evidence, OUTLIER, np.maximum(-slope, 0.0))
         self._share_doubt(arms[self.verdicts[arms] == UNDECIDED], tally, guess)
 
     def _share_doubt(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
@@ -249,32 +298,81 @@ class IntervalCertificate(Certificate):
         self.threshold_share = radius / (radius + own)
 
 
+class HybridCertificate(JointCertificate):
+    """Joint evidence from uniform sweeps in pairs, beside the interval that they also give."""
+
+    share = HYBRID_ARMS_SHARE
+
+    def __init__(self, n: int, k: float, delta: float, indifference: float) -> None:
+        super().__init__(n, k, delta, indifference)
+        self.sharpened = 0
+        self.odd_even = OddEven(
+            n, k, end_delta=ODD_EVEN_SHARE * delta, degenerate_delta=DEGENERATE_SHARE * delta
+        )
+        self.true_direction = TrueDirection(
+            n,
+            k,
+            alpha=TRUE_DIRECTION_SHARE * delta,
+            box_delta=BOX_SHARE * delta,
+            nuisance_delta=NUISANCE_SHARE * delta,
+        )
+
+    @property
+    def ready_to_focus(self) -> bool:
+        """False between the two halves of a pair of sweeps."""
+        return self.odd_even.balanced
+
+    def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
+        """Enter a uniform row into the streams and both bounds."""
+        super().absorb_row(row, size, guess)
+        self.odd_even.absorb(int(size), row.total)
+        self.true_direction.absorb(row, size, 0.5 if guess is None else guess.centre)
+
+    def row_weights(self, tally: Tally, guess: Forecast) -> FloatArray:  # noqa: ARG002
+        """Return equal weights: sweeps are uniform here."""
+        return np.ones(self.n)
+
+    def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
+        """Sharpen the interval, then weigh the open arms."""
+        if self.odd_even.readings > self.sharpened:
+            self.sharpened = self.odd_even.readings
+            self.odd_even.sharpen(self.true_direction.radius(tally, self.odd_even.sigma))
+        self.low = max(self.low, self.odd_even.low)
+        self.high = min(self.high, self.odd_even.high)
+        super().decide(arms, tally, guess)
+
+
+
 def convex_minimum(
-    function: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+    function: Callable[[FloatArray], FloatArray],
     low: FloatArray,
     high: FloatArray,
-    steps: int = 7,
-) -> tuple[FloatArray, FloatArray]:
-    """Return lower bounds on the minima over [0, 1] of convex functions, and about where they are.
-
-    The functions return value and slope. After some bisection between `low` and `high`, where
-    the minimum is expected, tangents bound it from below wherever it is.
-    """
-    for _ in range(steps):
-        middle = 0.5 * (low + high)
-        rising = function(middle)[1] > 0.0
-        low, high = np.where(rising, low, middle), np.where(rising, middle, high)
-    left, left_slope = function(low)
-    right, right_slope = function(high)
+    *,
+    rising_arm: bool,
+    steps: int = 5,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return E, y, s with A(u) + T(q) >= E + s |u - q| for all u, q on the wrong side of each other."""
+    left, right = function(low), function(high)
     with np.errstate(divide="ignore", invalid="ignore"):
-        meet = (right - left - right_slope * (high - low)) / (left_slope - right_slope)
-    inside = left + np.minimum(left_slope, 0.0) * np.clip(np.nan_to_num(meet), 0.0, high - low)
-    beyond_left = left - left_slope * low
-    beyond_right = right + right_slope * (1.0 - high)
+        for step in range(steps):
+            meet = low + (right[0] - left[0] - right[1] * (high - low)) / (left[1] - right[1])
+            width = high - low
+            y = np.where(np.isfinite(meet), meet, low + 0.5 * width)
+            y = np.clip(y, low + 0.05 * width, high - 0.05 * width)
+            found = function(y)
+            rising = found[1] > 0.0
+            low, high = np.where(rising, low, y), np.where(rising, y, high)
+            left, right = np.where(rising, left, found), np.where(rising, found, right)
+        meet = (right[0] - left[0] - right[1] * (high - low)) / (left[1] - right[1])
+    inside = left[0] + np.minimum(left[1], 0.0) * np.clip(np.nan_to_num(meet), 0.0, high - low)
     value = np.where(
-        left_slope > 0.0, beyond_left, np.where(right_slope < 0.0, beyond_right, inside)
+        left[1] > 0.0,
+        left[0] - left[1] * low,
+        np.where(right[1] < 0.0, right[0] + right[1] * (1.0 - high), inside),
     )
-    return value, 0.5 * (low + high)
+    steepness = np.minimum(left[2], -right[3]) if rising_arm else np.minimum(left[3], -right[2])
+    steepness = np.maximum(steepness, 0.0)
+    return value - steepness * (high - low), 0.5 * (low + high), steepness
 
 
 class View:
@@ -286,11 +384,11 @@ class View:
     """
 
     def __init__(
-        self, n: int, k: float, delta: float, *, lower: bool, joint: bool, indifference: float
+        self, n: int, k: float, delta: float, *, lower: bool, form: str, indifference: float
     ) -> None:
         self.mirrored = lower != (k < 0)
         self.swapped = k < 0
-        certificate = JointCertificate if joint else IntervalCertificate
+        certificate = {'joint': JointCertificate, 'hybrid': HybridCertificate, 'interval': IntervalCertificate}[form]
         self.certificate: Certificate = certificate(n, abs(k), delta, indifference)
         self.guess: Forecast | None = None
 
