@@ -17,7 +17,7 @@ from oddarms.algorithms._base import (
     averages,
     no_pulls,
 )
-from oddarms.algorithms._spade_certificates import BOX_SHARE, View
+from oddarms.algorithms._spade_certificates import BOX_SHARE, View, certificate_for
 from oddarms.errors import InvalidParameter
 from oddarms.problem import (
     MOST_AT_A_TIME,
@@ -33,9 +33,7 @@ from oddarms.statistics.evidence import mean_interval
 from oddarms.statistics.totals import Totals
 from oddarms.theory import first_order_program
 
-GROWTH = 0.1  # a step adds about this share of what is there
-HYBRID_UP_TO = 1024
-JOINT_UP_TO = 256  # arms; with more, one interval of the threshold serves all of them
+GROWTH = 0.08  # a step adds about this share of what is there
 FIRST_ROWS = 4  # rows of one pull each (two in the pilot of the joint form) before any focus
 ROW_ADVANTAGE = 3.0  # rows also lower the bias of the threshold's estimate, unseen in its radius
 LONGEST_FOCUS = 20  # steps in a row; then the threshold is sampled again, so it never starves
@@ -108,8 +106,7 @@ class SPADE(Algorithm):
         super().__init__(n, k=k, delta=delta, rng=rng)
         self.indifference = _check_indifference(indifference)
         self.max_step = None if max_step is None else _check_max_step(max_step)
-        self.joint = 1.0 + k * k < n <= JOINT_UP_TO
-        self.form = 'joint' if self.joint else 'hybrid' if JOINT_UP_TO < n <= HYBRID_UP_TO and n > 1.0 + k * k else 'interval'
+        self.paired = certificate_for(n).uniform  # rows are uniform sweeps, in pairs of one size
         self.totals = Totals.empty(n)
         self.rows = 0
         self.sweeps = 0.0
@@ -128,7 +125,6 @@ class SPADE(Algorithm):
                 k,
                 delta / len(sides),
                 lower=name == "lower",
-                form=self.form,
                 indifference=self.indifference,
             )
             for name in sides
@@ -179,7 +175,7 @@ class SPADE(Algorithm):
             )
 
         used, complete = 0, int(counts.min())
-        halves = 1 if self.joint else 2  # sweeps come in pairs of one size
+        halves = 2 if self.paired else 1
         while (
             self._between_pairs
             and used + halves * (size := math.ceil(self._row_size())) <= complete
@@ -238,7 +234,7 @@ class SPADE(Algorithm):
             self.row_pulls += float(row.pulls.sum())
         self.totals = self.totals.plus(row)
         self.round += 1
-        if self.rows >= (1 if self.joint else 2) and self.totals.pulls.min() > 0:
+        if self.rows >= (2 if self.paired else 1) and self.totals.pulls.min() > 0:
             for view in self.views.values():
                 view.look(self.totals)
 
@@ -265,7 +261,7 @@ class SPADE(Algorithm):
         undecided = self.undecided
         if self._wants_row(undecided):
             plan = self._row(limit)
-            halves = 2 if self._between_pairs and not self.joint else 1
+            halves = 2 if self._between_pairs and self.paired else 1
             if halves * plan.total <= limit or self.rows < FIRST_ROWS:
                 self.focus_steps = 0
                 return plan
@@ -291,14 +287,14 @@ class SPADE(Algorithm):
     def _row_size(self) -> float:
         """Return the sweeps of the next row, about a tenth of those before."""
         if self.rows == 0:
-            return 2.0 if self.joint else 1.0
-        if self.joint:
-            return max(1.0, GROWTH * self.sweeps)
-        return max(1.0, math.floor(GROWTH / 2.0 * self.sweeps))
+            return 1.0 if self.paired else 2.0
+        if self.paired:
+            return max(1.0, math.floor(GROWTH / 2.0 * self.sweeps))
+        return max(1.0, GROWTH * self.sweeps)
 
     def _row(self, limit: int) -> _Plan:
         guesses = self._guesses()
-        if not self.joint:
+        if self.paired:
             if self._between_pairs:
                 self.size = self._row_size()  # and the other half of the pair has the same
             return _Plan(np.full(self.n, int(self.size)), self.size, guesses)

@@ -1,6 +1,6 @@
-"""What SPADE's decisions rest on: two ways to hold an arm against the threshold.
+"""What SPADE's decisions rest on: ways to hold an arm against the threshold.
 
-Both speak of the upper side with k >= 0; SPADE mirrors the rewards for the rest. `delta` is
+All speak of the upper side with k >= 0; SPADE mirrors the rewards for the rest. `delta` is
 divided as the constants say, and every share is spent on the events named beside it.
 """
 
@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 import numpy as np
 
 from oddarms.problem import BoolArray, FloatArray, IntArray
-from oddarms.statistics.direction_box import smallest_sd
-from oddarms.statistics.directions import Directions, Forecast, Tally, forecast
-from oddarms.statistics.evidence import log_mean_above, log_mean_below, mean_interval
+from oddarms.statistics.direction_box import largest_coefficients, smallest_sd
+from oddarms.statistics.directions import Forecast, Tally, forecast, lean_of, thresholds_without_one
+from oddarms.statistics.evidence import (
+    log_mean_above,
+    log_mean_below,
+    mean_interval,
+    sample_above,
+    sample_below,
+    wide_mean_interval,
+)
+from oddarms.statistics.joint_evidence import weigh
+from oddarms.statistics.levels import closeness, log_relative_weights
 from oddarms.statistics.odd_even import OddEven
 from oddarms.statistics.threshold_streams import LowerStream, MeanStream, UpperStream
 from oddarms.statistics.totals import Totals
@@ -23,16 +31,23 @@ from oddarms.statistics.true_direction import TrueDirection
 
 UNDECIDED, NORMAL, OUTLIER = 0, 1, 2
 
-BOX_SHARE = 0.05  # the intervals of all arms, both certificates
-END_SHARE = 0.03  # an end of the reported interval of the threshold
-JOINT_ARMS_SHARE, NUISANCE_SHARE = 0.87, 0.01  # 0.87 + 0.05 + 2 * 0.03 + 2 * 0.01 <= 1
-LEVEL_ARMS_SHARE, ODD_EVEN_SHARE, TRUE_DIRECTION_SHARE, DEGENERATE_SHARE = 0.81, 0.01, 0.01, 0.02
-HYBRID_ARMS_SHARE = 0.76
-# 0.81 + 0.05 + 0.03 (common lower stream) + 4 * 0.01 + 2 * 0.01 + 2 * 0.01 (mu) + 0.02 <= 1
+JOINT_UP_TO = 256  # arms, with rows of any weights
+HYBRID_UP_TO = 1024  # arms, with uniform sweeps; with more, one interval serves all of them
 
-DOUBT_DIRECTION, DOUBT_VARIANCE, SMALLEST_WEIGHT = 6.0, 2.0, 0.5
+BOX_SHARE = 0.05  # the intervals of all arms, in every form
+END_SHARE = 0.03  # an end of the reported interval of the threshold
+MU_SHARE = 0.01  # an end of the interval of mu
+JOINT_ARMS_SHARE = 0.87  # 0.87 + 0.05 + 2 * 0.03 + 2 * 0.01 <= 1
+# An interval from sweeps: 4 ends, D, the true direction on either side, and its bounds on mu
+SWEEPS_END_SHARE, DEGENERATE_SHARE, DIRECTION_SHARE = 0.01, 0.02, 0.01
+HYBRID_ARMS_SHARE = 0.77  # 0.77 + 0.05 + 2 * 0.03 + 2 * 0.01 and 4 * 0.01 + 0.02 + 4 * 0.01 <= 1
+LEVEL_ARMS_SHARE = 0.85  # 0.85 + 0.05 and 4 * 0.01 + 0.02 + 4 * 0.01 <= 1
+
+DOUBT_DIRECTION, DOUBT_VARIANCE, SMALLEST_WEIGHT = 3.0, 2.0, 0.5
+LOOK_AGAIN = 1.2  # times as many pulls, until intervals of the arms are computed anew
 EDGE = 1e-9
-WIDTHS, POWER, EVEN = np.array([0.02, 0.08, 0.3]), 3.0, 0.3
+
+Box = tuple[FloatArray, FloatArray]
 
 
 class Certificate(ABC):
@@ -43,12 +58,20 @@ class Certificate(ABC):
     verdicts
         Per arm 0, 1 (normal) or 2 (outlier); final.
     log_evidence
-        Per arm the log e-value for the verdict it tends to.
+        Per arm the log e-value for the verdict it tends to, with what its weight among the arms
+        adds to it (`oddarms.statistics.levels`): it suffices at `log_level`.
     low, high
         An interval that contains the threshold.
+    box
+        Intervals that contain all means.
     threshold_share
         How much of the doubt about the open arms is doubt about the threshold; steers only.
     """
+
+    uniform = False
+    """Whether rows are uniform sweeps, in pairs."""
+    rate = 1.0
+    """By how much a mean's distance from the threshold exceeds the one that weights are made of."""
 
     def __init__(self, n: int, k: float, delta: float, slack: float, arms_share: float) -> None:
         self.n = n
@@ -59,9 +82,9 @@ class Certificate(ABC):
         self.verdicts = np.full(n, UNDECIDED, dtype=np.int8)
         self.log_evidence: FloatArray = np.zeros(n)
         self.low, self.high = -math.inf, math.inf
+        self.box: Box = np.zeros(n), np.ones(n)
         self.threshold_share = 0.5
-        self.common = LowerStream(n, k, leave_one_out=False)
-        self.mu = MeanStream(n)
+        self._pulls_seen = 0.0
 
     @property
     def ready_to_focus(self) -> bool:
@@ -73,38 +96,35 @@ class Certificate(ABC):
         """Take a row; `guess` was made before it, None for the very first rows."""
 
     @abstractmethod
-    def row_weights(self, tally: Tally, guess: Forecast) -> FloatArray:
-        """Return how often to pull each arm in a row, relative to an average of 1."""
-
-    @abstractmethod
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Look at the open arms again."""
 
-    def look_around(self, tally: Tally) -> None:
-        """Bound from below how far each mean is from its threshold, on the events paid for."""
-        self.box = mean_interval(*tally, BOX_SHARE * self.delta / self.n)
-        low, high = self.box
-        rate = 1.0 + max(0.0, self.k * math.sqrt(self.n - 1.0) - 1.0) / self.n
-        beyond = np.maximum(self.low - high, low - self.high)
-        gap = np.maximum(beyond, 0.0) / rate
-        self.terms = (1.0 + gap[:, None] / WIDTHS) ** -POWER
+    def row_weights(self, tally: Tally, guess: Forecast) -> FloatArray:  # noqa: ARG002
+        """Return how often to pull each arm in a row, relative to an average of 1."""
+        return np.ones(self.n)
 
-    def bonus(self, arms: IntArray, steepness: FloatArray) -> FloatArray:
-        """Return log(n w_i) at least, w_i the weight of arm i in the worst world that errs on it."""
-        others = self.terms.sum(axis=0) - self.terms[arms]
-        width = WIDTHS + self.slack
-        x = np.maximum(steepness, 1e-300)[:, None] * width / POWER
-        penalty = np.where(x < 1.0, POWER * (1.0 - x + np.log(np.minimum(x, 1.0))), 0.0)
-        penalty = penalty - POWER * np.log1p(self.slack / WIDTHS)
-        shares = np.exp(penalty) / (1.0 + others)
-        return np.log(EVEN + (1.0 - EVEN) * self.n * shares.mean(axis=1))
+    def intervals(self, tally: Tally) -> Box:
+        """Return intervals of all means, at the cost of BOX_SHARE."""
+        return mean_interval(*tally, BOX_SHARE * self.delta / self.n)
+
+    def look(self, tally: Tally) -> None:
+        """Narrow the box, where there are enough new pulls to do so."""
+        pulls = float(tally.pulls.sum())
+        if pulls >= LOOK_AGAIN * self._pulls_seen:
+            self._pulls_seen = pulls
+            low, high = self.intervals(tally)
+            self.box = np.maximum(self.box[0], low), np.minimum(self.box[1], high)
 
     def settle(
-        self, arms: IntArray, evidence: FloatArray, verdict: int, steepness: FloatArray | None = None
+        self, arms: IntArray, evidence: FloatArray, steepness: FloatArray, verdict: int
     ) -> None:
-        """Record the evidence, and the verdict where it suffices."""
-        if steepness is not None and arms.size:
-            evidence = evidence + self.bonus(arms, steepness)
+        """Record the evidence, and the verdict where it suffices.
+
+        The distances that weights are made of are bounded by the box and the threshold's interval.
+        """
+        low, high = self.box
+        gaps = np.maximum(self.low - high, low - self.high) / self.rate
+        evidence = evidence + log_relative_weights(arms, closeness(gaps), steepness, self.slack)
         self.log_evidence[arms] = evidence  # of the side looked at last
         self.verdicts[arms[evidence >= self.log_level]] = verdict
 
@@ -112,7 +132,8 @@ class Certificate(ABC):
         """Call all open arms normal if no mean in [0, 1] can reach the threshold."""
         if self.low <= 1.0:
             return False
-        self.settle(arms, np.maximum(self.log_evidence[arms], self.log_level), NORMAL)
+        self.log_evidence[arms] = np.maximum(self.log_evidence[arms], self.log_level)
+        self.verdicts[arms] = NORMAL
         return True
 
 
@@ -126,26 +147,26 @@ class JointCertificate(Certificate):
     are independent, so the increments of the two are too: the product lies below a
     supermartingale (and a mixture times a mixture is a mixture of products). The minimum of the
     product over all y in [0, 1] is at most that. Outliers likewise. Each arm has one wrong verdict,
-    so reaching n/delta' is enough for all arms together, and the two uncertainties add like
-    variances.
+    so one budget serves all arms together, and the two uncertainties add like variances.
     """
 
-    share = JOINT_ARMS_SHARE
+    arms_share = JOINT_ARMS_SHARE
 
     def __init__(self, n: int, k: float, delta: float, indifference: float) -> None:
         # y_i - theta moves by at most 1 - c_ii per unit of y_i, c_ii >= (1 - k sqrt(n-1))/n: an arm
         # `indifference` away from theta is at least this far from theta_-i.
-        slack = indifference / (1.0 + max(0.0, k * math.sqrt(n - 1.0) - 1.0) / n)
-        super().__init__(n, k, delta, slack, self.share)
-        self.own = LowerStream(n, k, leave_one_out=True)
+        self.rate = 1.0 + max(0.0, k * math.sqrt(n - 1.0) - 1.0) / n
+        super().__init__(n, k, delta, indifference / self.rate, self.arms_share)
+        self.mu = MeanStream(n)
+        self.common = LowerStream(n, k, leave_one_out=False)
+        self.lower = LowerStream(n, k, leave_one_out=True)
         self.upper = UpperStream(n, k)
 
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
         """Enter a row into the streams; the first rows serve only the forecast."""
-        if guess is None:
-            return
-        for stream in (self.mu, self.common, self.own, self.upper):
-            stream.take(row, size, guess)
+        if guess is not None:
+            for stream in (self.mu, self.common, self.lower, self.upper):
+                stream.take(row, size, guess)
 
     def row_weights(self, tally: Tally, guess: Forecast) -> FloatArray:
         """Return weights like |c_j| times the reward's sd, both with the doubt about them.
@@ -153,127 +174,163 @@ class JointCertificate(Certificate):
         The optimal pulls of a linear function of means; with k = 3 nearly all of |c|^2 may sit
         on few arms.
         """
-        d = Directions(guess.shrunk, self.k, leave_one_out=False)
+        lean = self.k * lean_of(guess.shrunk)
+        spread = self.k / max(float(guess.shrunk.std()), EDGE)
         variance = np.minimum(guess.variance + DOUBT_VARIANCE / tally.pulls, 0.25)
-        doubt = DOUBT_DIRECTION * d.beta**2 * variance / tally.pulls
-        squares = d.c[0] ** 2 + doubt + SMALLEST_WEIGHT * d.norm / self.n
+        doubt = DOUBT_DIRECTION * spread**2 * variance / tally.pulls
+        squares = (1.0 + lean) ** 2 + doubt + SMALLEST_WEIGHT * (1.0 + self.k**2)
         weights = np.sqrt(squares * variance)
         relative: FloatArray = weights / weights.mean()
         return relative
 
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Weigh each open arm on the side of its threshold where it seems to be."""
-        self.mu_ends = self.mu.interval(NUISANCE_SHARE * self.delta)
-        self.low = max(self.low, self.common.bound(END_SHARE * self.delta, self.mu_ends))
+        mu = self.mu.interval(MU_SHARE * self.delta)
+        self.low = max(self.low, self.common.bound(END_SHARE * self.delta, mu))
         self.high = min(self.high, self.upper.bound(END_SHARE * self.delta))
         if self.exclude_outliers(arms) or self.upper.weight == 0.0:
             return
-        theta = leave_one_out_thresholds(guess.shrunk, self.own.k)
-        shares = np.full(self.n, 0.5)
-        self.look_around(tally)
+        self.look(tally)
+        theta = thresholds_without_one(guess.shrunk, self.lower.k)
         below = arms[guess.mean[arms] < theta[arms] + self.slack]
         above = arms[guess.mean[arms] > theta[arms] - self.slack]
+        shares = np.full(self.n, 0.5)
         if below.size:
-            shares[below] = self._weigh(below, NORMAL, tally, guess.mean[below], theta[below])
+            level = theta[below] + self.slack
+            lines = self.lower.lines(below, -self.slack, mu)
+            sample = sample_below(*tally.of(below))
+            found = weigh(*_bracket(guess.mean[below], level), lines, sample, -1.0)
+            self.settle(below, found.evidence, found.steepness, NORMAL)
+            shares[below] = _share(level, guess.mean[below], found.y)
         if above.size:
-            self._prepare(above)
-            shares[above] = self._weigh(above, OUTLIER, tally, guess.mean[above], theta[above])
+            level = theta[above] - self.slack
+            lines = self.upper.lines(above, self.slack, self._largest(above, mu), self.box)
+            sample = sample_above(*tally.of(above))
+            found = weigh(*_bracket(guess.mean[above], level), lines, sample, 1.0)
+            self.settle(above, found.evidence, found.steepness, OUTLIER)
+            shares[above] = _share(level, guess.mean[above], found.y)
         open_arms = arms[self.verdicts[arms] == UNDECIDED]
         if open_arms.size:
             self.threshold_share = float(shares[open_arms].mean())
 
-    def _prepare(self, arms):
-        low, high = self.box
-        n, m = self.n, self.n - 1
+    def _largest(self, arms: IntArray, mu: tuple[float, float]) -> FloatArray:
+        """Return bounds on the coefficients of the thresholds without arm i, for all these i."""
+        (low, high), n, m = self.box, self.n, self.n - 1.0
         members = np.ones((arms.size, n))
         members[np.arange(arms.size), arms] = 0.0
         sigma = float(smallest_sd(low, high, members).min())
-        mu = (n * self.mu_ends[0] - high[arms].max()) / m, (n * self.mu_ends[1] - low[arms].min()) / m
-        self.upper.prepare(arms, low, high, mu, sigma)
-
-    def _weigh(
-        self, arms: IntArray, verdict: int, tally: Tally, mean: FloatArray, theta: FloatArray
-    ) -> FloatArray:
-        """Settle what can be settled; return the threshold's share of each arm's doubt."""
-        mine = tally.of(arms)
-        shift = -self.slack if verdict == NORMAL else self.slack
-
-        def joint(y: FloatArray) -> FloatArray:
-            """Return the evidence against mean y of the arm and a threshold at y + shift."""
-            if verdict == NORMAL:
-                threshold = self.own.evidence(arms, y, shift, self.mu_ends)
-                arm = log_mean_below(*mine, y)
-            else:
-                threshold, arm = self.upper.evidence(y, shift), log_mean_above(*mine, y)
-            return np.stack([threshold[0] + arm[0], threshold[1] + arm[1], arm[1], threshold[1]])
-
-        level = theta - shift
-        beyond = level + 0.5 * (level - mean)  # steep bets may still fall at the level itself
-        ends = np.clip(np.sort([mean, beyond], axis=0), 1e-6, 1.0 - 1e-6)
-        evidence, y, steepness = convex_minimum(joint, ends[0], ends[1], rising_arm=verdict == NORMAL)
-        self.settle(arms, evidence, verdict, steepness)
-        gap = np.where(level == mean, EDGE, level - mean)
-        return np.clip((level - y) / gap, 0.02, 0.98)
+        others = (n * mu[0] - high[arms].max()) / m, (n * mu[1] - low[arms].min()) / m
+        return largest_coefficients(low, high, self.upper.k, m, others, sigma)
 
 
-def leave_one_out_thresholds(y: FloatArray, k: float) -> FloatArray:
-    """Return mu_-i + k sigma_-i of the arms other than i, for each i; a forecast."""
-    m = y.size - 1
-    centred = y - y.mean()
-    mean = -centred / m
-    variance = np.maximum((centred**2).sum() - centred**2, 0.0) / m - mean**2
-    return y.mean() + mean + k * np.sqrt(np.maximum(variance, 0.0))
+def _bracket(mean: FloatArray, level: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return where the smallest evidence is sought: bets may still fall at the level itself."""
+    beyond = level + 0.5 * (level - mean)
+    low, high = np.minimum(mean, beyond), np.maximum(mean, beyond)
+    return np.clip(low, 1e-6, 1.0 - 1e-6), np.clip(high, 1e-6, 1.0 - 1e-6)
 
 
-class IntervalCertificate(Certificate):
-    """Arms against the far end of an interval of the common threshold: O(n), for many arms.
+def _share(level: FloatArray, mean: FloatArray, y: FloatArray) -> FloatArray:
+    """Return the threshold's share of each arm's doubt."""
+    gap = np.where(level == mean, EDGE, level - mean)
+    share: FloatArray = np.clip((level - y) / gap, 0.02, 0.98)
+    return share
 
-    With theta in [low, high] an arm is normal once its e-process against "mean >= low" reaches
-    n/delta', and an outlier once that against "mean <= high" does: the evidence grows as the
-    level moves away from the mean, so at y_i it would be at least as large if the verdict were
-    wrong.
+
+class SweepInterval:
+    """An interval of the common threshold from uniform sweeps in pairs; O(n)."""
+
+    def __init__(self, n: int, k: float, delta: float) -> None:
+        self.odd_even = OddEven(
+            n, k, end_delta=SWEEPS_END_SHARE * delta, degenerate_delta=DEGENERATE_SHARE * delta
+        )
+        self.true_direction = TrueDirection(
+            n, k, alpha=DIRECTION_SHARE * delta, nuisance_delta=DIRECTION_SHARE * delta
+        )
+        self._sharpened = 0
+
+    def absorb(self, row: Tally, size: float, guess: Forecast | None) -> None:
+        """Enter a uniform row into both bounds."""
+        self.odd_even.absorb(int(size), row.total)
+        self.true_direction.absorb(row, size, 0.5 if guess is None else guess.centre)
+
+    def sharpen(self, box: Box) -> tuple[float, float]:
+        """Return the interval, given intervals of the means."""
+        if self.odd_even.readings > self._sharpened:
+            self._sharpened = self.odd_even.readings
+            self.odd_even.sharpen(self.true_direction.radius(box, self.odd_even.sigma))
+        return self.odd_even.low, self.odd_even.high
+
+
+class HybridCertificate(JointCertificate):
+    """Joint evidence from uniform sweeps in pairs, beside the interval that they also give.
+
+    With some hundred arms the estimates of single means are poor when the threshold is already
+    known well, and the interval bounds it better than the joint form's own streams do.
     """
 
+    uniform = True
+    arms_share = HYBRID_ARMS_SHARE
+
     def __init__(self, n: int, k: float, delta: float, indifference: float) -> None:
-        super().__init__(n, k, delta, indifference, LEVEL_ARMS_SHARE)
-        self.odd_even = OddEven(
-            n, k, end_delta=ODD_EVEN_SHARE * delta, degenerate_delta=DEGENERATE_SHARE * delta
-        )
-        self.sharpened = 0
-        self.true_direction = TrueDirection(
-            n,
-            k,
-            alpha=TRUE_DIRECTION_SHARE * delta,
-            box_delta=BOX_SHARE * delta,
-            nuisance_delta=NUISANCE_SHARE * delta,
-        )
+        super().__init__(n, k, delta, indifference)
+        self.sweeps = SweepInterval(n, k, delta)
 
     @property
     def ready_to_focus(self) -> bool:
         """False between the two halves of a pair of sweeps."""
-        return self.odd_even.balanced
+        return self.sweeps.odd_even.balanced
 
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
-        """Enter a uniform row into both bounds."""
-        self.odd_even.absorb(int(size), row.total)
-        self.true_direction.absorb(row, size, 0.5 if guess is None else guess.centre)
-        if guess is not None:
-            self.mu.take(row, size, guess)
-            self.common.take(row, size, guess)
+        """Enter a uniform row into the streams and the interval."""
+        super().absorb_row(row, size, guess)
+        self.sweeps.absorb(row, size, guess)
 
     def row_weights(self, tally: Tally, guess: Forecast) -> FloatArray:  # noqa: ARG002
         """Return equal weights: sweeps are uniform here."""
         return np.ones(self.n)
 
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
+        """Sharpen the interval, then weigh the open arms."""
+        self.look(tally)
+        low, high = self.sweeps.sharpen(self.box)
+        self.low, self.high = max(self.low, low), min(self.high, high)
+        super().decide(arms, tally, guess)
+
+
+class IntervalCertificate(Certificate):
+    """Arms against the far end of an interval of the common threshold: O(n), for many arms.
+
+    With theta in [low, high] an arm is normal once its e-process against "mean >= low" suffices,
+    and an outlier once that against "mean <= high" does: the evidence is convex and grows as the
+    level moves away from the mean, so at y_i it would be larger by at least its slope times
+    y_i - low if the verdict were wrong, and y_i - low >= y_i - theta.
+    """
+
+    uniform = True
+
+    def __init__(self, n: int, k: float, delta: float, indifference: float) -> None:
+        super().__init__(n, k, delta, indifference, LEVEL_ARMS_SHARE)
+        self.sweeps = SweepInterval(n, k, delta)
+
+    @property
+    def ready_to_focus(self) -> bool:
+        """False between the two halves of a pair of sweeps."""
+        return self.sweeps.odd_even.balanced
+
+    def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
+        """Enter a uniform row into the interval."""
+        self.sweeps.absorb(row, size, guess)
+
+    def intervals(self, tally: Tally) -> Box:
+        """Return intervals of all means, wider and faster."""
+        return wide_mean_interval(tally.pulls, tally.total, BOX_SHARE * self.delta / self.n)
+
+    def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Hold each open arm against the end of the interval beyond which it seems to be."""
-        mu = self.mu.interval(NUISANCE_SHARE * self.delta)
-        common = self.common.bound(END_SHARE * self.delta, mu)
-        if self.odd_even.readings > self.sharpened:
-            self.sharpened = self.odd_even.readings
-            self.odd_even.sharpen(self.true_direction.radius(tally, self.odd_even.sigma))
-        self.low = max(self.low, common, self.odd_even.low)
-        self.high = min(self.high, self.odd_even.high)
+        self.look(tally)
+        low, high = self.sweeps.sharpen(self.box)
+        self.low, self.high = max(self.low, low), min(self.high, high)
         if self.exclude_outliers(arms):
             return
         # a level may be moved away from the arms' side of it, never towards it
@@ -281,12 +338,12 @@ class IntervalCertificate(Certificate):
         mean = guess.mean[arms]
         below = arms[(mean < low) & (low >= EDGE)]
         above = arms[(mean > high) & (high <= 1.0 - EDGE)]
-        levels = np.full(arms.size, low), np.full(arms.size, high)
-        self.look_around(tally)
-        evidence, slope = log_mean_below(*tally.of(below), levels[0][: below.size])
-        self.settle(below, evidence, NORMAL, np.maximum(slope, 0.0))
-        evidence, slope = log_mean_above(*tally.of(above), levels[1][: above.size])
-        self.settle(above, evidence, OUTLIER, np.maximum(-slope, 0.0))
+        if below.size:
+            found = log_mean_below(*tally.of(below), np.full(below.size, low))
+            self.settle(below, found[0], found[1], NORMAL)
+        if above.size:
+            found = log_mean_above(*tally.of(above), np.full(above.size, high))
+            self.settle(above, found[0], -found[1], OUTLIER)
         self._share_doubt(arms[self.verdicts[arms] == UNDECIDED], tally, guess)
 
     def _share_doubt(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
@@ -298,81 +355,11 @@ class IntervalCertificate(Certificate):
         self.threshold_share = radius / (radius + own)
 
 
-class HybridCertificate(JointCertificate):
-    """Joint evidence from uniform sweeps in pairs, beside the interval that they also give."""
-
-    share = HYBRID_ARMS_SHARE
-
-    def __init__(self, n: int, k: float, delta: float, indifference: float) -> None:
-        super().__init__(n, k, delta, indifference)
-        self.sharpened = 0
-        self.odd_even = OddEven(
-            n, k, end_delta=ODD_EVEN_SHARE * delta, degenerate_delta=DEGENERATE_SHARE * delta
-        )
-        self.true_direction = TrueDirection(
-            n,
-            k,
-            alpha=TRUE_DIRECTION_SHARE * delta,
-            box_delta=BOX_SHARE * delta,
-            nuisance_delta=NUISANCE_SHARE * delta,
-        )
-
-    @property
-    def ready_to_focus(self) -> bool:
-        """False between the two halves of a pair of sweeps."""
-        return self.odd_even.balanced
-
-    def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
-        """Enter a uniform row into the streams and both bounds."""
-        super().absorb_row(row, size, guess)
-        self.odd_even.absorb(int(size), row.total)
-        self.true_direction.absorb(row, size, 0.5 if guess is None else guess.centre)
-
-    def row_weights(self, tally: Tally, guess: Forecast) -> FloatArray:  # noqa: ARG002
-        """Return equal weights: sweeps are uniform here."""
-        return np.ones(self.n)
-
-    def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
-        """Sharpen the interval, then weigh the open arms."""
-        if self.odd_even.readings > self.sharpened:
-            self.sharpened = self.odd_even.readings
-            self.odd_even.sharpen(self.true_direction.radius(tally, self.odd_even.sigma))
-        self.low = max(self.low, self.odd_even.low)
-        self.high = min(self.high, self.odd_even.high)
-        super().decide(arms, tally, guess)
-
-
-
-def convex_minimum(
-    function: Callable[[FloatArray], FloatArray],
-    low: FloatArray,
-    high: FloatArray,
-    *,
-    rising_arm: bool,
-    steps: int = 5,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return E, y, s with A(u) + T(q) >= E + s |u - q| for all u, q on the wrong side of each other."""
-    left, right = function(low), function(high)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for step in range(steps):
-            meet = low + (right[0] - left[0] - right[1] * (high - low)) / (left[1] - right[1])
-            width = high - low
-            y = np.where(np.isfinite(meet), meet, low + 0.5 * width)
-            y = np.clip(y, low + 0.05 * width, high - 0.05 * width)
-            found = function(y)
-            rising = found[1] > 0.0
-            low, high = np.where(rising, low, y), np.where(rising, y, high)
-            left, right = np.where(rising, left, found), np.where(rising, found, right)
-        meet = (right[0] - left[0] - right[1] * (high - low)) / (left[1] - right[1])
-    inside = left[0] + np.minimum(left[1], 0.0) * np.clip(np.nan_to_num(meet), 0.0, high - low)
-    value = np.where(
-        left[1] > 0.0,
-        left[0] - left[1] * low,
-        np.where(right[1] < 0.0, right[0] + right[1] * (1.0 - high), inside),
-    )
-    steepness = np.minimum(left[2], -right[3]) if rising_arm else np.minimum(left[3], -right[2])
-    steepness = np.maximum(steepness, 0.0)
-    return value - steepness * (high - low), 0.5 * (low + high), steepness
+def certificate_for(n: int) -> type[JointCertificate] | type[IntervalCertificate]:
+    """Return the form that suits n arms: a choice by n alone, so nothing is paid for it."""
+    if n <= JOINT_UP_TO:
+        return JointCertificate
+    return HybridCertificate if n <= HYBRID_UP_TO else IntervalCertificate
 
 
 class View:
@@ -383,13 +370,10 @@ class View:
     the other: the verdicts swap.
     """
 
-    def __init__(
-        self, n: int, k: float, delta: float, *, lower: bool, form: str, indifference: float
-    ) -> None:
+    def __init__(self, n: int, k: float, delta: float, *, lower: bool, indifference: float) -> None:
         self.mirrored = lower != (k < 0)
         self.swapped = k < 0
-        certificate = {'joint': JointCertificate, 'hybrid': HybridCertificate, 'interval': IntervalCertificate}[form]
-        self.certificate: Certificate = certificate(n, abs(k), delta, indifference)
+        self.certificate = certificate_for(n)(n, abs(k), delta, indifference)
         self.guess: Forecast | None = None
 
     def seen(self, totals: Totals) -> Tally:

@@ -61,6 +61,18 @@ def direction_box(
     )
 
 
+def largest_coefficients(
+    low: FloatArray, high: FloatArray, k: float, m: float, mu: tuple[float, float], sigma: float
+) -> FloatArray:
+    """Return the largest |c*_j| of a threshold of m arms, for means in [low_j, high_j].
+
+    `mu` bounds the mean of the m arms and `sigma` is at most their sd. No standardised value of m
+    numbers exceeds sqrt(m-1).
+    """
+    away = np.maximum(np.maximum(high - mu[0], mu[1] - low), 0.0)
+    return (1.0 + k * np.minimum(away / sigma, math.sqrt(m - 1.0))) / m
+
+
 def smallest_sd(low: FloatArray, high: FloatArray, members: FloatArray) -> FloatArray:
     """Return a lower bound on the sd of numbers in [low_j, high_j], per row of 0/1 members.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -91,74 +91,35 @@ def forecast(tally: Tally) -> Forecast:
     return Forecast(mean, centre, variance, middle + (mean - middle) * keep, noise * keep)
 
 
-class Directions:
-    """c_ij = (1 + k (y_j - mu_i)/sigma_i)/m: the directions of many thresholds at once.
+def lean_of(y: FloatArray, error: FloatArray | float = 0.0) -> FloatArray:
+    """Return (y_j - mu)/sigma, where sigma^2 is the variance of y plus the mean squared error.
 
-    With `leave_one_out`, target i is the threshold built from the arms other than i:
-    y_i >= mu + k sigma if and only if y_i >= mu_-i + k~ sigma_-i, where mu_-i and sigma_-i belong
-    to the other n - 1 arms and k~ = k / sqrt(1 - (1 + k^2)/n). (With d = y_i - mu_-i,
-    y_i - mu = (n-1) d/n and sigma^2 = (n-1) sigma_-i^2/n + (n-1) d^2/n^2; square and solve for d.)
-    Otherwise there is one target, the threshold of all arms. Of one arm the sd is 0, so k~ is
-    taken as 0.
-
-    Whatever y is, c bounds the threshold from below if it adds up to 1 and lies within
-    k/sqrt(m) of (1/m, ..., 1/m). Both hold up to a few roundings, also where means coincide or
-    one dominates: deviations are taken from the mean of the very arms they belong to, the sd is
-    that of these deviations, and nothing is got by taking one arm out of a sum over all. All that
-    is asked about c is computed from the same coefficients, so no cost can cancel to 0. A sd below
-    `SMALLEST_SD` is replaced by it, which only draws c nearer to (1/m, ..., 1/m).
+    A sd below `SMALLEST_SD` is replaced by it.
     """
+    deviations = y - y.mean()
+    deviations -= deviations.mean()  # what rounding the mean left
+    sd = math.sqrt(float((deviations**2 + error).mean()))
+    lean: FloatArray = deviations / max(sd, SMALLEST_SD)
+    return lean
 
-    def __init__(self, y: FloatArray, k: float, *, leave_one_out: bool) -> None:
-        n = y.size
-        self.leave_one_out = leave_one_out
-        self.size = n - leave_one_out
-        self.k = leave_one_out_k(n, k) if leave_one_out else k
-        self.norm = (1.0 + self.k**2) / self.size  # |c|^2
-        self.members: FloatArray = np.ones((1, n))
-        if leave_one_out:
-            self.members = np.ones((n, n))
-            np.fill_diagonal(self.members, 0.0)
-        self.mean = self.sum(y) / self.size
-        deviations = (y - self.mean[:, None]) * self.members
-        again = deviations.sum(axis=1) / self.size  # what rounding the mean left
-        deviations -= again[:, None] * self.members
-        self.sd = np.sqrt(np.einsum("ij,ij->i", deviations, deviations) / self.size)
-        self.beta = self.k / (self.size * np.maximum(self.sd, SMALLEST_SD))
-        self.theta = self.mean + self.k * self.sd
-        self._deviations = deviations
 
-    @cached_property
-    def c(self) -> FloatArray:
-        """The coefficients, one row for each target; 0 for the arm left out."""
-        c: FloatArray = self.members / self.size + self.beta[:, None] * self._deviations
-        return c
-
-    @cached_property
-    def _squared(self) -> FloatArray:
-        return self.c * self.c
-
-    def sum(self, x: FloatArray) -> FloatArray:
-        """Return sum_j x_j over the arms of each target."""
-        return self.members @ x
-
-    def dot(self, x: FloatArray) -> FloatArray:
-        """Return sum_j c_ij x_j."""
-        return self.c @ x
-
-    def quadratic(self, d: FloatArray) -> FloatArray:
-        """Return sum_j c_ij^2 d_j."""
-        return self._squared @ d
-
-    def largest(self, weights: FloatArray) -> FloatArray:
-        """Return max_j |c_ij| / weights_j."""
-        largest: FloatArray = (np.abs(self.c) / weights).max(axis=1)
-        return largest
+def thresholds_without_one(y: FloatArray, k: float) -> FloatArray:
+    """Return mu_-i + k sigma_-i of the arms other than i, for each i; a forecast, not exact."""
+    m = y.size - 1.0
+    centred = y - y.mean()
+    shift = -centred / m
+    variance = ((centred**2).sum() - centred**2) / m - shift**2
+    thresholds: FloatArray = y.mean() + shift + k * np.sqrt(np.maximum(variance, 0.0))
+    return thresholds
 
 
 @lru_cache(maxsize=256)
 def leave_one_out_k(n: int, k: float) -> float:
     """Return k~ = k sqrt(n / (n - 1 - k^2)), n > 1 + k^2; 0 for n = 2, where no sd is left.
+
+    y_i >= mu + k sigma if and only if y_i >= mu_-i + k~ sigma_-i, where mu_-i and sigma_-i belong
+    to the other n - 1 arms. (With d = y_i - mu_-i, y_i - mu = (n-1) d/n and
+    sigma^2 = (n-1) sigma_-i^2/n + (n-1) d^2/n^2; square and solve for d.)
 
     In exact arithmetic up to the root, as n - 1 - k^2 may be nearly 0.
     """

@@ -17,58 +17,50 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betaln, log_ndtr
+from scipy.special import betaln
 
-from oddarms.problem import BoolArray, FloatArray
+from oddarms.problem import FloatArray, IntArray
 from oddarms.statistics.totals import relative_error
 
 SMALLEST_GAP = 1e-150  # its square is still a number
 SMALL_BET = 1e-3
-BETS: FloatArray = np.array([*(0.01 * 1.6 ** np.arange(10)), 0.82, 0.93])
+BETS: FloatArray = np.array([*(0.01 * 1.6 ** np.arange(10)), 0.82, 0.93])[:, None]
 """Fractions of the largest admissible bet; fixed, so no run can tune them."""
 LOG_LOSSES: FloatArray = np.log1p(-BETS)
+BETA_SHARE = 0.1  # of the Jeffreys mixture in an arm's evidence; the bets have the rest
+_PRIOR: FloatArray = 1.0 / (1.0 + ((np.arange(12.0)[:, None] - 7.0) / 3.0) ** 2)
+LOG_SHARES: FloatArray = np.log((1.0 - BETA_SHARE) * _PRIOR / _PRIOR.sum())
+"""Of the bets: most on those of a fifth to a half, where gaps of a few hundred pulls lie."""
 
 
 def log_mix(logs: FloatArray, slopes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the log of the summed exponentials over the last axis, and its derivative.
+    """Return the log of the summed exponentials over the first axis, and its derivative.
 
     A weighted average of e-processes is one; the weights are part of `logs`. Log-sum-exp keeps
     convexity: where every term is convex in a parameter, so is the result.
     """
-    top = logs.max(-1, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0.0)
+    top = highest(logs)
     weights = np.exp(logs - top)
-    total = weights.sum(-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.log(total) + top[..., 0], (weights * slopes).sum(-1) / total
+    total = weights.sum(0)
+    return np.log(total) + top, (weights * slopes).sum(0) / total
 
 
-def log_normal_mixture(total: Any, variance: Any, rho: Any) -> Any:
-    """Return the one-sided normal mixture of exp(l S - l^2 V / 2) over l ~ |N(0, 1/rho)|.
-
-    An e-process if exp(l S - l^2 V / 2) lies below a supermartingale for every l >= 0, that is,
-    for sums S whose upper tail is sub-Gaussian with variance process V, such as sums of rewards
-    in [0, 1] minus their means with 1/4 a pull (Hoeffding). `rho` is fixed before the data.
-    With x = S / sqrt(V + rho): 2 sqrt(rho / (V + rho)) exp(x^2 / 2) Phi(x).
-    """
-    full = variance + rho
-    x = total / np.sqrt(full)
-    return math.log(2.0) + 0.5 * np.log(rho / full) + 0.5 * x * x + log_ndtr(x)
-
-
-def normal_mixture_slope(total: Any, variance: Any, rho: Any) -> Any:
-    """Return the derivative of `log_normal_mixture` in S: the posterior mean of l."""
-    full = variance + rho
-    x = total / np.sqrt(full)
-    mills = np.exp(-0.5 * x * x - 0.5 * math.log(2.0 * math.pi) - log_ndtr(x))
-    return (x + mills) / np.sqrt(full)
+def highest(rows: FloatArray) -> FloatArray:
+    """Return the largest finite entry of each column, 0 where there is none."""
+    top = rows[0]
+    for row in rows[1:]:
+        top = np.maximum(top, row)
+    return np.where(np.isfinite(top), top, 0.0)
 
 
 def normal_mixture_boundary(variance: Any, alpha: float, rho: float) -> Any:
     """Return u(V) such that S ever exceeds u(V) with probability at most alpha.
 
-    u(V) = sqrt(2 (V + rho) log(sqrt((V + rho) / rho) / (2 alpha) + 1)), the closed-form bound of
-    Howard et al. (2021, eq. 2.7) on the inverse of `log_normal_mixture`. Increasing in V.
+    For sums S whose upper tail is sub-Gaussian with variance process V, such as sums of rewards in
+    [0, 1] minus their means with 1/4 a pull (Hoeffding). u(V) = sqrt(2 (V + rho)
+    log(sqrt((V + rho) / rho) / (2 alpha) + 1)), the closed-form bound of Howard et al. (2021,
+    eq. 2.7) on the inverse of the mixture of exp(l S - l^2 V / 2) over l ~ |N(0, 1/rho)|; `rho` is
+    fixed before the data. Increasing in V.
     """
     full = variance + rho
     return np.sqrt(2.0 * full * np.log(np.sqrt(full / rho) / (2.0 * alpha) + 1.0))
@@ -89,63 +81,30 @@ def psi_exponential(x: FloatArray) -> FloatArray:
     return np.where(x < 0.999, psi, np.inf)
 
 
-def log_beta_mixture(pulls: Any, total: Any, level: Any) -> Any:
-    """Return the Jeffreys-mixture log e-process against "the mean is `level`".
+class Sample(NamedTuple):
+    """The rewards of each arm, as evidence about one side of its mean needs them.
 
-    log B(S + 1/2, N - S + 1/2) - log B(1/2, 1/2) - S log q - (N - S) log(1 - q).
-    For a 0/1 reward, a mixture of likelihood ratios. For any reward in [0, 1]: the bet
-    (p/q)^x ((1-p)/(1-q))^(1-x) is convex in x, so it lies below its chord, whose expectation
-    is 1 at mean q. Two-sided, and convex in q. A rounded sum does little harm: off by e, it
-    changes the result by about e (logit(S/N) - logit(q)), so by e sqrt(2 L N / (S (N - S))) near
-    the truth at evidence L: a few thousandths for 10^6 pulls added in the worst of ways.
-    """
-    failures = pulls - total
-    with np.errstate(divide="ignore", invalid="ignore"):
-        successes_term = np.where(total > 0, total * np.log(level), 0.0)
-        failures_term = np.where(failures > 0, failures * np.log1p(-np.asarray(level)), 0.0)
-    prior = math.log(math.pi)  # B(1/2, 1/2) = pi
-    return betaln(total + 0.5, failures + 0.5) - prior - successes_term - failures_term
-
-
-def beta_mixture_slope(pulls: Any, total: Any, level: Any) -> Any:
-    """Return the derivative of `log_beta_mixture` in the level."""
-    return (pulls - total) / (1.0 - level) - total / level
-
-
-def log_bets_below(
-    pulls: FloatArray, total: FloatArray, scatter: FloatArray, level: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return a log e-process against "the mean is at least `level`", and its slope in the level.
-
-    The wealth of a gambler who bets the fraction l of what may be lost,
-    prod_s (1 + l (q - X_s) / (1 - q)), 0 <= l < 1, is a supermartingale where the mean is >= q
-    and X <= 1. Only N, the sum and the squared deviations from the mean are known, so the smallest
-    wealth that they allow is returned: with xi = (q - X)/(1 - q) >= -1, the function log(1 + l xi)
-    has a positive third derivative, so the quadratic that meets it at xi = -1 and touches it at
-    xi_0 lies below it for all xi >= -1; summed, the minimum is the two-point sample on X = 1 and
-    one other value with the given moments. Exact for 0/1 rewards, and adaptive: a small variance
-    pays. Averaged over the fixed fractions `BETS`. Convex and increasing in the level.
-    """
-    bets = _Bets.of(pulls, _gap_to_one(pulls, total), scatter)
-    return log_mix(bets.logs(1.0 - level), -bets.slopes(1.0 - level))
-
-
-def _gap_to_one(pulls: FloatArray, total: FloatArray) -> FloatArray:
-    """Return at most 1 - mean, given that the sum may have been rounded."""
-    return 1.0 - total / pulls * (1.0 + relative_error(pulls))
-
-
-def _gap_to_zero(pulls: FloatArray, total: FloatArray) -> FloatArray:
-    """Return at most the mean, given that the sum may have been rounded."""
-    return total / pulls * (1.0 - relative_error(pulls))
-
-
-class _Bets(NamedTuple):
-    """The two-point samples against which bets were made, along a last axis of length 1.
-
-    Told by distances from the end of [0, 1] at which most is lost, so that they keep their digits
-    near that end: a share `at_end` of the rewards lies there and the others at `reach`. A level
+    Told by distances from the end of [0, 1] at which a bet on that side loses most - 1 for "the
+    mean is below a level", 0 for "above" - so that they keep their digits near that end. A level
     is given by its distance `room` from that end.
+
+    Two e-processes are mixed. **The Jeffreys mixture** against "the mean is q",
+    log B(S + 1/2, N - S + 1/2) - log B(1/2, 1/2) - S log q - (N - S) log(1 - q): for a 0/1 reward
+    a mixture of likelihood ratios; for any reward in [0, 1] the bet (p/q)^x ((1-p)/(1-q))^(1-x) is
+    convex in x, so it lies below its chord, whose expectation is 1 at mean q. A rounded sum does
+    little harm: off by e, it changes the result by about e (logit(S/N) - logit(q)), so by
+    e sqrt(2 L N / (S (N - S))) near the truth at evidence L: a few thousandths for 10^6 pulls
+    added in the worst of ways.
+
+    **Fixed bets**: the wealth of a gambler who bets the fraction l of what may be lost,
+    prod_s (1 + l (q - X_s) / (1 - q)), 0 <= l < 1, is a supermartingale where the mean is >= q and
+    X <= 1 (and mirrored for "above"). Only N, the sum and the squared deviations from the mean are
+    known, so the smallest wealth that they allow is returned: with xi = (q - X)/(1 - q) >= -1,
+    log(1 + l xi) has a positive third derivative, so the quadratic that meets it at xi = -1 and
+    touches it at xi_0 lies below it for all xi >= -1; summed, the minimum is the two-point sample
+    on the end and one other value with the given moments: a share `at_end` of the rewards lies
+    there and the `others` at the distance `reach`. Exact for 0/1 rewards, and adaptive: a small
+    variance pays. Convex in the level.
 
     With v the variance, the shares are as v to gap^2 and reach = gap + v/gap, at most 1. The wealth
     falls as v grows and as gap shrinks, so it is not overstated where v is at least and gap at most
@@ -157,150 +116,165 @@ class _Bets(NamedTuple):
     """
 
     pulls: FloatArray
+    far: FloatArray
+    """The sum of the rewards' distances from the other end."""
+    near: FloatArray
+    """The sum of their distances from this end."""
+    start: FloatArray
+    """What does not depend on the level in the Jeffreys mixture."""
+    gap: FloatArray
+    """At most the mean's distance from this end, given that the sum may have been rounded."""
     at_end: FloatArray
     others: FloatArray
     reach: FloatArray
 
-    @classmethod
-    def of(cls, pulls: FloatArray, gap: FloatArray, scatter: FloatArray) -> _Bets:
-        """Return the samples for means at the distance `gap` and sums of squared deviations."""
-        variance, known = scatter / pulls, gap > SMALLEST_GAP
-        gap = np.where(known, gap, 1.0)
-        both = variance + gap * gap
-        at_end = np.where(known, variance / both, 1.0)
-        others = np.where(known, gap * gap / both, 0.0)
-        reach = np.minimum(gap + variance / gap, 1.0)
-        return cls(*(np.asarray(v)[..., None] for v in (pulls, at_end, others, reach)))
+    def of(self, arms: IntArray) -> Sample:
+        """Return the sample of some arms."""
+        return Sample(*(part[arms] for part in self))
 
-    def logs(self, room: FloatArray) -> FloatArray:
-        """Return the log wealth of each of the `BETS`, with its weight in their average."""
-        rise = BETS * (self.reach / room[..., None] - 1.0)
-        worth = self.at_end * LOG_LOSSES + self.others * np.log1p(rise)
-        return self.pulls * worth - math.log(BETS.size)
 
-    def slopes(self, room: FloatArray) -> FloatArray:
-        """Return the derivatives of `logs` in the room."""
-        room = room[..., None]
-        left = (1.0 - BETS) * room + BETS * self.reach
-        return -self.pulls * self.others * BETS * self.reach / (room * left)
+def sample_below(pulls: FloatArray, total: FloatArray, scatter: FloatArray) -> Sample:
+    """Return the sample that speaks of "the mean is below a level"; every arm was pulled.
+
+    `scatter` is at least the sum of the squared deviations from the mean.
+    """
+    gap = 1.0 - total / pulls * (1.0 + relative_error(pulls))
+    return _sample(pulls, total, pulls - total, gap, scatter)
+
+
+def sample_above(pulls: FloatArray, total: FloatArray, scatter: FloatArray) -> Sample:
+    """Return the sample that speaks of "the mean is above a level"."""
+    gap = total / pulls * (1.0 - relative_error(pulls))
+    return _sample(pulls, pulls - total, total, gap, scatter)
+
+
+def _sample(
+    pulls: FloatArray, far: FloatArray, near: FloatArray, gap: FloatArray, scatter: FloatArray
+) -> Sample:
+    variance, known = scatter / pulls, gap > SMALLEST_GAP
+    safe = np.where(known, gap, 1.0)
+    both = variance + safe * safe
+    return Sample(
+        pulls,
+        far,
+        near,
+        betaln(far + 0.5, near + 0.5) - math.log(math.pi),  # B(1/2, 1/2) = pi
+        gap,
+        np.where(known, variance / both, 1.0),
+        np.where(known, safe * safe / both, 0.0),
+        np.minimum(safe + variance / safe, 1.0),
+    )
+
+
+def log_bets(sample: Sample, room: FloatArray) -> FloatArray:
+    """Return the log wealth of each of the `BETS`, with its weight in the mixture."""
+    rise = BETS * (sample.reach / room - 1.0)
+    worth = sample.at_end * LOG_LOSSES + sample.others * np.log1p(rise)
+    return sample.pulls * worth + LOG_SHARES
+
+
+def log_jeffreys(sample: Sample, room: FloatArray) -> FloatArray:
+    """Return the log of the Jeffreys mixture, without its weight; the room is inside (0, 1)."""
+    return sample.start - sample.far * np.log1p(-room) - sample.near * np.log(room)
+
+
+def log_evidence(sample: Sample, room: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the evidence that the mean lies on this side of a level, and its slope in the room.
+
+    The log of an e-process where the mean is at the level or beyond it; convex in the level.
+    """
+    bets, jeffreys = log_bets(sample, room), log_jeffreys(sample, room) + math.log(BETA_SHARE)
+    top = np.maximum(highest(bets), jeffreys)
+    left = (1.0 - BETS) * room + BETS * sample.reach
+    slopes = -sample.pulls * sample.others * BETS * sample.reach / (room * left)
+    jeffreys_slope = sample.far / (1.0 - room) - sample.near / room
+    weights, other = np.exp(bets - top), np.exp(jeffreys - top)
+    total = weights.sum(0) + other
+    return np.log(total) + top, ((weights * slopes).sum(0) + other * jeffreys_slope) / total
 
 
 def log_mean_below(
     pulls: FloatArray, total: FloatArray, scatter: FloatArray, level: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the evidence that an arm's mean is below a level, and its slope in the level.
-
-    An even mixture of `log_beta_mixture`, best for 0/1 rewards, and `log_bets_below`, best for
-    rewards of small variance. An e-process at level = mean; convex in the level. `scatter` is at
-    least the sum of the squared deviations from the mean.
-    """
-    bets, room = _Bets.of(pulls, _gap_to_one(pulls, total), scatter), 1.0 - level
-    return _with_beta_mixture(bets.logs(room), -bets.slopes(room), pulls, total, level)
+    """Return the evidence that arms' means are below a level, and its slope in the level."""
+    value, slope = log_evidence(sample_below(pulls, total, scatter), 1.0 - level)
+    return value, -slope
 
 
 def log_mean_above(
     pulls: FloatArray, total: FloatArray, scatter: FloatArray, level: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the evidence that an arm's mean is above a level: `log_mean_below` of 1 - X.
-
-    Nothing is mirrored to find it: the bets are told by distances from 0, which keep their digits
-    where rewards are tiny against their bounds.
-    """
-    bets = _Bets.of(pulls, _gap_to_zero(pulls, total), scatter)
-    return _with_beta_mixture(bets.logs(level), bets.slopes(level), pulls, total, level)
-
-
-def _with_beta_mixture(
-    logs: FloatArray, slopes: FloatArray, pulls: FloatArray, total: FloatArray, level: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    beta = log_beta_mixture(pulls, total, level)[..., None]
-    beta_slope = beta_mixture_slope(pulls, total, level)[..., None]
-    return log_mix(
-        np.concatenate([logs, beta], -1) - math.log(2.0), np.concatenate([slopes, beta_slope], -1)
-    )
+    """Return the evidence that arms' means are above a level, and its slope in the level."""
+    return log_evidence(sample_above(pulls, total, scatter), level)
 
 
 def mean_interval(
-    pulls: FloatArray, total: FloatArray, scatter: FloatArray, alpha: float, steps: int = 12
+    pulls: FloatArray, total: FloatArray, scatter: FloatArray, alpha: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return time-uniform intervals that each contain their arm's mean with probability 1 - alpha.
 
     The levels against which neither side's evidence reaches 2/alpha, found by bisection from
-    outside, so never too narrow; [0, 1] for an arm without pulls. Either end is sought as a
-    distance from the end of [0, 1] beyond it, see `_outermost`.
+    outside, so never too narrow; [0, 1] for an arm without pulls.
     """
-    safe = np.where(pulls > 0, pulls, 1.0)
-    gap = np.concatenate([_gap_to_one(safe, total), _gap_to_zero(safe, total)])
-    fixed, far, near = _both_sides(safe, total)
-    bets = _Bets.of(np.concatenate([safe, safe]), gap, np.concatenate([scatter, scatter]))
-    target = math.log(2.0 / alpha)
-
-    def enough(room: FloatArray) -> BoolArray:
-        logs = bets.logs(room)
-        beta = fixed - far * np.log1p(-room) - near * np.log(room)
-        top = np.maximum(logs.max(-1), beta)
-        wealth = np.exp(logs - top[:, None]).sum(-1) + np.exp(beta - top)
-        decided: BoolArray = np.log(wealth) + top - math.log(2.0) >= target
-        return decided
-
-    return _outermost(pulls, gap, enough, steps)
+    return _interval(pulls, total, scatter, alpha, excluded_room)
 
 
 def wide_mean_interval(
-    pulls: FloatArray, total: FloatArray, alpha: float, steps: int = 10
+    pulls: FloatArray, total: FloatArray, alpha: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return intervals that contain those of `mean_interval`, much faster.
 
-    From the beta mixture alone, at half its weight in `log_mean_below`: as the mixture is at
-    least that half, whatever these intervals miss, those miss too, so they cost no delta of
-    their own. Only the parts that depend on the level are computed anew.
+    From the Jeffreys mixture alone, at its weight in `log_evidence`: as the mixture is at least
+    that part, whatever these intervals miss, those miss too, so they cost no delta of their own.
     """
-    safe = np.where(pulls > 0, pulls, 1.0)
-    gap = np.concatenate([_gap_to_one(safe, total), _gap_to_zero(safe, total)])
-    fixed, far, near = _both_sides(safe, total)
-    least = fixed - math.log(2.0) - math.log(2.0 / alpha)
-
-    def enough(room: FloatArray) -> BoolArray:
-        decided: BoolArray = least >= far * np.log1p(-room) + near * np.log(room)
-        return decided
-
-    return _outermost(pulls, gap, enough, steps)
+    return _interval(pulls, total, np.zeros(pulls.size), alpha, widely_excluded_room)
 
 
-def _both_sides(pulls: FloatArray, total: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the fixed part of `log_beta_mixture` and the sums of distances, for both sides.
-
-    Of the distances from the far and from the near end: 1 is near for the first half, which
-    speaks of means below a level, and 0 for the second.
-    """
-    failures = pulls - total
-    fixed = betaln(total + 0.5, failures + 0.5) - math.log(math.pi)
-    return (
-        np.concatenate([fixed, fixed]),
-        np.concatenate([total, failures]),
-        np.concatenate([failures, total]),
-    )
-
-
-def _outermost(
-    pulls: FloatArray, gap: FloatArray, enough: Callable[[FloatArray], BoolArray], steps: int
+def _interval(
+    pulls: FloatArray,
+    total: FloatArray,
+    scatter: FloatArray,
+    alpha: float,
+    excluded: Callable[[Sample, float], FloatArray],
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the ends up to which there is not enough evidence, for upper ends and lower ones.
+    """Return intervals from the rooms beyond which there is enough evidence, on either side.
 
-    `gap` and the rooms that `enough` is asked about are distances from 1 for the first half, from
-    0 for the second. The evidence grows as the room falls from the gap to 0, so the smallest room
-    without enough lies above the last one with: that one is returned, and 0 where there is none.
     Small distances from 0 keep their digits; 1 - room is rounded upwards.
     """
-    n = pulls.size
-    inside, outside = np.maximum(gap, 0.0), np.zeros(2 * n)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for _ in range(steps):
-            middle = 0.5 * (inside + outside)
-            beyond = enough(middle) & (middle > SMALLEST_GAP)
-            inside, outside = np.where(beyond, inside, middle), np.where(beyond, middle, outside)
-    high = np.minimum(np.nextafter(1.0 - outside[:n], 2.0), 1.0)
-    return np.where(pulls > 0, outside[n:], 0.0), np.where(pulls > 0, high, 1.0)
+    safe, level = np.where(pulls > 0, pulls, 1.0), math.log(2.0 / alpha)
+    above = excluded(sample_above(safe, total, scatter), level)
+    below = excluded(sample_below(safe, total, scatter), level)
+    high = np.minimum(np.nextafter(1.0 - below, 2.0), 1.0)
+    return np.where(pulls > 0, above, 0.0), np.where(pulls > 0, high, 1.0)
+
+
+def excluded_room(sample: Sample, level: float) -> FloatArray:
+    """Return the largest room found whose evidence reaches a level; 0 where there is none.
+
+    The evidence grows as the room falls from the gap to 0: bisection.
+    """
+    inside, outside = np.maximum(sample.gap, 0.0), np.zeros(sample.gap.size)
+    for _ in range(12):
+        middle = 0.5 * (inside + outside)
+        room = np.maximum(middle, SMALLEST_GAP)
+        bets, jeffreys = log_bets(sample, room), log_jeffreys(sample, room) + math.log(BETA_SHARE)
+        top = np.maximum(highest(bets), jeffreys)
+        wealth = np.exp(bets - top).sum(0) + np.exp(jeffreys - top)
+        beyond = (np.log(wealth) + top >= level) & (middle > SMALLEST_GAP)
+        inside, outside = np.where(beyond, inside, middle), np.where(beyond, middle, outside)
+    return outside
+
+
+def widely_excluded_room(sample: Sample, level: float) -> FloatArray:
+    """Return at most `excluded_room`, from the Jeffreys mixture alone."""
+    inside, outside = np.maximum(sample.gap, 0.0), np.zeros(sample.gap.size)
+    least = level - math.log(BETA_SHARE)
+    for _ in range(10):
+        middle = 0.5 * (inside + outside)
+        jeffreys = log_jeffreys(sample, np.maximum(middle, SMALLEST_GAP))
+        beyond = (jeffreys >= least) & (middle > SMALLEST_GAP)
+        inside, outside = np.where(beyond, inside, middle), np.where(beyond, middle, outside)
+    return outside
 
 
 def degenerate_bound(n: int, pulls_odd: float, pulls_even: float, alpha: float) -> float:

@@ -6,6 +6,10 @@ not enter these streams; that they happen in between changes nothing.
 
 Leaving arm i out, the streams and the evidence of arm i's own pulls are independent given the
 past, so that the product of the two e-processes is one: the evidence adds up, for one price.
+
+All streams bet the same numbers, fixed by n and k alone. A mixture of e-processes with fixed
+weights is one, and so is what is left of it when some are dropped: only the bets made for about as
+many sweeps as there are so far are looked at.
 """
 
 from __future__ import annotations
@@ -16,35 +20,75 @@ from typing import NamedTuple
 import numpy as np
 
 from oddarms.problem import FloatArray, IntArray
-from oddarms.statistics.directions import SMALLEST_SD, Forecast, Tally, leave_one_out_k
-from oddarms.statistics.evidence import log_mix, mean_interval, psi_exponential
+from oddarms.statistics.directions import Forecast, Tally, lean_of, leave_one_out_k
+from oddarms.statistics.evidence import normal_mixture_boundary, psi_exponential
 from oddarms.statistics.totals import relative_error
+from oddarms.statistics.worst_world import largest_costs
 
-HORIZONS: FloatArray = 0.7 * 3.0 ** np.arange(15)
-"""The numbers of sweeps that the bets are made for; fixed, so no run can tune them."""
-_PRIOR: FloatArray = 1.0 / (1.0 + ((np.arange(15) - 4.5) / 2.5) ** 2)
+HORIZONS: FloatArray = 0.7 * 3.0 ** np.arange(15.0)
+"""The numbers of sweeps that the bets are made for."""
+NATS = 6.0  # of evidence that a bet is made for at its horizon, in the worst case
+_PRIOR: FloatArray = 1.0 / (1.0 + ((np.arange(15.0) - 4.5) / 2.5) ** 2)
 LOG_SHARES: FloatArray = np.log(_PRIOR / _PRIOR.sum())
-"""The weights of the bets in their mixture: most on some 30 to 500 sweeps."""
-NATS = 8.0  # of evidence that a bet is made to reach
+"""The weights of the bets: most on those for some 30 to 500 sweeps."""
+AROUND = 3  # bets looked at, before and after the one made for the present number of sweeps
+SEEN_SHARE = 0.25  # of the bets that pay for the squares seen, of the upper stream
+SMALLEST_VARIANCE = 1e-12
+HIGHEST_COST = 1e100
 
 
 def bets_for(norm: float) -> FloatArray:
-    """Return a bet l for each horizon m: l^2/2 m norm/4 = NATS, norm/4 the worst variance."""
-    return np.sqrt(2.0 * NATS / (norm / 4.0 * HORIZONS))
+    """Return the bet l for each horizon m: l^2/2 m norm/4 = NATS, norm/4 the worst variance."""
+    bets: FloatArray = np.sqrt(2.0 * NATS / (norm / 4.0 * HORIZONS))
+    return bets
 
 
-class RowCosts(NamedTuple):
-    """What the bets on a row cost, for each bet and arm."""
+def bets_around(sweeps: float) -> slice:
+    """Return the bets that are made for about this many sweeps."""
+    nearest = round(math.log(max(sweeps, 0.7) / 0.7) / math.log(3.0))
+    first = min(max(nearest - AROUND, 0), HORIZONS.size - 2 * AROUND - 1)
+    return slice(first, first + 2 * AROUND + 1)
+
+
+class Lines(NamedTuple):
+    """The logs of sum_g exp(bets_g (offset_i + speed_i y) - costs_gi), convex in y."""
+
+    offset: FloatArray
+    speed: FloatArray
+    bets: FloatArray
+    costs: FloatArray
+    share: FloatArray
+    """How fast it grows as theta_-i moves alone, over how fast as y does; at most 1."""
+
+
+def bet_costs(
+    bets: FloatArray,
+    steps: FloatArray,
+    pulls: FloatArray,
+    seen: FloatArray,
+    expected: FloatArray,
+) -> FloatArray:
+    """Return what bets on the pulls of a row cost, for each bet and arm.
+
+    A pull X of arm j is bet on with L = bet times steps_j, of either sign. The expectation of
+    exp(L (X - y_j) - cost) is at most 1 where the cost is L^2/8 (Hoeffding), or
+    psi(|L|) (X - h_j)^2 (Fan, `psi_exponential`) with a centre h_j chosen before. The one is chosen
+    that is expected to be smaller, by a forecast of the variance; `seen` has the squares
+    sum_s (X_s - h_j)^2.
+    """
+    lengths = bets.reshape(-1, 1) * steps
+    worst = lengths * lengths / 8.0
+    psi = psi_exponential(lengths)
+    adaptive = psi * (expected + SMALLEST_VARIANCE) < worst
+    return np.where(adaptive, np.where(adaptive, psi, 0.0) * seen, worst * pulls)
 
 
 class LinearStream:
     """Bets on a linear function of the means, with coefficients chosen before each row.
 
     For rows r of size a_r and coefficients c_r, exp(l sum_r a_r <c_r, x_r - y> - cost_l) is an
-    e-process for each l of either sign, as it is a product over arms and pulls X of
-    exp(L (X - y_j) - cost), L = l a_r c_rj / w_rj, whose expectation given the past is at most 1
-    where the cost is L^2/8 (Hoeffding) or psi(|L|) (X - h_j)^2 (Fan, `psi_exponential`; the centres
-    h chosen before the row). Which of the two is decided by forecasts, before the row.
+    e-process for each l of either sign: a product over all pulls, see `bet_costs`, with
+    L = l a_r c_rj / w_rj.
     """
 
     def __init__(self, n: int, norm: float) -> None:
@@ -60,12 +104,19 @@ class LinearStream:
         self.weight += size
         self.sums += scaled * (row.total / row.pulls)
         self.coefficients += scaled
-        lengths = self.bets[:, None] * (np.abs(scaled) / row.pulls)
-        worst = lengths**2 / 8.0
-        psi = np.minimum(psi_exponential(lengths), 1e200)
-        adaptive = psi * (guess.variance + 1e-12) < worst
-        seen = row.scatter_around(guess.centre)
-        self.costs += np.where(adaptive, psi * seen, worst * row.pulls)
+        self.costs += bet_costs(
+            self.bets,
+            np.abs(scaled) / row.pulls,
+            row.pulls,
+            row.scatter_around(guess.centre),
+            guess.variance,
+        )
+
+    def radius(self, alpha: float) -> float:
+        """Return how far sum_r a_r <c_r, x_r - y> is on one side, with probability 1 - alpha."""
+        near = bets_around(self.weight)
+        needed = self.costs[near].sum(1) - LOG_SHARES[near] - math.log(alpha)
+        return float((needed / self.bets[near]).min())
 
 
 class MeanStream(LinearStream):
@@ -73,152 +124,186 @@ class MeanStream(LinearStream):
 
     def __init__(self, n: int) -> None:
         super().__init__(n, 1.0 / n)
-        self.even: FloatArray = np.full(n, 1.0 / n)
+        self._even: FloatArray = np.full(n, 1.0 / n)
 
     def take(self, row: Tally, size: float, guess: Forecast) -> None:
-        self.absorb(row, size, self.even, guess)
+        """Take a row worth `size` sweeps; `guess` precedes it."""
+        self.absorb(row, size, self._even, guess)
 
     def interval(self, alpha: float) -> tuple[float, float]:
-        """Return an interval, each end missed with probability at most alpha."""
+        """Return an interval; either end is wrong with probability at most alpha."""
         if self.weight == 0.0:
             return 0.0, 1.0
-        needed = self.costs.sum(axis=1) - LOG_SHARES - math.log(alpha)
-        radius = float((needed / self.bets).min()) / self.weight
-        centre = float(self.sums.sum()) / self.weight
+        radius, centre = self.radius(alpha) / self.weight, float(self.sums.sum()) / self.weight
         return max(centre - radius, 0.0), min(centre + radius, 1.0)
 
 
 class LowerStream(LinearStream):
-    """Evidence that thresholds lie above a level, from directions chosen before each row."""
+    """Evidence that thresholds lie above a level, from directions chosen before each row.
+
+    Let C = sum_r a_r c_r over all rows, W its sum and G = |C - W/m| sqrt(m)/k, over the m arms of a
+    threshold. For means y of these arms with mean mu and standard deviation sigma,
+    <C, y> = W mu + <C - W/m, y - mu> <= W mu + k G sigma (Cauchy-Schwarz), so if
+    theta = mu + k sigma <= q then <C, y> <= G q + (W - G) mu: linear in mu, so at most its value at
+    an end of an interval for mu, which is paid for elsewhere. Hence the e-process of `LinearStream`
+    for l > 0 is at least exp(l (sum_r a_r <c_r, x_r> - G q - (W - G) mu_end) - cost_l).
+
+    Any c_r is valid. Near the best are those along which theta grows, c_j = (1 + k z_j)/m with the
+    z_j guessed. Cauchy-Schwarz is used once, for the sum of all rows, so what is lost is the error
+    of an *averaged* guess, about twice that of the last one; row by row it would be the average of
+    the errors, some log(rows) times as much. The guesses are shrunk where noise dominates but the
+    spread they are divided by is not, so that early rows lean less.
+
+    All thresholds without one arm use the same c: leaving out arm i takes C_i out of the sums, and
+    |C - W/m|^2 = |L|^2 - L_i^2 (1 + 1/m), L = C - A/m, A the weight of all rows, as L sums to 0.
+    What rounding may have taken from that is added.
+    """
 
     def __init__(self, n: int, k: float, *, leave_one_out: bool) -> None:
-        self.leave_one_out = leave_one_out
         self.size = n - leave_one_out
         self.k = leave_one_out_k(n, k) if leave_one_out else k
         super().__init__(n, (1.0 + self.k**2) / self.size)
 
     def take(self, row: Tally, size: float, guess: Forecast) -> None:
-        deviations = guess.shrunk - guess.shrunk.mean()
-        deviations -= deviations.mean()
-        sigma = math.sqrt(float((deviations**2 + guess.error).mean()))
-        lean = self.k / (self.size * max(sigma, SMALLEST_SD))
-        self.absorb(row, size, 1.0 / self.size + lean * deviations, guess)
+        """Take a row worth `size` sweeps; `guess` precedes it."""
+        c = 1.0 / self.size + self.k / self.size * lean_of(guess.shrunk, guess.error)
+        self.absorb(row, size, c, guess)
 
-    def evidence(
-        self, arms: IntArray, y: FloatArray, shift: float, mu: tuple[float, float]
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the log e-process against "theta_-i <= y + shift, y_i = y", and its slope in y."""
-        A, m, n = self.weight, self.size, self.costs.shape[1]
-        lean = self.coefficients - A / m
+    def _leans(self) -> tuple[FloatArray, float]:
+        """Return L, and at least its squared length."""
+        lean = self.coefficients - self.weight / self.size
         square = float((lean**2).sum())
+        return lean, square * (1.0 + float(relative_error(4 * lean.size)))
+
+    def lines(self, arms: IntArray, shift: float, mu: tuple[float, float]) -> Lines:
+        """Return the log e-processes against "theta_-i <= y + shift" where the mean of arm i is y.
+
+        mu_-i, the mean of the others, is (n mu - y)/(n - 1), and mu lies in the interval given.
+        """
+        n, m = self.sums.size, self.size
+        lean, square = self._leans()
         own = lean[arms]
-        W = A - own
-        rest = square - own**2 * (1.0 + 1.0 / m) + relative_error(n) * square
+        W = self.weight - own
+        rest = square - own**2 * (1.0 + 1.0 / m) + relative_error(4 * n) * square
         G = np.sqrt(np.maximum(rest, 0.0) * m) / self.k if self.k > 0.0 else W
-        edge = np.where(W > G, mu[1], mu[0])
-        others = (n * edge - y) / m
-        most = G * (y + shift) + (W - G) * others
-        speed = -(G - (W - G) / m)
-        total = self.sums.sum() - self.sums[arms] - most
-        costs = self.costs.sum(axis=1) - self.costs[:, arms].T
-        return log_mix(
-            total[:, None] * self.bets - costs + LOG_SHARES, speed[:, None] * self.bets
+        edge = np.where(W > G, mu[1], mu[0]) * (n / m)
+        near = bets_around(self.weight)
+        costs = self.costs[near].sum(1)[:, None] - self.costs[near][:, arms]
+        speed = (W - G) / m - G
+        falling = speed < 0.0
+        return Lines(
+            self.sums.sum() - self.sums[arms] - G * shift - (W - G) * edge,
+            speed,
+            self.bets[near],
+            np.maximum(costs, 0.0) - LOG_SHARES[near][:, None],
+            np.where(falling, np.minimum(G / np.where(falling, -speed, 1.0), 1.0), 0.0),
         )
 
     def bound(self, alpha: float, mu: tuple[float, float]) -> float:
         """Return a level that the threshold of all arms exceeds, with probability 1 - alpha."""
         if self.weight == 0.0:
             return -math.inf
-        A, m = self.weight, self.size
-        lean = self.coefficients - A / m
-        G = math.sqrt(float((lean**2).sum()) * m) / self.k if self.k > 0.0 else A
-        if G <= 0.0:
+        square = self._leans()[1]
+        G = math.sqrt(square * self.size) / self.k if self.k > 0.0 else self.weight
+        if G == 0.0:
             return -math.inf
-        needed = self.costs.sum(axis=1) - LOG_SHARES - math.log(alpha)
-        total = float(self.sums.sum()) - float((needed / self.bets).min())
-        edge = mu[1] if A > G else mu[0]
-        return (total - (A - G) * edge) / G
+        total = float(self.sums.sum()) - self.radius(alpha)
+        return (total - (self.weight - G) * (mu[1] if self.weight > G else mu[0])) / G
 
 
 class UpperStream:
-    """Evidence that thresholds lie below a level, from the plug-in estimate."""
+    """Evidence that thresholds lie below a level, from the plug-in estimate.
+
+    With y_hat = sum_r a x_r / A, A = sum_r a, a the size of the row: A (theta - theta(y_hat)) =
+    sum_r a <c*, y - x_r> - A (theta(y_hat) - <c*, y_hat>), c* unknown but fixed, the last bracket
+    not negative. So exp(l A (q - theta(y_hat)) - cost) lies, if theta >= q, below a
+    supermartingale, where cost bounds sum_j c*_j^2 p_j - l A (theta(y_hat) - <c*, y_hat>), see
+    `largest_costs`. The price p_j is one of two, with s at least l |c*_j| a/w_j in every row:
+
+    - l^2/2 sum_r a^2/w_j times the smaller of 1/4 (Hoeffding) and of Bennett's factor
+      2 (e^s - 1 - s)/s^2 times p (1 - p), the largest variance of a reward whose mean may be p.
+      This bounds the cumulant of the increments along the fixed c*, at which the process is a
+      martingale, so any bound on it, known at any time, may be used;
+    - psi(s)/s^2 l^2 sum_r (a/w_j)^2 sum_s (X_sj - h_j)^2 (Fan, `psi_exponential`).
+
+    Both have bets of their own. What |c*_j| may be at most follows from the intervals of the arms
+    and from bounds on mu and sigma, events whose probability is paid for once.
+    """
 
     def __init__(self, n: int, k: float) -> None:
-        self.n, self.k0 = n, k
+        self.plain_k = k
         self.size = n - 1
         self.k = leave_one_out_k(n, k)
         self.bets = bets_for((1.0 + self.k**2) / self.size)
         self.weight = 0.0
         self.total: FloatArray = np.zeros(n)
-        self.spent: FloatArray = np.zeros(n)
+        self.spent: FloatArray = np.zeros(n)  # sum_r a^2 / w_j
         self.scatter: FloatArray = np.zeros(n)
-        self.coarsest: FloatArray = np.zeros(n)
+        self.coarsest: FloatArray = np.zeros(n)  # max_r a / w_j
 
     def take(self, row: Tally, size: float, guess: Forecast) -> None:
-        w = row.pulls
+        """Take a row worth `size` sweeps; `guess` precedes it."""
+        each = size / row.pulls
         self.weight += size
-        self.total += size * row.total / w
-        self.spent += size**2 / w
-        self.scatter += (size / w) ** 2 * row.scatter_around(guess.centre)
-        self.coarsest = np.maximum(self.coarsest, size / w)
+        self.total += each * row.total
+        self.spent += size * each
+        self.scatter += each * each * row.scatter_around(guess.centre)
+        self.coarsest = np.maximum(self.coarsest, each)
 
-    def prepare(
-        self,
-        arms: IntArray,
-        low: FloatArray,
-        high: FloatArray,
-        mu: tuple[float, float],
-        sigma: float,
-    ) -> None:
-        """Bound the costs for the thresholds without arm i, i in `arms`."""
-        m, k = self.size, self.k
+    def lines(
+        self, arms: IntArray, shift: float, largest: FloatArray, box: tuple[FloatArray, FloatArray]
+    ) -> Lines:
+        """Return the log e-processes against "theta_-i >= y + shift", i in `arms`.
+
+        `largest` has bounds on |c*_j| of these thresholds, `box` the intervals of the means.
+        """
+        near = bets_around(self.weight)
+        bets = self.bets[near]
+        nearest = np.minimum(np.maximum(0.5, box[0]), box[1])
+        lengths = bets[:, None] * (largest * self.coarsest)
+        light = np.minimum(0.25, bennett_factor(lengths) * (nearest * (1.0 - nearest)))
+        squares = bets[:, None] ** 2
+        seen = np.minimum(fan_factor(lengths), HIGHEST_COST) * self.scatter
+        prices = np.concatenate([squares / 2.0 * light * self.spent, squares * seen])
+        bets = np.concatenate([bets, bets])
+        shares = np.concatenate(
+            [LOG_SHARES[near] + math.log(1.0 - SEEN_SHARE), LOG_SHARES[near] + math.log(SEEN_SHARE)]
+        )
         y = self.total / self.weight
-        self.theta = np.empty(arms.size)
-        away = np.maximum(np.maximum(high - mu[0], mu[1] - low), 0.0)
-        steep = (1.0 + k * np.minimum(away / sigma, math.sqrt(max(m - 1.0, 1.0)))) / m
-        lengths = self.bets[:, None] * (steep * self.coarsest)  # bets x n
-        nearest = np.clip(0.5, low, high)
-        quiet = nearest * (1.0 - nearest)
-        bennett = bennett_factor(lengths)
-        half = self.bets[:, None] ** 2 / 2.0
-        worst = half * np.minimum(0.25, bennett * quiet) * self.spent
-        with np.errstate(divide="ignore", invalid="ignore"):
-            unit = np.where(lengths > 0, psi_exponential(lengths) / lengths**2, 0.5)
-        fan = np.minimum(unit, 1e200) * self.bets[:, None] ** 2 * self.scatter
-        values = np.concatenate([worst, fan])  # 2 bets x n, price of c_j^2
-        bets = np.concatenate([self.bets, self.bets])
-        self.all_bets = bets
-        self.shares = np.concatenate([LOG_SHARES, LOG_SHARES]) - math.log(2.0)
-        self.costs, self.theta = worst_worlds(arms, y, k, self.weight, bets, values)
-
-    def evidence(self, y: FloatArray, shift: float) -> tuple[FloatArray, FloatArray]:
-        total = self.weight * (y + shift - self.theta)
-        return log_mix(
-            total[:, None] * self.all_bets - self.costs + self.shares,
-            np.broadcast_to(self.weight * self.all_bets, self.costs.shape),
+        costs = largest_costs(arms, y, self.k, bets * self.weight, prices)
+        theta = self._thresholds(arms, y)
+        speed = np.full(arms.size, self.weight)
+        return Lines(
+            speed * (shift - theta), speed, bets, costs - shares[:, None], np.ones(arms.size)
         )
 
+    def _thresholds(self, arms: IntArray, y: FloatArray) -> FloatArray:
+        """Return theta_-i of the estimates."""
+        members = np.ones((arms.size, y.size))
+        members[np.arange(arms.size), arms] = 0.0
+        mean = members @ y / self.size
+        deviations = (y - mean[:, None]) * members
+        sd: FloatArray = np.sqrt((deviations**2).sum(1) / self.size)
+        return mean + self.k * sd
+
     def bound(self, alpha: float) -> float:
+        """Return a level below which the threshold of all arms lies, with probability 1 - alpha."""
         if self.weight == 0.0:
             return math.inf
-        from oddarms.statistics.evidence import normal_mixture_boundary
-
-        y, norm = self.total / self.weight, (1.0 + self.k0**2) / self.n
+        y, norm = self.total / self.weight, (1.0 + self.plain_k**2) / self.total.size
         variance = norm * self.spent.max() / 4.0
         radius = normal_mixture_boundary(variance, alpha, 6.0 * norm) / self.weight
-        return float(y.mean() + self.k0 * y.std() + radius)
-
-
-def worst_worlds(
-    arms: IntArray, y: FloatArray, k: float, weight: float, bets: FloatArray, values: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the largest cost less what the plug-in gives away, per arm and bet; and the thresholds."""
-    from oddarms.statistics._sphere import sphere
-
-    return sphere(arms, y, k, weight, bets, values)
+        return float(y.mean() + self.plain_k * y.std() + radius)
 
 
 def bennett_factor(s: FloatArray) -> FloatArray:
     """Return at least 2 (e^s - 1 - s)/s^2: how far a bounded tail exceeds the Gaussian one."""
-    safe = np.clip(s, 1e-3, 30.0)  # increasing in s, so the lower cut is on the safe side
-    return np.where(s <= 30.0, 2.0 * (np.expm1(safe) - safe) / safe**2, np.inf)
+    safe = np.minimum(np.maximum(s, 1e-3), 30.0)  # increasing in s: a lower cut is safe
+    return np.where(s <= 30.0, 2.0 * (np.expm1(safe) - safe) / (safe * safe), np.inf)
+
+
+def fan_factor(s: FloatArray) -> FloatArray:
+    """Return at least psi(s)/s^2, increasing in s."""
+    safe = np.maximum(s, 1e-3)
+    factor: FloatArray = psi_exponential(safe) / (safe * safe)
+    return factor

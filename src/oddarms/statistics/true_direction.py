@@ -9,11 +9,7 @@ import numpy as np
 from oddarms.problem import FloatArray
 from oddarms.statistics.direction_box import direction_box, smallest_sd
 from oddarms.statistics.directions import Tally
-from oddarms.statistics.evidence import (
-    normal_mixture_boundary,
-    psi_exponential,
-    wide_mean_interval,
-)
+from oddarms.statistics.evidence import normal_mixture_boundary, psi_exponential
 
 BETS = 16
 
@@ -28,18 +24,15 @@ class TrueDirection:
     either sign. c* is unknown; V and b are bounded over the box that the intervals of the arms,
     of mu and of sigma leave for it. Pays where the arms that move the threshold most are quiet.
 
-    Costs alpha for either sign, `box_delta` for the arms' intervals and twice `nuisance_delta`
-    for mu; the bound on sigma is the caller's.
+    Costs alpha for either sign and twice `nuisance_delta` for mu; the bound on sigma and the arms'
+    intervals are the caller's.
     """
 
-    def __init__(
-        self, n: int, k: float, *, alpha: float, box_delta: float, nuisance_delta: float
-    ) -> None:
+    def __init__(self, n: int, k: float, *, alpha: float, nuisance_delta: float) -> None:
         self.n = n
         self.k = k
         self.norm = (1.0 + k * k) / n
         self.alpha = alpha
-        self.box_delta = box_delta
         self.nuisance_delta = nuisance_delta
         self.sweeps = 0.0
         self.total: FloatArray = np.zeros(n)
@@ -53,18 +46,17 @@ class TrueDirection:
         self.total += row.total
         self.scatter += row.scatter_around(centre)
 
-    def radius(self, tally: Tally, sigma: tuple[float, float]) -> float:
-        """Return the bound on |<c*, e>|, given bounds on sigma; `tally` has all pulls."""
-        m, y = self.sweeps, self.total / self.sweeps
-        low, high = wide_mean_interval(tally.pulls, tally.total, self.box_delta / self.n)
+    def radius(self, box: tuple[FloatArray, FloatArray], sigma: tuple[float, float]) -> float:
+        """Return the bound on |<c*, e>|, given bounds on sigma and the intervals of the means."""
+        m, y, (low, high) = self.sweeps, self.total / self.sweeps, box
         members = np.ones((1, self.n))
         mu_radius = normal_mixture_boundary(m / (4.0 * self.n), self.nuisance_delta, 6.0 / self.n)
         mu = np.array([y.mean() - mu_radius / m]), np.array([y.mean() + mu_radius / m])
         sd_low = np.maximum(smallest_sd(low, high, members), sigma[0])
         sd_high = np.maximum(np.array([sigma[1]]), sd_low)
-        box = direction_box(low, high, members, self.k, mu, (sd_low, sd_high))
-        V = float(box.most(self.scatter, self.norm)[0])
-        b = float(box.largest.max())
+        directions = direction_box(low, high, members, self.k, mu, (sd_low, sd_high))
+        V = float(directions.most(self.scatter, self.norm)[0])
+        b = float(directions.largest.max())
         psi = psi_exponential(self.bets * b)
         allowed = np.isfinite(psi)  # larger bets are none, even where no reward differs: V = 0
         costs = np.where(allowed, np.where(allowed, psi, 0.0) / b**2 * V, np.inf)

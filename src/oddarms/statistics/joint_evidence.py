@@ -1,0 +1,83 @@
+"""An arm and its threshold in one e-value: the smallest product over all levels between them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from oddarms.problem import FloatArray
+from oddarms.statistics.evidence import Sample, log_evidence, log_mix
+from oddarms.statistics.threshold_streams import Lines
+
+CUTS = 5
+
+
+class Weighed(NamedTuple):
+    """The joint evidence on arms, and by how much it grows with the distance from the threshold."""
+
+    evidence: FloatArray
+    steepness: FloatArray
+    y: FloatArray
+    """About the mean at which the evidence is smallest."""
+
+
+def joint_evidence(y: FloatArray, lines: Lines, sample: Sample, sign: float) -> FloatArray:
+    """Return the evidence against means of y and thresholds at it, and its slope.
+
+    And the slopes of its parts: the arm's and the threshold's. `sign` is -1 where the sample speaks
+    of "below", else 1.
+    """
+    arm, arm_slope = log_evidence(sample, y if sign > 0.0 else 1.0 - y)
+    bets = lines.bets.reshape(-1, 1)
+    threshold, bet = log_mix(bets * (lines.offset + lines.speed * y) - lines.costs, bets)
+    found = np.empty((4, y.size))
+    found[0] = arm + threshold
+    found[2] = sign * arm_slope
+    found[3] = bet * lines.speed
+    found[1] = found[2] + found[3]
+    return found
+
+
+def weigh(low: FloatArray, high: FloatArray, lines: Lines, sample: Sample, sign: float) -> Weighed:
+    """Return a lower bound on the smallest joint evidence over all y in [0, 1], for each arm.
+
+    The evidence is convex in y. The next point to look at is where the tangents at the ends of the
+    bracket meet; in the end, tangents bound the minimum from below wherever it is.
+
+    The steepness s is such that A(u) + T(q) >= evidence + s |u - q| for all u and q that are on the
+    wrong side of each other, A and T the evidence against the arm's mean u and its threshold q. Say
+    that A rises and T falls, as for "below", and u >= q. For y between q and u,
+    A(u) + T(q) >= A(y) + A'(y) (u - y) + T(y) - T'(y) (y - q); for y < q the sum is at least the
+    joint evidence at q plus A'(q) (u - q), and A'(q) >= A'(y); for y > u likewise with T. So the
+    smaller of A'(y) and -T'(y) will do, for any y: the ends of the bracket are tried. As T may
+    depend on u, too, T' is reduced by `lines.share`.
+    """
+    left = joint_evidence(low, lines, sample, sign)
+    right = joint_evidence(high, lines, sample, sign)
+    for _ in range(CUTS):
+        width = high - low
+        y = low + np.minimum(np.maximum(_meeting(left, right, width), 0.05 * width), 0.95 * width)
+        found = joint_evidence(y, lines, sample, sign)
+        rising = found[1] > 0.0
+        low, high = np.where(rising, low, y), np.where(rising, y, high)
+        left, right = np.where(rising, left, found), np.where(rising, found, right)
+    width = high - low
+    inside = left[0] + np.minimum(left[1], 0.0) * _meeting(left, right, width)
+    before, after = left[0] - left[1] * low, right[0] + right[1] * (1.0 - high)
+    value = np.where(left[1] > 0.0, before, np.where(right[1] < 0.0, after, inside))
+    steepness = np.maximum(_steepness(left, lines, sign), _steepness(right, lines, sign))
+    return Weighed(value, np.maximum(steepness, 0.0), 0.5 * (low + high))
+
+
+def _steepness(found: FloatArray, lines: Lines, sign: float) -> FloatArray:
+    steepness: FloatArray = np.minimum(-sign * found[2], sign * found[3] * lines.share)
+    return steepness
+
+
+def _meeting(left: FloatArray, right: FloatArray, width: FloatArray) -> FloatArray:
+    """Return how far from the left end of a bracket the tangents at its ends meet."""
+    bend = right[1] - left[1]
+    flat = bend <= 0.0
+    meet = (left[0] - right[0] + right[1] * width) / np.where(flat, 1.0, bend)
+    return np.where(flat, 0.5 * width, np.minimum(np.maximum(meet, 0.0), width))
