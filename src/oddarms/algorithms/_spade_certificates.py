@@ -11,43 +11,43 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from oddarms.problem import BoolArray, FloatArray, IntArray
-from oddarms.statistics.direction_box import largest_coefficients, smallest_sd
-from oddarms.statistics.directions import Forecast, Tally, forecast, lean_of, thresholds_without_one
-from oddarms.statistics.evidence import (
-    log_mean_above,
-    log_mean_below,
-    mean_interval,
-    sample_above,
-    sample_below,
-    wide_mean_interval,
+from oddarms.algorithms._spade_joint import (
+    BOX_SHARE,
+    EDGE,
+    JOINT_ARMS_SHARE,
+    LOOK_AGAIN,
+    NORMAL,
+    OUTLIER,
+    UNDECIDED,
+    Box,
+    Rows,
+    Rules,
+    Standing,
+    box_of,
+    decide,
+    distance_rate,
+    exclude_outliers,
+    joint_row_weights,
+    level_of_arms,
+    narrowed,
+    settle,
 )
-from oddarms.statistics.joint_evidence import weigh
-from oddarms.statistics.levels import closeness, log_relative_weights
+from oddarms.problem import BoolArray, FloatArray, IntArray
+from oddarms.statistics.directions import Forecast, Tally, forecast, leave_one_out_k
+from oddarms.statistics.evidence import log_mean_above, log_mean_below, wide_mean_interval
+from oddarms.statistics.joint_evidence import Weighed
 from oddarms.statistics.odd_even import OddEven
 from oddarms.statistics.threshold_streams import LowerStream, MeanStream, UpperStream
 from oddarms.statistics.totals import Totals
 from oddarms.statistics.true_direction import TrueDirection
 
-UNDECIDED, NORMAL, OUTLIER = 0, 1, 2
-
 JOINT_UP_TO = 256  # arms, with rows of any weights
 HYBRID_UP_TO = 1024  # arms, with uniform sweeps; with more, one interval serves all of them
 
-BOX_SHARE = 0.05  # the intervals of all arms, in every form
-END_SHARE = 0.03  # an end of the reported interval of the threshold
-MU_SHARE = 0.01  # an end of the interval of mu
-JOINT_ARMS_SHARE = 0.87  # 0.87 + 0.05 + 2 * 0.03 + 2 * 0.01 <= 1
 # An interval from sweeps: 4 ends, D, the true direction on either side, and its bounds on mu
 SWEEPS_END_SHARE, DEGENERATE_SHARE, DIRECTION_SHARE = 0.01, 0.02, 0.01
 HYBRID_ARMS_SHARE = 0.77  # 0.77 + 0.05 + 2 * 0.03 + 2 * 0.01 and 4 * 0.01 + 0.02 + 4 * 0.01 <= 1
 LEVEL_ARMS_SHARE = 0.85  # 0.85 + 0.05 and 4 * 0.01 + 0.02 + 4 * 0.01 <= 1
-
-DOUBT_DIRECTION, DOUBT_VARIANCE, SMALLEST_WEIGHT = 3.0, 2.0, 0.5
-LOOK_AGAIN = 1.2  # times as many pulls, until intervals of the arms are computed anew
-EDGE = 1e-9
-
-Box = tuple[FloatArray, FloatArray]
 
 
 class Certificate(ABC):
@@ -70,21 +70,47 @@ class Certificate(ABC):
 
     uniform = False
     """Whether rows are uniform sweeps, in pairs."""
-    rate = 1.0
-    """By how much a mean's distance from the threshold exceeds the one that weights are made of."""
+    others_k = 0.0
+    """k of thresholds without one arm, where they are used."""
 
-    def __init__(self, n: int, k: float, delta: float, slack: float, arms_share: float) -> None:
+    def __init__(
+        self, n: int, k: float, delta: float, slack: float, rate: float, arms_share: float
+    ) -> None:
         self.n = n
         self.k = k
         self.delta = delta
         self.slack = slack
-        self.log_level = math.log(n / (arms_share * delta))
+        self.rate = rate
+        self.log_level = level_of_arms(n, arms_share, delta)
         self.verdicts = np.full(n, UNDECIDED, dtype=np.int8)
         self.log_evidence: FloatArray = np.zeros(n)
         self.low, self.high = -math.inf, math.inf
         self.box: Box = np.zeros(n), np.ones(n)
         self.threshold_share = 0.5
         self._pulls_seen = 0.0
+
+    @property
+    def rules(self) -> Rules:
+        """What was fixed before the search."""
+        return Rules(self.k, self.others_k, self.delta, self.slack, self.rate, self.log_level)
+
+    @property
+    def standing(self) -> Standing:
+        """What is known so far."""
+        return Standing(
+            self.verdicts,
+            self.log_evidence,
+            self.low,
+            self.high,
+            self.box,
+            self._pulls_seen,
+            self.threshold_share,
+        )
+
+    @standing.setter
+    def standing(self, known: Standing) -> None:
+        self.verdicts, self.log_evidence, self.low, self.high = known[:4]
+        self.box, self._pulls_seen, self.threshold_share = known[4:]
 
     @property
     def ready_to_focus(self) -> bool:
@@ -105,36 +131,24 @@ class Certificate(ABC):
 
     def intervals(self, tally: Tally) -> Box:
         """Return intervals of all means, at the cost of BOX_SHARE."""
-        return mean_interval(*tally, BOX_SHARE * self.delta / self.n)
+        return box_of(tally, self.delta)
 
     def look(self, tally: Tally) -> None:
         """Narrow the box, where there are enough new pulls to do so."""
         pulls = float(tally.pulls.sum())
         if pulls >= LOOK_AGAIN * self._pulls_seen:
-            self._pulls_seen = pulls
-            low, high = self.intervals(tally)
-            self.box = np.maximum(self.box[0], low), np.minimum(self.box[1], high)
+            self.standing = narrowed(self.standing, self.intervals(tally), pulls)
 
     def settle(
         self, arms: IntArray, evidence: FloatArray, steepness: FloatArray, verdict: int
     ) -> None:
-        """Record the evidence, and the verdict where it suffices.
-
-        The distances that weights are made of are bounded by the box and the threshold's interval.
-        """
-        low, high = self.box
-        gaps = np.maximum(self.low - high, low - self.high) / self.rate
-        evidence = evidence + log_relative_weights(arms, closeness(gaps), steepness, self.slack)
-        self.log_evidence[arms] = evidence  # of the side looked at last
-        self.verdicts[arms[evidence >= self.log_level]] = verdict
+        """Record the evidence, and the verdict where it suffices."""
+        found = Weighed(evidence, steepness, evidence)
+        settle(self.rules, self.standing, arms, found, verdict)
 
     def exclude_outliers(self, arms: IntArray) -> bool:
         """Call all open arms normal if no mean in [0, 1] can reach the threshold."""
-        if self.low <= 1.0:
-            return False
-        self.log_evidence[arms] = np.maximum(self.log_evidence[arms], self.log_level)
-        self.verdicts[arms] = NORMAL
-        return True
+        return exclude_outliers(self.rules, self.standing, arms)
 
 
 class JointCertificate(Certificate):
@@ -153,10 +167,9 @@ class JointCertificate(Certificate):
     arms_share = JOINT_ARMS_SHARE
 
     def __init__(self, n: int, k: float, delta: float, indifference: float) -> None:
-        # y_i - theta moves by at most 1 - c_ii per unit of y_i, c_ii >= (1 - k sqrt(n-1))/n: an arm
-        # `indifference` away from theta is at least this far from theta_-i.
-        self.rate = 1.0 + max(0.0, k * math.sqrt(n - 1.0) - 1.0) / n
-        super().__init__(n, k, delta, indifference / self.rate, self.arms_share)
+        rate = distance_rate(n, k)
+        super().__init__(n, k, delta, indifference / rate, rate, self.arms_share)
+        self.others_k = leave_one_out_k(n, k)
         self.mu = MeanStream(n)
         self.common = LowerStream(n, k, leave_one_out=False)
         self.lower = LowerStream(n, k, leave_one_out=True)
@@ -169,72 +182,13 @@ class JointCertificate(Certificate):
                 stream.take(row, size, guess)
 
     def row_weights(self, tally: Tally, guess: Forecast) -> FloatArray:
-        """Return weights like |c_j| times the reward's sd, both with the doubt about them.
-
-        The optimal pulls of a linear function of means; with k = 3 nearly all of |c|^2 may sit
-        on few arms.
-        """
-        lean = self.k * lean_of(guess.shrunk)
-        spread = self.k / max(float(guess.shrunk.std()), EDGE)
-        variance = np.minimum(guess.variance + DOUBT_VARIANCE / tally.pulls, 0.25)
-        doubt = DOUBT_DIRECTION * spread**2 * variance / tally.pulls
-        squares = (1.0 + lean) ** 2 + doubt + SMALLEST_WEIGHT * (1.0 + self.k**2)
-        weights = np.sqrt(squares * variance)
-        relative: FloatArray = weights / weights.mean()
-        return relative
+        """Return weights like |c_j| times the reward's sd: `joint_row_weights`."""
+        return joint_row_weights(self.k, tally, guess)
 
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Weigh each open arm on the side of its threshold where it seems to be."""
-        mu = self.mu.interval(MU_SHARE * self.delta)
-        self.low = max(self.low, self.common.bound(END_SHARE * self.delta, mu))
-        self.high = min(self.high, self.upper.bound(END_SHARE * self.delta))
-        if self.exclude_outliers(arms) or self.upper.weight == 0.0:
-            return
-        self.look(tally)
-        theta = thresholds_without_one(guess.shrunk, self.lower.k)
-        below = arms[guess.mean[arms] < theta[arms] + self.slack]
-        above = arms[guess.mean[arms] > theta[arms] - self.slack]
-        shares = np.full(self.n, 0.5)
-        if below.size:
-            level = theta[below] + self.slack
-            lines = self.lower.lines(below, -self.slack, mu)
-            sample = sample_below(*tally.of(below))
-            found = weigh(*_bracket(guess.mean[below], level), lines, sample, -1.0)
-            self.settle(below, found.evidence, found.steepness, NORMAL)
-            shares[below] = _share(level, guess.mean[below], found.y)
-        if above.size:
-            level = theta[above] - self.slack
-            lines = self.upper.lines(above, self.slack, self._largest(above, mu), self.box)
-            sample = sample_above(*tally.of(above))
-            found = weigh(*_bracket(guess.mean[above], level), lines, sample, 1.0)
-            self.settle(above, found.evidence, found.steepness, OUTLIER)
-            shares[above] = _share(level, guess.mean[above], found.y)
-        open_arms = arms[self.verdicts[arms] == UNDECIDED]
-        if open_arms.size:
-            self.threshold_share = float(shares[open_arms].mean())
-
-    def _largest(self, arms: IntArray, mu: tuple[float, float]) -> FloatArray:
-        """Return bounds on the coefficients of the thresholds without arm i, for all these i."""
-        (low, high), n, m = self.box, self.n, self.n - 1.0
-        members = np.ones((arms.size, n))
-        members[np.arange(arms.size), arms] = 0.0
-        sigma = float(smallest_sd(low, high, members).min())
-        others = (n * mu[0] - high[arms].max()) / m, (n * mu[1] - low[arms].min()) / m
-        return largest_coefficients(low, high, self.upper.k, m, others, sigma)
-
-
-def _bracket(mean: FloatArray, level: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return where the smallest evidence is sought: bets may still fall at the level itself."""
-    beyond = level + 0.5 * (level - mean)
-    low, high = np.minimum(mean, beyond), np.maximum(mean, beyond)
-    return np.clip(low, 1e-6, 1.0 - 1e-6), np.clip(high, 1e-6, 1.0 - 1e-6)
-
-
-def _share(level: FloatArray, mean: FloatArray, y: FloatArray) -> FloatArray:
-    """Return the threshold's share of each arm's doubt."""
-    gap = np.where(level == mean, EDGE, level - mean)
-    share: FloatArray = np.clip((level - y) / gap, 0.02, 0.98)
-    return share
+        rows = Rows(self.mu.rows, self.common.rows, self.lower.rows, self.upper.rows)
+        self.standing = decide(self.rules, rows, self.standing, arms, tally, guess)
 
 
 class SweepInterval:
@@ -310,7 +264,7 @@ class IntervalCertificate(Certificate):
     uniform = True
 
     def __init__(self, n: int, k: float, delta: float, indifference: float) -> None:
-        super().__init__(n, k, delta, indifference, LEVEL_ARMS_SHARE)
+        super().__init__(n, k, delta, indifference, 1.0, LEVEL_ARMS_SHARE)
         self.sweeps = SweepInterval(n, k, delta)
 
     @property

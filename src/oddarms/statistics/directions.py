@@ -44,16 +44,26 @@ class Tally(NamedTuple):
 
     def of(self, arms: IntArray) -> Tally:
         """Return the tally of some arms."""
-        return Tally(self.pulls[arms], self.total[arms], self.scatter[arms])
+        return tally_of(self, arms)
 
     def scatter_around(self, centre: FloatArray | float) -> FloatArray:
-        """Return at least sum_s (X_sj - h_j)^2 of each arm, for centres h; every arm was pulled.
+        """Return at least sum_s (X_sj - h_j)^2 of each arm: `scatter_around`."""
+        return scatter_around(self, centre)
 
-        The scatter plus N (mean - h)^2, where a mean in [0, 1] may be off by `relative_error`,
-        and the distance by another rounding: nothing is subtracted but to find that distance.
-        """
-        distance = np.abs(self.total / self.pulls - centre) + relative_error(self.pulls)
-        return self.scatter + self.pulls * distance**2
+
+def scatter_around(tally: Tally, centre: FloatArray | float) -> FloatArray:
+    """Return at least sum_s (X_sj - h_j)^2 of each arm, for centres h; every arm was pulled.
+
+    The scatter plus N (mean - h)^2, where a mean in [0, 1] may be off by `relative_error`,
+    and the distance by another rounding: nothing is subtracted but to find that distance.
+    """
+    distance = np.abs(tally.total / tally.pulls - centre) + relative_error(tally.pulls)
+    return tally.scatter + tally.pulls * distance**2
+
+
+def tally_of(tally: Tally, arms: IntArray) -> Tally:
+    """Return the tally of some arms."""
+    return Tally(tally.pulls[arms], tally.total[arms], tally.scatter[arms])
 
 
 class Forecast(NamedTuple):
@@ -111,6 +121,11 @@ def thresholds_without_one(y: FloatArray, k: float) -> FloatArray:
     variance = ((centred**2).sum() - centred**2) / m - shift**2
     thresholds: FloatArray = y.mean() + shift + k * np.sqrt(np.maximum(variance, 0.0))
     return thresholds
+
+
+def all_but_one(arms: IntArray, n: int) -> FloatArray:
+    """Return a row for each of the arms: 0 at that arm, 1 at all others."""
+    return (arms.reshape(-1, 1) != np.arange(n)).astype(np.float64)
 
 
 @lru_cache(maxsize=256)

@@ -13,7 +13,6 @@ Fan, Grama and Liu (Electronic Journal of Probability 2015); Waudby-Smith and Ra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -216,7 +215,10 @@ def mean_interval(
     The levels against which neither side's evidence reaches 2/alpha, found by bisection from
     outside, so never too narrow; [0, 1] for an arm without pulls.
     """
-    return _interval(pulls, total, scatter, alpha, excluded_room)
+    safe, level = np.where(pulls > 0, pulls, 1.0), math.log(2.0 / alpha)
+    above = excluded_room(sample_above(safe, total, scatter), level)
+    below = excluded_room(sample_below(safe, total, scatter), level)
+    return between_rooms(pulls, above, below)
 
 
 def wide_mean_interval(
@@ -227,23 +229,19 @@ def wide_mean_interval(
     From the Jeffreys mixture alone, at its weight in `log_evidence`: as the mixture is at least
     that part, whatever these intervals miss, those miss too, so they cost no delta of their own.
     """
-    return _interval(pulls, total, np.zeros(pulls.size), alpha, widely_excluded_room)
+    safe, level, none = np.where(pulls > 0, pulls, 1.0), math.log(2.0 / alpha), np.zeros(pulls.size)
+    above = widely_excluded_room(sample_above(safe, total, none), level)
+    below = widely_excluded_room(sample_below(safe, total, none), level)
+    return between_rooms(pulls, above, below)
 
 
-def _interval(
-    pulls: FloatArray,
-    total: FloatArray,
-    scatter: FloatArray,
-    alpha: float,
-    excluded: Callable[[Sample, float], FloatArray],
+def between_rooms(
+    pulls: FloatArray, above: FloatArray, below: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return intervals from the rooms beyond which there is enough evidence, on either side.
 
     Small distances from 0 keep their digits; 1 - room is rounded upwards.
     """
-    safe, level = np.where(pulls > 0, pulls, 1.0), math.log(2.0 / alpha)
-    above = excluded(sample_above(safe, total, scatter), level)
-    below = excluded(sample_below(safe, total, scatter), level)
     high = np.minimum(np.nextafter(1.0 - below, 2.0), 1.0)
     return np.where(pulls > 0, above, 0.0), np.where(pulls > 0, high, 1.0)
 

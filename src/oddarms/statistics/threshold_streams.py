@@ -10,6 +10,9 @@ past, so that the product of the two e-processes is one: the evidence adds up, f
 All streams bet the same numbers, fixed by n and k alone. A mixture of e-processes with fixed
 weights is one, and so is what is left of it when some are dropped: only the bets made for about as
 many sweeps as there are so far are looked at.
+
+What a stream has added up is a named tuple; the formulas are functions of it, so that they can be
+compiled, and a stream calls them.
 """
 
 from __future__ import annotations
@@ -20,7 +23,14 @@ from typing import NamedTuple
 import numpy as np
 
 from oddarms.problem import FloatArray, IntArray
-from oddarms.statistics.directions import Forecast, Tally, lean_of, leave_one_out_k
+from oddarms.statistics.directions import (
+    Forecast,
+    Tally,
+    all_but_one,
+    lean_of,
+    leave_one_out_k,
+    scatter_around,
+)
 from oddarms.statistics.evidence import normal_mixture_boundary, psi_exponential
 from oddarms.statistics.totals import relative_error
 from oddarms.statistics.worst_world import largest_costs
@@ -83,6 +93,51 @@ def bet_costs(
     return np.where(adaptive, np.where(adaptive, psi, 0.0) * seen, worst * pulls)
 
 
+class Linear(NamedTuple):
+    """What rows add up to, of size a_r and with coefficients c_r: see `LinearStream`."""
+
+    weight: float
+    """sum_r a_r"""
+    bets: FloatArray
+    sums: FloatArray
+    """sum_r a_r c_rj x_rj"""
+    coefficients: FloatArray
+    """sum_r a_r c_rj"""
+    costs: FloatArray
+    """Of each bet, on each arm."""
+
+
+def no_rows(n: int, norm: float) -> Linear:
+    """Return what there is before the first row; `norm` is the most that |c_r|^2 should be."""
+    return Linear(0.0, bets_for(norm), np.zeros(n), np.zeros(n), np.zeros((HORIZONS.size, n)))
+
+
+def with_row(rows: Linear, row: Tally, size: float, c: FloatArray, guess: Forecast) -> Linear:
+    """Add a row of `row.pulls` pulls; c and `guess` precede it."""
+    scaled = size * c
+    costs = bet_costs(
+        rows.bets,
+        np.abs(scaled) / row.pulls,
+        row.pulls,
+        scatter_around(row, guess.centre),
+        guess.variance,
+    )
+    return Linear(
+        rows.weight + size,
+        rows.bets,
+        rows.sums + scaled * (row.total / row.pulls),
+        rows.coefficients + scaled,
+        rows.costs + costs,
+    )
+
+
+def radius_of(rows: Linear, alpha: float) -> float:
+    """Return how far sum_r a_r <c_r, x_r - y> is on one side, with probability 1 - alpha."""
+    near = bets_around(rows.weight)
+    needed = rows.costs[near].sum(1) - LOG_SHARES[near] - math.log(alpha)
+    return float((needed / rows.bets[near]).min())
+
+
 class LinearStream:
     """Bets on a linear function of the means, with coefficients chosen before each row.
 
@@ -92,31 +147,48 @@ class LinearStream:
     """
 
     def __init__(self, n: int, norm: float) -> None:
-        self.bets = bets_for(norm)
-        self.weight = 0.0
-        self.sums: FloatArray = np.zeros(n)  # sum_r a_r c_rj x_rj
-        self.coefficients: FloatArray = np.zeros(n)  # sum_r a_r c_rj
-        self.costs: FloatArray = np.zeros((HORIZONS.size, n))
+        self.rows = no_rows(n, norm)
+
+    @property
+    def weight(self) -> float:
+        """The sweeps that the rows are worth."""
+        return self.rows.weight
+
+    @property
+    def bets(self) -> FloatArray:
+        """The bets, one for each horizon."""
+        return self.rows.bets
+
+    @property
+    def sums(self) -> FloatArray:
+        """sum_r a_r c_rj x_rj of each arm."""
+        return self.rows.sums
+
+    @property
+    def coefficients(self) -> FloatArray:
+        """sum_r a_r c_rj of each arm."""
+        return self.rows.coefficients
+
+    @property
+    def costs(self) -> FloatArray:
+        """What each bet on each arm has cost."""
+        return self.rows.costs
 
     def absorb(self, row: Tally, size: float, c: FloatArray, guess: Forecast) -> None:
         """Take a row of `row.pulls` pulls; c and `guess` precede it."""
-        scaled = size * c
-        self.weight += size
-        self.sums += scaled * (row.total / row.pulls)
-        self.coefficients += scaled
-        self.costs += bet_costs(
-            self.bets,
-            np.abs(scaled) / row.pulls,
-            row.pulls,
-            row.scatter_around(guess.centre),
-            guess.variance,
-        )
+        self.rows = with_row(self.rows, row, size, c, guess)
 
     def radius(self, alpha: float) -> float:
         """Return how far sum_r a_r <c_r, x_r - y> is on one side, with probability 1 - alpha."""
-        near = bets_around(self.weight)
-        needed = self.costs[near].sum(1) - LOG_SHARES[near] - math.log(alpha)
-        return float((needed / self.bets[near]).min())
+        return radius_of(self.rows, alpha)
+
+
+def interval_of_mean(rows: Linear, alpha: float) -> tuple[float, float]:
+    """Return an interval of the mean of all means: the formula of `MeanStream`."""
+    if rows.weight == 0.0:
+        return 0.0, 1.0
+    radius, centre = radius_of(rows, alpha) / rows.weight, float(rows.sums.sum()) / rows.weight
+    return max(centre - radius, 0.0), min(centre + radius, 1.0)
 
 
 class MeanStream(LinearStream):
@@ -132,10 +204,56 @@ class MeanStream(LinearStream):
 
     def interval(self, alpha: float) -> tuple[float, float]:
         """Return an interval; either end is wrong with probability at most alpha."""
-        if self.weight == 0.0:
-            return 0.0, 1.0
-        radius, centre = self.radius(alpha) / self.weight, float(self.sums.sum()) / self.weight
-        return max(centre - radius, 0.0), min(centre + radius, 1.0)
+        return interval_of_mean(self.rows, alpha)
+
+
+def lower_direction(guess: Forecast, k: float, size: int) -> FloatArray:
+    """Return the coefficients c_r of the next row: see `LowerStream`."""
+    return 1.0 / size + k / size * lean_of(guess.shrunk, guess.error)
+
+
+def leans_of(rows: Linear, size: int) -> tuple[FloatArray, float]:
+    """Return L of `LowerStream`, and at least its squared length."""
+    lean = rows.coefficients - rows.weight / size
+    square = float((lean**2).sum())
+    return lean, square * (1.0 + float(relative_error(4 * lean.size)))
+
+
+def lower_lines(
+    rows: Linear, k: float, arms: IntArray, shift: float, mu: tuple[float, float]
+) -> Lines:
+    """Return the log e-processes of `LowerStream.lines`."""
+    n, m = rows.sums.size, rows.sums.size - 1
+    lean, square = leans_of(rows, m)
+    own = lean[arms]
+    W = rows.weight - own
+    rest = square - own**2 * (1.0 + 1.0 / m) + relative_error(4 * n) * square
+    G = np.sqrt(np.maximum(rest, 0.0) * m) / k if k > 0.0 else W
+    edge = np.where(W > G, mu[1], mu[0]) * (n / m)
+    near = bets_around(rows.weight)
+    by_arm, shares = rows.costs[near], LOG_SHARES[near]
+    costs = by_arm.sum(1).reshape(-1, 1) - by_arm[:, arms]
+    speed = (W - G) / m - G
+    falling = speed < 0.0
+    return Lines(
+        rows.sums.sum() - rows.sums[arms] - G * shift - (W - G) * edge,
+        speed,
+        rows.bets[near],
+        np.maximum(costs, 0.0) - shares.reshape(-1, 1),
+        np.where(falling, np.minimum(G / np.where(falling, -speed, 1.0), 1.0), 0.0),
+    )
+
+
+def lower_bound(rows: Linear, k: float, size: int, alpha: float, mu: tuple[float, float]) -> float:
+    """Return the level of `LowerStream.bound`."""
+    if rows.weight == 0.0:
+        return -math.inf
+    square = leans_of(rows, size)[1]
+    G = math.sqrt(square * size) / k if k > 0.0 else rows.weight
+    if G == 0.0:
+        return -math.inf
+    total = float(rows.sums.sum()) - radius_of(rows, alpha)
+    return (total - (rows.weight - G) * (mu[1] if rows.weight > G else mu[0])) / G
 
 
 class LowerStream(LinearStream):
@@ -166,49 +284,106 @@ class LowerStream(LinearStream):
 
     def take(self, row: Tally, size: float, guess: Forecast) -> None:
         """Take a row worth `size` sweeps; `guess` precedes it."""
-        c = 1.0 / self.size + self.k / self.size * lean_of(guess.shrunk, guess.error)
-        self.absorb(row, size, c, guess)
-
-    def _leans(self) -> tuple[FloatArray, float]:
-        """Return L, and at least its squared length."""
-        lean = self.coefficients - self.weight / self.size
-        square = float((lean**2).sum())
-        return lean, square * (1.0 + float(relative_error(4 * lean.size)))
+        self.absorb(row, size, lower_direction(guess, self.k, self.size), guess)
 
     def lines(self, arms: IntArray, shift: float, mu: tuple[float, float]) -> Lines:
         """Return the log e-processes against "theta_-i <= y + shift" where the mean of arm i is y.
 
         mu_-i, the mean of the others, is (n mu - y)/(n - 1), and mu lies in the interval given.
         """
-        n, m = self.sums.size, self.size
-        lean, square = self._leans()
-        own = lean[arms]
-        W = self.weight - own
-        rest = square - own**2 * (1.0 + 1.0 / m) + relative_error(4 * n) * square
-        G = np.sqrt(np.maximum(rest, 0.0) * m) / self.k if self.k > 0.0 else W
-        edge = np.where(W > G, mu[1], mu[0]) * (n / m)
-        near = bets_around(self.weight)
-        costs = self.costs[near].sum(1)[:, None] - self.costs[near][:, arms]
-        speed = (W - G) / m - G
-        falling = speed < 0.0
-        return Lines(
-            self.sums.sum() - self.sums[arms] - G * shift - (W - G) * edge,
-            speed,
-            self.bets[near],
-            np.maximum(costs, 0.0) - LOG_SHARES[near][:, None],
-            np.where(falling, np.minimum(G / np.where(falling, -speed, 1.0), 1.0), 0.0),
-        )
+        return lower_lines(self.rows, self.k, arms, shift, mu)
 
     def bound(self, alpha: float, mu: tuple[float, float]) -> float:
         """Return a level that the threshold of all arms exceeds, with probability 1 - alpha."""
-        if self.weight == 0.0:
-            return -math.inf
-        square = self._leans()[1]
-        G = math.sqrt(square * self.size) / self.k if self.k > 0.0 else self.weight
-        if G == 0.0:
-            return -math.inf
-        total = float(self.sums.sum()) - self.radius(alpha)
-        return (total - (self.weight - G) * (mu[1] if self.weight > G else mu[0])) / G
+        return lower_bound(self.rows, self.k, self.size, alpha, mu)
+
+
+class PlugIn(NamedTuple):
+    """What rows add up to for the plug-in estimate, of size a and w_j pulls: see `UpperStream`."""
+
+    weight: float
+    """sum_r a"""
+    bets: FloatArray
+    total: FloatArray
+    """sum_r a x_rj"""
+    spent: FloatArray
+    """sum_r a^2 / w_j"""
+    scatter: FloatArray
+    """sum_r (a / w_j)^2 sum_s (X_sj - h_j)^2"""
+    coarsest: FloatArray
+    """max_r a / w_j"""
+
+
+def no_plug_in_rows(n: int, k: float) -> PlugIn:
+    """Return what there is before the first row; k is that of thresholds without one arm."""
+    bets = bets_for((1.0 + k**2) / (n - 1))
+    return PlugIn(0.0, bets, np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n))
+
+
+def with_plug_in_row(rows: PlugIn, row: Tally, size: float, guess: Forecast) -> PlugIn:
+    """Add a row worth `size` sweeps; `guess` precedes it."""
+    each = size / row.pulls
+    return PlugIn(
+        rows.weight + size,
+        rows.bets,
+        rows.total + each * row.total,
+        rows.spent + size * each,
+        rows.scatter + each * each * scatter_around(row, guess.centre),
+        np.maximum(rows.coarsest, each),
+    )
+
+
+def upper_lines(
+    rows: PlugIn,
+    k: float,
+    arms: IntArray,
+    shift: float,
+    largest: FloatArray,
+    box: tuple[FloatArray, FloatArray],
+) -> Lines:
+    """Return the log e-processes of `UpperStream.lines`."""
+    near = bets_around(rows.weight)
+    one = rows.bets[near]
+    column = one.reshape(-1, 1)
+    nearest = np.minimum(np.maximum(0.5, box[0]), box[1])
+    lengths = column * (largest * rows.coarsest)
+    light = np.minimum(0.25, bennett_factor(lengths) * (nearest * (1.0 - nearest)))
+    squares = column * column
+    seen = np.minimum(fan_factor(lengths), HIGHEST_COST) * rows.scatter
+    prices = np.concatenate((squares / 2.0 * light * rows.spent, squares * seen))
+    bets = np.concatenate((one, one))
+    shares = np.concatenate(
+        (LOG_SHARES[near] + math.log(1.0 - SEEN_SHARE), LOG_SHARES[near] + math.log(SEEN_SHARE))
+    )
+    y = rows.total / rows.weight
+    costs = largest_costs(arms, y, k, bets * rows.weight, prices)
+    speed = np.full(arms.size, rows.weight)
+    return Lines(
+        speed * (shift - plug_in_thresholds(y, k, arms)),
+        speed,
+        bets,
+        costs - shares.reshape(-1, 1),
+        np.ones(arms.size),
+    )
+
+
+def plug_in_thresholds(y: FloatArray, k: float, arms: IntArray) -> FloatArray:
+    """Return theta_-i of the estimates y, i in `arms`; k is that of thresholds without one arm."""
+    size, members = y.size - 1, all_but_one(arms, y.size)
+    mean = (members * y).sum(1) / size
+    deviations = (y - mean.reshape(-1, 1)) * members
+    sd: FloatArray = np.sqrt((deviations**2).sum(1) / size)
+    return mean + k * sd
+
+
+def upper_bound(rows: PlugIn, k: float, alpha: float) -> float:
+    """Return the level of `UpperStream.bound`."""
+    if rows.weight == 0.0:
+        return math.inf
+    y, norm = rows.total / rows.weight, (1.0 + k**2) / rows.total.size
+    variance = norm * rows.spent.max() / 4.0
+    radius = normal_mixture_boundary(variance, alpha, 6.0 * norm) / rows.weight
+    return float(y.mean() + k * y.std() + radius)
 
 
 class UpperStream:
@@ -234,21 +409,41 @@ class UpperStream:
         self.plain_k = k
         self.size = n - 1
         self.k = leave_one_out_k(n, k)
-        self.bets = bets_for((1.0 + self.k**2) / self.size)
-        self.weight = 0.0
-        self.total: FloatArray = np.zeros(n)
-        self.spent: FloatArray = np.zeros(n)  # sum_r a^2 / w_j
-        self.scatter: FloatArray = np.zeros(n)
-        self.coarsest: FloatArray = np.zeros(n)  # max_r a / w_j
+        self.rows = no_plug_in_rows(n, self.k)
+
+    @property
+    def weight(self) -> float:
+        """The sweeps that the rows are worth."""
+        return self.rows.weight
+
+    @property
+    def bets(self) -> FloatArray:
+        """The bets, one for each horizon."""
+        return self.rows.bets
+
+    @property
+    def total(self) -> FloatArray:
+        """sum_r a x_rj of each arm."""
+        return self.rows.total
+
+    @property
+    def spent(self) -> FloatArray:
+        """sum_r a^2 / w_j of each arm."""
+        return self.rows.spent
+
+    @property
+    def scatter(self) -> FloatArray:
+        """What was seen of each arm's variance, times (a / w_j)^2."""
+        return self.rows.scatter
+
+    @property
+    def coarsest(self) -> FloatArray:
+        """max_r a / w_j of each arm."""
+        return self.rows.coarsest
 
     def take(self, row: Tally, size: float, guess: Forecast) -> None:
         """Take a row worth `size` sweeps; `guess` precedes it."""
-        each = size / row.pulls
-        self.weight += size
-        self.total += each * row.total
-        self.spent += size * each
-        self.scatter += each * each * row.scatter_around(guess.centre)
-        self.coarsest = np.maximum(self.coarsest, each)
+        self.rows = with_plug_in_row(self.rows, row, size, guess)
 
     def lines(
         self, arms: IntArray, shift: float, largest: FloatArray, box: tuple[FloatArray, FloatArray]
@@ -257,43 +452,11 @@ class UpperStream:
 
         `largest` has bounds on |c*_j| of these thresholds, `box` the intervals of the means.
         """
-        near = bets_around(self.weight)
-        bets = self.bets[near]
-        nearest = np.minimum(np.maximum(0.5, box[0]), box[1])
-        lengths = bets[:, None] * (largest * self.coarsest)
-        light = np.minimum(0.25, bennett_factor(lengths) * (nearest * (1.0 - nearest)))
-        squares = bets[:, None] ** 2
-        seen = np.minimum(fan_factor(lengths), HIGHEST_COST) * self.scatter
-        prices = np.concatenate([squares / 2.0 * light * self.spent, squares * seen])
-        bets = np.concatenate([bets, bets])
-        shares = np.concatenate(
-            [LOG_SHARES[near] + math.log(1.0 - SEEN_SHARE), LOG_SHARES[near] + math.log(SEEN_SHARE)]
-        )
-        y = self.total / self.weight
-        costs = largest_costs(arms, y, self.k, bets * self.weight, prices)
-        theta = self._thresholds(arms, y)
-        speed = np.full(arms.size, self.weight)
-        return Lines(
-            speed * (shift - theta), speed, bets, costs - shares[:, None], np.ones(arms.size)
-        )
-
-    def _thresholds(self, arms: IntArray, y: FloatArray) -> FloatArray:
-        """Return theta_-i of the estimates."""
-        members = np.ones((arms.size, y.size))
-        members[np.arange(arms.size), arms] = 0.0
-        mean = members @ y / self.size
-        deviations = (y - mean[:, None]) * members
-        sd: FloatArray = np.sqrt((deviations**2).sum(1) / self.size)
-        return mean + self.k * sd
+        return upper_lines(self.rows, self.k, arms, shift, largest, box)
 
     def bound(self, alpha: float) -> float:
         """Return a level below which the threshold of all arms lies, with probability 1 - alpha."""
-        if self.weight == 0.0:
-            return math.inf
-        y, norm = self.total / self.weight, (1.0 + self.plain_k**2) / self.total.size
-        variance = norm * self.spent.max() / 4.0
-        radius = normal_mixture_boundary(variance, alpha, 6.0 * norm) / self.weight
-        return float(y.mean() + self.plain_k * y.std() + radius)
+        return upper_bound(self.rows, self.plain_k, alpha)
 
 
 def bennett_factor(s: FloatArray) -> FloatArray:

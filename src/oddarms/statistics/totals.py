@@ -52,7 +52,8 @@ class Totals(NamedTuple):
 
 def relative_error(counts: Any) -> FloatArray:
     """Return more than the relative error of a sum of `counts` non-negative numbers."""
-    return (np.asarray(counts, dtype=np.float64) + 16.0) * (2.0 * UNIT)
+    error: FloatArray = (counts + 16.0) * (2.0 * UNIT)
+    return error
 
 
 def scatter_of(counts: Any, sums: Any, squares: Any) -> FloatArray:
@@ -64,8 +65,8 @@ def scatter_of(counts: Any, sums: Any, squares: Any) -> FloatArray:
     and the three roundings made here cost 3 u Q~; 4 e Q~ covers all. A relative error of Q, so
     rewards that are tiny against their bounds keep their digits.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        known = np.where(counts > 0, squares - sums * (sums / counts), 0.0)
+    some = np.where(counts > 0, counts, 1.0)
+    known = np.where(counts > 0, squares - sums * (sums / some), 0.0)
     return np.asarray(np.maximum(known, 0.0) + 2.0 * relative_error(counts) * squares)
 
 
@@ -92,7 +93,7 @@ def mirrored_totals(
     returns at least the scatter from it. At most S', as X^2 <= X.
     """
     mirrored = np.asarray(counts - sums)
-    return mirrored, _squares(counts, mirrored, scatter_of(counts, sums, squares))
+    return mirrored, squares_from(counts, mirrored, scatter_of(counts, sums, squares))
 
 
 def scaled_totals(
@@ -121,7 +122,7 @@ def scaled_totals(
     width = b - a
     scaled = (counts * b - sums if mirrored else sums - counts * a) / width
     scaled = np.clip(scaled, 0.0, counts)
-    return scaled, _squares(counts, scaled, scatter_of(counts, sums, squares) / width / width)
+    return scaled, squares_from(counts, scaled, scatter_of(counts, sums, squares) / width / width)
 
 
 def possible_totals(
@@ -153,8 +154,7 @@ def mean_error(counts: Any, bounds: tuple[float, float]) -> FloatArray:
     return relative_error(counts) * max(abs(bounds[0]), abs(bounds[1]))
 
 
-def _squares(counts: Any, sums: FloatArray, scatter: FloatArray) -> FloatArray:
+def squares_from(counts: Any, sums: FloatArray, scatter: FloatArray) -> FloatArray:
     """Return the sum of squares of rewards in [0, 1] with this sum and scatter, at most the sum."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        around_zero = np.where(counts > 0, sums * (sums / counts), 0.0)
+    around_zero = np.where(counts > 0, sums * (sums / np.where(counts > 0, counts, 1.0)), 0.0)
     return np.minimum(scatter + around_zero, np.maximum(sums, around_zero))
