@@ -17,7 +17,19 @@ from oddarms.algorithms._base import (
     averages,
     no_pulls,
 )
-from oddarms.algorithms._spade_certificates import BOX_SHARE, View, certificate_for
+from oddarms.algorithms._spade_certificates import View, certificate_for
+from oddarms.algorithms._spade_joint import BOX_SHARE
+from oddarms.algorithms._spade_plans import (
+    FIRST_ROWS,
+    GROWTH,
+    LONGEST_FOCUS,
+    affordable_size,
+    counts_of_focus,
+    counts_of_row,
+    estimated_threshold,
+    next_size,
+    row_gains_more,
+)
 from oddarms.errors import InvalidParameter
 from oddarms.problem import (
     MOST_AT_A_TIME,
@@ -33,10 +45,6 @@ from oddarms.statistics.evidence import mean_interval
 from oddarms.statistics.totals import Totals
 from oddarms.theory import first_order_program
 
-GROWTH = 0.08  # a step adds about this share of what is there
-FIRST_ROWS = 4  # rows of one pull each (two in the pilot of the joint form) before any focus
-ROW_ADVANTAGE = 3.0  # rows also lower the bias of the threshold's estimate, unseen in its radius
-LONGEST_FOCUS = 20  # steps in a row; then the threshold is sampled again, so it never starves
 LEAST_VARIANCE = 0.2  # of a reward, in gaps, where pulls to come are guessed: by experiment
 TYPICAL_OVERHEAD = 4.0  # pulls over an oracle's: mostly 3 to 9, see docs/benchmark.md
 MIXTURE_COST = 2.5  # nats by which the evidence of an arm is behind that of the best bet, about
@@ -269,16 +277,11 @@ class SPADE(Algorithm):
         return self._focus(undecided, limit)
 
     def _wants_row(self, undecided: BoolArray) -> bool:
-        """Compare the gains: the doubt falls in proportion to the pulls added to those behind it.
-
-        A row serves the threshold and all arms, a focus step the undecided arms alone.
-        """
+        """Compare the gains of a row and of a focus step, where both are possible."""
         if self.rows < FIRST_ROWS or self.focus_steps >= LONGEST_FOCUS or not self._between_pairs:
             return True
         share = max(view.certificate.threshold_share for view in self.views.values())
-        pulls = self.totals.pulls
-        row_gain = ROW_ADVANTAGE * share / self.row_pulls + (1.0 - share) / float(pulls.sum())
-        return row_gain > (1.0 - share) / float(pulls[undecided].sum())
+        return row_gains_more(share, self.row_pulls, self.totals.pulls, undecided)
 
     @property
     def _between_pairs(self) -> bool:
@@ -286,11 +289,9 @@ class SPADE(Algorithm):
 
     def _row_size(self) -> float:
         """Return the sweeps of the next row, about a tenth of those before."""
-        if self.rows == 0:
-            return 1.0 if self.paired else 2.0
         if self.paired:
             return max(1.0, math.floor(GROWTH / 2.0 * self.sweeps))
-        return max(1.0, GROWTH * self.sweeps)
+        return next_size(self.rows, self.sweeps)
 
     def _row(self, limit: int) -> _Plan:
         guesses = self._guesses()
@@ -299,25 +300,15 @@ class SPADE(Algorithm):
                 self.size = self._row_size()  # and the other half of the pair has the same
             return _Plan(np.full(self.n, int(self.size)), self.size, guesses)
         size = self._row_size()
-        counts = self._row_counts(size)
+        weights = np.maximum.reduce([v.row_weights(self.totals) for v in self.views.values()])
+        counts = counts_of_row(self.n, size, self.rows, weights)
         if counts.sum() > limit:
-            size = max(1.0, min(size, limit // self.n))
-            counts = self._row_counts(size)
+            size = affordable_size(size, limit, self.n)
+            counts = counts_of_row(self.n, size, self.rows, weights)
         return _Plan(counts, size, guesses)
 
-    def _row_counts(self, size: float) -> IntArray:
-        if self.rows < FIRST_ROWS:
-            return np.full(self.n, math.ceil(size))
-        weights = np.maximum.reduce([v.row_weights(self.totals) for v in self.views.values()])
-        counts: IntArray = np.round(size * weights / weights.mean()).astype(np.int64)
-        return np.maximum(counts, 1)
-
     def _focus(self, undecided: BoolArray, limit: int) -> _Plan:
-        counts = np.where(undecided, np.ceil(GROWTH * self.totals.pulls), 0.0).astype(np.int64)
-        if counts.sum() > limit:
-            affordable = limit // max(int(undecided.sum()), 1)
-            counts = np.minimum(counts, max(affordable, 1)) * undecided
-        return _Plan(counts, 0.0, self._guesses())
+        return _Plan(counts_of_focus(self.totals.pulls, undecided, limit), 0.0, self._guesses())
 
     # Reports
 
@@ -352,10 +343,9 @@ class SPADE(Algorithm):
         low, high = self.views[side].interval() if side in self.views else (-math.inf, math.inf)
         if self.totals.pulls.min() == 0:
             return Threshold(math.nan, low, high)
-        mean = self.totals.total / self.totals.pulls
-        noise = self.totals.scatter / np.maximum(self.totals.pulls - 1.0, 1.0) / self.totals.pulls
-        sigma = math.sqrt(max(float(mean.var() - noise.mean()), 0.0))
-        return Threshold(float(np.clip(mean.mean() + k * sigma, low, high)), low, high)
+        pulls, total = self.totals.pulls, self.totals.total
+        estimate = estimated_threshold(k, pulls, total, self.totals.scatter)
+        return Threshold(min(max(estimate, low), high), low, high)
 
     def evidence(self) -> FloatArray:
         """Return each arm's log e-value towards its verdict; the weaker one of two sides.

@@ -125,7 +125,8 @@ def thresholds_without_one(y: FloatArray, k: float) -> FloatArray:
 
 def all_but_one(arms: IntArray, n: int) -> FloatArray:
     """Return a row for each of the arms: 0 at that arm, 1 at all others."""
-    return (arms.reshape(-1, 1) != np.arange(n)).astype(np.float64)
+    members: FloatArray = (arms.reshape(-1, 1) != np.arange(n)).astype(np.float64)
+    return members
 
 
 @lru_cache(maxsize=256)

@@ -373,7 +373,8 @@ def plug_in_thresholds(y: FloatArray, k: float, arms: IntArray) -> FloatArray:
     mean = (members * y).sum(1) / size
     deviations = (y - mean.reshape(-1, 1)) * members
     sd: FloatArray = np.sqrt((deviations**2).sum(1) / size)
-    return mean + k * sd
+    thresholds: FloatArray = mean + k * sd
+    return thresholds
 
 
 def upper_bound(rows: PlugIn, k: float, alpha: float) -> float:
