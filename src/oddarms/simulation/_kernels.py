@@ -10,5 +10,6 @@ from __future__ import annotations
 
 from oddarms.simulation._ade_kernel import run_ade
 from oddarms.simulation._round_robin_kernel import run_round_robin
+from oddarms.simulation._spade_kernel import run_spade
 
-__all__ = ["run_ade", "run_round_robin"]
+__all__ = ["run_ade", "run_round_robin", "run_spade"]

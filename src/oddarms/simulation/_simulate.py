@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oddarms.algorithms import Decision, Decisions, get_algorithm
+from oddarms.algorithms._spade_certificates import JOINT_UP_TO
 from oddarms.arms import SimulatedArms
 from oddarms.errors import InvalidParameter
 from oddarms.executors import open_executor
@@ -19,7 +20,7 @@ from oddarms.problem import UNIT, BoolArray, FloatArray, IntArray, Question, che
 from oddarms.randomness import Rng, generator_of
 from oddarms.search import Search
 from oddarms.simulation._families import family_of, get_family
-from oddarms.simulation._task import COMPILED, Run, Task
+from oddarms.simulation._task import COMPILED, Run, Task, has_kernel
 from oddarms.theory import threshold
 
 
@@ -90,8 +91,9 @@ def simulate(
 ) -> Simulation:
     """Run an algorithm many times on simulated arms with known means.
 
-    ADE, RR and WRR run in compiled code if numba is installed (``pip install
-    'oddarms[simulate]'``); otherwise, and for every other algorithm, a `Search` is driven.
+    ADE, RR, WRR and SPADE (with up to 256 arms and without ``max_step``) run in compiled code if
+    numba is installed (``pip install 'oddarms[simulate]'``); otherwise, and for every other
+    algorithm, a `Search` is driven. Compiling takes some seconds, once.
     The results are the same either way, whatever the number of jobs, and run r depends on the
     r-th child of ``rng`` alone. It is that of ``find`` with this child, with one exception: ADE, RR
     and WRR on Bernoulli arms, one pull a turn, on one side. Their rewards are drawn 53 at a time,
@@ -146,7 +148,7 @@ def simulate(
 
 def _use_compiled(question: Question, arms: SimulatedArms, compiled: bool | None) -> bool:
     possible = (
-        question.algorithm in COMPILED
+        has_kernel(question)
         and question.side != "both"
         and question.bounds == UNIT
         and family_of(arms) is not None
@@ -156,7 +158,8 @@ def _use_compiled(question: Question, arms: SimulatedArms, compiled: bool | None
         raise InvalidParameter(
             f"compiled must not be True for {question.algorithm_name!r} on {arms!r} with side"
             f" {question.side!r} and bounds {question.bounds}: compiled are {', '.join(COMPILED)}"
-            " on one side, for Bernoulli, Beta and uniform rewards in [0, 1], with numba installed."
+            f" (with at most {JOINT_UP_TO} arms and no max_step) on one side, for Bernoulli, Beta"
+            " and uniform rewards in [0, 1], with numba installed."
         )
     return possible and compiled is not False
 

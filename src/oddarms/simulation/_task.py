@@ -11,13 +11,22 @@ from oddarms.algorithms import Decision, Decisions, get_algorithm
 from oddarms.algorithms._ade import ADE
 from oddarms.algorithms._base import UNLIMITED
 from oddarms.algorithms._round_robin import RR, WRR, check_batch, check_rho
+from oddarms.algorithms._spade_certificates import JOINT_UP_TO
 from oddarms.arms import SimulatedArms
 from oddarms.problem import UNIT, IntArray, Question
 from oddarms.search import Result, Search, drive
 from oddarms.simulation._families import BERNOULLI, family_of
 from oddarms.simulation._taped_arms import TapedBernoulli
+from oddarms.statistics.directions import leave_one_out_k
 
-COMPILED = ("ade", "rr", "wrr")
+COMPILED = ("ade", "rr", "wrr", "spade")
+
+
+def has_kernel(question: Question) -> bool:
+    """Tell whether there is a kernel for this algorithm with these options."""
+    if question.algorithm == "spade":  # in its joint form, with whole steps
+        return question.n <= JOINT_UP_TO and question.options.get("max_step") is None
+    return question.algorithm in COMPILED
 
 
 class Run(NamedTuple):
@@ -60,7 +69,7 @@ class Task:
         )
 
     def _run_compiled(self, rng: np.random.Generator) -> Run:
-        from oddarms.simulation._kernels import run_ade, run_round_robin
+        from oddarms.simulation._kernels import run_ade, run_round_robin, run_spade
 
         means = np.array(self.arms.means)  # writable, so that a kernel has one signature
         family = family_of(self.arms)
@@ -69,20 +78,20 @@ class Task:
         pulls = np.zeros(n, dtype=np.int64)
         decisions = np.zeros(n, dtype=np.int8)
         mirrored = self.question.side == "lower"
-        shared_arguments = (
-            UNLIMITED if self.question.budget is None else self.question.budget,
-            family.code,
-            family.value(self.arms),
-            mirrored,
-            *rng.spawn(2),
-            pulls,
-            decisions,
-        )
+        algorithm_rng, reward_rng = rng.spawn(2)
+        limits = UNLIMITED if self.question.budget is None else self.question.budget
+        rewards = (family.code, family.value(self.arms), mirrored)
+        shared_arguments = (limits, *rewards, algorithm_rng, reward_rng, pulls, decisions)
         head = (means, self.question.k, self.question.delta)
         options = self.question.options
         if self.question.algorithm == "ade":
             shared = bool(options.get("shared", False))
             found = run_ade(*head, shared, *shared_arguments)
+        elif self.question.algorithm == "spade":  # makes no random choices
+            found = run_spade(
+                *(*head, self._others_k(n), self.question.indifference, limits, *rewards),
+                *(reward_rng, pulls, decisions),
+            )
         else:
             batch = check_batch(options.get("batch", 1))
             rho = self._rho(n)
@@ -92,6 +101,10 @@ class Task:
             decisions[decisions == Decision.HIGH] = Decision.LOW
             threshold = 1.0 - threshold
         return Run(decisions, pulls, rounds, threshold_pulls, threshold, radius)
+
+    def _others_k(self, n: int) -> float:
+        k = abs(self.question.k)
+        return 0.0 if n < 1.0 + k * k else leave_one_out_k(n, k)  # without a pull
 
     def _rho(self, n: int) -> float:
         question = self.question

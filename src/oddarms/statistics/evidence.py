@@ -138,18 +138,19 @@ def sample_below(pulls: FloatArray, total: FloatArray, scatter: FloatArray) -> S
     `scatter` is at least the sum of the squared deviations from the mean.
     """
     gap = 1.0 - total / pulls * (1.0 + relative_error(pulls))
-    return _sample(pulls, total, pulls - total, gap, scatter)
+    return sample_of(pulls, total, pulls - total, gap, scatter)
 
 
 def sample_above(pulls: FloatArray, total: FloatArray, scatter: FloatArray) -> Sample:
     """Return the sample that speaks of "the mean is above a level"."""
     gap = total / pulls * (1.0 - relative_error(pulls))
-    return _sample(pulls, pulls - total, total, gap, scatter)
+    return sample_of(pulls, pulls - total, total, gap, scatter)
 
 
-def _sample(
+def sample_of(
     pulls: FloatArray, far: FloatArray, near: FloatArray, gap: FloatArray, scatter: FloatArray
 ) -> Sample:
+    """Return the sample from the sums of the distances from either end."""
     variance, known = scatter / pulls, gap > SMALLEST_GAP
     safe = np.where(known, gap, 1.0)
     both = variance + safe * safe

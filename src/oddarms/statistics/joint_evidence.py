@@ -57,25 +57,26 @@ def weigh(low: FloatArray, high: FloatArray, lines: Lines, sample: Sample, sign:
     right = joint_evidence(high, lines, sample, sign)
     for _ in range(CUTS):
         width = high - low
-        y = low + np.minimum(np.maximum(_meeting(left, right, width), 0.05 * width), 0.95 * width)
+        y = low + np.minimum(np.maximum(meeting(left, right, width), 0.05 * width), 0.95 * width)
         found = joint_evidence(y, lines, sample, sign)
         rising = found[1] > 0.0
         low, high = np.where(rising, low, y), np.where(rising, y, high)
         left, right = np.where(rising, left, found), np.where(rising, found, right)
     width = high - low
-    inside = left[0] + np.minimum(left[1], 0.0) * _meeting(left, right, width)
+    inside = left[0] + np.minimum(left[1], 0.0) * meeting(left, right, width)
     before, after = left[0] - left[1] * low, right[0] + right[1] * (1.0 - high)
     value = np.where(left[1] > 0.0, before, np.where(right[1] < 0.0, after, inside))
-    steepness = np.maximum(_steepness(left, lines, sign), _steepness(right, lines, sign))
+    steepness = np.maximum(steepness_of(left, lines, sign), steepness_of(right, lines, sign))
     return Weighed(value, np.maximum(steepness, 0.0), 0.5 * (low + high))
 
 
-def _steepness(found: FloatArray, lines: Lines, sign: float) -> FloatArray:
+def steepness_of(found: FloatArray, lines: Lines, sign: float) -> FloatArray:
+    """Return the smaller of the slopes of the parts, that of the threshold reduced by its share."""
     steepness: FloatArray = np.minimum(-sign * found[2], sign * found[3] * lines.share)
     return steepness
 
 
-def _meeting(left: FloatArray, right: FloatArray, width: FloatArray) -> FloatArray:
+def meeting(left: FloatArray, right: FloatArray, width: FloatArray) -> FloatArray:
     """Return how far from the left end of a bracket the tangents at its ends meet."""
     bend = right[1] - left[1]
     flat = bend <= 0.0

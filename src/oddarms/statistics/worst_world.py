@@ -41,12 +41,12 @@ def largest_costs(
         sd = math.sqrt((deviations**2).sum() / m)
         v = values * others
         fixed = v.sum(1) - stakes[:, 0] * (k * sd)
-        top = _on_sphere(k * (stakes * (deviations / m) + 2.0 * v), k * k * v, others, m)
+        top = on_sphere(k * (stakes * (deviations / m) + 2.0 * v), k * k * v, others, m)
         costs[:, place] = fixed + top
     return costs
 
 
-def _on_sphere(t: FloatArray, q: FloatArray, others: FloatArray, m: float) -> FloatArray:
+def on_sphere(t: FloatArray, q: FloatArray, others: FloatArray, m: float) -> FloatArray:
     """Return at least the largest sum_j t_j z_j + q_j z_j^2 on the sphere, for each row."""
     steepest = np.zeros(q.shape[0])
     for row in range(q.shape[0]):
