@@ -142,8 +142,8 @@ def row_taken(rows: Rows, rules: Rules, row: Tally, size: float, guess: Forecast
 def run_spade(
     y: Any,
     k: float,
-    others_k: float,
     delta: float,
+    others_k: float,
     indifference: float,
     budget: int,
     family: int,
