@@ -7,7 +7,7 @@ of named tuples, no methods.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from oddarms.statistics.directions import (
     tally_of,
     thresholds_without_one,
 )
+from oddarms.statistics.elementwise import choose
 from oddarms.statistics.evidence import mean_interval, sample_above, sample_below
 from oddarms.statistics.joint_evidence import Weighed, weigh
 from oddarms.statistics.levels import closeness, log_relative_weights
@@ -110,9 +111,14 @@ def evidence_with_weights(
 
     The distances that weights are made of are bounded by the box and the threshold's interval.
     """
-    low, high = known.box
-    gaps = np.maximum(known.low - high, low - known.high) / rules.rate
+    gaps = least_gap(rules, known, known.box[0], known.box[1])
     return evidence + log_relative_weights(arms, closeness(gaps), steepness, rules.slack)
+
+
+def least_gap(rules: Rules, known: Standing, low: Any, high: Any) -> FloatArray:
+    """Return at least how far means in [low, high] are from their thresholds."""
+    gap: FloatArray = np.maximum(known.low - high, low - known.high) / rules.rate
+    return gap
 
 
 def settle(rules: Rules, known: Standing, arms: IntArray, found: Weighed, verdict: int) -> None:
@@ -211,17 +217,21 @@ def largest_without_one(box: Box, k: float, arms: IntArray, mu: tuple[float, flo
     return largest_coefficients(low, high, k, m, others, sigma)
 
 
-def bracket(mean: FloatArray, level: FloatArray) -> tuple[FloatArray, FloatArray]:
+def bracket(mean: Any, level: Any) -> tuple[FloatArray, FloatArray]:
     """Return where the smallest evidence is sought: bets may still fall at the level itself."""
     beyond = level + 0.5 * (level - mean)
     low, high = np.minimum(mean, beyond), np.maximum(mean, beyond)
-    return np.clip(low, 1e-6, 1.0 - 1e-6), np.clip(high, 1e-6, 1.0 - 1e-6)
+    least, most = 1e-6, 1.0 - 1e-6
+    return (
+        np.minimum(np.maximum(low, least), most),
+        np.minimum(np.maximum(high, least), most),
+    )
 
 
-def threshold_shares(level: FloatArray, mean: FloatArray, y: FloatArray) -> FloatArray:
+def threshold_shares(level: Any, mean: Any, y: Any) -> FloatArray:
     """Return the threshold's share of each arm's doubt."""
-    gap = np.where(level == mean, EDGE, level - mean)
-    share: FloatArray = np.clip((level - y) / gap, 0.02, 0.98)
+    gap = choose(level == mean, EDGE, level - mean)
+    share: FloatArray = np.minimum(np.maximum((level - y) / gap, 0.02), 0.98)
     return share
 
 

@@ -44,7 +44,7 @@ def counts_of_row(n: int, size: float, rows: int, weights: FloatArray) -> IntArr
 
 def counts_of_focus(pulls: FloatArray, undecided: BoolArray, limit: int) -> IntArray:
     """Return how often each arm is pulled in a focus step, within a limit if one each is."""
-    counts: IntArray = np.where(undecided, np.ceil(GROWTH * pulls), 0.0).astype(np.int64)
+    counts: IntArray = np.ceil(GROWTH * pulls).astype(np.int64) * undecided
     if counts.sum() > limit:
         affordable = limit // max(int(undecided.sum()), 1)
         counts = np.minimum(counts, max(affordable, 1)) * undecided

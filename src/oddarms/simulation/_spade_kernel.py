@@ -1,7 +1,7 @@
 """SPADE's joint form in compiled code.
 
-Only the bookkeeping of steps is written anew; plans, forecasts, streams and decisions are the
-functions that the interactive algorithm calls.
+Only the bookkeeping of steps and of verdicts is written anew; plans, forecasts and bounds are the
+functions that the interactive algorithm calls, see also `oddarms.simulation._spade_evidence`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,25 @@ from numba import njit
 from numba.extending import register_jitable
 
 from oddarms.algorithms import Decision
-from oddarms.algorithms import _spade_joint as joint
-from oddarms.algorithms import _spade_plans as plans
 from oddarms.algorithms._spade_joint import (
+    BOX_SHARE,
+    END_SHARE,
     JOINT_ARMS_SHARE,
+    LOOK_AGAIN,
+    MU_SHARE,
     OUTLIER,
+    UNDECIDED,
     Rows,
     Rules,
     Standing,
-    decide,
+    bracket,
     distance_rate,
     joint_row_weights,
+    least_gap,
     level_of_arms,
+    threshold_shares,
 )
+from oddarms.algorithms._spade_joint import NORMAL as FOUND_NORMAL
 from oddarms.algorithms._spade_plans import (
     FIRST_ROWS,
     LONGEST_FOCUS,
@@ -36,63 +42,73 @@ from oddarms.algorithms._spade_plans import (
     next_size,
     row_gains_more,
 )
-from oddarms.simulation import _log_beta  # noqa: F401 - makes betaln known to numba
 from oddarms.simulation._draws import draw, draw_sum
 from oddarms.simulation._families import BERNOULLI
 from oddarms.simulation._kernel_cache import kernel
-from oddarms.statistics import (
-    direction_box,
-    directions,
-    evidence,
-    joint_evidence,
-    levels,
-    threshold_streams,
-    totals,
-    worst_world,
+from oddarms.simulation._spade_evidence import (
+    WIDTH_COUNT,
+    add_row,
+    costs_without,
+    log_relative_weight,
+    mean_interval,
+    smallest_sd_without,
+    weigh,
 )
-from oddarms.statistics.directions import Forecast, Tally, forecast
+from oddarms.statistics.direction_box import largest_coefficients
+from oddarms.statistics.directions import (
+    Forecast,
+    Tally,
+    forecast,
+    lean_of,
+    quantile_of,
+    scatter_around,
+    thresholds_without_one,
+)
+from oddarms.statistics.evidence import (
+    normal_mixture_boundary,
+    sample_above,
+    sample_below,
+)
+from oddarms.statistics.levels import WIDTHS, closeness_at
 from oddarms.statistics.threshold_streams import (
+    HORIZONS,
+    LOG_LIGHT_SHARE,
+    LOG_SEEN_SHARE,
+    LOG_SHARES,
+    Lines,
+    PlugIn,
+    bets_around,
+    bets_for,
+    interval_of_mean,
+    leans_of,
+    light_price,
+    lower_bound,
     lower_direction,
+    lower_line,
     no_plug_in_rows,
     no_rows,
+    radius_of,
+    seen_price,
+    upper_bound,
     with_plug_in_row,
-    with_row,
 )
 from oddarms.statistics.totals import scatter_of, squares_from
 
-_FORMULAS = (
-    *(joint.box_of, joint.evidence_with_weights, joint.settle, joint.exclude_outliers),
-    *(joint.narrowed, decide, joint.largest_without_one, joint.bracket, joint.threshold_shares),
-    *(joint_row_weights, distance_rate, level_of_arms),
+for _formula in (
+    *(bracket, distance_rate, joint_row_weights, least_gap, level_of_arms, threshold_shares),
     *(row_gains_more, next_size, affordable_size, counts_of_row, counts_of_focus),
-    plans.estimated_threshold,
-    *(direction_box.smallest_sd, direction_box.largest_coefficients),
-    *(directions.scatter_around, directions.tally_of, forecast, directions.lean_of),
-    *(directions.thresholds_without_one, directions.all_but_one),
-    *(evidence.log_mix, evidence.highest, evidence.normal_mixture_boundary),
-    *(evidence.psi_exponential, evidence.sample_above, evidence.sample_below, evidence.sample_of),
-    *(evidence.log_bets, evidence.log_jeffreys, evidence.log_evidence, evidence.mean_interval),
-    *(evidence.between_rooms, evidence.excluded_room),
-    *(joint_evidence.joint_evidence, joint_evidence.weigh, joint_evidence.steepness_of),
-    joint_evidence.meeting,
-    *(levels.closeness, levels.log_relative_weights),
-    *(threshold_streams.bets_for, threshold_streams.bets_around, threshold_streams.bet_costs),
-    *(no_rows, with_row, threshold_streams.radius_of, threshold_streams.interval_of_mean),
-    *(lower_direction, threshold_streams.leans_of, threshold_streams.lower_lines),
-    *(threshold_streams.lower_bound, no_plug_in_rows, with_plug_in_row),
-    *(threshold_streams.upper_lines, threshold_streams.plug_in_thresholds),
-    *(threshold_streams.upper_bound, threshold_streams.bennett_factor),
-    threshold_streams.fan_factor,
-    *(totals.relative_error, scatter_of, squares_from),
-    *(worst_world.largest_costs, worst_world.on_sphere),
-)
-for _formula in _FORMULAS:
-    register_jitable(_formula)
+    *(estimated_threshold, forecast, lean_of, quantile_of, thresholds_without_one),
+    *(normal_mixture_boundary, bets_around, bets_for, interval_of_mean, leans_of, lower_bound),
+    *(lower_direction, no_plug_in_rows, no_rows, radius_of, upper_bound, with_plug_in_row),
+):
+    register_jitable(error_model="numpy")(_formula)
 
 NORMAL, HIGH = int(Decision.NORMAL), int(Decision.HIGH)
+MOST_TERMS = 2 * HORIZONS.size
+"""At least as many as an evidence has terms."""
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def pull(
     rng: Any, family: int, y: Any, parameter: float, mirrored: bool, counts: Any
 ) -> tuple[Any, Any]:
@@ -100,42 +116,203 @@ def pull(
     n = counts.size
     sums = np.zeros(n)
     squares = np.zeros(n)
-    if family == BERNOULLI:
-        single = counts.max() == 1
-        for i in range(n):
-            if counts[i] > 0:
-                one = (
-                    draw(rng, family, y[i], parameter, False)
-                    if single
-                    else draw_sum(rng, family, y[i], parameter, False, counts[i])
-                )
-                sums[i] = one
-        scaled = counts - sums if mirrored else sums
-        return scaled, squares_from(counts, scaled, scatter_of(counts, sums, sums))
+    single = counts.max() == 1
     for i in range(n):
-        for _ in range(counts[i]):
-            reward = draw(rng, family, y[i], parameter, mirrored)
-            sums[i] += reward
-            squares[i] += reward * reward
+        count = counts[i]
+        if count == 0:
+            continue
+        if family != BERNOULLI:
+            for _ in range(count):
+                reward = draw(rng, family, y[i], parameter, mirrored)
+                sums[i] += reward
+                squares[i] += reward * reward
+            continue
+        if single:
+            ones = draw(rng, family, y[i], parameter, False)
+        else:
+            ones = draw_sum(rng, family, y[i], parameter, False, count)
+        sums[i] = count - ones if mirrored else ones
+        squares[i] = squares_from(count, sums[i], scatter_of(count, ones, ones))
     return sums, squares
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def seen(pulls: Any, total: Any, squares: Any, mirrored: bool) -> Tally:
     """Return the tally as the certificate sees it."""
-    return Tally(pulls, pulls - total if mirrored else total, scatter_of(pulls, total, squares))
+    sums = np.empty(pulls.size)
+    scatter = np.empty(pulls.size)
+    for i in range(pulls.size):
+        sums[i] = pulls[i] - total[i] if mirrored else total[i]
+        scatter[i] = scatter_of(pulls[i], total[i], squares[i])
+    return Tally(pulls, sums, scatter)
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def row_taken(rows: Rows, rules: Rules, row: Tally, size: float, guess: Forecast) -> Rows:
     """Enter a row into all streams."""
     n = row.pulls.size
+    around = scatter_around(row, guess.centre)
+    taken = (row.pulls, row.total, around, size)
+    common, lower = (
+        lower_direction(guess, rules.k, n),
+        lower_direction(guess, rules.others_k, n - 1),
+    )
     return Rows(
-        with_row(rows.mu, row, size, np.full(n, 1.0 / n), guess),
-        with_row(rows.common, row, size, lower_direction(guess, rules.k, n), guess),
-        with_row(rows.lower, row, size, lower_direction(guess, rules.others_k, n - 1), guess),
+        add_row(rows.mu, *taken, np.full(n, 1.0 / n), guess.variance),
+        add_row(rows.common, *taken, common, guess.variance),
+        add_row(rows.lower, *taken, lower, guess.variance),
         with_plug_in_row(rows.upper, row, size, guess),
     )
+
+
+@njit(nogil=True, error_model="numpy")
+def narrow(box: Any, tally: Tally, delta: float, logs: Any) -> None:
+    """Narrow the intervals of all means."""
+    n = tally.pulls.size
+    alpha = BOX_SHARE * delta / n
+    for i in range(n):
+        low, high = mean_interval(tally.pulls[i], tally.total[i], tally.scatter[i], alpha, logs)
+        box[0][i] = max(box[0][i], low)
+        box[1][i] = min(box[1][i], high)
+
+
+@njit(nogil=True, error_model="numpy")
+def prices_of(rows: PlugIn, k: float, bets: Any, above: Any, mu: Any, box: Any) -> Any:
+    """Return both prices of each bet along the thresholds without one of these arms."""
+    n = rows.total.size
+    m = n - 1.0
+    sigma, highest, lowest = np.inf, 0.0, 1.0
+    for i in above:
+        sigma = min(sigma, smallest_sd_without(i, box[0], box[1]))
+        highest = max(highest, box[1][i])
+        lowest = min(lowest, box[0][i])
+    others = (n * mu[0] - highest) / m, (n * mu[1] - lowest) / m
+    prices = np.empty((2 * bets.size, n))
+    for j in range(n):
+        low, high = box[0][j], box[1][j]
+        length = largest_coefficients(low, high, k, m, others, sigma) * rows.coarsest[j]
+        for g in range(bets.size):
+            prices[g, j] = light_price(bets[g], length, low, high, rows.spent[j])
+            prices[bets.size + g, j] = seen_price(bets[g], length, rows.scatter[j])
+    return prices
+
+
+@njit(nogil=True, error_model="numpy")
+def settle(
+    rules: Rules, known: Standing, i: int, found: Any, near: Any, sums: Any, verdict: int
+) -> None:
+    """Record the evidence on arm i, and the verdict if it suffices."""
+    evidence = found.evidence + log_relative_weight(i, near, sums, found.steepness, rules.slack)
+    known.log_evidence[i] = evidence
+    if evidence >= rules.log_level:
+        known.verdicts[i] = verdict
+
+
+@njit(nogil=True, error_model="numpy")
+def weigh_below(
+    rules: Rules, rows: Rows, known: Standing, below: Any, mu: Any, tally: Tally, guess: Forecast,
+    theta: Any, near: Any, sums: Any, shares: Any,
+) -> None:  # fmt: skip
+    """Weigh the arms that seem to be below their threshold."""
+    lower = rows.lower
+    lean, square = leans_of(lower, tally.pulls.size - 1)
+    bets = bets_around(lower.weight)
+    costs = lower.costs[bets]
+    cost_sums, log_shares, sum_of_all = costs.sum(1), LOG_SHARES[bets], lower.sums.sum()
+    logs, cost = np.empty(MOST_TERMS), np.empty(cost_sums.size)
+    for i in below:
+        total = sum_of_all - lower.sums[i]
+        slack = -rules.slack
+        offset, speed, share = lower_line(lower, rules.others_k, square, lean[i], total, slack, mu)
+        for g in range(cost.size):
+            cost[g] = max(cost_sums[g] - costs[g, i], 0.0) - log_shares[g]
+        line = Lines(offset, speed, lower.bets[bets], cost, share)
+        sample = sample_below(tally.pulls[i], tally.total[i], tally.scatter[i])
+        level = theta[i] + rules.slack
+        left, right = bracket(guess.mean[i], level)
+        found = weigh(left, right, line, sample, -1.0, logs)
+        settle(rules, known, i, found, near, sums, FOUND_NORMAL)
+        shares[i] = threshold_shares(level, guess.mean[i], found.y)
+
+
+@njit(nogil=True, error_model="numpy")
+def weigh_above(
+    rules: Rules, rows: Rows, known: Standing, above: Any, mu: Any, tally: Tally, guess: Forecast,
+    theta: Any, near: Any, sums: Any, shares: Any,
+) -> None:  # fmt: skip
+    """Weigh the arms that seem to be above their threshold."""
+    upper = rows.upper
+    n, weight = tally.pulls.size, upper.weight
+    around = bets_around(weight)
+    one, log_shares = upper.bets[around], LOG_SHARES[around]
+    prices = prices_of(upper, rules.others_k, one, above, mu, known.box)
+    count = one.size
+    bets, stakes, log_share = np.empty(2 * count), np.empty(2 * count), np.empty(2 * count)
+    for g in range(2 * count):
+        bets[g] = one[g % count]
+        stakes[g] = bets[g] * weight
+        log_share[g] = log_shares[g % count] + (LOG_LIGHT_SHARE if g < count else LOG_SEEN_SHARE)
+    y = upper.total / weight
+    logs, room = np.empty(MOST_TERMS), np.empty((5, max(n, MOST_TERMS)))
+    for i in above:
+        costs, plug_in = costs_without(i, y, rules.others_k, stakes, prices, room)
+        for g in range(costs.size):
+            costs[g] -= log_share[g]
+        line = Lines(weight * (rules.slack - plug_in), weight, bets, costs, 1.0)
+        sample = sample_above(tally.pulls[i], tally.total[i], tally.scatter[i])
+        level = theta[i] - rules.slack
+        left, right = bracket(guess.mean[i], level)
+        found = weigh(left, right, line, sample, 1.0, logs)
+        settle(rules, known, i, found, near, sums, OUTLIER)
+        shares[i] = threshold_shares(level, guess.mean[i], found.y)
+
+
+@njit(nogil=True, error_model="numpy")
+def decide(
+    rules: Rules, rows: Rows, known: Standing, arms: Any, tally: Tally, guess: Forecast
+) -> Standing:
+    """Weigh each open arm on the side of its threshold where it seems to be."""
+    n = tally.pulls.size
+    mu = interval_of_mean(rows.mu, MU_SHARE * rules.delta)
+    end = END_SHARE * rules.delta
+    low = max(known.low, lower_bound(rows.common, rules.k, n, end, mu))
+    high = min(known.high, upper_bound(rows.upper, rules.k, end))
+    verdicts, log_evidence, box = known.verdicts, known.log_evidence, known.box
+    pulls_seen, share = known.pulls_seen, known.threshold_share
+    if low > 1.0:
+        for i in arms:
+            log_evidence[i] = max(log_evidence[i], rules.log_level)
+            verdicts[i] = FOUND_NORMAL
+        return Standing(verdicts, log_evidence, low, high, box, pulls_seen, share)
+    if rows.upper.weight == 0.0:
+        return Standing(verdicts, log_evidence, low, high, box, pulls_seen, share)
+    pulls = tally.pulls.sum()
+    if pulls >= LOOK_AGAIN * pulls_seen:
+        pulls_seen = pulls
+        narrow(box, tally, rules.delta, np.empty(MOST_TERMS))
+    now = Standing(verdicts, log_evidence, low, high, box, pulls_seen, share)
+    near, sums = np.empty((WIDTH_COUNT, n)), np.zeros(WIDTH_COUNT)
+    for j in range(n):
+        gap = least_gap(rules, now, box[0][j], box[1][j])
+        for w in range(WIDTH_COUNT):
+            near[w, j] = closeness_at(gap, WIDTHS[w, 0])
+            sums[w] += near[w, j]
+    theta = thresholds_without_one(guess.shrunk, rules.others_k)
+    shares = np.full(n, 0.5)
+    below = arms[guess.mean[arms] < theta[arms] + rules.slack]
+    above = arms[guess.mean[arms] > theta[arms] - rules.slack]
+    if below.size > 0:
+        weigh_below(rules, rows, now, below, mu, tally, guess, theta, near, sums, shares)
+    if above.size > 0:
+        weigh_above(rules, rows, now, above, mu, tally, guess, theta, near, sums, shares)
+    left, total = 0, 0.0
+    for i in arms:
+        if verdicts[i] == UNDECIDED:
+            left += 1
+            total += shares[i]
+    if left > 0:
+        share = total / left
+    return Standing(verdicts, log_evidence, low, high, box, pulls_seen, share)
 
 
 @kernel
@@ -172,15 +349,9 @@ def run_spade(
         no_rows(n, (1.0 + others_k**2) / (n - 1)),
         no_plug_in_rows(n, others_k),
     )
-    known = Standing(
-        np.zeros(n, dtype=np.int8),
-        np.zeros(n),
-        -np.inf,
-        np.inf,
-        (np.zeros(n), np.ones(n)),
-        0.0,
-        0.5,
-    )
+    box = np.zeros(n), np.ones(n)
+    verdicts = np.zeros(n, dtype=np.int8)
+    known = Standing(verdicts, np.zeros(n), -np.inf, np.inf, box, 0.0, 0.5)
     every, total, squares = np.zeros(n), np.zeros(n), np.zeros(n)
     tally = seen(every, total, squares, swapped)
     weights = np.ones(n)
@@ -188,12 +359,12 @@ def run_spade(
     rounds, threshold_pulls, used, count, focus_steps = 0, 0, 0, 0, 0
     sweeps, row_pulls = 0.0, 0.0
     while True:
-        undecided = known.verdicts == 0
+        undecided = verdicts == UNDECIDED
         if not undecided.any():
             break
         limit = budget - used
         size = 0.0
-        counts = np.zeros(n, dtype=np.int64)
+        counts = pulls
         if (
             count < FIRST_ROWS
             or focus_steps >= LONGEST_FOCUS
@@ -236,13 +407,13 @@ def run_spade(
         if count >= 2:
             known = decide(rules, rows, known, np.flatnonzero(undecided), tally, guess)
     for i in range(n):
-        if known.verdicts[i] != 0:
-            odd = (known.verdicts[i] == OUTLIER) != swapped
-            out[i] = HIGH if odd else NORMAL
+        if verdicts[i] != UNDECIDED:
+            out[i] = HIGH if (verdicts[i] == OUTLIER) != swapped else NORMAL
+    if rounds == 0:
+        return 0, 0, np.nan, np.inf
     low, high = known.low, known.high
     if swapped:
         low, high = 1.0 - high, 1.0 - low
-    if rounds == 0:
-        return 0, 0, np.nan, np.inf
-    estimate = estimated_threshold(k, every, total, scatter_of(every, total, squares))
+    scatter = seen(every, total, squares, False).scatter
+    estimate = estimated_threshold(k, every, total, scatter)
     return rounds, threshold_pulls, min(max(estimate, low), high), (high - low) / 2.0

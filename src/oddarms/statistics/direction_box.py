@@ -8,7 +8,7 @@ sum_j c*_j^2 value_j with known values is at most a fractional knapsack.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from oddarms.problem import FloatArray
 from oddarms.statistics.totals import relative_error
 
 UNKNOWN_SD = 1e-150
+BISECTIONS = 20
 
 
 class Box(NamedTuple):
@@ -82,7 +83,7 @@ def smallest_sd(low: FloatArray, high: FloatArray, members: FloatArray) -> Float
     small that it leaves any c* in the box whose arms are not known to lie on one side of mu.
     """
     left, right = np.zeros(len(members)), np.ones(len(members))
-    for _ in range(20):
+    for _ in range(BISECTIONS):
         t = 0.5 * (left + right)
         beyond = np.maximum(t[:, None] - high, 0.0) - np.maximum(low - t[:, None], 0.0)
         falling = (members * beyond).sum(axis=1) < 0.0
@@ -90,8 +91,12 @@ def smallest_sd(low: FloatArray, high: FloatArray, members: FloatArray) -> Float
     distance = np.maximum(left[:, None] - high, 0.0) + np.maximum(low - left[:, None], 0.0)
     at_left = (members * distance**2).sum(axis=1)
     drop = 2.0 * (right - left) * (members * distance).sum(axis=1)
-    rounding = relative_error(low.size) * (at_left + drop)
-    variance = (at_left - drop - rounding) / members.sum(axis=1)
+    return sd_from_tangent(at_left, drop, low.size, members.sum(axis=1))
+
+
+def sd_from_tangent(at_left: Any, drop: Any, n: int, m: Any) -> FloatArray:
+    """Return the sd from the sum of squares at the left end less what it can fall by, n terms."""
+    variance = (at_left - drop - relative_error(n) * (at_left + drop)) / m
     smallest: FloatArray = np.sqrt(np.maximum(variance, UNKNOWN_SD**2))
     return smallest
 

@@ -91,14 +91,23 @@ def forecast(tally: Tally) -> Forecast:
     scatter = tally.scatter
     pooled = scatter.sum() / max(pulls.sum() - pulls.size, 1.0)
     variance = np.clip((scatter + 2.0 * pooled) / (pulls + 1.0), 1e-4, 0.25)
-    noise, middle = variance / pulls, np.median(mean)
+    noise, middle = variance / pulls, quantile_of(mean, 0.5)
     distance = (mean - middle) ** 2
-    bulk = np.quantile(distance, 0.6) / 0.708  # the variance, if the bulk is normal
-    signal = np.maximum(bulk - np.median(noise), 0.05 * bulk + 1e-12)
+    bulk = quantile_of(distance, 0.6) / 0.708  # the variance, if the bulk is normal
+    signal = np.maximum(bulk - quantile_of(noise, 0.5), 0.05 * bulk + 1e-12)
     signal = np.maximum(signal, distance - 2.0 * noise)
     keep = signal / (signal + noise)
     centre = (tally.total + mean.mean()) / (pulls + 1.0)
     return Forecast(mean, centre, variance, middle + (mean - middle) * keep, noise * keep)
+
+
+def quantile_of(values: FloatArray, share: float) -> float:
+    """Return the value that a share of the values is at most, between the two nearest to it."""
+    position = share * (values.size - 1)
+    first = int(position)
+    ordered = np.sort(values)
+    part = position - first
+    return float((1.0 - part) * ordered[first] + part * ordered[min(first + 1, values.size - 1)])
 
 
 def lean_of(y: FloatArray, error: FloatArray | float = 0.0) -> FloatArray:

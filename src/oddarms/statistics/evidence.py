@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import betaln
 
 from oddarms.problem import FloatArray, IntArray
+from oddarms.statistics.elementwise import choose
 from oddarms.statistics.totals import relative_error
 
 SMALLEST_GAP = 1e-150  # its square is still a number
@@ -26,6 +27,7 @@ SMALL_BET = 1e-3
 BETS: FloatArray = np.array([*(0.01 * 1.6 ** np.arange(10)), 0.82, 0.93])[:, None]
 """Fractions of the largest admissible bet; fixed, so no run can tune them."""
 LOG_LOSSES: FloatArray = np.log1p(-BETS)
+BISECTIONS = 12  # to find an end of an interval
 BETA_SHARE = 0.1  # of the Jeffreys mixture in an arm's evidence; the bets have the rest
 _PRIOR: FloatArray = 1.0 / (1.0 + ((np.arange(12.0)[:, None] - 7.0) / 3.0) ** 2)
 LOG_SHARES: FloatArray = np.log((1.0 - BETA_SHARE) * _PRIOR / _PRIOR.sum())
@@ -49,7 +51,12 @@ def highest(rows: FloatArray) -> FloatArray:
     top = rows[0]
     for row in rows[1:]:
         top = np.maximum(top, row)
-    return np.where(np.isfinite(top), top, 0.0)
+    return finite_or_zero(top)
+
+
+def finite_or_zero(top: Any) -> Any:
+    """Return numbers, 0 in place of infinite ones."""
+    return choose(np.isfinite(top), top, 0.0)
 
 
 def normal_mixture_boundary(variance: Any, alpha: float, rho: float) -> Any:
@@ -76,8 +83,9 @@ def psi_exponential(x: FloatArray) -> FloatArray:
     """
     safe = np.minimum(x, 0.999)
     small = x * x * (0.5 + x / 3.0 + 0.5 * x * x)
-    psi = np.where(x < SMALL_BET, small, -np.log1p(-safe) - safe)
-    return np.where(x < 0.999, psi, np.inf)
+    psi = choose(x < SMALL_BET, small, -np.log1p(-safe) - safe)
+    bounded: FloatArray = choose(x < 0.999, psi, np.inf)
+    return bounded
 
 
 class Sample(NamedTuple):
@@ -152,7 +160,7 @@ def sample_of(
 ) -> Sample:
     """Return the sample from the sums of the distances from either end."""
     variance, known = scatter / pulls, gap > SMALLEST_GAP
-    safe = np.where(known, gap, 1.0)
+    safe = choose(known, gap, 1.0)
     both = variance + safe * safe
     return Sample(
         pulls,
@@ -160,17 +168,35 @@ def sample_of(
         near,
         betaln(far + 0.5, near + 0.5) - math.log(math.pi),  # B(1/2, 1/2) = pi
         gap,
-        np.where(known, variance / both, 1.0),
-        np.where(known, safe * safe / both, 0.0),
+        choose(known, variance / both, 1.0),
+        choose(known, safe * safe / both, 0.0),
         np.minimum(safe + variance / safe, 1.0),
     )
 
 
 def log_bets(sample: Sample, room: FloatArray) -> FloatArray:
     """Return the log wealth of each of the `BETS`, with its weight in the mixture."""
-    rise = BETS * (sample.reach / room - 1.0)
-    worth = sample.at_end * LOG_LOSSES + sample.others * np.log1p(rise)
-    return sample.pulls * worth + LOG_SHARES
+    return log_bet(sample, room, BETS, LOG_LOSSES, LOG_SHARES)
+
+
+def log_bet(sample: Sample, room: Any, bet: Any, log_loss: Any, log_share: Any) -> FloatArray:
+    """Return the log wealth of a bet, with its weight; `log_loss` is log(1 - bet)."""
+    rise = bet * (sample.reach / room - 1.0)
+    worth = sample.at_end * log_loss + sample.others * np.log1p(rise)
+    return sample.pulls * worth + log_share
+
+
+def bet_slope(sample: Sample, room: Any, bet: Any) -> FloatArray:
+    """Return the derivative of `log_bet` in the room."""
+    left = (1.0 - bet) * room + bet * sample.reach
+    slope: FloatArray = -sample.pulls * sample.others * bet * sample.reach / (room * left)
+    return slope
+
+
+def jeffreys_slope(sample: Sample, room: Any) -> FloatArray:
+    """Return the derivative of `log_jeffreys` in the room."""
+    slope: FloatArray = sample.far / (1.0 - room) - sample.near / room
+    return slope
 
 
 def log_jeffreys(sample: Sample, room: FloatArray) -> FloatArray:
@@ -185,12 +211,10 @@ def log_evidence(sample: Sample, room: FloatArray) -> tuple[FloatArray, FloatArr
     """
     bets, jeffreys = log_bets(sample, room), log_jeffreys(sample, room) + math.log(BETA_SHARE)
     top = np.maximum(highest(bets), jeffreys)
-    left = (1.0 - BETS) * room + BETS * sample.reach
-    slopes = -sample.pulls * sample.others * BETS * sample.reach / (room * left)
-    jeffreys_slope = sample.far / (1.0 - room) - sample.near / room
     weights, other = np.exp(bets - top), np.exp(jeffreys - top)
     total = weights.sum(0) + other
-    return np.log(total) + top, ((weights * slopes).sum(0) + other * jeffreys_slope) / total
+    slopes = (weights * bet_slope(sample, room, BETS)).sum(0)
+    return np.log(total) + top, (slopes + other * jeffreys_slope(sample, room)) / total
 
 
 def log_mean_below(
@@ -244,7 +268,7 @@ def between_rooms(
     Small distances from 0 keep their digits; 1 - room is rounded upwards.
     """
     high = np.minimum(np.nextafter(1.0 - below, 2.0), 1.0)
-    return np.where(pulls > 0, above, 0.0), np.where(pulls > 0, high, 1.0)
+    return choose(pulls > 0, above, 0.0), choose(pulls > 0, high, 1.0)
 
 
 def excluded_room(sample: Sample, level: float) -> FloatArray:
@@ -253,7 +277,7 @@ def excluded_room(sample: Sample, level: float) -> FloatArray:
     The evidence grows as the room falls from the gap to 0: bisection.
     """
     inside, outside = np.maximum(sample.gap, 0.0), np.zeros(sample.gap.size)
-    for _ in range(12):
+    for _ in range(BISECTIONS):
         middle = 0.5 * (inside + outside)
         room = np.maximum(middle, SMALLEST_GAP)
         bets, jeffreys = log_bets(sample, room), log_jeffreys(sample, room) + math.log(BETA_SHARE)

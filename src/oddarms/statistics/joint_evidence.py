@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from oddarms.problem import FloatArray
+from oddarms.statistics.elementwise import choose
 from oddarms.statistics.evidence import Sample, log_evidence, log_mix
 from oddarms.statistics.threshold_streams import Lines
 
@@ -30,7 +31,7 @@ def joint_evidence(y: FloatArray, lines: Lines, sample: Sample, sign: float) -> 
     """
     arm, arm_slope = log_evidence(sample, y if sign > 0.0 else 1.0 - y)
     bets = lines.bets.reshape(-1, 1)
-    threshold, bet = log_mix(bets * (lines.offset + lines.speed * y) - lines.costs, bets)
+    threshold, bet = log_mix(line_at(lines, y, bets, lines.costs), bets)
     found = np.empty((4, y.size))
     found[0] = arm + threshold
     found[2] = sign * arm_slope
@@ -57,28 +58,46 @@ def weigh(low: FloatArray, high: FloatArray, lines: Lines, sample: Sample, sign:
     right = joint_evidence(high, lines, sample, sign)
     for _ in range(CUTS):
         width = high - low
-        y = low + np.minimum(np.maximum(meeting(left, right, width), 0.05 * width), 0.95 * width)
+        y = next_cut(low, left, right, width)
         found = joint_evidence(y, lines, sample, sign)
         rising = found[1] > 0.0
         low, high = np.where(rising, low, y), np.where(rising, y, high)
         left, right = np.where(rising, left, found), np.where(rising, found, right)
-    width = high - low
-    inside = left[0] + np.minimum(left[1], 0.0) * meeting(left, right, width)
+    return weighed(low, high, left, right, lines, sign)
+
+
+def line_at(lines: Lines, y: Any, bets: Any, costs: Any) -> FloatArray:
+    """Return the logs of the e-processes of some bets against thresholds at y."""
+    value: FloatArray = bets * (lines.offset + lines.speed * y) - costs
+    return value
+
+
+def next_cut(low: Any, left: Any, right: Any, width: Any) -> FloatArray:
+    """Return where to look next: where the tangents meet, not too near to the ends."""
+    met = np.maximum(meeting(left, right, width), 0.05 * width)
+    cut: FloatArray = low + np.minimum(met, 0.95 * width)
+    return cut
+
+
+def weighed(low: Any, high: Any, left: Any, right: Any, lines: Lines, sign: float) -> Weighed:
+    """Return what tangents at the ends of a bracket say of the minimum, wherever it is."""
+    inside = left[0] + np.minimum(left[1], 0.0) * meeting(left, right, high - low)
     before, after = left[0] - left[1] * low, right[0] + right[1] * (1.0 - high)
-    value = np.where(left[1] > 0.0, before, np.where(right[1] < 0.0, after, inside))
+    value = choose(left[1] > 0.0, before, choose(right[1] < 0.0, after, inside))
     steepness = np.maximum(steepness_of(left, lines, sign), steepness_of(right, lines, sign))
     return Weighed(value, np.maximum(steepness, 0.0), 0.5 * (low + high))
 
 
-def steepness_of(found: FloatArray, lines: Lines, sign: float) -> FloatArray:
+def steepness_of(found: Any, lines: Lines, sign: float) -> FloatArray:
     """Return the smaller of the slopes of the parts, that of the threshold reduced by its share."""
     steepness: FloatArray = np.minimum(-sign * found[2], sign * found[3] * lines.share)
     return steepness
 
 
-def meeting(left: FloatArray, right: FloatArray, width: FloatArray) -> FloatArray:
+def meeting(left: Any, right: Any, width: Any) -> FloatArray:
     """Return how far from the left end of a bracket the tangents at its ends meet."""
     bend = right[1] - left[1]
     flat = bend <= 0.0
-    meet = (left[0] - right[0] + right[1] * width) / np.where(flat, 1.0, bend)
-    return np.where(flat, 0.5 * width, np.minimum(np.maximum(meet, 0.0), width))
+    meet = (left[0] - right[0] + right[1] * width) / choose(flat, 1.0, bend)
+    met: FloatArray = choose(flat, 0.5 * width, np.minimum(np.maximum(meet, 0.0), width))
+    return met

@@ -14,6 +14,8 @@ events whose probability is paid for elsewhere). No pilot and no restart is need
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from oddarms.problem import FloatArray, IntArray
@@ -25,7 +27,13 @@ EVEN = 0.2
 
 def closeness(gaps: FloatArray) -> FloatArray:
     """Return h(gamma_j) for each width and arm; at most that, where gaps are lower bounds."""
-    return (1.0 + np.maximum(gaps, 0.0) / WIDTHS) ** -POWER
+    return closeness_at(gaps, WIDTHS)
+
+
+def closeness_at(gap: Any, width: Any) -> FloatArray:
+    """Return h(gamma) of one width."""
+    near: FloatArray = (1.0 + np.maximum(gap, 0.0) / width) ** -POWER
+    return near
 
 
 def log_relative_weights(
@@ -42,8 +50,18 @@ def log_relative_weights(
     """
     n = closeness.shape[1]
     others = np.maximum(closeness.sum(1)[:, None] - closeness[:, arms], 0.0)
-    x = np.minimum(np.maximum(steepness, 1e-300) * (WIDTHS + slack) / POWER, 1.0)
-    penalty = POWER * (1.0 - x + np.log(x) - np.log1p(slack / WIDTHS))
-    shares = np.exp(penalty) / (1.0 + others)
-    weights: FloatArray = np.log(EVEN + (1.0 - EVEN) * n * shares.sum(0) / WIDTHS.size)
-    return weights
+    return log_weight(n, least_share(others, steepness, slack, WIDTHS).sum(0))
+
+
+def least_share(others: Any, steepness: Any, slack: float, width: Any) -> FloatArray:
+    """Return the least of exp(s e) h_i / (h_i + sum_j h_j) over e, of one width."""
+    x = np.minimum(np.maximum(steepness, 1e-300) * (width + slack) / POWER, 1.0)
+    penalty = POWER * (1.0 - x + np.log(x) - np.log1p(slack / width))
+    share: FloatArray = np.exp(penalty) / (1.0 + others)
+    return share
+
+
+def log_weight(n: int, shares: Any) -> FloatArray:
+    """Return log(n w_i) from the sum of the shares of all widths."""
+    weight: FloatArray = np.log(EVEN + (1.0 - EVEN) * n * shares / WIDTHS.size)
+    return weight

@@ -18,7 +18,7 @@ compiled, and a stream calls them.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from oddarms.statistics.directions import (
     leave_one_out_k,
     scatter_around,
 )
+from oddarms.statistics.elementwise import choose
 from oddarms.statistics.evidence import normal_mixture_boundary, psi_exponential
 from oddarms.statistics.totals import relative_error
 from oddarms.statistics.worst_world import largest_costs
@@ -43,6 +44,7 @@ LOG_SHARES: FloatArray = np.log(_PRIOR / _PRIOR.sum())
 """The weights of the bets: most on those for some 30 to 500 sweeps."""
 AROUND = 3  # bets looked at, before and after the one made for the present number of sweeps
 SEEN_SHARE = 0.25  # of the bets that pay for the squares seen, of the upper stream
+LOG_SEEN_SHARE, LOG_LIGHT_SHARE = math.log(SEEN_SHARE), math.log(1.0 - SEEN_SHARE)
 SMALLEST_VARIANCE = 1e-12
 HIGHEST_COST = 1e100
 
@@ -86,11 +88,16 @@ def bet_costs(
     that is expected to be smaller, by a forecast of the variance; `seen` has the squares
     sum_s (X_s - h_j)^2.
     """
-    lengths = bets.reshape(-1, 1) * steps
+    return bet_cost(bets.reshape(-1, 1) * steps, pulls, seen, expected)
+
+
+def bet_cost(lengths: Any, pulls: Any, seen: Any, expected: Any) -> FloatArray:
+    """Return what bets of these lengths |L| cost, see `bet_costs`."""
     worst = lengths * lengths / 8.0
     psi = psi_exponential(lengths)
     adaptive = psi * (expected + SMALLEST_VARIANCE) < worst
-    return np.where(adaptive, np.where(adaptive, psi, 0.0) * seen, worst * pulls)
+    cost: FloatArray = choose(adaptive, choose(adaptive, psi, 0.0) * seen, worst * pulls)
+    return cost
 
 
 class Linear(NamedTuple):
@@ -223,25 +230,28 @@ def lower_lines(
     rows: Linear, k: float, arms: IntArray, shift: float, mu: tuple[float, float]
 ) -> Lines:
     """Return the log e-processes of `LowerStream.lines`."""
+    lean, square = leans_of(rows, rows.sums.size - 1)
+    near = bets_around(rows.weight)
+    by_arm, shares = rows.costs[near], LOG_SHARES[near]
+    costs = np.maximum(by_arm.sum(1).reshape(-1, 1) - by_arm[:, arms], 0.0)
+    total = rows.sums.sum() - rows.sums[arms]
+    offset, speed, share = lower_line(rows, k, square, lean[arms], total, shift, mu)
+    return Lines(offset, speed, rows.bets[near], costs - shares.reshape(-1, 1), share)
+
+
+def lower_line(
+    rows: Linear, k: float, square: float, own: Any, total: Any, shift: float, mu: Any
+) -> tuple[Any, Any, Any]:
+    """Return offset, speed and share of arms' lines: `own` is L_i, `total` the others' sums."""
     n, m = rows.sums.size, rows.sums.size - 1
-    lean, square = leans_of(rows, m)
-    own = lean[arms]
     W = rows.weight - own
     rest = square - own**2 * (1.0 + 1.0 / m) + relative_error(4 * n) * square
     G = np.sqrt(np.maximum(rest, 0.0) * m) / k if k > 0.0 else W
-    edge = np.where(W > G, mu[1], mu[0]) * (n / m)
-    near = bets_around(rows.weight)
-    by_arm, shares = rows.costs[near], LOG_SHARES[near]
-    costs = by_arm.sum(1).reshape(-1, 1) - by_arm[:, arms]
+    edge = choose(W > G, mu[1], mu[0]) * (n / m)
     speed = (W - G) / m - G
     falling = speed < 0.0
-    return Lines(
-        rows.sums.sum() - rows.sums[arms] - G * shift - (W - G) * edge,
-        speed,
-        rows.bets[near],
-        np.maximum(costs, 0.0) - shares.reshape(-1, 1),
-        np.where(falling, np.minimum(G / np.where(falling, -speed, 1.0), 1.0), 0.0),
-    )
+    share = choose(falling, np.minimum(G / choose(falling, -speed, 1.0), 1.0), 0.0)
+    return total - G * shift - (W - G) * edge, speed, share
 
 
 def lower_bound(rows: Linear, k: float, size: int, alpha: float, mu: tuple[float, float]) -> float:
@@ -345,18 +355,13 @@ def upper_lines(
     near = bets_around(rows.weight)
     one = rows.bets[near]
     column = one.reshape(-1, 1)
-    nearest = np.minimum(np.maximum(0.5, box[0]), box[1])
-    lengths = column * (largest * rows.coarsest)
-    light = np.minimum(0.25, bennett_factor(lengths) * (nearest * (1.0 - nearest)))
-    squares = column * column
-    seen = np.minimum(fan_factor(lengths), HIGHEST_COST) * rows.scatter
-    prices = np.concatenate((squares / 2.0 * light * rows.spent, squares * seen))
+    lengths = largest * rows.coarsest
+    light = light_price(column, lengths, box[0], box[1], rows.spent)
+    seen = seen_price(column, lengths, rows.scatter)
     bets = np.concatenate((one, one))
-    shares = np.concatenate(
-        (LOG_SHARES[near] + math.log(1.0 - SEEN_SHARE), LOG_SHARES[near] + math.log(SEEN_SHARE))
-    )
+    shares = np.concatenate((LOG_SHARES[near] + LOG_LIGHT_SHARE, LOG_SHARES[near] + LOG_SEEN_SHARE))
     y = rows.total / rows.weight
-    costs = largest_costs(arms, y, k, bets * rows.weight, prices)
+    costs = largest_costs(arms, y, k, bets * rows.weight, np.concatenate((light, seen)))
     speed = np.full(arms.size, rows.weight)
     return Lines(
         speed * (shift - plug_in_thresholds(y, k, arms)),
@@ -365,6 +370,20 @@ def upper_lines(
         costs - shares.reshape(-1, 1),
         np.ones(arms.size),
     )
+
+
+def light_price(bet: Any, length: Any, low: Any, high: Any, spent: Any) -> FloatArray:
+    """Return the first price of `UpperStream`: a mean in [low, high], a length of |c*_j| a/w_j."""
+    nearest = np.minimum(np.maximum(0.5, low), high)
+    light = np.minimum(0.25, bennett_factor(bet * length) * (nearest * (1.0 - nearest)))
+    price: FloatArray = bet * bet / 2.0 * light * spent
+    return price
+
+
+def seen_price(bet: Any, length: Any, scatter: Any) -> FloatArray:
+    """Return the second price of `UpperStream`."""
+    price: FloatArray = bet * bet * (np.minimum(fan_factor(bet * length), HIGHEST_COST) * scatter)
+    return price
 
 
 def plug_in_thresholds(y: FloatArray, k: float, arms: IntArray) -> FloatArray:
@@ -463,7 +482,8 @@ class UpperStream:
 def bennett_factor(s: FloatArray) -> FloatArray:
     """Return at least 2 (e^s - 1 - s)/s^2: how far a bounded tail exceeds the Gaussian one."""
     safe = np.minimum(np.maximum(s, 1e-3), 30.0)  # increasing in s: a lower cut is safe
-    return np.where(s <= 30.0, 2.0 * (np.expm1(safe) - safe) / (safe * safe), np.inf)
+    factor: FloatArray = choose(s <= 30.0, 2.0 * (np.expm1(safe) - safe) / (safe * safe), np.inf)
+    return factor
 
 
 def fan_factor(s: FloatArray) -> FloatArray:

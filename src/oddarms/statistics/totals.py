@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oddarms.problem import FloatArray, IntArray
+from oddarms.statistics.elementwise import choose
 
 UNIT = 2.0**-53
 """The largest relative error of one rounding."""
@@ -65,9 +66,10 @@ def scatter_of(counts: Any, sums: Any, squares: Any) -> FloatArray:
     and the three roundings made here cost 3 u Q~; 4 e Q~ covers all. A relative error of Q, so
     rewards that are tiny against their bounds keep their digits.
     """
-    some = np.where(counts > 0, counts, 1.0)
-    known = np.where(counts > 0, squares - sums * (sums / some), 0.0)
-    return np.asarray(np.maximum(known, 0.0) + 2.0 * relative_error(counts) * squares)
+    some = choose(counts > 0, counts, 1.0)
+    known = choose(counts > 0, squares - sums * (sums / some), 0.0)
+    scatter: FloatArray = np.maximum(known, 0.0) + 2.0 * relative_error(counts) * squares
+    return scatter
 
 
 def added_up(counts: IntArray, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -156,5 +158,5 @@ def mean_error(counts: Any, bounds: tuple[float, float]) -> FloatArray:
 
 def squares_from(counts: Any, sums: FloatArray, scatter: FloatArray) -> FloatArray:
     """Return the sum of squares of rewards in [0, 1] with this sum and scatter, at most the sum."""
-    around_zero = np.where(counts > 0, sums * (sums / np.where(counts > 0, counts, 1.0)), 0.0)
+    around_zero = choose(counts > 0, sums * (sums / choose(counts > 0, counts, 1.0)), 0.0)
     return np.minimum(scatter + around_zero, np.maximum(sums, around_zero))

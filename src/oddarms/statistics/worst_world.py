@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from oddarms.problem import FloatArray, IntArray
+from oddarms.statistics.elementwise import choose
 
 NEWTON_STEPS = 5
 
@@ -40,10 +42,15 @@ def largest_costs(
         deviations = (y - (y * others).sum() / m) * others
         sd = math.sqrt((deviations**2).sum() / m)
         v = values * others
-        fixed = v.sum(1) - stakes[:, 0] * (k * sd)
-        top = on_sphere(k * (stakes * (deviations / m) + 2.0 * v), k * k * v, others, m)
-        costs[:, place] = fixed + top
+        top = on_sphere(tilt(k, stakes, deviations, v, m), k * k * v, others, m)
+        costs[:, place] = v.sum(1) - stakes[:, 0] * (k * sd) + top
     return costs
+
+
+def tilt(k: float, stake: Any, deviation: Any, value: Any, m: float) -> FloatArray:
+    """Return t_j of `largest_costs`."""
+    t: FloatArray = k * (stake * (deviation / m) + 2.0 * value)
+    return t
 
 
 def on_sphere(t: FloatArray, q: FloatArray, others: FloatArray, m: float) -> FloatArray:
@@ -53,19 +60,36 @@ def on_sphere(t: FloatArray, q: FloatArray, others: FloatArray, m: float) -> Flo
         steepest[row] = q[row].max()
     centre = (t * others).sum(1) / m
     energy = ((t - centre.reshape(-1, 1)) ** 2 * others).sum(1)
-    spread = np.sqrt(energy / (4.0 * m)) + 1e-300
-    least = steepest * (1.0 + 1e-9) + 1e-6 * spread
-    nu = steepest + spread
+    nu, least = first_nu(steepest, energy, m)
     best = np.full(q.shape[0], np.inf)
     for _ in range(NEWTON_STEPS):
         inverse = others / (nu.reshape(-1, 1) - q)
         tau = (t * inverse).sum(1) / inverse.sum(1)
         fit = (t - tau.reshape(-1, 1)) ** 2 * inverse
-        best = np.minimum(best, fit.sum(1) / 4.0 + nu * m)
-        first = (fit * inverse).sum(1) / 4.0
-        second = (fit * inverse * inverse).sum(1) / 2.0
-        ratio = np.sqrt(first / m)  # Newton on 1/sqrt(first) - 1/sqrt(m), nearly linear in nu
-        step = 2.0 * first * (1.0 - ratio) / np.maximum(second, 1e-300)
-        following = nu - step
-        nu = np.where(following > least, following, 0.5 * (nu + least))
+        best = np.minimum(best, dual_value(nu, fit.sum(1), m))
+        by_inverse = fit * inverse
+        nu = next_nu(nu, least, by_inverse.sum(1), (by_inverse * inverse).sum(1), m)
     return best
+
+
+def first_nu(steepest: Any, energy: Any, m: float) -> tuple[Any, Any]:
+    """Return a nu to begin with, and one that all others must exceed."""
+    spread = np.sqrt(energy / (4.0 * m)) + 1e-300
+    return steepest + spread, steepest * (1.0 + 1e-9) + 1e-6 * spread
+
+
+def dual_value(nu: Any, fit: Any, m: float) -> Any:
+    """Return the bound that nu gives, `fit` the sum of (t_j - tau)^2 / (nu - q_j)."""
+    return fit / 4.0 + nu * m
+
+
+def next_nu(nu: Any, least: Any, by_square: Any, by_cube: Any, m: float) -> Any:
+    """Return nu after a Newton step.
+
+    `by_square` is the sum of (t_j - tau)^2 / (nu - q_j)^2 and `by_cube` that of the third powers;
+    with F a quarter of the first, the step is on 1/sqrt(F) - 1/sqrt(m), nearly linear in nu.
+    """
+    first, second = by_square / 4.0, by_cube / 2.0
+    step = 2.0 * first * (1.0 - np.sqrt(first / m)) / np.maximum(second, 1e-300)
+    following = nu - step
+    return choose(following > least, following, 0.5 * (nu + least))

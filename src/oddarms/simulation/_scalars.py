@@ -1,4 +1,4 @@
-"""log B(a, b) in compiled code, where scipy's function cannot be called."""
+"""What compiled code needs to call the formulas of arrays with numbers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,23 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numba import njit, types
 from numba.extending import overload
 from scipy.special import betaln
 
+from oddarms.statistics.elementwise import choose
+
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 LARGE = 10.0
 """From here on Stirling's series is exact to the last digits."""
+
+
+@overload(choose)
+def _choose(condition: Any, yes: Any, no: Any) -> Callable[[Any, Any, Any], Any] | None:
+    def one(condition: Any, yes: Any, no: Any) -> Any:
+        return yes if condition else no
+
+    return one if isinstance(condition, types.Boolean) else None
 
 
 @njit(nogil=True)
@@ -38,19 +47,13 @@ def log_beta(a: float, b: float) -> float:
     both = a + b
     leading = (large - 0.5) * math.log1p(-small / both) + (small - 0.5) * math.log(small / both)
     rest = stirling_rest(a) + stirling_rest(b) - stirling_rest(both)
-    return leading - 0.5 * math.log(both) + HALF_LOG_TWO_PI + rest
+    logarithm: float = leading - 0.5 * math.log(both) + HALF_LOG_TWO_PI + rest
+    return logarithm
 
 
 @overload(betaln)
 def _betaln(a: Any, b: Any) -> Callable[[Any, Any], Any] | None:
-    """Take floats: numba applies it to each entry of arrays, inside larger expressions."""
-
     def one(a: Any, b: Any) -> Any:
         return log_beta(a, b)
 
-    def all_of_them(a: Any, b: Any) -> Any:  # only to find the type
-        return np.empty(a.size)
-
-    if isinstance(a, types.Float) and isinstance(b, types.Float):
-        return one
-    return all_of_them if isinstance(a, types.Array) and isinstance(b, types.Array) else None
+    return one if isinstance(a, types.Float) and isinstance(b, types.Float) else None
