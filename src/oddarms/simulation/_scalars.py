@@ -18,7 +18,7 @@ LARGE = 10.0
 
 
 @overload(choose)
-def _choose(condition: Any, yes: Any, no: Any) -> Callable[[Any, Any, Any], Any] | None:
+def _choose(condition: Any, yes: Any, no: Any) -> Callable[[Any, Any, Any], Any] | None:  # noqa: ARG001
     def one(condition: Any, yes: Any, no: Any) -> Any:
         return yes if condition else no
 

@@ -161,8 +161,7 @@ def _use_compiled(question: Question, arms: SimulatedArms, compiled: bool | None
             f" (with at most {JOINT_UP_TO} arms and no max_step) on one side, for Bernoulli, Beta"
             " and uniform rewards in [0, 1], with numba installed."
         )
-    slow_to_compile = question.algorithm == "spade" and compiled is None
-    return possible and compiled is not False and not slow_to_compile
+    return possible and compiled is not False
 
 
 def _run_all(task: Task, children: Sequence[np.random.Generator], jobs: int) -> list[Run]:

@@ -40,7 +40,6 @@ from oddarms.statistics.levels import WIDTHS, closeness_at, least_share, log_wei
 from oddarms.statistics.threshold_streams import (
     Linear,
     Lines,
-    PlugIn,
     bet_cost,
     light_price,
     lower_line,
@@ -188,8 +187,11 @@ def add_row(
         rows.coefficients[j] += scaled
         step = abs(scaled) / pulls[j]
         for g in range(rows.bets.size):
-            rows.costs[g, j] += bet_cost(rows.bets[g] * step, pulls[j], seen[j], variance[j])
-    return Linear(rows.weight + size, rows.bets, rows.sums, rows.coefficients, rows.costs)
+            cost = bet_cost(rows.bets[g] * step, pulls[j], seen[j], variance[j])
+            rows.costs[g, j] += cost
+            rows.spent[g] += cost
+    sums, coefficients = rows.sums, rows.coefficients
+    return Linear(rows.weight + size, rows.bets, sums, coefficients, rows.costs, rows.spent)
 
 
 @njit(nogil=True, error_model="numpy")

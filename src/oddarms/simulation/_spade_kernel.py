@@ -218,14 +218,14 @@ def weigh_below(
     lean, square = leans_of(lower, tally.pulls.size - 1)
     bets = bets_around(lower.weight)
     costs = lower.costs[bets]
-    cost_sums, log_shares, sum_of_all = costs.sum(1), LOG_SHARES[bets], lower.sums.sum()
-    logs, cost = np.empty(MOST_TERMS), np.empty(cost_sums.size)
+    spent, log_shares, sum_of_all = lower.spent[bets], LOG_SHARES[bets], lower.sums.sum()
+    logs, cost = np.empty(MOST_TERMS), np.empty(spent.size)
     for i in below:
         total = sum_of_all - lower.sums[i]
         slack = -rules.slack
         offset, speed, share = lower_line(lower, rules.others_k, square, lean[i], total, slack, mu)
         for g in range(cost.size):
-            cost[g] = max(cost_sums[g] - costs[g, i], 0.0) - log_shares[g]
+            cost[g] = max(spent[g] - costs[g, i], 0.0) - log_shares[g]
         line = Lines(offset, speed, lower.bets[bets], cost, share)
         sample = sample_below(tally.pulls[i], tally.total[i], tally.scatter[i])
         level = theta[i] + rules.slack

@@ -112,11 +112,15 @@ class Linear(NamedTuple):
     """sum_r a_r c_rj"""
     costs: FloatArray
     """Of each bet, on each arm."""
+    spent: FloatArray
+    """Of each bet, on all arms."""
 
 
 def no_rows(n: int, norm: float) -> Linear:
     """Return what there is before the first row; `norm` is the most that |c_r|^2 should be."""
-    return Linear(0.0, bets_for(norm), np.zeros(n), np.zeros(n), np.zeros((HORIZONS.size, n)))
+    count = HORIZONS.size
+    costs = np.zeros((count, n))
+    return Linear(0.0, bets_for(norm), np.zeros(n), np.zeros(n), costs, np.zeros(count))
 
 
 def with_row(rows: Linear, row: Tally, size: float, c: FloatArray, guess: Forecast) -> Linear:
@@ -135,13 +139,14 @@ def with_row(rows: Linear, row: Tally, size: float, c: FloatArray, guess: Foreca
         rows.sums + scaled * (row.total / row.pulls),
         rows.coefficients + scaled,
         rows.costs + costs,
+        rows.spent + costs.sum(1),
     )
 
 
 def radius_of(rows: Linear, alpha: float) -> float:
     """Return how far sum_r a_r <c_r, x_r - y> is on one side, with probability 1 - alpha."""
     near = bets_around(rows.weight)
-    needed = rows.costs[near].sum(1) - LOG_SHARES[near] - math.log(alpha)
+    needed = rows.spent[near] - LOG_SHARES[near] - math.log(alpha)
     return float((needed / rows.bets[near]).min())
 
 
@@ -232,8 +237,8 @@ def lower_lines(
     """Return the log e-processes of `LowerStream.lines`."""
     lean, square = leans_of(rows, rows.sums.size - 1)
     near = bets_around(rows.weight)
-    by_arm, shares = rows.costs[near], LOG_SHARES[near]
-    costs = np.maximum(by_arm.sum(1).reshape(-1, 1) - by_arm[:, arms], 0.0)
+    spent, shares = rows.spent[near].reshape(-1, 1), LOG_SHARES[near]
+    costs = np.maximum(spent - rows.costs[near][:, arms], 0.0)
     total = rows.sums.sum() - rows.sums[arms]
     offset, speed, share = lower_line(rows, k, square, lean[arms], total, shift, mu)
     return Lines(offset, speed, rows.bets[near], costs - shares.reshape(-1, 1), share)

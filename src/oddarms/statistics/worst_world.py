@@ -75,7 +75,8 @@ def on_sphere(t: FloatArray, q: FloatArray, others: FloatArray, m: float) -> Flo
 def first_nu(steepest: Any, energy: Any, m: float) -> tuple[Any, Any]:
     """Return a nu to begin with, and one that all others must exceed."""
     spread = np.sqrt(energy / (4.0 * m)) + 1e-300
-    return steepest + spread, steepest * (1.0 + 1e-9) + 1e-6 * spread
+    least = steepest * (1.0 + 1e-9) + 1e-6 * spread
+    return np.maximum(steepest + spread, least), least  # where a tiny spread is lost in a sum
 
 
 def dual_value(nu: Any, fit: Any, m: float) -> Any:
