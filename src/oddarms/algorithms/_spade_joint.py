@@ -7,7 +7,7 @@ of named tuples, no methods.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from oddarms.statistics.directions import (
     tally_of,
     thresholds_without_one,
 )
-from oddarms.statistics.elementwise import choose
+from oddarms.statistics.elementwise import Numbers, choose
 from oddarms.statistics.evidence import mean_interval, sample_above, sample_below
 from oddarms.statistics.joint_evidence import Weighed, weigh
 from oddarms.statistics.levels import closeness, log_relative_weights
@@ -115,10 +115,9 @@ def evidence_with_weights(
     return evidence + log_relative_weights(arms, closeness(gaps), steepness, rules.slack)
 
 
-def least_gap(rules: Rules, known: Standing, low: Any, high: Any) -> FloatArray:
+def least_gap(rules: Rules, known: Standing, low: Numbers, high: Numbers) -> Numbers:
     """Return at least how far means in [low, high] are from their thresholds."""
-    gap: FloatArray = np.maximum(known.low - high, low - known.high) / rules.rate
-    return gap
+    return np.maximum(known.low - high, low - known.high) / rules.rate
 
 
 def settle(rules: Rules, known: Standing, arms: IntArray, found: Weighed, verdict: int) -> None:
@@ -214,10 +213,11 @@ def largest_without_one(box: Box, k: float, arms: IntArray, mu: tuple[float, flo
     n, m = low.size, low.size - 1.0
     sigma = float(smallest_sd(low, high, all_but_one(arms, n)).min())
     others = (n * mu[0] - high[arms].max()) / m, (n * mu[1] - low[arms].min()) / m
-    return largest_coefficients(low, high, k, m, others, sigma)
+    result: FloatArray = largest_coefficients(low, high, k, m, others, sigma)
+    return result
 
 
-def bracket(mean: Any, level: Any) -> tuple[FloatArray, FloatArray]:
+def bracket(mean: Numbers, level: Numbers) -> tuple[Numbers, Numbers]:
     """Return where the smallest evidence is sought: bets may still fall at the level itself."""
     beyond = level + 0.5 * (level - mean)
     low, high = np.minimum(mean, beyond), np.maximum(mean, beyond)
@@ -228,11 +228,10 @@ def bracket(mean: Any, level: Any) -> tuple[FloatArray, FloatArray]:
     )
 
 
-def threshold_shares(level: Any, mean: Any, y: Any) -> FloatArray:
+def threshold_shares(level: Numbers, mean: Numbers, y: Numbers) -> Numbers:
     """Return the threshold's share of each arm's doubt."""
     gap = choose(level == mean, EDGE, level - mean)
-    share: FloatArray = np.minimum(np.maximum((level - y) / gap, 0.02), 0.98)
-    return share
+    return np.minimum(np.maximum((level - y) / gap, 0.02), 0.98)
 
 
 def joint_row_weights(k: float, tally: Tally, guess: Forecast) -> FloatArray:

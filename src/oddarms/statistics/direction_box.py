@@ -8,11 +8,12 @@ sum_j c*_j^2 value_j with known values is at most a fractional knapsack.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from oddarms.problem import FloatArray
+from oddarms.statistics.elementwise import Numbers
 from oddarms.statistics.totals import relative_error
 
 UNKNOWN_SD = 1e-150
@@ -63,8 +64,8 @@ def direction_box(
 
 
 def largest_coefficients(
-    low: FloatArray, high: FloatArray, k: float, m: float, mu: tuple[float, float], sigma: float
-) -> FloatArray:
+    low: Numbers, high: Numbers, k: float, m: float, mu: tuple[float, float], sigma: float
+) -> Numbers:
     """Return the largest |c*_j| of a threshold of m arms, for means in [low_j, high_j].
 
     `mu` bounds the mean of the m arms and `sigma` is at most their sd. No standardised value of m
@@ -91,14 +92,14 @@ def smallest_sd(low: FloatArray, high: FloatArray, members: FloatArray) -> Float
     distance = np.maximum(left[:, None] - high, 0.0) + np.maximum(low - left[:, None], 0.0)
     at_left = (members * distance**2).sum(axis=1)
     drop = 2.0 * (right - left) * (members * distance).sum(axis=1)
-    return sd_from_tangent(at_left, drop, low.size, members.sum(axis=1))
+    result: FloatArray = sd_from_tangent(at_left, drop, low.size, members.sum(axis=1))
+    return result
 
 
-def sd_from_tangent(at_left: Any, drop: Any, n: int, m: Any) -> FloatArray:
+def sd_from_tangent(at_left: Numbers, drop: Numbers, n: int, m: Numbers) -> Numbers:
     """Return the sd from the sum of squares at the left end less what it can fall by, n terms."""
     variance = (at_left - drop - relative_error(n) * (at_left + drop)) / m
-    smallest: FloatArray = np.sqrt(np.maximum(variance, UNKNOWN_SD**2))
-    return smallest
+    return np.sqrt(np.maximum(variance, UNKNOWN_SD**2))
 
 
 def knapsack(low: FloatArray, high: FloatArray, value: FloatArray, budget: float) -> FloatArray:

@@ -58,7 +58,8 @@ def scatter_around(tally: Tally, centre: FloatArray | float) -> FloatArray:
     and the distance by another rounding: nothing is subtracted but to find that distance.
     """
     distance = np.abs(tally.total / tally.pulls - centre) + relative_error(tally.pulls)
-    return tally.scatter + tally.pulls * distance**2
+    result: FloatArray = tally.scatter + tally.pulls * distance**2
+    return result
 
 
 def tally_of(tally: Tally, arms: IntArray) -> Tally:

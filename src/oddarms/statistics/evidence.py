@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import betaln
 
 from oddarms.problem import FloatArray, IntArray
-from oddarms.statistics.elementwise import choose
+from oddarms.statistics.elementwise import Numbers, choose
 from oddarms.statistics.totals import relative_error
 
 SMALLEST_GAP = 1e-150  # its square is still a number
@@ -51,10 +51,11 @@ def highest(rows: FloatArray) -> FloatArray:
     top = rows[0]
     for row in rows[1:]:
         top = np.maximum(top, row)
-    return finite_or_zero(top)
+    result: FloatArray = finite_or_zero(top)
+    return result
 
 
-def finite_or_zero(top: Any) -> Any:
+def finite_or_zero(top: Numbers) -> Numbers:
     """Return numbers, 0 in place of infinite ones."""
     return choose(np.isfinite(top), top, 0.0)
 
@@ -72,7 +73,7 @@ def normal_mixture_boundary(variance: Any, alpha: float, rho: float) -> Any:
     return np.sqrt(2.0 * full * np.log(np.sqrt(full / rho) / (2.0 * alpha) + 1.0))
 
 
-def psi_exponential(x: FloatArray) -> FloatArray:
+def psi_exponential(x: Numbers) -> Numbers:
     """Return at least psi(x) = -log(1 - x) - x, infinite from x = 0.999 on.
 
     Fan et al. (2015): exp(l xi - psi(l) xi^2) <= 1 + l xi for xi >= -1 and 0 <= l < 1. So for an
@@ -84,8 +85,7 @@ def psi_exponential(x: FloatArray) -> FloatArray:
     safe = np.minimum(x, 0.999)
     small = x * x * (0.5 + x / 3.0 + 0.5 * x * x)
     psi = choose(x < SMALL_BET, small, -np.log1p(-safe) - safe)
-    bounded: FloatArray = choose(x < 0.999, psi, np.inf)
-    return bounded
+    return choose(x < 0.999, psi, np.inf)
 
 
 class Sample(NamedTuple):
@@ -122,25 +122,25 @@ class Sample(NamedTuple):
     Without a gap all rewards are taken to be at the end.
     """
 
-    pulls: FloatArray
-    far: FloatArray
+    pulls: Numbers
+    far: Numbers
     """The sum of the rewards' distances from the other end."""
-    near: FloatArray
+    near: Numbers
     """The sum of their distances from this end."""
-    start: FloatArray
+    start: Numbers
     """What does not depend on the level in the Jeffreys mixture."""
-    gap: FloatArray
+    gap: Numbers
     """At most the mean's distance from this end, given that the sum may have been rounded."""
-    at_end: FloatArray
-    others: FloatArray
-    reach: FloatArray
+    at_end: Numbers
+    others: Numbers
+    reach: Numbers
 
     def of(self, arms: IntArray) -> Sample:
         """Return the sample of some arms."""
         return Sample(*(part[arms] for part in self))
 
 
-def sample_below(pulls: FloatArray, total: FloatArray, scatter: FloatArray) -> Sample:
+def sample_below(pulls: Numbers, total: Numbers, scatter: Numbers) -> Sample:
     """Return the sample that speaks of "the mean is below a level"; every arm was pulled.
 
     `scatter` is at least the sum of the squared deviations from the mean.
@@ -149,14 +149,14 @@ def sample_below(pulls: FloatArray, total: FloatArray, scatter: FloatArray) -> S
     return sample_of(pulls, total, pulls - total, gap, scatter)
 
 
-def sample_above(pulls: FloatArray, total: FloatArray, scatter: FloatArray) -> Sample:
+def sample_above(pulls: Numbers, total: Numbers, scatter: Numbers) -> Sample:
     """Return the sample that speaks of "the mean is above a level"."""
     gap = total / pulls * (1.0 - relative_error(pulls))
     return sample_of(pulls, pulls - total, total, gap, scatter)
 
 
 def sample_of(
-    pulls: FloatArray, far: FloatArray, near: FloatArray, gap: FloatArray, scatter: FloatArray
+    pulls: Numbers, far: Numbers, near: Numbers, gap: Numbers, scatter: Numbers
 ) -> Sample:
     """Return the sample from the sums of the distances from either end."""
     variance, known = scatter / pulls, gap > SMALLEST_GAP
@@ -176,30 +176,31 @@ def sample_of(
 
 def log_bets(sample: Sample, room: FloatArray) -> FloatArray:
     """Return the log wealth of each of the `BETS`, with its weight in the mixture."""
-    return log_bet(sample, room, BETS, LOG_LOSSES, LOG_SHARES)
+    result: FloatArray = log_bet(sample, room, BETS, LOG_LOSSES, LOG_SHARES)
+    return result
 
 
-def log_bet(sample: Sample, room: Any, bet: Any, log_loss: Any, log_share: Any) -> FloatArray:
+def log_bet(
+    sample: Sample, room: Numbers, bet: Numbers, log_loss: Numbers, log_share: Numbers
+) -> Numbers:
     """Return the log wealth of a bet, with its weight; `log_loss` is log(1 - bet)."""
     rise = bet * (sample.reach / room - 1.0)
     worth = sample.at_end * log_loss + sample.others * np.log1p(rise)
     return sample.pulls * worth + log_share
 
 
-def bet_slope(sample: Sample, room: Any, bet: Any) -> FloatArray:
+def bet_slope(sample: Sample, room: Numbers, bet: Numbers) -> Numbers:
     """Return the derivative of `log_bet` in the room."""
     left = (1.0 - bet) * room + bet * sample.reach
-    slope: FloatArray = -sample.pulls * sample.others * bet * sample.reach / (room * left)
-    return slope
+    return -sample.pulls * sample.others * bet * sample.reach / (room * left)
 
 
-def jeffreys_slope(sample: Sample, room: Any) -> FloatArray:
+def jeffreys_slope(sample: Sample, room: Numbers) -> Numbers:
     """Return the derivative of `log_jeffreys` in the room."""
-    slope: FloatArray = sample.far / (1.0 - room) - sample.near / room
-    return slope
+    return sample.far / (1.0 - room) - sample.near / room
 
 
-def log_jeffreys(sample: Sample, room: FloatArray) -> FloatArray:
+def log_jeffreys(sample: Sample, room: Numbers) -> Numbers:
     """Return the log of the Jeffreys mixture, without its weight; the room is inside (0, 1)."""
     return sample.start - sample.far * np.log1p(-room) - sample.near * np.log(room)
 
@@ -260,9 +261,7 @@ def wide_mean_interval(
     return between_rooms(pulls, above, below)
 
 
-def between_rooms(
-    pulls: FloatArray, above: FloatArray, below: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def between_rooms(pulls: Numbers, above: Numbers, below: Numbers) -> tuple[Numbers, Numbers]:
     """Return intervals from the rooms beyond which there is enough evidence, on either side.
 
     Small distances from 0 keep their digits; 1 - room is rounded upwards.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from oddarms.problem import FloatArray
-from oddarms.statistics.elementwise import choose
+from oddarms.statistics.elementwise import Numbers, choose
 from oddarms.statistics.evidence import Sample, log_evidence, log_mix
 from oddarms.statistics.threshold_streams import Lines
 
@@ -17,9 +17,9 @@ CUTS = 5
 class Weighed(NamedTuple):
     """The joint evidence on arms, and by how much it grows with the distance from the threshold."""
 
-    evidence: FloatArray
-    steepness: FloatArray
-    y: FloatArray
+    evidence: Numbers
+    steepness: Numbers
+    y: Numbers
     """About the mean at which the evidence is smallest."""
 
 
@@ -66,20 +66,20 @@ def weigh(low: FloatArray, high: FloatArray, lines: Lines, sample: Sample, sign:
     return weighed(low, high, left, right, lines, sign)
 
 
-def line_at(lines: Lines, y: Any, bets: Any, costs: Any) -> FloatArray:
+def line_at(lines: Lines, y: Numbers, bets: Numbers, costs: Numbers) -> Numbers:
     """Return the logs of the e-processes of some bets against thresholds at y."""
-    value: FloatArray = bets * (lines.offset + lines.speed * y) - costs
-    return value
+    return bets * (lines.offset + lines.speed * y) - costs
 
 
-def next_cut(low: Any, left: Any, right: Any, width: Any) -> FloatArray:
+def next_cut(low: Numbers, left: Numbers, right: Numbers, width: Numbers) -> Numbers:
     """Return where to look next: where the tangents meet, not too near to the ends."""
     met = np.maximum(meeting(left, right, width), 0.05 * width)
-    cut: FloatArray = low + np.minimum(met, 0.95 * width)
-    return cut
+    return low + np.minimum(met, 0.95 * width)
 
 
-def weighed(low: Any, high: Any, left: Any, right: Any, lines: Lines, sign: float) -> Weighed:
+def weighed(
+    low: Numbers, high: Numbers, left: Numbers, right: Numbers, lines: Lines, sign: float
+) -> Weighed:
     """Return what tangents at the ends of a bracket say of the minimum, wherever it is."""
     inside = left[0] + np.minimum(left[1], 0.0) * meeting(left, right, high - low)
     before, after = left[0] - left[1] * low, right[0] + right[1] * (1.0 - high)
@@ -88,16 +88,14 @@ def weighed(low: Any, high: Any, left: Any, right: Any, lines: Lines, sign: floa
     return Weighed(value, np.maximum(steepness, 0.0), 0.5 * (low + high))
 
 
-def steepness_of(found: Any, lines: Lines, sign: float) -> FloatArray:
+def steepness_of(found: Numbers, lines: Lines, sign: float) -> Numbers:
     """Return the smaller of the slopes of the parts, that of the threshold reduced by its share."""
-    steepness: FloatArray = np.minimum(-sign * found[2], sign * found[3] * lines.share)
-    return steepness
+    return np.minimum(-sign * found[2], sign * found[3] * lines.share)
 
 
-def meeting(left: Any, right: Any, width: Any) -> FloatArray:
+def meeting(left: Numbers, right: Numbers, width: Numbers) -> Numbers:
     """Return how far from the left end of a bracket the tangents at its ends meet."""
     bend = right[1] - left[1]
     flat = bend <= 0.0
     meet = (left[0] - right[0] + right[1] * width) / choose(flat, 1.0, bend)
-    met: FloatArray = choose(flat, 0.5 * width, np.minimum(np.maximum(meet, 0.0), width))
-    return met
+    return choose(flat, 0.5 * width, np.minimum(np.maximum(meet, 0.0), width))

@@ -14,11 +14,10 @@ events whose probability is paid for elsewhere). No pilot and no restart is need
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from oddarms.problem import FloatArray, IntArray
+from oddarms.statistics.elementwise import Numbers
 
 WIDTHS: FloatArray = np.array([0.01, 0.05, 0.2])[:, None]
 POWER = 3.0
@@ -27,13 +26,13 @@ EVEN = 0.2
 
 def closeness(gaps: FloatArray) -> FloatArray:
     """Return h(gamma_j) for each width and arm; at most that, where gaps are lower bounds."""
-    return closeness_at(gaps, WIDTHS)
+    result: FloatArray = closeness_at(gaps, WIDTHS)
+    return result
 
 
-def closeness_at(gap: Any, width: Any) -> FloatArray:
+def closeness_at(gap: Numbers, width: Numbers) -> Numbers:
     """Return h(gamma) of one width."""
-    near: FloatArray = (1.0 + np.maximum(gap, 0.0) / width) ** -POWER
-    return near
+    return (1.0 + np.maximum(gap, 0.0) / width) ** -POWER
 
 
 def log_relative_weights(
@@ -50,18 +49,17 @@ def log_relative_weights(
     """
     n = closeness.shape[1]
     others = np.maximum(closeness.sum(1)[:, None] - closeness[:, arms], 0.0)
-    return log_weight(n, least_share(others, steepness, slack, WIDTHS).sum(0))
+    result: FloatArray = log_weight(n, least_share(others, steepness, slack, WIDTHS).sum(0))
+    return result
 
 
-def least_share(others: Any, steepness: Any, slack: float, width: Any) -> FloatArray:
+def least_share(others: Numbers, steepness: Numbers, slack: float, width: Numbers) -> Numbers:
     """Return the least of exp(s e) h_i / (h_i + sum_j h_j) over e, of one width."""
     x = np.minimum(np.maximum(steepness, 1e-300) * (width + slack) / POWER, 1.0)
     penalty = POWER * (1.0 - x + np.log(x) - np.log1p(slack / width))
-    share: FloatArray = np.exp(penalty) / (1.0 + others)
-    return share
+    return np.exp(penalty) / (1.0 + others)
 
 
-def log_weight(n: int, shares: Any) -> FloatArray:
+def log_weight(n: int, shares: Numbers) -> Numbers:
     """Return log(n w_i) from the sum of the shares of all widths."""
-    weight: FloatArray = np.log(EVEN + (1.0 - EVEN) * n * shares / WIDTHS.size)
-    return weight
+    return np.log(EVEN + (1.0 - EVEN) * n * shares / WIDTHS.size)

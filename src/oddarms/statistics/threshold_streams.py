@@ -18,7 +18,7 @@ compiled, and a stream calls them.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from oddarms.statistics.directions import (
     leave_one_out_k,
     scatter_around,
 )
-from oddarms.statistics.elementwise import choose
+from oddarms.statistics.elementwise import Numbers, choose
 from oddarms.statistics.evidence import normal_mixture_boundary, psi_exponential
 from oddarms.statistics.totals import relative_error
 from oddarms.statistics.worst_world import largest_costs
@@ -65,11 +65,11 @@ def bets_around(sweeps: float) -> slice:
 class Lines(NamedTuple):
     """The logs of sum_g exp(bets_g (offset_i + speed_i y) - costs_gi), convex in y."""
 
-    offset: FloatArray
-    speed: FloatArray
+    offset: Numbers
+    speed: Numbers
     bets: FloatArray
     costs: FloatArray
-    share: FloatArray
+    share: Numbers
     """How fast it grows as theta_-i moves alone, over how fast as y does; at most 1."""
 
 
@@ -88,16 +88,16 @@ def bet_costs(
     that is expected to be smaller, by a forecast of the variance; `seen` has the squares
     sum_s (X_s - h_j)^2.
     """
-    return bet_cost(bets.reshape(-1, 1) * steps, pulls, seen, expected)
+    result: FloatArray = bet_cost(bets.reshape(-1, 1) * steps, pulls, seen, expected)
+    return result
 
 
-def bet_cost(lengths: Any, pulls: Any, seen: Any, expected: Any) -> FloatArray:
+def bet_cost(lengths: Numbers, pulls: Numbers, seen: Numbers, expected: Numbers) -> Numbers:
     """Return what bets of these lengths |L| cost, see `bet_costs`."""
     worst = lengths * lengths / 8.0
     psi = psi_exponential(lengths)
     adaptive = psi * (expected + SMALLEST_VARIANCE) < worst
-    cost: FloatArray = choose(adaptive, choose(adaptive, psi, 0.0) * seen, worst * pulls)
-    return cost
+    return choose(adaptive, choose(adaptive, psi, 0.0) * seen, worst * pulls)
 
 
 class Linear(NamedTuple):
@@ -245,8 +245,8 @@ def lower_lines(
 
 
 def lower_line(
-    rows: Linear, k: float, square: float, own: Any, total: Any, shift: float, mu: Any
-) -> tuple[Any, Any, Any]:
+    rows: Linear, k: float, square: float, own: Numbers, total: Numbers, shift: float, mu: Numbers
+) -> tuple[Numbers, Numbers, Numbers]:
     """Return offset, speed and share of arms' lines: `own` is L_i, `total` the others' sums."""
     n, m = rows.sums.size, rows.sums.size - 1
     W = rows.weight - own
@@ -377,18 +377,18 @@ def upper_lines(
     )
 
 
-def light_price(bet: Any, length: Any, low: Any, high: Any, spent: Any) -> FloatArray:
+def light_price(
+    bet: Numbers, length: Numbers, low: Numbers, high: Numbers, spent: Numbers
+) -> Numbers:
     """Return the first price of `UpperStream`: a mean in [low, high], a length of |c*_j| a/w_j."""
     nearest = np.minimum(np.maximum(0.5, low), high)
     light = np.minimum(0.25, bennett_factor(bet * length) * (nearest * (1.0 - nearest)))
-    price: FloatArray = bet * bet / 2.0 * light * spent
-    return price
+    return bet * bet / 2.0 * light * spent
 
 
-def seen_price(bet: Any, length: Any, scatter: Any) -> FloatArray:
+def seen_price(bet: Numbers, length: Numbers, scatter: Numbers) -> Numbers:
     """Return the second price of `UpperStream`."""
-    price: FloatArray = bet * bet * (np.minimum(fan_factor(bet * length), HIGHEST_COST) * scatter)
-    return price
+    return bet * bet * (np.minimum(fan_factor(bet * length), HIGHEST_COST) * scatter)
 
 
 def plug_in_thresholds(y: FloatArray, k: float, arms: IntArray) -> FloatArray:
@@ -484,15 +484,13 @@ class UpperStream:
         return upper_bound(self.rows, self.plain_k, alpha)
 
 
-def bennett_factor(s: FloatArray) -> FloatArray:
+def bennett_factor(s: Numbers) -> Numbers:
     """Return at least 2 (e^s - 1 - s)/s^2: how far a bounded tail exceeds the Gaussian one."""
     safe = np.minimum(np.maximum(s, 1e-3), 30.0)  # increasing in s: a lower cut is safe
-    factor: FloatArray = choose(s <= 30.0, 2.0 * (np.expm1(safe) - safe) / (safe * safe), np.inf)
-    return factor
+    return choose(s <= 30.0, 2.0 * (np.expm1(safe) - safe) / (safe * safe), np.inf)
 
 
-def fan_factor(s: FloatArray) -> FloatArray:
+def fan_factor(s: Numbers) -> Numbers:
     """Return at least psi(s)/s^2, increasing in s."""
     safe = np.maximum(s, 1e-3)
-    factor: FloatArray = psi_exponential(safe) / (safe * safe)
-    return factor
+    return psi_exponential(safe) / (safe * safe)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oddarms.problem import FloatArray, IntArray
-from oddarms.statistics.elementwise import choose
+from oddarms.statistics.elementwise import Numbers, choose
 
 UNIT = 2.0**-53
 """The largest relative error of one rounding."""
@@ -48,16 +48,16 @@ class Totals(NamedTuple):
     @property
     def scatter(self) -> FloatArray:
         """At least sum_s (X_s - mean)^2 of each arm: `scatter_of`."""
-        return scatter_of(*self)
+        result: FloatArray = scatter_of(*self)
+        return result
 
 
-def relative_error(counts: Any) -> FloatArray:
+def relative_error(counts: Numbers) -> Numbers:
     """Return more than the relative error of a sum of `counts` non-negative numbers."""
-    error: FloatArray = (counts + 16.0) * (2.0 * UNIT)
-    return error
+    return (counts + 16.0) * (2.0 * UNIT)
 
 
-def scatter_of(counts: Any, sums: Any, squares: Any) -> FloatArray:
+def scatter_of(counts: Numbers, sums: Numbers, squares: Numbers) -> Numbers:
     """Return at least sum_s (X_s - mean)^2, from sums and sums of squares; 0 without rewards.
 
     Assumes that both have a relative error of at most e = `relative_error`/2 as sums of
@@ -68,8 +68,7 @@ def scatter_of(counts: Any, sums: Any, squares: Any) -> FloatArray:
     """
     some = choose(counts > 0, counts, 1.0)
     known = choose(counts > 0, squares - sums * (sums / some), 0.0)
-    scatter: FloatArray = np.maximum(known, 0.0) + 2.0 * relative_error(counts) * squares
-    return scatter
+    return np.maximum(known, 0.0) + 2.0 * relative_error(counts) * squares
 
 
 def added_up(counts: IntArray, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -153,10 +152,11 @@ def mean_error(counts: Any, bounds: tuple[float, float]) -> FloatArray:
 
     Each of N numbers of at most max(|a|, |b|) meets N roundings at most.
     """
-    return relative_error(counts) * max(abs(bounds[0]), abs(bounds[1]))
+    result: FloatArray = relative_error(counts) * max(abs(bounds[0]), abs(bounds[1]))
+    return result
 
 
-def squares_from(counts: Any, sums: FloatArray, scatter: FloatArray) -> FloatArray:
+def squares_from(counts: Numbers, sums: Numbers, scatter: Numbers) -> Numbers:
     """Return the sum of squares of rewards in [0, 1] with this sum and scatter, at most the sum."""
     around_zero = choose(counts > 0, sums * (sums / choose(counts > 0, counts, 1.0)), 0.0)
     return np.minimum(scatter + around_zero, np.maximum(sums, around_zero))

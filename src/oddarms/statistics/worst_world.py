@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from oddarms.problem import FloatArray, IntArray
-from oddarms.statistics.elementwise import choose
+from oddarms.statistics.elementwise import Numbers, choose
 
 NEWTON_STEPS = 5
 
@@ -47,10 +46,9 @@ def largest_costs(
     return costs
 
 
-def tilt(k: float, stake: Any, deviation: Any, value: Any, m: float) -> FloatArray:
+def tilt(k: float, stake: Numbers, deviation: Numbers, value: Numbers, m: float) -> Numbers:
     """Return t_j of `largest_costs`."""
-    t: FloatArray = k * (stake * (deviation / m) + 2.0 * value)
-    return t
+    return k * (stake * (deviation / m) + 2.0 * value)
 
 
 def on_sphere(t: FloatArray, q: FloatArray, others: FloatArray, m: float) -> FloatArray:
@@ -72,19 +70,19 @@ def on_sphere(t: FloatArray, q: FloatArray, others: FloatArray, m: float) -> Flo
     return best
 
 
-def first_nu(steepest: Any, energy: Any, m: float) -> tuple[Any, Any]:
+def first_nu(steepest: Numbers, energy: Numbers, m: float) -> tuple[Numbers, Numbers]:
     """Return a nu to begin with, and one that all others must exceed."""
     spread = np.sqrt(energy / (4.0 * m)) + 1e-300
     least = steepest * (1.0 + 1e-9) + 1e-6 * spread
     return np.maximum(steepest + spread, least), least  # where a tiny spread is lost in a sum
 
 
-def dual_value(nu: Any, fit: Any, m: float) -> Any:
+def dual_value(nu: Numbers, fit: Numbers, m: float) -> Numbers:
     """Return the bound that nu gives, `fit` the sum of (t_j - tau)^2 / (nu - q_j)."""
     return fit / 4.0 + nu * m
 
 
-def next_nu(nu: Any, least: Any, by_square: Any, by_cube: Any, m: float) -> Any:
+def next_nu(nu: Numbers, least: Numbers, by_square: Numbers, by_cube: Numbers, m: float) -> Numbers:
     """Return nu after a Newton step.
 
     `by_square` is the sum of (t_j - tau)^2 / (nu - q_j)^2 and `by_cube` that of the third powers;
