@@ -25,7 +25,7 @@ pytest.importorskip("numba")
 from oddarms.simulation import _kernel_cache, _kernels
 
 PACKAGE = Path(oddarms.__file__).parent
-KERNELS = (_kernels.run_ade, _kernels.run_round_robin)
+KERNELS = (_kernels.run_ade, _kernels.run_round_robin, _kernels.run_spade)
 RUN = """
 import time
 import oddarms
@@ -113,13 +113,17 @@ def test_a_kernel_has_one_signature() -> None:
     fixed = np.array([0.05, 0.1, 0.9, 0.05])
     fixed.setflags(write=False)
     question: dict[str, Any] = {"k": 0.5, "delta": 0.1, "rng": 1, "budget": 100, "compiled": True}
-    for algorithm, option in [("ade", {"shared": True}), ("rr", {"batch": 2}), ("wrr", {"rho": 2})]:
+    options: list[tuple[str, dict[str, Any]]] = [
+        *(("ade", {"shared": True}), ("rr", {"batch": 2}), ("wrr", {"rho": 2})),
+        ("spade", {"indifference": 1}),
+    ]
+    for algorithm, option in options:
         simulate(fixed, algorithm=algorithm, **question, **option)
         simulate(fixed[::-1], algorithm=algorithm, side="lower", **{**question, "k": 1})
         simulate(Bernoulli(fixed.tolist()), algorithm=algorithm, **{**question, "budget": None})
         for family in ("beta", "uniform"):
             simulate(fixed, algorithm=algorithm, family=family, **question)
-    assert [len(kernel.signatures) for kernel in KERNELS] == [1, 1]
+    assert [len(kernel.signatures) for kernel in KERNELS] == [1, 1, 1]
 
 
 def test_the_state_of_the_sources_has_all_that_a_kernel_uses() -> None:
@@ -127,7 +131,9 @@ def test_the_state_of_the_sources_has_all_that_a_kernel_uses() -> None:
     used: set[FunctionType] = set()
     for kernel in KERNELS:
         _collect(kernel.py_func, used)
-    assert {"run_ade", "draw", "beta_arm", "arm_radius"} <= {one.__name__ for one in used}
+    assert {"run_ade", "draw", "beta_arm", "arm_radius", "log_bet"} <= {
+        one.__name__ for one in used
+    }
     files = {Path(inspect.getfile(function)) for function in used}
     imported = {path for file in files for path in _imports_of(file)}
     assert files | imported <= counted

@@ -1,7 +1,7 @@
 """The decisions of SPADE's joint form as functions of what it has added up.
 
-`JointCertificate` calls them, and so do the compiled runs of `oddarms.simulation`; hence functions
-of named tuples, no methods.
+`JointCertificate` calls them. Compiled runs, see `oddarms.simulation`, call most of them too, and
+have a form of `decide` that looks at one arm at a time; hence functions of named tuples.
 """
 
 from __future__ import annotations

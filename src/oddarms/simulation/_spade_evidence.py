@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
-from oddarms.simulation import _scalars  # noqa: F401 - makes formulas of arrays take numbers
+import oddarms.simulation._scalars  # noqa: F401 - makes formulas of arrays take numbers
 from oddarms.statistics import direction_box, evidence, joint_evidence, threshold_streams, totals
 from oddarms.statistics.direction_box import largest_coefficients, sd_from_tangent
 from oddarms.statistics.directions import scatter_around

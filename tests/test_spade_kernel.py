@@ -1,0 +1,204 @@
+"""Compiled runs of SPADE are those of the interactive algorithm, pull for pull."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import betaln
+
+from oddarms import find, simulate
+from oddarms.arms import Bernoulli, Beta
+from oddarms.errors import InvalidParameter
+from oddarms.problem import Question
+from oddarms.simulation import Simulation
+from oddarms.simulation._task import has_kernel
+from oddarms.statistics import evidence
+from oddarms.statistics.worst_world import largest_costs
+
+pytest.importorskip("numba")
+
+from oddarms.simulation import _scalars, _spade_evidence
+
+LONG = pytest.mark.long
+
+
+def assert_parity(means: Any, *, runs: int = 1, **arguments: Any) -> Simulation:
+    """Fail unless compiled and interactive runs are the same; return the compiled ones."""
+    compiled = simulate(means, runs=runs, compiled=True, **arguments)
+    interactive = simulate(means, runs=runs, compiled=False, **arguments)
+    for name in ("decisions", "pulls_per_arm", "rounds", "threshold_pulls", "correct", "complete"):
+        assert getattr(compiled, name).tolist() == getattr(interactive, name).tolist(), name
+    np.testing.assert_allclose(compiled.threshold, interactive.threshold, rtol=1e-10)
+    np.testing.assert_allclose(compiled.threshold_radius, interactive.threshold_radius, rtol=1e-10)
+    return compiled
+
+
+def bulk_and_one(n: int, seed: int) -> list[float]:
+    """Return n - 1 means around 0.2 and one at 0.9."""
+    rng = np.random.default_rng(seed)
+    return [*rng.uniform(0.1, 0.3, n - 1).tolist(), 0.9]
+
+
+@pytest.mark.parametrize("side", ["upper", "lower"])
+@pytest.mark.parametrize("family", ["bernoulli", "beta", "uniform"])
+@pytest.mark.parametrize(("n", "k"), [(3, 0.5), (6, 1.0), (20, -1.0)])
+def test_whole_runs(n: int, k: float, family: str, side: str) -> None:
+    found = assert_parity(
+        bulk_and_one(n, 1), k=k, delta=0.1, family=family, side=side, rng=2, indifference=0.05
+    )
+    assert found.complete.all()
+
+
+@pytest.mark.parametrize(("n", "k"), [(20, 2.0), (50, 3.0), pytest.param(120, 3.0, marks=LONG)])
+@pytest.mark.parametrize("family", ["bernoulli", "beta"])
+def test_whole_runs_without_indifference(n: int, k: float, family: str) -> None:
+    found = assert_parity(bulk_and_one(n, 3), k=k, delta=0.1, family=family, rng=4)
+    assert found.complete.all()
+    assert found.correct.all()
+    assert found.outliers == [[n - 1]]
+
+
+@pytest.mark.parametrize("budget", [1, 4, 5, 9, 10, 47, 101, 150])
+def test_within_a_budget(budget: int) -> None:
+    """Too few pulls for a row, for one sweep of the pilot, and steps that are cut short."""
+    found = assert_parity(
+        [0.5, 0.52, 0.5, 0.48, 0.6], k=1.0, delta=0.1, budget=budget, rng=5, runs=3
+    )
+    assert (found.pulls <= budget).all()
+    assert (found.pulls > budget - 5).all()
+    assert not found.complete.any()
+
+
+@pytest.mark.parametrize("k", [3.0, -3.0])
+def test_without_a_pull(k: float) -> None:
+    found = assert_parity([0.1, 0.2, 0.9], k=k, delta=0.1, rng=6)
+    assert found.pulls.tolist() == [0]
+    assert found.decisions.tolist() == [[1] * 3 if k > 0.0 else [2] * 3]
+
+
+@pytest.mark.parametrize("means", [[0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0, 0.0]])
+def test_rewards_that_never_differ(means: list[float]) -> None:
+    assert assert_parity(means, k=0.0, delta=0.1, rng=7, runs=2).complete.all()
+
+
+def test_equal_estimates_of_the_other_arms_do_no_harm() -> None:
+    """Where all the others are alike, the worst world is at the edge of what is searched."""
+    found = assert_parity(
+        [0.2, 0.7, 0.1], k=-1.0, delta=0.1, rng=788126749, runs=2, side="lower", indifference=0.1,
+        budget=4_000,
+    )  # fmt: skip
+    assert found.complete.all()
+
+
+@pytest.mark.parametrize("arms", [Bernoulli, Beta])
+def test_a_run_is_find_with_the_seed_s_child(arms: Any) -> None:
+    means = bulk_and_one(11, 8)
+    found = simulate(arms(means), k=2.0, delta=0.1, runs=2, rng=9, compiled=True)
+    for r, child in enumerate(np.random.default_rng(9).spawn(2)):
+        result = find(arms(means), k=2.0, delta=0.1, rng=child)
+        assert result.pulls_per_arm.tolist() == found.pulls_per_arm[r].tolist()
+        assert result.decisions.tolist() == found.decisions[r].tolist()
+        assert result.threshold == pytest.approx(found.threshold[r], rel=1e-10)
+
+
+def test_several_runs_at_once_are_the_same() -> None:
+    question: dict[str, Any] = {"k": 2.0, "delta": 0.1, "runs": 6, "rng": 10, "compiled": True}
+    one, two = (simulate(bulk_and_one(11, 8), jobs=jobs, **question) for jobs in (1, 2))
+    assert one.pulls_per_arm.tolist() == two.pulls_per_arm.tolist()
+
+
+@pytest.mark.parametrize(
+    ("n", "options", "expected"),
+    [(256, {}, True), (257, {}, False), (9, {"max_step": 5}, False), (9, {"max_step": None}, True)],
+)
+def test_which_questions_have_a_kernel(n: int, options: dict[str, Any], expected: bool) -> None:
+    assert has_kernel(Question.of(n, {"k": 2, "delta": 0.1, **options})) is expected
+
+
+@pytest.mark.parametrize("options", [{"max_step": 5}, {"side": "both"}, {"bounds": (0, 2)}])
+def test_what_cannot_be_compiled_says_so(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter, match=r"256 arms and no max_step"):
+        simulate([0.1, 0.2, 0.9], k=0.5, delta=0.1, rng=1, compiled=True, **options)
+
+
+def random_question(rng: np.random.Generator) -> tuple[list[float], dict[str, Any]]:
+    """Return means and a question of some kind; many means are equal."""
+    n, k = (
+        int(rng.choice([2, 3, 4, 5, 20, 50, 120])),
+        float(rng.choice([-1.0, 0.0, 0.5, 1.0, 2, 3])),
+    )
+    means = rng.uniform(0.06, 0.94, n)
+    if rng.random() < 0.5:
+        means = means.round(1).clip(0.1, 0.9)
+    if rng.random() < 0.5:
+        means = 0.3 * means + 0.1
+        means[0] = 0.9
+    question = {
+        "k": k + 1e-3 * (n == 1 + k * k),
+        "delta": 0.1,
+        "family": str(rng.choice(["bernoulli", "beta", "uniform"])),
+        "indifference": float(rng.choice([0.0, 0.02, 0.1])),
+        "side": str(rng.choice(["upper", "lower"])),
+        "budget": int(rng.choice([3 * n, 8 * n + 1, 40 * n + 7, 4_000])),
+        "rng": int(rng.integers(2**32)),
+    }
+    return means.tolist(), question
+
+
+@pytest.mark.parametrize(("seed", "runs"), [(11, 8), pytest.param(12, 400, marks=LONG)])
+def test_many_small_runs(seed: int, runs: int) -> None:
+    rng = np.random.default_rng(seed)
+    ends = 0
+    for _ in range(runs):
+        means, question = random_question(rng)
+        ends += bool(assert_parity(means, **question).complete[0])
+    assert 0 < ends < runs
+
+
+class TestOneArmAtATime:
+    """Loops over bets give what arrays give."""
+
+    rng = np.random.default_rng(13)
+    pulls = rng.integers(2, 500, 60).astype(np.float64)
+    total = np.floor(pulls * rng.random(60))
+    scatter = rng.random(60) * (total - total**2 / pulls) + 1e-13
+
+    def test_intervals(self) -> None:
+        low, high = evidence.mean_interval(self.pulls, self.total, self.scatter, 0.01)
+        logs = np.empty(30)
+        for i in range(60):
+            arm = (self.pulls[i], self.total[i], self.scatter[i])
+            assert _spade_evidence.mean_interval(*arm, 0.01, logs) == (low[i], high[i])
+
+    def test_the_evidence_of_an_arm(self) -> None:
+        room = self.rng.uniform(0.01, 0.99, 60)
+        sample = evidence.sample_below(self.pulls, self.total, self.scatter)
+        value, slope = evidence.log_evidence(sample, room)
+        for i in range(60):
+            one = evidence.Sample(*(float(part[i]) for part in sample))
+            found = _spade_evidence.log_evidence(one, room[i], np.empty(30))
+            assert found == pytest.approx((value[i], slope[i]), rel=1e-11)
+
+    @pytest.mark.parametrize("n", [3, 20])
+    def test_the_worst_world(self, n: int) -> None:
+        y, k = self.rng.random(n), 0.9
+        stakes, prices = self.rng.uniform(1.0, 50.0, 6), self.rng.random((6, n))
+        costs = largest_costs(np.arange(n), y, k, stakes, prices)
+        room = np.empty((5, 30))
+        for i in range(n):
+            others = np.delete(y, i)
+            found, threshold = _spade_evidence.costs_without(i, y, k, stakes, prices, room)
+            np.testing.assert_allclose(found, costs[:, i], rtol=1e-9)
+            assert threshold == pytest.approx(others.mean() + k * others.std(), rel=1e-12)
+
+    def test_the_beta_function(self) -> None:
+        a, b = 10.0 ** self.rng.uniform(-0.3, 9.0, (2, 500))
+        found = [_scalars.log_beta(*pair) for pair in zip(a, b, strict=True)]
+        np.testing.assert_allclose(found, betaln(a, b), rtol=1e-9)
+        small = a < 50.0
+        expected = [math.lgamma(x) + math.lgamma(0.5) - math.lgamma(x + 0.5) for x in a[small]]
+        found = [_scalars.log_beta(x, 0.5) for x in a[small]]
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
