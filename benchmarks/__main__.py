@@ -27,7 +27,7 @@ from benchmarks._fresh import fresh_families
 from benchmarks._instances import held_out_families, instance_families
 from benchmarks._paired import Earlier, paired, paired_table, paired_verdict
 from benchmarks._places import MISSING_SERVER, places
-from benchmarks._speed import as_json, growth, simulation_speed
+from benchmarks._speed import as_json, growth, simulation_speed, whole_runs
 from benchmarks._storage import (
     FULL_STORAGE,
     MISSING_OPTUNA,
@@ -40,6 +40,7 @@ from benchmarks._storage import (
 from benchmarks._tables import (
     growth_table,
     report_text,
+    runs_table,
     samples_json,
     samples_table,
     speed_table,
@@ -79,6 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         speeds = list(simulation_speed())
         print(f"## Simulated pulls per second\n\n{speed_table(speeds)}\n")
         report["speed"] = as_json(speeds)
+        runs = list(whole_runs())
+        print(f"## Whole simulated runs\n\n{runs_table(runs)}\n")
+        report["runs"] = as_json(runs)
     if "growth" in options.parts:
         _say("growth with the number of arms")
         sizes = list(growth(SIZES[:2] if options.quick else SIZES))

@@ -14,7 +14,7 @@ import numpy as np
 from oddarms.arms import Bernoulli
 from oddarms.experiments import UniformMeans
 from oddarms.finding import find
-from oddarms.simulation import simulate
+from oddarms.simulation import Simulation, simulate
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,33 @@ def simulation_speed(n: int = 1000) -> Iterator[SpeedRow]:
 
 
 @dataclass(frozen=True)
+class RunsRow:
+    """Seconds that one simulated run takes, compiled and step by step."""
+
+    name: str
+    pulls: float
+    steps: float
+    compiled_seconds: float
+    interactive_seconds: float
+
+
+def whole_runs(n: int = 50, runs: int = 20) -> Iterator[RunsRow]:
+    """Yield the time of whole runs of the default algorithm, which looks at all arms each step."""
+    k = 2.0
+    means = UniformMeans(n, k=k, smallest_gap=(0.02, 0.05))(np.random.default_rng(1))
+
+    def run(runs: int, compiled: bool) -> Simulation:
+        return simulate(means, k=k, delta=0.1, rng=2, runs=runs, compiled=compiled)
+
+    run(1, compiled=True)  # compiles
+    compiled = _seconds(lambda: run(runs, compiled=True)) / runs
+    interactive = _seconds(lambda: run(runs, compiled=False)) / runs
+    found = run(runs, compiled=True)
+    pulls, steps = float(found.pulls.mean()), float(found.rounds.mean())
+    yield RunsRow(f"SPADE, n = {n}", pulls, steps, compiled, interactive)
+
+
+@dataclass(frozen=True)
 class GrowthRow:
     """A whole interactive search of the default algorithm."""
 
@@ -95,7 +122,7 @@ def as_json(rows: list[Any]) -> list[dict[str, Any]]:
     return [asdict(row) for row in rows]
 
 
-def _seconds(function: Callable[[], None]) -> float:
+def _seconds(function: Callable[[], object]) -> float:
     start = time.perf_counter()
     function()
     return time.perf_counter() - start

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from benchmarks._compare import BASELINES, SMALL, SPADE, Row
-from benchmarks._speed import GrowthRow, SpeedRow
+from benchmarks._speed import GrowthRow, RunsRow, SpeedRow
 from benchmarks._storage import StorageRow
 from oddarms.experiments import Summary
 from oddarms.paper._settings import DELTA
@@ -126,6 +126,24 @@ def speed_table(rows: Iterable[SpeedRow]) -> str:
                 f"{row.seconds:.3f}",
                 f"{row.pulls / row.seconds / 1e6:,.0f}",
                 f"{row.ratio_to_numpy:.3f}",
+            ]
+            for row in rows
+        ],
+    )
+
+
+def runs_table(rows: Iterable[RunsRow]) -> str:
+    """Return the time of whole simulated runs."""
+    return markdown(
+        ["algorithm", "pulls", "steps", "ms a run, compiled", "ms a run, interactive", "ratio"],
+        [
+            [
+                row.name,
+                f"{row.pulls:,.0f}",
+                f"{row.steps:.0f}",
+                f"{1e3 * row.compiled_seconds:.1f}",
+                f"{1e3 * row.interactive_seconds:.0f}",
+                f"{row.interactive_seconds / row.compiled_seconds:.0f}",
             ]
             for row in rows
         ],
