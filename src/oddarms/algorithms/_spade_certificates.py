@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 
@@ -46,6 +47,8 @@ LEVEL_ARMS_SHARE = 0.85  # 0.85 + 0.05 and 4 * 0.01 + 0.02 + 4 * 0.01 <= 1
 DOUBT_DIRECTION, DOUBT_VARIANCE, SMALLEST_WEIGHT = 3.0, 2.0, 0.5
 LOOK_AGAIN = 1.2  # times as many pulls, until intervals of the arms are computed anew
 EDGE = 1e-9
+PART = 4096  # arms at a time, where there are very many
+MOST_BETWEEN_LOOKS = 1.4  # times as many pulls, until one of very many arms is looked at again
 
 Box = tuple[FloatArray, FloatArray]
 
@@ -83,6 +86,7 @@ class Certificate(ABC):
         self.log_evidence: FloatArray = np.zeros(n)
         self.low, self.high = -math.inf, math.inf
         self.box: Box = np.zeros(n), np.ones(n)
+        self.closeness = closeness(np.zeros(n))
         self.threshold_share = 0.5
         self._pulls_seen = 0.0
 
@@ -115,16 +119,16 @@ class Certificate(ABC):
             low, high = self.intervals(tally)
             self.box = np.maximum(self.box[0], low), np.minimum(self.box[1], high)
 
+    def compare(self) -> None:
+        """Bound each mean's distance from the threshold by the box and the threshold's interval."""
+        low, high = self.box
+        self.closeness = closeness(np.maximum(self.low - high, low - self.high) / self.rate)
+
     def settle(
         self, arms: IntArray, evidence: FloatArray, steepness: FloatArray, verdict: int
     ) -> None:
-        """Record the evidence, and the verdict where it suffices.
-
-        The distances that weights are made of are bounded by the box and the threshold's interval.
-        """
-        low, high = self.box
-        gaps = np.maximum(self.low - high, low - self.high) / self.rate
-        evidence = evidence + log_relative_weights(arms, closeness(gaps), steepness, self.slack)
+        """Record the evidence, and the verdict where it suffices."""
+        evidence = evidence + log_relative_weights(arms, self.closeness, steepness, self.slack)
         self.log_evidence[arms] = evidence  # of the side looked at last
         self.verdicts[arms[evidence >= self.log_level]] = verdict
 
@@ -191,6 +195,7 @@ class JointCertificate(Certificate):
         if self.exclude_outliers(arms) or self.upper.weight == 0.0:
             return
         self.look(tally)
+        self.compare()
         theta = thresholds_without_one(guess.shrunk, self.lower.k)
         below = arms[guess.mean[arms] < theta[arms] + self.slack]
         above = arms[guess.mean[arms] > theta[arms] - self.slack]
@@ -312,6 +317,7 @@ class IntervalCertificate(Certificate):
     def __init__(self, n: int, k: float, delta: float, indifference: float) -> None:
         super().__init__(n, k, delta, indifference, LEVEL_ARMS_SHARE)
         self.sweeps = SweepInterval(n, k, delta)
+        self._next_look: FloatArray = np.zeros(n)  # in pulls
 
     @property
     def ready_to_focus(self) -> bool:
@@ -333,18 +339,26 @@ class IntervalCertificate(Certificate):
         self.low, self.high = max(self.low, low), min(self.high, high)
         if self.exclude_outliers(arms):
             return
+        self.compare()
         # a level may be moved away from the arms' side of it, never towards it
         low, high = min(self.low + self.slack, 1.0 - EDGE), max(self.high - self.slack, EDGE)
+        due = tally.pulls[arms] >= self._next_look[arms]
         mean = guess.mean[arms]
-        below = arms[(mean < low) & (low >= EDGE)]
-        above = arms[(mean > high) & (high <= 1.0 - EDGE)]
+        below = arms[due & (mean < low) & (low >= EDGE)]
+        above = arms[due & (mean > high) & (high <= 1.0 - EDGE)]
         if below.size:
-            found = log_mean_below(*tally.of(below), np.full(below.size, low))
-            self.settle(below, found[0], found[1], NORMAL)
+            evidence, slope = _in_parts(log_mean_below, tally.of(below), low)
+            self.settle(below, evidence, slope, NORMAL)
         if above.size:
-            found = log_mean_above(*tally.of(above), np.full(above.size, high))
-            self.settle(above, found[0], -found[1], OUTLIER)
+            evidence, slope = _in_parts(log_mean_above, tally.of(above), high)
+            self.settle(above, evidence, -slope, OUTLIER)
+        self._look_later(np.concatenate([below, above]), tally)
         self._share_doubt(arms[self.verdicts[arms] == UNDECIDED], tally, guess)
+
+    def _look_later(self, arms: IntArray, tally: Tally) -> None:
+        """Note when to look at arms again: evidence grows about as fast as the pulls."""
+        missing = self.log_level / np.maximum(self.log_evidence[arms], EDGE)
+        self._next_look[arms] = tally.pulls[arms] * np.clip(0.7 * missing, 1.0, MOST_BETWEEN_LOOKS)
 
     def _share_doubt(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         if arms.size == 0:
@@ -353,6 +367,18 @@ class IntervalCertificate(Certificate):
         noise = guess.variance[arms] / tally.pulls[arms]
         own = float(np.sqrt(2.0 * noise * self.log_level).mean())
         self.threshold_share = radius / (radius + own)
+
+
+def _in_parts(
+    function: Callable[..., tuple[FloatArray, FloatArray]], tally: Tally, level: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return evidence and slopes, computed for so few arms at a time that they stay in a cache."""
+    found = np.empty((2, tally.pulls.size))
+    for first in range(0, tally.pulls.size, PART):
+        part = slice(first, first + PART)
+        some = Tally(*(column[part] for column in tally))
+        found[:, part] = function(*some, np.full(some.pulls.size, level))
+    return found[0], found[1]
 
 
 def certificate_for(n: int) -> type[JointCertificate] | type[IntervalCertificate]:
