@@ -161,10 +161,11 @@ class JointCertificate(Certificate):
         # `indifference` away from theta is at least this far from theta_-i.
         self.rate = 1.0 + max(0.0, k * math.sqrt(n - 1.0) - 1.0) / n
         super().__init__(n, k, delta, indifference / self.rate, self.arms_share)
-        self.mu = MeanStream(n)
-        self.common = LowerStream(n, k, leave_one_out=False)
-        self.lower = LowerStream(n, k, leave_one_out=True)
-        self.upper = UpperStream(n, k)
+        nats = math.log(n / delta)
+        self.mu = MeanStream(n, nats)
+        self.common = LowerStream(n, k, leave_one_out=False, nats=nats)
+        self.lower = LowerStream(n, k, leave_one_out=True, nats=nats)
+        self.upper = UpperStream(n, k, nats)
 
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
         """Enter a row into the streams; the first rows serve only the forecast."""

@@ -7,7 +7,7 @@ not enter these streams; that they happen in between changes nothing.
 Leaving arm i out, the streams and the evidence of arm i's own pulls are independent given the
 past, so that the product of the two e-processes is one: the evidence adds up, for one price.
 
-All streams bet the same numbers, fixed by n and k alone. A mixture of e-processes with fixed
+What the streams bet is fixed by n, k and delta alone. A mixture of e-processes with fixed
 weights is one, and so is what is left of it when some are dropped: only the bets made for about as
 many sweeps as there are so far are looked at.
 """
@@ -27,7 +27,7 @@ from oddarms.statistics.worst_world import largest_costs
 
 HORIZONS: FloatArray = 0.7 * 3.0 ** np.arange(15.0)
 """The numbers of sweeps that the bets are made for."""
-NATS = 6.0  # of evidence that a bet is made for at its horizon, in the worst case
+NATS = 6.0  # of evidence that bets are made to reach, unless told; some log(n/delta) is best
 _PRIOR: FloatArray = 1.0 / (1.0 + ((np.arange(15.0) - 4.5) / 2.5) ** 2)
 LOG_SHARES: FloatArray = np.log(_PRIOR / _PRIOR.sum())
 """The weights of the bets: most on those for some 30 to 500 sweeps."""
@@ -37,9 +37,9 @@ SMALLEST_VARIANCE = 1e-12
 HIGHEST_COST = 1e100
 
 
-def bets_for(norm: float) -> FloatArray:
-    """Return the bet l for each horizon m: l^2/2 m norm/4 = NATS, norm/4 the worst variance."""
-    bets: FloatArray = np.sqrt(2.0 * NATS / (norm / 4.0 * HORIZONS))
+def bets_for(norm: float, nats: float) -> FloatArray:
+    """Return the bet l for each horizon m: l^2/2 m norm/4 = nats, norm/4 the worst variance."""
+    bets: FloatArray = np.sqrt(2.0 * nats / (norm / 4.0 * HORIZONS))
     return bets
 
 
@@ -91,8 +91,8 @@ class LinearStream:
     L = l a_r c_rj / w_rj.
     """
 
-    def __init__(self, n: int, norm: float) -> None:
-        self.bets = bets_for(norm)
+    def __init__(self, n: int, norm: float, nats: float) -> None:
+        self.bets = bets_for(norm, nats)
         self.weight = 0.0
         self.sums: FloatArray = np.zeros(n)  # sum_r a_r c_rj x_rj
         self.coefficients: FloatArray = np.zeros(n)  # sum_r a_r c_rj
@@ -122,8 +122,8 @@ class LinearStream:
 class MeanStream(LinearStream):
     """Bounds on the mean of all means."""
 
-    def __init__(self, n: int) -> None:
-        super().__init__(n, 1.0 / n)
+    def __init__(self, n: int, nats: float = NATS) -> None:
+        super().__init__(n, 1.0 / n, nats)
         self._even: FloatArray = np.full(n, 1.0 / n)
 
     def take(self, row: Tally, size: float, guess: Forecast) -> None:
@@ -159,10 +159,10 @@ class LowerStream(LinearStream):
     What rounding may have taken from that is added.
     """
 
-    def __init__(self, n: int, k: float, *, leave_one_out: bool) -> None:
+    def __init__(self, n: int, k: float, *, leave_one_out: bool, nats: float = NATS) -> None:
         self.size = n - leave_one_out
         self.k = leave_one_out_k(n, k) if leave_one_out else k
-        super().__init__(n, (1.0 + self.k**2) / self.size)
+        super().__init__(n, (1.0 + self.k**2) / self.size, nats)
 
     def take(self, row: Tally, size: float, guess: Forecast) -> None:
         """Take a row worth `size` sweeps; `guess` precedes it."""
@@ -230,11 +230,11 @@ class UpperStream:
     and from bounds on mu and sigma, events whose probability is paid for once.
     """
 
-    def __init__(self, n: int, k: float) -> None:
+    def __init__(self, n: int, k: float, nats: float = NATS) -> None:
         self.plain_k = k
         self.size = n - 1
         self.k = leave_one_out_k(n, k)
-        self.bets = bets_for((1.0 + self.k**2) / self.size)
+        self.bets = bets_for((1.0 + self.k**2) / self.size, nats)
         self.weight = 0.0
         self.total: FloatArray = np.zeros(n)
         self.spent: FloatArray = np.zeros(n)  # sum_r a^2 / w_j
