@@ -54,8 +54,8 @@ def _on_sphere(t: FloatArray, q: FloatArray, others: FloatArray, m: float) -> Fl
     centre = (t * others).sum(1) / m
     energy = ((t - centre.reshape(-1, 1)) ** 2 * others).sum(1)
     spread = np.sqrt(energy / (4.0 * m)) + 1e-300
-    least = steepest * (1.0 + 1e-9) + 1e-6 * spread  # stays above all q when rounded
-    nu = np.maximum(steepest + spread, least)
+    least = steepest * (1.0 + 1e-9) + 1e-6 * spread
+    nu = np.maximum(steepest + spread, least)  # more than steepest, also where all t_j are equal
     best = np.full(q.shape[0], np.inf)
     for _ in range(NEWTON_STEPS):
         inverse = others / (nu.reshape(-1, 1) - q)
