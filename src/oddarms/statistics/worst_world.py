@@ -22,11 +22,14 @@ def largest_costs(
 
     The first term is not positive: directions far from that of y, which might cost more, pay for
     it themselves. In z this is a linear plus a diagonal quadratic form, sum_j t_j z_j + q_j z_j^2,
-    on a sphere. For every nu above all q_j and every tau it is at most
-    sum_j (t_j - tau)^2 / (4 (nu - q_j)) + nu m, the Lagrangian dual: complete the squares of
-    t_j z_j + q_j z_j^2 - nu (z_j^2 - 1) - tau z_j. The best tau is an average; nu is sought by some
-    Newton steps on sum_j ((t_j - tau) / (2 (nu - q_j)))^2 = m. As any nu will do, the smallest of
-    the values met is returned.
+    on a sphere. Take any nu for which sum_j (nu - q_j) z_j^2 is positive on all z that sum to 0.
+    Then the form is at most nu m plus the largest sum_j t_j z_j - (nu - q_j) z_j^2 over these z,
+    with no sphere: sum_j (t_j - tau)^2 / (4 (nu - q_j)) + nu m, the Lagrangian dual, where tau lets
+    z_j = (t_j - tau) / (2 (nu - q_j)) sum to 0. At the best nu their squares sum to m; it is sought
+    by some Newton steps. As any nu will do, the smallest of the values met is returned.
+
+    Let q_1 be the largest and q_2 the next. As z_1^2 <= (1 - 1/m) sum_j z_j^2 where the z_j sum to
+    0, every nu > q_2 + (q_1 - q_2) (1 - 1/m) will do: with few arms much less than q_1.
     """
     n = y.size
     m = n - 1.0
@@ -50,7 +53,10 @@ def _on_sphere(t: FloatArray, q: FloatArray, others: FloatArray, m: float) -> Fl
     """Return at least the largest sum_j t_j z_j + q_j z_j^2 on the sphere, for each row."""
     steepest = np.zeros(q.shape[0])
     for row in range(q.shape[0]):
-        steepest[row] = q[row].max()
+        rest = q[row].copy()
+        place = rest.argmax()
+        rest[place] = 0.0
+        steepest[row] = q[row, place] - (q[row, place] - rest.max()) / m
     centre = (t * others).sum(1) / m
     energy = ((t - centre.reshape(-1, 1)) ** 2 * others).sum(1)
     spread = np.sqrt(energy / (4.0 * m)) + 1e-300
@@ -58,14 +64,18 @@ def _on_sphere(t: FloatArray, q: FloatArray, others: FloatArray, m: float) -> Fl
     nu = np.maximum(steepest + spread, least)  # more than steepest, also where all t_j are equal
     best = np.full(q.shape[0], np.inf)
     for _ in range(NEWTON_STEPS):
-        inverse = others / (nu.reshape(-1, 1) - q)
-        tau = (t * inverse).sum(1) / inverse.sum(1)
-        fit = (t - tau.reshape(-1, 1)) ** 2 * inverse
-        best = np.minimum(best, fit.sum(1) / 4.0 + nu * m)
+        room = nu.reshape(-1, 1) - q
+        smallest = 1e-12 * nu.reshape(-1, 1) + 0.0 * room  # moves q_1 by twice that at most, and
+        inverse = others / np.where(np.abs(room) < smallest, smallest, room)  # all by 2e-12 nu m
+        total = inverse.sum(1)
+        away = t - ((t * inverse).sum(1) / total).reshape(-1, 1)
+        fit = away * away * inverse
+        best = np.minimum(best, fit.sum(1) / 4.0 + nu * (m * (1.0 + 2e-12)))
         first = (fit * inverse).sum(1) / 4.0
-        second = (fit * inverse * inverse).sum(1) / 2.0
+        bend = (away * inverse * inverse).sum(1)
+        second = (fit * inverse * inverse).sum(1) / 2.0 - bend * (bend / total) / 2.0
+        second = np.maximum(second, 2.0 * first / nu)  # what it is at least, before rounding
         ratio = np.sqrt(first / m)  # Newton on 1/sqrt(first) - 1/sqrt(m), nearly linear in nu
-        step = 2.0 * first * (1.0 - ratio) / np.maximum(second, 1e-300)
-        following = nu - step
+        following = nu - 2.0 * first * (1.0 - ratio) / np.maximum(second, 1e-300)
         nu = np.where(following > least, following, 0.5 * (nu + least))
     return best
