@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from copy import copy
+from fractions import Fraction
 
 import numpy as np
 
@@ -106,7 +107,7 @@ class SPADE(Algorithm):
         super().__init__(n, k=k, delta=delta, rng=rng)
         self.indifference = _check_indifference(indifference)
         self.max_step = None if max_step is None else _check_max_step(max_step)
-        self.paired = certificate_for(n).uniform  # rows are uniform sweeps, in pairs of one size
+        self.paired = certificate_for(n, k).uniform  # rows are uniform sweeps, in pairs of one size
         self.totals = Totals.empty(n)
         self.rows = 0
         self.sweeps = 0.0
@@ -114,7 +115,7 @@ class SPADE(Algorithm):
         self.size = 1.0
         self.focus_steps = 0
         self._plan: _Plan | None = None
-        if n < 1.0 + k * k:
+        if Fraction(n) < 1 + Fraction(k) ** 2:
             self.views: dict[str, View] = {}
             self.decisions[:] = Decision.NORMAL if k >= 0 else Decision.HIGH
             return
@@ -360,7 +361,7 @@ class SPADE(Algorithm):
     def evidence(self) -> FloatArray:
         """Return each arm's log e-value towards its verdict; the weaker one of two sides.
 
-        Valid on the events that bound the threshold, so up to a probability of 0.2 delta.
+        Valid on the events that bound the threshold, so up to a probability of 0.25 delta.
         """
         if not self.views:
             return np.full(self.n, np.inf)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 
@@ -230,9 +231,9 @@ class JointCertificate(Certificate):
 
 
 def _bracket(mean: FloatArray, level: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return where the smallest evidence is sought: bets may still fall at the level itself."""
-    beyond = level + 0.5 * (level - mean)
-    low, high = np.minimum(mean, beyond), np.maximum(mean, beyond)
+    """Return where the smallest evidence is sought: mostly between them, at times a bit beyond."""
+    margin = 0.5 * (level - mean)
+    low, high = np.minimum(mean - margin, level + margin), np.maximum(mean - margin, level + margin)
     return np.clip(low, 1e-6, 1.0 - 1e-6), np.clip(high, 1e-6, 1.0 - 1e-6)
 
 
@@ -382,11 +383,15 @@ def _in_parts(
     return found[0], found[1]
 
 
-def certificate_for(n: int) -> type[JointCertificate] | type[IntervalCertificate]:
-    """Return the form that suits n arms: a choice by n alone, so nothing is paid for it."""
-    if n <= JOINT_UP_TO:
-        return JointCertificate
-    return HybridCertificate if n <= HYBRID_UP_TO else IntervalCertificate
+def certificate_for(n: int, k: float) -> type[JointCertificate] | type[IntervalCertificate]:
+    """Return the form that suits n arms: a choice by n and k alone, so nothing is paid for it.
+
+    If n = 1 + k^2, to the last digit, an arm reaches the threshold only where all others are equal:
+    no threshold without it can say so.
+    """
+    if n > HYBRID_UP_TO or Fraction(n) <= 1 + Fraction(k) ** 2:
+        return IntervalCertificate
+    return JointCertificate if n <= JOINT_UP_TO else HybridCertificate
 
 
 class View:
@@ -400,7 +405,7 @@ class View:
     def __init__(self, n: int, k: float, delta: float, *, lower: bool, indifference: float) -> None:
         self.mirrored = lower != (k < 0)
         self.swapped = k < 0
-        self.certificate = certificate_for(n)(n, abs(k), delta, indifference)
+        self.certificate = certificate_for(n, k)(n, abs(k), delta, indifference)
         self.guess: Forecast | None = None
 
     def seen(self, totals: Totals) -> Tally:

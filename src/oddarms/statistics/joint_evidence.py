@@ -10,7 +10,7 @@ from oddarms.problem import FloatArray
 from oddarms.statistics.evidence import Sample, log_evidence, log_mix
 from oddarms.statistics.threshold_streams import Lines
 
-CUTS = 5
+CUTS = 6
 
 
 class Weighed(NamedTuple):
