@@ -12,7 +12,7 @@ from scipy.optimize import linprog, minimize
 
 from helpers import left_out, tally_of
 from oddarms.algorithms._spade_certificates import JointCertificate
-from oddarms.problem import FloatArray
+from oddarms.problem import FloatArray, IntArray
 from oddarms.statistics.direction_box import (
     direction_box,
     knapsack,
@@ -348,12 +348,12 @@ class Rows:
 COINS = Rows(np.array([0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.8]), 1.0)
 
 
-def lower_lines(certificate: JointCertificate, arms: FloatArray, shift: float) -> Lines:
+def lower_lines(certificate: JointCertificate, arms: IntArray, shift: float) -> Lines:
     """Return what the lower stream says, knowing mu as well as the certificate does."""
     return certificate.lower.lines(arms, shift, certificate.mu.interval(0.1))
 
 
-def upper_lines(certificate: JointCertificate, tally: Tally, arms: FloatArray) -> Lines:
+def upper_lines(certificate: JointCertificate, tally: Tally, arms: IntArray) -> Lines:
     """Return what the upper stream says, knowing the arms as well as the certificate does."""
     certificate.look(tally)
     largest = certificate._largest(arms, certificate.mu.interval(0.1))

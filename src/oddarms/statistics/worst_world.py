@@ -8,7 +8,7 @@ import numpy as np
 
 from oddarms.problem import FloatArray, IntArray
 
-NEWTON_STEPS = 5
+NEWTON_STEPS = 4
 
 
 def largest_costs(
