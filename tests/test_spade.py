@@ -12,8 +12,8 @@ import pytest
 
 from oddarms import Result, Search, find, simulate
 from oddarms.algorithms import Decision, Pulls
-from oddarms.algorithms._spade import JOINT_UP_TO, LONGEST_FOCUS, SPADE
-from oddarms.algorithms._spade_certificates import IntervalCertificate
+from oddarms.algorithms._spade import LONGEST_FOCUS, SPADE
+from oddarms.algorithms._spade_certificates import HYBRID_UP_TO, JOINT_UP_TO, IntervalCertificate
 from oddarms.arms import Bernoulli, Beta, Callables
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, Side
@@ -23,6 +23,7 @@ from oddarms.theory import outliers, threshold
 
 EASY = [*np.linspace(0.1, 0.2, 10).tolist(), 0.95]
 MANY = [0.1] * 290 + [0.9] * 10
+VERY_MANY = [0.1] * 1090 + [0.9] * 10
 SLOW = [*np.linspace(0.2, 0.45, 12).tolist(), 0.8]
 
 
@@ -127,7 +128,7 @@ class TestDecisions:
             _, low, high = both.thresholds[side]
             assert low <= threshold(means, sign) <= high
 
-    @pytest.mark.parametrize("n", [12, 300])
+    @pytest.mark.parametrize("n", [12, 300, 1200])
     def test_lower_is_upper_on_mirrored_rewards(self, n: int) -> None:
         means = np.array([0.1] * (n - n // 12) + [0.9] * (n // 12))
         upper, lower = search_of(means, 1.5), search_of(means, 1.5, side="lower")
@@ -206,7 +207,7 @@ class TestSteps:
         assert max(pulls.total for pulls in steps(search, EASY)) <= max_step
         assert search.result().outliers == [10]
 
-    @pytest.mark.parametrize("means", [EASY, MANY], ids=["joint", "interval"])
+    @pytest.mark.parametrize("means", [EASY, MANY, VERY_MANY], ids=["joint", "hybrid", "interval"])
     def test_parts_do_not_change_the_plan(self, means: Any) -> None:
         """With rewards that do not depend on the order, the same pulls and the same verdicts."""
         y = (np.asarray(means) > 0.5).astype(float)  # constant rewards
@@ -215,7 +216,7 @@ class TestSteps:
         assert whole.algorithm.decisions.tolist() == parts.algorithm.decisions.tolist()
         assert whole.algorithm.round == parts.algorithm.round
 
-    @pytest.mark.parametrize("means", [SLOW, np.linspace(0.3, 0.7, 300)], ids=["joint", "interval"])
+    @pytest.mark.parametrize("means", [SLOW, np.linspace(0.3, 0.7, 300)], ids=["joint", "hybrid"])
     def test_steps_grow_geometrically(self, means: Any) -> None:
         search = search_of(means, 2.5 if len(means) == 300 else 2.0, indifference=0.02)
         sizes = np.array([pulls.total for pulls in steps(search, means)])
@@ -224,7 +225,7 @@ class TestSteps:
         assert sizes.size < 40.0 * np.log(pulls)
         assert sizes.max() < 0.3 * pulls
 
-    @pytest.mark.parametrize("means", [EASY, MANY], ids=["joint", "interval"])
+    @pytest.mark.parametrize("means", [EASY, MANY, VERY_MANY], ids=["joint", "hybrid", "interval"])
     def test_a_budget_is_never_exceeded(self, means: Any) -> None:
         n = len(means)
         truth = set(outliers(means, 2.0).tolist())
@@ -243,7 +244,7 @@ class TestSteps:
         assert result.status == "budget"
         assert result.pulls > 400 - len(SLOW)
 
-    @pytest.mark.parametrize("means", [SLOW, np.linspace(0.3, 0.7, 300)], ids=["joint", "interval"])
+    @pytest.mark.parametrize("means", [SLOW, np.linspace(0.3, 0.7, 300)], ids=["joint", "hybrid"])
     def test_the_threshold_is_never_starved(self, means: Any) -> None:
         search = search_of(means, 1.5, budget=3000 * len(means))
         assert isinstance(search.algorithm, SPADE)
@@ -293,7 +294,7 @@ class TestReports:
     def test_a_step_beyond_the_budget_is_not_begun(self) -> None:
         assert run_of(EASY, max_step=5, budget=9).pulls == 0
 
-    @pytest.mark.parametrize("means", [EASY, MANY], ids=["joint", "interval"])
+    @pytest.mark.parametrize("means", [EASY, MANY, VERY_MANY], ids=["joint", "hybrid", "interval"])
     def test_decided_arms_have_the_evidence(self, means: Any) -> None:
         search = search_of(means)
         algorithm = search.algorithm
@@ -321,7 +322,7 @@ class TestReports:
         assert np.isfinite(result.evidence).all()
         assert result.evidence.max() > 1.0
 
-    @pytest.mark.parametrize("means", [SLOW, MANY], ids=["joint", "interval"])
+    @pytest.mark.parametrize("means", [SLOW, MANY], ids=["joint", "hybrid"])
     def test_pulls_needed(self, means: Any) -> None:
         search, seen = search_of(means), []
         for _ in steps(search, means):
@@ -335,7 +336,7 @@ class TestReports:
         in_all = [pulls + needed for pulls, needed in half]
         assert search.total_pulls / 3.0 < np.median(in_all) < 3.0 * search.total_pulls
 
-    @pytest.mark.parametrize("means", [SLOW, MANY], ids=["joint", "interval"])
+    @pytest.mark.parametrize("means", [SLOW, MANY, VERY_MANY], ids=["joint", "hybrid", "interval"])
     def test_intervals_hold_on_the_way(self, means: Any) -> None:
         search, y = search_of(means), np.asarray(means)
         for _ in steps(search, means):
@@ -408,7 +409,7 @@ class TestIndifference:
 
 
 class TestHistories:
-    @pytest.mark.parametrize("means", [SLOW, MANY], ids=["joint", "interval"])
+    @pytest.mark.parametrize("means", [SLOW, MANY], ids=["joint", "hybrid"])
     @pytest.mark.parametrize("shape", ["even", "uneven", "some missing"])
     def test_before_the_start(self, means: Any, shape: str) -> None:
         n = len(means)
@@ -427,7 +428,7 @@ class TestHistories:
         assert result.pulls == result.pulls_per_arm.sum() == search.total_pulls
         assert result.pulls < without.pulls
 
-    @pytest.mark.parametrize("means", [SLOW, MANY], ids=["joint", "interval"])
+    @pytest.mark.parametrize("means", [SLOW, MANY], ids=["joint", "hybrid"])
     @pytest.mark.parametrize("when", [1, 2, 3, 5, 12])
     def test_in_the_middle(self, means: Any, when: int) -> None:
         n = len(means)
@@ -557,14 +558,15 @@ def test_without_an_interval_of_the_threshold_no_arm_is_held_against_it(reward: 
     assert (certificate.verdicts == 0).all()
 
 
-def test_both_forms_are_tested() -> None:
-    assert len(EASY) <= JOINT_UP_TO < len(MANY)
+def test_all_forms_are_tested() -> None:
+    assert len(EASY) <= JOINT_UP_TO < len(MANY) <= HYBRID_UP_TO < len(VERY_MANY)
 
 
 def test_rewards_that_are_all_alike_are_no_trouble() -> None:
     """No arm differs from another, so nothing can be decided; nothing is divided by zero either."""
-    search = Search(1000, k=1, delta=0.1, budget=30_000)
-    while not search.done:
-        pulls = search.ask_step()
-        search.tell_step(np.full(pulls.total, 0.5))
-    assert search.status == "budget"
+    for n in (20, 300, 2000):
+        search = Search(n, k=1, delta=0.1, budget=30 * n)
+        while not search.done:
+            pulls = search.ask_step()
+            search.tell_step(np.full(pulls.total, 0.5))
+        assert search.status == "budget"

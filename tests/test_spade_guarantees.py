@@ -27,10 +27,11 @@ DELTA = 0.3
 ON_THE_LINE = 0.3 + np.sqrt(2.0) * np.std([0.2, 0.3, 0.4])  # with k = 1, of the other three
 QUICK: dict[str, dict[str, Any]] = {
     "small gaps": {"instance": [0.2, 0.3, 0.8], "k": 0.5},
-    "many arms": {"instance": [0.1] * 250 + [0.9] * 50, "k": 1.0},
+    "very many arms": {"instance": [0.1] * 1000 + [0.9] * 50, "k": 1.0},
     "just below": {"instance": [0.2, 0.3, 0.4, ON_THE_LINE - 1e-4], "k": 1.0, "budget": 100},
 }
 FAMILIES: dict[str, dict[str, Any]] = {
+    "many arms": {"instance": [0.1] * 250 + [0.9] * 50, "k": 1.0},
     "planted": {"instance": [0.05] * 19 + [0.95], "k": 2.0},
     "low rate": {"instance": [0.01] * 11 + [0.5], "k": 2.0},
     "beta rewards": {

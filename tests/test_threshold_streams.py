@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,18 +12,36 @@ from scipy.optimize import linprog, minimize
 
 from helpers import left_out, tally_of
 from oddarms.algorithms._spade_certificates import JointCertificate
-from oddarms.problem import FloatArray
-from oddarms.statistics.direction_box import direction_box, knapsack, smallest_sd
-from oddarms.statistics.directions import Directions, Tally, forecast
+from oddarms.problem import FloatArray, IntArray
+from oddarms.statistics.direction_box import (
+    direction_box,
+    knapsack,
+    largest_coefficients,
+    smallest_sd,
+)
+from oddarms.statistics.directions import Forecast, Tally, forecast, leave_one_out_k
+from oddarms.statistics.evidence import log_mix
 from oddarms.statistics.threshold_streams import (
+    HORIZONS,
+    LOG_SHARES,
+    Lines,
     LowerStream,
+    MeanStream,
     UpperStream,
     bennett_factor,
-    choose_bets,
-    mixed_evidence,
+    bet_costs,
+    bets_around,
+    bets_for,
+    fan_factor,
 )
 from oddarms.statistics.totals import Totals
 from oddarms.theory import threshold
+
+
+def along_lines(lines: Lines, y: FloatArray) -> FloatArray:
+    """Return the evidence against thresholds at y."""
+    bets = lines.bets[:, None]
+    return log_mix(bets * (lines.offset + lines.speed * y) - lines.costs, bets)[0]
 
 
 class TestParts:
@@ -108,29 +127,186 @@ class TestParts:
         expected = ((x - centre[:, None]) ** 2).sum(axis=1)
         np.testing.assert_allclose(tally_of(x).scatter_around(centre), expected)
 
-    def test_mixed_evidence(self) -> None:
-        rng = np.random.default_rng(10)
-        bets, costs = rng.uniform(0.1, 2.0, (3, 4)), rng.random((3, 4))
-        zero = np.zeros(3)
-        start, _ = mixed_evidence(zero, 1.0, bets, np.zeros((3, 4)), zero, 1.0)
-        np.testing.assert_allclose(start, 0.0, atol=1e-12)  # the weights add up to 1
-        S, V, h = rng.normal(size=3), rng.random(3), 1e-6
-        _, slope = mixed_evidence(S, -2.0, bets, costs, V, 0.7)
-        ends = [mixed_evidence(S - 2.0 * s, -2.0, bets, costs, V, 0.7)[0] for s in (h, -h)]
-        np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * h), rtol=1e-5)
+    @pytest.mark.parametrize("k", [0.0, 1.0, 2.0])
+    def test_the_largest_coefficients(self, k: float) -> None:
+        rng = np.random.default_rng(21)
+        for _ in range(100):
+            m, width = int(rng.integers(2, 12)), rng.uniform(0.0, 0.3)
+            y = rng.random(m)
+            low, high = np.maximum(y - width, 0.0), np.minimum(y + width * rng.random(m), 1.0)
+            slack = width * rng.random()
+            mu, sigma = (y.mean() - slack, y.mean() + slack), y.std() * rng.uniform(0.1, 1.0)
+            c = (1.0 + k * (y - y.mean()) / y.std()) / m
+            largest = largest_coefficients(low, high, k, float(m), mu, float(sigma))
+            assert (np.abs(c) <= largest + 1e-12).all()
+            exact = largest_coefficients(y, y, k, float(m), (y.mean(), y.mean()), float(y.std()))
+            assert exact.max() == pytest.approx(
+                (1.0 + k * np.abs(y - y.mean()).max() / y.std()) / m
+            )
 
-    def test_bets_are_positive_and_rise(self) -> None:
-        rng = np.random.default_rng(11)
-        guess = forecast(tally_of((rng.random((12, 4)) < 0.3).astype(float)))
-        for leave_one_out in (True, False):
-            d = Directions(guess.shrunk, 2.0, leave_one_out=leave_one_out)
-            bets = choose_bets(d, guess)
-            assert (bets > 0.0).all()
-            assert (np.diff(bets, axis=1) > 0.0).all()
+    def test_fan_factor(self) -> None:
+        s = np.linspace(0.01, 0.99, 200)
+        np.testing.assert_allclose(fan_factor(s), (-np.log1p(-s) - s) / s**2, rtol=1e-9)
+        assert (np.diff(fan_factor(np.linspace(0.0, 0.99, 500))) >= 0.0).all()
+        assert fan_factor(np.zeros(1))[0] >= 0.5  # the limit
+        assert np.isinf(fan_factor(np.array([0.999, 1.0, 5.0]))).all()
+
+    def test_the_weights_of_the_bets_add_up(self) -> None:
+        assert np.exp(LOG_SHARES).sum() == pytest.approx(1.0, abs=1e-12)
+        for sweeps in (0.0, 1.0, 30.0, 1e5, 1e9):
+            near = bets_around(sweeps)
+            assert 0 <= near.start < near.stop <= HORIZONS.size
+            assert near.stop - near.start == 7
+        bets = bets_for(0.3, 5.0)
+        np.testing.assert_allclose(bets**2 / 2.0 * HORIZONS * 0.3 / 4.0, 5.0)
+
+    def test_what_a_bet_costs_covers_it(self) -> None:
+        """E exp(L (X - p) - cost) <= 1 for 0/1 rewards, either sign and whatever was expected."""
+        p, bets = np.linspace(0.0, 1.0, 21), np.array([0.05, 0.5, 0.98, 3.0, 20.0])
+        ones, adaptive = np.ones(p.size), []
+        for expected in (1e-12, 0.01, 0.1, 0.25):
+            for centre in (0.0, 0.3, 1.0):
+                costs = [
+                    bet_costs(bets, ones, ones, (x - centre) ** 2 * ones, expected * ones)
+                    for x in (0.0, 1.0)
+                ]
+                for sign in (1.0, -1.0):
+                    L = sign * bets[:, None]
+                    zero, one = np.exp(-L * p - costs[0]), np.exp(L * (1.0 - p) - costs[1])
+                    assert ((1.0 - p) * zero + p * one <= 1.0 + 1e-12).all()
+                adaptive.append((costs[0] != costs[1]).mean())
+        assert 0.0 < np.mean(adaptive) < 1.0  # both ways to pay were tried
 
     def test_streams_without_rows_know_nothing(self) -> None:
-        assert LowerStream(1).bound(0.1) == -math.inf
-        assert UpperStream(5, 2.0, box_delta=0.1, nuisance_delta=0.1).bound(0.1) == math.inf
+        for leave_one_out in (True, False):
+            stream = LowerStream(5, 1.9, leave_one_out=leave_one_out)
+            assert stream.bound(0.1, (0.2, 0.8)) == -math.inf
+        assert UpperStream(5, 1.9).bound(0.1) == math.inf
+        assert MeanStream(5).interval(0.1) == (0.0, 1.0)
+
+
+def guess_of(shrunk: FloatArray, error: FloatArray) -> Forecast:
+    """Return a forecast, of means that may be anything."""
+    return Forecast(shrunk, np.full(shrunk.size, 0.5), np.full(shrunk.size, 0.1), shrunk, error)
+
+
+def constant_rows(
+    rng: np.random.Generator,
+    stream: LowerStream | UpperStream,
+    y: FloatArray,
+    guesses: list[Forecast],
+) -> None:
+    """Let a stream take rows of rewards that are the means themselves, of odd sizes and weights."""
+    for guess in guesses:
+        pulls = rng.integers(1, 4, y.size).astype(float)
+        stream.take(Tally(pulls, pulls * y, np.zeros(y.size)), float(rng.uniform(0.5, 3.0)), guess)
+
+
+STEEP = 1.0 - 1e-9
+KS_OF = {
+    2: [1e-9, 0.9],
+    3: [1e-9, 0.5, math.sqrt(2.0) * STEEP],
+    20: [0.0, 2.0, math.sqrt(19.0) * STEEP],
+}
+CASES = [(n, k) for n, ks in KS_OF.items() for k in ks]
+
+
+def worlds(rng: np.random.Generator, n: int) -> list[FloatArray]:
+    """Return means of all kinds: anywhere, tiny, near 1, nearly equal and equal."""
+    y = rng.random(n)
+    return [y, 1e-9 * y, 1.0 - 1e-9 * y, 0.5 + 1e-7 * y, np.full(n, 0.3), (y < 0.5) * 1.0]
+
+
+@pytest.mark.parametrize(("n", "k"), CASES)
+class TestLowerStream:
+    """Where rewards are the means, a line is (<C, y> - G theta - (W - G) mu) times a bet."""
+
+    def guesses(self, rng: np.random.Generator, n: int) -> list[Forecast]:
+        return [guess_of(rng.random(n), rng.random(n) * 0.01) for _ in range(6)]
+
+    def test_no_line_exceeds_the_truth(self, n: int, k: float) -> None:
+        """Leaving out one arm: <C, y> <= G theta + (W - G) mu, whatever the directions were."""
+        rng = np.random.default_rng(1)
+        for y in worlds(rng, n):
+            stream = LowerStream(n, k, leave_one_out=True)
+            constant_rows(rng, stream, y, self.guesses(rng, n))
+            noise = 1e-13 * stream.weight * (1.0 + stream.k)
+            for i in range(n):
+                others, mean = np.delete(y, i), float(y.mean())
+                sd = 0.0 if np.ptp(others) == 0.0 else float(others.std())
+                shift = float(others.mean() + stream.k * sd - y[i])
+                for mu in ((mean, mean), (mean - 0.1, mean + 0.2)):
+                    lines = stream.lines(np.array([i]), shift, mu)
+                    assert lines.offset[0] + lines.speed[0] * y[i] <= noise
+                    assert (lines.costs > 0.0).all()
+
+    def test_the_length_of_a_sum_of_directions(self, n: int, k: float) -> None:
+        """G, W and the sums of the others against exact arithmetic."""
+        rng = np.random.default_rng(2)
+        stream = LowerStream(n, k, leave_one_out=True)
+        constant_rows(rng, stream, rng.random(n), self.guesses(rng, n))
+        m, arms = n - 1, np.arange(n)
+        lines = stream.lines(arms, 0.0, (0.0, 0.0))
+        for i in arms:
+            C = [Fraction(float(c)) for c in np.delete(stream.coefficients, i)]
+            W = sum(C)
+            square = sum((c - W / m) ** 2 for c in C)
+            G = math.sqrt(square * m) / stream.k if stream.k > 0.0 else float(W)
+            if math.sqrt(square) < 1e-9 * abs(W):
+                continue  # all digits of the lean are rounded: it moves nothing
+            assert lines.speed[i] == pytest.approx((float(W) - G) / m - G, rel=1e-6, abs=1e-9)
+            # rounding may make G larger, never smaller
+            assert m / (m + 1) * (float(W) / m - lines.speed[i]) >= G - 1e-12 * (G + abs(float(W)))
+            assert 0.0 <= lines.share[i] <= 1.0
+
+    def test_the_true_direction_loses_nothing(self, n: int, k: float) -> None:
+        rng = np.random.default_rng(3)
+        y = rng.random(n)
+        stream = LowerStream(n, k, leave_one_out=True)
+        constant_rows(rng, stream, y, [guess_of(y, np.zeros(n))] * 4)
+        for i in range(n):
+            others = np.delete(y, i)
+            shift = float(others.mean() + stream.k * others.std() - y[i])
+            lines = stream.lines(np.array([i]), shift, (float(y.mean()), float(y.mean())))
+            lost = -(lines.offset[0] + lines.speed[0] * y[i])
+            assert lost == pytest.approx(0.0, abs=1e-7 * stream.weight * (1.0 + stream.k * k))
+
+    def test_the_bound_of_all_arms(self, n: int, k: float) -> None:
+        """Never above the threshold where rewards are the means, and near it after many rows."""
+        rng = np.random.default_rng(4)
+        for y in worlds(rng, n):
+            stream = LowerStream(n, k, leave_one_out=False)
+            mean = float(y.mean())
+            constant_rows(rng, stream, y, self.guesses(rng, n))
+            assert stream.bound(0.1, (mean, mean)) <= threshold(y, k)
+            assert stream.bound(0.1, (mean - 0.1, mean + 0.2)) <= threshold(y, k)
+        y = rng.random(n)
+        exact = Forecast(y, y, np.full(n, 1e-4), y, np.zeros(n))
+        stream = LowerStream(n, k, leave_one_out=False)
+        constant_rows(rng, stream, y, [exact] * 2000)
+        low = stream.bound(0.1, (float(y.mean()), float(y.mean())))
+        assert threshold(y, k) - 0.05 < low <= threshold(y, k)
+
+
+@pytest.mark.parametrize(("n", "k"), CASES)
+def test_the_upper_stream_where_rewards_are_the_means(n: int, k: float) -> None:
+    """No evidence that theta_-i is below itself, some that it is far below what it is not."""
+    rng = np.random.default_rng(5)
+    arms, steep = np.arange(n), leave_one_out_k(n, k)
+    for y in worlds(rng, n):
+        stream = UpperStream(n, k)
+        constant_rows(rng, stream, y, [guess_of(y, np.zeros(n))] * 20)
+        largest = np.full(n, (1.0 + steep * math.sqrt(max(n - 2.0, 0.0))) / (n - 1.0))
+        box = np.zeros(n), np.ones(n)
+        assert stream.bound(0.1) >= threshold(y, k)
+        for i in arms:
+            others = np.delete(y, i)
+            sd = 0.0 if np.ptp(others) == 0.0 else float(others.std())
+            level = float(others.mean() + steep * sd)
+            lines = stream.lines(np.array([i]), level - y[i], largest, box)
+            assert along_lines(lines, y[i : i + 1])[0] <= 1e-6
+            assert (lines.speed > 0.0).all()
+            np.testing.assert_array_equal(lines.share, 1.0)
 
 
 class Rows:
@@ -172,26 +348,55 @@ class Rows:
 COINS = Rows(np.array([0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.8]), 1.0)
 
 
+def lower_lines(certificate: JointCertificate, arms: IntArray, shift: float) -> Lines:
+    """Return what the lower stream says, knowing mu as well as the certificate does."""
+    return certificate.lower.lines(arms, shift, certificate.mu.interval(0.1))
+
+
+def upper_lines(certificate: JointCertificate, tally: Tally, arms: IntArray) -> Lines:
+    """Return what the upper stream says, knowing the arms as well as the certificate does."""
+    certificate.look(tally)
+    largest = certificate._largest(arms, certificate.mu.interval(0.1))
+    return certificate.upper.lines(arms, 0.0, largest, certificate.box)
+
+
 def test_streams_learn() -> None:
     """The other way round: a wrong level is found out."""
     family = COINS
     arms = np.arange(family.y.size)
     *_, (certificate, tally) = family(np.random.default_rng(13))
-    assert (certificate.own.evidence(arms, family.left_out - 0.4)[0] > 5.0).all()
-    certificate.upper.prepare(arms, tally, certificate.own.bets, certificate.own.rho)
-    assert (certificate.upper.evidence(family.left_out + 0.4)[0] > 5.0).all()
-    assert family.theta - 0.3 < certificate.common.bound(0.1)
+    assert (along_lines(upper_lines(certificate, tally, arms), family.left_out + 0.4) > 5.0).all()
+    for i in arms:
+        lines = lower_lines(certificate, arms[i : i + 1], family.left_out[i] - 0.4 - family.y[i])
+        assert along_lines(lines, family.y[i : i + 1])[0] > 5.0
+    mu = certificate.mu.interval(0.1)
+    assert mu[0] < family.y.mean() < mu[1]
+    assert mu[1] - mu[0] < 0.25
+    assert family.theta - 0.3 < certificate.common.bound(0.1, mu)
     assert certificate.upper.bound(0.1) < family.theta + 0.3
 
 
-def test_slopes_of_the_streams() -> None:
-    family, h = COINS, 1e-6
-    arms = np.arange(family.y.size)
-    *_, (certificate, tally) = family(np.random.default_rng(14))
-    certificate.upper.prepare(arms, tally, certificate.own.bets, certificate.own.rho)
-    q = np.linspace(0.2, 0.9, arms.size)
-    for evidence in (lambda x: certificate.own.evidence(arms, x), certificate.upper.evidence):
-        difference = (evidence(q + h)[0] - evidence(q - h)[0]) / (2 * h)
-        np.testing.assert_allclose(evidence(q)[1], difference, rtol=1e-4, atol=1e-4)
-    assert (certificate.own.evidence(arms, q)[1] <= 0.0).all()
-    assert (certificate.upper.evidence(q)[1] >= 0.0).all()
+def test_lines_fall_and_rise() -> None:
+    arms = np.arange(COINS.y.size)
+    *_, (certificate, tally) = COINS(np.random.default_rng(14))
+    low, high = lower_lines(certificate, arms, 0.0), upper_lines(certificate, tally, arms)
+    levels = [
+        along_lines(lines, np.full(arms.size, q)) for q in (0.2, 0.5, 0.8) for lines in (low, high)
+    ]
+    assert (np.diff(levels[::2], axis=0) <= 0.0).all()
+    assert (np.diff(levels[1::2], axis=0) >= 0.0).all()
+
+
+def test_some_arms_have_the_lines_they_have_among_all() -> None:
+    arms, some = np.arange(COINS.y.size), np.array([4, 1])
+    *_, (certificate, tally) = COINS(np.random.default_rng(15))
+    box, largest = certificate.box, np.ones(arms.size)
+    assert tally.pulls.min() > 0.0
+    for every, few in (
+        (lower_lines(certificate, arms, 0.1), lower_lines(certificate, some, 0.1)),
+        tuple(certificate.upper.lines(a, 0.1, largest, box) for a in (arms, some)),
+    ):
+        np.testing.assert_allclose(few.offset, every.offset[some])
+        np.testing.assert_allclose(few.speed, every.speed[some])
+        np.testing.assert_allclose(few.costs, every.costs[:, some])
+        np.testing.assert_allclose(few.share, every.share[some])

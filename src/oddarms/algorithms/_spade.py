@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from copy import copy
+from fractions import Fraction
 
 import numpy as np
 
@@ -46,7 +47,7 @@ from oddarms.statistics.totals import Totals
 from oddarms.theory import first_order_program
 
 LEAST_VARIANCE = 0.2  # of a reward, in gaps, where pulls to come are guessed: by experiment
-TYPICAL_OVERHEAD = 4.0  # pulls over an oracle's: mostly 3 to 9, see docs/benchmark.md
+TYPICAL_OVERHEAD = 3.5  # pulls over an oracle's: mostly 2.5 to 7, see docs/benchmark.md
 MIXTURE_COST = 2.5  # nats by which the evidence of an arm is behind that of the best bet, about
 LARGEST_INDIFFERENCE = 1e6  # in ranges of the rewards; beyond it squares lose all precision
 CHUNK = 65_536  # arms at a time, where intervals of a great many are computed
@@ -114,7 +115,7 @@ class SPADE(Algorithm):
         super().__init__(n, k=k, delta=delta, rng=rng)
         self.indifference = _check_indifference(indifference)
         self.max_step = None if max_step is None else _check_max_step(max_step)
-        self.paired = certificate_for(n).uniform  # rows are uniform sweeps, in pairs of one size
+        self.paired = certificate_for(n, k).uniform  # rows are uniform sweeps, in pairs of one size
         self.totals = Totals.empty(n)
         self.rows = 0
         self.sweeps = 0.0
@@ -122,7 +123,7 @@ class SPADE(Algorithm):
         self.size = 1.0
         self.focus_steps = 0
         self._plan: _Plan | None = None
-        if n < 1.0 + k * k:
+        if Fraction(n) < 1 + Fraction(k) ** 2:
             self.views: dict[str, View] = {}
             self.decisions[:] = Decision.NORMAL if k >= 0 else Decision.HIGH
             return
@@ -350,7 +351,7 @@ class SPADE(Algorithm):
     def evidence(self) -> FloatArray:
         """Return each arm's log e-value towards its verdict; the weaker one of two sides.
 
-        Valid on the events that bound the threshold, so up to a probability of 0.2 delta.
+        Valid on the events that bound the threshold, so up to a probability of 0.25 delta.
         """
         if not self.views:
             return np.full(self.n, np.inf)

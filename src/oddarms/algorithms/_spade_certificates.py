@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 
@@ -28,14 +30,18 @@ from oddarms.algorithms._spade_joint import (
     distance_rate,
     exclude_outliers,
     joint_row_weights,
+    largest_without_one,
+    least_gap,
     level_of_arms,
     narrowed,
+    nats_of_bets,
     settle,
 )
 from oddarms.problem import BoolArray, FloatArray, IntArray
 from oddarms.statistics.directions import Forecast, Tally, forecast, leave_one_out_k
 from oddarms.statistics.evidence import log_mean_above, log_mean_below, wide_mean_interval
 from oddarms.statistics.joint_evidence import Weighed
+from oddarms.statistics.levels import closeness
 from oddarms.statistics.odd_even import OddEven
 from oddarms.statistics.threshold_streams import LowerStream, MeanStream, UpperStream
 from oddarms.statistics.totals import Totals
@@ -48,6 +54,9 @@ HYBRID_UP_TO = 1024  # arms, with uniform sweeps; with more, one interval serves
 SWEEPS_END_SHARE, DEGENERATE_SHARE, DIRECTION_SHARE = 0.01, 0.02, 0.01
 HYBRID_ARMS_SHARE = 0.77  # 0.77 + 0.05 + 2 * 0.03 + 2 * 0.01 and 4 * 0.01 + 0.02 + 4 * 0.01 <= 1
 LEVEL_ARMS_SHARE = 0.85  # 0.85 + 0.05 and 4 * 0.01 + 0.02 + 4 * 0.01 <= 1
+
+PART = 4096  # arms at a time, where there are very many
+MOST_BETWEEN_LOOKS = 1.4  # times as many pulls, until one of very many arms is looked at again
 
 
 class Certificate(ABC):
@@ -139,13 +148,6 @@ class Certificate(ABC):
         if pulls >= LOOK_AGAIN * self._pulls_seen:
             self.standing = narrowed(self.standing, self.intervals(tally), pulls)
 
-    def settle(
-        self, arms: IntArray, evidence: FloatArray, steepness: FloatArray, verdict: int
-    ) -> None:
-        """Record the evidence, and the verdict where it suffices."""
-        found = Weighed(evidence, steepness, evidence)
-        settle(self.rules, self.standing, arms, found, verdict)
-
     def exclude_outliers(self, arms: IntArray) -> bool:
         """Call all open arms normal if no mean in [0, 1] can reach the threshold."""
         return exclude_outliers(self.rules, self.standing, arms)
@@ -170,10 +172,11 @@ class JointCertificate(Certificate):
         rate = distance_rate(n, k)
         super().__init__(n, k, delta, indifference / rate, rate, self.arms_share)
         self.others_k = leave_one_out_k(n, k)
-        self.mu = MeanStream(n)
-        self.common = LowerStream(n, k, leave_one_out=False)
-        self.lower = LowerStream(n, k, leave_one_out=True)
-        self.upper = UpperStream(n, k)
+        nats = nats_of_bets(n, delta)
+        self.mu = MeanStream(n, nats)
+        self.common = LowerStream(n, k, leave_one_out=False, nats=nats)
+        self.lower = LowerStream(n, k, leave_one_out=True, nats=nats)
+        self.upper = UpperStream(n, k, nats)
 
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
         """Enter a row into the streams; the first rows serve only the forecast."""
@@ -189,6 +192,10 @@ class JointCertificate(Certificate):
         """Weigh each open arm on the side of its threshold where it seems to be."""
         rows = Rows(self.mu.rows, self.common.rows, self.lower.rows, self.upper.rows)
         self.standing = decide(self.rules, rows, self.standing, arms, tally, guess)
+
+    def _largest(self, arms: IntArray, mu: tuple[float, float]) -> FloatArray:
+        """Return bounds on the coefficients of the thresholds without arm i, for all these i."""
+        return largest_without_one(self.box, self.others_k, arms, mu)
 
 
 class SweepInterval:
@@ -266,6 +273,8 @@ class IntervalCertificate(Certificate):
     def __init__(self, n: int, k: float, delta: float, indifference: float) -> None:
         super().__init__(n, k, delta, indifference, 1.0, LEVEL_ARMS_SHARE)
         self.sweeps = SweepInterval(n, k, delta)
+        self.closeness = closeness(np.zeros(n))
+        self._next_look: FloatArray = np.zeros(n)  # in pulls
 
     @property
     def ready_to_focus(self) -> bool:
@@ -287,18 +296,33 @@ class IntervalCertificate(Certificate):
         self.low, self.high = max(self.low, low), min(self.high, high)
         if self.exclude_outliers(arms):
             return
+        self.closeness = closeness(least_gap(self.rules, self.standing, *self.box))
         # a level may be moved away from the arms' side of it, never towards it
         low, high = min(self.low + self.slack, 1.0 - EDGE), max(self.high - self.slack, EDGE)
+        due = tally.pulls[arms] >= self._next_look[arms]
         mean = guess.mean[arms]
-        below = arms[(mean < low) & (low >= EDGE)]
-        above = arms[(mean > high) & (high <= 1.0 - EDGE)]
+        below = arms[due & (mean < low) & (low >= EDGE)]
+        above = arms[due & (mean > high) & (high <= 1.0 - EDGE)]
         if below.size:
-            found = log_mean_below(*tally.of(below), np.full(below.size, low))
-            self.settle(below, found[0], found[1], NORMAL)
+            evidence, slope = _in_parts(log_mean_below, tally.of(below), low)
+            self.settle(below, evidence, slope, NORMAL)
         if above.size:
-            found = log_mean_above(*tally.of(above), np.full(above.size, high))
-            self.settle(above, found[0], -found[1], OUTLIER)
+            evidence, slope = _in_parts(log_mean_above, tally.of(above), high)
+            self.settle(above, evidence, -slope, OUTLIER)
+        self._look_later(np.concatenate([below, above]), tally)
         self._share_doubt(arms[self.verdicts[arms] == UNDECIDED], tally, guess)
+
+    def settle(
+        self, arms: IntArray, evidence: FloatArray, steepness: FloatArray, verdict: int
+    ) -> None:
+        """Record the evidence, and the verdict where it suffices."""
+        found = Weighed(evidence, steepness, evidence)
+        settle(self.rules, self.standing, self.closeness, arms, found, verdict)
+
+    def _look_later(self, arms: IntArray, tally: Tally) -> None:
+        """Note when to look at arms again: evidence grows about as fast as the pulls."""
+        missing = self.log_level / np.maximum(self.log_evidence[arms], EDGE)
+        self._next_look[arms] = tally.pulls[arms] * np.clip(0.7 * missing, 1.0, MOST_BETWEEN_LOOKS)
 
     def _share_doubt(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         if arms.size == 0:
@@ -309,11 +333,27 @@ class IntervalCertificate(Certificate):
         self.threshold_share = radius / (radius + own)
 
 
-def certificate_for(n: int) -> type[JointCertificate] | type[IntervalCertificate]:
-    """Return the form that suits n arms: a choice by n alone, so nothing is paid for it."""
-    if n <= JOINT_UP_TO:
-        return JointCertificate
-    return HybridCertificate if n <= HYBRID_UP_TO else IntervalCertificate
+def _in_parts(
+    function: Callable[..., tuple[FloatArray, FloatArray]], tally: Tally, level: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return evidence and slopes, computed for so few arms at a time that they stay in a cache."""
+    found = np.empty((2, tally.pulls.size))
+    for first in range(0, tally.pulls.size, PART):
+        part = slice(first, first + PART)
+        some = Tally(*(column[part] for column in tally))
+        found[:, part] = function(*some, np.full(some.pulls.size, level))
+    return found[0], found[1]
+
+
+def certificate_for(n: int, k: float) -> type[JointCertificate] | type[IntervalCertificate]:
+    """Return the form that suits n arms: a choice by n and k alone, so nothing is paid for it.
+
+    If n = 1 + k^2, to the last digit, an arm reaches the threshold only where all others are equal:
+    no threshold without it can say so.
+    """
+    if n > HYBRID_UP_TO or Fraction(n) <= 1 + Fraction(k) ** 2:
+        return IntervalCertificate
+    return JointCertificate if n <= JOINT_UP_TO else HybridCertificate
 
 
 class View:
@@ -327,7 +367,7 @@ class View:
     def __init__(self, n: int, k: float, delta: float, *, lower: bool, indifference: float) -> None:
         self.mirrored = lower != (k < 0)
         self.swapped = k < 0
-        self.certificate = certificate_for(n)(n, abs(k), delta, indifference)
+        self.certificate = certificate_for(n, k)(n, abs(k), delta, indifference)
         self.guess: Forecast | None = None
 
     def seen(self, totals: Totals) -> Tally:

@@ -93,6 +93,11 @@ def distance_rate(n: int, k: float) -> float:
     return 1.0 + max(0.0, k * math.sqrt(n - 1.0) - 1.0) / n
 
 
+def nats_of_bets(n: int, delta: float) -> float:
+    """Return the evidence that bets are made to reach."""
+    return math.log(n / delta)
+
+
 def level_of_arms(n: int, arms_share: float, delta: float) -> float:
     """Return the log e-value at which an arm of average weight is decided."""
     return math.log(n / (arms_share * delta))
@@ -104,25 +109,19 @@ def box_of(tally: Tally, delta: float) -> Box:
     return mean_interval(tally.pulls, tally.total, tally.scatter, alpha)
 
 
-def evidence_with_weights(
-    rules: Rules, known: Standing, arms: IntArray, evidence: FloatArray, steepness: FloatArray
-) -> FloatArray:
-    """Return the evidence with what the weights of the arms add to it.
-
-    The distances that weights are made of are bounded by the box and the threshold's interval.
-    """
-    gaps = least_gap(rules, known, known.box[0], known.box[1])
-    return evidence + log_relative_weights(arms, closeness(gaps), steepness, rules.slack)
-
-
 def least_gap(rules: Rules, known: Standing, low: Numbers, high: Numbers) -> Numbers:
-    """Return at least how far means in [low, high] are from their thresholds."""
+    """Return at least how far means in [low, high] are from their thresholds.
+
+    Bounded by the box and the threshold's interval: the distances that weights are made of.
+    """
     return np.maximum(known.low - high, low - known.high) / rules.rate
 
 
-def settle(rules: Rules, known: Standing, arms: IntArray, found: Weighed, verdict: int) -> None:
-    """Record the evidence, and the verdict where it suffices."""
-    evidence = evidence_with_weights(rules, known, arms, found.evidence, found.steepness)
+def settle(
+    rules: Rules, known: Standing, near: FloatArray, arms: IntArray, found: Weighed, verdict: int
+) -> None:
+    """Record the evidence, and the verdict where it suffices; `near` has the closeness of all."""
+    evidence = found.evidence + log_relative_weights(arms, near, found.steepness, rules.slack)
     known.log_evidence[arms] = evidence  # of the side looked at last
     known.verdicts[arms[evidence >= rules.log_level]] = verdict
 
@@ -171,6 +170,7 @@ def decide(
     pulls = float(tally.pulls.sum())
     if pulls >= LOOK_AGAIN * known.pulls_seen:
         known = narrowed(known, box_of(tally, rules.delta), pulls)
+    near = closeness(least_gap(rules, known, known.box[0], known.box[1]))
     theta = thresholds_without_one(guess.shrunk, rules.others_k)
     below = arms[guess.mean[arms] < theta[arms] + rules.slack]
     above = arms[guess.mean[arms] > theta[arms] - rules.slack]
@@ -182,7 +182,7 @@ def decide(
         sample = sample_below(some.pulls, some.total, some.scatter)
         left, right = bracket(guess.mean[below], level)
         found = weigh(left, right, lines, sample, -1.0)
-        settle(rules, known, below, found, NORMAL)
+        settle(rules, known, near, below, found, NORMAL)
         shares[below] = threshold_shares(level, guess.mean[below], found.y)
     if above.size > 0:
         level = theta[above] - rules.slack
@@ -192,7 +192,7 @@ def decide(
         sample = sample_above(some.pulls, some.total, some.scatter)
         left, right = bracket(guess.mean[above], level)
         found = weigh(left, right, lines, sample, 1.0)
-        settle(rules, known, above, found, OUTLIER)
+        settle(rules, known, near, above, found, OUTLIER)
         shares[above] = threshold_shares(level, guess.mean[above], found.y)
     open_arms = arms[known.verdicts[arms] == UNDECIDED]
     share = shares[open_arms].mean() if open_arms.size > 0 else known.threshold_share
@@ -218,9 +218,9 @@ def largest_without_one(box: Box, k: float, arms: IntArray, mu: tuple[float, flo
 
 
 def bracket(mean: Numbers, level: Numbers) -> tuple[Numbers, Numbers]:
-    """Return where the smallest evidence is sought: bets may still fall at the level itself."""
-    beyond = level + 0.5 * (level - mean)
-    low, high = np.minimum(mean, beyond), np.maximum(mean, beyond)
+    """Return where the smallest evidence is sought: mostly between them, at times a bit beyond."""
+    margin = 0.5 * (level - mean)
+    low, high = np.minimum(mean - margin, level + margin), np.maximum(mean - margin, level + margin)
     least, most = 1e-6, 1.0 - 1e-6
     return (
         np.minimum(np.maximum(low, least), most),

@@ -45,7 +45,14 @@ from oddarms.statistics.threshold_streams import (
     lower_line,
     seen_price,
 )
-from oddarms.statistics.worst_world import NEWTON_STEPS, dual_value, first_nu, next_nu, tilt
+from oddarms.statistics.worst_world import (
+    NEWTON_STEPS,
+    dual_value,
+    first_nu,
+    inverse_of,
+    next_nu,
+    tilt,
+)
 
 for _formula in (
     *(totals.relative_error, totals.scatter_of, totals.squares_from),
@@ -55,7 +62,7 @@ for _formula in (
     *(closeness_at, least_share, log_weight, largest_coefficients, sd_from_tangent),
     *(bet_cost, light_price, seen_price, lower_line, scatter_around),
     *(threshold_streams.bennett_factor, threshold_streams.fan_factor),
-    *(first_nu, next_nu, dual_value, tilt),
+    *(first_nu, next_nu, inverse_of, dual_value, tilt),
 ):
     register_jitable(error_model="numpy")(_formula)
 
@@ -221,31 +228,34 @@ def smallest_sd_without(i: int, low: Any, high: Any) -> float:
 def on_sphere(t: Any, q: Any, inverse: Any) -> float:
     """Return at least the largest sum_j t_j z_j + q_j z_j^2 on the sphere, for one stake."""
     m = t.size
-    steepest, centre = 0.0, 0.0
+    q_1, q_2, centre = 0.0, 0.0, 0.0
     for j in range(m):
-        steepest = max(steepest, q[j])
+        q_2 = max(q_2, min(q_1, q[j]))
+        q_1 = max(q_1, q[j])
         centre += t[j]
     centre /= m
     energy = 0.0
     for j in range(m):
         energy += (t[j] - centre) * (t[j] - centre)
-    nu, least = first_nu(steepest, energy, float(m))
+    nu, least = first_nu(q_1, q_2, energy, float(m))
     best = np.inf
     for _ in range(NEWTON_STEPS):
         weight, tau = 0.0, 0.0
         for j in range(m):
-            inverse[j] = 1.0 / (nu - q[j])
+            inverse[j] = inverse_of(nu, q[j])
             weight += inverse[j]
             tau += t[j] * inverse[j]
         tau /= weight
-        total, by_square, by_cube = 0.0, 0.0, 0.0
+        total, by_square, by_cube, bend = 0.0, 0.0, 0.0, 0.0
         for j in range(m):
-            fit = (t[j] - tau) * (t[j] - tau) * inverse[j]
+            away = t[j] - tau
+            fit = away * away * inverse[j]
             total += fit
             by_square += fit * inverse[j]
             by_cube += fit * inverse[j] * inverse[j]
+            bend += away * inverse[j] * inverse[j]
         best = min(best, dual_value(nu, total, float(m)))
-        nu = next_nu(nu, least, by_square, by_cube, float(m))
+        nu = next_nu(nu, least, by_square, by_cube - bend * (bend / weight), float(m))
     return best
 
 

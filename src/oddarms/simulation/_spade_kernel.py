@@ -29,6 +29,7 @@ from oddarms.algorithms._spade_joint import (
     joint_row_weights,
     least_gap,
     level_of_arms,
+    nats_of_bets,
     threshold_shares,
 )
 from oddarms.algorithms._spade_joint import NORMAL as FOUND_NORMAL
@@ -96,7 +97,7 @@ from oddarms.statistics.totals import scatter_of, squares_from
 
 for _formula in (
     *(bracket, distance_rate, joint_row_weights, least_gap, level_of_arms, threshold_shares),
-    *(row_gains_more, next_size, affordable_size, counts_of_row, counts_of_focus),
+    *(nats_of_bets, row_gains_more, next_size, affordable_size, counts_of_row, counts_of_focus),
     *(estimated_threshold, forecast, lean_of, quantile_of, thresholds_without_one),
     *(normal_mixture_boundary, bets_around, bets_for, interval_of_mean, leans_of, lower_bound),
     *(lower_direction, no_plug_in_rows, no_rows, radius_of, upper_bound, with_plug_in_row),
@@ -332,22 +333,23 @@ def run_spade(
 ) -> tuple[int, int, float, float]:
     """Run SPADE; fill `pulls` and `out`; return rounds, threshold pulls, estimate, half width.
 
-    `others_k` is that of thresholds without one arm, `leave_one_out_k` of |k|.
+    `others_k` is that of thresholds without one arm, `leave_one_out_k` of |k|; infinite where no
+    arm can reach the threshold.
     """
     n = y.size
     swapped = k < 0.0  # seen in a mirror, see `View`
-    if n < 1.0 + k * k:
+    if others_k == np.inf:
         out[:] = HIGH if swapped else NORMAL
         return 0, 0, np.nan, np.inf
     size_k = abs(k)
     rate = distance_rate(n, size_k)
-    level = level_of_arms(n, JOINT_ARMS_SHARE, delta)
+    nats, level = nats_of_bets(n, delta), level_of_arms(n, JOINT_ARMS_SHARE, delta)
     rules = Rules(size_k, others_k, delta, indifference / rate, rate, level)
     rows = Rows(
-        no_rows(n, 1.0 / n),
-        no_rows(n, (1.0 + size_k**2) / n),
-        no_rows(n, (1.0 + others_k**2) / (n - 1)),
-        no_plug_in_rows(n, others_k),
+        no_rows(n, 1.0 / n, nats),
+        no_rows(n, (1.0 + size_k**2) / n, nats),
+        no_rows(n, (1.0 + others_k**2) / (n - 1), nats),
+        no_plug_in_rows(n, others_k, nats),
     )
     box = np.zeros(n), np.ones(n)
     verdicts = np.zeros(n, dtype=np.int8)

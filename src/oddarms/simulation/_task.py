@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +27,8 @@ COMPILED = ("ade", "rr", "wrr", "spade")
 def has_kernel(question: Question) -> bool:
     """Tell whether there is a kernel for this algorithm with these options."""
     if question.algorithm == "spade":  # in its joint form, with whole steps
-        return question.n <= JOINT_UP_TO and question.options.get("max_step") is None
+        has_form = question.n <= JOINT_UP_TO and question.n != 1 + Fraction(question.k) ** 2
+        return has_form and question.options.get("max_step") is None
     return question.algorithm in COMPILED
 
 
@@ -104,7 +107,7 @@ class Task:
 
     def _others_k(self, n: int) -> float:
         k = abs(self.question.k)
-        return 0.0 if n < 1.0 + k * k else leave_one_out_k(n, k)  # without a pull
+        return leave_one_out_k(n, k) if Fraction(n) > 1 + Fraction(k) ** 2 else math.inf
 
     def _rho(self, n: int) -> float:
         question = self.question

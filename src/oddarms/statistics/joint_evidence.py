@@ -11,7 +11,7 @@ from oddarms.statistics.elementwise import Numbers, choose
 from oddarms.statistics.evidence import Sample, log_evidence, log_mix
 from oddarms.statistics.threshold_streams import Lines
 
-CUTS = 5
+CUTS = 6
 
 
 class Weighed(NamedTuple):
@@ -47,12 +47,13 @@ def weigh(low: FloatArray, high: FloatArray, lines: Lines, sample: Sample, sign:
     bracket meet; in the end, tangents bound the minimum from below wherever it is.
 
     The steepness s is such that A(u) + T(q) >= evidence + s |u - q| for all u and q that are on the
-    wrong side of each other, A and T the evidence against the arm's mean u and its threshold q. Say
-    that A rises and T falls, as for "below", and u >= q. For y between q and u,
-    A(u) + T(q) >= A(y) + A'(y) (u - y) + T(y) - T'(y) (y - q); for y < q the sum is at least the
-    joint evidence at q plus A'(q) (u - q), and A'(q) >= A'(y); for y > u likewise with T. So the
-    smaller of A'(y) and -T'(y) will do, for any y: the ends of the bracket are tried. As T may
-    depend on u, too, T' is reduced by `lines.share`.
+    wrong side of each other, A and T the evidence against the arm's mean u and its threshold q. T
+    may depend on u, too: its slope t in q alone is at least `lines.share` of T' in size, where T'
+    is its slope along u = q. Let y* be where the joint evidence is smallest. By the tangents there,
+    A(u) + T(q) >= A(y*) + T(y*) + (A' + T') (u - y*) + t (q - u). The third term is not negative,
+    as y* is the minimum over [0, 1], and neither is the last, |t| |u - q|: so |t| at y* will do. It
+    is not known, but A' and T' rise with y and have opposite signs, so that for any y the smaller
+    of |A'(y)| and |T'(y)| is at most |T'(y*)|: the ends of the bracket are tried.
     """
     left = joint_evidence(low, lines, sample, sign)
     right = joint_evidence(high, lines, sample, sign)
@@ -89,8 +90,8 @@ def weighed(
 
 
 def steepness_of(found: Numbers, lines: Lines, sign: float) -> Numbers:
-    """Return the smaller of the slopes of the parts, that of the threshold reduced by its share."""
-    return np.minimum(-sign * found[2], sign * found[3] * lines.share)
+    """Return the smaller of the slopes of the parts, reduced by the threshold's share."""
+    return lines.share * np.minimum(-sign * found[2], sign * found[3])
 
 
 def meeting(left: Numbers, right: Numbers, width: Numbers) -> Numbers:

@@ -25,7 +25,7 @@ EVEN = 0.2
 
 
 def closeness(gaps: FloatArray) -> FloatArray:
-    """Return h(gamma_j) for each width and arm; at most that, where gaps are lower bounds."""
+    """Return h(gamma_j) for each width and arm; at least that, where gaps are lower bounds."""
     result: FloatArray = closeness_at(gaps, WIDTHS)
     return result
 

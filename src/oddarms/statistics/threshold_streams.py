@@ -7,7 +7,7 @@ not enter these streams; that they happen in between changes nothing.
 Leaving arm i out, the streams and the evidence of arm i's own pulls are independent given the
 past, so that the product of the two e-processes is one: the evidence adds up, for one price.
 
-All streams bet the same numbers, fixed by n and k alone. A mixture of e-processes with fixed
+What the streams bet is fixed by n, k and delta alone. A mixture of e-processes with fixed
 weights is one, and so is what is left of it when some are dropped: only the bets made for about as
 many sweeps as there are so far are looked at.
 
@@ -38,7 +38,7 @@ from oddarms.statistics.worst_world import largest_costs
 
 HORIZONS: FloatArray = 0.7 * 3.0 ** np.arange(15.0)
 """The numbers of sweeps that the bets are made for."""
-NATS = 6.0  # of evidence that a bet is made for at its horizon, in the worst case
+NATS = 6.0  # of evidence that bets are made to reach, unless told; some log(n/delta) is best
 _PRIOR: FloatArray = 1.0 / (1.0 + ((np.arange(15.0) - 4.5) / 2.5) ** 2)
 LOG_SHARES: FloatArray = np.log(_PRIOR / _PRIOR.sum())
 """The weights of the bets: most on those for some 30 to 500 sweeps."""
@@ -49,9 +49,9 @@ SMALLEST_VARIANCE = 1e-12
 HIGHEST_COST = 1e100
 
 
-def bets_for(norm: float) -> FloatArray:
-    """Return the bet l for each horizon m: l^2/2 m norm/4 = NATS, norm/4 the worst variance."""
-    bets: FloatArray = np.sqrt(2.0 * NATS / (norm / 4.0 * HORIZONS))
+def bets_for(norm: float, nats: float) -> FloatArray:
+    """Return the bet l for each horizon m: l^2/2 m norm/4 = nats, norm/4 the worst variance."""
+    bets: FloatArray = np.sqrt(2.0 * nats / (norm / 4.0 * HORIZONS))
     return bets
 
 
@@ -116,11 +116,11 @@ class Linear(NamedTuple):
     """Of each bet, on all arms."""
 
 
-def no_rows(n: int, norm: float) -> Linear:
+def no_rows(n: int, norm: float, nats: float) -> Linear:
     """Return what there is before the first row; `norm` is the most that |c_r|^2 should be."""
     count = HORIZONS.size
     costs = np.zeros((count, n))
-    return Linear(0.0, bets_for(norm), np.zeros(n), np.zeros(n), costs, np.zeros(count))
+    return Linear(0.0, bets_for(norm, nats), np.zeros(n), np.zeros(n), costs, np.zeros(count))
 
 
 def with_row(rows: Linear, row: Tally, size: float, c: FloatArray, guess: Forecast) -> Linear:
@@ -158,8 +158,8 @@ class LinearStream:
     L = l a_r c_rj / w_rj.
     """
 
-    def __init__(self, n: int, norm: float) -> None:
-        self.rows = no_rows(n, norm)
+    def __init__(self, n: int, norm: float, nats: float) -> None:
+        self.rows = no_rows(n, norm, nats)
 
     @property
     def weight(self) -> float:
@@ -206,8 +206,8 @@ def interval_of_mean(rows: Linear, alpha: float) -> tuple[float, float]:
 class MeanStream(LinearStream):
     """Bounds on the mean of all means."""
 
-    def __init__(self, n: int) -> None:
-        super().__init__(n, 1.0 / n)
+    def __init__(self, n: int, nats: float = NATS) -> None:
+        super().__init__(n, 1.0 / n, nats)
         self._even: FloatArray = np.full(n, 1.0 / n)
 
     def take(self, row: Tally, size: float, guess: Forecast) -> None:
@@ -292,10 +292,10 @@ class LowerStream(LinearStream):
     What rounding may have taken from that is added.
     """
 
-    def __init__(self, n: int, k: float, *, leave_one_out: bool) -> None:
+    def __init__(self, n: int, k: float, *, leave_one_out: bool, nats: float = NATS) -> None:
         self.size = n - leave_one_out
         self.k = leave_one_out_k(n, k) if leave_one_out else k
-        super().__init__(n, (1.0 + self.k**2) / self.size)
+        super().__init__(n, (1.0 + self.k**2) / self.size, nats)
 
     def take(self, row: Tally, size: float, guess: Forecast) -> None:
         """Take a row worth `size` sweeps; `guess` precedes it."""
@@ -329,9 +329,9 @@ class PlugIn(NamedTuple):
     """max_r a / w_j"""
 
 
-def no_plug_in_rows(n: int, k: float) -> PlugIn:
+def no_plug_in_rows(n: int, k: float, nats: float) -> PlugIn:
     """Return what there is before the first row; k is that of thresholds without one arm."""
-    bets = bets_for((1.0 + k**2) / (n - 1))
+    bets = bets_for((1.0 + k**2) / (n - 1), nats)
     return PlugIn(0.0, bets, np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n))
 
 
@@ -430,11 +430,11 @@ class UpperStream:
     and from bounds on mu and sigma, events whose probability is paid for once.
     """
 
-    def __init__(self, n: int, k: float) -> None:
+    def __init__(self, n: int, k: float, nats: float = NATS) -> None:
         self.plain_k = k
         self.size = n - 1
         self.k = leave_one_out_k(n, k)
-        self.rows = no_plug_in_rows(n, self.k)
+        self.rows = no_plug_in_rows(n, self.k, nats)
 
     @property
     def weight(self) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from oddarms.problem import FloatArray, IntArray
 from oddarms.statistics.elementwise import Numbers, choose
 
-NEWTON_STEPS = 5
+NEWTON_STEPS = 4
 
 
 def largest_costs(
@@ -23,11 +23,14 @@ def largest_costs(
 
     The first term is not positive: directions far from that of y, which might cost more, pay for
     it themselves. In z this is a linear plus a diagonal quadratic form, sum_j t_j z_j + q_j z_j^2,
-    on a sphere. For every nu above all q_j and every tau it is at most
-    sum_j (t_j - tau)^2 / (4 (nu - q_j)) + nu m, the Lagrangian dual: complete the squares of
-    t_j z_j + q_j z_j^2 - nu (z_j^2 - 1) - tau z_j. The best tau is an average; nu is sought by some
-    Newton steps on sum_j ((t_j - tau) / (2 (nu - q_j)))^2 = m. As any nu will do, the smallest of
-    the values met is returned.
+    on a sphere. Take any nu for which sum_j (nu - q_j) z_j^2 is positive on all z that sum to 0.
+    Then the form is at most nu m plus the largest sum_j t_j z_j - (nu - q_j) z_j^2 over these z,
+    with no sphere: sum_j (t_j - tau)^2 / (4 (nu - q_j)) + nu m, the Lagrangian dual, where tau lets
+    z_j = (t_j - tau) / (2 (nu - q_j)) sum to 0. At the best nu their squares sum to m; it is sought
+    by some Newton steps. As any nu will do, the smallest of the values met is returned.
+
+    Let q_1 be the largest and q_2 the next. As z_1^2 <= (1 - 1/m) sum_j z_j^2 where the z_j sum to
+    0, every nu > q_2 + (q_1 - q_2) (1 - 1/m) will do: with few arms much less than q_1.
     """
     n = y.size
     m = n - 1.0
@@ -53,42 +56,49 @@ def tilt(k: float, stake: Numbers, deviation: Numbers, value: Numbers, m: float)
 
 def on_sphere(t: FloatArray, q: FloatArray, others: FloatArray, m: float) -> FloatArray:
     """Return at least the largest sum_j t_j z_j + q_j z_j^2 on the sphere, for each row."""
-    steepest = np.zeros(q.shape[0])
-    for row in range(q.shape[0]):
-        steepest[row] = q[row].max()
+    highest = np.partition(q, -2, axis=1)
     centre = (t * others).sum(1) / m
     energy = ((t - centre.reshape(-1, 1)) ** 2 * others).sum(1)
-    nu, least = first_nu(steepest, energy, m)
+    nu, least = first_nu(highest[:, -1], highest[:, -2], energy, m)
     best = np.full(q.shape[0], np.inf)
     for _ in range(NEWTON_STEPS):
-        inverse = others / (nu.reshape(-1, 1) - q)
-        tau = (t * inverse).sum(1) / inverse.sum(1)
-        fit = (t - tau.reshape(-1, 1)) ** 2 * inverse
+        inverse = others * inverse_of(nu.reshape(-1, 1), q)
+        total = inverse.sum(1)
+        away = t - ((t * inverse).sum(1) / total).reshape(-1, 1)
+        fit = away * away * inverse
         best = np.minimum(best, dual_value(nu, fit.sum(1), m))
-        by_inverse = fit * inverse
-        nu = next_nu(nu, least, by_inverse.sum(1), (by_inverse * inverse).sum(1), m)
+        by_square = (fit * inverse).sum(1)
+        squared = inverse * inverse
+        by_cube, bend = (fit * squared).sum(1), (away * squared).sum(1)
+        nu = next_nu(nu, least, by_square, by_cube - bend * (bend / total), m)
     return best
 
 
-def first_nu(steepest: Numbers, energy: Numbers, m: float) -> tuple[Numbers, Numbers]:
+def first_nu(q_1: Numbers, q_2: Numbers, energy: Numbers, m: float) -> tuple[Numbers, Numbers]:
     """Return a nu to begin with, and one that all others must exceed."""
+    steepest = q_1 - (q_1 - q_2) / m
     spread = np.sqrt(energy / (4.0 * m)) + 1e-300
     least = steepest * (1.0 + 1e-9) + 1e-6 * spread
-    return np.maximum(steepest + spread, least), least  # where a tiny spread is lost in a sum
+    return np.maximum(steepest + spread, least), least  # also where all t_j are equal
+
+
+def inverse_of(nu: Numbers, q: Numbers) -> Numbers:
+    """Return 1/(nu - q_j), where q_1 is moved by 2e-12 nu at most: all by 2e-12 nu m."""
+    room, smallest = nu - q, 1e-12 * nu
+    return 1.0 / choose(np.abs(room) < smallest, smallest, room)
 
 
 def dual_value(nu: Numbers, fit: Numbers, m: float) -> Numbers:
     """Return the bound that nu gives, `fit` the sum of (t_j - tau)^2 / (nu - q_j)."""
-    return fit / 4.0 + nu * m
+    return fit / 4.0 + nu * (m * (1.0 + 2e-12))
 
 
-def next_nu(nu: Numbers, least: Numbers, by_square: Numbers, by_cube: Numbers, m: float) -> Numbers:
-    """Return nu after a Newton step.
+def next_nu(nu: Numbers, least: Numbers, by_square: Numbers, bent: Numbers, m: float) -> Numbers:
+    """Return nu after a Newton step on 1/sqrt(F) - 1/sqrt(m), nearly linear in nu.
 
-    `by_square` is the sum of (t_j - tau)^2 / (nu - q_j)^2 and `by_cube` that of the third powers;
-    with F a quarter of the first, the step is on 1/sqrt(F) - 1/sqrt(m), nearly linear in nu.
+    F, a quarter of `by_square`, is the sum of z_j^2, and `bent` is -2 times its derivative.
     """
-    first, second = by_square / 4.0, by_cube / 2.0
-    step = 2.0 * first * (1.0 - np.sqrt(first / m)) / np.maximum(second, 1e-300)
-    following = nu - step
+    first = by_square / 4.0
+    second = np.maximum(bent / 2.0, 2.0 * first / nu)  # what it is at least, before rounding
+    following = nu - 2.0 * first * (1.0 - np.sqrt(first / m)) / np.maximum(second, 1e-300)
     return choose(following > least, following, 0.5 * (nu + least))

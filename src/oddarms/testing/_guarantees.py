@@ -9,8 +9,9 @@ import numpy as np
 
 from oddarms.algorithms import Decision
 from oddarms.arms import Bernoulli, Callables
+from oddarms.problem import Question
 from oddarms.search import Result
-from oddarms.simulation import Simulation, simulate
+from oddarms.simulation import Simulation, run_search, simulate
 from oddarms.testing._rates import assert_error_rate
 from oddarms.testing._setting import Instance, Setting, assert_same
 from oddarms.theory import threshold
@@ -41,14 +42,24 @@ class GuaranteeConformance(Setting):
         assert one.to_dict() != self.find(rng=12).to_dict()
 
     def test_jobs_do_not_change_the_runs(self) -> None:
-        """Two jobs do the runs of one, which are those of `find` with the seed's children."""
+        """Two jobs do the runs of one, which are those of a search with the seed's children."""
         one = self.simulate(self.easy, runs=3, budget=self.easy_budget)
         two = self.simulate(self.easy, runs=3, budget=self.easy_budget, jobs=2)
         assert one.pulls_per_arm.tolist() == two.pulls_per_arm.tolist()
         assert one.decisions.tolist() == two.decisions.tolist()
         assert one.threshold.tolist() == two.threshold.tolist()
+        arms = Bernoulli(self.easy.means)
+        question = Question(
+            arms.means.size,
+            k=self.easy.k,
+            delta=self.delta,
+            algorithm=self.algorithm,
+            budget=self.easy_budget,
+            options=self.options,
+        )
         for r, child in enumerate(np.random.default_rng(5).spawn(3)):
-            assert self.find(rng=child).pulls_per_arm.tolist() == one.pulls_per_arm[r].tolist()
+            found = run_search(question, arms, child)
+            assert found.pulls_per_arm.tolist() == one.pulls_per_arm[r].tolist()
 
     def test_a_budget_is_never_exceeded(self) -> None:
         """Whatever the budget: no more pulls, no wrong decision, the open arms undecided."""
