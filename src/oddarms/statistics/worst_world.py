@@ -67,10 +67,9 @@ def on_sphere(t: FloatArray, q: FloatArray, others: FloatArray, m: float) -> Flo
         away = t - ((t * inverse).sum(1) / total).reshape(-1, 1)
         fit = away * away * inverse
         best = np.minimum(best, dual_value(nu, fit.sum(1), m))
-        by_square = (fit * inverse).sum(1)
-        squared = inverse * inverse
-        by_cube, bend = (fit * squared).sum(1), (away * squared).sum(1)
-        nu = next_nu(nu, least, by_square, by_cube - bend * (bend / total), m)
+        by_square, bend = fit * inverse, (away * inverse * inverse).sum(1)
+        bent = (by_square * inverse).sum(1) - bend * (bend / total)
+        nu = next_nu(nu, least, by_square.sum(1), bent, m)
     return best
 
 
