@@ -93,7 +93,7 @@ def simulate(
 
     ADE, RR, WRR and SPADE (with up to 256 arms and without ``max_step``) run in compiled code if
     numba is installed (``pip install 'oddarms[simulate]'``); otherwise, and for every other
-    algorithm, a `Search` is driven. Compiling takes some seconds, once.
+    algorithm, a `Search` is driven. Compiling takes up to half a minute, once: it is kept on disk.
     The results are the same either way, whatever the number of jobs, and run r depends on the
     r-th child of ``rng`` alone. It is that of ``find`` with this child, with one exception: ADE, RR
     and WRR on Bernoulli arms, one pull a turn, on one side. Their rewards are drawn 53 at a time,
