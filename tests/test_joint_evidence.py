@@ -229,9 +229,9 @@ def test_steepness_of_the_streams(n: int) -> None:
     for _ in range(4):
         streams = Streams(rng, n, 0.9)
         lower, m = streams.lower, n - 1.0
-        lean = lower.coefficients - lower.weight / m
-        W = lower.weight - lean
-        others = np.array([np.delete(lower.coefficients, i) for i in range(n)])
+        lean = lower.rows.coefficients - lower.rows.weight / m
+        W = lower.rows.weight - lean
+        others = np.array([np.delete(lower.rows.coefficients, i) for i in range(n)])
         G = np.sqrt(((others - W[:, None] / m) ** 2).sum(axis=1) * m) / lower.k
         lines = lower.lines(arms, -0.02, streams.mean.interval(0.1))
         np.testing.assert_allclose(lines.speed, (W - G) / m - G, rtol=1e-9)

@@ -230,7 +230,7 @@ class TestLowerStream:
         for y in worlds(rng, n):
             stream = LowerStream(n, k, leave_one_out=True)
             constant_rows(rng, stream, y, self.guesses(rng, n))
-            noise = 1e-13 * stream.weight * (1.0 + stream.k)
+            noise = 1e-13 * stream.rows.weight * (1.0 + stream.k)
             for i in range(n):
                 others, mean = np.delete(y, i), float(y.mean())
                 sd = 0.0 if np.ptp(others) == 0.0 else float(others.std())
@@ -248,7 +248,7 @@ class TestLowerStream:
         m, arms = n - 1, np.arange(n)
         lines = stream.lines(arms, 0.0, (0.0, 0.0))
         for i in arms:
-            C = [Fraction(float(c)) for c in np.delete(stream.coefficients, i)]
+            C = [Fraction(float(c)) for c in np.delete(stream.rows.coefficients, i)]
             W = sum(C)
             square = sum((c - W / m) ** 2 for c in C)
             G = math.sqrt(square * m) / stream.k if stream.k > 0.0 else float(W)
@@ -269,7 +269,7 @@ class TestLowerStream:
             shift = float(others.mean() + stream.k * others.std() - y[i])
             lines = stream.lines(np.array([i]), shift, (float(y.mean()), float(y.mean())))
             lost = -(lines.offset[0] + lines.speed[0] * y[i])
-            assert lost == pytest.approx(0.0, abs=1e-7 * stream.weight * (1.0 + stream.k * k))
+            assert lost == pytest.approx(0.0, abs=1e-7 * stream.rows.weight * (1.0 + stream.k * k))
 
     def test_the_bound_of_all_arms(self, n: int, k: float) -> None:
         """Never above the threshold where rewards are the means, and near it after many rows."""

@@ -161,31 +161,6 @@ class LinearStream:
     def __init__(self, n: int, norm: float, nats: float) -> None:
         self.rows = no_rows(n, norm, nats)
 
-    @property
-    def weight(self) -> float:
-        """The sweeps that the rows are worth."""
-        return self.rows.weight
-
-    @property
-    def bets(self) -> FloatArray:
-        """The bets, one for each horizon."""
-        return self.rows.bets
-
-    @property
-    def sums(self) -> FloatArray:
-        """sum_r a_r c_rj x_rj of each arm."""
-        return self.rows.sums
-
-    @property
-    def coefficients(self) -> FloatArray:
-        """sum_r a_r c_rj of each arm."""
-        return self.rows.coefficients
-
-    @property
-    def costs(self) -> FloatArray:
-        """What each bet on each arm has cost."""
-        return self.rows.costs
-
     def absorb(self, row: Tally, size: float, c: FloatArray, guess: Forecast) -> None:
         """Take a row of `row.pulls` pulls; c and `guess` precede it."""
         self.rows = with_row(self.rows, row, size, c, guess)
@@ -435,36 +410,6 @@ class UpperStream:
         self.size = n - 1
         self.k = leave_one_out_k(n, k)
         self.rows = no_plug_in_rows(n, self.k, nats)
-
-    @property
-    def weight(self) -> float:
-        """The sweeps that the rows are worth."""
-        return self.rows.weight
-
-    @property
-    def bets(self) -> FloatArray:
-        """The bets, one for each horizon."""
-        return self.rows.bets
-
-    @property
-    def total(self) -> FloatArray:
-        """sum_r a x_rj of each arm."""
-        return self.rows.total
-
-    @property
-    def spent(self) -> FloatArray:
-        """sum_r a^2 / w_j of each arm."""
-        return self.rows.spent
-
-    @property
-    def scatter(self) -> FloatArray:
-        """What was seen of each arm's variance, times (a / w_j)^2."""
-        return self.rows.scatter
-
-    @property
-    def coarsest(self) -> FloatArray:
-        """max_r a / w_j of each arm."""
-        return self.rows.coarsest
 
     def take(self, row: Tally, size: float, guess: Forecast) -> None:
         """Take a row worth `size` sweeps; `guess` precedes it."""
