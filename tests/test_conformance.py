@@ -118,7 +118,7 @@ class Forgetful(Hasty):
     """Takes an option and does not say which it knows."""
 
     def __init__(self, n: int, **options: Any) -> None:
-        super().__init__(n, **{name: options[name] for name in ("k", "delta", "rng")})
+        super().__init__(n, **{name: options[name] for name in ("rule", "delta", "rng")})
 
 
 @pytest.fixture

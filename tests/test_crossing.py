@@ -25,6 +25,7 @@ from scipy.stats import binom
 from oddarms.algorithms._spade_certificates import JointCertificate
 from oddarms.algorithms._spade_joint import BOX_SHARE, MU_SHARE
 from oddarms.problem import FloatArray
+from oddarms.rules import Sigma
 from oddarms.statistics.binomial import most_errors
 from oddarms.statistics.directions import Tally, forecast, leave_one_out_k
 from oddarms.statistics.evidence import (
@@ -272,7 +273,7 @@ def rows(arms: Arms, rng: np.random.Generator) -> Iterator[tuple[JointCertificat
     pulled in between.
     """
     n = arms.y.size
-    certificate = JointCertificate(n, arms.k, DELTA, 0.0)
+    certificate = JointCertificate(n, Sigma(k=arms.k), DELTA, 0.0)
     totals = arms.pull(rng, 2)
     for row in range(ROWS):
         tally = Tally.seen(totals)
@@ -311,7 +312,7 @@ def evidence_for_errors(arms: Arms, certificate: JointCertificate, tally: Tally)
     """
     first, level = np.zeros(1, dtype=np.int64), arms.y[:1]
     mean, mine = float(arms.y.mean()), tally.of(first)
-    mu = certificate.mu.interval(MU_SHARE * DELTA)
+    mu = certificate.mean.interval(MU_SHARE * DELTA)
     largest = certificate._largest(first, mu)
     lower, upper = certificate.lower, certificate.upper
     low = along_lines(lower.lines(first, 0.0, mu), level)
@@ -340,7 +341,7 @@ def wrong_bounds(arms: Arms, certificate: JointCertificate) -> FloatArray:
     mean, theta = float(arms.y.mean()), threshold(arms.y, arms.k)
     wrong = []
     for alpha in ALPHAS:
-        low, high = certificate.mu.interval(alpha)
+        low, high = certificate.mean.interval(alpha)
         least = certificate.common.bound(alpha, (mean, mean))
         wrong.append(
             [low > mean, high < mean, least > theta, certificate.upper.bound(alpha) < theta]

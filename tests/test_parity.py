@@ -11,6 +11,7 @@ from helpers import VARIANTS
 from oddarms import Progress, find, simulate
 from oddarms.algorithms import create
 from oddarms.arms import Bernoulli, Beta
+from oddarms.rules import Sigma
 from oddarms.simulation import Simulation
 from oddarms.simulation._taped_arms import TapedBernoulli
 
@@ -213,7 +214,13 @@ def interactive_run(
 ) -> tuple[list[int], list[int]]:
     """Return pulls and decisions of the algorithm alone, on the rewards of a compiled run."""
     algorithm_rng, reward_rng = rng.spawn(2)
-    algorithm = create(question.pop("algorithm"), len(means), rng=algorithm_rng, **question)
+    algorithm = create(
+        question.pop("algorithm"),
+        len(means),
+        rule=Sigma(k=question.pop("k")),
+        rng=algorithm_rng,
+        **question,
+    )
     arms = TapedBernoulli(means, rng=reward_rng)
     while 0 < (pulls := algorithm.propose(budget)).total <= budget - algorithm.pulls.sum():
         algorithm.absorb(pulls, *arms.pull_totals(pulls.indices, pulls.counts))

@@ -9,6 +9,7 @@ import pytest
 
 from oddarms.algorithms import create
 from oddarms.algorithms._ade import ADE
+from oddarms.rules import Sigma
 from oddarms.statistics.ade import (
     arm_radius,
     epsilon_sigma,
@@ -93,7 +94,7 @@ class TestADE:
 
     def test_u_sigma_is_a_running_minimum(self) -> None:
         # n = 2, delta = 0.1: log(1/delta_t) = log(6 * pi^2 / 0.3) + 2 log t = 5.2851920 + 2 log t
-        ade = create("ade", 2, k=0.0, delta=0.1, rng=np.random.default_rng(0))
+        ade = create("ade", 2, rule=Sigma(k=0.0), delta=0.1, rng=np.random.default_rng(0))
         assert isinstance(ade, ADE)
         _absorb(ade, [1.0, 1.0])  # a pair
         _absorb(ade, [0.0, 1.0])  # every arm
@@ -110,7 +111,7 @@ class TestADE:
         assert ade.r.tolist() == [close(1.4580867)] * 2
 
     def test_which_radius_is_wider_decides_the_next_round(self) -> None:
-        ade = create("ade", 3, k=0.0, delta=0.1, rng=np.random.default_rng(0))
+        ade = create("ade", 3, rule=Sigma(k=0.0), delta=0.1, rng=np.random.default_rng(0))
         sizes = []
         for _ in range(6):
             pulls = ade.propose(10**6)
@@ -197,7 +198,7 @@ class TestRoundRobin:
         # l = ((1 + 1) / sqrt(2) + 1 / sqrt(2 log(pi^2 * 8 / 0.6)))^2
         #   = (1.4142136 + 1 / sqrt(9.7594539))^2 = (1.4142136 + 0.3201012)^2 = 3.0078475
         # beta_theta = sqrt(3.0078475 * 8.0577808 / 8) = 1.7405666; theta_hat = 1/2 + 1/2
-        rr = create("rr", 2, k=1.0, delta=0.1, rng=np.random.default_rng(0), batch=4)
+        rr = create("rr", 2, rule=Sigma(k=1.0), delta=0.1, rng=np.random.default_rng(0), batch=4)
         rr.absorb(rr.propose(100), np.array([0.0, 4.0]), np.array([0.0, 4.0]))
         assert rr.threshold().estimate == 1.0
         assert rr.threshold().upper - 1.0 == close(1.7405666)

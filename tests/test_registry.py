@@ -16,6 +16,7 @@ from oddarms.algorithms._round_robin import RR
 from oddarms.algorithms._two_sided import TwoSided
 from oddarms.arms import Bernoulli
 from oddarms.errors import DuplicateAlgorithm, InvalidParameter, UnknownAlgorithm, UnknownOption
+from oddarms.rules import Sigma
 
 Install = Callable[..., None]
 
@@ -123,7 +124,7 @@ class TestCreate:
     def make(
         self, algorithm: str | type[Algorithm] = "rr", n: int = 3, **changes: Any
     ) -> Algorithm:
-        arguments = {"k": 1.0, "delta": 0.1, "rng": np.random.default_rng(0), **changes}
+        arguments = {"rule": Sigma(k=1.0), "delta": 0.1, "rng": np.random.default_rng(0), **changes}
         return create(algorithm, n, **arguments)
 
     def test_by_name_and_by_class(self) -> None:

@@ -20,6 +20,7 @@ from oddarms.algorithms._base import UNLIMITED
 from oddarms.errors import InvalidParameter, ProtocolError, RewardRejected
 from oddarms.freezing import freeze, thaw
 from oddarms.problem import FloatArray, Question
+from oddarms.rules import rule_of
 from oddarms.search import Status, Ticket
 from oddarms.search._places import Place
 from oddarms.search._step import Out
@@ -68,7 +69,7 @@ class Naive:
         self.algorithm = create(
             str(question.algorithm),
             question.n,
-            k=question.k,
+            rule=rule_of(question),
             delta=question.delta,
             rng=np.random.default_rng(seed),
             side="both" if question.side == "both" else "upper",

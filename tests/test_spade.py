@@ -17,6 +17,7 @@ from oddarms.algorithms._spade_certificates import HYBRID_UP_TO, JOINT_UP_TO, In
 from oddarms.arms import Bernoulli, Beta, Callables
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, Side
+from oddarms.rules import Sigma
 from oddarms.statistics.directions import Tally, forecast
 from oddarms.testing import assert_error_rate
 from oddarms.theory import outliers, threshold
@@ -539,7 +540,7 @@ class TestTinyRewards:
 
     def test_a_history_is_added_up_arm_by_arm(self) -> None:
         """Large rewards of the first arm leave nothing in the sums of the others."""
-        machine = SPADE(3, k=0.5, delta=0.1, rng=np.random.default_rng(1))
+        machine = SPADE(3, rule=Sigma(k=0.5), delta=0.1, rng=np.random.default_rng(1))
         rng = np.random.default_rng(12)
         lists = [rng.random(20_000), rng.exponential(1e-12, 30), rng.exponential(1e-12, 7)]
         machine.absorb_imports(np.array([x.size for x in lists]), np.concatenate(lists))

@@ -13,6 +13,7 @@ from helpers import VARIANTS
 from oddarms import simulate
 from oddarms.algorithms import create
 from oddarms.arms import Bernoulli
+from oddarms.rules import Sigma
 from oddarms.simulation._taped_arms import TapedBernoulli
 from oddarms.simulation._tapes import EMPTY, LENGTH, full_tape
 
@@ -107,7 +108,13 @@ class TestArms:
 def pulls_of_a_run(rng: np.random.Generator, means: list[float], **question: Any) -> int:
     """Return the pulls of the interactive algorithm on single draws, without a search."""
     algorithm_rng, reward_rng = rng.spawn(2)
-    algorithm = create(question.pop("algorithm"), len(means), rng=algorithm_rng, **question)
+    algorithm = create(
+        question.pop("algorithm"),
+        len(means),
+        rule=Sigma(k=question.pop("k")),
+        rng=algorithm_rng,
+        **question,
+    )
     arms = Bernoulli(means, rng=reward_rng)
     while (pulls := algorithm.propose(1)).total > 0:
         algorithm.absorb(pulls, *arms.pull_totals(pulls.indices, pulls.counts))

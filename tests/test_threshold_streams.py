@@ -13,6 +13,7 @@ from scipy.optimize import linprog, minimize
 from helpers import left_out, tally_of
 from oddarms.algorithms._spade_certificates import JointCertificate
 from oddarms.problem import FloatArray, IntArray
+from oddarms.rules import Sigma
 from oddarms.statistics.direction_box import (
     direction_box,
     knapsack,
@@ -325,7 +326,7 @@ class Rows:
 
     def __call__(self, rng: np.random.Generator) -> Iterator[tuple[JointCertificate, Tally]]:
         n = self.y.size
-        certificate = JointCertificate(n, self.k, 1.0, 0.0)
+        certificate = JointCertificate(n, Sigma(k=self.k), 1.0, 0.0)
         totals = self.draw(rng, np.full(n, 2.0))
         for row in range(self.ROWS):
             tally = Tally.seen(totals)
@@ -350,13 +351,13 @@ COINS = Rows(np.array([0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.8]), 1.0)
 
 def lower_lines(certificate: JointCertificate, arms: IntArray, shift: float) -> Lines:
     """Return what the lower stream says, knowing mu as well as the certificate does."""
-    return certificate.lower.lines(arms, shift, certificate.mu.interval(0.1))
+    return certificate.lower.lines(arms, shift, certificate.mean.interval(0.1))
 
 
 def upper_lines(certificate: JointCertificate, tally: Tally, arms: IntArray) -> Lines:
     """Return what the upper stream says, knowing the arms as well as the certificate does."""
     certificate.look(tally)
-    largest = certificate._largest(arms, certificate.mu.interval(0.1))
+    largest = certificate._largest(arms, certificate.mean.interval(0.1))
     return certificate.upper.lines(arms, 0.0, largest, certificate.box)
 
 
@@ -369,7 +370,7 @@ def test_streams_learn() -> None:
     for i in arms:
         lines = lower_lines(certificate, arms[i : i + 1], family.left_out[i] - 0.4 - family.y[i])
         assert along_lines(lines, family.y[i : i + 1])[0] > 5.0
-    mu = certificate.mu.interval(0.1)
+    mu = certificate.mean.interval(0.1)
     assert mu[0] < family.y.mean() < mu[1]
     assert mu[1] - mu[0] < 0.25
     assert family.theta - 0.3 < certificate.common.bound(0.1, mu)

@@ -1,7 +1,7 @@
-"""The problem: which of n means lie at or above `mean + k * standard deviation` of all n means.
+"""The question: which of n means lie at or above a threshold that follows from all n means.
 
-The standard deviation is the population one (divide by n) and an arm exactly on the threshold
-counts as an outlier, as in Zhang et al. (AAAI 2020), eq. (1).
+By default the threshold is `mean + k * standard deviation`, the population one (divide by n), and
+an arm exactly on the threshold counts as an outlier, as in Zhang et al. (AAAI 2020), eq. (1).
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ BoolArray = npt.NDArray[np.bool_]
 
 Label = Hashable
 Side = Literal["upper", "lower", "both"]
-Rule = Literal["sigma"]
+RuleName = Literal["sigma", "mad", "tukey", "quantile", "control", "absolute"]
+Error = Literal["any", "fdr"]
+Goal = Literal["sure", "budget"]
 
 
 MOST_ARMS = 100_000_000
@@ -80,16 +82,48 @@ def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
 
 def check_side(side: str) -> Side:
     """Return the side if it is one of upper, lower and both."""
-    if side not in get_args(Side):
-        raise InvalidParameter(f"side must be 'upper', 'lower' or 'both' but got {side!r}.")
-    return side  # type: ignore[return-value]
+    checked: Side = check_choice("side", side, get_args(Side))
+    return checked
 
 
-def check_rule(rule: str) -> Rule:
-    """Return the rule for the threshold if there is one of that name."""
-    if rule not in get_args(Rule):
-        raise InvalidParameter(f"rule must be 'sigma' but got {rule!r}.")
-    return rule  # type: ignore[return-value]
+def check_margin(margin: float, bounds: tuple[float, float]) -> float:
+    """Return how far from the centre an outlier is at least: 0, or less than the bounds' width."""
+    number, width = check_number("margin", margin), bounds[1] - bounds[0]
+    if not 0.0 <= number < width:
+        raise InvalidParameter(
+            f"margin must be at least 0 and less than the width {width:g} of the bounds but got"
+            f" {number:g}."
+        )
+    return number
+
+
+def check_floor(floor: float | None, bounds: tuple[float, float]) -> float | None:
+    """Return the value that an outlier lies beyond, within the bounds, or None for no such."""
+    if floor is None:
+        return None
+    number, (a, b) = check_number("floor", floor), bounds
+    if not a <= number <= b:
+        raise InvalidParameter(
+            f"floor must lie within the bounds [{a:g}, {b:g}] but got {number:g}."
+        )
+    return number
+
+
+def check_quantile(quantile: float | None) -> float | None:
+    """Return the share of the means below the threshold, strictly between 0 and 1."""
+    if quantile is None:
+        return None
+    if not 0.0 < check_number("quantile", quantile) < 1.0:
+        raise InvalidParameter(f"quantile must be strictly between 0 and 1 but got {quantile}.")
+    return float(quantile)
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
+    """Return the value of a parameter that is one of a few words."""
+    if not isinstance(value, str) or value not in choices:
+        known = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
+        raise InvalidParameter(f"{name} must be {known} but got {value!r}.")
+    return value
 
 
 def check_algorithm(algorithm: Any) -> str | type:
@@ -165,10 +199,12 @@ def check_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
 
 
 DEFAULT_K = 2.0
+USUAL_K: dict[str, float] = {"sigma": DEFAULT_K, "mad": 3.0, "tukey": 1.5}
+"""Of each rule that has a k."""
 DEFAULT_DELTA = 0.05
 UNIT: tuple[float, float] = (0.0, 1.0)
-VERSION = 1
-"""Of a question as JSON."""
+VERSION = 2
+"""Of a question as JSON; those of version 1 have the first words only."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -185,9 +221,9 @@ class Question:
         The arms' names, or their number: then they are called 0, 1, 2, ...
     k
         An arm is an outlier if its mean lies at or above mean + k standard deviations of all
-        arms' means.
+        arms' means. By default 2, for the rule "mad" 3 and for "tukey" 1.5.
     delta
-        Permitted probability of any wrong decision.
+        Permitted probability of any wrong decision; with ``error="fdr"`` see there.
     bounds
         The smallest and the largest reward possible.
     side
@@ -195,9 +231,30 @@ class Question:
     budget
         At most so many pulls.
     rule
-        How the threshold follows from the means; "sigma" is mean + k standard deviations.
+        How the threshold follows from the means, see `oddarms.rules`: "sigma" (mean + k standard
+        deviations), "mad" (median + k MAD), "tukey" (Q3 + k IQR), "quantile", "control" (a named
+        arm's mean) or "absolute" (the floor).
+    margin
+        An outlier lies also at least so far above the centre of the means: their mean for
+        "sigma", the control arm for "control", else the median.
+    floor
+        An outlier lies also at or above this; for the lower side at or below it.
+    control
+        The label of the arm that the others are compared with, for the rule "control".
+    quantile
+        The share of the arms that are not outliers, for the rule "quantile".
+    error
+        What delta bounds: the probability that "any" decision is wrong, or "fdr": the expected
+        share of wrong names among those called outliers, and among those called normal, by
+        delta/2 each.
+    goal
+        "sure": stop once the answer is; or "budget": spend the budget on the best guess.
+    revised
+        True once margin or floor were changed on samples that were there: the answer is then
+        right with probability at least 1 - 3 delta, see `oddarms.algorithms`.
     algorithm
-        A name, see `oddarms.algorithms`, or a class.
+        A name, see `oddarms.algorithms`, or a class. By default "spade", "lucb" for rules
+        other than "sigma", and "calibrated" where the goal is a budget.
     options
         The algorithm's own options.
 
@@ -216,7 +273,14 @@ class Question:
     bounds: tuple[float, float]
     side: Side
     budget: int | None
-    rule: Rule
+    rule: RuleName
+    margin: float
+    floor: float | None
+    control: Label
+    quantile: float | None
+    error: Error
+    goal: Goal
+    revised: bool
     algorithm: str | type
     _options: tuple[tuple[str, Any], ...]
 
@@ -224,28 +288,79 @@ class Question:
         self,
         labels: Iterable[Label] | int,
         *,
-        k: float = DEFAULT_K,
+        k: float | None = None,
         delta: float = DEFAULT_DELTA,
         bounds: tuple[float, float] = UNIT,
         side: Side = "upper",
         budget: int | None = None,
-        rule: Rule = "sigma",
-        algorithm: str | type = "spade",
+        rule: RuleName = "sigma",
+        margin: float = 0.0,
+        floor: float | None = None,
+        control: Label = None,
+        quantile: float | None = None,
+        error: Error = "any",
+        goal: Goal = "sure",
+        revised: bool = False,
+        algorithm: str | type | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
+        bounds = check_bounds(bounds)
+        check_choice("rule", rule, get_args(RuleName))
+        check_choice("goal", goal, get_args(Goal))
         values = {
             "labels": _labels_or_numbers(labels),
-            "k": check_k(k),
+            "k": check_k(USUAL_K.get(rule, 0.0) if k is None else k),
             "delta": check_delta(delta),
-            "bounds": check_bounds(bounds),
+            "bounds": bounds,
             "side": check_side(side),
             "budget": check_budget(budget),
-            "rule": check_rule(rule),
-            "algorithm": check_algorithm(algorithm),
+            "rule": rule,
+            "margin": check_margin(margin, bounds),
+            "floor": check_floor(floor, bounds),
+            "control": control.item() if isinstance(control, np.generic) else control,
+            "quantile": check_quantile(quantile),
+            "error": check_choice("error", error, get_args(Error)),
+            "goal": goal,
+            "revised": bool(revised),
+            "algorithm": check_algorithm(algorithm or _usual_algorithm(rule, goal)),
             "_options": _checked_options(options or {}),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        self._check_words_together()
+
+    def _check_words_together(self) -> None:
+        """Raise where words of the question contradict each other."""
+        if self.rule not in USUAL_K and self.k != 0.0:
+            raise InvalidParameter(f"k must be left out for the rule {self.rule!r}.")
+        if (self.rule == "control") != (self.control is not None):
+            raise InvalidParameter(
+                "control must be given with the rule 'control', and only with it, but the rule is"
+                f" {self.rule!r} and control {self.control!r}."
+            )
+        if self.control is not None and self.control not in self.labels:
+            raise InvalidParameter(
+                f"control must be the label of an arm but {self.control!r} is none."
+            )
+        if (self.rule == "quantile") != (self.quantile is not None):
+            raise InvalidParameter(
+                "quantile must be given with the rule 'quantile', and only with it, but the rule"
+                f" is {self.rule!r} and quantile {self.quantile}."
+            )
+        if self.rule == "absolute" and (self.floor is None or self.margin > 0.0):
+            raise InvalidParameter(
+                "floor must be given for the rule 'absolute', and no margin: it is the threshold."
+            )
+        if self.k < 0.0 and (self.margin > 0.0 or self.floor is not None):
+            raise InvalidParameter(
+                f"k must be at least 0 where there is a margin or a floor but got {self.k:g}."
+            )
+        if self.floor is not None and self.side == "both":
+            raise InvalidParameter(
+                "floor must belong to one side but side is 'both': ask for 'upper' or 'lower'."
+            )
+        if self.goal == "budget" and self.budget is None:
+            raise InvalidParameter("budget must be given where the goal is 'budget'.")
 
     @classmethod
     def of(cls, question: Question | Iterable[Label] | int, words: Mapping[str, Any]) -> Question:
@@ -294,15 +409,51 @@ class Question:
         words = {**self._words(), **self.options}
         return f"Question({self.n:,} arms, {', '.join(f'{k}={v!r}' for k, v in words.items())})"
 
+    @property
+    def sides(self) -> tuple[Literal["upper", "lower"], ...]:
+        """The sides that are asked for."""
+        return ("upper", "lower") if self.side == "both" else (self.side,)
+
+    def threshold_text(self, side: str) -> str:
+        """Return what the threshold of a side is, in words."""
+        upper = side == "upper"
+        parts = [text for text in (self._plain_text(upper), self._margin_text(upper)) if text]
+        if self.floor is not None:
+            parts.append(f"{self.floor:g}")
+        if len(parts) == 1:
+            return parts[0]
+        which = {2: ("larger", "smaller"), 3: ("largest", "smallest")}[len(parts)][not upper]
+        return f"the {which} of {', '.join(parts[:-1])} and {parts[-1]}"
+
+    def _plain_text(self, upper: bool) -> str:
+        sign = "+" if (self.k >= 0.0) == upper else "-"
+        quartile, share = ("Q3" if upper else "Q1"), self.quantile or 0.0
+        return {
+            "sigma": f"mean {sign} {abs(self.k):g} sd",
+            "mad": f"median {sign} {abs(self.k):g} MAD",
+            "tukey": f"{quartile} {sign} {abs(self.k):g} IQR",
+            "quantile": f"the {share if upper else 1.0 - share:g} quantile",
+            "control": "" if self.margin > 0.0 else f"that of {self.control}",
+            "absolute": "",
+        }[self.rule]
+
+    def _margin_text(self, upper: bool) -> str:
+        if self.margin == 0.0:
+            return ""
+        return f"{self.centre_text} {'+' if upper else '-'} {self.margin:g}"
+
+    @property
+    def centre_text(self) -> str:
+        """What the margin is measured from, in words."""
+        return {"sigma": "mean", "control": f"that of {self.control}"}.get(self.rule, "median")
+
     def sentence(self) -> str:
         """Return the question in words."""
-        above, below = (f"mean {'-' if k < 0 else '+'} {abs(k):g} sd" for k in (self.k, -self.k))
-        where = {
-            "upper": f"at or above {above}",
-            "lower": f"at or below {below}",
-            "both": f"at or above {above}, or at or below {below},",
-        }[self.side]
-        return f"which of {self.n:,} arms have a mean {where} of all means?"
+        words = {"upper": "at or above", "lower": "at or below"}
+        where = ", or ".join(f"{words[side]} {self.threshold_text(side)}" for side in self.sides)
+        whose = "" if self.rule in ("control", "absolute") else " of all means"
+        comma = "," if self.side == "both" and whose else ""
+        return f"which of {self.n:,} arms have a mean {where}{comma}{whose}?"
 
     def but(self, **changes: Any) -> Question:
         """Return the same question with some of its parts changed: labels, words, options."""
@@ -336,13 +487,13 @@ class Question:
         """Return the question that `to_dict` was called on."""
         try:
             version = values["version"]
-            if type(version) is not int or version != VERSION:
+            if type(version) is not int or not 1 <= version <= VERSION:
                 raise InvalidParameter(
-                    f"a question must be of version {VERSION} but this one is of {version!r}:"
-                    " upgrade oddarms, or run `oddarms study upgrade`."
+                    f"a question must be of version {VERSION} or before but this one is of"
+                    f" {version!r}: upgrade oddarms."
                 )
             labels = values["n"] if values["labels"] is None else values["labels"]
-            words = {name: values[name] for name in WORDS}
+            words = {name: values[name] for name in (WORDS if version > 1 else FIRST_WORDS)}
             return cls(labels, **words, options=values["options"])
         except (AttributeError, KeyError, TypeError) as error:
             raise InvalidParameter(
@@ -375,8 +526,19 @@ class Question:
         return cls.from_dict(values)
 
 
-WORDS = ("k", "delta", "bounds", "side", "budget", "rule", "algorithm")
+FIRST_WORDS = ("k", "delta", "bounds", "side", "budget", "rule", "algorithm")
+"""The words of a question of version 1."""
+WORDS = (
+    *("k", "delta", "bounds", "side", "budget", "rule", "margin", "floor", "control", "quantile"),
+    *("error", "goal", "revised", "algorithm"),
+)
 """What a question is made of, beside the labels and the algorithm's options."""
+
+
+def _usual_algorithm(rule: str, goal: str) -> str:
+    if goal == "budget":
+        return "calibrated"
+    return "spade" if rule == "sigma" else "lucb"
 
 
 def _labels_or_numbers(labels: Iterable[Label] | int) -> Sequence[Label]:

@@ -7,6 +7,8 @@ import numpy as np
 from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, averages, no_pulls
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray
+from oddarms.rules import Rule
+from oddarms.rules._base import Ends
 from oddarms.statistics.ade import (
     arm_radius,
     epsilon_sigma,
@@ -38,9 +40,9 @@ class ADE(Algorithm):
     """
 
     def __init__(
-        self, n: int, *, k: float, delta: float, rng: np.random.Generator, shared: bool = False
+        self, n: int, *, rule: Rule, delta: float, rng: np.random.Generator, shared: bool = False
     ) -> None:
-        super().__init__(n, k=k, delta=delta, rng=rng)
+        super().__init__(n, rule=rule, delta=delta, rng=rng)
         if not isinstance(shared, bool | np.bool_):
             raise InvalidParameter(f"shared must be true or false but got {shared!r}.")
         self.shared = bool(shared)
@@ -51,7 +53,8 @@ class ADE(Algorithm):
         self.arm_sums: FloatArray = np.zeros(n)
         self.sum_x1 = self.sum_x2 = self.sum_x1x2 = 0.0
         self.theta_hat = 0.0
-        self.r_theta = np.inf
+        self.mu_hat = 0.0
+        self.r_mu = self.r_theta = np.inf
         self.r: FloatArray = np.full(n, np.inf)
         self.U_sigma = np.inf
 
@@ -100,14 +103,16 @@ class ADE(Algorithm):
             self.m_theta, self.sum_x1, self.sum_x2, self.sum_x1x2, self.k
         )
         self.U_sigma = min(self.U_sigma, sigma_squared + epsilon_sigma(log_term, self.m_theta))
+        self.mu_hat, self.r_mu = self.sum_x1 / self.m_theta, arm_radius(log_term, self.m_theta)
         self.r_theta = threshold_radius(log_term, self.m_theta, self.U_sigma, self.k)
         self.r[self.S] = arm_radius(log_term, self.m[self.S])
 
     def _decide(self) -> None:
         y_hat = self.arm_sums[self.S] / self.m[self.S]
         r = self.r[self.S]
-        normal = y_hat + r <= self.theta_hat - self.r_theta  # line 23
-        outlier = y_hat - r >= self.theta_hat + self.r_theta  # line 26
+        low, high = self._ends()
+        normal = y_hat + r <= low  # line 23
+        outlier = y_hat - r >= high  # line 26
         self.decisions[self.S[normal]] = Decision.NORMAL
         self.decisions[self.S[outlier & ~normal]] = Decision.HIGH
         self.S = self.S[~(normal | outlier)]
@@ -122,8 +127,17 @@ class ADE(Algorithm):
         y_hat = np.nan_to_num(self.means, nan=0.5)
         return np.clip(y_hat - self.r, 0.0, 1.0), np.clip(y_hat + self.r, 0.0, 1.0)
 
-    def threshold(self) -> Threshold:
-        """Return theta_hat -+ r_theta (Lemma 4)."""
-        return Threshold(
-            self.theta_hat, self.theta_hat - self.r_theta, self.theta_hat + self.r_theta
+    def _ends(self) -> Ends:
+        """Return theta_hat -+ r_theta (Lemma 4), and what margin and floor make of it.
+
+        That mu lies within Hoeffding's radius of its estimate is one of the events of Lemma 4.
+        """
+        theta, mu = self.theta_hat, self.mu_hat
+        return self.rule.raised(
+            (theta - self.r_theta, theta + self.r_theta), (mu - self.r_mu, mu + self.r_mu)
         )
+
+    def threshold(self) -> Threshold:
+        """Return the interval of theta, around its estimate."""
+        theta, mu = self.theta_hat, self.mu_hat
+        return Threshold(self.rule.raised((theta, theta), (mu, mu))[0], *self._ends())

@@ -1,8 +1,8 @@
 """What every algorithm is: a state machine that proposes pulls, absorbs rewards, reports decisions.
 
-An algorithm sees n anonymous arms with rewards in [0, 1] and looks for means at or above
-mu + k sigma. Labels, other bounds, the lower side, the budget and the checking of rewards are the
-business of `oddarms.search.Search`, once for all algorithms.
+An algorithm sees n anonymous arms with rewards in [0, 1] and looks for means at or above the
+threshold of a rule, such as mu + k sigma. Labels, other bounds, the lower side, the budget and the
+checking of rewards are the business of `oddarms.search.Search`, once for all algorithms.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from oddarms.errors import ProtocolError, UnknownOption
 from oddarms.problem import BoolArray, FloatArray, IntArray
+from oddarms.rules import Rule, Sigma
 
-RESERVED = frozenset({"algorithm", "n", "k", "delta", "rng", "side"})
+RESERVED = frozenset({"algorithm", "n", "rule", "delta", "rng", "side", "error", "goal", "revised"})
 """What every algorithm is made with; no option has such a name."""
 UNLIMITED = 2**62
 """A number of pulls that stands for no budget."""
@@ -67,8 +68,8 @@ class Algorithm(ABC):
     ----------
     n
         The number of arms.
-    k
-        The threshold is mu + k sigma of the n means.
+    rule
+        How the threshold follows from the n means.
     delta
         The permitted probability of any wrong decision.
     rng
@@ -79,15 +80,27 @@ class Algorithm(ABC):
     options of its own as keyword arguments with defaults.
     """
 
+    rules: ClassVar[frozenset[str]] = frozenset({"sigma"})
+    """The names of the rules that it can take."""
+
+    errors: ClassVar[frozenset[str]] = frozenset({"any"})
+    """What its delta may bound; the constructor takes ``error="fdr"`` where that is one of them."""
+
+    revisable: ClassVar[bool] = False
+    """True where `revise` takes another margin or floor, and the constructor ``revised=True``."""
+
+    goals: ClassVar[frozenset[str]] = frozenset({"sure"})
+    """What it can aim at; the constructor takes ``goal="budget"`` where that is one of them."""
+
     handles_both_sides: ClassVar[bool] = False
     """True where the constructor takes ``side="both"`` and shares the pulls of both thresholds."""
 
     lengths: ClassVar[frozenset[str]] = frozenset()
     """Options that are lengths in units of rewards; they arrive as shares of the range b - a."""
 
-    def __init__(self, n: int, *, k: float, delta: float, rng: np.random.Generator) -> None:
+    def __init__(self, n: int, *, rule: Rule, delta: float, rng: np.random.Generator) -> None:
         self.n = n
-        self.k = k
+        self.rule = rule
         self.delta = delta
         self.rng = rng
         self.round = 0
@@ -138,6 +151,12 @@ class Algorithm(ABC):
     @abstractmethod
     def threshold(self) -> Threshold:
         """Return the threshold's estimate and interval."""
+
+    @property
+    def k(self) -> float:
+        """How many standard deviations, where the rule has such."""
+        assert isinstance(self.rule, Sigma)
+        return self.rule.k
 
     @property
     def done(self) -> bool:

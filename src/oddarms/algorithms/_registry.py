@@ -11,8 +11,9 @@ import numpy as np
 
 from oddarms.algorithms._base import Algorithm, check_options
 from oddarms.algorithms._two_sided import TwoSided
-from oddarms.errors import DuplicateAlgorithm, UnknownAlgorithm
-from oddarms.problem import Side, check_delta, check_k, check_number_of_arms, check_side
+from oddarms.errors import DuplicateAlgorithm, InvalidParameter, UnknownAlgorithm
+from oddarms.problem import Error, Goal, Side, check_delta, check_number_of_arms, check_side
+from oddarms.rules import Rule
 
 GROUP = "oddarms.algorithms"
 
@@ -61,10 +62,13 @@ def create(
     algorithm: str | type[Algorithm],
     n: int,
     *,
-    k: float,
+    rule: Rule,
     delta: float,
     rng: np.random.Generator,
     side: Side = "upper",
+    error: Error = "any",
+    goal: Goal = "sure",
+    revised: bool = False,
     **options: Any,
 ) -> Algorithm:
     """Return a fresh state machine for n arms with rewards in [0, 1].
@@ -75,13 +79,33 @@ def create(
     cls = get_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
     check_options(cls, options)
     check_number_of_arms(n)
-    check_k(k)
     check_delta(delta)
+    _check_fits(cls, "rule", rule.name, cls.rules)
+    _check_fits(cls, "error", error, cls.errors)
+    _check_fits(cls, "goal", goal, cls.goals)
+    if error != "any":
+        options["error"] = error
+    if goal != "sure":
+        options["goal"] = goal
+    if revised and cls.revisable:
+        options["revised"] = True
     if check_side(side) != "both":
-        return cls(n, k=k, delta=delta, rng=rng, **options)
+        return cls(n, rule=rule, delta=delta, rng=rng, **options)
     if cls.handles_both_sides:
-        return cls(n, k=k, delta=delta, rng=rng, side="both", **options)  # type: ignore[call-arg]
-    return TwoSided(cls, n, k=k, delta=delta, rng=rng, **options)
+        options["side"] = "both"
+        return cls(n, rule=rule, delta=delta, rng=rng, **options)
+    return TwoSided(cls, n, rule=rule, delta=delta, rng=rng, **options)
+
+
+def _check_fits(cls: type[Algorithm], word: str, value: str, known: frozenset[str]) -> None:
+    """Raise one sentence where a question asks an algorithm for what it cannot do."""
+    if value not in known:
+        able = ", ".join(repr(one) for one in sorted(known))
+        others = [name for name in _BUILT_IN if value in getattr(get_algorithm(name), f"{word}s")]
+        raise InvalidParameter(
+            f"{word} must be {able} for the algorithm {cls.__name__} but got {value!r}:"
+            f" choose algorithm={' or '.join(map(repr, sorted(others)))}."
+        )
 
 
 @lru_cache(maxsize=1)

@@ -10,6 +10,7 @@ import numpy as np
 from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, no_pulls
 from oddarms.errors import InvalidParameter
 from oddarms.problem import MOST_AT_A_TIME, BoolArray, FloatArray, check_number, check_whole
+from oddarms.rules import Rule
 from oddarms.statistics.round_robin import (
     beta_arm,
     beta_theta,
@@ -57,11 +58,11 @@ class RR(Algorithm):
     """
 
     def __init__(
-        self, n: int, *, k: float, delta: float, rng: np.random.Generator, batch: int = 1
+        self, n: int, *, rule: Rule, delta: float, rng: np.random.Generator, batch: int = 1
     ) -> None:
-        super().__init__(n, k=k, delta=delta, rng=rng)
+        super().__init__(n, rule=rule, delta=delta, rng=rng)
         self.batch = check_batch(batch)
-        self.l_k = l_of_k(k, n, delta)
+        self.l_k = l_of_k(self.k, n, delta)
         self.T = 0
         self.i = 0  # the arm whose turn it is
         self.y_hat: FloatArray = np.full(n, np.nan)
@@ -106,9 +107,20 @@ class RR(Algorithm):
         self.theta_hat = plug_in_threshold(self.moments, self.k)
         self.beta_theta = beta_theta(log_term, harmonic_mean_of_pulls(self.moments), self.l_k)
         self.beta = beta_arm(log_term, self.pulls)
-        active: BoolArray = is_active(self.y_hat, self.beta, self.theta_hat, self.beta_theta)
-        self.decisions[:] = np.where(self.y_hat > self.theta_hat, Decision.HIGH, Decision.NORMAL)
+        active = self._meets_threshold()
+        estimate = self.threshold().estimate
+        self.decisions[:] = np.where(self.y_hat > estimate, Decision.HIGH, Decision.NORMAL)
         self.decisions[active] = Decision.UNDECIDED
+        return active
+
+    def _meets_threshold(self) -> BoolArray:
+        """Return the arms whose interval meets that of the threshold."""
+        active: BoolArray
+        if self.rule.is_plain:
+            active = is_active(self.y_hat, self.beta, self.theta_hat, self.beta_theta)
+        else:
+            _, low, high = self.threshold()
+            active = (self.y_hat - self.beta < high) & (self.y_hat + self.beta > low)
         return active
 
     def _turn_is_over(self, active: BoolArray) -> bool:  # noqa: ARG002
@@ -130,10 +142,17 @@ class RR(Algorithm):
         return np.clip(y_hat - self.beta, 0.0, 1.0), np.clip(y_hat + self.beta, 0.0, 1.0)
 
     def threshold(self) -> Threshold:
-        """Return theta_hat -+ beta_theta."""
-        return Threshold(
-            self.theta_hat, self.theta_hat - self.beta_theta, self.theta_hat + self.beta_theta
+        """Return theta_hat -+ beta_theta, and what margin and floor make of it.
+
+        On the event that every arm lies within its beta_i, mu lies within their average of its
+        estimate: nothing more is paid for it.
+        """
+        theta, radius = self.theta_hat, self.beta_theta
+        mu, mu_radius = float(self.y_hat.mean()), float(self.beta.mean())
+        low, high = self.rule.raised(
+            (theta - radius, theta + radius), (mu - mu_radius, mu + mu_radius)
         )
+        return Threshold(self.rule.raised((theta, theta), (mu, mu))[0], low, high)
 
 
 class WRR(RR):
@@ -159,14 +178,14 @@ class WRR(RR):
         self,
         n: int,
         *,
-        k: float,
+        rule: Rule,
         delta: float,
         rng: np.random.Generator,
         rho: float | None = None,
         batch: int = 1,
     ) -> None:
-        super().__init__(n, k=k, delta=delta, rng=rng, batch=batch)
-        self.rho = check_rho(rho, n, k, delta)
+        super().__init__(n, rule=rule, delta=delta, rng=rng, batch=batch)
+        self.rho = check_rho(rho, n, self.k, delta)
         self.cycle = 1
 
     def _turn_is_over(self, active: BoolArray) -> bool:

@@ -41,6 +41,7 @@ from oddarms.problem import (
     check_number,
     check_whole,
 )
+from oddarms.rules import Rule, Sigma
 from oddarms.statistics.directions import Forecast, Tally
 from oddarms.statistics.evidence import mean_interval
 from oddarms.statistics.totals import Totals
@@ -99,20 +100,24 @@ class SPADE(Algorithm):
     """
 
     handles_both_sides = True
+    revisable = True
     lengths = frozenset({"indifference"})
 
     def __init__(
         self,
         n: int,
         *,
-        k: float,
+        rule: Rule,
         delta: float,
         rng: np.random.Generator,
         side: Side = "upper",
+        revised: bool = False,
         indifference: float = 0.0,
         max_step: int | None = None,
     ) -> None:
-        super().__init__(n, k=k, delta=delta, rng=rng)
+        super().__init__(n, rule=rule, delta=delta, rng=rng)
+        assert isinstance(rule, Sigma)
+        k = rule.k
         self.indifference = _check_indifference(indifference)
         self.max_step = None if max_step is None else _check_max_step(max_step)
         self.paired = certificate_for(n, k).uniform  # rows are uniform sweeps, in pairs of one size
@@ -131,13 +136,28 @@ class SPADE(Algorithm):
         self.views = {
             name: View(
                 n,
-                k,
+                rule,
                 delta / len(sides),
                 lower=name == "lower",
                 indifference=self.indifference,
             )
             for name in sides
         }
+        if revised:
+            self.revise(rule)
+
+    def revise(self, rule: Rule) -> None:
+        """Take another margin or floor on the samples there are; decide anew from them.
+
+        The streams of the threshold do not depend on either, so nothing is lost; what it costs is
+        said at `oddarms.algorithms._spade_joint.Weights`.
+        """
+        assert isinstance(rule, Sigma)
+        self.rule = rule
+        for view in self.views.values():
+            view.certificate.revise(rule)
+            self.decisions[:] = Decision.UNDECIDED
+        self._decide()
 
     def propose(self, limit: int) -> Pulls:
         """Return the next part of the plan, or of a new one."""
@@ -346,6 +366,8 @@ class SPADE(Algorithm):
             return Threshold(math.nan, low, high)
         pulls, total = self.totals.pulls, self.totals.total
         estimate = estimated_threshold(k, pulls, total, self.totals.scatter)
+        mu = float(self.means.mean())
+        estimate = self.rule.raised((estimate, estimate), (mu, mu))[0] if k >= 0 else estimate
         return Threshold(min(max(estimate, low), high), low, high)
 
     def evidence(self) -> FloatArray:

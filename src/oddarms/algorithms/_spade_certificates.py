@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -18,14 +19,19 @@ from oddarms.algorithms._spade_joint import (
     EDGE,
     JOINT_ARMS_SHARE,
     LOOK_AGAIN,
+    MU_SHARE,
     NORMAL,
     OUTLIER,
     UNDECIDED,
+    Beyond,
     Box,
+    Found,
     Rows,
     Rules,
     Standing,
+    Weights,
     box_of,
+    conclude,
     decide,
     distance_rate,
     exclude_outliers,
@@ -35,15 +41,21 @@ from oddarms.algorithms._spade_joint import (
     level_of_arms,
     narrowed,
     nats_of_bets,
-    settle,
+    nothing_found,
+    raised,
 )
 from oddarms.problem import BoolArray, FloatArray, IntArray
+from oddarms.rules import Sigma
 from oddarms.statistics.directions import Forecast, Tally, forecast, leave_one_out_k
 from oddarms.statistics.evidence import log_mean_above, log_mean_below, wide_mean_interval
-from oddarms.statistics.joint_evidence import Weighed
 from oddarms.statistics.levels import closeness
 from oddarms.statistics.odd_even import OddEven
-from oddarms.statistics.threshold_streams import LowerStream, MeanStream, UpperStream
+from oddarms.statistics.threshold_streams import (
+    LowerStream,
+    MeanStream,
+    UpperStream,
+    interval_of_mean,
+)
 from oddarms.statistics.totals import Totals
 from oddarms.statistics.true_direction import TrueDirection
 
@@ -70,7 +82,9 @@ class Certificate(ABC):
         Per arm the log e-value for the verdict it tends to, with what its weight among the arms
         adds to it (`oddarms.statistics.levels`): it suffices at `log_level`.
     low, high
-        An interval that contains the threshold.
+        An interval that contains mu + k sigma.
+    mu
+        An interval that contains mu.
     box
         Intervals that contain all means.
     threshold_share
@@ -83,10 +97,17 @@ class Certificate(ABC):
     """k of thresholds without one arm, where they are used."""
 
     def __init__(
-        self, n: int, k: float, delta: float, slack: float, rate: float, arms_share: float
+        self,
+        n: int,
+        rule: Sigma,
+        delta: float,
+        slack: float,
+        rate: float,
+        arms_share: float,
     ) -> None:
         self.n = n
-        self.k = k
+        self.k = rule.k
+        self.beyond = Beyond.of(rule)
         self.delta = delta
         self.slack = slack
         self.rate = rate
@@ -94,6 +115,7 @@ class Certificate(ABC):
         self.verdicts = np.full(n, UNDECIDED, dtype=np.int8)
         self.log_evidence: FloatArray = np.zeros(n)
         self.low, self.high = -math.inf, math.inf
+        self.mu = 0.0, 1.0
         self.box: Box = np.zeros(n), np.ones(n)
         self.threshold_share = 0.5
         self._pulls_seen = 0.0
@@ -148,9 +170,16 @@ class Certificate(ABC):
         if pulls >= LOOK_AGAIN * self._pulls_seen:
             self.standing = narrowed(self.standing, self.intervals(tally), pulls)
 
-    def exclude_outliers(self, arms: IntArray) -> bool:
-        """Call all open arms normal if no mean in [0, 1] can reach the threshold."""
-        return exclude_outliers(self.rules, self.standing, arms)
+    @property
+    def raised(self) -> Standing:
+        """What is known, with the interval of the whole threshold: margin and floor included."""
+        return raised(self.standing, self.beyond, self.mu)
+
+    def revise(self, rule: Sigma) -> None:
+        """Take another margin or floor, chosen after looking; all verdicts are open again."""
+        self.beyond = Beyond.of(rule, revised=True)
+        self.verdicts[:] = UNDECIDED
+        self.log_evidence[:] = 0.0
 
 
 class JointCertificate(Certificate):
@@ -168,12 +197,13 @@ class JointCertificate(Certificate):
 
     arms_share = JOINT_ARMS_SHARE
 
-    def __init__(self, n: int, k: float, delta: float, indifference: float) -> None:
+    def __init__(self, n: int, rule: Sigma, delta: float, indifference: float) -> None:
+        k = rule.k
         rate = distance_rate(n, k)
-        super().__init__(n, k, delta, indifference / rate, rate, self.arms_share)
+        super().__init__(n, rule, delta, indifference / rate, rate, self.arms_share)
         self.others_k = leave_one_out_k(n, k)
         nats = nats_of_bets(n, delta)
-        self.mu = MeanStream(n, nats)
+        self.mean = MeanStream(n, nats)
         self.common = LowerStream(n, k, leave_one_out=False, nats=nats)
         self.lower = LowerStream(n, k, leave_one_out=True, nats=nats)
         self.upper = UpperStream(n, k, nats)
@@ -181,7 +211,7 @@ class JointCertificate(Certificate):
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
         """Enter a row into the streams; the first rows serve only the forecast."""
         if guess is not None:
-            for stream in (self.mu, self.common, self.lower, self.upper):
+            for stream in (self.mean, self.common, self.lower, self.upper):
                 stream.take(row, size, guess)
 
     def row_weights(self, tally: Tally, guess: Forecast) -> FloatArray:
@@ -190,8 +220,9 @@ class JointCertificate(Certificate):
 
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Weigh each open arm on the side of its threshold where it seems to be."""
-        rows = Rows(self.mu.rows, self.common.rows, self.lower.rows, self.upper.rows)
-        self.standing = decide(self.rules, rows, self.standing, arms, tally, guess)
+        rows = Rows(self.mean.rows, self.common.rows, self.lower.rows, self.upper.rows)
+        self.mu = interval_of_mean(rows.mu, MU_SHARE * self.delta)
+        self.standing = decide(self.rules, self.beyond, rows, self.standing, arms, tally, guess)
 
     def _largest(self, arms: IntArray, mu: tuple[float, float]) -> FloatArray:
         """Return bounds on the coefficients of the thresholds without arm i, for all these i."""
@@ -233,9 +264,9 @@ class HybridCertificate(JointCertificate):
     uniform = True
     arms_share = HYBRID_ARMS_SHARE
 
-    def __init__(self, n: int, k: float, delta: float, indifference: float) -> None:
-        super().__init__(n, k, delta, indifference)
-        self.sweeps = SweepInterval(n, k, delta)
+    def __init__(self, n: int, rule: Sigma, delta: float, indifference: float) -> None:
+        super().__init__(n, rule, delta, indifference)
+        self.sweeps = SweepInterval(n, rule.k, delta)
 
     @property
     def ready_to_focus(self) -> bool:
@@ -270,10 +301,9 @@ class IntervalCertificate(Certificate):
 
     uniform = True
 
-    def __init__(self, n: int, k: float, delta: float, indifference: float) -> None:
-        super().__init__(n, k, delta, indifference, 1.0, LEVEL_ARMS_SHARE)
-        self.sweeps = SweepInterval(n, k, delta)
-        self.closeness = closeness(np.zeros(n))
+    def __init__(self, n: int, rule: Sigma, delta: float, indifference: float) -> None:
+        super().__init__(n, rule, delta, indifference, 1.0, LEVEL_ARMS_SHARE)
+        self.sweeps = SweepInterval(n, rule.k, delta)
         self._next_look: FloatArray = np.zeros(n)  # in pulls
 
     @property
@@ -294,30 +324,32 @@ class IntervalCertificate(Certificate):
         self.look(tally)
         low, high = self.sweeps.sharpen(self.box)
         self.low, self.high = max(self.low, low), min(self.high, high)
-        if self.exclude_outliers(arms):
+        self.mu = self.sweeps.true_direction.mean_interval()
+        known = self.raised
+        if exclude_outliers(self.rules, known, arms):
             return
-        self.closeness = closeness(least_gap(self.rules, self.standing, *self.box))
-        # a level may be moved away from the arms' side of it, never towards it
-        low, high = min(self.low + self.slack, 1.0 - EDGE), max(self.high - self.slack, EDGE)
-        due = tally.pulls[arms] >= self._next_look[arms]
-        mean = guess.mean[arms]
-        below = arms[due & (mean < low) & (low >= EDGE)]
-        above = arms[due & (mean > high) & (high <= 1.0 - EDGE)]
-        if below.size:
-            evidence, slope = _in_parts(log_mean_below, tally.of(below), low)
-            self.settle(below, evidence, slope, NORMAL)
-        if above.size:
-            evidence, slope = _in_parts(log_mean_above, tally.of(above), high)
-            self.settle(above, evidence, -slope, OUTLIER)
-        self._look_later(np.concatenate([below, above]), tally)
+        near = closeness(least_gap(self.rules, known, *self.box))
+        weights = Weights(near, self.slack, even=self.beyond.revised)
+        due = arms[tally.pulls[arms] >= self._next_look[arms]]
+        found = self._weigh(due, known, weights, tally, guess)
+        conclude(self.rules, self.standing, due, found)
+        self._look_later(due[(found.normal > -math.inf) | (found.outlier > -math.inf)], tally)
         self._share_doubt(arms[self.verdicts[arms] == UNDECIDED], tally, guess)
 
-    def settle(
-        self, arms: IntArray, evidence: FloatArray, steepness: FloatArray, verdict: int
-    ) -> None:
-        """Record the evidence, and the verdict where it suffices."""
-        found = Weighed(evidence, steepness, evidence)
-        settle(self.rules, self.standing, self.closeness, arms, found, verdict)
+    def _weigh(
+        self, arms: IntArray, known: Standing, weights: Weights, tally: Tally, guess: Forecast
+    ) -> Found:
+        # a level may be moved away from the arms' side of it, never towards it
+        low, high = min(known.low + self.slack, 1.0 - EDGE), max(known.high - self.slack, EDGE)
+        found, mean = nothing_found(arms.size), guess.mean[arms]
+        below, above = (mean < low) & (low >= EDGE), (mean > high) & (high <= 1.0 - EDGE)
+        if below.any():
+            evidence, slope = _in_parts(log_mean_below, tally.of(arms[below]), low)
+            found.normal[below] = evidence + weights.added(arms[below], slope)
+        if above.any():
+            evidence, slope = _in_parts(log_mean_above, tally.of(arms[above]), high)
+            found.outlier[above] = evidence + weights.added(arms[above], -slope)
+        return found
 
     def _look_later(self, arms: IntArray, tally: Tally) -> None:
         """Note when to look at arms again: evidence grows about as fast as the pulls."""
@@ -327,7 +359,8 @@ class IntervalCertificate(Certificate):
     def _share_doubt(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         if arms.size == 0:
             return
-        radius = 0.5 * max(min(self.high, 2.0) - max(self.low, -1.0), EDGE)
+        known = self.raised
+        radius = 0.5 * max(min(known.high, 2.0) - max(known.low, -1.0), EDGE)
         noise = guess.variance[arms] / tally.pulls[arms]
         own = float(np.sqrt(2.0 * noise * self.log_level).mean())
         self.threshold_share = radius / (radius + own)
@@ -364,10 +397,14 @@ class View:
     the other: the verdicts swap.
     """
 
-    def __init__(self, n: int, k: float, delta: float, *, lower: bool, indifference: float) -> None:
+    def __init__(
+        self, n: int, rule: Sigma, delta: float, *, lower: bool, indifference: float
+    ) -> None:
+        k = rule.k
         self.mirrored = lower != (k < 0)
         self.swapped = k < 0
-        self.certificate = certificate_for(n, k)(n, abs(k), delta, indifference)
+        seen = replace(rule, k=abs(k))
+        self.certificate = certificate_for(n, k)(n, seen, delta, indifference)
         self.guess: Forecast | None = None
 
     def seen(self, totals: Totals) -> Tally:
@@ -403,5 +440,5 @@ class View:
 
     def interval(self) -> tuple[float, float]:
         """Return the interval of the threshold, unmirrored."""
-        low, high = self.certificate.low, self.certificate.high
+        low, high = self.certificate.raised[2:4]
         return (1.0 - high, 1.0 - low) if self.mirrored else (low, high)

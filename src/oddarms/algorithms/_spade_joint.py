@@ -7,12 +7,14 @@ have a form of `decide` that looks at one arm at a time; hence functions of name
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from oddarms.problem import FloatArray, IntArray
+from oddarms.problem import BoolArray, FloatArray, IntArray
+from oddarms.rules import Rule
 from oddarms.statistics.direction_box import largest_coefficients, smallest_sd
 from oddarms.statistics.directions import (
     Forecast,
@@ -23,15 +25,23 @@ from oddarms.statistics.directions import (
     thresholds_without_one,
 )
 from oddarms.statistics.elementwise import Numbers, choose
-from oddarms.statistics.evidence import mean_interval, sample_above, sample_below
-from oddarms.statistics.joint_evidence import Weighed, weigh
+from oddarms.statistics.evidence import (
+    log_mean_above,
+    log_mean_below,
+    mean_interval,
+    sample_above,
+    sample_below,
+)
+from oddarms.statistics.joint_evidence import weigh
 from oddarms.statistics.levels import closeness, log_relative_weights
 from oddarms.statistics.threshold_streams import (
     Linear,
+    Lines,
     PlugIn,
     interval_of_mean,
     lower_bound,
     lower_lines,
+    mean_lines,
     upper_bound,
     upper_lines,
 )
@@ -46,6 +56,8 @@ JOINT_ARMS_SHARE = 0.87  # 0.87 + 0.05 + 2 * 0.03 + 2 * 0.01 <= 1
 DOUBT_DIRECTION, DOUBT_VARIANCE, SMALLEST_WEIGHT = 3.0, 2.0, 0.5
 LOOK_AGAIN = 1.2  # times as many pulls, until intervals of the arms are computed anew
 EDGE = 1e-9
+LEAST_SHARE = 0.02  # of an arm's doubt that is the threshold's
+PART_SHARES: FloatArray = np.array([0.5, 0.25, 0.25])  # of mu + k sigma, mu + margin, floor
 
 Box = tuple[FloatArray, FloatArray]
 
@@ -84,6 +96,85 @@ class Standing(NamedTuple):
     threshold_share: float
 
 
+class Beyond(NamedTuple):
+    """What an outlier must reach beside mu + k sigma, in units of the rewards' range."""
+
+    margin: float
+    floor: float
+    revised: bool
+    """Whether they were chosen after looking: see `Weights`."""
+
+    @classmethod
+    def of(cls, rule: Rule, *, revised: bool = False) -> Beyond:
+        """Return what a rule asks for beside its plain threshold."""
+        return cls(rule.margin, rule.floor, revised)
+
+    @property
+    def plain(self) -> bool:
+        """Whether mu + k sigma is the whole threshold, and was from the start."""
+        return self.margin == 0.0 and self.floor == -math.inf and not self.revised
+
+    @property
+    def shares(self) -> FloatArray:
+        """The shares of the parts that there are in the average of their e-values.
+
+        Those of a revised question are the same whatever parts there are.
+        """
+        there = np.array([True, self.margin > 0.0, self.floor > -math.inf])
+        shares = PART_SHARES[there]
+        result: FloatArray = shares if self.revised else shares / shares.sum()
+        return result
+
+
+class Weights(NamedTuple):
+    """How the arms share the error probability: see `oddarms.statistics.levels`.
+
+    The distance gamma_i of arm i is that from the largest of its thresholds, so that a world which
+    errs on arm i by e errs by at least e on each of the thresholds that its evidence is against:
+    each part of the evidence has weights of its own, from its own steepness.
+
+    If margin or floor are chosen after looking, equal weights are taken. Against "y_i - mu >= m"
+    and "y_i >= floor" the e-processes fall with m and with the floor, so one that suffices for any
+    m above the true y_i - mu suffices at the truth: one event for each arm covers all values. An
+    arm at or above mu + k sigma may, for different values, be wrongly called normal and, against mu
+    or the floor, an outlier: up to three events, so that whatever values are tried, all answers
+    together are right with probability at least 1 - 3 delta.
+    """
+
+    near: FloatArray
+    slack: float
+    even: bool
+
+    def added(self, arms: IntArray, steepness: FloatArray) -> FloatArray:
+        """Return what the weights of arms add to their log evidence."""
+        if self.even:
+            return np.zeros(arms.size)
+        return log_relative_weights(arms, self.near, steepness, self.slack)
+
+
+class Found(NamedTuple):
+    """The evidence on some arms, weights included; minus infinity where it was not looked at."""
+
+    normal: FloatArray
+    outlier: FloatArray
+    share: FloatArray
+    """The threshold's share of the doubt."""
+
+
+def nothing_found(count: int) -> Found:
+    """Return no evidence on arms."""
+    return Found(np.full(count, -math.inf), np.full(count, -math.inf), np.full(count, 0.5))
+
+
+def raised(known: Standing, beyond: Beyond, mu: tuple[float, float]) -> Standing:
+    """Return what is known, with the interval of the largest of the thresholds."""
+    margin = beyond.margin if beyond.margin > 0.0 else -math.inf
+    return known._replace(
+        low=max(known.low, mu[0] + margin, beyond.floor),
+        high=max(known.high, mu[1] + margin, beyond.floor),
+    )
+
+
 def distance_rate(n: int, k: float) -> float:
     """Return by how much y_i - theta may exceed y_i - theta_-i, for k >= 0.
 
@@ -117,15 +208,6 @@ def least_gap(rules: Rules, known: Standing, low: Numbers, high: Numbers) -> Num
     return np.maximum(known.low - high, low - known.high) / rules.rate
 
 
-def settle(
-    rules: Rules, known: Standing, near: FloatArray, arms: IntArray, found: Weighed, verdict: int
-) -> None:
-    """Record the evidence, and the verdict where it suffices; `near` has the closeness of all."""
-    evidence = found.evidence + log_relative_weights(arms, near, found.steepness, rules.slack)
-    known.log_evidence[arms] = evidence  # of the side looked at last
-    known.verdicts[arms[evidence >= rules.log_level]] = verdict
-
-
 def exclude_outliers(rules: Rules, known: Standing, arms: IntArray) -> bool:
     """Call all open arms normal if no mean in [0, 1] can reach the threshold."""
     if known.low <= 1.0:
@@ -150,61 +232,185 @@ def narrowed(known: Standing, box: Box, pulls: float) -> Standing:
 
 
 def decide(
-    rules: Rules, rows: Rows, known: Standing, arms: IntArray, tally: Tally, guess: Forecast
+    rules: Rules,
+    beyond: Beyond,
+    rows: Rows,
+    known: Standing,
+    arms: IntArray,
+    tally: Tally,
+    guess: Forecast,
 ) -> Standing:
     """Weigh each open arm on the side of its threshold where it seems to be."""
-    n = tally.pulls.size
     mu = interval_of_mean(rows.mu, MU_SHARE * rules.delta)
     end = END_SHARE * rules.delta
-    known = Standing(
-        known.verdicts,
-        known.log_evidence,
-        max(known.low, lower_bound(rows.common, rules.k, n, end, mu)),
-        min(known.high, upper_bound(rows.upper, rules.k, end)),
-        known.box,
-        known.pulls_seen,
-        known.threshold_share,
+    known = known._replace(
+        low=max(known.low, lower_bound(rows.common, rules.k, tally.pulls.size, end, mu)),
+        high=min(known.high, upper_bound(rows.upper, rules.k, end)),
     )
-    if exclude_outliers(rules, known, arms) or rows.upper.weight == 0.0:
+    if exclude_outliers(rules, raised(known, beyond, mu), arms) or rows.upper.weight == 0.0:
         return known
     pulls = float(tally.pulls.sum())
     if pulls >= LOOK_AGAIN * known.pulls_seen:
         known = narrowed(known, box_of(tally, rules.delta), pulls)
-    near = closeness(least_gap(rules, known, known.box[0], known.box[1]))
-    theta = thresholds_without_one(guess.shrunk, rules.others_k)
-    below = arms[guess.mean[arms] < theta[arms] + rules.slack]
-    above = arms[guess.mean[arms] > theta[arms] - rules.slack]
-    shares = np.full(n, 0.5)
-    if below.size > 0:
-        level = theta[below] + rules.slack
-        lines = lower_lines(rows.lower, rules.others_k, below, -rules.slack, mu)
-        some = tally_of(tally, below)
-        sample = sample_below(some.pulls, some.total, some.scatter)
-        left, right = bracket(guess.mean[below], level)
-        found = weigh(left, right, lines, sample, -1.0)
-        settle(rules, known, near, below, found, NORMAL)
-        shares[below] = threshold_shares(level, guess.mean[below], found.y)
-    if above.size > 0:
-        level = theta[above] - rules.slack
-        largest = largest_without_one(known.box, rules.others_k, above, mu)
-        lines = upper_lines(rows.upper, rules.others_k, above, rules.slack, largest, known.box)
-        some = tally_of(tally, above)
-        sample = sample_above(some.pulls, some.total, some.scatter)
-        left, right = bracket(guess.mean[above], level)
-        found = weigh(left, right, lines, sample, 1.0)
-        settle(rules, known, near, above, found, OUTLIER)
-        shares[above] = threshold_shares(level, guess.mean[above], found.y)
-    open_arms = arms[known.verdicts[arms] == UNDECIDED]
-    share = shares[open_arms].mean() if open_arms.size > 0 else known.threshold_share
-    return Standing(
-        known.verdicts,
-        known.log_evidence,
-        known.low,
-        known.high,
-        known.box,
-        known.pulls_seen,
-        float(share),
-    )
+    near = closeness(least_gap(rules, raised(known, beyond, mu), known.box[0], known.box[1]))
+    weights = Weights(near, rules.slack, even=beyond.revised)
+    found = sigma_evidence(rules, rows, known, weights, arms, tally, guess, mu)
+    if not beyond.plain:
+        parts = [found]
+        if beyond.margin > 0.0:
+            parts.append(margin_evidence(rules, beyond, rows.mu, weights, arms, tally, guess))
+        if beyond.floor > -math.inf:
+            parts.append(floor_evidence(rules, beyond, weights, arms, tally, guess))
+        found = together(parts, beyond.shares)
+    conclude(rules, known, arms, found)
+    open_arms = known.verdicts[arms] == UNDECIDED
+    share = float(found.share[open_arms].mean()) if open_arms.any() else known.threshold_share
+    return known._replace(threshold_share=share)
+
+
+def sigma_evidence(
+    rules: Rules,
+    rows: Rows,
+    known: Standing,
+    weights: Weights,
+    arms: IntArray,
+    tally: Tally,
+    guess: Forecast,
+    mu: tuple[float, float],
+) -> Found:
+    """Return the evidence on arms against mu + k sigma of the others, on the side they seem on."""
+    theta = thresholds_without_one(guess.shrunk, rules.others_k)[arms]
+    found, mean = nothing_found(arms.size), guess.mean[arms]
+    below, above = mean < theta + rules.slack, mean > theta - rules.slack
+    if below.any():
+        some = arms[below]
+        lines = lower_lines(rows.lower, rules.others_k, some, -rules.slack, mu)
+        hold_below(found, below, theta + rules.slack, lines, weights, arms, tally, mean)
+    if above.any():
+        some = arms[above]
+        largest = largest_without_one(known.box, rules.others_k, some, mu)
+        lines = upper_lines(rows.upper, rules.others_k, some, rules.slack, largest, known.box)
+        hold_above(found, above, theta - rules.slack, lines, weights, arms, tally, mean)
+    return found
+
+
+def hold_below(
+    found: Found,
+    below: BoolArray,
+    level: FloatArray,
+    lines: Lines,
+    weights: Weights,
+    arms: IntArray,
+    tally: Tally,
+    mean: FloatArray,
+) -> None:
+    """Enter the joint evidence that arms lie below thresholds of which `lines` is the evidence."""
+    some = tally_of(tally, arms[below])
+    sample = sample_below(some.pulls, some.total, some.scatter)
+    level, mean = level[below], mean[below]
+    held = weigh(*bracket(mean, level), lines, sample, -1.0)
+    found.normal[below] = held.evidence + weights.added(arms[below], held.steepness)
+    found.share[below] = threshold_shares(level, mean, held.y)
+
+
+def hold_above(
+    found: Found,
+    above: BoolArray,
+    level: FloatArray,
+    lines: Lines,
+    weights: Weights,
+    arms: IntArray,
+    tally: Tally,
+    mean: FloatArray,
+) -> None:
+    """Enter the joint evidence that arms lie above thresholds of which `lines` is the evidence."""
+    some = tally_of(tally, arms[above])
+    sample = sample_above(some.pulls, some.total, some.scatter)
+    level, mean = level[above], mean[above]
+    held = weigh(*bracket(mean, level), lines, sample, 1.0)
+    found.outlier[above] = held.evidence + weights.added(arms[above], held.steepness)
+    found.share[above] = threshold_shares(level, mean, held.y)
+
+
+def margin_evidence(
+    rules: Rules,
+    beyond: Beyond,
+    rows: Linear,
+    weights: Weights,
+    arms: IntArray,
+    tally: Tally,
+    guess: Forecast,
+) -> Found:
+    """Return the evidence on arms against mu + margin, from the rows that bound mu.
+
+    y_i >= mu + margin if and only if y_i >= mu_-i + margin n/(n-1): linear, nothing is guessed.
+    """
+    n, mean = guess.mean.size, guess.mean[arms]
+    margin = beyond.margin * n / (n - 1.0)
+    level = (guess.mean.sum() - mean) / (n - 1.0) + margin
+    found = nothing_found(arms.size)
+    below, above = mean < level + rules.slack, mean > level - rules.slack
+    if below.any():
+        lines = mean_lines(rows, arms[below], -rules.slack - margin, -1.0)
+        hold_below(found, below, level + rules.slack, lines, weights, arms, tally, mean)
+    if above.any():
+        lines = mean_lines(rows, arms[above], rules.slack - margin, 1.0)
+        hold_above(found, above, level - rules.slack, lines, weights, arms, tally, mean)
+    return found
+
+
+def floor_evidence(
+    rules: Rules,
+    beyond: Beyond,
+    weights: Weights,
+    arms: IntArray,
+    tally: Tally,
+    guess: Forecast,
+) -> Found:
+    """Return the evidence on arms against the floor: their own."""
+    found, mean = nothing_found(arms.size), guess.mean[arms]
+    found.share[:] = LEAST_SHARE
+    low, high = beyond.floor + rules.slack, beyond.floor - rules.slack
+    below, above = (mean < low) & (low >= EDGE), (mean > high) & (high <= 1.0 - EDGE)
+    if below.any():
+        some = tally_of(tally, arms[below])
+        level = np.full(some.pulls.size, min(low, 1.0 - EDGE))
+        evidence, slope = log_mean_below(*some, level)
+        found.normal[below] = evidence + weights.added(arms[below], slope)
+    if above.any():
+        some = tally_of(tally, arms[above])
+        level = np.full(some.pulls.size, max(high, EDGE))
+        evidence, slope = log_mean_above(*some, level)
+        found.outlier[above] = evidence + weights.added(arms[above], -slope)
+    if low > 1.0:
+        found.normal[:] = math.inf
+    if high < 0.0:
+        found.outlier[:] = math.inf
+    return found
+
+
+def together(parts: Sequence[Found], shares: FloatArray) -> Found:
+    """Return the evidence against the largest of several thresholds.
+
+    An arm that is wrongly called an outlier lies below one of them, and against that one its
+    evidence is at least the smallest of all: no more has to be paid. An arm that is wrongly called
+    normal lies above all of them, so any fixed average of the e-values is one against that; one
+    that was not looked at counts as 0.
+    """
+    logs = np.array([part.normal for part in parts]) + np.log(shares)[:, None]
+    outlier = np.array([part.outlier for part in parts])
+    looked_at = np.where(outlier.min(0) > -math.inf, outlier.argmin(0), logs.argmax(0))
+    shares_of_doubt = np.array([part.share for part in parts])
+    share: FloatArray = shares_of_doubt[looked_at, np.arange(looked_at.size)]
+    return Found(np.logaddexp.reduce(logs), outlier.min(0), share)
+
+
+def conclude(rules: Rules, known: Standing, arms: IntArray, found: Found) -> None:
+    """Record the evidence, and the verdicts where it suffices."""
+    for evidence, verdict in ((found.normal, NORMAL), (found.outlier, OUTLIER)):
+        seen = evidence > -math.inf
+        known.log_evidence[arms[seen]] = evidence[seen]  # of the side looked at last
+        known.verdicts[arms[evidence >= rules.log_level]] = verdict
 
 
 def largest_without_one(box: Box, k: float, arms: IntArray, mu: tuple[float, float]) -> FloatArray:
@@ -231,7 +437,7 @@ def bracket(mean: Numbers, level: Numbers) -> tuple[Numbers, Numbers]:
 def threshold_shares(level: Numbers, mean: Numbers, y: Numbers) -> Numbers:
     """Return the threshold's share of each arm's doubt."""
     gap = choose(level == mean, EDGE, level - mean)
-    return np.minimum(np.maximum((level - y) / gap, 0.02), 0.98)
+    return np.minimum(np.maximum((level - y) / gap, LEAST_SHARE), 1.0 - LEAST_SHARE)
 
 
 def joint_row_weights(k: float, tally: Tally, guess: Forecast) -> FloatArray:

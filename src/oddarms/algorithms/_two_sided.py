@@ -9,6 +9,7 @@ import numpy as np
 
 from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold
 from oddarms.problem import FloatArray, IntArray
+from oddarms.rules import Rule
 from oddarms.statistics.totals import mirrored_totals
 
 
@@ -24,14 +25,14 @@ class TwoSided(Algorithm):
         algorithm: type[Algorithm],
         n: int,
         *,
-        k: float,
+        rule: Rule,
         delta: float,
         rng: np.random.Generator,
         **options: Any,
     ) -> None:
-        super().__init__(n, k=k, delta=delta, rng=rng)
-        self.upper = algorithm(n, k=k, delta=delta / 2.0, rng=rng, **options)
-        self.lower = algorithm(n, k=k, delta=delta / 2.0, rng=rng, **options)
+        super().__init__(n, rule=rule, delta=delta, rng=rng)
+        self.upper = algorithm(n, rule=rule, delta=delta / 2.0, rng=rng, **options)
+        self.lower = algorithm(n, rule=rule, delta=delta / 2.0, rng=rng, **options)
 
     @property
     def _current(self) -> Algorithm:

@@ -10,9 +10,9 @@ import numpy as np
 
 from oddarms.algorithms import Decision
 from oddarms.experiments._grid import CellTask
+from oddarms.rules import true_outliers
 from oddarms.search import Result, Snapshot
 from oddarms.simulation import run_search, simulate
-from oddarms.theory import outliers
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,7 @@ def measure(task: CellTask) -> Measured:
 def _measure_with_intervals(task: CellTask) -> Measured:
     (rng,) = np.random.default_rng(task.seed).spawn(1)  # as simulate does for its first run
     result = run_search(task.question, task.arms, rng)
-    is_outlier = np.isin(
-        np.arange(task.question.n), outliers(task.arms.means, task.question.k, task.question.side)
-    )
+    is_outlier = np.logical_or.reduce(list(true_outliers(task.question, task.arms.means).values()))
     wrong = (result.decisions != Decision.UNDECIDED) & (
         (result.decisions >= Decision.HIGH) != is_outlier
     )

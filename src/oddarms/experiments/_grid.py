@@ -27,6 +27,7 @@ from oddarms.problem import (
     check_whole,
 )
 from oddarms.randomness import Rng, seed_of
+from oddarms.rules import Sigma
 from oddarms.theory import gaps, outliers
 
 Draw = Callable[[np.random.Generator], npt.ArrayLike | SimulatedArms]
@@ -253,7 +254,7 @@ def derived_seed(*place: object) -> int:
 
 
 def _check_options(algorithm: str, options: Mapping[str, Any]) -> None:
-    create(algorithm, 1000, k=1.0, delta=0.1, rng=np.random.default_rng(0), **options)
+    create(algorithm, 1000, rule=Sigma(k=1.0), delta=0.1, rng=np.random.default_rng(0), **options)
 
 
 def _check_unique(what: str, names: Sequence[object]) -> None:

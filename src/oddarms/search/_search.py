@@ -96,6 +96,7 @@ from oddarms.problem import (
     check_whole,
 )
 from oddarms.randomness import Rng, generator_of
+from oddarms.rules import rule_of
 from oddarms.search._places import Outlook, Place, Sequences
 from oddarms.search._progress import Progress
 from oddarms.search._result import Result, Snapshot, TracePoint
@@ -632,10 +633,13 @@ def _new_algorithm(question: Question, rng: np.random.Generator) -> Algorithm:
     return create(
         cls,
         question.n,
-        k=question.k,
+        rule=rule_of(question),
         delta=question.delta,
         rng=rng,
         side="both" if question.side == "both" else "upper",
+        error=question.error,
+        goal=question.goal,
+        revised=question.revised,
         **options,
     )
 

@@ -74,8 +74,7 @@ def threshold_lines(result: Result) -> list[str]:
     style = _number_style(result.question)
     lines = []
     for side, (estimate, lower, upper) in result.thresholds.items():
-        k = result.question.k if side == "upper" else -result.question.k
-        what = f"{side} threshold, mean {'-' if k < 0 else '+'} {abs(k):g} sd"
+        what = f"{side} threshold, {result.question.threshold_text(side)}"
         if all(map(math.isfinite, (estimate, lower, upper))):
             ends = f"[{_number(lower, style)}, {_number(upper, style)}]"
             lines.append(f"{what}: {_number(estimate, style)}, within {ends}")

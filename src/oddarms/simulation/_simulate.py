@@ -18,10 +18,10 @@ from oddarms.errors import InvalidParameter
 from oddarms.executors import open_executor
 from oddarms.problem import UNIT, BoolArray, FloatArray, IntArray, Question, check_whole
 from oddarms.randomness import Rng, generator_of
+from oddarms.rules import gaps_to_thresholds, true_outliers
 from oddarms.search import Search
 from oddarms.simulation._families import family_of, get_family
 from oddarms.simulation._task import COMPILED, Run, Task, has_kernel
-from oddarms.theory import threshold
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -203,19 +203,16 @@ def _collect(task: Task, found: list[Run]) -> Simulation:
 
 def _indifferent(task: Task) -> BoolArray:
     """Return the arms that may be called either way, by SPADE's option."""
-    y, question = task.arms.means, task.question
-    near: BoolArray = np.zeros(y.size, dtype=np.bool_)
-    for side, k in (("upper", question.k), ("lower", -question.k)):
-        if question.side in (side, "both"):
-            near |= np.abs(y - threshold(y, k)) < question.indifference
+    near: BoolArray = gaps_to_thresholds(task.question, task.arms.means) < (
+        task.question.indifference
+    )
     return near
 
 
 def _true_decisions(task: Task) -> Decisions:
-    y, question = task.arms.means, task.question
-    truth = np.full(y.size, Decision.NORMAL, dtype=np.int8)
-    if question.side != "upper":
-        truth[y <= threshold(y, -question.k)] = Decision.LOW
-    if question.side != "lower":
-        truth[y >= threshold(y, question.k)] = Decision.HIGH
+    truth = np.full(task.arms.means.size, Decision.NORMAL, dtype=np.int8)
+    beyond = true_outliers(task.question, task.arms.means)
+    for side, decision in (("lower", Decision.LOW), ("upper", Decision.HIGH)):
+        if side in beyond:
+            truth[beyond[side]] = decision
     return truth

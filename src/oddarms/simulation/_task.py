@@ -25,7 +25,10 @@ COMPILED = ("ade", "rr", "wrr", "spade")
 
 
 def has_kernel(question: Question) -> bool:
-    """Tell whether there is a kernel for this algorithm with these options."""
+    """Tell whether there is a kernel for this algorithm with these options, and this question."""
+    asked = (question.rule, question.margin, question.floor, question.error, question.goal)
+    if asked != ("sigma", 0.0, None, "any", "sure"):
+        return False
     if question.algorithm == "spade":  # in its joint form, with whole steps
         has_form = question.n <= JOINT_UP_TO and question.n != 1 + Fraction(question.k) ** 2
         return has_form and question.options.get("max_step") is None

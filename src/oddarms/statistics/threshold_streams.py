@@ -194,6 +194,26 @@ class MeanStream(LinearStream):
         return interval_of_mean(self.rows, alpha)
 
 
+def mean_lines(rows: Linear, arms: IntArray, shift: float, sign: float) -> Lines:
+    """Return the log e-processes about mu_-i, the mean of the arms other than i, for these i.
+
+    Against "mu_-i <= y + shift" for sign -1 and "mu_-i >= y + shift" for sign 1. The rows of
+    `MeanStream` have the coefficients 1/n, so without arm i they add up to W mu_-i plus errors,
+    W = A (n-1)/n, and the bets of either sign cost the same.
+    """
+    n, near = rows.sums.size, bets_around(rows.weight)
+    W = rows.weight * (n - 1.0) / n
+    costs = np.maximum(rows.spent[near].reshape(-1, 1) - rows.costs[near][:, arms], 0.0)
+    total = rows.sums.sum() - rows.sums[arms]
+    return Lines(
+        sign * (W * shift - total),
+        np.full(arms.size, sign * W),
+        rows.bets[near],
+        costs - LOG_SHARES[near].reshape(-1, 1),
+        np.ones(arms.size),
+    )
+
+
 def lower_direction(guess: Forecast, k: float, size: int) -> FloatArray:
     """Return the coefficients c_r of the next row: see `LowerStream`."""
     return 1.0 / size + k / size * lean_of(guess.shrunk, guess.error)

@@ -46,12 +46,18 @@ class TrueDirection:
         self.total += row.total
         self.scatter += row.scatter_around(centre)
 
+    def mean_interval(self) -> tuple[float, float]:
+        """Return an interval of mu; either end is wrong with probability `nuisance_delta`."""
+        m, mean = self.sweeps, float((self.total / self.sweeps).mean())
+        radius = normal_mixture_boundary(m / (4.0 * self.n), self.nuisance_delta, 6.0 / self.n)
+        return mean - radius / m, mean + radius / m
+
     def radius(self, box: tuple[FloatArray, FloatArray], sigma: tuple[float, float]) -> float:
         """Return the bound on |<c*, e>|, given bounds on sigma and the intervals of the means."""
-        m, y, (low, high) = self.sweeps, self.total / self.sweeps, box
+        m, (low, high) = self.sweeps, box
         members = np.ones((1, self.n))
-        mu_radius = normal_mixture_boundary(m / (4.0 * self.n), self.nuisance_delta, 6.0 / self.n)
-        mu = np.array([y.mean() - mu_radius / m]), np.array([y.mean() + mu_radius / m])
+        mu_low, mu_high = self.mean_interval()
+        mu = np.array([mu_low]), np.array([mu_high])
         sd_low = np.maximum(smallest_sd(low, high, members), sigma[0])
         sd_high = np.maximum(np.array([sigma[1]]), sd_low)
         directions = direction_box(low, high, members, self.k, mu, (sd_low, sd_high))

@@ -8,6 +8,7 @@ import numpy as np
 
 from oddarms.algorithms import Algorithm, Decision, create
 from oddarms.errors import ProtocolError, RewardRejected
+from oddarms.rules import Sigma
 from oddarms.search import Result, Search, Status, Ticket
 from oddarms.testing._expect import raises
 from oddarms.testing._setting import Setting, Streams, assert_same, drive
@@ -20,7 +21,7 @@ class ProtocolConformance(Setting):
         return create(
             self.algorithm,
             len(self.easy.means),
-            k=self.easy.k,
+            rule=Sigma(k=self.easy.k),
             delta=self.delta,
             rng=np.random.default_rng(0),
             **self.options,

@@ -12,6 +12,7 @@ from oddarms.algorithms._base import UNLIMITED
 from oddarms.errors import InvalidParameter
 from oddarms.freezing import freeze, thaw
 from oddarms.problem import FloatArray
+from oddarms.rules import Sigma
 from oddarms.testing._setting import Setting, Streams
 
 _MOMENTS = (0, 1, 2, 4, 8, 16, 32, 64)
@@ -50,7 +51,7 @@ class SavingConformance(Setting):
         return create(
             self.algorithm,
             len(self.easy.means),
-            k=self.easy.k,
+            rule=Sigma(k=self.easy.k),
             delta=self.delta,
             rng=np.random.default_rng(0),
             side=side,

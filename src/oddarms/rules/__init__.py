@@ -1,0 +1,19 @@
+"""Rules, each one file: how the threshold follows from the means of all arms.
+
+============  ==========================================  ============
+name          plain threshold                             centre
+============  ==========================================  ============
+``sigma``     mean + k standard deviations, the default   mean
+``mad``       median + k MAD                              median
+``tukey``     Q3 + k (Q3 - Q1)                            median
+``quantile``  the means' quantile                         median
+``control``   the mean of a named arm                     that arm
+``absolute``  the floor                                   none
+============  ==========================================  ============
+"""
+
+from oddarms.rules._base import Rule
+from oddarms.rules._questions import gaps_to_thresholds, rule_of, true_outliers
+from oddarms.rules._sigma import Sigma
+
+__all__ = ["Rule", "Sigma", "gaps_to_thresholds", "rule_of", "true_outliers"]

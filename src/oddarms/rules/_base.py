@@ -1,0 +1,109 @@
+"""What every rule is: how the threshold follows from the means of all arms.
+
+A rule speaks of n means in [0, 1] and of the upper side, as algorithms do; `rule_of` makes one of
+a question, whose lower side is a mirror. An arm is an outlier if its mean lies at or above
+
+    max(plain threshold, centre + margin, floor),
+
+where each rule has its own plain threshold and its own centre.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from oddarms.problem import BoolArray, FloatArray
+
+Ends = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Rule(ABC):
+    """How the threshold follows from the means.
+
+    Parameters
+    ----------
+    margin
+        An outlier lies at least this far above the centre; 0 for no such condition.
+    floor
+        An outlier lies at or above this; minus infinity for no such condition.
+    """
+
+    name: ClassVar[str]
+
+    margin: float = 0.0
+    floor: float = -math.inf
+
+    @abstractmethod
+    def plain(self, means: FloatArray) -> float:
+        """Return the threshold of known means, margin and floor apart."""
+
+    @abstractmethod
+    def centre(self, means: FloatArray) -> float:
+        """Return what the margin is above."""
+
+    @abstractmethod
+    def plain_bounds(self, low: FloatArray, high: FloatArray) -> Ends:
+        """Return bounds on `plain` of all means with low_i <= y_i <= high_i."""
+
+    @abstractmethod
+    def centre_bounds(self, low: FloatArray, high: FloatArray) -> Ends:
+        """Return bounds on `centre` of all means with low_i <= y_i <= high_i."""
+
+    @abstractmethod
+    def plain_influence(self, means: FloatArray) -> FloatArray:
+        """Return how much `plain` moves with each mean: its gradient, where it has one."""
+
+    @abstractmethod
+    def centre_influence(self, means: FloatArray) -> FloatArray:
+        """Return how much `centre` moves with each mean."""
+
+    @abstractmethod
+    def hangs_on(self, means: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray:
+        """Return the arms that bounds on the threshold hang on: narrower intervals move them.
+
+        An algorithm pulls these to know the threshold better; it steers, nothing is proven by it.
+        """
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is neither a margin nor a floor."""
+        return self.margin == 0.0 and self.floor == -math.inf
+
+    def threshold(self, means: FloatArray) -> float:
+        """Return the threshold of known means."""
+        above_centre = self.centre(means) + self.margin if self.margin > 0.0 else -math.inf
+        return max(self.plain(means), above_centre, self.floor)
+
+    def bounds(self, low: FloatArray, high: FloatArray) -> Ends:
+        """Return bounds on the threshold of all means with low_i <= y_i <= high_i.
+
+        The largest of three numbers lies between the largest of their lower and of their upper
+        bounds.
+        """
+        return self.raised(self.plain_bounds(low, high), self.centre_bounds(low, high))
+
+    def raised(self, plain: Ends, centre: Ends) -> Ends:
+        """Return bounds on the threshold from bounds on its parts, however they were found."""
+        margin = self.margin if self.margin > 0.0 else -math.inf
+        return (
+            max(plain[0], centre[0] + margin, self.floor),
+            max(plain[1], centre[1] + margin, self.floor),
+        )
+
+    def influence(self, means: FloatArray) -> FloatArray:
+        """Return how much the threshold moves with each mean."""
+        plain, centre = self.plain(means), self.centre(means) + self.margin
+        if self.floor >= max(plain, centre if self.margin > 0.0 else -math.inf):
+            return 0.0 * means
+        if self.margin > 0.0 and centre > plain:
+            return self.centre_influence(means)
+        return self.plain_influence(means)
+
+    def outliers(self, means: FloatArray) -> BoolArray:
+        """Return which known means are outliers."""
+        found: BoolArray = means >= self.threshold(means)
+        return found
