@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from oddarms import Question
 from oddarms.algorithms._round_robin import RR
 from oddarms.errors import InvalidParameter
-from oddarms.problem import VERSION, WORDS, check_whole
+from oddarms.problem import FIRST_WORDS, VERSION, WORDS, check_whole
 
 settings.register_profile("same every time", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("same every time")
@@ -81,7 +81,7 @@ class TestParts:
             (3, {"bounds": (0, 1, 2)}, r"bounds must be two numbers \(a, b\)"),
             (3, {"side": "left"}, "side must be 'upper', 'lower' or 'both' but got 'left'"),
             (3, {"budget": -1}, "budget must be a whole number of at least 0 but got -1"),
-            (3, {"rule": "median"}, "rule must be 'sigma' but got 'median'"),
+            (3, {"rule": "median"}, "rule must be 'sigma', .* or 'absolute' but got 'median'"),
             (3, {"algorithm": 5}, "algorithm must be a name or a class but got 5"),
         ],
     )
@@ -224,7 +224,7 @@ class TestJSON:
 
     def test_the_layout(self) -> None:
         assert Question("ab", **FULL).to_dict() == {
-            "version": 1,
+            "version": 2,
             "n": 2,
             "labels": ["a", "b"],
             "k": 1.5,
@@ -233,15 +233,30 @@ class TestJSON:
             "side": "both",
             "budget": 1000,
             "rule": "sigma",
+            "margin": 0.0,
+            "floor": None,
+            "control": None,
+            "quantile": None,
+            "error": "any",
+            "goal": "sure",
+            "revised": False,
             "algorithm": "wrr",
             "options": {"rho": 1.7, "batch": 7},
         }
         assert Question(5).to_dict()["labels"] is None
 
+    def test_the_first_version_had_fewer_words(self) -> None:
+        question = Question("ab", **FULL)
+        document = {word: question.to_dict()[word] for word in FIRST_WORDS}
+        first = {"version": 1, "n": 2, "labels": ["a", "b"], "options": question.options}
+        assert Question.from_dict({**first, **document}) == question
+
     @pytest.mark.parametrize("version", [0, VERSION + 1, "1", None, [1]])
     def test_another_version(self, version: Any) -> None:
         document = {**Question(3).to_dict(), "version": version}
-        with pytest.raises(InvalidParameter, match=r"must be of version 1 but this one is of"):
+        with pytest.raises(
+            InvalidParameter, match=r"must be of version 2 or before but this one is of"
+        ):
             Question.from_json(json.dumps(document))
 
     def test_what_cannot_be_written_down(self) -> None:
@@ -326,7 +341,7 @@ class TestWhatAQuestionRefuses:
         with pytest.raises(InvalidParameter, match=said):
             Question(3, **words)
 
-    @pytest.mark.parametrize("version", [True, 1.0, "1", None, 2])
+    @pytest.mark.parametrize("version", [True, 2.0, "2", None, VERSION + 1])
     def test_other_versions(self, version: Any) -> None:
         with pytest.raises(InvalidParameter, match="version"):
             Question.from_dict({**Question(3).to_dict(), "version": version})

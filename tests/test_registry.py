@@ -152,7 +152,6 @@ class TestCreate:
         ("changes", "message"),
         [
             ({"n": 1}, "arms must be at least 2 but got 1"),
-            ({"k": np.inf}, "k must be a finite number but got inf"),
             ({"delta": 1}, "delta must be strictly between 0 and 1 but got 1"),
             ({"side": "left"}, "side must be"),
             ({"batch": 0}, "batch must be a whole number of at least 1 but got 0"),

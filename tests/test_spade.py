@@ -23,7 +23,7 @@ from oddarms.testing import assert_error_rate
 from oddarms.theory import outliers, threshold
 
 EASY = [*np.linspace(0.1, 0.2, 10).tolist(), 0.95]
-MANY = [0.1] * 290 + [0.9] * 10
+MANY = [0.1] * 510 + [0.9] * 10
 VERY_MANY = [0.1] * 1090 + [0.9] * 10
 SLOW = [*np.linspace(0.2, 0.45, 12).tolist(), 0.8]
 
@@ -552,7 +552,7 @@ class TestTinyRewards:
 @pytest.mark.parametrize("reward", [0.0, 1.0])
 def test_without_an_interval_of_the_threshold_no_arm_is_held_against_it(reward: float) -> None:
     """An unknown end is no level near 0 or 1, however often the arms gave just that."""
-    certificate = IntervalCertificate(300, 2.0, 0.1, 0.0)
+    certificate = IntervalCertificate(300, Sigma(k=2.0), 0.1, 0.0)
     tally = Tally(np.full(300, 1e12), np.full(300, reward * 1e12), np.zeros(300))
     certificate.decide(np.arange(300), tally, forecast(tally))
     assert (certificate.low, certificate.high) == (-np.inf, np.inf)

@@ -112,7 +112,7 @@ def test_several_runs_at_once_are_the_same() -> None:
 
 @pytest.mark.parametrize(
     ("n", "options", "expected"),
-    [(256, {}, True), (257, {}, False), (9, {"max_step": 5}, False), (9, {"max_step": None}, True)],
+    [(512, {}, True), (513, {}, False), (9, {"max_step": 5}, False), (9, {"max_step": None}, True)],
 )
 def test_which_questions_have_a_kernel(n: int, options: dict[str, Any], expected: bool) -> None:
     assert has_kernel(Question.of(n, {"k": 2, "delta": 0.1, **options})) is expected
@@ -120,7 +120,7 @@ def test_which_questions_have_a_kernel(n: int, options: dict[str, Any], expected
 
 @pytest.mark.parametrize("options", [{"max_step": 5}, {"side": "both"}, {"bounds": (0, 2)}])
 def test_what_cannot_be_compiled_says_so(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidParameter, match=r"256 arms and no max_step"):
+    with pytest.raises(InvalidParameter, match=r"512 arms and no max_step"):
         simulate([0.1, 0.2, 0.9], k=0.5, delta=0.1, rng=1, compiled=True, **options)
 
 

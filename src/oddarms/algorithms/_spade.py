@@ -35,6 +35,7 @@ from oddarms.errors import InvalidParameter
 from oddarms.problem import (
     MOST_AT_A_TIME,
     BoolArray,
+    Error,
     FloatArray,
     IntArray,
     Side,
@@ -100,6 +101,7 @@ class SPADE(Algorithm):
     """
 
     handles_both_sides = True
+    errors = frozenset({"any", "fdr"})
     revisable = True
     lengths = frozenset({"indifference"})
 
@@ -111,6 +113,7 @@ class SPADE(Algorithm):
         delta: float,
         rng: np.random.Generator,
         side: Side = "upper",
+        error: Error = "any",
         revised: bool = False,
         indifference: float = 0.0,
         max_step: int | None = None,
@@ -118,6 +121,11 @@ class SPADE(Algorithm):
         super().__init__(n, rule=rule, delta=delta, rng=rng)
         assert isinstance(rule, Sigma)
         k = rule.k
+        if error == "fdr" and side == "both":
+            raise InvalidParameter(
+                "side must be 'upper' or 'lower' where error is 'fdr' but got 'both'."
+            )
+        self.error = error
         self.indifference = _check_indifference(indifference)
         self.max_step = None if max_step is None else _check_max_step(max_step)
         self.paired = certificate_for(n, k).uniform  # rows are uniform sweeps, in pairs of one size
@@ -140,6 +148,7 @@ class SPADE(Algorithm):
                 delta / len(sides),
                 lower=name == "lower",
                 indifference=self.indifference,
+                error=error,
             )
             for name in sides
         }
@@ -270,8 +279,15 @@ class SPADE(Algorithm):
     def _decide(self) -> None:
         if self.rows >= 2:
             for view in self.views.values():
-                view.decide(np.flatnonzero(self.undecided & ~view.normal & ~view.odd), self.totals)
+                view.decide(self._to_look_at(view), self.totals)
             self._merge_verdicts()
+
+    def _to_look_at(self, view: View) -> IntArray:
+        """Return the arms whose verdict on a side is open: all where no verdict is final."""
+        if self.error == "fdr":
+            self.decisions[:] = Decision.UNDECIDED
+            return np.arange(self.n)
+        return np.flatnonzero(self.undecided & ~view.normal & ~view.odd)
 
     def _merge_verdicts(self) -> None:
         """Combine the sides; an arm beyond both thresholds, as k < 0 allows, is called high."""

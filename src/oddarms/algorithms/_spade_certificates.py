@@ -44,7 +44,7 @@ from oddarms.algorithms._spade_joint import (
     nothing_found,
     raised,
 )
-from oddarms.problem import BoolArray, FloatArray, IntArray
+from oddarms.problem import BoolArray, Error, FloatArray, IntArray
 from oddarms.rules import Sigma
 from oddarms.statistics.directions import Forecast, Tally, forecast, leave_one_out_k
 from oddarms.statistics.evidence import log_mean_above, log_mean_below, wide_mean_interval
@@ -59,7 +59,7 @@ from oddarms.statistics.threshold_streams import (
 from oddarms.statistics.totals import Totals
 from oddarms.statistics.true_direction import TrueDirection
 
-JOINT_UP_TO = 256  # arms, with rows of any weights
+JOINT_UP_TO = 512  # arms, with rows of any weights
 HYBRID_UP_TO = 1024  # arms, with uniform sweeps; with more, one interval serves all of them
 
 # An interval from sweeps: 4 ends, D, the true direction on either side, and its bounds on mu
@@ -104,10 +104,14 @@ class Certificate(ABC):
         slack: float,
         rate: float,
         arms_share: float,
+        *,
+        error: Error = "any",
     ) -> None:
         self.n = n
         self.k = rule.k
-        self.beyond = Beyond.of(rule)
+        self.beyond = Beyond(rule.margin, rule.floor)
+        # what the other events may take is taken from the share of wrong names on either side
+        self.share_of_names = (arms_share - 0.5) * delta if error == "fdr" else 0.0
         self.delta = delta
         self.slack = slack
         self.rate = rate
@@ -177,7 +181,7 @@ class Certificate(ABC):
 
     def revise(self, rule: Sigma) -> None:
         """Take another margin or floor, chosen after looking; all verdicts are open again."""
-        self.beyond = Beyond.of(rule, revised=True)
+        self.beyond = Beyond(rule.margin, rule.floor, revised=True)
         self.verdicts[:] = UNDECIDED
         self.log_evidence[:] = 0.0
 
@@ -197,10 +201,13 @@ class JointCertificate(Certificate):
 
     arms_share = JOINT_ARMS_SHARE
 
-    def __init__(self, n: int, rule: Sigma, delta: float, indifference: float) -> None:
+    def __init__(
+        self, n: int, rule: Sigma, delta: float, indifference: float, *, error: Error = "any"
+    ) -> None:
         k = rule.k
         rate = distance_rate(n, k)
-        super().__init__(n, rule, delta, indifference / rate, rate, self.arms_share)
+        slack = indifference / rate
+        super().__init__(n, rule, delta, slack, rate, self.arms_share, error=error)
         self.others_k = leave_one_out_k(n, k)
         nats = nats_of_bets(n, delta)
         self.mean = MeanStream(n, nats)
@@ -222,7 +229,8 @@ class JointCertificate(Certificate):
         """Weigh each open arm on the side of its threshold where it seems to be."""
         rows = Rows(self.mean.rows, self.common.rows, self.lower.rows, self.upper.rows)
         self.mu = interval_of_mean(rows.mu, MU_SHARE * self.delta)
-        self.standing = decide(self.rules, self.beyond, rows, self.standing, arms, tally, guess)
+        known = self.rules, self.beyond, rows, self.standing
+        self.standing = decide(*known, arms, tally, guess, self.share_of_names)
 
     def _largest(self, arms: IntArray, mu: tuple[float, float]) -> FloatArray:
         """Return bounds on the coefficients of the thresholds without arm i, for all these i."""
@@ -264,8 +272,10 @@ class HybridCertificate(JointCertificate):
     uniform = True
     arms_share = HYBRID_ARMS_SHARE
 
-    def __init__(self, n: int, rule: Sigma, delta: float, indifference: float) -> None:
-        super().__init__(n, rule, delta, indifference)
+    def __init__(
+        self, n: int, rule: Sigma, delta: float, indifference: float, *, error: Error = "any"
+    ) -> None:
+        super().__init__(n, rule, delta, indifference, error=error)
         self.sweeps = SweepInterval(n, rule.k, delta)
 
     @property
@@ -301,8 +311,10 @@ class IntervalCertificate(Certificate):
 
     uniform = True
 
-    def __init__(self, n: int, rule: Sigma, delta: float, indifference: float) -> None:
-        super().__init__(n, rule, delta, indifference, 1.0, LEVEL_ARMS_SHARE)
+    def __init__(
+        self, n: int, rule: Sigma, delta: float, indifference: float, *, error: Error = "any"
+    ) -> None:
+        super().__init__(n, rule, delta, indifference, 1.0, LEVEL_ARMS_SHARE, error=error)
         self.sweeps = SweepInterval(n, rule.k, delta)
         self._next_look: FloatArray = np.zeros(n)  # in pulls
 
@@ -329,10 +341,11 @@ class IntervalCertificate(Certificate):
         if exclude_outliers(self.rules, known, arms):
             return
         near = closeness(least_gap(self.rules, known, *self.box))
-        weights = Weights(near, self.slack, even=self.beyond.revised)
-        due = arms[tally.pulls[arms] >= self._next_look[arms]]
+        fdr = self.share_of_names > 0.0  # then all arms are looked at, at one moment
+        weights = Weights(near, self.slack, even=self.beyond.revised or fdr)
+        due = arms if fdr else arms[tally.pulls[arms] >= self._next_look[arms]]
         found = self._weigh(due, known, weights, tally, guess)
-        conclude(self.rules, self.standing, due, found)
+        conclude(self.rules, self.standing, due, found, self.share_of_names)
         self._look_later(due[(found.normal > -math.inf) | (found.outlier > -math.inf)], tally)
         self._share_doubt(arms[self.verdicts[arms] == UNDECIDED], tally, guess)
 
@@ -398,13 +411,20 @@ class View:
     """
 
     def __init__(
-        self, n: int, rule: Sigma, delta: float, *, lower: bool, indifference: float
+        self,
+        n: int,
+        rule: Sigma,
+        delta: float,
+        *,
+        lower: bool,
+        indifference: float,
+        error: Error = "any",
     ) -> None:
         k = rule.k
         self.mirrored = lower != (k < 0)
         self.swapped = k < 0
         seen = replace(rule, k=abs(k))
-        self.certificate = certificate_for(n, k)(n, seen, delta, indifference)
+        self.certificate = certificate_for(n, k)(n, seen, delta, indifference, error=error)
         self.guess: Forecast | None = None
 
     def seen(self, totals: Totals) -> Tally:

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from oddarms.problem import BoolArray, FloatArray, IntArray
-from oddarms.rules import Rule
 from oddarms.statistics.direction_box import largest_coefficients, smallest_sd
 from oddarms.statistics.directions import (
     Forecast,
@@ -32,6 +31,7 @@ from oddarms.statistics.evidence import (
     sample_above,
     sample_below,
 )
+from oddarms.statistics.false_discoveries import discoveries
 from oddarms.statistics.joint_evidence import weigh
 from oddarms.statistics.levels import closeness, log_relative_weights
 from oddarms.statistics.threshold_streams import (
@@ -101,13 +101,8 @@ class Beyond(NamedTuple):
 
     margin: float
     floor: float
-    revised: bool
+    revised: bool = False
     """Whether they were chosen after looking: see `Weights`."""
-
-    @classmethod
-    def of(cls, rule: Rule, *, revised: bool = False) -> Beyond:
-        """Return what a rule asks for beside its plain threshold."""
-        return cls(rule.margin, rule.floor, revised)
 
     @property
     def plain(self) -> bool:
@@ -239,8 +234,9 @@ def decide(
     arms: IntArray,
     tally: Tally,
     guess: Forecast,
+    share_of_names: float = 0.0,
 ) -> Standing:
-    """Weigh each open arm on the side of its threshold where it seems to be."""
+    """Weigh each open arm on the side of its threshold where it seems to be: see `conclude`."""
     mu = interval_of_mean(rows.mu, MU_SHARE * rules.delta)
     end = END_SHARE * rules.delta
     known = known._replace(
@@ -253,7 +249,7 @@ def decide(
     if pulls >= LOOK_AGAIN * known.pulls_seen:
         known = narrowed(known, box_of(tally, rules.delta), pulls)
     near = closeness(least_gap(rules, raised(known, beyond, mu), known.box[0], known.box[1]))
-    weights = Weights(near, rules.slack, even=beyond.revised)
+    weights = Weights(near, rules.slack, even=beyond.revised or share_of_names > 0.0)
     found = sigma_evidence(rules, rows, known, weights, arms, tally, guess, mu)
     if not beyond.plain:
         parts = [found]
@@ -262,7 +258,7 @@ def decide(
         if beyond.floor > -math.inf:
             parts.append(floor_evidence(rules, beyond, weights, arms, tally, guess))
         found = together(parts, beyond.shares)
-    conclude(rules, known, arms, found)
+    conclude(rules, known, arms, found, share_of_names)
     open_arms = known.verdicts[arms] == UNDECIDED
     share = float(found.share[open_arms].mean()) if open_arms.any() else known.threshold_share
     return known._replace(threshold_share=share)
@@ -405,12 +401,24 @@ def together(parts: Sequence[Found], shares: FloatArray) -> Found:
     return Found(np.logaddexp.reduce(logs), outlier.min(0), share)
 
 
-def conclude(rules: Rules, known: Standing, arms: IntArray, found: Found) -> None:
-    """Record the evidence, and the verdicts where it suffices."""
+def conclude(
+    rules: Rules, known: Standing, arms: IntArray, found: Found, share_of_names: float = 0.0
+) -> None:
+    """Record the evidence, and the verdicts where it suffices.
+
+    By default verdicts are final. If a share of the names may be wrong, `share_of_names` of those
+    called normal and of those called outliers, all arms are looked at and all verdicts are new.
+    """
+    if share_of_names > 0.0:
+        known.verdicts[:] = UNDECIDED
     for evidence, verdict in ((found.normal, NORMAL), (found.outlier, OUTLIER)):
         seen = evidence > -math.inf
         known.log_evidence[arms[seen]] = evidence[seen]  # of the side looked at last
-        known.verdicts[arms[evidence >= rules.log_level]] = verdict
+        if share_of_names > 0.0:
+            enough = discoveries(evidence, share_of_names)
+        else:
+            enough = evidence >= rules.log_level
+        known.verdicts[arms[enough]] = verdict
 
 
 def largest_without_one(box: Box, k: float, arms: IntArray, mu: tuple[float, float]) -> FloatArray:

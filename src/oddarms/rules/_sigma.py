@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from oddarms.problem import BoolArray, FloatArray
+from oddarms.problem import BoolArray, FloatArray, check_k
 from oddarms.rules._base import Ends, Rule
 from oddarms.theory import threshold
 
@@ -28,6 +28,9 @@ class Sigma(Rule):
     name: ClassVar[str] = "sigma"
 
     k: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_k(self.k)
 
     def plain(self, means: FloatArray) -> float:
         """Return mu + k sigma."""

@@ -91,7 +91,7 @@ def simulate(
 ) -> Simulation:
     """Run an algorithm many times on simulated arms with known means.
 
-    ADE, RR, WRR and SPADE (with up to 256 arms and without ``max_step``) run in compiled code if
+    ADE, RR, WRR and SPADE (with up to 512 arms and without ``max_step``) run in compiled code if
     numba is installed (``pip install 'oddarms[simulate]'``); otherwise, and for every other
     algorithm, a `Search` is driven. Compiling takes up to half a minute, once: it is kept on disk.
     The results are the same either way, whatever the number of jobs, and run r depends on the

@@ -48,6 +48,8 @@ class TrueDirection:
 
     def mean_interval(self) -> tuple[float, float]:
         """Return an interval of mu; either end is wrong with probability `nuisance_delta`."""
+        if self.sweeps == 0.0:
+            return 0.0, 1.0
         m, mean = self.sweeps, float((self.total / self.sweeps).mean())
         radius = normal_mixture_boundary(m / (4.0 * self.n), self.nuisance_delta, 6.0 / self.n)
         return mean - radius / m, mean + radius / m
