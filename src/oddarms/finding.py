@@ -12,7 +12,17 @@ import numpy.typing as npt
 from oddarms.algorithms import Algorithm
 from oddarms.arms import Callables, CalledSource, SeededSource, Source
 from oddarms.errors import DuplicateStudy, InvalidParameter, UnknownStudy
-from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, UNIT, WORDS, Label, Question, Side
+from oddarms.problem import (
+    DEFAULT_DELTA,
+    UNIT,
+    WORDS,
+    Error,
+    Goal,
+    Label,
+    Question,
+    RuleName,
+    Side,
+)
 from oddarms.randomness import Rng, generator_of
 from oddarms.search import (
     AHEAD,
@@ -36,12 +46,19 @@ STUDY_NAME = "find"
 def find(
     arms: Arms,
     *,
-    k: float = DEFAULT_K,
+    k: float | None = None,
     delta: float = DEFAULT_DELTA,
-    algorithm: str | type[Algorithm] = "spade",
+    algorithm: str | type[Algorithm] | None = None,
     bounds: tuple[float, float] = UNIT,
     side: Side = "upper",
     budget: int | None = None,
+    rule: RuleName = "sigma",
+    margin: float = 0.0,
+    floor: float | None = None,
+    control: Label = None,
+    quantile: float | None = None,
+    error: Error = "any",
+    goal: Goal = "sure",
     rng: Rng = None,
     imported: Mapping[Any, npt.ArrayLike] | None = None,
     jobs: int | None = None,
@@ -66,21 +83,36 @@ def find(
         (``async def`` ones are awaited, many at a time); or an object of `oddarms.arms`, or one of
         your own with `labels` and `pull(indices, counts)`.
     k
-        How many standard deviations; any finite number. With k = 0 the threshold is the mean of
-        all means, with k < 0 it lies below. An arm exactly on the threshold is an outlier, but no
-        algorithm can find that out: with it, or with all means equal, the search ends only by a
-        budget (or by SPADE's ``indifference``). Among n < 1 + k^2 arms none can be an outlier,
-        and SPADE says so without a pull.
+        How many standard deviations, by default 2; any finite number. With k = 0 the threshold is
+        the mean of all means, with k < 0 it lies below. An arm exactly on the threshold is an
+        outlier, but no algorithm can find that out: with it, or with all means equal, the search
+        ends only by a margin, a budget or an indifference. Among n < 1 + k^2 arms none can be an
+        outlier, and SPADE says so without a pull.
     delta
         Permitted probability of any wrong decision, in (0, 1).
     algorithm
-        Name or class of the algorithm, see `oddarms.algorithms`.
+        Name or class of the algorithm, see `oddarms.algorithms`; by default what suits the rule.
     bounds
         Smallest and largest possible reward.
     side
         "upper", "lower" (mean - k standard deviations or less) or "both".
     budget
         At most this many pulls; arms still open then are reported as undecided.
+    rule
+        How the threshold follows from the means, see `oddarms.rules`: "sigma" is mean + k standard
+        deviations, "mad" median + k MAD, "tukey" Q3 + k IQR; "quantile", "control", "absolute".
+    margin
+        An outlier is also at least this far above the mean of all means (of other rules: above
+        their centre). Arms that are all alike then end the search: nothing stands out.
+    floor
+        An outlier is also at or above this (on the lower side: at or below).
+    control, quantile
+        The label of the arm to compare with, and the share of normal arms, for these two rules.
+    error
+        "any": no decision is wrong, with probability 1 - delta. "fdr": the expected shares of
+        wrong names among the outliers and among the normal arms are at most delta/2 each.
+    goal
+        "sure", or "budget": spend the whole budget on the best guess for every arm.
     rng
         Decides the algorithm's choices and the rewards of simulated arms: a seed, a generator, or
         whatever `numpy.random.default_rng` takes.
@@ -149,6 +181,13 @@ def find(
         "bounds": bounds,
         "side": side,
         "budget": budget,
+        "rule": rule,
+        "margin": margin,
+        "floor": floor,
+        "control": control,
+        "quantile": quantile,
+        "error": error,
+        "goal": goal,
         **options,
     }
     desk: Desk

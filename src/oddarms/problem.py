@@ -447,13 +447,17 @@ class Question:
         """What the margin is measured from, in words."""
         return {"sigma": "mean", "control": f"that of {self.control}"}.get(self.rule, "median")
 
+    @property
+    def where(self) -> str:
+        """Where the means of outliers lie, in words."""
+        words = {"upper": "at or above", "lower": "at or below"}
+        return ", or ".join(f"{words[side]} {self.threshold_text(side)}" for side in self.sides)
+
     def sentence(self) -> str:
         """Return the question in words."""
-        words = {"upper": "at or above", "lower": "at or below"}
-        where = ", or ".join(f"{words[side]} {self.threshold_text(side)}" for side in self.sides)
         whose = "" if self.rule in ("control", "absolute") else " of all means"
         comma = "," if self.side == "both" and whose else ""
-        return f"which of {self.n:,} arms have a mean {where}{comma}{whose}?"
+        return f"which of {self.n:,} arms have a mean {self.where}{comma}{whose}?"
 
     def but(self, **changes: Any) -> Question:
         """Return the same question with some of its parts changed: labels, words, options."""

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from oddarms.errors import ProtocolError, UnknownOption
 from oddarms.problem import BoolArray, FloatArray, IntArray
 from oddarms.rules import Rule, Sigma
+from oddarms.rules._base import Ends
 
 RESERVED = frozenset({"algorithm", "n", "rule", "delta", "rng", "side", "error", "goal", "revised"})
 """What every algorithm is made with; no option has such a name."""
@@ -85,6 +86,9 @@ class Algorithm(ABC):
 
     errors: ClassVar[frozenset[str]] = frozenset({"any"})
     """What its delta may bound; the constructor takes ``error="fdr"`` where that is one of them."""
+
+    proven: ClassVar[bool] = True
+    """False where its answers are calibrated by simulation, and no theorem bounds their error."""
 
     revisable: ClassVar[bool] = False
     """True where `revise` takes another margin or floor, and the constructor ``revised=True``."""
@@ -157,6 +161,10 @@ class Algorithm(ABC):
         """How many standard deviations, where the rule has such."""
         assert isinstance(self.rule, Sigma)
         return self.rule.k
+
+    def centre(self) -> Ends:
+        """Return an interval that contains the centre of the means, as the rule has it."""
+        return self.rule.centre_bounds(*self.intervals())
 
     @property
     def done(self) -> bool:

@@ -43,6 +43,7 @@ from oddarms.problem import (
     check_whole,
 )
 from oddarms.rules import Rule, Sigma
+from oddarms.rules._base import Ends
 from oddarms.statistics.directions import Forecast, Tally
 from oddarms.statistics.evidence import mean_interval
 from oddarms.statistics.totals import Totals
@@ -385,6 +386,14 @@ class SPADE(Algorithm):
         mu = float(self.means.mean())
         estimate = self.rule.raised((estimate, estimate), (mu, mu))[0] if k >= 0 else estimate
         return Threshold(min(max(estimate, low), high), low, high)
+
+    def centre(self) -> Ends:
+        """Return an interval of the mean of all means; part of the events delta pays for."""
+        if not self.views:
+            return super().centre()
+        view = self.views["upper"]
+        low, high = view.certificate.mu
+        return (1.0 - high, 1.0 - low) if view.mirrored else (low, high)
 
     def evidence(self) -> FloatArray:
         """Return each arm's log e-value towards its verdict; the weaker one of two sides.

@@ -10,6 +10,7 @@ import numpy as np
 from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold
 from oddarms.problem import FloatArray, IntArray
 from oddarms.rules import Rule
+from oddarms.rules._base import Ends
 from oddarms.statistics.totals import mirrored_totals
 
 
@@ -91,6 +92,10 @@ class TwoSided(Algorithm):
     def threshold(self) -> Threshold:
         """Return the upper threshold; `thresholds` has both."""
         return self.upper.threshold()
+
+    def centre(self) -> Ends:
+        """Return the interval of the centre that the first search has."""
+        return self.upper.centre()
 
     def thresholds(self) -> dict[str, Threshold]:
         """Return both thresholds."""

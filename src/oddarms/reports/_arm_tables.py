@@ -50,7 +50,7 @@ def key_figures(account: Account) -> Table:
     ]
     bounds = " to ".join(map(exact, question.bounds))
     rows += [
-        ("k, standard deviations from the mean", f"{question.k:g}"),
+        *((f"{side} threshold is", question.threshold_text(side)) for side in question.sides),
         ("delta, probability of an error at most", f"{question.delta:g}"),
         ("bounds of a sample", bounds),
         ("algorithm", visible(result.algorithm, LABEL_CHARACTERS)),

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 from oddarms.documents import Block, Paragraph
+from oddarms.problem import Question
 from oddarms.reports._account import Account
-from oddarms.reports._formats import exact, many, percent, signed
+from oddarms.reports._formats import exact, many, percent
 
 NAMED = 10
 """Outliers that the summary names."""
@@ -32,14 +33,24 @@ def _asked(account: Account) -> str:
     )
 
 
+_RULES = {
+    "sigma": "mean is that of all arms' means, sd their standard deviation",
+    "mad": "median is that of all arms' means, MAD the median of their distances from it",
+    "tukey": "Q1 and Q3 are the quartiles of all arms' means, IQR is Q3 - Q1",
+    "quantile": "the quantile is that of all arms' means",
+    "control": "",
+    "absolute": "",
+}
+
+
 def _rule(account: Account) -> str:
-    k, side = account.question.k, account.question.side
-    above = f"at or above the mean of all arms' means {signed(k)} standard deviations of them"
-    below = f"at or below the mean of all arms' means {signed(-k)} standard deviations of them"
-    where = {"upper": above, "lower": below, "both": f"{above}, or {below}"}[side]
+    question = account.question
+    meaning = _RULES[question.rule]
     one = "That is the threshold; nobody knows it exactly."
     two = "Those are the two thresholds; nobody knows them exactly."
-    return f"An arm is an outlier if its mean lies {where}. {two if side == 'both' else one}"
+    known = "" if question.rule == "absolute" else f" {two if question.side == 'both' else one}"
+    means = f" ({meaning})" if meaning else ""
+    return f"An arm is an outlier if its mean lies {question.where}{means}.{known}"
 
 
 def _found(account: Account) -> tuple[str, ...]:
@@ -48,6 +59,8 @@ def _found(account: Account) -> tuple[str, ...]:
     known = "" if result.complete else " known to be"
     kind = f"is{known} an outlier" if found == 1 else f"are{known} outliers"
     told = f"{found:,} of {n:,} arms {kind}"
+    if result.nothing_stands_out:
+        told = f"Nothing stands out: no arm of {n:,} is an outlier"
     if result.complete and not result.pulls and not result.imported:
         text = (
             f"**What was found.** {told}. No sample was needed: unless all are equal, no mean"
@@ -66,7 +79,19 @@ def _found(account: Account) -> tuple[str, ...]:
             " same guarantee"
         )
         cost += f", {times:,.0f} times as many" if times >= 2.0 else ""
-    return (f"**What was found.** {told}", *names, f"{rest} {account.thresholds()}{cost}.")
+    far = "" if found else f" {_far(account)}"
+    return (f"**What was found.** {told}", *names, f"{rest} {account.thresholds()}{cost}.{far}")
+
+
+def _far(account: Account) -> str:
+    """Return how far out any arm can be at most."""
+    words = {"upper": "above", "lower": "below"}
+    parts = [
+        f"more than {account.number(far)} {words[side]}"
+        for side, far in account.result.farthest.items()
+    ]
+    whose = f"the {account.question.centre_text} of all means"
+    return f"No mean is {' or '.join(parts)} {whose}." if parts else ""
 
 
 def _names(account: Account, labels: Sequence[object]) -> list[str]:
@@ -96,8 +121,27 @@ def _open(account: Account) -> str:
 
 
 def _guarantee(account: Account) -> str:
-    delta = account.question.delta
-    sure = percent(1.0 - delta)
+    question = account.question
+    if question.error == "fdr":
+        text = (
+            "**What the guarantee means.** If the whole search were done again and again with new"
+            f" samples, then on average at most {percent(question.delta / 2.0)} of the arms called"
+            " outliers would be normal, and at most as large a share of those called normal"
+            " would be outliers. Single names may be wrong."
+        )
+    else:
+        text = _all_right(question)
+    if account.question.indifference > 0.0:
+        text += (
+            f" Arms within {account.number(account.question.indifference)} of the threshold do not"
+            " count as mistakes either way: this was allowed, to save samples."
+        )
+    return text
+
+
+def _all_right(question: Question) -> str:
+    delta = question.delta * (3.0 if question.revised else 1.0)
+    sure = percent(max(1.0 - delta, 0.0))
     text = (
         "**What the guarantee means.** The answer is right with probability at least"
         f" {sure}: if the whole search were done again and again with new samples, then in"
@@ -107,10 +151,11 @@ def _guarantee(account: Account) -> str:
         " the cases none is. And it is a promise about the method, made before the samples were"
         " taken; whether this one answer is among the exceptions no method can say."
     )
-    if account.question.indifference > 0.0:
+    if question.revised:
         text += (
-            f" Arms within {account.number(account.question.indifference)} of the threshold do not"
-            " count as mistakes either way: this was allowed, to save samples."
+            " The margin or the floor was changed after samples were seen; that is why the"
+            f" permitted probability of an error is three times the {percent(question.delta)} that"
+            " was asked for."
         )
     return text
 

@@ -13,10 +13,10 @@ import numpy as np
 from oddarms.algorithms import Decision, Decisions, Threshold
 from oddarms.errors import MissingExtra, TwoThresholds
 from oddarms.problem import BoolArray, FloatArray, IntArray, Label, Question
+from oddarms.rules import gaps_to_thresholds
 from oddarms.search._text import answer
 from oddarms.search._tickets import Status
 from oddarms.statistics.round_robin import pulls_until_decided
-from oddarms.theory import gaps
 
 VERSION = 1
 """Of the result as a document."""
@@ -72,6 +72,8 @@ class Result:
         at least 1 - delta.
     thresholds
         The threshold of each side: estimate, lower and upper end.
+    centre
+        An interval of the mean of all means; of rules other than "sigma", of their centre.
     round, threshold_pulls
         Rounds of the algorithm, and the pulls made only for the threshold.
     imported_per_arm
@@ -100,6 +102,7 @@ class Result:
     means: FloatArray
     intervals: FloatArray
     thresholds: dict[str, Threshold]
+    centre: tuple[float, float]
     round: int
     threshold_pulls: int
     imported_per_arm: IntArray
@@ -188,6 +191,26 @@ class Result:
         return next(iter(self.thresholds.values()))
 
     @property
+    def nothing_stands_out(self) -> bool:
+        """True if every arm is decided and none is an outlier."""
+        return self.complete and not self.outliers
+
+    @property
+    def farthest(self) -> dict[str, float]:
+        """How far beyond the centre any arm's mean can be at most, on each side asked for.
+
+        From the intervals, so with their guarantee; empty for the rule "absolute", which has no
+        centre.
+        """
+        low, high = self.centre
+        far = {
+            "upper": float(self.intervals[:, 1].max()) - low,
+            "lower": high - float(self.intervals[:, 0].min()),
+        }
+        has_centre = math.isfinite(low) and math.isfinite(high)
+        return {side: max(far[side], 0.0) for side in self.question.sides if has_centre}
+
+    @property
     def odds(self) -> FloatArray | None:
         """The evidence as odds (e-values): 1000 is a bet won 1000 to 1 against the contrary.
 
@@ -202,14 +225,17 @@ class Result:
     def equal_sampling(self) -> int | None:
         """About how many pulls equal sampling (RR) would take at the estimated means.
 
-        None where not every arm is decided, on both sides at once, and for an arm on the threshold.
+        None where not every arm is decided, on both sides at once, for rules other than "sigma",
+        and for an arm on the threshold.
         """
         question = self.question
-        if not self.complete or question.side == "both" or np.isnan(self.means).any():
+        if not self.complete or len(question.sides) > 1 or question.rule != "sigma":
+            return None
+        if np.isnan(self.means).any():
             return None
         a, b = question.bounds
         k = question.k if question.side == "upper" else -question.k
-        gap = float(gaps(self.means, k).min()) / (b - a)
+        gap = float(gaps_to_thresholds(question, self.means).min()) / (b - a)
         pulls = pulls_until_decided(gap, k, question.n, question.delta)
         return int(pulls) if math.isfinite(pulls) and pulls < 1e15 else None
 
@@ -229,6 +255,8 @@ class Result:
             "outliers": [_plain_label(label) for label in self.outliers],
             "undecided": [_plain_label(label) for label in self.undecided],
             "thresholds": {side: _plain(t._asdict()) for side, t in self.thresholds.items()},
+            "nothing_stands_out": self.nothing_stands_out,
+            "farthest": _plain(self.farthest),
             "pulls": self.pulls,
             "threshold_pulls": self.threshold_pulls,
             "imported": self.imported,

@@ -104,7 +104,7 @@ from oddarms.search._rewards import Rewards
 from oddarms.search._saved import frozen_state, guarded, restore_state
 from oddarms.search._step import Out
 from oddarms.search._tickets import Status, Ticket, Tickets
-from oddarms.search._view import decisions, snapshot, trace_point
+from oddarms.search._view import centre, decisions, snapshot, trace_point
 
 AHEAD = 0.2
 """The share of the results so far that may wait, or be out, ahead of the step in progress."""
@@ -543,6 +543,7 @@ class Search:
             means=last.means,
             intervals=np.column_stack([last.lower, last.upper]),
             thresholds=last.thresholds,
+            centre=centre(self.algorithm, self._rewards),
             round=self.algorithm.round,
             threshold_pulls=self.algorithm.threshold_pulls,
             imported_per_arm=self.imported.copy(),

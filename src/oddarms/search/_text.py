@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from oddarms.algorithms import Algorithm, get_algorithm
 from oddarms.problem import Question
 from oddarms.search._tickets import Status
 from oddarms.text import counted, table
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 MOST_SHOWN = 20
 LARGEST_ODDS = 1e100
+MOST_OF_A_LINE = 20
+"""Characters of what a threshold is made of, before its value."""
 
 
 def answer(result: Result, *, every: bool = False) -> str:
@@ -46,21 +49,52 @@ def answer(result: Result, *, every: bool = False) -> str:
 
 
 def headline(result: Result) -> str:
-    """Return the first line or two: the answer and what it is worth."""
+    """Return the first lines: the answer, what it is worth, and what it means."""
     question = result.question
     odd, n, undecided = len(result.outliers), question.n, len(result.undecided)
-    sure = f"right with probability at least {1.0 - question.delta:g}"
-    if question.indifference > 0.0:
-        sure += f",\narms within {question.indifference:g} of the threshold either way"
+    sure = guarantee(question)
     if not result.complete:
         known = "is known to be an outlier" if odd == 1 else "are known to be outliers"
         still = "is undecided" if undecided == 1 else "are undecided"
-        text = f"{odd:,} of {n:,} arms {known}, {undecided:,} {still}\n"
-        return text + (f"what is decided is {sure}\n" if undecided < n else "")
-    text = f"{odd:,} of {n:,} arms {'is an outlier' if odd == 1 else 'are outliers'} ({sure})\n"
+        text = f"{odd:,} of {n:,} arms {known}{nearly(question)}, {undecided:,} {still}\n"
+        text += f"what is decided: {sure}\n" if undecided < n else ""
+        return text if odd else text + farthest_text(result)
+    if odd:
+        text = f"{odd:,} of {n:,} arms {'is an outlier' if odd == 1 else 'are outliers'}"
+        return f"{text}{nearly(question)} ({sure})\n"
+    text = f"nothing stands out among {n:,} arms{nearly(question)} ({sure})\n"
     if not result.pulls and not result.imported:
-        text += f"no sample was needed: among {n:,} arms none can be {question.k:g} sd out\n"
-    return text
+        return text + f"no sample was needed: among {n:,} arms none can be {question.k:g} sd out\n"
+    return text + farthest_text(result)
+
+
+def guarantee(question: Question) -> str:
+    """Return what an answer is worth."""
+    algorithm = question.algorithm
+    cls: type[Algorithm] = get_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
+    delta = 3.0 * question.delta if question.revised else question.delta
+    if not cls.proven:
+        return f"wrong with probability {delta:g}: calibrated by simulation, not proven"
+    if question.error == "fdr":
+        return f"on average at most {50.0 * delta:g} % of the names on either side are wrong"
+    return f"right with probability at least {max(1.0 - delta, 0.0):g}"
+
+
+def nearly(question: Question) -> str:
+    """Return what an indifference makes of the word outlier."""
+    if question.indifference == 0.0:
+        return ""
+    return f" or within {question.indifference:g} of the threshold"
+
+
+def farthest_text(result: Result) -> str:
+    """Return how far out any arm can be at most, as a line; nothing where little is known."""
+    style, (a, b) = _number_style(result.question), result.question.bounds
+    words = {"upper": "above", "lower": "below"}
+    known = {side: far for side, far in result.farthest.items() if far < 0.75 * (b - a)}
+    parts = [f"more than {_number(far, style)} {words[side]}" for side, far in known.items()]
+    whose = f"the {result.question.centre_text} of all means"
+    return f"no mean is {' or '.join(parts)} {whose}\n" if parts else ""
 
 
 def status_text(status: Status) -> str:
@@ -70,16 +104,20 @@ def status_text(status: Status) -> str:
 
 
 def threshold_lines(result: Result) -> list[str]:
-    """Return a line for each threshold."""
+    """Return a line for each threshold, or two."""
     style = _number_style(result.question)
     lines = []
     for side, (estimate, lower, upper) in result.thresholds.items():
-        what = f"{side} threshold, {result.question.threshold_text(side)}"
+        what, made_of = f"{side} threshold", result.question.threshold_text(side)
         if all(map(math.isfinite, (estimate, lower, upper))):
             ends = f"[{_number(lower, style)}, {_number(upper, style)}]"
-            lines.append(f"{what}: {_number(estimate, style)}, within {ends}")
+            known = f"{_number(estimate, style)}, within {ends}"
         elif result.pulls or result.imported:
-            lines.append(f"{what}: not known yet")
+            known = "not known yet"
+        else:
+            continue
+        short = len(made_of) <= MOST_OF_A_LINE
+        lines += [f"{what}, {made_of}: {known}"] if short else [f"{what}: {known}", f"  {made_of}"]
     return lines
 
 

@@ -44,6 +44,12 @@ def thresholds(algorithm: Algorithm, rewards: Rewards) -> dict[str, Threshold]:
     return found
 
 
+def centre(algorithm: Algorithm, rewards: Rewards) -> tuple[float, float]:
+    """Return the interval of the centre of the means."""
+    low, high = (float(rewards.in_units(end)) for end in algorithm.centre())
+    return min(low, high), max(low, high)
+
+
 def trace_point(algorithm: Algorithm, rewards: Rewards, pulls: int) -> TracePoint:
     """Return this moment as a point of the trace."""
     bound = next(iter(thresholds(algorithm, rewards).values()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +10,19 @@ import typer
 from oddarms.cli._durations import duration_of
 from oddarms.cli._guard import EXIT_UNFINISHED
 from oddarms.cli._printing import Format, note
+from oddarms.cli._question import (
+    AlgorithmName,
+    Control,
+    ErrorKind,
+    Floor,
+    GoalKind,
+    Margin,
+    QuantileShare,
+    RuleChoice,
+    SideName,
+    with_margin,
+    words_of,
+)
 from oddarms.cli.find._output import show, write
 from oddarms.cli.find._run import OnErrorName, Run
 from oddarms.cli.find._sources import Occupied, function_of, reward_meanings
@@ -28,14 +40,6 @@ from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, UNIT
 from oddarms.search import Result, Search, Status, patiently
 from oddarms.tables import RecordedArms, bounds_of, read_labels, read_rewards
 from oddarms.text import counted
-
-
-class SideName(StrEnum):
-    """Which side is abnormal."""
-
-    UPPER = "upper"
-    LOWER = "lower"
-    BOTH = "both"
 
 
 def find(
@@ -99,6 +103,13 @@ def find(
     side: Annotated[
         SideName | None, typer.Option(help="Which side is abnormal.", show_default="upper")
     ] = None,
+    margin: Margin = None,
+    floor: Floor = None,
+    rule: RuleChoice = None,
+    control: Control = None,
+    quantile: QuantileShare = None,
+    error: ErrorKind = None,
+    goal: GoalKind = None,
     jobs: Annotated[int, typer.Option(min=1, help="Samples at a time.")] = 1,
     timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a command is killed.")
@@ -115,9 +126,7 @@ def find(
         typer.Option(metavar="TIME", help="How long to wait for a storage that is away: 30s, 2h."),
     ] = "10m",
     budget: Annotated[int | None, typer.Option(min=0, help="At most this many samples.")] = None,
-    algorithm: Annotated[
-        str | None, typer.Option(help="spade, ade, rr, wrr.", show_default="spade")
-    ] = None,
+    algorithm: AlgorithmName = None,
     indifference: Annotated[
         float | None,
         typer.Option(help="Things this close to the threshold may be called either way (spade)."),
@@ -153,7 +162,8 @@ def find(
     """Find the abnormal ones: sample things, as little as possible, until each is decided.
 
     A thing is abnormal if its mean reward lies at or above mean + K standard deviations of all
-    things' means. The whole answer is right with probability at least 1 - DELTA.
+    things' means, and at least MARGIN above their mean. The whole answer is right with probability
+    at least 1 - DELTA.
 
     Every sample is stored the moment it is there. Stopped by Ctrl-C, a failure or a power cut, the
     same command goes on where it was. Ctrl-C, SIGTERM and SIGHUP end it cleanly, with the commands
@@ -170,16 +180,22 @@ def find(
       oddarms find --arms hosts.txt --python checks:probe --budget 10000
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     limits = None if bounds is None else bounds_of(bounds)
-    given = {
-        "k": k,
-        "delta": delta,
-        "bounds": limits,
-        "side": None if side is None else side.value,
-        "algorithm": algorithm,
-        "budget": budget,
-        "indifference": indifference,
-    }
-    words = {name: value for name, value in given.items() if value is not None}
+    words = words_of(
+        k=k,
+        delta=delta,
+        bounds=limits,
+        side=side,
+        rule=rule,
+        margin=margin,
+        floor=floor,
+        control=control,
+        quantile=quantile,
+        error=error,
+        goal=goal,
+        algorithm=algorithm,
+        budget=budget,
+        indifference=indifference,
+    )
     kind, column = reward_meanings(reward, reward_column, pull=pull, table=table)
     function = function_of(pull, python, kind, timeout, shell=shell, batch=batch)
     if table is None and arms is None and study is None:
@@ -191,13 +207,15 @@ def find(
     if function is None and study is None:
         assert table is not None
         proof = _read(table, arm, column, limits, quiet=quiet)
-        result = _from_table(proof, labels, words, seed)
+        result = _from_table(proof, labels, with_margin(words, quiet=quiet), seed)
     else:
         where = storage_in(out, storage)
         with Occupied(out):
             waits = duration_of("patience", patience)
             limits = limits or patiently(lambda: stored_bounds(study, where), waits)
             recorded = None if table is None else _read(table, arm, column, limits, quiet=quiet)
+            if patiently(lambda: stored_bounds(study, where), waits) is None:
+                words = with_margin(words, quiet=quiet)
             found = patiently(lambda: opened(study, where, labels, recorded, words, seed), waits)
             if not quiet and function is not None:
                 say_going_on(found)

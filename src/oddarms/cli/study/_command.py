@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +15,17 @@ from oddarms.algorithms._base import check_options
 from oddarms.cli._answer import rendered
 from oddarms.cli._guard import EXIT_FAILED, guarded
 from oddarms.cli._printing import Format, emit, emit_rows, json_text, note
+from oddarms.cli._question import (
+    AlgorithmName,
+    Control,
+    ErrorKind,
+    Floor,
+    GoalKind,
+    QuantileShare,
+    RuleChoice,
+    SideName,
+    words_of,
+)
 from oddarms.cli.study._show import described, fields, flat, moment
 from oddarms.cli.study._storage import FormatOption, NameArgument, StorageOption, chosen, opened
 from oddarms.cli.study._work import ask, export, import_, renew, skip, tell
@@ -23,14 +33,6 @@ from oddarms.errors import InvalidParameter, StoreFailed
 from oddarms.problem import DEFAULT_DELTA, DEFAULT_K
 from oddarms.tables import bounds_of, csv_text, read_labels
 from oddarms.text import counted, shown, table
-
-
-class Side(StrEnum):
-    """On which side outliers lie."""
-
-    UPPER = "upper"
-    LOWER = "lower"
-    BOTH = "both"
 
 
 def create(
@@ -43,16 +45,29 @@ def create(
         ),
     ],
     k: Annotated[
-        float, typer.Option(help="Standard deviations from the mean of all means.")
-    ] = DEFAULT_K,
+        float | None,
+        typer.Option(
+            help="Standard deviations from the mean of all means.", show_default=f"{DEFAULT_K:g}"
+        ),
+    ] = None,
     delta: Annotated[
         float, typer.Option(help="Permitted probability of an error.")
     ] = DEFAULT_DELTA,
-    algorithm: Annotated[str, typer.Option(help="spade, ade, rr, wrr, or a plugin's.")] = "spade",
+    margin: Annotated[
+        float | None,
+        typer.Option(help="Outliers are also this far above the mean.", show_default="0"),
+    ] = None,
+    floor: Floor = None,
+    rule: RuleChoice = None,
+    control: Control = None,
+    quantile: QuantileShare = None,
+    error: ErrorKind = None,
+    goal: GoalKind = None,
+    algorithm: AlgorithmName = None,
     bounds: Annotated[
         str, typer.Option(metavar="A,B", help="Smallest and largest possible reward.")
     ] = "0,1",
-    side: Annotated[Side, typer.Option(help="Where outliers lie.")] = Side.UPPER,
+    side: Annotated[SideName, typer.Option(help="Where outliers lie.")] = SideName.UPPER,
     budget: Annotated[
         int | None, typer.Option(help="Most samples of all workers together.", show_default="none")
     ] = None,
@@ -74,19 +89,29 @@ def create(
       oddarms study create tests --arms - --k 2 --delta 0.1 --option max_step=50
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     options = _options(option or [])
-    check_options(get_algorithm(algorithm), options)
+    if algorithm is not None:
+        check_options(get_algorithm(algorithm), options)
     labels = read_labels(arms)
     made = studies.create_study(
         name,
         labels,
-        k=k,
-        delta=delta,
-        algorithm=algorithm,
-        bounds=bounds_of(bounds),
-        side=side.value,
-        budget=budget,
         rng=seed,
         storage=chosen(storage, new=True),
+        **words_of(
+            k=k,
+            delta=delta,
+            bounds=bounds_of(bounds),
+            side=side,
+            rule=rule,
+            margin=margin,
+            floor=floor,
+            control=control,
+            quantile=quantile,
+            error=error,
+            goal=goal,
+            algorithm=algorithm,
+            budget=budget,
+        ),
         **options,
     )
     emit(f"created {made.name} with {counted(len(labels), 'arm')} in {shown(made.storage)}\n")
