@@ -1,0 +1,243 @@
+"""Margin and floor beside mu + k sigma: an outlier beats the largest of three thresholds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oddarms
+from oddarms import Question, Search, simulate
+from oddarms.algorithms._spade_joint import Beyond, Found, together
+from oddarms.arms import Bernoulli
+from oddarms.errors import InvalidParameter
+from oddarms.problem import FloatArray
+from oddarms.rules import Sigma, rule_of, true_outliers
+from oddarms.statistics.directions import Tally, forecast
+from oddarms.statistics.evidence import log_mean_above, log_mean_below, log_mix
+from oddarms.statistics.threshold_streams import Linear, Lines, mean_lines, no_rows, with_row
+from oddarms.statistics.totals import Totals
+from oddarms.testing import assert_error_rate
+
+ALPHA = 0.2
+FALSE_ALARM = 1e-5  # of each check; there are fewer than 30 here
+EQUAL = [0.05] * 30
+
+
+class TestEvidenceAboutTheMean:
+    """`mean_lines` at the truth: it reaches 1/alpha in at most a share alpha of runs."""
+
+    RUNS, ROWS = 150, 12
+
+    def pull(self, rng: np.random.Generator, y: FloatArray, counts: FloatArray) -> Totals:
+        total = rng.binomial(counts.astype(np.int64), y).astype(float)
+        return Totals(counts, total, total)
+
+    def best_evidence(self, y: FloatArray, margin: float, rng: np.random.Generator) -> FloatArray:
+        """Return the largest evidence for what is false of the first arm, over a whole run."""
+        n, first, even = y.size, np.zeros(1, dtype=np.int64), np.full(y.size, 1.0 / y.size)
+        shift, level, best = -margin * n / (n - 1.0), y[:1], np.full(4, -math.inf)
+        rows: Linear = no_rows(n, 1.0 / n, 4.0)
+        totals = self.pull(rng, y, np.full(n, 2.0))
+        for row in range(self.ROWS):
+            guess, size = forecast(Tally.seen(totals)), 1.0 + row // 3
+            counts = np.maximum(1.0, np.round(size * rng.choice([0.5, 1.0, 2.0], n)))
+            pulled = self.pull(rng, y, counts)
+            rows = with_row(rows, Tally.seen(pulled), size, even, guess)
+            lead = 3.0 * (np.arange(n) == np.argmax(guess.mean))
+            totals = totals.plus(pulled).plus(self.pull(rng, y, lead))
+            mine = Tally.seen(totals).of(first)
+            low = along(mean_lines(rows, first, shift, -1.0), level)
+            high = along(mean_lines(rows, first, shift, 1.0), level)
+            below, above = log_mean_below(*mine, level)[0], log_mean_above(*mine, level)[0]
+            best = np.maximum(best, np.concatenate([low, low + below, high, high + above]))
+        return best
+
+    @pytest.mark.parametrize(
+        ("others", "margin"), [([0.05] * 9, 0.05), ([0.2, 0.5, 0.7], 0.1), ([0.01] * 4, 0.01)]
+    )
+    def test_at_the_truth(self, others: list[float], margin: float) -> None:
+        n = len(others) + 1
+        y = np.array([np.mean(others) + margin * n / (n - 1.0), *others])
+        assert y[0] - y.mean() == pytest.approx(margin)
+        children = np.random.default_rng(7).spawn(self.RUNS)
+        best = np.array([self.best_evidence(y, margin, rng) for rng in children])
+        for errors in (best >= -math.log(ALPHA)).sum(axis=0):
+            assert_error_rate(int(errors), self.RUNS, ALPHA, false_alarm=FALSE_ALARM)
+
+    def test_it_finds_out_what_is_true(self) -> None:
+        """An arm far from the margin is told from it within a run."""
+        far = np.array([0.9, *[0.1] * 9])
+        assert self.best_evidence(far, 0.1, np.random.default_rng(0))[3] > 5.0
+        assert self.best_evidence(far[::-1].copy(), 0.5, np.random.default_rng(0))[1] > 5.0
+
+
+def along(lines: Lines, y: FloatArray) -> FloatArray:
+    """Return the evidence against thresholds at y."""
+    bets = lines.bets[:, None]
+    return log_mix(bets * (lines.offset + lines.speed * y) - lines.costs, bets)[0]
+
+
+class TestTogether:
+    def found(self, normal: list[float], outlier: list[float]) -> Found:
+        return Found(np.array(normal), np.array(outlier), np.full(len(normal), 0.5))
+
+    def test_an_average_for_normal_and_the_least_for_outliers(self) -> None:
+        parts = [self.found([1.0, -math.inf], [2.0, 3.0]), self.found([2.0, 4.0], [5.0, -math.inf])]
+        both = together(parts, np.array([0.75, 0.25]))
+        wanted = [math.log(0.75 * math.e + 0.25 * math.e**2), math.log(0.25) + 4.0]
+        assert both.normal == pytest.approx(wanted)
+        assert both.outlier.tolist() == [2.0, -math.inf]
+
+    @pytest.mark.parametrize(
+        ("beyond", "shares"),
+        [
+            (Beyond(0.1, -math.inf), [2 / 3, 1 / 3]),
+            (Beyond(0.0, 0.3), [2 / 3, 1 / 3]),
+            (Beyond(0.1, 0.3), [0.5, 0.25, 0.25]),
+            (Beyond(0.1, -math.inf, revised=True), [0.5, 0.25]),
+        ],
+    )
+    def test_shares_sum_to_at_most_one(self, beyond: Beyond, shares: list[float]) -> None:
+        assert beyond.shares == pytest.approx(shares)
+
+
+class TestSearches:
+    @pytest.mark.parametrize("rate", [0.0, 0.05])
+    @pytest.mark.parametrize("side", ["upper", "lower", "both"])
+    def test_equals_end(self, rate: float, side: Any) -> None:
+        result = oddarms.find(Bernoulli([rate] * 30), margin=0.05, side=side, rng=1)
+        assert result.nothing_stands_out
+        assert "nothing stands out" in str(result)
+        assert all(far < 0.1 for far in result.farthest.values())
+
+    @pytest.mark.parametrize(
+        "words", [{"margin": 0.2}, {"floor": 0.5}, {"margin": 0.1, "floor": 0.5}]
+    )
+    @pytest.mark.parametrize("n", [12, 600, 1200])
+    def test_both_conditions_count(self, words: dict[str, Any], n: int) -> None:
+        """The least arm that is 1.5 sd out is not far enough from the mean, or too low."""
+        means = np.array([*[0.1] * (n - n // 10), *[0.9] * (n // 10)])
+        means[0] = 0.1
+        asked = Question(n, k=1.0, **words)
+        assert (true_outliers(asked, means)["upper"] == (means > 0.5)).all()
+        result = oddarms.find(Bernoulli(means), k=1.0, **words, rng=2)
+        assert result.complete
+        assert result.outliers == np.flatnonzero(means > 0.5).tolist()
+
+    def test_a_ceiling_for_the_lower_side(self) -> None:
+        means = [0.9] * 10 + [0.6, 0.1]
+        words: dict[str, Any] = {"k": 0.5, "side": "lower", "floor": 0.4}
+        result = oddarms.find(Bernoulli(means), **words, rng=3)
+        assert result.outliers == [11]
+        assert result.thresholds["lower"].upper <= 0.4
+
+    @pytest.mark.parametrize("algorithm", ["ade", "rr", "wrr"])
+    def test_intervals_of_the_other_algorithms(self, algorithm: str) -> None:
+        means = [0.0] * 6 + [0.3, 1.0]
+        words: dict[str, Any] = {"k": 0.3, "margin": 0.3, "algorithm": algorithm, "delta": 0.1}
+        batch = {} if algorithm == "ade" else {"batch": 100}
+        result = oddarms.find(Bernoulli(means), **words, **batch, rng=4)
+        assert result.outliers == [7]
+        truth = rule_of(result.question).threshold(np.array(means))
+        low, high = result.threshold_interval
+        assert low <= truth <= high
+        assert low >= 0.3
+
+    def test_units_of_the_user(self) -> None:
+        plain = oddarms.find(Bernoulli(EQUAL), margin=0.05, floor=0.2, rng=5)
+        scaled = Search(30, margin=0.5, floor=12.0, bounds=(10.0, 20.0), rng=5)
+        assert rule_of(scaled.question) == rule_of(plain.question)
+
+    @pytest.mark.long
+    def test_whole_runs_are_right(self) -> None:
+        """Arms at the margin's edge, on either side, where a wrong verdict is most likely."""
+        means = [0.1] * 18 + [0.16, 0.28]
+        found = simulate(means, k=0.5, margin=0.1, delta=0.3, runs=60, rng=6)
+        assert found.complete.all()
+        assert_error_rate(int((~found.correct).sum()), 60, 0.3, false_alarm=FALSE_ALARM)
+
+
+class TestSigma:
+    """The rule's bounds on the threshold over a box."""
+
+    @pytest.mark.parametrize("k", [0.0, 1.0, 3.0])
+    def test_a_box_holds_the_threshold(self, k: float) -> None:
+        rng = np.random.default_rng(8)
+        rule = Sigma(k=k, margin=0.1, floor=0.4)
+        for _ in range(200):
+            middle, width = rng.random(6), 0.2 * rng.random(6)
+            low, high = np.clip(middle - width, 0, 1), np.clip(middle + width, 0, 1)
+            y = low + (high - low) * rng.random(6)
+            least, most = rule.bounds(low, high)
+            assert least <= rule.threshold(y) <= most
+
+    def test_influence_is_the_gradient(self) -> None:
+        y, step = np.array([0.1, 0.3, 0.2, 0.8]), 1e-6
+        for rule in (Sigma(k=1.5), Sigma(k=0.1, margin=0.3), Sigma(k=0.1, floor=0.9)):
+            slopes = [
+                (rule.threshold(y + step * e) - rule.threshold(y - step * e)) / (2 * step)
+                for e in np.eye(4)
+            ]
+            assert rule.influence(y) == pytest.approx(slopes, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"margin": -0.1}, "margin must be at least 0 and less than the width 1 of the bounds"),
+        ({"margin": 1.0}, "margin must be at least 0 and less than the width 1"),
+        ({"floor": 1.5}, r"floor must lie within the bounds \[0, 1\] but got 1.5"),
+        ({"floor": 0.5, "side": "both"}, "floor must belong to one side"),
+        ({"k": -1, "margin": 0.1}, "k must be at least 0 where there is a margin or a floor"),
+        ({"rule": "absolute"}, "floor must be given for the rule 'absolute'"),
+        ({"rule": "control"}, "control must be given with the rule 'control'"),
+        ({"control": 1}, "control must be given with the rule 'control', and only with it"),
+        ({"rule": "control", "control": 9}, "control must be the label of an arm but 9 is none"),
+        ({"rule": "quantile"}, "quantile must be given with the rule 'quantile'"),
+        ({"rule": "quantile", "quantile": 1.0}, "quantile must be strictly between 0 and 1"),
+        ({"rule": "quantile", "quantile": 0.5, "k": 2}, "k must be left out for the rule"),
+        ({"error": "some"}, "error must be 'any' or 'fdr' but got 'some'"),
+        ({"goal": "budget"}, "budget must be given where the goal is 'budget'"),
+    ],
+)
+def test_misuse(words: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        Question(3, **words)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"algorithm": "rr", "error": "fdr"}, "error must be 'any' for the algorithm RR but got"),
+        ({"algorithm": "ade", "rule": "mad"}, "rule must be 'sigma' for the algorithm ADE"),
+        ({"side": "both", "error": "fdr"}, "side must be 'upper' or 'lower' where error is 'fdr'"),
+    ],
+)
+def test_pairs_that_do_not_fit(words: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        Search(5, **words)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ({"k": 1}, "at or above mean + 1 sd of all means?"),
+        ({"margin": 0.1}, "at or above the larger of mean + 2 sd and mean + 0.1 of all means?"),
+        (
+            {"margin": 0.1, "floor": 0.3, "side": "lower"},
+            "at or below the smallest of mean - 2 sd, mean - 0.1 and 0.3 of all means?",
+        ),
+        ({"rule": "mad"}, "at or above median + 3 MAD of all means?"),
+        (
+            {"rule": "tukey", "side": "both"},
+            "Q3 + 1.5 IQR, or at or below Q1 - 1.5 IQR, of all means?",
+        ),
+        ({"rule": "absolute", "floor": 0.01}, "at or above 0.01?"),
+        ({"rule": "control", "control": 2}, "at or above that of 2?"),
+    ],
+)
+def test_the_question_in_words(words: dict[str, Any], text: str) -> None:
+    assert Question(30, **words).sentence().endswith(text)
