@@ -202,7 +202,7 @@ class TestWords:
         result = search(side="both", bounds=(-50.0, 1000.0), budget=300, indifference=12.0)
         words = Page(write_report(result, tmp_path, title="x")).words
         assert "between -50 and 1,000" in words
-        assert "minus 1.2 standard deviations" in words
+        assert "mean - 1.2 sd" in words
         assert "two thresholds" in words
         assert "within 12 of the threshold" in words
 
@@ -215,7 +215,7 @@ class TestWords:
 
     def test_arithmetic_alone(self, tmp_path: Path) -> None:
         words = Page(write_report(search(k=4), tmp_path, title="x")).words
-        assert "0 of 10 arms are outliers. No sample was needed" in words
+        assert "Nothing stands out: no arm of 10 is an outlier. No sample was needed" in words
 
     def test_no_odds_where_the_algorithm_has_none(self, tmp_path: Path) -> None:
         result = search(algorithm="rr", batch=20, budget=2_000)

@@ -26,11 +26,6 @@ def exact(value: float) -> str:
     return f"{value:,.15g}"
 
 
-def signed(k: float) -> str:
-    """Return how many standard deviations are added or taken away."""
-    return f"{'minus' if k < 0 else 'plus'} {abs(k):g}"
-
-
 def many(count: int, noun: str) -> str:
     """Return a number of things."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -9,13 +9,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO
 
+from oddarms.problem import FloatArray, IntArray
+
+ENOUGH = 30
+"""Pulls of each arm before they are said to look alike."""
+
 
 @dataclass(frozen=True)
 class Progress:
     """What a progress callback is told.
 
     `pulls_needed` is a rough guess of the pulls to come at the present estimates, which may be
-    several times too high or too low, or None if the algorithm has none.
+    several times too high or too low, or None if the algorithm has none. `alike` says that the
+    averages differ no more than chance makes them and nothing but a budget would end the search.
     """
 
     pulls: int
@@ -25,6 +31,20 @@ class Progress:
     threshold_lower: float
     threshold_upper: float
     pulls_needed: float | None
+    alike: bool = False
+
+
+def look_alike(means: FloatArray, pulls: IntArray) -> bool:
+    """Return whether averages of rewards in [0, 1] differ no more than chance makes them.
+
+    Not before `ENOUGH` pulls of each arm; the squared differences in units of the largest variance
+    that such an average can have add up to about n then. It steers what is said, nothing else.
+    """
+    n, mean = means.size, float(means.mean())
+    if pulls.min() < ENOUGH:
+        return False
+    spread = float((pulls * (means - mean) ** 2).sum())
+    return spread <= mean * (1.0 - mean) * (n + 3.0 * math.sqrt(2.0 * n)) + 1e-12
 
 
 ProgressCallback = Callable[[Progress], None]
@@ -77,6 +97,8 @@ def describe(progress: Progress) -> str:
         parts.append(
             f"threshold in [{progress.threshold_lower:.3g}, {progress.threshold_upper:.3g}]"
         )
-    if needed is not None:
+    if progress.alike:
+        parts.append("all look alike: a margin would end it")
+    elif needed is not None:
         parts.append(f"about {needed:,.0f} pulls to go")
     return ", ".join(parts)

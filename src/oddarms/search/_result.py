@@ -102,10 +102,10 @@ class Result:
     means: FloatArray
     intervals: FloatArray
     thresholds: dict[str, Threshold]
-    centre: tuple[float, float]
     round: int
     threshold_pulls: int
     imported_per_arm: IntArray
+    centre: tuple[float, float] = (-math.inf, math.inf)
     unused: int = 0
     beyond: int = 0
     evidence: FloatArray | None = None

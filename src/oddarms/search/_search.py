@@ -98,7 +98,7 @@ from oddarms.problem import (
 from oddarms.randomness import Rng, generator_of
 from oddarms.rules import rule_of
 from oddarms.search._places import Outlook, Place, Sequences
-from oddarms.search._progress import Progress
+from oddarms.search._progress import Progress, look_alike
 from oddarms.search._result import Result, Snapshot, TracePoint
 from oddarms.search._rewards import Rewards
 from oddarms.search._saved import frozen_state, guarded, restore_state
@@ -568,7 +568,16 @@ class Search:
             threshold_lower=point.threshold_lower,
             threshold_upper=point.threshold_upper,
             pulls_needed=None if needed is None else float(needed.sum()),
+            alike=self._look_alike(),
         )
+
+    def _look_alike(self) -> bool:
+        """Return whether all arms look alike, where nothing would end such a search."""
+        asked, algorithm = self.question, self.algorithm
+        if asked.margin > 0.0 or asked.indifference > 0.0 or asked.rule != "sigma":
+            return False
+        everything_open = bool(algorithm.undecided.all())
+        return everything_open and look_alike(algorithm.means, algorithm.pulls)
 
     def wait_for_others(self, seconds: float) -> None:
         """Refuse to wait: whoever drives a search in memory has all its tickets."""

@@ -98,6 +98,8 @@ class FindDisplay:
         return f"threshold in [{low:.4g}, {high:.4g}]"
 
     def _to_go(self, progress: Progress, rate: float) -> str:
+        if progress.alike:
+            return " · all look alike: --margin 0.05 ends that"
         if progress.pulls_needed is None:
             return ""
         minutes = progress.pulls_needed / rate / 60.0 if rate > 0.0 else math.inf
