@@ -151,7 +151,7 @@ class TestRepr:
         lines = repr(replace(result_of(budget=57), decisions=decisions)).split("\n")
         assert lines[:2] == [
             "1 of 4 arms is known to be an outlier, 1 is undecided",
-            f"what is decided: right {SURE}",
+            f"what is decided: {SURE}",
         ]
 
     def test_imported_and_unused_samples(self) -> None:
