@@ -20,6 +20,7 @@ from oddarms.errors import ProtocolError, UnknownOption
 from oddarms.problem import BoolArray, FloatArray, IntArray
 from oddarms.rules import Rule, Sigma
 from oddarms.rules._base import Ends
+from oddarms.statistics.doubts import Guess, guess_and_doubt
 
 RESERVED = frozenset({"algorithm", "n", "rule", "delta", "rng", "side", "error", "goal", "revised"})
 """What every algorithm is made with; no option has such a name."""
@@ -189,6 +190,28 @@ class Algorithm(ABC):
     def evidence(self) -> FloatArray | None:
         """Return each arm's log e-value for its decision, where the algorithm has one."""
         return None
+
+    def guess(self) -> Guess:
+        """Return which arms seem to be outliers, and the doubt of it. Not proven."""
+        means, pulls, variances = self._estimates()
+        rule = self.rule
+        return guess_and_doubt(
+            means, variances, pulls, rule.influence(means), rule.threshold(means)
+        )
+
+    def guesses(self) -> Decisions:
+        """Return what each arm seems to be: its decision or, while it is open, a guess."""
+        odd = np.where(self.guess().odd, Decision.HIGH, Decision.NORMAL)
+        return np.where(self.undecided, odd, self.decisions).astype(np.int8)
+
+    def doubts(self) -> FloatArray:
+        """Return about the probability that each arm's guess is wrong, at most 0.5. Not proven."""
+        return self.guess().doubt
+
+    def _estimates(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return averages (1/2 of an arm without pulls), pulls, and at least their variances."""
+        means = np.nan_to_num(self.means, nan=0.5)
+        return means, self.pulls.astype(np.float64), means * (1.0 - means)
 
     def pulls_needed(self) -> FloatArray | None:
         """Return about how many more pulls each arm needs, where the algorithm can tell."""

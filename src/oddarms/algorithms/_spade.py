@@ -13,6 +13,7 @@ from oddarms.algorithms._base import (
     UNLIMITED,
     Algorithm,
     Decision,
+    Decisions,
     Pulls,
     Threshold,
     averages,
@@ -31,6 +32,7 @@ from oddarms.algorithms._spade_plans import (
     next_size,
     row_gains_more,
 )
+from oddarms.algorithms._two_sided import merged
 from oddarms.errors import InvalidParameter
 from oddarms.problem import (
     MOST_AT_A_TIME,
@@ -394,6 +396,20 @@ class SPADE(Algorithm):
         view = self.views["upper"]
         low, high = view.certificate.mu
         return (1.0 - high, 1.0 - low) if view.mirrored else (low, high)
+
+    def _estimates(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return averages, samples (imported ones too) and variances."""
+        known, means = self._known(), np.nan_to_num(self.means, nan=0.5)
+        variances = known.scatter / np.maximum(known.pulls, 1.0)
+        return means, known.pulls, variances
+
+    def guesses(self) -> Decisions:
+        """Return what each arm seems to be, on either side that is asked for."""
+        return super().guesses() if "lower" not in self.views else merged(self)[0]
+
+    def doubts(self) -> FloatArray:
+        """Return about the probability that each arm's guess is wrong. Not proven."""
+        return super().doubts() if "lower" not in self.views else merged(self)[1]
 
     def evidence(self) -> FloatArray:
         """Return each arm's log e-value towards its verdict; the weaker one of two sides.

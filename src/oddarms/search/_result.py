@@ -89,6 +89,9 @@ class Result:
         threshold it seems to be on; None where the algorithm has none.
     pulls_needed
         Per arm about how many more pulls it needs, None where the algorithm cannot tell.
+    guesses, doubts
+        Per arm what it seems to be, a decision where there is one, and about the probability that
+        this is wrong, at most 0.5. **Not proven**: a large-sample estimate.
     trace
         A few moments of the search, evenly spaced on a logarithmic scale of pulls.
     first, last
@@ -110,6 +113,8 @@ class Result:
     beyond: int = 0
     evidence: FloatArray | None = None
     pulls_needed: FloatArray | None = None
+    guesses: Decisions | None = None
+    doubts: FloatArray | None = None
     trace: tuple[TracePoint, ...] = ()
     first: Snapshot | None = None
     last: Snapshot | None = None
@@ -148,6 +153,25 @@ class Result:
     def undecided(self) -> list[Label]:
         """Labels of the arms still open."""
         return self._labels_where(self.decisions == Decision.UNDECIDED)
+
+    @cached_property
+    def guess(self) -> list[Label]:
+        """Labels of the arms that seem to be outliers, the least doubtful first. Not proven.
+
+        For a search that is not complete; the outliers that are known come first.
+        """
+        if self.guesses is None:
+            return self.outliers
+        odd = np.flatnonzero(self.guesses >= Decision.HIGH)
+        order = np.lexsort((-self.suspicion[odd], self.decisions[odd] == Decision.UNDECIDED))
+        return [self.labels[i] for i in odd[order].tolist()]
+
+    @property
+    def suspicion(self) -> FloatArray:
+        """Per arm about the probability that it is an outlier. Not proven."""
+        if self.guesses is None or self.doubts is None:
+            return (self.decisions >= Decision.HIGH).astype(np.float64)
+        return np.where(self.guesses >= Decision.HIGH, 1.0 - self.doubts, self.doubts)
 
     def _labels_where(self, mask: BoolArray) -> list[Label]:
         return [self.labels[i] for i in np.flatnonzero(mask).tolist()]
@@ -254,6 +278,7 @@ class Result:
             "complete": self.complete,
             "outliers": [_plain_label(label) for label in self.outliers],
             "undecided": [_plain_label(label) for label in self.undecided],
+            "guess": [_plain_label(label) for label in self.guess],
             "thresholds": {side: _plain(t._asdict()) for side, t in self.thresholds.items()},
             "nothing_stands_out": self.nothing_stands_out,
             "farthest": _plain(self.farthest),
@@ -284,7 +309,7 @@ class Result:
         )
         columns: dict[str, list[Any]] = {
             "label": [_plain_label(label) for label in self.labels],
-            "decision": [Decision(d).name.lower() for d in self.decisions.tolist()],
+            "decision": names_of(self.decisions),
             "mean": _plain(self.means.tolist()),
             "lower": _plain(self.intervals[:, 0].tolist()),
             "upper": _plain(self.intervals[:, 1].tolist()),
@@ -293,6 +318,8 @@ class Result:
             "pulls": self.pulls_per_arm.tolist(),
             "imported": self.imported_per_arm.tolist(),
             "pulls_needed": _plain(needed),
+            "guess": nothing if self.guesses is None else names_of(self.guesses),
+            "doubt": nothing if self.doubts is None else _plain(self.doubts.tolist()),
         }
         names = list(columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -307,6 +334,11 @@ class Result:
 
     def __repr__(self) -> str:
         return answer(self).rstrip("\n")
+
+
+def names_of(decisions: Decisions) -> list[str]:
+    """Return decisions as words."""
+    return [Decision(decision).name.lower() for decision in decisions.tolist()]
 
 
 def _plain_label(label: Label) -> str | int | float | bool | None:

@@ -104,7 +104,7 @@ from oddarms.search._rewards import Rewards
 from oddarms.search._saved import frozen_state, guarded, restore_state
 from oddarms.search._step import Out
 from oddarms.search._tickets import Status, Ticket, Tickets
-from oddarms.search._view import centre, decisions, snapshot, trace_point
+from oddarms.search._view import centre, decisions, on_side, snapshot, trace_point
 
 AHEAD = 0.2
 """The share of the results so far that may wait, or be out, ahead of the step in progress."""
@@ -551,6 +551,8 @@ class Search:
             beyond=self.beyond,
             evidence=self.algorithm.evidence(),
             pulls_needed=self.algorithm.pulls_needed(),
+            guesses=on_side(self.algorithm.guesses(), self._rewards),
+            doubts=self.algorithm.doubts(),
             trace=tuple(trace),
             first=self._first or last,
             last=last,

@@ -40,11 +40,11 @@ def answer(result: Result, *, every: bool = False) -> str:
     parts += [f"{line}\n" for line in threshold_lines(result)]
     parts.append(f"samples: {cost(result)}\n{_comparison(result)}")
     if not result.complete:
-        parts.append(f"status: {status_text(result.status)}\n")
+        parts.append(f"status: {status_text(result.status)}\n{_still_needed(result)}")
     undecided = [row for row in rows if row["decision"] == "undecided"]
     if undecided and not every:
-        parts.append("\nundecided, and about how many more samples each needs:\n")
-        parts.append(_arms(sorted(undecided, key=_needs), style, "needs"))
+        parts.append("\nundecided, the most suspicious first; guesses are not proven:\n")
+        parts.append(_arms(sorted(undecided, key=_innocence), style, "guess"))
     return "".join(parts)
 
 
@@ -133,6 +133,13 @@ def cost(result: Result) -> str:
     return ", and ".join(parts)
 
 
+def _still_needed(result: Result) -> str:
+    """Return about how many more samples would decide the rest, as a line."""
+    if result.pulls_needed is None or not math.isfinite(needed := float(result.pulls_needed.sum())):
+        return ""
+    return f"still needed: about {needed:,.0f} samples, at the present estimates\n"
+
+
 def _comparison(result: Result) -> str:
     """Return a line about sampling all equally, where there is something to compare with."""
     equal, samples = result.equal_sampling, result.pulls + result.imported
@@ -154,7 +161,7 @@ def _arms(rows: list[dict[str, Any]], style: str, last: str, most: int = MOST_SH
         for row in rows[:most]
     ]
     header = ["label", "mean", "interval", last, "samples"]
-    right = ["mean", "samples", *([last] if last != "decision" else [])]
+    right = ["mean", "samples", *([last] if last == "odds" else [])]
     text = table(header, body, right=right, shorten="label")
     hidden = len(rows) - most
     return text + (f"... and {counted(hidden, 'other')}\n" if hidden > 0 else "")
@@ -163,16 +170,20 @@ def _arms(rows: list[dict[str, Any]], style: str, last: str, most: int = MOST_SH
 def _cell(row: dict[str, Any], column: str) -> str:
     if column == "odds":
         return _odds(row["odds"])
-    if column == "needs":
-        needed = row["pulls_needed"]
-        return "?" if needed is None else f"{needed:,.0f}"
+    if column == "guess":
+        if row["guess"] is None or row["doubt"] is None:
+            return "?"
+        named = "normal" if row["guess"] == "normal" else "outlier"
+        doubt = "<1%" if row["doubt"] < 0.01 else f"{row['doubt']:.0%}"
+        return f"{named}, doubt {doubt}"
     return str(row["decision"])
 
 
-def _needs(row: dict[str, Any]) -> float:
-    """Return what undecided arms are sorted by: those about which nothing is known come last."""
-    needed = row["pulls_needed"]
-    return math.inf if needed is None else float(needed)
+def _innocence(row: dict[str, Any]) -> float:
+    """Return what undecided arms are sorted by: about the probability that they are normal."""
+    if row["guess"] is None or row["doubt"] is None:
+        return 0.5
+    return float(1.0 - row["doubt"] if row["guess"] == "normal" else row["doubt"])
 
 
 def _number_style(question: Question) -> str:

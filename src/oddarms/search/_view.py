@@ -27,7 +27,11 @@ def snapshot(algorithm: Algorithm, rewards: Rewards) -> Snapshot:
 
 def decisions(algorithm: Algorithm, rewards: Rewards) -> Decisions:
     """Return what is decided of each arm."""
-    found = algorithm.decisions.copy()
+    return on_side(algorithm.decisions.copy(), rewards)
+
+
+def on_side(found: Decisions, rewards: Rewards) -> Decisions:
+    """Return decisions or guesses on the user's side."""
     if rewards.mirrored:
         found[found == Decision.HIGH] = Decision.LOW
     return found
