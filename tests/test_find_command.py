@@ -298,7 +298,7 @@ def test_a_budget_is_kept_and_what_is_open_is_named(find: Run, budget: int) -> N
     assert ran.code == 3
     assert ran.out.startswith("0 of 5 arms are known to be outliers, 5 are undecided\n")
     assert "\nstatus: budget: the budget does not allow another step\n" in ran.out
-    assert "\nundecided, and about how many more samples each needs:\n" in ran.out
+    assert "\nundecided, the most suspicious first; guesses are not proven:\n" in ran.out
     assert max(map(len, ran.out.splitlines())) <= 80
     answer = find(*words, "--format", "json").json
     assert answer["pulls"] <= budget
@@ -564,7 +564,7 @@ def test_what_a_table_leaves_open_is_told_with_the_pulls_it_would_take(find: Run
     ran = find(*TABLE, "--k", 1)
     assert ran.code == 3
     assert "status: ended: there are no more rewards\n" in ran.out
-    assert "undecided, and about how many more samples each needs:\n" in ran.out
+    assert "undecided, the most suspicious first; guesses are not proven:\n" in ran.out
     rows = {row["label"]: row for row in find(*TABLE, "--k", 1, "--format", "json").json["arms"]}
     assert rows["d"]["decision"] == "undecided"
     for row in rows.values():

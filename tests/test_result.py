@@ -142,7 +142,7 @@ class TestRepr:
             "samples: 50",
             "status: budget: the budget does not allow another step",
             "",
-            "undecided, and about how many more samples each needs:",
+            "undecided, the most suspicious first; guesses are not proven:",
         ]
         assert sorted(line.split()[0] for line in lines[7:]) == sorted(LABELS)
 

@@ -17,12 +17,20 @@ from oddarms.reports._account import (
     Account,
     is_known,
 )
-from oddarms.reports._formats import about, exact, many, odds_text
+from oddarms.reports._formats import about, doubt_text, exact, many, odds_text
 
 LISTED = 500
 """Rows of the tables of outliers and of undecided arms."""
 NEAREST = 20
-_NUMBERS = ("mean", "interval", "from the threshold", "samples", "odds", "more samples, about")
+_NUMBERS = (
+    "mean",
+    "interval",
+    "from the threshold",
+    "samples",
+    "odds",
+    "doubt",
+    "more samples, about",
+)
 
 
 def key_figures(account: Account) -> Table:
@@ -85,11 +93,9 @@ def undecided(account: Account) -> list[Block]:
     arms = np.flatnonzero(result.decisions == Decision.UNDECIDED)
     if not arms.size:
         return []
-    order = np.argsort(np.nan_to_num(account.distances[arms], nan=np.inf), kind="stable")
-    return [
-        Heading("Undecided arms"),
-        *_arms_table(account, arms[order], "Undecided arms, the nearest to a threshold first"),
-    ]
+    order = np.argsort(-result.suspicion[arms], kind="stable")
+    caption = "Undecided arms, the most suspicious first; guesses are not proven"
+    return [Heading("Undecided arms"), *_arms_table(account, arms[order], caption)]
 
 
 def nearest(account: Account) -> list[Block]:
@@ -122,6 +128,7 @@ def _arms_table(account: Account, arms: IntArray, caption: str, most: int = LIST
     mixed = len(decisions) > 1
     columns += ["decision"] if mixed else []
     waiting = decisions == {Decision.UNDECIDED}
+    columns += ["guess", "doubt"] if waiting and account.result.guesses is not None else []
     columns += ["more samples, about"] if waiting and account.needed is not None else []
     columns += ["why open"] if waiting else []
     rows = [_arm_row(account, int(arm), columns) for arm in arms[:most]]
@@ -144,6 +151,8 @@ def _arm_row(account: Account, arm: int, columns: Sequence[str]) -> list[str]:
         "samples": f"{int(result.pulls_per_arm[arm] + result.imported_per_arm[arm]):,}",
         "odds": "–" if account.odds is None else odds_text(float(account.odds[arm])),
         "decision": DECISIONS[Decision(result.decisions[arm])],
+        "guess": "–" if result.guesses is None else DECISIONS[Decision(result.guesses[arm])],
+        "doubt": "–" if result.doubts is None else doubt_text(float(result.doubts[arm])),
         "more samples, about": "–" if account.needed is None else about(float(account.needed[arm])),
         "why open": _why_open(account, arm),
     }

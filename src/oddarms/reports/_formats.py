@@ -26,6 +26,11 @@ def exact(value: float) -> str:
     return f"{value:,.15g}"
 
 
+def doubt_text(doubt: float) -> str:
+    """Return about the probability that a guess is wrong."""
+    return "under 1 %" if doubt < 0.01 else f"{100.0 * doubt:.0f} %"
+
+
 def many(count: int, noun: str) -> str:
     """Return a number of things."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
