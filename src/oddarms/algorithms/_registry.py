@@ -22,6 +22,7 @@ _BUILT_IN = {
     "spade": "oddarms.algorithms._spade:SPADE",
     "rr": "oddarms.algorithms._round_robin:RR",
     "wrr": "oddarms.algorithms._round_robin:WRR",
+    "lucb": "oddarms.algorithms._lucb:LUCB",
 }
 _registered: dict[str, type[Algorithm]] = {}
 
