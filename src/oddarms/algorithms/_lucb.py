@@ -8,12 +8,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, averages, no_pulls
+from oddarms.algorithms._base import (
+    UNLIMITED,
+    Algorithm,
+    Decision,
+    Pulls,
+    Threshold,
+    averages,
+    no_pulls,
+)
 from oddarms.algorithms._spade import _check_indifference
 from oddarms.errors import InvalidParameter
 from oddarms.problem import BoolArray, FloatArray, IntArray, Side, check_number
 from oddarms.rules import Rule
-from oddarms.rules._base import Ends
 from oddarms.statistics.evidence import mean_interval, sub_gaussian_interval
 from oddarms.statistics.totals import Totals, added_up
 
@@ -21,14 +28,14 @@ FIRST_PULLS = 4
 """Of each arm."""
 GROWTH = 0.1
 """A step, as a share of the pulls that the arms it is about have: so looks are few."""
-LARGEST_GROWTH = 0.5
+DOUBT = 4.0
+"""Radii of an interval are about so many standard errors: an estimate may lie on the threshold."""
+LARGEST_GROWTH = 1.0
 """Of one arm in a step: what it is pulled for may be known by then."""
 
 
-def check_sd(sd: float | None) -> float | None:
-    """Return a sub-Gaussian parameter, positive and finite, or None for none."""
-    if sd is None:
-        return None
+def check_sd(sd: float) -> float:
+    """Return a sub-Gaussian parameter, positive and finite."""
     if not 0.0 < check_number("sd", sd) < math.inf:
         raise InvalidParameter(f"sd must be positive and finite but got {sd}.")
     return float(sd)
@@ -83,7 +90,7 @@ class LUCB(Algorithm):
     ) -> None:
         super().__init__(n, rule=rule, delta=delta, rng=rng)
         self.indifference = _check_indifference(indifference)
-        self.sd = check_sd(sd)
+        self.sd = None if sd is None else check_sd(sd)
         self.totals = Totals.empty(n)
         self.low: FloatArray = np.zeros(n)
         self.high: FloatArray = np.ones(n)
@@ -101,8 +108,8 @@ class LUCB(Algorithm):
         missing = self.pulls == 0
         if missing.any():
             return _pulls_of(np.where(missing, FIRST_PULLS, 0), limit)
-        worth = self._worth()
-        return _pulls_of(counts_of_step(self.totals.pulls, self._radius() * worth), limit)
+        worth = 0.5 * (self.high - self.low) * self._worth()
+        return _pulls_of(counts_of_step(self.totals.pulls, worth), limit)
 
     def absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
         """Narrow the intervals of the arms that were pulled, and decide."""
@@ -123,7 +130,7 @@ class LUCB(Algorithm):
     def outlook(self) -> Iterator[Pulls]:
         """Yield the present step again: the next ones are about mostly the same arms."""
         while True:
-            yield self.propose(2**62)
+            yield self.propose(UNLIMITED)
 
     def _learn(self, row: Totals) -> None:
         self.totals = self.totals.plus(row)
@@ -170,17 +177,41 @@ class LUCB(Algorithm):
         """
         worth = np.zeros(self.n)
         for side in self.normal:
-            view = self._view(side)
+            view, open_ = self._view(side), self._open(side)
             seems_odd = view.means >= self.rule.threshold(view.means)
-            open_ = ~(self.normal[side] | self.odd[side]) & self.undecided
             below, above = self.rule.holds(view.means, view.low, view.high)
             worth += open_
             worth += (open_ & ~seems_odd).sum() * below + (open_ & seems_odd).sum() * above
         return worth
 
-    def _radius(self) -> FloatArray:
-        radius: FloatArray = 0.5 * (self.high - self.low)
-        return radius
+    def _open(self, side: str) -> BoolArray:
+        """Return the undecided arms that have no verdict on a side."""
+        return ~(self.normal[side] | self.odd[side]) & self.undecided
+
+    def pulls_needed(self) -> FloatArray | None:
+        """Return about how many more pulls each arm needs, for itself and for the threshold.
+
+        An interval and the threshold's bound are to become as narrow as the arm's gap seems, and
+        both go with the pulls to the power -1/2. A rough guess.
+        """
+        if self.done:
+            return np.zeros(self.n)
+        if self.totals.pulls.min() == 0:
+            return None
+        factors = np.ones(self.n)
+        for side in self.normal:
+            view, open_ = self._view(side), self._open(side)
+            theta, bars = self.rule.threshold(view.means), self.rule.bars(view.low, view.high)
+            odd, held = view.means >= theta, self.rule.holds(view.means, view.low, view.high)
+            own = np.where(odd, view.means - view.low, view.high - view.means)
+            bar = np.where(odd, bars[1] - theta, theta - bars[0])
+            gap = np.maximum(np.abs(view.means - theta), own / DOUBT) + self.indifference
+            wanted = np.where(open_, np.maximum((own + bar) / gap, 1.05) ** 2, 1.0)
+            factors = np.maximum(factors, wanted)
+            for kind, holds in ((~odd, held[0]), (odd, held[1])):
+                most = float(np.where(kind, wanted, 1.0).max())
+                factors = np.maximum(factors, np.where(holds > 0.0, most, 1.0))
+        return np.ceil(self.totals.pulls * (factors - 1.0))
 
     # Reports
 
@@ -236,20 +267,19 @@ def counts_of_step(pulls: FloatArray, worth: FloatArray) -> IntArray:
     `LARGEST_GROWTH`, for a total of `GROWTH` of the pulls of all arms that gain anything.
     """
     gain = worth / pulls
-    some = gain > 0.0
-    size = GROWTH * float(pulls[some].sum()) + 1.0
+    size = GROWTH * float(pulls[gain > 0.0].sum()) + 1.0
     most = LARGEST_GROWTH * pulls + 1.0
 
-    def at(level: float) -> FloatArray:
-        wanted = pulls * ((gain / level) ** (2.0 / 3.0) - 1.0)
-        extra: FloatArray = np.clip(wanted, 0.0, most)
-        return extra
+    def counts_at(level: float) -> FloatArray:
+        counts: FloatArray = np.clip(pulls * ((gain / level) ** (2.0 / 3.0) - 1.0), 0.0, most)
+        return counts
 
-    low, high = 1e-3 * float(gain[some].min()), float(gain.max())
+    high = float(gain.max())
+    low = high / (1.0 + LARGEST_GROWTH) ** 1.5  # below it, the best arms would come up short
     for _ in range(40):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if at(middle).sum() > size else (low, middle)
-    return np.ceil(at(high) - 1e-9).astype(np.int64)
+        low, high = (middle, high) if counts_at(middle).sum() > size else (low, middle)
+    return np.ceil(counts_at(low) - 1e-9).astype(np.int64)
 
 
 def _pulls_of(counts: IntArray, limit: int) -> Pulls:

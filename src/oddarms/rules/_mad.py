@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class Mad(OrderRule):
         points s < t, F(m) <= min(F(s) + m - s, F(t) + t - m) and G(m) >= max(G(s) - (m - s),
         G(t) - (t - m)): two lines that cross between s and t. With either in its place, what is to
         be maximised is concave in m and what is to be minimised is convex, and both are made of
-        two lines: the extreme lies at s, at t or where they cross. It is taken over `PIECES` pieces.
+        two lines: the extreme lies at s, at t or where they cross. [a, b] is cut into `PIECES`.
         """
         size = float(np.abs(low).max() + np.abs(high).max()) * (1.0 + 2.0 * abs(self.k))
         lowest, highest = (self._extreme(low, high, sign)[0] for sign in (-1.0, 1.0))
@@ -116,3 +116,28 @@ def _distances(low: FloatArray, high: FloatArray, point: float) -> tuple[FloatAr
     """Return the least and the largest distance that a mean in its interval has from a point."""
     left, right = low - point, high - point
     return np.maximum(np.maximum(left, -right), 0.0), np.maximum(right, -left)
+
+
+class SeparateBounds(NamedTuple):
+    """Bounds on the median, the distances from it, MAD and median + k MAD, each part by itself."""
+
+    median: Ends
+    mad: Ends
+    nearest: FloatArray
+    farthest: FloatArray
+    threshold: Ends
+
+
+def separate_bounds(low: FloatArray, high: FloatArray, k: float) -> SeparateBounds:
+    """Return the bounds of the paper on ROAI, which take the worst median for each part.
+
+    |y_i - m| lies between max(L_i - b, a - U_i, 0) and max(U_i - a, b - L_i) for all m in the
+    median's interval [a, b], so MAD lies between the medians of these, by Lemma 1.
+    """
+    q = middle(low.size)
+    a, b = smallest_bounds(low, high, q)
+    nearest = np.maximum(np.maximum(low - b, a - high), 0.0)
+    farthest = np.maximum(high - a, b - low)
+    mad = smallest_bounds(nearest, farthest, q)
+    spread = sorted(k * end for end in mad)
+    return SeparateBounds((a, b), mad, nearest, farthest, (a + spread[0], b + spread[1]))

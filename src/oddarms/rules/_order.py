@@ -20,6 +20,8 @@ from oddarms.rules._base import Ends, Holds, Rule
 
 ROUNDING = 16.0 * 2.0**-53
 """More than the relative error of the few sums that a threshold is made of."""
+NEARLY = 0.1
+"""An arm nearly holds a bound if it is this much of the bounds' distance away from it."""
 
 
 def middle(n: int) -> int:
@@ -66,9 +68,10 @@ def holds_of(means: FloatArray, low: FloatArray, high: FloatArray, q: int) -> Ho
     order = np.argsort(means, kind="stable")
     lowest, highest = smallest_bounds(low, high, q)
     above, below = order[q - 1 :], order[:q]
+    slack = NEARLY * (highest - lowest)
     return (
-        _shares(means.size, above[low[above] <= lowest]),
-        _shares(means.size, below[high[below] >= highest]),
+        _shares(means.size, above[low[above] <= lowest + slack]),
+        _shares(means.size, below[high[below] >= highest - slack]),
     )
 
 

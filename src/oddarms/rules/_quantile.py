@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from oddarms.problem import FloatArray
 from oddarms.rules._base import Ends, Holds
 from oddarms.rules._order import (
