@@ -22,6 +22,9 @@ _BUILT_IN = {
     "spade": "oddarms.algorithms._spade:SPADE",
     "rr": "oddarms.algorithms._round_robin:RR",
     "wrr": "oddarms.algorithms._round_robin:WRR",
+    "lucb": "oddarms.algorithms._lucb:LUCB",
+    "roai-elim": "oddarms.algorithms._roai:ROAIElim",
+    "roai-lucb": "oddarms.algorithms._roai:ROAILUCB",
 }
 _registered: dict[str, type[Algorithm]] = {}
 

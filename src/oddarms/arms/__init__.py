@@ -8,6 +8,7 @@ from oddarms.arms._running import kill_commands
 from oddarms.arms._simulated import (
     Bernoulli,
     Beta,
+    Gaussian,
     ScipyArms,
     SimulatedArms,
     Uniform,
@@ -23,6 +24,7 @@ __all__ = [
     "CalledSource",
     "Command",
     "Function",
+    "Gaussian",
     "ScipyArms",
     "SeededSource",
     "SimulatedArms",

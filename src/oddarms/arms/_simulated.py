@@ -153,6 +153,47 @@ class Uniform(SimulatedArms):
         return self.means[arms] + self.width * (self.rng.random(arms.size) - 0.5)
 
 
+class Gaussian(SimulatedArms):
+    """Normal rewards with one standard deviation, which no bounds contain.
+
+    For research on algorithms that know the deviation (option ``sd``). A search needs bounds all
+    the same; take ones so wide that no reward will ever break them, such as ten deviations beyond
+    the means.
+
+    Examples
+    --------
+    >>> arms = Gaussian([0.0, 1.0], sd=0.5, rng=1)
+    >>> arms.pull([0, 1], [1, 2]).round(2).tolist()
+    [0.17, 1.41, 1.17]
+    """
+
+    def __init__(
+        self,
+        means: npt.ArrayLike,
+        sd: float = 1.0,
+        *,
+        labels: Sequence[Label] | None = None,
+        rng: np.random.Generator | int | None = None,
+    ) -> None:
+        super().__init__(means, labels=labels, rng=rng)
+        if not 0.0 < sd < np.inf:
+            raise InvalidParameter(f"sd must be positive and finite but got {sd}.")
+        self.sd = float(sd)
+
+    def _draw(self, arms: IntArray) -> FloatArray:
+        return self.rng.normal(self.means[arms], self.sd)
+
+    def pull_totals(self, indices: IntArray, counts: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return each entry's sum and sum of squares, drawn as such.
+
+        The sum is normal, and what the squares are beyond sum^2/N is independent of it: sd^2 times
+        a chi-square with N - 1 degrees of freedom.
+        """
+        sums = self.rng.normal(counts * self.means[indices], self.sd * np.sqrt(counts))
+        spread = 2.0 * self.rng.standard_gamma(0.5 * (counts - 1))
+        return sums, sums * sums / counts + self.sd**2 * spread
+
+
 class ScipyArms(SimulatedArms):
     """Arms from a frozen scipy distribution, one per arm or one with array parameters.
 

@@ -12,8 +12,24 @@ name          plain threshold                             centre
 ============  ==========================================  ============
 """
 
+from oddarms.rules._absolute import Absolute
 from oddarms.rules._base import Rule
+from oddarms.rules._control import Control
+from oddarms.rules._mad import Mad
+from oddarms.rules._quantile import Quantile
 from oddarms.rules._questions import gaps_to_thresholds, rule_of, true_outliers
 from oddarms.rules._sigma import Sigma
+from oddarms.rules._tukey import Tukey
 
-__all__ = ["Rule", "Sigma", "gaps_to_thresholds", "rule_of", "true_outliers"]
+__all__ = [
+    "Absolute",
+    "Control",
+    "Mad",
+    "Quantile",
+    "Rule",
+    "Sigma",
+    "Tukey",
+    "gaps_to_thresholds",
+    "rule_of",
+    "true_outliers",
+]

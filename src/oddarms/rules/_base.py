@@ -15,9 +15,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from oddarms.problem import BoolArray, FloatArray
 
 Ends = tuple[float, float]
+Holds = tuple[FloatArray, FloatArray]
+"""How much a lower and an upper end hang on the interval of each arm."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,11 @@ class Rule(ABC):
         """
 
     @property
+    def exempt(self) -> tuple[int, ...]:
+        """The arms that are never outliers, whatever their means."""
+        return ()
+
+    @property
     def is_plain(self) -> bool:
         """Whether there is neither a margin nor a floor."""
         return self.margin == 0.0 and self.floor == -math.inf
@@ -94,6 +103,30 @@ class Rule(ABC):
             max(plain[1], centre[1] + margin, self.floor),
         )
 
+    def plain_bars(self, low: FloatArray, high: FloatArray) -> Ends:
+        """Return below which mean an arm is surely below `plain`, and from which on it is not.
+
+        The ends of `plain_bounds`, unless a rule knows better.
+        """
+        return self.plain_bounds(low, high)
+
+    def bars(self, low: FloatArray, high: FloatArray) -> Ends:
+        """Return below which mean an arm is surely normal, and from which on it is an outlier.
+
+        For all means with low_i <= y_i <= high_i. An outlier beats plain threshold, centre +
+        margin and floor, so the largest of the three bars decides in both cases. Beyond what they
+        decide, bars say nothing about the threshold; the first may even be above the second.
+        """
+        return self.raised(self.plain_bars(low, high), self.centre_bounds(low, high))
+
+    def holds(self, means: FloatArray, low: FloatArray, high: FloatArray) -> Holds:
+        """Return how much each bar moves where the arms' intervals get narrower, about.
+
+        It steers, nothing is proven by it.
+        """
+        moves = np.abs(self.influence(means)) * self.hangs_on(means, low, high)
+        return moves, moves
+
     def influence(self, means: FloatArray) -> FloatArray:
         """Return how much the threshold moves with each mean."""
         plain, centre = self.plain(means), self.centre(means) + self.margin
@@ -106,4 +139,5 @@ class Rule(ABC):
     def outliers(self, means: FloatArray) -> BoolArray:
         """Return which known means are outliers."""
         found: BoolArray = means >= self.threshold(means)
+        found[list(self.exempt)] = False
         return found

@@ -53,11 +53,16 @@ def true_outliers(question: Question, means: FloatArray) -> dict[str, BoolArray]
 
 
 def gaps_to_thresholds(question: Question, means: FloatArray) -> FloatArray:
-    """Return how far known means are from the nearest threshold, in the user's units."""
+    """Return how far known means are from the nearest threshold, in the user's units.
+
+    Infinitely far for arms that are no outliers whatever their means.
+    """
     a, b = question.bounds
     nearest = np.full(means.size, math.inf)
     for side in question.sides:
         scaled = (b - means if side == "lower" else means - a) / (b - a)
-        distance = np.abs(scaled - rule_of(question).threshold(scaled)) * (b - a)
+        rule = rule_of(question)
+        distance = np.abs(scaled - rule.threshold(scaled)) * (b - a)
+        distance[list(rule.exempt)] = math.inf
         nearest = np.minimum(nearest, distance)
     return nearest

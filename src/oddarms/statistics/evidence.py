@@ -27,6 +27,7 @@ SMALL_BET = 1e-3
 BETS: FloatArray = np.array([*(0.01 * 1.6 ** np.arange(10)), 0.82, 0.93])[:, None]
 """Fractions of the largest admissible bet; fixed, so no run can tune them."""
 LOG_LOSSES: FloatArray = np.log1p(-BETS)
+TYPICAL_PULLS = 32.0  # for which the sub-Gaussian mixture is tuned, times about 16
 BISECTIONS = 12  # to find an end of an interval
 BETA_SHARE = 0.1  # of the Jeffreys mixture in an arm's evidence; the bets have the rest
 _PRIOR: FloatArray = 1.0 / (1.0 + ((np.arange(12.0)[:, None] - 7.0) / 3.0) ** 2)
@@ -71,6 +72,26 @@ def normal_mixture_boundary(variance: Any, alpha: float, rho: float) -> Any:
     """
     full = variance + rho
     return np.sqrt(2.0 * full * np.log(np.sqrt(full / rho) / (2.0 * alpha) + 1.0))
+
+
+def sub_gaussian_interval(
+    pulls: FloatArray, total: FloatArray, squares: FloatArray, sd: float, alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return time-uniform intervals that each contain their arm's mean with probability 1 - alpha.
+
+    For rewards that need no bounds but are sub-Gaussian with parameter sd: E exp(l (X - y)) is at
+    most exp(l^2 sd^2 / 2) for all l, as normal ones with this standard deviation are, and as those
+    in [0, 1] are with sd = 1/2 (Hoeffding). Then the sum minus its mean is sub-Gaussian with
+    variance process sd^2 N on either side, so `normal_mixture_boundary` at alpha/2 each bounds it;
+    rho is that of a few dozen pulls, and good from a hundred to 10^5. Rewards of either sign have
+    a sum that is off by at most e sum |X| <= e sqrt(N Q), e = `relative_error`; it is added. Every
+    arm was pulled.
+    """
+    variance = sd * sd * pulls
+    reach = normal_mixture_boundary(variance, 0.5 * alpha, TYPICAL_PULLS * sd * sd)
+    mean, error = total / pulls, relative_error(pulls) * np.sqrt(squares / pulls)
+    radius = reach / pulls * (1.0 + 1e-12) + 2.0 * error
+    return mean - radius, mean + radius
 
 
 def psi_exponential(x: Numbers) -> Numbers:
