@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+from oddarms.cli._explain_samples import of_samples
 from oddarms.cli._printing import emit, note
+from oddarms.cli._question import USUAL_MARGIN
+from oddarms.cli.study._storage import StorageOption
 from oddarms.errors import InvalidParameter
-from oddarms.problem import FloatArray, check_delta, check_k, check_whole
+from oddarms.problem import UNIT, FloatArray, check_delta, check_k, check_margin, check_whole
 from oddarms.simulation import simulate
 from oddarms.statistics.round_robin import pulls_until_decided
-from oddarms.text import table
+from oddarms.text import table as text_table
 from oddarms.theory import first_order_program, gaps, threshold
 
 CENTRE = 0.3
@@ -22,6 +26,8 @@ RUNS = 5
 BISECTIONS = 30
 USUAL_GAPS = [0.3, 0.2, 0.1, 0.05]
 LEAST_GAP = 0.001
+SHOWN_GAP = 0.1
+MOST_COMPARED = 300
 
 TEXT = """\
 You have {n:,} things. Each gives a number when you try it, another one every
@@ -45,14 +51,22 @@ bounds = 0,1
 
 gap
     How far the hardest thing is from the threshold. Nobody knows it in advance,
-    and it decides the cost: half the gap, up to four times the samples. With
-    --indifference, things that near may be called either way, which bounds it.
+    and it decides the cost: half the gap, up to four times the samples.
+
+margin = {margin:g}
+    How far above the mean an abnormal thing must be, whatever the spread. It
+    ends the search where all things are alike: nothing stands out.
 """
 
 READING = f"""
 limit: what no method can do without, to first order. SPADE: the average of
 {RUNS} simulated searches, in all and a thing. equal sampling: every thing as
 often as the hardest one needs (RR, at the same guarantee).
+"""
+
+SAVING = """
+What other options would take, in simulated searches of the gap {gap:g}:
+
 """
 
 
@@ -64,20 +78,43 @@ def explain(
         typer.Option(help="Distance of the hardest thing from the threshold; rewards in [0, 1]."),
     ] = None,
     delta: Annotated[float, typer.Option(help="Permitted probability of an error.")] = 0.05,
+    margin: Annotated[
+        float, typer.Option(help="How far above the mean an abnormal thing is at least.")
+    ] = USUAL_MARGIN,
+    table: Annotated[
+        Path | None,
+        typer.Option("--table", metavar="FILE", help="Recorded samples: what do they prove?"),
+    ] = None,
+    arm: Annotated[str, typer.Option(metavar="COLUMN", help="Its column of things.")] = "arm",
+    reward: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Its column of rewards.")
+    ] = "reward",
+    bounds: Annotated[str, typer.Option(metavar="A,B", help="Bounds of its rewards.")] = "0,1",
+    study: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A study: what is missing, what would help?")
+    ] = None,
+    storage: StorageOption = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides the simulated samples.")] = 0,
 ) -> None:
-    """Teach what k, delta and bounds mean, and how many samples to expect.
+    """Teach what k, delta and margin mean, how many samples to expect, and what would save some.
 
     The table compares what no algorithm can do without (the information-theoretic limit, to first
     order), what SPADE takes in simulated searches, and what sampling everything equally takes.
-    Rewards are 0 and 1, most means about 0.3, one thing is abnormal.
+    Rewards are 0 and 1, most means about 0.3, one thing is abnormal. With --table or --study it
+    speaks of the samples that are there instead.
 
     \b
     Try:
       oddarms explain
       oddarms explain --n 200 --k 3 --gap 0.1
+      oddarms explain --table runs.csv --arm test --reward failed
+      oddarms explain --study find --storage output/find/study.db
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
+    if table is not None or study is not None:
+        emit(of_samples(_question(k, delta, margin), table, arm, reward, bounds, study, storage))
+        return
     check_whole("--n", n, least=2)
+    check_margin(margin, UNIT)
     check_k(k)
     check_delta(delta)
     if n > MOST_ARMS:
@@ -94,7 +131,7 @@ def explain(
             f"--gap must be possible with n = {n} and k = {k:g}, where no mean in [0, 1] is that"
             f" far above the threshold, but got {gap:g}."
         )
-    emit(_text(n, k, delta))
+    emit(_text(n, k, delta, margin))
     if not instances:
         emit(
             f"\nNo table: among {n} things none can be {k:g} standard deviations out, or hardly.\n"
@@ -107,18 +144,59 @@ def explain(
     header = ["gap", "limit", "SPADE", "equal sampling", "SPADE a thing"]
     emit(
         "\nSamples to expect, with rewards of 0 and 1 and one abnormal thing:\n\n",
-        table(header, rows, right=header),
+        text_table(header, rows, right=header),
         READING,
     )
+    one = min(instances, key=lambda known: abs(known - SHOWN_GAP))
+    if n <= MOST_COMPARED:
+        note("simulating other options ...")
+        emit(_savings(instances[one], k, delta, margin, one, seed))
 
 
-def _text(n: int, k: float, delta: float) -> str:
+def _question(k: float, delta: float, margin: float) -> dict[str, Any]:
+    return {"k": check_k(k), "delta": check_delta(delta), "margin": margin}
+
+
+def _savings(
+    means: FloatArray, k: float, delta: float, margin: float, gap: float, seed: int
+) -> str:
+    """Return what other options would take on the same instance, and what alike things take."""
+    choices: dict[str, dict[str, Any]] = {
+        "as asked": {},
+        "--error fdr": {"error": "fdr"},
+        f"--indifference {gap / 2.0:g}": {"indifference": gap / 2.0},
+        f"--delta {min(4.0 * delta, 0.5):g}": {"delta": min(4.0 * delta, 0.5)},
+        "--algorithm calibrated (not proven)": {"algorithm": "calibrated"},
+    }
+    asked: dict[str, Any] = {
+        **{"k": k, "delta": delta, "margin": margin},
+        **{"runs": RUNS, "rng": seed},
+    }
+    pulls = {
+        name: float(simulate(means, **{**asked, **words}).pulls.mean())
+        for name, words in choices.items()
+    }
+    rows = [
+        [name, f"{taken:,.0f}", f"{taken / pulls['as asked']:.2f}"] for name, taken in pulls.items()
+    ]
+    text = SAVING.format(gap=gap) + text_table(
+        ["option", "samples", "share"], rows, right=["samples", "share"]
+    )
+    if margin == 0.0:
+        return text + "\nIf all things are alike, a margin of 0 never ends.\n"
+    alike = simulate(np.full(means.size, CENTRE), **{**asked, "runs": 1}).pulls.mean()
+    return text + f"\nIf all things are alike: about {alike:,.0f}, until nothing stands out.\n"
+
+
+def _text(n: int, k: float, delta: float, margin: float) -> str:
     from scipy.special import ndtr
 
     share = f"{100.0 * float(ndtr(-k)):.2g} %"
     ratio = math.log(10.0 * n / delta) / math.log(n / delta)
     log_cost = f"{100.0 * (ratio - 1.0):.0f} %"
-    return TEXT.format(n=n, k=k, delta=delta, share=share, least=1.0 + k * k, log_cost=log_cost)
+    return TEXT.format(
+        n=n, k=k, delta=delta, margin=margin, share=share, least=1.0 + k * k, log_cost=log_cost
+    )
 
 
 def _instance(n: int, k: float, gap: float) -> FloatArray | None:
