@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oddarms.algorithms import Algorithm
-from oddarms.arms import Callables, CalledSource, SeededSource, Source
+from oddarms.arms import Callables, CalledSource, FiniteSource, SeededSource, Source, Table
+from oddarms.arms._table import check_fits
 from oddarms.errors import DuplicateStudy, InvalidParameter, UnknownStudy
 from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, UNIT, WORDS, Label, Question, Side
 from oddarms.randomness import Rng, generator_of
@@ -38,7 +39,7 @@ def find(
     *,
     k: float = DEFAULT_K,
     delta: float = DEFAULT_DELTA,
-    algorithm: str | type[Algorithm] = "spade",
+    algorithm: str | type[Algorithm] | None = None,
     bounds: tuple[float, float] = UNIT,
     side: Side = "upper",
     budget: int | None = None,
@@ -74,7 +75,8 @@ def find(
     delta
         Permitted probability of any wrong decision, in (0, 1).
     algorithm
-        Name or class of the algorithm, see `oddarms.algorithms`.
+        Name or class of the algorithm, see `oddarms.algorithms`; by default "spade", and "census"
+        for a table whose rows are the population.
     bounds
         Smallest and largest possible reward.
     side
@@ -142,6 +144,9 @@ def find(
     ['e']
     """
     source = as_source(arms)
+    algorithm, options = _fitting(source, algorithm, options)
+    if isinstance(source, FiniteSource) and source.rewards_left is not None:
+        _check_finite(source, imported, storage)
     words = {
         "k": k,
         "delta": delta,
@@ -189,6 +194,36 @@ def as_source(arms: Arms) -> Source | CalledSource:
         "arms must have labels and pull(indices, counts), or be a mapping or sequence of"
         f" functions, but got {type(arms).__name__}."
     )
+
+
+def _fitting(
+    source: object, algorithm: str | type[Algorithm] | None, options: dict[str, Any]
+) -> tuple[str | type[Algorithm], dict[str, Any]]:
+    """Return the algorithm for a source and its options; a table's rows are known to it."""
+    rows = isinstance(source, Table) and source.population == "rows"
+    if algorithm is None:
+        algorithm = "census" if rows else "spade"
+    check_fits(source, algorithm)
+    if not (isinstance(source, Table) and rows):
+        return algorithm, options
+    if "rows" in options:
+        raise InvalidParameter("rows must be left out for a table, which knows how many it has.")
+    return algorithm, {**options, "rows": source.sizes.tolist()}
+
+
+def _check_finite(
+    source: FiniteSource, imported: Mapping[Any, npt.ArrayLike] | None, storage: str | Path | None
+) -> None:
+    if storage is not None:
+        raise InvalidParameter(
+            "storage must be left out where every reward is used once, as the rewards are recorded"
+            f" already, but got {storage!r}: give rewards as `imported` to go on from them."
+        )
+    if imported and isinstance(source, Table) and source.population == "rows":
+        raise InvalidParameter(
+            "imported must be left out where a table's rows are the population, as they are all"
+            f" there is, but got rewards of {len(imported)} arms."
+        )
 
 
 def open_study(
