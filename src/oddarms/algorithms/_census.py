@@ -207,10 +207,10 @@ def shared_out(targets: FloatArray, seen: IntArray, left: IntArray, size: int) -
     """
     if left.sum() <= size:
         return left.copy()
-    below, above = 0.0, float(((seen + left) / targets).max())
+    below, above = 0.0, float(((seen + np.minimum(left, size)) / targets).max())
     for _ in range(BISECTIONS):
         middle = 0.5 * (below + above)
-        enough = np.clip(middle * targets - seen, 0.0, left).sum() >= size
+        enough = np.minimum(np.maximum(middle * targets - seen, 0.0), left).sum() >= size
         below, above = (below, middle) if enough else (middle, above)
     wanted = np.clip(above * targets - seen, 0.0, left)
     counts: IntArray = np.floor(wanted).astype(np.int64)

@@ -22,6 +22,7 @@ For k < 0, theta of y is 1 minus that of |k| and 1 - y.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -30,8 +31,8 @@ import numpy as np
 from oddarms.problem import BoolArray, FloatArray
 from oddarms.statistics.totals import UNIT, relative_error
 
-BISECTIONS = 40
-HALVES = 20
+BISECTIONS = 24
+HALVES = 12
 SMALLEST_SD = 1e-100  # its inverse is still a number, with a square that is one
 
 
@@ -178,8 +179,8 @@ def _lean_at_least(low: FloatArray, high: FloatArray, k: float) -> FloatArray:
     left, right = float(low.min()), float(high.max())
     for _ in range(BISECTIONS):
         level = 0.5 * (left + right)
-        nearest = np.clip(level, low, high)
-        if float(nearest.mean() - nearest.std() / k) > level:
+        mu, sigma = _mean_and_sd(np.minimum(np.maximum(level, low), high))
+        if mu - sigma / k > level:
             left = level
         else:
             right = level
@@ -199,7 +200,8 @@ def _upper_bounds(low: FloatArray, high: FloatArray, k: float) -> tuple[float, F
     n = low.size
     most, at_low = np.inf, np.full(n, np.inf)
     middle = 0.5 * (low + high)
-    c, s = float(middle.mean()), max(float(middle.std()), float((high - low).max()) / 2.0)
+    c, s = _mean_and_sd(middle)
+    s = max(s, float((high - low).max()) / 2.0)
     for _ in range(HALVES):
         s = max(s, SMALLEST_SD)
         if k == 0.0:
@@ -213,9 +215,16 @@ def _upper_bounds(low: FloatArray, high: FloatArray, k: float) -> tuple[float, F
         bound = bound * (1.0 + 2.0 * float(relative_error(n))) + _slack(n, k)
         most = min(most, bound)
         at_low = np.minimum(at_low, bound - (terms - lowest) / n)
-        ends = np.where(highest >= lowest, high, low)
-        c, s = 0.5 * (c + float(ends.mean())), 0.5 * (s + float(ends.std()))
+        mu, sigma = _mean_and_sd(np.where(highest >= lowest, high, low))
+        c, s = 0.5 * (c + mu), 0.5 * (s + sigma)
     return most, at_low
+
+
+def _mean_and_sd(values: FloatArray) -> tuple[float, float]:
+    """Return both, faster than numpy does."""
+    mean = float(values.sum()) / values.size
+    away = values - mean
+    return mean, math.sqrt(float(away @ away) / values.size)
 
 
 def _slack(n: int, k: float) -> float:

@@ -44,6 +44,7 @@ falls.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import betaln, gammaln
@@ -51,35 +52,48 @@ from scipy.special import betaln, gammaln
 from oddarms.problem import FloatArray
 from oddarms.statistics.totals import UNIT
 
-BISECTIONS = 40
+BISECTIONS = 20
 ROUNDING = 64.0 * UNIT
-"""More than the relative error of a term of `log_evidence`: gammaln and betaln have a few units."""
+"""More than the relative error of a term of `Evidence`: gammaln and betaln have a few units."""
 
 
-def log_evidence(
-    rows: FloatArray, seen: FloatArray, total: FloatArray, level: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return log E_t(M) of each arm, and how far rounding may have put it off.
+class Evidence(NamedTuple):
+    """log E_t(M) of each arm as a function of M, and how far rounding may put it off.
 
-    `level` is M, within `total` and `total + rows - seen`. The error of a sum is at most that of
-    its terms, each of which has a relative error below `ROUNDING`.
+    The error of a sum is at most that of its terms, whose relative error is below `ROUNDING`: none
+    of those with M exceeds log G(N + 1) by more than a unit, and an argument that is off by a few
+    units of itself moves log G by less than those units times N log(N + 1). A sum S that is off by
+    `doubt` moves log E by at most 2 doubt (log(N + 1) + 2), as the derivative in S is the sum of
+    two differences of digamma at arguments in [1/2, N + 1], where it lies between -1.97 and
+    log(N + 1).
     """
-    missed, left = seen - total, rows - seen
-    terms = np.array(
-        [
-            betaln(total + 0.5, missed + 0.5),
-            np.full(rows.size, -math.log(math.pi)),  # B(1/2, 1/2) = pi
-            gammaln(rows + 1.0),
-            -gammaln(level + 1.0),
-            -gammaln(rows - level + 1.0),
-            -gammaln(left + 1.0),
-            gammaln(level - total + 1.0),
-            gammaln(np.maximum(left - (level - total), 0.0) + 1.0),
-        ]
-    )
-    # an argument is off by a few units of itself, which moves log G by less than its logarithm
-    moved = rows * np.log1p(rows)
-    return terms.sum(axis=0), ROUNDING * (np.abs(terms).sum(axis=0) + moved + 1.0)
+
+    rows: FloatArray
+    total: FloatArray
+    left: FloatArray
+    start: FloatArray
+    """What does not depend on M."""
+    error: FloatArray
+
+    @classmethod
+    def of(
+        cls, rows: FloatArray, seen: FloatArray, total: FloatArray, doubt: FloatArray | float = 0.0
+    ) -> Evidence:
+        """Return the evidence of arms of which `seen` of `rows` rewards add up to `total`."""
+        left, mixture = rows - seen, betaln(total + 0.5, seen - total + 0.5) - math.log(math.pi)
+        most, logs = gammaln(rows + 1.0), np.log1p(rows)  # B(1/2, 1/2) = pi
+        start = mixture + most - gammaln(left + 1.0)
+        error = ROUNDING * (np.abs(mixture) + 6.0 * (most + 1.0) + rows * logs)
+        return cls(rows, total, left, start, error + 2.0 * doubt * (logs + 2.0))
+
+    def at(self, level: FloatArray) -> FloatArray:
+        """Return log E_t(M) for sums M between `total` and `total + left`."""
+        above = level - self.total
+        logs = gammaln(
+            np.array([above, np.maximum(self.left - above, 0.0), level, self.rows - level]) + 1.0
+        )
+        value: FloatArray = self.start + logs[0] + logs[1] - logs[2] - logs[3]
+        return value
 
 
 def mean_interval(
@@ -99,11 +113,12 @@ def mean_interval(
     alpha
         Permitted probability that the interval of an arm ever misses its mean.
     """
-    lowest = least_total(rows, seen, total, doubt, alpha)
-    lowest_missed = least_total(rows, seen, seen - total, doubt, alpha)
-    low = np.nextafter(lowest / rows, -1.0)
-    high = np.nextafter(1.0 - np.nextafter(lowest_missed / rows, -1.0), 2.0)
-    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+    twice = (np.concatenate([part, part]) for part in (rows, seen, doubt))
+    rows_twice, seen_twice, doubt_twice = twice
+    both = np.concatenate([total, seen - total])  # the rewards, and their distances from 1
+    least = least_total(rows_twice, seen_twice, both, doubt_twice, alpha) / rows_twice
+    low, missed = np.split(np.nextafter(least, -1.0), 2)
+    return np.clip(low, 0.0, 1.0), np.clip(np.nextafter(1.0 - missed, 2.0), 0.0, 1.0)
 
 
 def least_total(
@@ -114,25 +129,16 @@ def least_total(
     The largest sum found below the estimate N S/t that E excludes. As log E is convex in M and
     does not exclude the estimate, it excludes all sums below that one, too; where the estimate
     itself is excluded, which few rewards that are neither 0 nor 1 may bring about, and where E
-    excludes none, there is what is certain, S.
-
-    In floating point E counts as large enough only beyond all that rounding can have added: the
-    `log_evidence` has its own bound, and an error e in S moves log E by at most
-    2 e (log(N + 1) + 2), as its derivative in S is the sum of two differences of digamma at
-    arguments in [1/2, N + 1], where it lies between -1.97 and log(N + 1).
+    excludes none, there is what is certain, S. E counts as large enough only beyond all that
+    rounding can have added, and as too small only below it.
     """
-    needed = math.log(1.0 / alpha)
-    moved = 2.0 * doubt * (np.log1p(rows) + 2.0)
-
-    def evidence(level: FloatArray) -> tuple[FloatArray, FloatArray]:
-        value, error = log_evidence(rows, seen, total, level)
-        return value - error - moved, value + error + moved
-
-    estimate = np.clip(rows * (total / np.maximum(seen, 1.0)), total, total + (rows - seen))
-    some = (evidence(estimate)[1] < needed) & (evidence(total)[0] >= needed) & (seen < rows)
+    evidence, needed = Evidence.of(rows, seen, total, doubt), math.log(1.0 / alpha)
+    enough, too_little = needed + evidence.error, needed - evidence.error
+    estimate = np.clip(rows * (total / np.maximum(seen, 1.0)), total, total + evidence.left)
+    some = (evidence.at(estimate) < too_little) & (evidence.at(total) >= enough) & (seen < rows)
     inside, outside = np.where(some, estimate, total), total
     for _ in range(BISECTIONS):
         tried = 0.5 * (inside + outside)
-        excluded = evidence(tried)[0] >= needed
+        excluded = evidence.at(tried) >= enough
         inside, outside = np.where(excluded, inside, tried), np.where(excluded, tried, outside)
     return np.where(some, outside, np.maximum(total - doubt, 0.0))
