@@ -78,8 +78,8 @@ class TestPulls:
         assert Table(numbered(2, 9), rng=6).pull([0], [9]).tolist() != first
 
     def test_all_orders_are_alike_probable(self) -> None:
-        """Each of 3 rows comes first in a third of 3000 orders; false alarm 1e-6 for either end."""
-        runs = 3_000
+        """Each of 3 rows comes first in a third of 1500 orders; false alarm 1e-6 for either end."""
+        runs = 1_500
         first = [
             Table({0: [0.0, 0.5, 1.0], 1: [1.0]}, rng=i).pull([0], [1])[0] for i in range(runs)
         ]
@@ -199,13 +199,13 @@ class TestSearches:
         assert (result.pulls_per_arm + result.imported_per_arm <= sizes).all()
 
     def test_replaying_few_rows_proves_what_is_not_so(self) -> None:
-        """Arms of rate 1/2 with 8 rows each, so that all are on the threshold and none is normal."""
+        """Arms of rate 1/2 with 8 rows each: all are on the threshold, and none is normal."""
         rng, replayed = np.random.default_rng(5), 0
-        for run in range(10):
+        for run in range(6):
             records, words = coins(rng, [0.5] * 4, 8), {"k": 0.5, "delta": 0.3, "rng": run}
             assert find(Table(records), **words).normal == []
             replayed += find(Table(records, replay=True), budget=2_000, **words).normal != []
-        assert replayed >= 7
+        assert replayed >= 4
 
     @pytest.mark.long
     def test_few_rows_mislead_rarely(self) -> None:
