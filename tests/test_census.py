@@ -87,6 +87,12 @@ class TestItEnds:
         assert result.outliers == [0, 1, 2, 3]
         assert result.threshold == pytest.approx(0.2, abs=1e-12)
 
+    @pytest.mark.parametrize("k", [1.7e308, -1.7e308, 1e149, 5e-324])
+    def test_any_k(self, k: float) -> None:
+        result = census([[0, 1], [0, 0, 0, 1], [1] * 3], k=k, side="both")
+        assert result.complete
+        assert len(result.outliers) == (0 if k > 1 else 3 if k < 0 else 2 + 1)
+
     def test_an_arm_on_the_threshold(self) -> None:
         """0, 0, 0, 0, 1 with k = 2: the threshold is the last arm's mean."""
         result = census([[0] * 9] * 4 + [[1] * 9], k=2.0)

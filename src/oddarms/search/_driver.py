@@ -205,6 +205,7 @@ class _Steps:
                 left = None if self.finite is None else self.finite.rewards_left
                 if left is not None and _exceed(pulls, left):
                     self._end(left, puller)
+                    self.shown(every=True)
                     break
                 answer = puller(self.totals or self.pull, pulls, self.search.labels)
                 raise_if_ended()

@@ -34,6 +34,7 @@ from oddarms.statistics.totals import UNIT, relative_error
 BISECTIONS = 24
 HALVES = 12
 SMALLEST_SD = 1e-100  # its inverse is still a number, with a square that is one
+LARGEST_K = 1e150  # beyond it no bound is told
 
 
 class Bounds(NamedTuple):
@@ -57,20 +58,25 @@ class Sigma(NamedTuple):
         return float(means.mean() + self.k * means.std())
 
     def influence(self, means: FloatArray) -> FloatArray:
-        """Return how far the threshold goes with each mean, |1 + k (y_j - mu)/sigma|/n; a guess."""
-        away = means - means.mean()
-        lean = away / max(float(np.sqrt((away**2).mean())), SMALLEST_SD)
-        result: FloatArray = np.abs(1.0 + self.k * lean) / means.size
+        """Return how far the threshold goes with each mean, |1 + k (y_j - mu)/sigma|/n; a guess.
+
+        A k that no arm can reach, beyond sqrt(n), counts as that.
+        """
+        mu, sigma = _mean_and_sd(means)
+        k = min(max(self.k, -math.sqrt(means.size)), math.sqrt(means.size))
+        result: FloatArray = np.abs(1.0 + k * (means - mu) / max(sigma, SMALLEST_SD)) / means.size
         return result
 
     def bounds(self, low: FloatArray, high: FloatArray) -> Bounds:
         """Return bounds on the threshold of means within [low_j, high_j]."""
+        if abs(self.k) > LARGEST_K:
+            endless = np.full(low.size, np.inf)
+            return Bounds(-np.inf, np.inf, -endless, endless)
         if self.k < 0.0:
             least, most, at_high, at_low = Sigma(-self.k).bounds(1.0 - high, 1.0 - low)
             return Bounds(1.0 - most, 1.0 - least, 1.0 - at_low, 1.0 - at_high)
-        with np.errstate(over="ignore"):
-            least, at_high = _lower_bounds(low, high, self.k)
-            most, at_low = _upper_bounds(low, high, self.k)
+        least, at_high = _lower_bounds(low, high, self.k)
+        most, at_low = _upper_bounds(low, high, self.k)
         return Bounds(least, most, at_high, at_low)
 
     def within_reach(self, n: int) -> bool:
