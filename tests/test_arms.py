@@ -43,7 +43,10 @@ FAMILIES: dict[str, tuple[Any, tuple[float, float]]] = {
         lambda rng: truncated_normal([-2.0, 0.0, 4.0], 1.5, bounds=(-3, 5), rng=rng),
         (-3, 5),
     ),
-    "table": (lambda rng: Table({0: [0, 0.5], 1: [1], 2: [0.25, 0.5, 1]}, rng=rng), (0, 1)),
+    "table": (
+        lambda rng: Table({0: [0, 0.5], 1: [1], 2: [0.25, 0.5, 1]}, replay=True, rng=rng),
+        (0, 1),
+    ),
 }
 
 
@@ -114,7 +117,7 @@ def test_uniform_width() -> None:
 
 class TestTable:
     def test_only_recorded_rewards_are_drawn(self) -> None:
-        table = Table({"ann": [0.1, 0.2], "bob": [0.7]}, rng=1)
+        table = Table({"ann": [0.1, 0.2], "bob": [0.7]}, replay=True, rng=1)
         rewards = table.pull(np.array([0, 1]), np.array([50, 50]))
         assert set(rewards[:50]) == {0.1, 0.2}
         assert set(rewards[50:]) == {0.7}

@@ -217,6 +217,9 @@ def test_labels_of_any_kind_reach_the_command_and_the_files(find: Run) -> None:
         (("--arms", ARMS, "--python", "functions:only_e", "--timeout", 1), "--pull"),
         (("--study", "nobody"), "no study 'nobody'"),
         (("--table", "no.csv"), "no.csv"),
+        (("--arms", ARMS, "--pull", "true", "--population", "rows"), "--population rows must be"),
+        (("--table", "no.csv", "--study", "s", "--population", "rows"), "--population rows must"),
+        (("--arms", ARMS, "--pull", "true", "--algorithm", "census"), "--population rows"),
     ],
 )
 def test_bad_usage_is_a_sentence(find: Run, words: tuple[object, ...], said: str) -> None:
@@ -569,6 +572,23 @@ def test_what_a_table_leaves_open_is_told_with_the_pulls_it_would_take(find: Run
     assert rows["d"]["decision"] == "undecided"
     for row in rows.values():
         assert row["decision"] != "undecided" or row["pulls_needed"] > 0
+
+
+def test_rows_may_be_the_population(find: Run) -> None:
+    """Equal means are decided, too, as all rows can be seen; the samples are those looked at."""
+    write_table("t.csv", {"a": [0, 1] * 3, "b": [1, 0] * 2, "c": [0, 1]})
+    words = (*TABLE, "--k", 1, "--population", "rows")
+    ran = find(*words)
+    assert ran.code == 0
+    assert ran.out.startswith("3 of 3 arms are outliers ")
+    assert "samples: 12\n" in ran.out
+    some = find(*words, "--arms", "c,a", "--format", "json").json
+    assert [row["label"] for row in some["arms"]] == ["c", "a"]
+    assert some["question"]["options"] == {"rows": [2, 6]}
+    assert not Path("output/find/study.db").exists()
+    assert_refused(find(*words, "--arms", "a,z"), 2, "'z' has no row in t.csv")
+    assert_refused(find(*words, "--algorithm", "rr"), 2, "algorithm must be 'census'")
+    assert_refused(find(*words, "--indifference", 0.1), 2, "no option 'indifference'")
 
 
 def test_a_search_goes_on_from_a_table_which_counts_once(find: Run) -> None:

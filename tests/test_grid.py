@@ -97,7 +97,7 @@ class TestCells:
             assert cell.outliers == outliers(again.means, 1.0).size
 
     def test_simulated_arms_stay_what_they_are(self) -> None:
-        table = Table({"a": [0.0, 1.0], "b": [1.0, 1.0]})
+        table = Table({"a": [0.0, 1.0], "b": [1.0, 1.0]}, replay=True)
         assert Setting("table", table, k=1.0).draw(0) is table
         drawn = Setting("beta", lambda rng: Beta(rng.uniform(0.2, 0.8, 4)), k=1.0)
         assert drawn.draws

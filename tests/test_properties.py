@@ -84,7 +84,7 @@ def test_permuting_arms_permutes_the_answer(
 
     def answer(labels: list[int]) -> dict[Any, str]:
         result = find(
-            Table({i: records[i] for i in labels}),
+            Table({i: records[i] for i in labels}, replay=True),
             k=k,
             delta=0.01,
             algorithm=algorithm,

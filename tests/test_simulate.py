@@ -134,7 +134,8 @@ class TestArms:
 
     def test_a_table_on_other_bounds(self) -> None:
         """Rewards of 1 to 5; all but one arm have the same two."""
-        table = Table({"a": [1, 2], "b": [1, 2], "c": [4, 5], "d": [1, 2], "e": [1, 2]})
+        records = {"a": [1, 2], "b": [1, 2], "c": [4, 5], "d": [1, 2], "e": [1, 2]}
+        table = Table(records, replay=True)
         found = simulate(table, k=1.5, delta=0.1, runs=3, rng=0, bounds=(1, 5))
         assert found.outliers == [[2]] * 3
         assert found.correct.all()

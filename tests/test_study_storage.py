@@ -489,7 +489,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"bounds": None}, "bounds must be two numbers"),
     ({"side": "left"}, "side must be 'upper', 'lower' or 'both' but got 'left'"),
     ({"side": ["upper"]}, "side must be"),
-    ({"algorithm": "best"}, "algorithm must be one of ade, rr, spade, wrr but got 'best'"),
+    ({"algorithm": "best"}, "algorithm must be one of ade, census, rr, spade, wrr but got 'best'"),
     ({"algorithm": RR}, "algorithm must be a registered name where a question is written down but"),
     ({"algorithm": None}, "algorithm"),
     ({"bach": 5}, "RR has no option 'bach'; it has: batch"),

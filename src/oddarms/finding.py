@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oddarms.algorithms import Algorithm
-from oddarms.arms import Callables, CalledSource, SeededSource, Source
+from oddarms.arms import Callables, CalledSource, FiniteSource, SeededSource, Source, Table
+from oddarms.arms._table import check_fits
 from oddarms.errors import DuplicateStudy, InvalidParameter, UnknownStudy
 from oddarms.problem import (
     DEFAULT_DELTA,
@@ -91,7 +92,8 @@ def find(
     delta
         Permitted probability of any wrong decision, in (0, 1).
     algorithm
-        Name or class of the algorithm, see `oddarms.algorithms`; by default what suits the rule.
+        Name or class of the algorithm, see `oddarms.algorithms`; by default what suits the rule,
+        the goal, and a table whose rows are the population.
     bounds
         Smallest and largest possible reward.
     side
@@ -174,6 +176,9 @@ def find(
     ['e']
     """
     source = as_source(arms)
+    algorithm, options = _fitting(source, algorithm, options)
+    if isinstance(source, FiniteSource) and source.rewards_left is not None:
+        _check_finite(source, imported, storage)
     words = {
         "k": k,
         "delta": delta,
@@ -228,6 +233,37 @@ def as_source(arms: Arms) -> Source | CalledSource:
         "arms must have labels and pull(indices, counts), or be a mapping or sequence of"
         f" functions, but got {type(arms).__name__}."
     )
+
+
+def _fitting(
+    source: object, algorithm: str | type[Algorithm] | None, options: dict[str, Any]
+) -> tuple[str | type[Algorithm] | None, dict[str, Any]]:
+    """Return the algorithm for a source and its options; a table's rows are known to it."""
+    rows = isinstance(source, Table) and source.population == "rows"
+    if algorithm is None and rows:
+        algorithm = "census"
+    if algorithm is not None:
+        check_fits(source, algorithm)
+    if not (isinstance(source, Table) and rows):
+        return algorithm, options
+    if "rows" in options:
+        raise InvalidParameter("rows must be left out for a table, which knows how many it has.")
+    return algorithm, {**options, "rows": source.sizes.tolist()}
+
+
+def _check_finite(
+    source: FiniteSource, imported: Mapping[Any, npt.ArrayLike] | None, storage: str | Path | None
+) -> None:
+    if storage is not None:
+        raise InvalidParameter(
+            "storage must be left out where every reward is used once, as the rewards are recorded"
+            f" already, but got {storage!r}: give rewards as `imported` to go on from them."
+        )
+    if imported and isinstance(source, Table) and source.population == "rows":
+        raise InvalidParameter(
+            "imported must be left out where a table's rows are the population, as they are all"
+            f" there is, but got rewards of {len(imported)} arms."
+        )
 
 
 def open_study(

@@ -1,6 +1,6 @@
 """Sources of rewards: simulated families, recorded tables, functions."""
 
-from oddarms.arms._base import SeededSource, Source, TotalsSource
+from oddarms.arms._base import FiniteSource, SeededSource, Source, TotalsSource
 from oddarms.arms._callables import BatchFunction, Callables, CalledSource, Function
 from oddarms.arms._command import Command
 from oddarms.arms._crowd import crowd_error_rates, simulated_crowd
@@ -23,6 +23,7 @@ __all__ = [
     "Callables",
     "CalledSource",
     "Command",
+    "FiniteSource",
     "Function",
     "Gaussian",
     "ScipyArms",

@@ -61,6 +61,11 @@ class SimulatedArms(ABC):
         return self._rng is not None
 
     @property
+    def endless(self) -> bool:
+        """Whether they can be pulled for ever."""
+        return True
+
+    @property
     def rng(self) -> np.random.Generator:
         """The generator; a fresh, unpredictable one if none was given."""
         if self._rng is None:
@@ -266,6 +271,16 @@ def truncated_normal(
     low, high = (a - centre) / scale, (b - centre) / scale
     distribution = truncnorm(low, high, loc=centre, scale=scale)
     return ScipyArms(distribution, bounds=_widen(a, b), labels=labels, rng=rng)
+
+
+def check_endless(arms: SimulatedArms) -> SimulatedArms:
+    """Return arms that can be simulated."""
+    if not arms.endless:
+        raise InvalidParameter(
+            f"instance must be arms that can be pulled for ever but got {arms!r}, whose rows are"
+            " used once: Table(records, replay=True) draws them with replacement."
+        )
+    return arms
 
 
 def _widen(a: float, b: float) -> tuple[float, float]:

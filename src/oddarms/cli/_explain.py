@@ -169,8 +169,11 @@ def _savings(
         "--algorithm calibrated (not proven)": {"algorithm": "calibrated"},
     }
     asked: dict[str, Any] = {
-        **{"k": k, "delta": delta, "margin": margin},
-        **{"runs": RUNS, "rng": seed},
+        "k": k,
+        "delta": delta,
+        "margin": margin,
+        "runs": RUNS,
+        "rng": seed,
     }
     pulls = {
         name: float(simulate(means, **{**asked, **words}).pulls.mean())

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from oddarms.algorithms import create
 from oddarms.arms import Bernoulli, SimulatedArms
+from oddarms.arms._simulated import check_endless
 from oddarms.errors import InvalidParameter
 from oddarms.experiments._fingerprint import code_fingerprint
 from oddarms.problem import (
@@ -127,7 +128,7 @@ class Setting:
         source = self.instance
         drawn = source(np.random.default_rng(seed)) if callable(source) else source
         arms = drawn if isinstance(drawn, SimulatedArms) else Bernoulli(drawn)
-        if arms.has_generator:
+        if check_endless(arms).has_generator:
             raise InvalidParameter(
                 "arms must have no generator of their own: the seed decides every run."
             )

@@ -54,7 +54,7 @@ class Crowd:
             return cls(Bernoulli(crowd_error_rates()), STAND_IN, real=False)
         if recorded.binary or recorded.records is None:
             return cls(Bernoulli(recorded.means), recorded.source, real=True)
-        return cls(Table(recorded.records), recorded.source, real=True)
+        return cls(Table(recorded.records, replay=True), recorded.source, real=True)
 
 
 def figure_settings(

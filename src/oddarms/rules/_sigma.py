@@ -10,6 +10,7 @@ import numpy as np
 
 from oddarms.problem import BoolArray, FloatArray, check_k
 from oddarms.rules._base import Ends, Rule
+from oddarms.statistics.threshold_box import bounds_over_box
 from oddarms.theory import threshold
 
 
@@ -41,28 +42,23 @@ class Sigma(Rule):
         return float(means.mean())
 
     def plain_bounds(self, low: FloatArray, high: FloatArray) -> Ends:
-        """Return theta at the middle of the box, -+ how far it can be from there.
-
-        theta moves by at most |c| |y - middle| (Cauchy-Schwarz) with |c|^2 = (1 + k^2)/n, and by
-        at most max|c_j| sum |y_j - middle_j| with |c_j| <= (1 + |k| sqrt(n - 1))/n. Coarse: SPADE
-        has far better ones from the rewards themselves.
-        """
-        n, middle, radius = low.size, 0.5 * (low + high), 0.5 * (high - low)
-        far = math.sqrt((1.0 + self.k**2) / n) * float(np.sqrt((radius**2).sum()))
-        near = (1.0 + abs(self.k) * math.sqrt(n - 1.0)) / n * float(radius.sum())
-        theta, reach = threshold(middle, self.k), min(far, near) + 1e-12
-        return theta - reach, theta + reach
+        """Return bounds by convexity: `oddarms.statistics.threshold_box`."""
+        return bounds_over_box(low, high, self.k)[:2]
 
     def centre_bounds(self, low: FloatArray, high: FloatArray) -> Ends:
         """Return the means of the ends."""
         return float(low.mean()), float(high.mean())
 
     def plain_influence(self, means: FloatArray) -> FloatArray:
-        """Return c_j = (1 + k z_j)/n, z the standardised means; 1/n where all are equal."""
+        """Return c_j = (1 + k z_j)/n, z the standardised means; 1/n where all are equal.
+
+        A k beyond sqrt(n), which no arm can reach, counts as that.
+        """
+        reach = math.sqrt(means.size)
         deviations = means - means.mean()
         sd = float(np.sqrt((deviations**2).mean()))
         z = deviations / sd if sd > 0.0 else 0.0 * deviations
-        influence: FloatArray = (1.0 + self.k * z) / means.size
+        influence: FloatArray = (1.0 + min(max(self.k, -reach), reach) * z) / means.size
         return influence
 
     def centre_influence(self, means: FloatArray) -> FloatArray:

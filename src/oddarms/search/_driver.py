@@ -17,7 +17,7 @@ from typing import Any, get_args
 import numpy as np
 
 from oddarms.algorithms import Pulls
-from oddarms.arms import CalledSource, Source, TotalsSource
+from oddarms.arms import CalledSource, FiniteSource, Source, TotalsSource
 from oddarms.errors import (
     BackendUnavailable,
     InvalidParameter,
@@ -31,7 +31,7 @@ from oddarms.errors import (
 )
 from oddarms.executors import AsyncExecutor
 from oddarms.interrupts import ending_signals, raise_if_ended, signal_of, uninterrupted
-from oddarms.problem import Label, check_whole
+from oddarms.problem import IntArray, Label, check_whole
 from oddarms.search._calls import INTERRUPTED, Calls, OnError
 from oddarms.search._desk import POLL_SECONDS, Desk, Shown
 from oddarms.search._kept import Kept
@@ -104,6 +104,11 @@ def _driver(
         )
     if isinstance(desk.desk, Search):
         return _Steps(desk.desk, source, shown)
+    if _finite(source) is not None:
+        raise InvalidParameter(
+            "arms must not come to an end where several may pull them, as in a study, but those of"
+            f" {type(source).__name__} do: import the rewards."
+        )
     return _Batches(desk, source, shown)
 
 
@@ -188,6 +193,7 @@ class _Steps:
         self.search = search
         self.totals = source.pull_totals if isinstance(source, TotalsSource) else None
         self.pull = source.pull
+        self.finite = _finite(source)
         self.shown = shown
         self.unabsorbed: list[tuple[Label, float]] = []
         self.untold: list[tuple[Ticket, float]] = []
@@ -196,6 +202,11 @@ class _Steps:
         with _Puller() as puller:
             while not self.search.done:
                 pulls = self.search.ask_step()
+                left = None if self.finite is None else self.finite.rewards_left
+                if left is not None and _exceed(pulls, left):
+                    self._end(left, puller)
+                    self.shown(every=True)
+                    break
                 answer = puller(self.totals or self.pull, pulls, self.search.labels)
                 raise_if_ended()
                 if self.totals is None:
@@ -203,6 +214,31 @@ class _Steps:
                 else:
                     self.search.tell_step_totals(*_pair(answer))
                 self.shown(every=True)
+
+    def _end(self, left: IntArray, puller: _Puller) -> None:
+        """Give the search the rewards that are left, too few for a step, unless it has a budget."""
+        budget = self.search.question.budget
+        rest = Pulls(np.flatnonzero(left), left[left > 0])
+        if rest.total == 0 or (budget is not None and self.search.told + rest.total > budget):
+            self.search.end({})
+            return
+        rewards = np.asarray(puller(self.pull, rest, self.search.labels))
+        raise_if_ended()
+        labels = [self.search.labels[i] for i in rest.indices.tolist()]
+        parts = np.split(rewards, np.cumsum(rest.counts)[:-1])
+        self.search.end(dict(zip(labels, parts, strict=True)))
+
+
+def _finite(source: object) -> FiniteSource | None:
+    """Return a source whose rewards come to an end, None for any other."""
+    if isinstance(source, FiniteSource) and source.rewards_left is not None:
+        return source
+    return None
+
+
+def _exceed(pulls: Pulls, left: IntArray) -> bool:
+    wanted = np.bincount(pulls.indices, pulls.counts, minlength=left.size)
+    return bool((wanted > left).any())
 
 
 class _Batches:

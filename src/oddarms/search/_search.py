@@ -405,6 +405,20 @@ class Search:
         self.take_import(np.concatenate(arms), np.concatenate(values))
         return sum(array.size for array in values)
 
+    def end(self, rewards: Mapping[Any, npt.ArrayLike]) -> None:
+        """Take the last rewards there are, too few for the step in progress, and end the search.
+
+        They are imported instead of that step: SPADE uses them all, and other algorithms none, so
+        that `Result.unused` counts them. How many are left of an arm was decided by how many it
+        had and by the rewards used before, not by looking at them, so the guarantee stays. The
+        status is "ended", or "decided" if they decide every arm.
+        """
+        if self._out:
+            raise ProtocolError("end() was called while tickets are out: tell or skip them.")
+        self._asked = False
+        self.import_rewards(rewards)
+        self.stop(Status.ENDED)
+
     def take_import(self, arms: IntArray, values: FloatArray) -> None:
         """Take checked rewards that nobody asked for, by the arms' numbers."""
         self.taken += arms.size

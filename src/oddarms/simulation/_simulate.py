@@ -14,6 +14,7 @@ import numpy.typing as npt
 from oddarms.algorithms import Decision, Decisions, get_algorithm
 from oddarms.algorithms._spade_certificates import JOINT_UP_TO
 from oddarms.arms import SimulatedArms
+from oddarms.arms._simulated import check_endless
 from oddarms.errors import InvalidParameter
 from oddarms.executors import open_executor
 from oddarms.problem import UNIT, BoolArray, FloatArray, IntArray, Question, check_whole
@@ -133,7 +134,7 @@ def simulate(
         if isinstance(instance, SimulatedArms)
         else get_family(family).make(instance, words)
     )
-    if arms.has_generator:
+    if check_endless(arms).has_generator:
         raise InvalidParameter("instance must have no generator of its own: rng decides every run.")
     asked = Question.of(arms.means.size if question is None else question, words)
     if asked.n != arms.means.size:

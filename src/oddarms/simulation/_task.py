@@ -15,6 +15,7 @@ from oddarms.algorithms._base import UNLIMITED
 from oddarms.algorithms._round_robin import RR, WRR, check_batch, check_rho
 from oddarms.algorithms._spade_certificates import JOINT_UP_TO
 from oddarms.arms import SimulatedArms
+from oddarms.arms._table import check_fits
 from oddarms.problem import UNIT, IntArray, Question
 from oddarms.search import Result, Search, drive
 from oddarms.simulation._families import BERNOULLI, family_of
@@ -124,6 +125,7 @@ def run_search(question: Question, arms: SimulatedArms, rng: np.random.Generator
 
     Where a kernel would play its rewards from tapes, so does this.
     """
+    check_fits(arms, question.algorithm)
     algorithm_rng, reward_rng = rng.spawn(2)
     played = (
         TapedBernoulli(arms.means, labels=arms.labels) if _plays_tapes(question, arms) else arms

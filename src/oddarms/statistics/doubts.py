@@ -95,6 +95,6 @@ def guess_and_doubt(
         return Guess(np.zeros(pulls.size, dtype=np.bool_), np.full(pulls.size, LARGEST_DOUBT))
     shared = influence**2 * noise
     variance = (1.0 - influence) ** 2 * noise + np.maximum(shared.sum() - shared, 0.0)
-    distance = np.abs(known - threshold)
+    distance = np.minimum(np.abs(known - threshold), 2.0)  # means are in [0, 1]
     doubt = ndtr(-distance / np.sqrt(np.maximum(variance, np.finfo(np.float64).tiny)))
     return Guess(seen & (known >= threshold), np.where(seen, doubt, LARGEST_DOUBT))

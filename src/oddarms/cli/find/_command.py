@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from oddarms.arms import Table
 from oddarms.cli._durations import duration_of
 from oddarms.cli._guard import EXIT_UNFINISHED
 from oddarms.cli._printing import Format, note
@@ -35,11 +37,19 @@ from oddarms.cli.find._studies import (
 )
 from oddarms.errors import InvalidParameter
 from oddarms.files import writable_folder
+from oddarms.finding import find as find_in_memory
 from oddarms.interrupts import uninterrupted
 from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, UNIT
 from oddarms.search import Result, Search, Status, patiently
 from oddarms.tables import RecordedArms, bounds_of, read_labels, read_rewards
 from oddarms.text import counted
+
+
+class PopulationName(StrEnum):
+    """What the means are of: all samples that could be made, or the table's rows."""
+
+    UNLIMITED = "unlimited"
+    ROWS = "rows"
 
 
 def find(
@@ -80,6 +90,12 @@ def find(
         str | None,
         typer.Option(metavar="COLUMN", help="The table's column, where --reward speaks of --pull."),
     ] = None,
+    population: Annotated[
+        PopulationName,
+        typer.Option(
+            help="rows: the table's rows are all there is, and a mean is that of all its rows."
+        ),
+    ] = PopulationName.UNLIMITED,
     k: Annotated[
         float | None,
         typer.Option(
@@ -202,12 +218,19 @@ def find(
         raise InvalidParameter("one of --arms, --table and --study must say what the things are.")
     if function is None and table is None and study is None:
         raise InvalidParameter("one of --pull, --python and --table must say how to sample.")
+    rows = population is PopulationName.ROWS
+    if rows and (function is not None or table is None or study is not None):
+        raise InvalidParameter(
+            "--population rows must be given with --table, and without --pull, --python and"
+            " --study: the rows are all there is."
+        )
     writable_folder("--out", out)
     labels = None if arms is None else list(read_labels(arms))
     if function is None and study is None:
         assert table is not None
         proof = _read(table, arm, column, limits, quiet=quiet)
-        result = _from_table(proof, labels, with_margin(words, quiet=quiet), seed)
+        asked = with_margin(words, quiet=quiet)
+        result = (_of_rows if rows else _from_table)(proof, labels, asked, seed)
     else:
         where = storage_in(out, storage)
         with Occupied(out):
@@ -248,3 +271,18 @@ def _from_table(
     search.import_rewards(recorded.records or {})
     search.stop(Status.ENDED)
     return search.result()
+
+
+def _of_rows(
+    recorded: RecordedArms, labels: list[str] | None, words: dict[str, Any], seed: int | None
+) -> Result:
+    """Look at rows in a random order until it is known which things have abnormal means."""
+    records = recorded.records or {}
+    missing = next((label for label in labels or () if label not in records), None)
+    if missing is not None:
+        raise InvalidParameter(
+            f"--arms must be things of the table where --population is rows but {missing!r} has no"
+            f" row in {recorded.source}."
+        )
+    chosen = records if labels is None else {label: records[label] for label in labels}
+    return find_in_memory(Table(chosen, population="rows"), rng=seed, **words)
