@@ -10,17 +10,22 @@ import pytest
 from scipy.special import betaln
 
 from oddarms import find, simulate
+from oddarms.algorithms import _spade_joint
+from oddarms.algorithms._spade_certificates import JointCertificate
 from oddarms.arms import Bernoulli, Beta, SimulatedArms, Uniform
 from oddarms.errors import InvalidParameter
 from oddarms.problem import Question
+from oddarms.rules import Sigma
 from oddarms.simulation import Simulation
 from oddarms.simulation._task import why_not_compiled
 from oddarms.statistics import evidence
+from oddarms.statistics.joint_evidence import Weighed
+from oddarms.statistics.threshold_streams import bets_around
 from oddarms.statistics.worst_world import largest_costs
 
 pytest.importorskip("numba")
 
-from oddarms.simulation import _scalars, _spade_evidence
+from oddarms.simulation import _scalars, _spade_evidence, _spade_kernel
 
 LONG = pytest.mark.long
 
@@ -241,7 +246,7 @@ class TestOneArmAtATime:
         logs = np.empty(30)
         for i in range(60):
             arm = (self.pulls[i], self.total[i], self.scatter[i])
-            assert _spade_evidence.mean_interval(*arm, 0.01, logs) == (low[i], high[i])
+            assert _spade_evidence.mean_interval_of_one(*arm, 0.01, logs) == (low[i], high[i])
 
     def test_the_evidence_of_an_arm(self) -> None:
         room = self.rng.uniform(0.01, 0.99, 60)
@@ -249,8 +254,30 @@ class TestOneArmAtATime:
         value, slope = evidence.log_evidence(sample, room)
         for i in range(60):
             one = evidence.Sample(*(float(part[i]) for part in sample))
-            found = _spade_evidence.log_evidence(one, room[i], np.empty(30))
+            found = _spade_evidence.log_evidence_of_one(one, room[i], np.empty(30))
             assert found == pytest.approx((value[i], slope[i]), rel=1e-11)
+
+    @pytest.mark.parametrize(("normal", "outlier"), [(50.0, -3.0), (2.0, 50.0), (2.0, 3.0)])
+    def test_the_evidence_kept_is_that_of_the_side_that_decides(
+        self, normal: float, outlier: float
+    ) -> None:
+        arms, rules = np.arange(1), _spade_joint.Rules(1.0, 1.1, 0.1, 0.0, 1.0, 10.0)
+        known, other = (JointCertificate(9, Sigma(k=1.0), 0.1, 0.0).standing for _ in range(2))
+        near, sums = np.zeros((3, 9)), np.zeros(3)
+        kept = 50.0 if max(normal, outlier) == 50.0 else outlier
+        found = []
+        for value, verdict in ((normal, 1), (outlier, 2)):
+            one = Weighed(value, 1e9, 0.5)
+            _spade_kernel.settle_of_one(rules, known, 0, one, near, sums, verdict)
+            added = _spade_evidence.log_relative_weight(0, near, sums, 1e9, 0.0)
+            found.append(np.array([value + added]))
+        _spade_joint.conclude(rules, other, arms, _spade_joint.Found(*found, np.zeros(1)))
+        assert known.log_evidence[0] == other.log_evidence[0] == kept + added
+        assert known.verdicts.tolist() == other.verdicts.tolist()
+
+    def test_there_is_room_for_all_terms(self) -> None:
+        bets = len(range(*bets_around(1.0).indices(10**9)))
+        assert max(evidence.BETS.size, 2 * bets) == _spade_kernel.MOST_TERMS
 
     @pytest.mark.parametrize("n", [3, 20])
     def test_the_worst_world(self, n: int) -> None:
