@@ -9,15 +9,43 @@ import numpy as np
 import pytest
 
 from oddarms import Progress, Question, Search, Status, find
+from oddarms.algorithms import Algorithm, Pulls, Threshold
 from oddarms.arms import Bernoulli
 from oddarms.errors import InvalidParameter, ProtocolError, RewardRejected
-from oddarms.problem import IntArray
+from oddarms.problem import FloatArray, IntArray
 from oddarms.search import ProgressLine
 from oddarms.search._progress import describe
 from oddarms.testing import Streams, drive
 
 MEANS = [0.1, 0.9, 0.0, 0.2]
 EASY: dict[str, Any] = {"k": 0.5, "delta": 0.1, "algorithm": "rr", "batch": 20, "rng": 1}
+
+
+class Endless(Algorithm):
+    """Asks for 2^48 pulls at a time, and never decides."""
+
+    def propose(self, limit: int) -> Pulls:  # noqa: ARG002
+        return Pulls(np.arange(1), np.array([2**48]))
+
+    def absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:  # noqa: ARG002
+        self._count(pulls, sums)
+
+    def intervals(self) -> tuple[FloatArray, FloatArray]:
+        return np.zeros(self.n), np.ones(self.n)
+
+    def threshold(self) -> Threshold:
+        return Threshold(0.5, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("budget", [None, 2**60, 10**30])
+def test_no_search_has_more_than_2_to_the_50_pulls(budget: int | None) -> None:
+    search = Search(2, algorithm=Endless, budget=budget)
+    for _ in range(4):
+        assert search.status is Status.RUNNING
+        pulls = search.ask_step()
+        search.tell_step_totals(0.5 * pulls.counts, 0.25 * pulls.counts)
+    assert search.total_pulls == 2**50
+    assert search.status is Status.BUDGET
 
 
 class TestAskAndTell:

@@ -11,7 +11,7 @@ from oddarms import Question, simulate
 from oddarms.algorithms import _registry, get_algorithm
 from oddarms.arms import Bernoulli, Beta, Table, Uniform
 from oddarms.errors import InvalidParameter, UnknownAlgorithm
-from oddarms.simulation import Simulation, _simulate
+from oddarms.simulation import Simulation, _simulate, _task
 from oddarms.simulation._task import Run, Task
 from oddarms.theory import outliers
 
@@ -193,7 +193,7 @@ class TestMisuse:
 class TestWithoutNumba:
     @pytest.fixture(autouse=True)
     def _no_numba(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(_simulate, "find_spec", lambda name: None)  # noqa: ARG005
+        monkeypatch.setattr(_task, "find_spec", lambda name: None)  # noqa: ARG005
 
     def test_the_same_runs_more_slowly(self, monkeypatch: pytest.MonkeyPatch) -> None:
         slow = simulate(MEANS, **{**QUESTION, "runs": 2, "batch": 10})
@@ -201,7 +201,7 @@ class TestWithoutNumba:
         assert same(slow, simulate(MEANS, **{**QUESTION, "runs": 2, "batch": 10}))
 
     def test_insisting_says_what_is_missing(self) -> None:
-        with pytest.raises(InvalidParameter, match="with numba installed"):
+        with pytest.raises(InvalidParameter, match="where numba must be installed but is not"):
             simulate(MEANS, **QUESTION, compiled=True)
 
 

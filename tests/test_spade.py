@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 from collections.abc import Iterator
 from functools import partial
@@ -13,7 +14,13 @@ import pytest
 from oddarms import Result, Search, find, simulate
 from oddarms.algorithms import Decision, Pulls
 from oddarms.algorithms._spade import LONGEST_FOCUS, SPADE
-from oddarms.algorithms._spade_certificates import HYBRID_UP_TO, JOINT_UP_TO, IntervalCertificate
+from oddarms.algorithms._spade_certificates import (
+    HYBRID_UP_TO,
+    JOINT_UP_TO,
+    IntervalCertificate,
+    JointCertificate,
+)
+from oddarms.algorithms._spade_joint import exclude_outliers
 from oddarms.arms import Bernoulli, Beta, Callables
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, Side
@@ -405,6 +412,16 @@ class TestIndifference:
         found = simulate(means, k=2.0, delta=delta, runs=runs, rng=14, indifference=epsilon)
         assert_error_rate(int((found.decisions == Decision.HIGH).any(axis=1).sum()), runs, delta)
 
+    @pytest.mark.parametrize("k", [0.0, 0.5])
+    def test_the_evidence_is_that_of_the_side_that_decides(self, k: float) -> None:
+        """Arms near the threshold are looked at on both of its sides."""
+        for seed in range(6):
+            result = run_of([0.45, 0.5, 0.5, 0.55], k=k, seed=seed, indifference=0.2)
+            certificate = search_of(result.means, k=k).algorithm.views["upper"].certificate
+            assert result.complete
+            assert result.evidence is not None
+            assert (result.evidence >= certificate.log_level).all()
+
     def test_it_saves_pulls(self) -> None:
         assert run_of(SLOW, indifference=0.1).pulls < run_of(SLOW).pulls
 
@@ -571,3 +588,10 @@ def test_rewards_that_are_all_alike_are_no_trouble() -> None:
             pulls = search.ask_step()
             search.tell_step(np.full(pulls.total, 0.5))
         assert search.status == "budget"
+
+
+def test_a_bound_that_is_not_a_number_excludes_nothing() -> None:
+    certificate = JointCertificate(4, Sigma(k=1.0), 0.1, 0.0)
+    for low, excluded in ((math.nan, False), (1.0, False), (1.1, True)):
+        known = certificate.standing._replace(low=low)
+        assert exclude_outliers(certificate.rules, known, np.arange(4)) is excluded

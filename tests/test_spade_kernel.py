@@ -10,17 +10,22 @@ import pytest
 from scipy.special import betaln
 
 from oddarms import find, simulate
-from oddarms.arms import Bernoulli, Beta
+from oddarms.algorithms import _spade_joint
+from oddarms.algorithms._spade_certificates import JointCertificate
+from oddarms.arms import Bernoulli, Beta, SimulatedArms, Uniform
 from oddarms.errors import InvalidParameter
 from oddarms.problem import Question
+from oddarms.rules import Sigma
 from oddarms.simulation import Simulation
-from oddarms.simulation._task import has_kernel
+from oddarms.simulation._task import why_not_compiled
 from oddarms.statistics import evidence
+from oddarms.statistics.joint_evidence import Weighed
+from oddarms.statistics.threshold_streams import bets_around
 from oddarms.statistics.worst_world import largest_costs
 
 pytest.importorskip("numba")
 
-from oddarms.simulation import _scalars, _spade_evidence
+from oddarms.simulation import _scalars, _spade_evidence, _spade_kernel
 
 LONG = pytest.mark.long
 
@@ -110,18 +115,88 @@ def test_several_runs_at_once_are_the_same() -> None:
     assert one.pulls_per_arm.tolist() == two.pulls_per_arm.tolist()
 
 
-@pytest.mark.parametrize(
-    ("n", "options", "expected"),
-    [(512, {}, True), (513, {}, False), (9, {"max_step": 5}, False), (9, {"max_step": None}, True)],
-)
-def test_which_questions_have_a_kernel(n: int, options: dict[str, Any], expected: bool) -> None:
-    assert has_kernel(Question.of(n, {"k": 2, "delta": 0.1, **options})) is expected
+OBSTACLES: list[tuple[int, dict[str, Any], str]] = [
+    (513, {}, "arms must be at most 512 but are 513"),
+    (5, {}, "arms must not be as many as 1 + k^2 but are 5"),
+    (9, {"max_step": 5}, "max_step must be None but is 5"),
+    (9, {"side": "both"}, "side must be 'upper' or 'lower' but is 'both'"),
+    (9, {"bounds": (0, 2)}, "bounds must be (0.0, 1.0) but is (0.0, 2.0)"),
+    (9, {"rule": "mad"}, "rule must be 'sigma' but is 'mad'"),
+    (9, {"margin": 0.1}, "margin must be 0.0 but is 0.1"),
+    (9, {"floor": 0.1}, "floor must be None but is 0.1"),
+    (9, {"error": "fdr"}, "error must be 'any' but is 'fdr'"),
+    (9, {"goal": "budget", "budget": 9}, "goal must be 'sure' but is 'budget'"),
+    (9, {"revised": True}, "revised must be False but is True"),
+    (9, {"algorithm": "mine"}, "one of 'ade', 'rr', 'wrr', 'spade' but is 'mine'"),
+]
 
 
-@pytest.mark.parametrize("options", [{"max_step": 5}, {"side": "both"}, {"bounds": (0, 2)}])
-def test_what_cannot_be_compiled_says_so(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidParameter, match=r"512 arms and no max_step"):
-        simulate([0.1, 0.2, 0.9], k=0.5, delta=0.1, rng=1, compiled=True, **options)
+class TestWhatIsCompiled:
+    """Every condition has a reason, and where one does not hold runs go step by step."""
+
+    @pytest.mark.parametrize(("n", "words"), [(512, {}), (9, {"max_step": None})])
+    def test_nothing_is_in_the_way(self, n: int, words: dict[str, Any]) -> None:
+        question = Question.of(n, {"k": 2, "delta": 0.1, **words})
+        assert why_not_compiled(question, Bernoulli([0.5] * n)) is None
+
+    @pytest.mark.parametrize(("n", "words", "reason"), OBSTACLES)
+    def test_words_of_the_question(self, n: int, words: dict[str, Any], reason: str) -> None:
+        question = Question.of(n, {"k": 2, "delta": 0.1, **words})
+        assert (why_not_compiled(question, Bernoulli([0.5] * n)) or "").endswith(reason)
+
+    @pytest.mark.parametrize(
+        ("arms", "reason"),
+        [
+            (Uniform([0.2, 0.5, 1.5], bounds=(0, 2)), "with rewards in [0, 1], but are Uniform(3"),
+            (Beta([0.2, 0.5, 0.9], 0.2), "and one below 0.05 but is 0.2"),
+        ],
+    )
+    def test_arms(self, arms: SimulatedArms, reason: str) -> None:
+        assert reason in (why_not_compiled(Question(3, k=0.5), arms) or "")
+
+    def test_insisting_gets_the_reason(self) -> None:
+        with pytest.raises(InvalidParameter, match=r"where max_step must be None but is 5: leave"):
+            simulate([0.1, 0.2, 0.9], k=0.5, delta=0.1, rng=1, compiled=True, max_step=5)
+
+    def test_a_revised_question(self) -> None:
+        """Its weights are equal ones, which kernels do not know."""
+        means, words = [0.1, 0.2, 0.15, 0.3, 0.25, 0.9, 0.1], {"k": 1, "rng": 4}
+        found = simulate(means, revised=True, **words)
+        assert found.pulls == simulate(means, revised=True, compiled=False, **words).pulls
+        assert found.pulls != simulate(means, **words).pulls
+
+
+@pytest.mark.parametrize("means", [[0.3, 0.5, 0.9], [0.06, 0.9], [0.01, 0.5]])
+@pytest.mark.parametrize("concentration", [1e-20, 0.01, 0.2, 1.0, 10.0])
+def test_beta_rewards_are_drawn_as_numpy_draws_them(
+    means: list[float], concentration: float
+) -> None:
+    """numba redraws where powers are rounded to 0, for small parameters for ever."""
+    question = {"k": 0.5, "delta": 0.1, "family": "beta", "concentration": concentration}
+    found, same = (
+        simulate(means, rng=1, budget=300, runs=2, compiled=compiled, **question)
+        for compiled in (None, False)
+    )
+    assert found.pulls_per_arm.tolist() == same.pulls_per_arm.tolist()
+    np.testing.assert_allclose(found.threshold, same.threshold, rtol=1e-10)
+
+
+def test_a_search_without_end_ends() -> None:
+    """All arms are on the threshold: 2^50 pulls are the most of any search."""
+    found = simulate([0.5, 0.5], k=0.0, delta=0.1, rng=1, compiled=True)
+    assert not found.complete[0]
+    assert 2**50 - 2 < found.pulls[0] <= 2**50
+
+
+@pytest.mark.long
+def test_it_ends_alike_step_by_step() -> None:
+    assert_parity([0.5, 0.5, 0.5], k=0.0, delta=0.1, rng=1)
+
+
+@pytest.mark.parametrize("budget", [2**62, 2**63, 10**30])
+def test_budgets_beyond_all_counts(budget: int) -> None:
+    found = assert_parity([0.1, 0.2, 0.9, 0.2], k=0.5, delta=0.1, rng=1, budget=budget)
+    assert found.complete.all()
 
 
 def random_question(rng: np.random.Generator) -> tuple[list[float], dict[str, Any]]:
@@ -171,7 +246,7 @@ class TestOneArmAtATime:
         logs = np.empty(30)
         for i in range(60):
             arm = (self.pulls[i], self.total[i], self.scatter[i])
-            assert _spade_evidence.mean_interval(*arm, 0.01, logs) == (low[i], high[i])
+            assert _spade_evidence.mean_interval_of_one(*arm, 0.01, logs) == (low[i], high[i])
 
     def test_the_evidence_of_an_arm(self) -> None:
         room = self.rng.uniform(0.01, 0.99, 60)
@@ -179,8 +254,30 @@ class TestOneArmAtATime:
         value, slope = evidence.log_evidence(sample, room)
         for i in range(60):
             one = evidence.Sample(*(float(part[i]) for part in sample))
-            found = _spade_evidence.log_evidence(one, room[i], np.empty(30))
+            found = _spade_evidence.log_evidence_of_one(one, room[i], np.empty(30))
             assert found == pytest.approx((value[i], slope[i]), rel=1e-11)
+
+    @pytest.mark.parametrize(("normal", "outlier"), [(50.0, -3.0), (2.0, 50.0), (2.0, 3.0)])
+    def test_the_evidence_kept_is_that_of_the_side_that_decides(
+        self, normal: float, outlier: float
+    ) -> None:
+        arms, rules = np.arange(1), _spade_joint.Rules(1.0, 1.1, 0.1, 0.0, 1.0, 10.0)
+        known, other = (JointCertificate(9, Sigma(k=1.0), 0.1, 0.0).standing for _ in range(2))
+        near, sums = np.zeros((3, 9)), np.zeros(3)
+        kept = 50.0 if max(normal, outlier) == 50.0 else outlier
+        found = []
+        for value, verdict in ((normal, 1), (outlier, 2)):
+            one = Weighed(value, 1e9, 0.5)
+            _spade_kernel.settle_of_one(rules, known, 0, one, near, sums, verdict)
+            added = _spade_evidence.log_relative_weight(0, near, sums, 1e9, 0.0)
+            found.append(np.array([value + added]))
+        _spade_joint.conclude(rules, other, arms, _spade_joint.Found(*found, np.zeros(1)))
+        assert known.log_evidence[0] == other.log_evidence[0] == kept + added
+        assert known.verdicts.tolist() == other.verdicts.tolist()
+
+    def test_there_is_room_for_all_terms(self) -> None:
+        bets = len(range(*bets_around(1.0).indices(10**9)))
+        assert max(evidence.BETS.size, 2 * bets) == _spade_kernel.MOST_TERMS
 
     @pytest.mark.parametrize("n", [3, 20])
     def test_the_worst_world(self, n: int) -> None:

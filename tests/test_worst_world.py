@@ -128,11 +128,15 @@ def test_of_two_others_there_are_two_directions(k: float) -> None:
         assert both.max() - 1e-12 <= found <= both.max() + 1e-6 * (both.max() + price.max() * k * k)
 
 
-def test_a_tiny_k_costs_what_none_does() -> None:
-    y, prices = np.array([0.1, 0.5, 0.7]), np.array([[1.0, 2.0, 4.0]])
-    for k in (1e-9, 1e-160, 0.0):
-        found = largest_costs(np.arange(3), y, k, np.ones(1), prices)
-        np.testing.assert_allclose(found, [[6.0 / 4.0, 5.0 / 4.0, 3.0 / 4.0]], rtol=1e-6)
+@pytest.mark.parametrize("k", [1e-9, 1e-150, 1e-160, 1e-200, 1e-300, 5e-324, 0.0])
+def test_a_tiny_k_costs_what_none_does(k: float) -> None:
+    """Nothing overflows, though powers of 1/k would; pytest makes errors of warnings."""
+    prices = np.array([[1.0, 2.0, 4.0]])
+    for y in (np.array([0.1, 0.5, 0.7]), np.full(3, 0.3)):
+        for scale in (1e-30, 1.0, 1e30):
+            found = largest_costs(np.arange(3), y, k, np.ones(1), scale * prices)
+            expected = scale * np.array([[6.0, 5.0, 3.0]]) / 4.0
+            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=k)
 
 
 def test_two_arms() -> None:

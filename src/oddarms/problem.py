@@ -229,7 +229,7 @@ class Question:
     side
         "upper", "lower" (at or below mean - k standard deviations) or "both".
     budget
-        At most so many pulls.
+        At most so many pulls; 2^50 where none is given, which end a search that would not.
     rule
         How the threshold follows from the means, see `oddarms.rules`: "sigma" (mean + k standard
         deviations), "mad" (median + k MAD), "tukey" (Q3 + k IQR), "quantile", "control" (a named

@@ -24,8 +24,11 @@ from oddarms.statistics.doubts import Guess, guess_and_doubt
 
 RESERVED = frozenset({"algorithm", "n", "rule", "delta", "rng", "side", "error", "goal", "revised"})
 """What every algorithm is made with; no option has such a name."""
-UNLIMITED = 2**62
-"""A number of pulls that stands for no budget."""
+UNLIMITED = 2**50
+"""The most pulls of any search, and so what stands for no budget.
+
+Sums of more rewards may be off by more than `oddarms.statistics.totals.relative_error` allows for.
+"""
 
 
 class Decision(IntEnum):

@@ -205,7 +205,7 @@ def least_gap(rules: Rules, known: Standing, low: Numbers, high: Numbers) -> Num
 
 def exclude_outliers(rules: Rules, known: Standing, arms: IntArray) -> bool:
     """Call all open arms normal if no mean in [0, 1] can reach the threshold."""
-    if known.low <= 1.0:
+    if not known.low > 1.0:
         return False
     known.log_evidence[arms] = np.maximum(known.log_evidence[arms], rules.log_level)
     known.verdicts[arms] = NORMAL
@@ -408,16 +408,18 @@ def conclude(
 
     By default verdicts are final. If a share of the names may be wrong, `share_of_names` of those
     called normal and of those called outliers, all arms are looked at and all verdicts are new.
+    Arms near the threshold may be looked at on both sides, where there is an indifference: the
+    evidence of the side that decides is kept, of none the one looked at last.
     """
     if share_of_names > 0.0:
         known.verdicts[:] = UNDECIDED
     for evidence, verdict in ((found.normal, NORMAL), (found.outlier, OUTLIER)):
-        seen = evidence > -math.inf
-        known.log_evidence[arms[seen]] = evidence[seen]  # of the side looked at last
         if share_of_names > 0.0:
             enough = discoveries(evidence, share_of_names)
         else:
             enough = evidence >= rules.log_level
+        kept = enough | (known.verdicts[arms] == UNDECIDED) & (evidence > -math.inf)
+        known.log_evidence[arms[kept]] = evidence[kept]
         known.verdicts[arms[enough]] = verdict
 
 

@@ -503,7 +503,8 @@ class Search:
             counts = np.bincount(arms, minlength=self.question.n)
             self.algorithm.absorb_imports(counts, self._rewards.scaled(values[order]))
         budget = self.question.budget
-        left = UNLIMITED if budget is None else budget + self._free - self.total_pulls
+        allowed = UNLIMITED if budget is None else min(budget + self._free, UNLIMITED)
+        left = allowed - self.total_pulls
         pulls = no_pulls() if self.algorithm.done else _frozen(self.algorithm.propose(left))
         self._asked = False
         self._needed = self._outlook = None

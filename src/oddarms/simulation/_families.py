@@ -12,6 +12,8 @@ from oddarms.arms import Bernoulli, Beta, SimulatedArms, Uniform
 from oddarms.errors import InvalidParameter
 
 BERNOULLI, BETA, UNIFORM = 0, 1, 2
+LEAST_BETA = 0.05
+"""The least parameter for which Beta rewards are surely drawn alike: see `drawn_alike`."""
 
 
 @dataclass(frozen=True)
@@ -53,3 +55,18 @@ def family_of(arms: SimulatedArms) -> Family | None:
     if getattr(arms, "bounds", (0.0, 1.0)) != (0.0, 1.0):
         return None
     return next((family for family in FAMILIES.values() if type(arms) is family.arms), None)
+
+
+def drawn_alike(arms: SimulatedArms) -> bool:
+    """Tell whether compiled code surely draws the rewards that numpy draws from a generator.
+
+    Only Beta rewards may differ, of arms whose parameters a and b are both at most 1: numpy then
+    takes powers U^(1/a) and V^(1/b) of two uniform numbers, and logarithms in place of a power that
+    is rounded to 0; numba has no such remedy and may draw for ever. U is 0, which gives the same
+    reward in both, or at least 2^-53; so for a >= `LEAST_BETA` > 53/1074 a power is at least
+    2^-1074, the smallest number above 0.
+    """
+    if not isinstance(arms, Beta):
+        return True
+    a, b = arms.means * arms.concentration, (1.0 - arms.means) * arms.concentration
+    return bool(((a > 1.0) | (b > 1.0) | ((a >= LEAST_BETA) & (b >= LEAST_BETA))).all())

@@ -74,7 +74,7 @@ LOG_TERMS = math.log(BET_COUNT + 1.0)
 
 
 @njit(nogil=True, error_model="numpy")
-def log_evidence(sample: Sample, room: float, logs: Any) -> tuple[float, float]:
+def log_evidence_of_one(sample: Sample, room: float, logs: Any) -> tuple[float, float]:
     """Return the evidence of one arm and its slope; `logs` is room for as many bets."""
     jeffreys = log_jeffreys(sample, room) + LOG_BETA_SHARE
     highest = -np.inf
@@ -115,7 +115,7 @@ def reaches(sample: Sample, room: float, level: float, logs: Any) -> bool:
 
 
 @njit(nogil=True, error_model="numpy")
-def excluded_room(sample: Sample, level: float, logs: Any) -> float:
+def excluded_room_of_one(sample: Sample, level: float, logs: Any) -> float:
     """Return the largest room found whose evidence reaches a level; 0 where there is none."""
     inside, outside = max(sample.gap, 0.0), 0.0
     for _ in range(BISECTIONS):
@@ -128,13 +128,13 @@ def excluded_room(sample: Sample, level: float, logs: Any) -> float:
 
 
 @njit(nogil=True, error_model="numpy")
-def mean_interval(
+def mean_interval_of_one(
     pulls: float, total: float, scatter: float, alpha: float, logs: Any
 ) -> tuple[float, float]:
     """Return an interval of one mean."""
     level = math.log(2.0 / alpha)
-    above = excluded_room(sample_above(pulls, total, scatter), level, logs)
-    below = excluded_room(sample_below(pulls, total, scatter), level, logs)
+    above = excluded_room_of_one(sample_above(pulls, total, scatter), level, logs)
+    below = excluded_room_of_one(sample_below(pulls, total, scatter), level, logs)
     return between_rooms(pulls, above, below)
 
 
@@ -143,7 +143,7 @@ def joint_evidence_at(
     y: float, line: Lines, sample: Sample, sign: float, logs: Any
 ) -> tuple[float, float, float, float]:
     """Return the joint evidence of one arm, its slope and the slopes of its parts."""
-    arm, arm_slope = log_evidence(sample, y if sign > 0.0 else 1.0 - y, logs)
+    arm, arm_slope = log_evidence_of_one(sample, y if sign > 0.0 else 1.0 - y, logs)
     highest = -np.inf
     for g in range(line.bets.size):
         logs[g] = line_at(line, y, line.bets[g], line.costs[g])
@@ -159,7 +159,9 @@ def joint_evidence_at(
 
 
 @njit(nogil=True, error_model="numpy")
-def weigh(low: float, high: float, line: Lines, sample: Sample, sign: float, logs: Any) -> Weighed:
+def weigh_of_one(
+    low: float, high: float, line: Lines, sample: Sample, sign: float, logs: Any
+) -> Weighed:
     """Return a lower bound on the smallest joint evidence of one arm."""
     left = joint_evidence_at(low, line, sample, sign, logs)
     right = joint_evidence_at(high, line, sample, sign, logs)
@@ -225,7 +227,7 @@ def smallest_sd_without(i: int, low: Any, high: Any) -> float:
 
 
 @njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
-def on_sphere(t: Any, q: Any, inverse: Any) -> float:
+def on_sphere_of_one(t: Any, q: Any, inverse: Any) -> float:
     """Return at least the largest sum_j t_j z_j + q_j z_j^2 on the sphere, for one stake."""
     m = t.size
     q_1, q_2, centre = 0.0, 0.0, 0.0
@@ -237,7 +239,7 @@ def on_sphere(t: Any, q: Any, inverse: Any) -> float:
     energy = 0.0
     for j in range(m):
         energy += (t[j] - centre) * (t[j] - centre)
-    nu, least = first_nu(q_1, q_2, energy, float(m))
+    nu, least = first_nu(q_1, q_2, energy, centre, float(m))
     best = np.inf
     for _ in range(NEWTON_STEPS):
         weight, tau = 0.0, 0.0
@@ -292,7 +294,7 @@ def costs_without(
                 place = j - (j > i)
                 value = prices[s, j] / (m * m)
                 total += value
-                t[place] = tilt(k, stakes[s], deviations[place], value, m)
-                q[place] = k * k * value
-        costs[s] = total - stakes[s] * (k * sd) + on_sphere(t, q, inverse)
+                t[place] = tilt(stakes[s], deviations[place], value, m)
+                q[place] = k * value
+        costs[s] = total - stakes[s] * (k * sd) + k * on_sphere_of_one(t, q, inverse)
     return costs, mean + k * sd

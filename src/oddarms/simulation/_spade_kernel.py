@@ -47,13 +47,14 @@ from oddarms.simulation._draws import draw, draw_sum
 from oddarms.simulation._families import BERNOULLI
 from oddarms.simulation._kernel_cache import kernel
 from oddarms.simulation._spade_evidence import (
+    BET_COUNT,
     WIDTH_COUNT,
     add_row,
     costs_without,
     log_relative_weight,
-    mean_interval,
+    mean_interval_of_one,
     smallest_sd_without,
-    weigh,
+    weigh_of_one,
 )
 from oddarms.statistics.direction_box import largest_coefficients
 from oddarms.statistics.directions import (
@@ -72,7 +73,7 @@ from oddarms.statistics.evidence import (
 )
 from oddarms.statistics.levels import WIDTHS, closeness_at
 from oddarms.statistics.threshold_streams import (
-    HORIZONS,
+    AROUND,
     LOG_LIGHT_SHARE,
     LOG_SEEN_SHARE,
     LOG_SHARES,
@@ -105,8 +106,8 @@ for _formula in (
     register_jitable(error_model="numpy")(_formula)
 
 NORMAL, HIGH = int(Decision.NORMAL), int(Decision.HIGH)
-MOST_TERMS = 2 * HORIZONS.size
-"""At least as many as an evidence has terms."""
+MOST_TERMS = max(BET_COUNT, 2 * (2 * AROUND + 1))
+"""As many as any evidence has terms: bets on an arm, or those of a stream, at either price."""
 
 
 @njit(nogil=True, error_model="numpy")
@@ -172,7 +173,9 @@ def narrow(box: Any, tally: Tally, delta: float, logs: Any) -> None:
     n = tally.pulls.size
     alpha = BOX_SHARE * delta / n
     for i in range(n):
-        low, high = mean_interval(tally.pulls[i], tally.total[i], tally.scatter[i], alpha, logs)
+        low, high = mean_interval_of_one(
+            tally.pulls[i], tally.total[i], tally.scatter[i], alpha, logs
+        )
         box[0][i] = max(box[0][i], low)
         box[1][i] = min(box[1][i], high)
 
@@ -199,13 +202,15 @@ def prices_of(rows: PlugIn, k: float, bets: Any, above: Any, mu: Any, box: Any) 
 
 
 @njit(nogil=True, error_model="numpy")
-def settle(
+def settle_of_one(
     rules: Rules, known: Standing, i: int, found: Any, near: Any, sums: Any, verdict: int
 ) -> None:
-    """Record the evidence on arm i, and the verdict if it suffices."""
+    """Record the evidence on arm i, and the verdict if it suffices: see `conclude`."""
     evidence = found.evidence + log_relative_weight(i, near, sums, found.steepness, rules.slack)
-    known.log_evidence[i] = evidence
-    if evidence >= rules.log_level:
+    enough = evidence >= rules.log_level
+    if enough or known.verdicts[i] == UNDECIDED:
+        known.log_evidence[i] = evidence
+    if enough:
         known.verdicts[i] = verdict
 
 
@@ -231,8 +236,8 @@ def weigh_below(
         sample = sample_below(tally.pulls[i], tally.total[i], tally.scatter[i])
         level = theta[i] + rules.slack
         left, right = bracket(guess.mean[i], level)
-        found = weigh(left, right, line, sample, -1.0, logs)
-        settle(rules, known, i, found, near, sums, FOUND_NORMAL)
+        found = weigh_of_one(left, right, line, sample, -1.0, logs)
+        settle_of_one(rules, known, i, found, near, sums, FOUND_NORMAL)
         shares[i] = threshold_shares(level, guess.mean[i], found.y)
 
 
@@ -263,13 +268,13 @@ def weigh_above(
         sample = sample_above(tally.pulls[i], tally.total[i], tally.scatter[i])
         level = theta[i] - rules.slack
         left, right = bracket(guess.mean[i], level)
-        found = weigh(left, right, line, sample, 1.0, logs)
-        settle(rules, known, i, found, near, sums, OUTLIER)
+        found = weigh_of_one(left, right, line, sample, 1.0, logs)
+        settle_of_one(rules, known, i, found, near, sums, OUTLIER)
         shares[i] = threshold_shares(level, guess.mean[i], found.y)
 
 
 @njit(nogil=True, error_model="numpy")
-def decide(
+def decide_one_by_one(
     rules: Rules, rows: Rows, known: Standing, arms: Any, tally: Tally, guess: Forecast
 ) -> Standing:
     """Weigh each open arm on the side of its threshold where it seems to be."""
@@ -407,7 +412,7 @@ def run_spade(
         tally = seen(every, total, squares, swapped)
         guess = forecast(tally)
         if count >= 2:
-            known = decide(rules, rows, known, np.flatnonzero(undecided), tally, guess)
+            known = decide_one_by_one(rules, rows, known, np.flatnonzero(undecided), tally, guess)
     for i in range(n):
         if verdicts[i] != UNDECIDED:
             out[i] = HIGH if (verdicts[i] == OUTLIER) != swapped else NORMAL

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,22 +19,53 @@ from oddarms.arms import SimulatedArms
 from oddarms.arms._table import check_fits
 from oddarms.problem import UNIT, IntArray, Question
 from oddarms.search import Result, Search, drive
-from oddarms.simulation._families import BERNOULLI, family_of
+from oddarms.simulation._families import BERNOULLI, LEAST_BETA, drawn_alike, family_of
 from oddarms.simulation._taped_arms import TapedBernoulli
 from oddarms.statistics.directions import leave_one_out_k
 
 COMPILED = ("ade", "rr", "wrr", "spade")
 
 
-def has_kernel(question: Question) -> bool:
-    """Tell whether there is a kernel for this algorithm with these options, and this question."""
-    asked = (question.rule, question.margin, question.floor, question.error, question.goal)
-    if asked != ("sigma", 0.0, None, "any", "sure"):
-        return False
+PLAIN: dict[str, Any] = {
+    "rule": "sigma",
+    "margin": 0.0,
+    "floor": None,
+    "error": "any",
+    "goal": "sure",
+    "revised": False,
+    "bounds": UNIT,
+}
+"""Words of a question, and the only value of each that kernels know."""
+
+
+def why_not_compiled(question: Question, arms: SimulatedArms) -> str | None:
+    """Return what keeps runs of this question on these arms from being compiled, if anything."""
+    for name, value in PLAIN.items():
+        if getattr(question, name) != value:
+            return f"{name} must be {value!r} but is {getattr(question, name)!r}"
+    if question.side == "both":
+        return "side must be 'upper' or 'lower' but is 'both'"
+    if question.algorithm not in COMPILED:
+        known = ", ".join(map(repr, COMPILED))
+        return f"algorithm must be one of {known} but is {question.algorithm!r}"
     if question.algorithm == "spade":  # in its joint form, with whole steps
-        has_form = question.n <= JOINT_UP_TO and question.n != 1 + Fraction(question.k) ** 2
-        return has_form and question.options.get("max_step") is None
-    return question.algorithm in COMPILED
+        if question.n > JOINT_UP_TO:
+            return f"arms must be at most {JOINT_UP_TO} but are {question.n:,}"
+        if question.n == 1 + Fraction(question.k) ** 2:
+            return f"arms must not be as many as 1 + k^2 but are {question.n}"
+        if (max_step := question.options.get("max_step")) is not None:
+            return f"max_step must be None but is {max_step!r}"
+    family = family_of(arms)
+    if family is None:
+        return f"arms must be Bernoulli, Beta or Uniform, with rewards in [0, 1], but are {arms!r}"
+    if not drawn_alike(arms):
+        return (
+            "concentration must be so large that no Beta arm has both parameters at most 1 and one"
+            f" below {LEAST_BETA} but is {family.value(arms):g}"
+        )
+    if find_spec("numba") is None:
+        return "numba must be installed but is not"
+    return None
 
 
 class Run(NamedTuple):
@@ -86,9 +118,10 @@ class Task:
         decisions = np.zeros(n, dtype=np.int8)
         mirrored = self.question.side == "lower"
         algorithm_rng, reward_rng = rng.spawn(2)
-        limits = UNLIMITED if self.question.budget is None else self.question.budget
+        budget = UNLIMITED if self.question.budget is None else self.question.budget
+        limit = min(budget, UNLIMITED)
         rewards = (family.code, family.value(self.arms), mirrored)
-        shared_arguments = (limits, *rewards, algorithm_rng, reward_rng, pulls, decisions)
+        shared_arguments = (limit, *rewards, algorithm_rng, reward_rng, pulls, decisions)
         head = (means, self.question.k, self.question.delta)
         options = self.question.options
         if self.question.algorithm == "ade":
@@ -96,7 +129,7 @@ class Task:
             found = run_ade(*head, shared, *shared_arguments)
         elif self.question.algorithm == "spade":  # makes no random choices
             found = run_spade(
-                *(*head, self._others_k(n), self.question.indifference, limits, *rewards),
+                *(*head, self._others_k(n), self.question.indifference, limit, *rewards),
                 *(reward_rng, pulls, decisions),
             )
         else:

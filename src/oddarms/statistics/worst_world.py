@@ -22,10 +22,11 @@ def largest_costs(
     `prices`, which are not negative.
 
     The first term is not positive: directions far from that of y, which might cost more, pay for
-    it themselves. In z this is a linear plus a diagonal quadratic form, sum_j t_j z_j + q_j z_j^2,
-    on a sphere. Take any nu for which sum_j (nu - q_j) z_j^2 is positive on all z that sum to 0.
-    Then the form is at most nu m plus the largest sum_j t_j z_j - (nu - q_j) z_j^2 over these z,
-    with no sphere: sum_j (t_j - tau)^2 / (4 (nu - q_j)) + nu m, the Lagrangian dual, where tau lets
+    it themselves. In z this is a constant plus k times a linear and a diagonal quadratic form,
+    sum_j t_j z_j + q_j z_j^2, on a sphere (k is left out of it, so that no power of a tiny one is
+    lost). Take any nu for which sum_j (nu - q_j) z_j^2 is positive on all z that sum to 0. Then the
+    form is at most nu m plus the largest sum_j t_j z_j - (nu - q_j) z_j^2 over these z, with no
+    sphere: sum_j (t_j - tau)^2 / (4 (nu - q_j)) + nu m, the Lagrangian dual, where tau lets
     z_j = (t_j - tau) / (2 (nu - q_j)) sum to 0. At the best nu their squares sum to m; it is sought
     by some Newton steps. As any nu will do, the smallest of the values met is returned.
 
@@ -44,14 +45,14 @@ def largest_costs(
         deviations = (y - (y * others).sum() / m) * others
         sd = math.sqrt((deviations**2).sum() / m)
         v = values * others
-        top = on_sphere(tilt(k, stakes, deviations, v, m), k * k * v, others, m)
-        costs[:, place] = v.sum(1) - stakes[:, 0] * (k * sd) + top
+        top = on_sphere(tilt(stakes, deviations, v, m), k * v, others, m)
+        costs[:, place] = v.sum(1) - stakes[:, 0] * (k * sd) + k * top
     return costs
 
 
-def tilt(k: float, stake: Numbers, deviation: Numbers, value: Numbers, m: float) -> Numbers:
+def tilt(stake: Numbers, deviation: Numbers, value: Numbers, m: float) -> Numbers:
     """Return t_j of `largest_costs`."""
-    return k * (stake * (deviation / m) + 2.0 * value)
+    return stake * (deviation / m) + 2.0 * value
 
 
 def on_sphere(t: FloatArray, q: FloatArray, others: FloatArray, m: float) -> FloatArray:
@@ -59,7 +60,7 @@ def on_sphere(t: FloatArray, q: FloatArray, others: FloatArray, m: float) -> Flo
     highest = np.partition(q, -2, axis=1)
     centre = (t * others).sum(1) / m
     energy = ((t - centre.reshape(-1, 1)) ** 2 * others).sum(1)
-    nu, least = first_nu(highest[:, -1], highest[:, -2], energy, m)
+    nu, least = first_nu(highest[:, -1], highest[:, -2], energy, centre, m)
     best = np.full(q.shape[0], np.inf)
     for _ in range(NEWTON_STEPS):
         inverse = others * inverse_of(nu.reshape(-1, 1), q)
@@ -73,10 +74,17 @@ def on_sphere(t: FloatArray, q: FloatArray, others: FloatArray, m: float) -> Flo
     return best
 
 
-def first_nu(q_1: Numbers, q_2: Numbers, energy: Numbers, m: float) -> tuple[Numbers, Numbers]:
-    """Return a nu to begin with, and one that all others must exceed."""
+def first_nu(
+    q_1: Numbers, q_2: Numbers, energy: Numbers, centre: Numbers, m: float
+) -> tuple[Numbers, Numbers]:
+    """Return a nu to begin with, and one that all others must exceed.
+
+    `centre` is the mean of the t_j and `energy` the sum of the squared distances from it; where
+    the t_j are equal, these distances are what rounding leaves, and are not divided by less.
+    """
     steepest = q_1 - (q_1 - q_2) / m
-    spread = np.sqrt(energy / (4.0 * m)) + 1e-300
+    rounded = 1e-15 * centre
+    spread = np.sqrt(energy / (4.0 * m) + rounded * rounded) + 1e-300
     least = steepest * (1.0 + 1e-9) + 1e-6 * spread
     return np.maximum(steepest + spread, least), least  # also where all t_j are equal
 
