@@ -37,6 +37,7 @@ from oddarms.search import (
     drive,
     patiently,
 )
+from oddarms.search._revising import REVISABLE, changed
 from oddarms.studies import Study, create_study, load_study
 from oddarms.studies._desk import RUN_LEASE
 
@@ -203,7 +204,8 @@ def find(
             search.import_rewards(imported)
     else:
         study = patiently(
-            lambda: open_study(source.labels, words, storage=storage, name=name, rng=rng), patience
+            lambda: open_study(source.labels, _said(words), storage=storage, name=name, rng=rng),
+            patience,
         )
         if imported:
             patiently(lambda: study.import_rewards(imported, key="find"), patience)
@@ -276,7 +278,8 @@ def open_study(
 ) -> Study:
     """Return the study of that name, which must have been begun with these words, or a new one.
 
-    Tickets of processes of this machine that are gone are given back.
+    Another margin, floor or indifference, and a larger budget, are asked of it from now on
+    (`Study.revise`). Tickets of processes of this machine that are gone are given back.
 
     Parameters
     ----------
@@ -297,18 +300,35 @@ def open_study(
         except DuplicateStudy:  # somebody else has made it in the meantime
             study = load_study(name, storage=storage)
     asked = study.question
-    stored = {**{word: getattr(asked, word) for word in WORDS}, **asked.options}
-    given = Question.of(asked.labels, words)
+    given = changed(asked, words)
     for word in words:
-        new = getattr(given, word) if word in WORDS else given.options[word]
-        if stored.get(word) != new:
-            raise _another(study, word, stored.get(word), new)
+        stored, new = _word(asked, word), _word(given, word)
+        if word not in REVISABLE and stored != new:
+            raise _another(study, word, stored, new)
     if labels is not None and list(asked.labels) != list(labels):
         raise _another(study, "arms", _few(asked.labels), _few(list(labels)))
     if isinstance(rng, int | np.integer) and rng != study.seed:
         raise _another(study, "rng (--seed)", study.seed, rng)
+    revised = [word for word in REVISABLE if getattr(asked, word) != getattr(given, word)]
+    if revised:
+        study.revise(**{word: words[word] for word in revised})
     study.take_over()
     return study
+
+
+def _word(question: Question, word: str) -> Any:
+    return getattr(question, word) if word in WORDS else question.options.get(word)
+
+
+def _said(words: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the words without margin, floor and budget where these are as if nobody gave them.
+
+    A study has its own then, and nobody changes it by saying nothing.
+    """
+    usual = {"margin": 0.0, "floor": None, "budget": None}
+    return {
+        word: value for word, value in words.items() if word not in usual or value != usual[word]
+    }
 
 
 def _few(labels: Sequence[Label]) -> str:

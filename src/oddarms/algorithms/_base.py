@@ -95,7 +95,7 @@ class Algorithm(ABC):
     """False where its answers are calibrated by simulation, and no theorem bounds their error."""
 
     revisable: ClassVar[bool] = False
-    """True where `revise` takes another margin or floor, and the constructor ``revised=True``."""
+    """True where it has `revise`, and the constructor takes ``revised=True``."""
 
     goals: ClassVar[frozenset[str]] = frozenset({"sure"})
     """What it can aim at; the constructor takes ``goal="budget"`` where that is one of them."""
@@ -141,6 +141,23 @@ class Algorithm(ABC):
     def takes_imports(self) -> bool:
         """Whether `absorb_imports` takes rewards."""
         return type(self).absorb_imports is not Algorithm.absorb_imports
+
+    def revise(self, rule: Rule, indifference: float, *, revised: bool = True) -> None:
+        """Take another margin, floor or indifference on the samples there are; decide anew.
+
+        Only those that are `revisable` can. A step that was proposed goes on.
+
+        Parameters
+        ----------
+        rule
+            The rule, which differs in its margin and floor at most.
+        indifference
+            As a share of the range of rewards; 0 where there is no such option.
+        revised
+            Whether margin or floor have ever been chosen after looking at samples.
+        """
+        del rule, indifference, revised
+        raise ProtocolError(f"{type(self).__name__} cannot decide anew from its samples.")
 
     def outlook(self) -> Iterator[Pulls]:
         """Yield the steps that are expected behind the one that is proposed.

@@ -156,18 +156,19 @@ class SPADE(Algorithm):
             for name in sides
         }
         if revised:
-            self.revise(rule)
+            self.revise(rule, self.indifference)
 
-    def revise(self, rule: Rule) -> None:
-        """Take another margin or floor on the samples there are; decide anew from them.
+    def revise(self, rule: Rule, indifference: float, *, revised: bool = True) -> None:
+        """Take another margin, floor or indifference on the samples there are; decide anew.
 
-        The streams of the threshold do not depend on either, so nothing is lost; what it costs is
-        said at `oddarms.algorithms._spade_joint.Weights`.
+        The streams of the threshold do not depend on any of them, so nothing is lost; what it
+        costs is said at `oddarms.algorithms._spade_joint.Weights`.
         """
         assert isinstance(rule, Sigma)
+        self.indifference = _check_indifference(indifference)
         self.rule = rule
         for view in self.views.values():
-            view.certificate.revise(rule)
+            view.certificate.revise(rule, self.indifference, revised=revised)
             self.decisions[:] = Decision.UNDECIDED
         self._decide()
 

@@ -179,11 +179,24 @@ class Certificate(ABC):
         """What is known, with the interval of the whole threshold: margin and floor included."""
         return raised(self.standing, self.beyond, self.mu)
 
-    def revise(self, rule: Sigma) -> None:
-        """Take another margin or floor, chosen after looking; all verdicts are open again."""
-        self.beyond = Beyond(rule.margin, rule.floor, revised=True)
-        self.verdicts[:] = UNDECIDED
-        self.log_evidence[:] = 0.0
+    def revise(self, rule: Sigma, indifference: float, *, revised: bool) -> None:
+        """Take another margin, floor or indifference; verdicts on which that may bear are open.
+
+        The threshold grows with margin and floor. So an arm that is rightly called normal is so
+        for a larger margin and floor, too, and one rightly called an outlier for smaller ones, both
+        if the indifference does not shrink. Such verdicts stay, as the event that they are right
+        is the same; it is another one if the values become chosen after looking (`Weights`).
+        """
+        before, slack = self.beyond, self.slack
+        self.beyond = now = Beyond(rule.margin, rule.floor, revised)
+        self.slack = indifference / self.rate
+        same_event = before.revised == now.revised and self.slack >= slack
+        higher = now.margin >= before.margin and now.floor >= before.floor
+        lower = now.margin <= before.margin and now.floor <= before.floor
+        stay = {NORMAL: same_event and higher, OUTLIER: same_event and lower}
+        for verdict in (verdict for verdict, stays in stay.items() if not stays):
+            self.verdicts[self.verdicts == verdict] = UNDECIDED
+        self.log_evidence[self.verdicts == UNDECIDED] = 0.0
 
 
 class JointCertificate(Certificate):
@@ -348,6 +361,11 @@ class IntervalCertificate(Certificate):
         conclude(self.rules, self.standing, due, found, self.share_of_names)
         self._look_later(due[(found.normal > -math.inf) | (found.outlier > -math.inf)], tally)
         self._share_doubt(arms[self.verdicts[arms] == UNDECIDED], tally, guess)
+
+    def revise(self, rule: Sigma, indifference: float, *, revised: bool) -> None:
+        """Take other values, and look at all open arms at once."""
+        super().revise(rule, indifference, revised=revised)
+        self._next_look[:] = 0.0
 
     def _weigh(
         self, arms: IntArray, known: Standing, weights: Weights, tally: Tally, guess: Forecast

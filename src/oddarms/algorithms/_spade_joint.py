@@ -134,6 +134,13 @@ class Weights(NamedTuple):
     arm at or above mu + k sigma may, for different values, be wrongly called normal and, against mu
     or the floor, an outlier: up to three events, so that whatever values are tried, all answers
     together are right with probability at least 1 - 3 delta.
+
+    An indifference that is chosen after looking costs nothing. A verdict is wrong if the arm lies
+    on the other side by that much or more. A verdict is given only if the weighted e-process
+    suffices in every world in which it is wrong, so in the true one if it is wrong there; and in
+    the true world neither the weights nor the e-processes against the true means depend on the
+    indifference. An arm beyond its threshold can, whatever the value, only be wrongly called
+    normal, one below it only an outlier: the one event for each arm covers all values.
     """
 
     near: FloatArray

@@ -66,6 +66,22 @@ them.
 
 An import while pulls are out falls between two steps that the speed of these pulls decides. So
 where speed depends on the reward, import before the first `ask`, or while no ticket is out.
+
+Revisions
+---------
+`revise` changes margin, floor or indifference on the samples that are there, where the algorithm
+is `revisable`, and of any algorithm a budget to a larger one. What the answer is worth after that
+is said at the algorithm: for SPADE 1 - 3 delta once margin or floor were changed after the first
+result (`Question.revised`), for indifference and budget nothing changes. Nothing that was told is
+lost: results that no step has taken wait, also when every arm is decided, as another question may
+want them. A search that had ended then goes on, and one that has its answer ends.
+
+The step in progress goes on as it was planned, even if the answer is there and it is finished only
+after another revision. So a step's places are decided by what was used before it, also if somebody
+chooses a margin by looking at rewards that the step has so far. Rewards that wait for *later* steps
+are another matter: who looks at single results (`Study.trials`) and chooses by them decides by
+rewards which places come before them. `result` shows none of these; choose by that. And where
+speed depends on the reward, revise while no ticket is out, as for an import.
 """
 
 from __future__ import annotations
@@ -100,6 +116,7 @@ from oddarms.rules import rule_of
 from oddarms.search._places import Outlook, Place, Sequences
 from oddarms.search._progress import Progress, look_alike
 from oddarms.search._result import Result, Snapshot, TracePoint
+from oddarms.search._revising import DECIDING, changed, revision
 from oddarms.search._rewards import Rewards
 from oddarms.search._saved import frozen_state, guarded, restore_state
 from oddarms.search._step import Out
@@ -439,6 +456,60 @@ class Search:
                 self._propose()
         self._advance()
 
+    # Revisions
+
+    def revise(self, question: Question | None = None, /, **changes: Any) -> None:
+        """Ask a somewhat different question of the same arms, on the samples that are there.
+
+        Margin, floor and indifference may be changed, where the algorithm can decide anew (SPADE
+        can), and the budget may become larger, or None. The search goes on, or ends, or was over
+        and goes on. Once margin or floor were changed after the first result, the answer is right
+        with probability at least 1 - 3 delta; indifference and budget cost nothing. The module's
+        text says by what they may be chosen.
+
+        Parameters
+        ----------
+        question
+            The other question, whole; by default that of the search.
+        **changes
+            Words of it that are changed.
+
+        Examples
+        --------
+        >>> truth = [0.0, 0.1, 0.2, 0.9]
+        >>> search = Search(4, k=1, delta=0.1)
+        >>> while not search.done:
+        ...     pulls = search.ask_step()
+        ...     search.tell_step(np.array(truth)[pulls.indices].repeat(pulls.counts))
+        >>> search.result().outliers
+        [3]
+        >>> search.revise(floor=0.95)
+        >>> search.result().outliers, search.status.value
+        ([], 'decided')
+        """
+        wanted = changed(question or self.question, changes)
+        new = revision(self.question, wanted, self.algorithm, looked=self.taken > 0)
+        if new == self.question:
+            return
+        if any(getattr(new, word) != getattr(self.question, word) for word in DECIDING):
+            a, b = new.bounds
+            indifference = new.indifference / (b - a)
+            self.algorithm.revise(rule_of(new), indifference, revised=new.revised)
+        self.question = new
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Find out where the search stands under another question."""
+        step = self._sequences.step
+        self._needed = self._outlook = None
+        self.status = Status.DECIDED if self.algorithm.done else Status.RUNNING
+        wanted = step.total == 0 or (step.untouched and not self._asked and bool(self._imports))
+        if not self.done and wanted:
+            self._propose()
+        if self._trace and self._trace[-1].pulls == self.total_pulls:
+            self._trace[-1] = self.latest()
+        self._advance()
+
     # Places, for those who keep the tickets themselves
 
     def take(self, arm: int, place: int, reward: float) -> None:
@@ -448,7 +519,7 @@ class Search:
             self.beyond += 1
             return
         self.told += 1
-        if self.done and self.status is not Status.BUDGET:
+        if self._is_over:
             self._unused += 1  # there is no step to wait for
             return
         self._sequences.take(arm, place, self._rewards.scaled_one(reward))
@@ -522,10 +593,15 @@ class Search:
             self.total_pulls += pulls.total
             self._propose()
             self._record()
-        if self.done and self.status is not Status.BUDGET:  # which an import may lift
-            self._unused = self.unused  # no step will follow: only count what none has taken
+        if self._is_over:
+            self._unused = self.unused  # only count what no step has taken
             self._sequences.forget()
             self._imports = []
+
+    @property
+    def _is_over(self) -> bool:
+        """True if no step will follow, whatever comes: a larger budget, or another question."""
+        return self.status is Status.DECIDED and not self.algorithm.revisable
 
     def stop(self, reason: Status) -> None:
         """End the search for a reason of the caller's own, such as `Status.INTERRUPTED`."""
@@ -635,6 +711,7 @@ class _SavedSearch(Search):
     take = guarded(Search.take)
     take_import = guarded(Search.take_import)
     open_places = guarded(Search.open_places)
+    revise = guarded(Search.revise)
     result = guarded(Search.result)
     progress = guarded(Search.progress)
     latest = guarded(Search.latest)

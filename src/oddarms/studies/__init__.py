@@ -8,13 +8,14 @@ from oddarms.studies._api import (
     load_study,
     upgrade_storage,
 )
-from oddarms.studies._log import Conflict, Told, Trial
+from oddarms.studies._log import Conflict, Revision, Told, Trial
 from oddarms.studies._study import Overview, Study
 from oddarms.studies._verify import Verification, verify
 
 __all__ = [
     "Conflict",
     "Overview",
+    "Revision",
     "Study",
     "StudySummary",
     "Told",

@@ -15,7 +15,7 @@ from oddarms.search import Search
 from oddarms.studies._ids import new_secret
 from oddarms.studies._labels import arm_rows
 from oddarms.studies._receipts import origin
-from oddarms.studies._replay import new_search
+from oddarms.studies._replay import new_search, stored_question
 from oddarms.studies._study import Study, moment_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class StudySummary:
     """A study as `list_studies` shows it; `handed_out` are tickets, `results` what came back.
 
-    Its question has numbers for labels.
+    Its question is the one in force, with numbers for labels.
     """
 
     name: str
@@ -103,6 +103,7 @@ def load_study(name: str, *, storage: str | Path | None = None) -> Study:
         database = _open(storage)
     except _NoStorage as error:
         raise UnknownStudy(f"name must be a study but got {name!r}: {error}") from None
+    from oddarms.studies import _revision_rows as revision_rows
     from oddarms.studies import _study_rows as study_rows
 
     with database.reading() as connection:
@@ -113,21 +114,15 @@ def load_study(name: str, *, storage: str | Path | None = None) -> Study:
                 f"name must be a study of {database.name} but got {name!r}; it has"
                 f" {', '.join(known) or 'none'}."
             )
-        asked = _stored(found.question)
+        asked = stored_question(found.question)
+        revisions = revision_rows.revision_rows(connection, found.number)
         arms = study_rows.number_of_arms(connection, found.number)
     if arms != asked.n:  # before anything of that size is made
         raise StoreFailed(
             f"{database.name}: it is damaged; the study {name!r} asks about {asked.n} arms but has"
             f" {arms}."
         )
-    return Study(database, name, found, asked)
-
-
-def _stored(text: str) -> Question:
-    try:
-        return Question.from_json(text)
-    except InvalidParameter as error:
-        raise StoreFailed(f"a stored question must be whole but is not: {error}") from None
+    return Study(database, name, found, asked, revisions)
 
 
 def list_studies(*, storage: str | Path | None = None) -> list[StudySummary]:
@@ -139,7 +134,7 @@ def list_studies(*, storage: str | Path | None = None) -> list[StudySummary]:
         return [
             StudySummary(
                 name,
-                _stored(question),
+                stored_question(question),
                 moment_of(created),
                 tickets,
                 results,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from oddarms.problem import Label
+from oddarms.problem import Label, Question
 
 
 class Told(StrEnum):
@@ -29,6 +29,49 @@ class ResultRow:
     place: int | None
     reward: float
     batch: int | None = None
+
+
+@dataclass(frozen=True)
+class RevisionRow:
+    """A recorded change of the question.
+
+    Attributes
+    ----------
+    number, position
+        Its own number, and that of the last result before it; 0 if there was none.
+    question
+        The question from there on, as JSON.
+    chain
+        The chain of the log up to and with it.
+    made
+        The time of day.
+    """
+
+    number: int
+    position: int
+    question: str
+    chain: bytes
+    made: float
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A change of the question.
+
+    Attributes
+    ----------
+    number, position
+        Its own number, and that of the last result before it (`Trial.number`), 0 if there was none.
+    question
+        What was asked from there on.
+    made
+        When, in UTC.
+    """
+
+    number: int
+    position: int
+    question: Question
+    made: datetime
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@
   or place, no longer agrees with it.
 - A *digest* of all its rewards stands with each import, and the number of imports with the study.
 - An *origin*, a hash of question, seed, secret and labels, stands with the study.
-- A *chain* over all results in their order stands with each saved state: each link is a hash of the
-  one before and of one result, so that the last link vouches for the whole log up to there, order
-  included. It depends on the log alone, and may be written down elsewhere and compared.
+- A *chain* over all results and revisions in their order stands with each saved state and each
+  revision: each link is a hash of the one before and of one result or revision, so that the last
+  link vouches for the whole log up to there, order included. It depends on the log alone, and may
+  be written down elsewhere and compared. The number of revisions stands with the study.
 
 They find damage and edits by hand. Who can write to the database and knows this file can make them
 anew; only a chain that was written down elsewhere finds that. The formats are part of the schema.
@@ -22,7 +23,7 @@ from collections.abc import Iterable
 from oddarms.studies._log import ResultRow
 
 GENESIS = bytes(32)
-"""The chain of no results."""
+"""The chain of an empty log."""
 
 
 def order_receipt(ticket: int, arm: int, place: int) -> int:
@@ -69,3 +70,9 @@ def chained(link: bytes, rows: Iterable[ResultRow]) -> bytes:
         packed = struct.pack(">qqqqdq", row.number, ticket, row.arm, place, row.reward + 0.0, batch)
         link = hashlib.sha256(link + packed).digest()
     return link
+
+
+def revised(link: bytes, number: int, position: int, question: str) -> bytes:
+    """Return the chain after a revision; what is hashed is longer than any result."""
+    packed = struct.pack(">qq", number, position)
+    return hashlib.sha256(link + b"revision" + packed + question.encode()).digest()

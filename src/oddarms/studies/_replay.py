@@ -1,14 +1,22 @@
-"""From the log to the search: results in the order in which they were recorded."""
+"""From the log to the search: results and revisions in the order in which they were recorded.
+
+A revision has the number of the last result before it, its *position*. Whoever records one has the
+study alone, as all do who read results in order. So no result with a lower number appears later, a
+revision is never seen after a result that follows it, and where revisions share a position their
+own numbers are the order.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -16,9 +24,10 @@ from oddarms.errors import InvalidParameter, StoreFailed
 from oddarms.problem import Question
 from oddarms.search import Search
 from oddarms.studies import _result_rows as result_rows
+from oddarms.studies import _revision_rows as revision_rows
 from oddarms.studies import _study_rows as study_rows
-from oddarms.studies._log import ResultRow
-from oddarms.studies._receipts import GENESIS, chained
+from oddarms.studies._log import ResultRow, RevisionRow
+from oddarms.studies._receipts import GENESIS, chained, revised
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -31,6 +40,14 @@ def new_search(question: Question, seed: int) -> Search:
     """Return a study's search at its beginning: that of `oddarms.find` with the same seed."""
     algorithm_rng, _ = np.random.default_rng(seed).spawn(2)
     return Search(question, rng=algorithm_rng)
+
+
+def stored_question(text: str) -> Question:
+    """Return a question that is stored."""
+    try:
+        return Question.from_json(text)
+    except InvalidParameter as error:
+        raise StoreFailed(f"a stored question must be whole but is not: {error}") from None
 
 
 def replay(search: Search, rows: Sequence[ResultRow]) -> None:
@@ -48,12 +65,68 @@ def replay(search: Search, rows: Sequence[ResultRow]) -> None:
             search.take(row.arm, row.place, row.reward)
 
 
+class WrongRevision(InvalidParameter):
+    """Something stands in the log where nobody can have put it."""
+
+
+class Placed(Protocol):
+    """What has a place between results: `position` is the number of the last one before it."""
+
+    @property
+    def position(self) -> int:
+        """The number of a result, 0 for the beginning."""
+
+
+Mark = TypeVar("Mark", bound=Placed)
+
+
+def in_order(
+    results: Iterable[list[ResultRow]], marks: Iterable[Mark]
+) -> Iterator[list[ResultRow] | Mark]:
+    """Yield results, and what stands between them; the results of an import are never divided."""
+    waiting = deque(marks)
+    for part in results:
+        rows = part
+        while waiting and waiting[0].position < rows[-1].number:
+            mark = waiting.popleft()
+            before = bisect_right(rows, mark.position, key=lambda row: row.number)
+            if before:
+                yield _undivided(rows, before)
+            yield mark
+            rows = rows[before:]
+        yield rows
+    yield from waiting
+
+
+def _undivided(rows: list[ResultRow], before: int) -> list[ResultRow]:
+    """Return the first results, if no import goes on behind them."""
+    batch = rows[before].batch
+    if batch is not None and batch == rows[before - 1].batch:
+        raise WrongRevision(
+            "nothing must stand within an import but a revision or state does, behind result"
+            f" {rows[before - 1].number}."
+        )
+    return rows[:before]
+
+
+def revise(search: Search, row: RevisionRow) -> None:
+    """Let a search go on with the question of a revision."""
+    try:
+        question = Question.from_json(row.question)
+        search.revise(question)
+    except InvalidParameter as error:
+        raise WrongRevision(f"revision {row.number} cannot be made: {error}") from None
+    if search.question != question:
+        raise WrongRevision(f"revision {row.number} must say whether samples were there.")
+
+
 @dataclass(frozen=True)
 class State:
-    """A search as bytes, with the number of its last result, how many it has, and their chain."""
+    """A search as bytes: up to which result and revision, how many results, and their chain."""
 
     position: int
     taken: int
+    revised: int
     chain: bytes
     content: bytes
 
@@ -69,13 +142,24 @@ class LoggedSearch:
         The study's number.
     question, seed
         What the search is made of.
+    revisions
+        Those that are known already.
     """
 
-    def __init__(self, name: str, study: int, question: Question, seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        study: int,
+        question: Question,
+        seed: int,
+        revisions: Sequence[RevisionRow] = (),
+    ) -> None:
         self._name = name
         self._study = study
         self._question = question
         self._seed = seed
+        self._know(revisions)
+        self._revised = 0  # how many of them the search has
         self._search: Search | None = None
         self._saved_taken = 0  # how many results the saved state has, or one that somebody saves
         self._read = -math.inf
@@ -98,25 +182,56 @@ class LoggedSearch:
         assert self._search is not None
         return self._search
 
+    @property
+    def question(self) -> Question:
+        """The question in force, as it was read last."""
+        return self._questions[-1]
+
     def brought_up(self, connection: sa.Connection) -> Search:
-        """Return the search with all results stored now; the transaction must have it alone."""
+        """Return the search with all that is stored now; the transaction must have it alone."""
         saved = study_rows.saved(connection, self._study)
         self._saved_taken = max(saved.taken, saved.claimed)
-        if self._search is None or self.position < saved.position:
+        if saved.revisions != len(self._revisions):
+            self._know(revision_rows.revision_rows(connection, self._study))
+        behind = self.position < saved.position or self._revised > len(self._revisions)
+        if self._search is None or behind:
             self._load(connection, saved)
         search, self._search = self.search, None  # if interrupted, the next call begins anew
-        for rows in result_rows.result_rows(connection, self._study, after=self.position):
-            self._check(rows)
-            replay(search, rows)
-            self.chain = chained(self.chain, rows)
-            self.position = rows[-1].number
+        results = result_rows.result_rows(connection, self._study, after=self.position)
+        try:
+            for event in in_order(results, self._revisions[self._revised :]):
+                if isinstance(event, RevisionRow):
+                    self._take_revision(search, event)
+                else:
+                    self._take_results(search, event)
+        except WrongRevision as error:
+            raise StoreFailed(f"{self._name}: it is damaged; {error}") from None
         self._search = search
         self._read = time.monotonic()
         return search
 
+    def _take_results(self, search: Search, rows: list[ResultRow]) -> None:
+        self._check(rows)
+        replay(search, rows)
+        self.chain = chained(self.chain, rows)
+        self.position = rows[-1].number
+
+    def _take_revision(self, search: Search, row: RevisionRow) -> None:
+        revise(search, row)
+        self.chain = revised(self.chain, row.number, row.position, row.question)
+        self._revised += 1
+
+    def _know(self, revisions: Sequence[RevisionRow]) -> None:
+        """Take note of all revisions, and of the questions before and after each of them."""
+        questions = [self._question, *(stored_question(row.question) for row in revisions)]
+        if any(question.n != self._question.n for question in questions):
+            raise StoreFailed(f"{self._name}: it is damaged; a revision asks about other arms.")
+        self._revisions, self._questions = list(revisions), questions
+
     def state(self) -> State:
         """Return the state, to be saved."""
-        return State(self.position, self.search.taken, self.chain, self.search.to_bytes())
+        search = self.search
+        return State(self.position, search.taken, self._revised, self.chain, search.to_bytes())
 
     def claims_saving(self, connection: sa.Connection) -> bool:
         """Return whether it is time to save the state, and say that this process does it.
@@ -132,14 +247,16 @@ class LoggedSearch:
 
     def _load(self, connection: sa.Connection, saved: study_rows.Saved) -> None:
         """Begin with the saved state or, if it cannot be used, with none."""
-        if saved.key is not None and saved.chain is not None:
+        known = 0 <= saved.revised <= len(self._revisions)
+        if saved.key is not None and saved.chain is not None and known:
             content = study_rows.saved_state(connection, self._study, saved.key)
             with suppress(InvalidParameter):
-                self._search = Search.from_bytes(self._question, content)
+                self._search = Search.from_bytes(self._questions[saved.revised], content)
                 self.position, self.chain = saved.position, saved.chain
+                self._revised = saved.revised
                 return
         self._search = new_search(self._question, self._seed)
-        self.position, self.chain = 0, GENESIS
+        self.position, self.chain, self._revised = 0, GENESIS, 0
 
     def _check(self, rows: Iterable[ResultRow]) -> None:
         """Check that results are such as `tell` lets in: a file may be damaged unseen by SQLite."""

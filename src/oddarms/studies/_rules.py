@@ -40,6 +40,8 @@ _RULES = {
     " WHERE study = :study",
     "imports missing from the log": "SELECT abs(s.imports - (SELECT count(*) FROM imports i"
     " WHERE i.study = s.id)) FROM studies s WHERE s.id = :study",
+    "revisions missing from the log, or too many": "SELECT abs(s.revisions - (SELECT count(*)"
+    " FROM revisions v WHERE v.study = s.id)) FROM studies s WHERE s.id = :study",
     "tickets missing from the log": "SELECT s.tickets - (SELECT count(*) FROM tickets t"
     " WHERE t.study = s.id AND t.number BETWEEN 1 AND s.tickets) FROM studies s"
     " WHERE s.id = :study",

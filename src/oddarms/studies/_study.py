@@ -1,9 +1,10 @@
 """A study: a search one can leave and come back to, shared by many workers.
 
 A search, plus a log of every result in a storage, plus leases of the tickets that are out. The
-search is a pure function of the results in the order in which they were recorded, so that every
-process that has the study open has the same one; `oddarms.search._search` says which reward is used
-when, and what slow and lost workers mean for the guarantee.
+search is a pure function of the results, and of the changes of its question, in the order in which
+they were recorded, so that every process that has the study open has the same one;
+`oddarms.search._search` says which reward is used when, and what slow and lost workers mean for the
+guarantee.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,15 +35,17 @@ from oddarms.search import (
     Tickets,
     drive,
 )
+from oddarms.search._revising import changed, revision
 from oddarms.search._rewards import Rewards
 from oddarms.studies import _result_rows as result_rows
+from oddarms.studies import _revision_rows as revision_rows
 from oddarms.studies import _study_rows as study_rows
 from oddarms.studies import _ticket_rows as ticket_rows
 from oddarms.studies._desk import RUN_LEASE, StudyDesk
 from oddarms.studies._ids import TicketIds
 from oddarms.studies._labels import Labels
-from oddarms.studies._log import Conflict, Told, Trial
-from oddarms.studies._replay import LoggedSearch, State
+from oddarms.studies._log import Conflict, Revision, RevisionRow, Told, Trial
+from oddarms.studies._replay import LoggedSearch, State, new_search, stored_question
 from oddarms.studies._saving import save_state
 from oddarms.studies._workers import is_gone
 
@@ -103,16 +105,25 @@ class Study:
         Decides the algorithm's random choices.
     """
 
-    def __init__(self, database: Database, name: str, row: StudyRow, question: Question) -> None:
+    def __init__(
+        self,
+        database: Database,
+        name: str,
+        row: StudyRow,
+        question: Question,
+        revisions: Sequence[RevisionRow] = (),
+    ) -> None:
         self._database = database
         self._number = row.number
         self.name = name
         self.seed = row.seed
-        self._asked = question  # with numbers for labels, of which there may be a great many
+        # at the beginning, with numbers for labels, of which there may be a great many
+        self._asked = question
         self._ids = TicketIds(name, row.secret)
         self._labels = Labels(database, row.number, question.n)
         self._rewards = Rewards(question)
-        self._log = LoggedSearch(database.name, row.number, question, row.seed)
+        self._log = LoggedSearch(database.name, row.number, question, row.seed, revisions)
+        self._named: tuple[Question, Question] | None = None
         self._lock = threading.RLock()
         self._callbacks: list[DecisionCallback] = []
         self._reported: npt.NDArray[np.int8] | None = None
@@ -125,10 +136,15 @@ class Study:
         """Where the study is stored."""
         return self._database.name
 
-    @cached_property
+    @property
     def question(self) -> Question:
-        """What is asked."""
-        return self._asked.but(labels=self._labels.all())
+        """What is asked: the question in force, as this process has read it last."""
+        return self._with_labels(self._log.question)
+
+    def _with_labels(self, question: Question) -> Question:
+        if self._named is None or self._named[0] is not question:
+            self._named = question, question.but(labels=self._labels.all())
+        return self._named[1]
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -287,6 +303,63 @@ class Study:
             ]
             return result_rows.add_import(self._database, connection, self._number, rows, key)
 
+    def revise(self, **changes: Any) -> None:
+        """Ask a somewhat different question of the same arms, on the samples that are there.
+
+        Margin, floor and indifference may be changed, where the algorithm can decide anew (SPADE
+        can), and the budget may become larger, or None. All processes that have the study open go
+        on with the new question; one that was done is open again if it has to be. Once margin or
+        floor were changed after the first result, the answer is right with probability at least
+        1 - 3 delta; indifference and budget cost nothing. Choose by `result`, not by single
+        `trials`; `oddarms.search._search` says why.
+
+        May be repeated after an error: what is asked already changes nothing.
+
+        Parameters
+        ----------
+        **changes
+            Words of the question that are changed: margin, floor, indifference, budget.
+
+        Examples
+        --------
+        >>> from oddarms import create_study, delete_study
+        >>> study = create_study("ads", ["a", "b", "c"], k=1, budget=100, storage="memory")
+        >>> study.revise(margin=0.1, budget=200)
+        >>> study.question.margin, study.question.budget
+        (0.1, 200)
+        >>> delete_study("ads", storage="memory")
+        """
+        self._catch_up()
+        with self._lock:
+            with self._database.writing() as connection:
+                self._database.exclusive(connection, self._number)
+                search = self._log.brought_up(connection)
+                wanted = changed(search.question, changes)
+                new = revision(search.question, wanted, search.algorithm, looked=search.taken > 0)
+                if new == search.question:
+                    return
+                new_search(self._asked, self.seed).revise(new)  # whether the algorithm takes it
+                revision_rows.add_revision(
+                    connection, self._number, self._log.position, new.to_json(), self._log.chain
+                )
+            with self._database.reading() as connection:
+                self._current(connection)
+        self._report_decisions()
+
+    def revisions(self) -> list[Revision]:
+        """Return all changes of the question, in their order."""
+        with self._database.reading() as connection:
+            rows = revision_rows.revision_rows(connection, self._number)
+        return [
+            Revision(
+                row.number,
+                row.position,
+                self._with_labels(stored_question(row.question)),
+                moment_of(row.made),
+            )
+            for row in rows
+        ]
+
     def skip(self, ticket: Ticket | str, reason: str = "") -> None:
         """Give a ticket back without a result; its pull may be handed out again at once.
 
@@ -349,12 +422,13 @@ class Study:
             conflicts = result_rows.number_of_conflicts(connection, self._number)
             result = search.result()
             told, taken, beyond = search.told, search.taken, search.beyond
+            asked = search.question
         self._report_decisions()
         known = status if status.final else Status.RUNNING
         return Overview(
             created=moment_of(created),
             status=status,
-            result=replace(result, question=self.question, status=known),
+            result=replace(result, question=self._with_labels(asked), status=known),
             handed_out=handed_out,
             live=sum(map(len, out.values())),
             told=told + beyond,

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from oddarms.studies._replay import State
 
 PARAMETERS = 500
-TABLES = ("results", "tickets", "leases", "skips", "conflicts", "imports", "snapshots", "arms")
+TABLES = (
+    *("results", "tickets", "leases", "skips", "conflicts"),
+    *("imports", "revisions", "snapshots", "arms"),
+)
 """All that has rows of a study."""
 
 
@@ -38,8 +41,8 @@ def add_study(
     found = timed(
         connection,
         "INSERT INTO studies (name, question, seed, secret, origin, created,"
-        " tickets, position, taken, claimed, imports) VALUES"
-        " (:name, :question, :seed, :secret, :origin, :wall, 0, 0, 0, 0, 0)"
+        " tickets, position, taken, claimed, imports, revisions, revised) VALUES"
+        " (:name, :question, :seed, :secret, :origin, :wall, 0, 0, 0, 0, 0, 0, 0)"
         " ON CONFLICT (name) DO NOTHING RETURNING id",
         name=name,
         question=question,
@@ -76,11 +79,17 @@ def counts(connection: sa.Connection, study: int) -> tuple[int, float]:
 
 
 def studies(connection: sa.Connection) -> list[Any]:
-    """Return name, question, creation, tickets and recorded results of every study."""
+    """Return name, question, creation, tickets and recorded results of every study.
+
+    The question is the one in force.
+    """
+    newest = (
+        "SELECT v.question FROM revisions v WHERE v.study = s.id ORDER BY v.number DESC LIMIT 1"
+    )
     return list(
         run(
             connection,
-            "SELECT s.name, s.question, s.created, s.tickets,"
+            f"SELECT s.name, coalesce(({newest}), s.question), s.created, s.tickets,"
             " (SELECT count(*) FROM results r WHERE r.study = s.id) FROM studies s ORDER BY s.name",
         )
     )
@@ -151,35 +160,47 @@ class Saved:
 
     Attributes
     ----------
-    position, taken
-        The number of the last result in it, and how many it has taken in.
+    position, taken, revised
+        The number of the last result in it, how many it has taken in, and how many revisions.
     chain
         The chain of the log up to there; None if nothing is saved.
     key
         Under which its parts are stored.
     claimed
         How many results there were when somebody last began to save a state.
+    revisions
+        How many there are in all.
     """
 
     position: int
     taken: int
+    revised: int
     chain: bytes | None
     key: int | None
     claimed: int
+    revisions: int
 
 
 def saved(connection: sa.Connection, study: int) -> Saved:
     """Return what is said of a study's saved state."""
     row = run(
         connection,
-        "SELECT position, taken, chain, snapshot, claimed FROM studies WHERE id = :study",
+        "SELECT position, taken, revised, chain, snapshot, claimed, revisions FROM studies"
+        " WHERE id = :study",
         study=study,
     ).first()
     if row is None:
         raise UnknownStudy("the study must be there but was deleted.")
-    position, taken, chain, key, claimed = row
-    link = None if chain is None else as_bytes(chain)
-    return Saved(int(position), int(taken), link, None if key is None else int(key), int(claimed))
+    position, taken, revised, chain, key, claimed, revisions = row
+    return Saved(
+        int(position),
+        int(taken),
+        int(revised),
+        None if chain is None else as_bytes(chain),
+        None if key is None else int(key),
+        int(claimed),
+        int(revisions),
+    )
 
 
 def saved_state(connection: sa.Connection, study: int, key: int) -> bytes:
@@ -220,12 +241,14 @@ def use_saved(connection: sa.Connection, study: int, state: State, key: int, *, 
     """Let a state whose parts are all there be the saved one, unless it is older."""
     run(
         connection,
-        "UPDATE studies SET position = :position, taken = :taken, chain = :chain, snapshot = :key"
+        "UPDATE studies SET position = :position, taken = :taken, revised = :revised,"
+        " chain = :chain, snapshot = :key"
         " WHERE id = :study AND position < :position AND (SELECT count(*) FROM snapshots s"
         " WHERE s.study = studies.id AND s.snapshot = :key) = :parts",
         study=study,
         position=state.position,
         taken=state.taken,
+        revised=state.revised,
         chain=state.chain,
         key=key,
         parts=parts,

@@ -9,9 +9,11 @@ from oddarms.errors import InvalidParameter, OddarmsError, StoreFailed
 from oddarms.search import Search
 from oddarms.search._alike import alike
 from oddarms.studies import _result_rows as result_rows
+from oddarms.studies import _revision_rows as revision_rows
 from oddarms.studies import _study_rows as study_rows
-from oddarms.studies._receipts import GENESIS, chained, origin
-from oddarms.studies._replay import new_search, replay
+from oddarms.studies._log import RevisionRow
+from oddarms.studies._receipts import GENESIS, chained, origin, revised
+from oddarms.studies._replay import in_order, new_search, replay, revise
 from oddarms.studies._rules import broken_rules
 
 if TYPE_CHECKING:
@@ -29,8 +31,9 @@ class Verification:
     results
         How many results the log has.
     chain
-        A hash of all of them in their order, to be compared with that of a copy, or with one that
-        was written down before. It stays the same as long as no result is added.
+        A hash of all of them, and of all revisions, in their order, to be compared with that of a
+        copy, or with one that was written down before. It stays the same as long as no result is
+        added and the question is not changed.
     problems
         A sentence for all that is wrong; empty if all is well.
     """
@@ -49,8 +52,9 @@ def verify(study: Study) -> Verification:
     """Replay the log from its first result and hold everything stored against it.
 
     Every result against the receipt at its ticket, every import against its digest, the log's
-    chain and the replay against those of the saved state, and the rules of the tables. States are
-    compared up to rounding, as another machine may have saved them.
+    chain against those of all revisions and of the saved state, the replay against the saved
+    state, and the rules of the tables. States are compared up to rounding, as another machine may
+    have saved them.
 
     Takes time in proportion to the results; others may go on working. Of results recorded at this
     moment some may be seen and others with lower numbers not, but none that a saved state has.
@@ -77,21 +81,28 @@ def _changed_origin(study: Study, connection: sa.Connection) -> list[str]:
 
 
 def _replay(study: Study, found: Verification, connection: sa.Connection) -> None:
-    search = new_search(study._asked, study.seed)
+    search, chain, last = new_search(study._asked, study.seed), GENESIS, 0
     saved = study_rows.saved(connection, study._number)
-    chain = GENESIS
-    reached = saved.key is None
-    for rows in result_rows.result_rows(connection, study._number, after=0):
-        earlier = [row for row in rows if row.number <= saved.position]
-        replay(search, earlier)
-        chain = chained(chain, earlier)
-        if not reached and rows[-1].number >= saved.position:
-            reached = True
-            found.problems += _compared(study, saved, search, chain, connection)
-        later = rows[len(earlier) :]
-        replay(search, later)
-        chain = chained(chain, later)
-    if not reached:
+    marks: list[RevisionRow | study_rows.Saved]
+    marks = [*revision_rows.revision_rows(connection, study._number)]
+    if saved.key is not None:
+        marks.insert(saved.revised, saved)
+    results = result_rows.result_rows(connection, study._number, after=0)
+    for event in in_order(results, marks):
+        if isinstance(event, study_rows.Saved):
+            found.problems += _compared(study, event, search, chain, connection)
+        elif isinstance(event, RevisionRow):
+            revise(search, event)
+            chain = revised(chain, event.number, event.position, event.question)
+            if chain != event.chain:
+                found.problems.append(
+                    f"revision {event.number}, or what was recorded before it, is not what it was"
+                )
+        else:
+            replay(search, event)
+            chain = chained(chain, event)
+            last = event[-1].number
+    if saved.key is not None and last < saved.position:
         found.problems.append("the log ends before the last result of the saved state")
     found.results, found.chain = search.taken, chain.hex()
 
@@ -111,7 +122,7 @@ def _compared(
     assert saved.key is not None
     try:
         content = study_rows.saved_state(connection, study._number, saved.key)
-        state = Search.from_bytes(study._asked, content)
+        state = Search.from_bytes(search.question, content)
     except InvalidParameter as error:
         return [*problems, f"the saved state cannot be used: {str(error).rstrip('.')}"]
     if not alike(_essence(state), _essence(search)):
