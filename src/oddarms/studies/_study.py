@@ -346,6 +346,17 @@ class Study:
                 self._current(connection)
         self._report_decisions()
 
+    def what_if(self, changes: Mapping[str, Any]) -> Result:
+        """Return what `revise` with these changes would make of the samples there are.
+
+        Nothing is changed.
+        """
+        with self._lock, self._database.reading() as connection:
+            search = self._current(connection)
+            copy = Search.from_bytes(search.question, search.to_bytes())
+        copy.revise(**changes)
+        return copy.result()
+
     def revisions(self) -> list[Revision]:
         """Return all changes of the question, in their order."""
         with self._database.reading() as connection:
