@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+from oddarms import find
+from oddarms.arms import Bernoulli
 from oddarms.cli import main
 from oddarms.cli._explain import _instance
 from oddarms.theory import gaps, threshold
@@ -74,3 +79,60 @@ def test_bad_usage_is_a_sentence(words: str, said: str, capsys: pytest.CaptureFi
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert said in err
+
+
+class TestSavings:
+    def test_what_other_options_would_take(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["explain", "--n", "20", "--gap", "0.2"]) == 0
+        text = capsys.readouterr().out
+        shares = {
+            line.split("  ")[0]: float(line.split()[-1])
+            for line in text.splitlines()
+            if line.startswith(("as asked", "--"))
+        }
+        assert shares["as asked"] == 1.0
+        assert shares["--error fdr"] < 1.0
+        assert shares["--algorithm calibrated (not proven)"] < 0.7
+        assert "until nothing stands out" in text
+
+    def test_a_margin_of_0_never_ends(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["explain", "--n", "10", "--k", "1", "--gap", "0.2", "--margin", "0"]) == 0
+        assert "a margin of 0 never ends" in capsys.readouterr().out
+
+
+class TestSamples:
+    """What is there already: a table, a study."""
+
+    def table(self, folder: Path) -> str:
+        rng = np.random.default_rng(3)
+        path = folder / "runs.csv"
+        lines = [
+            f"test_{i},{int(rng.random() < (0.9 if i == 3 else 0.05))}"
+            for i in range(12)
+            for _ in range(40)
+        ]
+        path.write_text("test,failed\n" + "\n".join(lines) + "\n", encoding="utf-8")
+        return str(path)
+
+    def test_a_table(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        words = ["--table", self.table(tmp_path), "--arm", "test", "--reward", "failed"]
+        assert main(["explain", *words, "--k", "1.5"]) == 0
+        text = capsys.readouterr().out
+        assert "480 samples: 1 of 12 arms" in text
+        assert [line.split()[-3:] for line in text.splitlines() if "as asked" in line]
+        assert "--margin 0.1" in text
+        assert "--error fdr" in text
+
+    def test_a_study(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        storage = str(tmp_path / "study.db")
+        arms = Bernoulli([0.1] * 9 + [0.8])
+        find(arms, k=1.5, margin=0.05, budget=150, storage=storage, rng=1)
+        assert main(["explain", "--study", "find", "--storage", storage]) == 0
+        text = capsys.readouterr().out
+        assert "more samples are needed, most of them of:" in text
+        assert "--margin 0.1" in text
+        assert "--error fdr" not in text  # that would be another search
+
+    def test_not_both(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["explain", "--table", "a.csv", "--study", "find"]) == 2
+        assert "one of --table and --study must be given, not both" in capsys.readouterr().err
