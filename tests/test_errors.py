@@ -247,7 +247,7 @@ class TestProgressThatFails:
             find(arms(lambda: 0.25), **QUESTION, progress="yes")
 
 
-@pytest.mark.parametrize("changes", [{"k": "2"}, {"k": None}, {"delta": ".1"}])
+@pytest.mark.parametrize("changes", [{"k": "2"}, {"margin": None}, {"delta": ".1"}])
 def test_numbers_must_be_numbers(changes: dict[str, Any]) -> None:
     (name,) = changes
     with pytest.raises(InvalidParameter, match=f"{name} must be a number but got"):

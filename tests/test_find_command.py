@@ -139,11 +139,12 @@ def test_the_abnormal_one_is_found(find: Run, source: tuple[object, ...]) -> Non
 def test_the_answer_has_means_intervals_odds_and_the_cost(find: Run) -> None:
     ran = find("--arms", ARMS, "--python", "functions:only_e", *SEARCH)
     assert ran.code == 0
-    head, titles, row, threshold, samples, cost = ran.out.splitlines()
+    head, titles, row, threshold, made_of, samples, cost = ran.out.splitlines()
     assert head == "1 of 5 arms is an outlier (right with probability at least 0.9)"
     assert titles.split() == ["label", "mean", "interval", "odds", "samples"]
     assert re.fullmatch(r"e +1\.0000 +\[0\.\d{4}, 1\.0000\] +\d+:1 +\d+", row)
-    assert threshold.startswith("upper threshold, mean + 1 sd: 0.6000, within [")
+    assert threshold.startswith("upper threshold: 0.6000, within [")
+    assert made_of == "  the larger of mean + 1 sd and mean + 0.05"
     assert re.fullmatch(r"samples: \d+", samples)
     equally = r"sampling all equally at this guarantee \(RR\): about [\d,]+, \d+ times as many"
     assert re.fullmatch(equally, cost)
@@ -580,7 +581,8 @@ def test_rows_may_be_the_population(find: Run) -> None:
     words = (*TABLE, "--k", 1, "--population", "rows")
     ran = find(*words)
     assert ran.code == 0
-    assert ran.out.startswith("3 of 3 arms are outliers ")
+    assert ran.out.startswith("nothing stands out among 3 arms ")
+    assert find(*words, "--margin", 0).out.startswith("3 of 3 arms are outliers ")
     assert "samples: 12\n" in ran.out
     some = find(*words, "--arms", "c,a", "--format", "json").json
     assert [row["label"] for row in some["arms"]] == ["c", "a"]

@@ -322,7 +322,7 @@ class Question:
             "error": check_choice("error", error, get_args(Error)),
             "goal": goal,
             "revised": bool(revised),
-            "algorithm": check_algorithm(algorithm or _usual_algorithm(rule, goal)),
+            "algorithm": check_algorithm(algorithm or usual_algorithm(rule, goal)),
             "_options": _checked_options(options or {}),
         }
         for name, value in values.items():
@@ -539,7 +539,8 @@ WORDS = (
 """What a question is made of, beside the labels and the algorithm's options."""
 
 
-def _usual_algorithm(rule: str, goal: str) -> str:
+def usual_algorithm(rule: str, goal: str) -> str:
+    """Return the name of the algorithm that suits a question where none is given."""
     if goal == "budget":
         return "calibrated"
     return "spade" if rule == "sigma" else "lucb"

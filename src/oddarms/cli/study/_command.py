@@ -30,7 +30,7 @@ from oddarms.cli.study._show import described, fields, flat, moment
 from oddarms.cli.study._storage import FormatOption, NameArgument, StorageOption, chosen, opened
 from oddarms.cli.study._work import ask, export, import_, renew, skip, tell
 from oddarms.errors import InvalidParameter, StoreFailed
-from oddarms.problem import DEFAULT_DELTA, DEFAULT_K
+from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, usual_algorithm
 from oddarms.tables import bounds_of, csv_text, read_labels
 from oddarms.text import counted, shown, table
 
@@ -89,8 +89,8 @@ def create(
       oddarms study create tests --arms - --k 2 --delta 0.1 --option max_step=50
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     options = _options(option or [])
-    if algorithm is not None:
-        check_options(get_algorithm(algorithm), options)
+    usual = usual_algorithm(rule or "sigma", goal or "sure")
+    check_options(get_algorithm(algorithm or usual), options)
     labels = read_labels(arms)
     made = studies.create_study(
         name,
