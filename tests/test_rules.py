@@ -136,7 +136,7 @@ RULES: list[Rule] = [
     Quantile(share=0.3, margin=0.1),
     Control(index=1),
     Control(index=0, margin=0.1),
-    Control(index=2, floor=0.6),
+    Control(index=1, floor=0.6),
     Sigma(k=1.0, margin=0.1, floor=0.8),
     Quantile(share=0.5, floor=0.4),
     Absolute(floor=0.5),
