@@ -51,6 +51,23 @@ class TestSPADE(AlgorithmConformance):
         super().test_answers_are_as_right_as_promised()
 
 
+class TestLUCB(AlgorithmConformance):
+    algorithm = "lucb"
+    runs = 20  # not compiled
+
+    @pytest.mark.long
+    def test_answers_are_as_right_as_promised(self) -> None:
+        super().test_answers_are_as_right_as_promised()
+
+    @pytest.mark.long
+    def test_all_intervals_hold_together(self) -> None:
+        super().test_all_intervals_hold_together()
+
+    @pytest.mark.long
+    def test_intervals_hold_at_any_budget(self) -> None:
+        super().test_intervals_hold_at_any_budget()
+
+
 @pytest.mark.long
 class TestADEAtATenth(AlgorithmConformance):
     algorithm = "ade"

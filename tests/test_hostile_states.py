@@ -328,7 +328,7 @@ def test_real_states_are_read() -> None:
         use(search)
 
 
-@pytest.mark.parametrize("name", ["version", "asked", "told", "status", "n", "k", "pulls", "S"])
+@pytest.mark.parametrize("name", ["version", "asked", "told", "status", "n", "rule", "pulls", "S"])
 @pytest.mark.parametrize("value", [np.zeros(3), None, -1, math.nan, "text", [[]]], ids=str)
 def test_a_part_that_is_of_another_kind(name: str, value: Any) -> None:
     question = Question(6, k=1.0, algorithm="ade")

@@ -1,21 +1,25 @@
-"""``oddarms reproduce``: the figures of the ADE paper."""
+"""``oddarms reproduce``: the figures of the ADE paper, and one of ROAI."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from oddarms.cli._printing import note
 from oddarms.cli._progress import GridDisplay
 from oddarms.errors import InvalidParameter
-from oddarms.paper import Claim, Reproduction
+from oddarms.experiments import GridProgress
+from oddarms.paper import Claim, Reproduction, RoaiReproduction, reproduce_roai
 from oddarms.paper import reproduce as reproduce_figures
 from oddarms.paper._reproduce import BUDGET
+from oddarms.paper._roai import DIFFERENCES, SOURCE
 from oddarms.paper._settings import CONTENDERS, FIGURES
 from oddarms.tables import RecordedArms, read_arms
 from oddarms.text import shown
@@ -29,6 +33,7 @@ class Figure(StrEnum):
     fig2b = "fig2b"
     fig3 = "fig3"
     all = "all"
+    roai = "roai"
 
 
 class Backend(StrEnum):
@@ -41,7 +46,9 @@ class Backend(StrEnum):
 
 def reproduce(
     context: typer.Context,
-    figures: Annotated[list[Figure], typer.Argument(help="Which figures; several, or all.")],
+    figures: Annotated[
+        list[Figure], typer.Argument(help="Which figures; several, or all of the ADE paper.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder for tables, pictures and report.")] = Path(
         "output/paper"
     ),
@@ -51,7 +58,7 @@ def reproduce(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides every instance and reward.")] = 0,
     algorithms: Annotated[
-        str, typer.Option(help="Which to compare, with commas between.")
+        str, typer.Option(help="Which to compare (but for roai), with commas between.")
     ] = ",".join(CONTENDERS),
     data: Annotated[
         Path | None,
@@ -82,10 +89,14 @@ def reproduce(
     paper's claims beside what was measured. Finished runs are kept in the folder: stopped at any
     moment, the same command goes on where it was, with the same result.
 
+    `roai` is Figure 1(b) of "Robust Outlier Arm Identification" (ICML 2020), with LUCB beside its
+    algorithms, in a folder of its own.
+
     \b
     Try:
       oddarms reproduce all --quick
       oddarms reproduce fig3 --data responses.txt --gold gold.txt
+      oddarms reproduce roai
       oddarms reproduce fig2a --runs 100 --backend dask --address tcp://host:8786
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     if gold is not None and data is None:
@@ -93,28 +104,48 @@ def reproduce(
     recorded = None if data is None else read_arms(data, gold=gold)
     if recorded is not None and not quiet:
         _say_what_was_read(recorded)
-    chosen = FIGURES if Figure.all in figures else tuple(figure.value for figure in figures)
-    with GridDisplay(sys.stderr, shown=not quiet) as display:
-        try:
+    chosen = FIGURES if Figure.all in figures else _of_ade(figures)
+    shared: dict[str, Any] = {
+        "runs": runs,
+        "rng": seed,
+        "quick": quick,
+        "backend": backend.value,
+        "jobs": jobs,
+        "address": address,
+        "command": shlex.join(["oddarms", *context.obj]),
+    }
+    if chosen:
+        with _progress(out, quiet) as progress:
             found = reproduce_figures(
                 chosen,
                 folder=out,
-                runs=runs,
-                rng=seed,
                 algorithms=[name.strip() for name in algorithms.split(",")],
                 data=recorded,
                 budget=budget,
-                quick=quick,
-                backend=backend.value,
-                jobs=jobs,
-                address=address,
-                progress=display.update,
-                command=shlex.join(["oddarms", *context.obj]),
+                progress=progress,
+                **shared,
             )
+        if not quiet:
+            _show(found)
+    if Figure.roai in figures:
+        with _progress(out / "roai", quiet) as progress:
+            again = reproduce_roai(folder=out / "roai", budget=budget, progress=progress, **shared)
+        if not quiet:
+            _show_roai(again)
+
+
+def _of_ade(figures: list[Figure]) -> tuple[str, ...]:
+    return tuple(figure.value for figure in figures if figure != Figure.roai)
+
+
+@contextmanager
+def _progress(out: Path, quiet: bool) -> Iterator[Callable[[GridProgress], None]]:
+    """Show how far the runs are; interrupted, say how to go on."""
+    with GridDisplay(sys.stderr, shown=not quiet) as display:
+        try:
+            yield display.update
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_how_to_go_on(display, out)) from None
-    if not quiet:
-        _show(found)
 
 
 def _say_what_was_read(recorded: RecordedArms) -> None:
@@ -137,6 +168,12 @@ def _show(found: Reproduction) -> None:
         typer.echo(f"Workers of fig3: {shown(workers)}\n")
     for claim in found.claims:
         typer.echo(_line(claim))
+    report, *others = found.files
+    typer.echo(f"\nReport: {report} (and {len(others)} other files in {report.parent})")
+
+
+def _show_roai(found: RoaiReproduction) -> None:
+    typer.echo(f"{SOURCE}\n\n{found}\n\n{DIFFERENCES}")
     report, *others = found.files
     typer.echo(f"\nReport: {report} (and {len(others)} other files in {report.parent})")
 

@@ -16,6 +16,7 @@ CODE_THAT_DECIDES = (
     "problem.py",
     "statistics/*.py",
     "theory/*.py",
+    "rules/*.py",
     "algorithms/*.py",
     "arms/*.py",
     "search/*.py",

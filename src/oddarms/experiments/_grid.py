@@ -20,6 +20,8 @@ from oddarms.problem import (
     DEFAULT_DELTA,
     DEFAULT_K,
     UNIT,
+    USUAL_K,
+    FloatArray,
     Question,
     check_bounds,
     check_budget,
@@ -28,7 +30,7 @@ from oddarms.problem import (
     check_whole,
 )
 from oddarms.randomness import Rng, seed_of
-from oddarms.rules import Sigma
+from oddarms.rules import Sigma, gaps_to_thresholds, rule_of, true_outliers
 from oddarms.theory import gaps, outliers
 
 Draw = Callable[[np.random.Generator], npt.ArrayLike | SimulatedArms]
@@ -78,6 +80,8 @@ class Setting:
         Whether to keep all arms' intervals at the first and at the last round.
     options
         Options that replace a contender's own in this setting, by the contender's name.
+    words
+        Further words of the question, such as ``rule``; a rule without a k does not get it.
     """
 
     name: str
@@ -92,6 +96,7 @@ class Setting:
     data: str = ""
     keep_intervals: bool = False
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    words: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_k(self.k)
@@ -115,12 +120,13 @@ class Setting:
         options = self.options.get(contender.name, contender.options)
         return Question(
             n,
-            k=self.k,
+            k=self.k if self.words.get("rule", "sigma") in USUAL_K else None,
             delta=self.delta,
             bounds=self.bounds,
             budget=self.budget,
             algorithm=contender.algorithm,
             options=dict(sorted(options.items())),  # their order is not part of a run's key
+            **self.words,
         )
 
     def draw(self, seed: int) -> SimulatedArms:
@@ -217,10 +223,10 @@ class Grid:
         _check_unique("settings", [(setting.figure, setting.name) for setting in self.settings])
         _check_unique("algorithms", [contender.name for contender in self.contenders])
         for contender in self.contenders:
-            _check_options(contender.algorithm, contender.options)
             for setting in self.settings:
-                if contender.name in setting.options:
-                    _check_options(contender.algorithm, setting.options[contender.name])
+                own = setting.options.get(contender.name, contender.options)
+                for options in (contender.options, own):
+                    _check_options(setting, contender, options)
 
     def cells(self, rng: Rng = 0) -> Iterator[Cell]:
         """Draw the instances and yield every cell, in the order of the tables."""
@@ -230,8 +236,7 @@ class Grid:
                 place = (seed, setting.figure, setting.name, instance)
                 instance_seed = derived_seed("instance", *place)
                 arms = setting.draw(instance_seed)
-                smallest_gap = float(gaps(arms.means, setting.k).min())
-                odd = outliers(arms.means, setting.k).size
+                smallest_gap, odd = _truth(setting, self.contenders[0], arms.means)
                 for contender in self.contenders:
                     for run in range(setting.runs):
                         run_seed = derived_seed("run", *place, run)
@@ -254,8 +259,18 @@ def derived_seed(*place: object) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-def _check_options(algorithm: str, options: Mapping[str, Any]) -> None:
-    create(algorithm, 1000, rule=Sigma(k=1.0), delta=0.1, rng=np.random.default_rng(0), **options)
+def _truth(setting: Setting, contender: Contender, means: FloatArray) -> tuple[float, int]:
+    """Return the smallest gap of an instance and the number of its outliers."""
+    if not setting.words:
+        return float(gaps(means, setting.k).min()), outliers(means, setting.k).size
+    question = setting.question(means.size, contender)
+    odd = np.logical_or.reduce(list(true_outliers(question, means).values()))
+    return float(gaps_to_thresholds(question, means).min()), int(odd.sum())
+
+
+def _check_options(setting: Setting, contender: Contender, options: Mapping[str, Any]) -> None:
+    rule = rule_of(setting.question(1000, contender)) if setting.words else Sigma(k=1.0)
+    create(contender.algorithm, 1000, rule=rule, delta=0.1, rng=np.random.default_rng(0), **options)
 
 
 def _check_unique(what: str, names: Sequence[object]) -> None:

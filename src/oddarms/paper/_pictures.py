@@ -69,19 +69,20 @@ def draw_figures(outcomes: Outcomes, crowd: Crowd, folder: Path) -> dict[str, li
     drawn: dict[str, list[Path]] = {}
     with print_style():
         if "fig1" in figures:
-            drawn["fig1"] = _save(_figure_1(outcomes), folder, "fig1")
+            drawn["fig1"] = save_figure(_figure_1(outcomes), folder, "fig1")
         if "fig2a" in figures:
-            drawn["fig2a"] = _save(_figure_2a(outcomes), folder, "fig2a")
+            drawn["fig2a"] = save_figure(_figure_2a(outcomes), folder, "fig2a")
         if "fig2b" in figures:
-            drawn["fig2b"] = _save(_figure_2b(outcomes), folder, "fig2b")
+            drawn["fig2b"] = save_figure(_figure_2b(outcomes), folder, "fig2b")
         if "fig3" in figures:
             for name, k in zip(("fig3a", "fig3b"), CROWD_KS, strict=True):
-                drawn[name] = _save(_figure_3(outcomes, k, crowd), folder, name)
-            drawn["fig3c"] = _save(_figure_3c(crowd), folder, "fig3c")
+                drawn[name] = save_figure(_figure_3(outcomes, k, crowd), folder, name)
+            drawn["fig3c"] = save_figure(_figure_3c(crowd), folder, "fig3c")
     return drawn
 
 
-def _save(figure: Any, folder: Path, name: str) -> list[Path]:
+def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
+    """Write a figure as PNG and SVG; the same figure gives the same bytes."""
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
     for path in paths:
         metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}

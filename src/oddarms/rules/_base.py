@@ -122,10 +122,14 @@ class Rule(ABC):
     def holds(self, means: FloatArray, low: FloatArray, high: FloatArray) -> Holds:
         """Return how much each bar moves where the arms' intervals get narrower, about.
 
-        It steers, nothing is proven by it.
+        The first bar can rise up to the threshold as it seems to be; the second one may be held up
+        by any of its parts. It steers, nothing is proven by it.
         """
-        moves = np.abs(self.influence(means)) * self.hangs_on(means, low, high)
-        return moves, moves
+        hangs = self.hangs_on(means, low, high)
+        lower, upper = np.abs(self.influence(means)), np.abs(self.plain_influence(means))
+        if self.margin > 0.0:
+            upper = np.maximum(upper, np.abs(self.centre_influence(means)))
+        return lower * hangs, upper * hangs
 
     def influence(self, means: FloatArray) -> FloatArray:
         """Return how much the threshold moves with each mean."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from oddarms.rules._order import (
 
 PIECES = 16
 """Of the median's interval; more of them make the bounds little narrower."""
+CHUNK = 4096
+"""Arms up to which all pieces are computed at once."""
 
 
 @dataclass(frozen=True)
@@ -66,18 +68,23 @@ class Mad(OrderRule):
         two lines: the extreme lies at s, at t or where they cross. [a, b] is cut into `PIECES`.
         """
         size = float(np.abs(low).max() + np.abs(high).max()) * (1.0 + 2.0 * abs(self.k))
-        lowest, highest = (self._extreme(low, high, sign)[0] for sign in (-1.0, 1.0))
+        (lowest, _), (highest, _) = self._extremes(low, high)
         return outwards(lowest, highest, size)
 
-    def _extreme(self, low: FloatArray, high: FloatArray, sign: float) -> tuple[float, float]:
-        """Return the lower bound (sign -1) or the upper one (+1), and the median that gives it."""
+    def _extremes(self, low: FloatArray, high: FloatArray) -> tuple[Ends, Ends]:
+        """Return the lower bound and the upper one, each with the median that gives it."""
         q = middle(low.size)
         points = np.linspace(*smallest_bounds(low, high, q), PIECES + 1)
-        outer = sign if self.k >= 0.0 else -sign  # +1 for F, -1 for G
-        spread = np.array([smallest(_distances(low, high, m)[outer > 0.0], q) for m in points])
+        inner, outer = _spreads(low, high, points, q)
+        if self.k >= 0.0:
+            return self._extreme(points, inner, -1.0, -1.0), self._extreme(points, outer, 1.0, 1.0)
+        return self._extreme(points, outer, 1.0, -1.0), self._extreme(points, inner, -1.0, 1.0)
+
+    def _extreme(self, points: FloatArray, spread: FloatArray, side: float, sign: float) -> Ends:
+        """Return the lower bound (sign -1) or the upper one (+1), from G (side -1) or F (+1)."""
         step = np.diff(points)
-        crossings = points[:-1] + 0.5 * (step + outer * np.diff(spread))
-        at_crossings = 0.5 * (spread[:-1] + spread[1:] + outer * step)
+        crossings = points[:-1] + 0.5 * (step + side * np.diff(spread))
+        at_crossings = 0.5 * (spread[:-1] + spread[1:] + side * step)
         medians = np.concatenate([points, crossings])
         values = medians + self.k * np.concatenate([spread, at_crossings])
         best = int((sign * values).argmax())
@@ -104,18 +111,30 @@ class Mad(OrderRule):
         median = smallest(means, q)
         of_mad = holds_of(np.abs(means - median), *_distances(low, high, median), q)
         held = []
-        for sign in (-1.0, 1.0):
-            _, worst = self._extreme(low, high, sign)
-            upper = worst - lowest >= highest - worst
-            outer = (sign > 0.0) == (self.k >= 0.0)
-            held.append((1.0 + abs(self.k)) * of_median[upper] + abs(self.k) * of_mad[outer])
+        for upper, (_, worst) in enumerate(self._extremes(low, high)):
+            nearer = worst - lowest >= highest - worst
+            outer = bool(upper) == (self.k >= 0.0)
+            held.append((1.0 + abs(self.k)) * of_median[nearer] + abs(self.k) * of_mad[outer])
         return held[0], held[1]
 
 
-def _distances(low: FloatArray, high: FloatArray, point: float) -> tuple[FloatArray, FloatArray]:
+def _distances(low: FloatArray, high: FloatArray, point: Any) -> tuple[FloatArray, FloatArray]:
     """Return the least and the largest distance that a mean in its interval has from a point."""
     left, right = low - point, high - point
     return np.maximum(np.maximum(left, -right), 0.0), np.maximum(right, -left)
+
+
+def _spreads(
+    low: FloatArray, high: FloatArray, points: FloatArray, q: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return G and F at some points: the q-th smallest of the distances from each."""
+    parts = points.size if low.size > CHUNK else 1
+    inner, outer = [], []
+    for part in np.array_split(points, parts):
+        nearest, farthest = _distances(low, high, part[:, None])
+        inner.append(np.partition(nearest, q - 1, axis=1)[:, q - 1])
+        outer.append(np.partition(farthest, q - 1, axis=1)[:, q - 1])
+    return np.concatenate(inner), np.concatenate(outer)
 
 
 class SeparateBounds(NamedTuple):

@@ -108,18 +108,30 @@ class OrderRule(Rule):
         return unit(means.size, arm_at(means, middle(means.size)))
 
     def holds(self, means: FloatArray, low: FloatArray, high: FloatArray) -> Holds:
-        """Return how much each bar hangs on each interval: that of the largest of its parts."""
-        plain, centre = self.plain_bars(low, high), self.centre_bounds(low, high)
-        of_plain = self.plain_holds(means, low, high)
-        of_centre = holds_of(means, low, high, middle(means.size))
-        held = []
-        for end in (0, 1):
-            above_centre = centre[end] + self.margin if self.margin > 0.0 else -math.inf
-            if self.floor > max(plain[end], above_centre):
-                held.append(np.zeros(means.size))
-            else:
-                held.append(of_plain[end] if plain[end] >= above_centre else of_centre[end])
-        return held[0], held[1]
+        """Return how much each bar hangs on each interval, by one of its parts.
+
+        The second bar falls with the part that is the largest of the upper bounds. The first one
+        can rise only up to the threshold, so with the part that seems to be the threshold.
+        """
+        part = self._largest(self.plain(means), self.centre(means))
+        lower = self._holds_of_part(part, means, low, high)[0]
+        uppers = self.plain_bars(low, high)[1], self.centre_bounds(low, high)[1]
+        return lower, self._holds_of_part(self._largest(*uppers), means, low, high)[1]
+
+    def _largest(self, plain: float, centre: float) -> str:
+        above_centre = centre + self.margin if self.margin > 0.0 else -math.inf
+        if self.floor > max(plain, above_centre):
+            return "floor"
+        return "plain" if plain >= above_centre else "centre"
+
+    def _holds_of_part(
+        self, part: str, means: FloatArray, low: FloatArray, high: FloatArray
+    ) -> Holds:
+        if part == "plain":
+            return self.plain_holds(means, low, high)
+        if part == "centre":
+            return holds_of(means, low, high, middle(means.size))
+        return np.zeros(means.size), np.zeros(means.size)
 
     def hangs_on(self, means: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray:
         """Return the arms at which an end of an order statistic is held up, see `holds_of`."""

@@ -207,7 +207,9 @@ def _check_algorithm(found: Any, fresh: Algorithm) -> None:
     _check_finite(found.sums, fresh.n, "sums")
     _check_decisions(found.decisions, fresh.n)
     if type(fresh).__module__.startswith("oddarms."):  # of others' parts nothing is known
-        _need(is_same(found.k, fresh.k) and is_same(found.delta, fresh.delta), "delta")
+        _need(type(found.rule) is type(fresh.rule), "rule")
+        _need(is_same(vars(found.rule), vars(fresh.rule)), "rule")
+        _need(is_same(found.delta, fresh.delta), "delta")
         _check_alike(found, fresh, fresh.n)
 
 
