@@ -23,7 +23,7 @@ import pytest
 from scipy.stats import binom
 
 from oddarms.algorithms._spade_certificates import JointCertificate
-from oddarms.algorithms._spade_joint import BOX_SHARE, MU_SHARE
+from oddarms.algorithms._spade_joint import BOX_SHARE, MU_SHARE, largest_without_one
 from oddarms.problem import FloatArray
 from oddarms.rules import Sigma
 from oddarms.statistics.binomial import most_errors
@@ -45,7 +45,14 @@ from oddarms.statistics.evidence import (
     wide_mean_interval,
 )
 from oddarms.statistics.odd_even import OddEven
-from oddarms.statistics.threshold_streams import Lines
+from oddarms.statistics.threshold_streams import (
+    Lines,
+    interval_of_mean,
+    lower_bound,
+    lower_lines,
+    upper_bound,
+    upper_lines,
+)
 from oddarms.statistics.totals import Totals, scatter_of
 from oddarms.statistics.true_direction import TrueDirection
 from oddarms.testing import assert_error_rate
@@ -237,7 +244,7 @@ def on_threshold(others: list[float], k: float) -> FloatArray:
 
 NEARLY_ONE, NEARLY_TWO = 1.0 - 1e-6, 2.0 * (1.0 - 1e-9)
 BELOW_ROOT_2, BELOW_ROOT_19 = math.sqrt(2.0) * (1.0 - 1e-3), math.sqrt(19.0) * (1.0 - 1e-3)
-TINY_K = 1e-9
+TINY_K, TINIER_K = 1e-9, 1e-18
 MANY = [0.1 + 0.01 * arm for arm in range(19)]
 NEARLY_ALIKE = [0.3 + 1e-4 * arm for arm in range(19)]
 ARMS = {
@@ -249,6 +256,7 @@ ARMS = {
     "two arms, k near 1": Arms(np.array([0.4, 0.4]), NEARLY_ONE, coins),
     "two quiet arms, k near 1": Arms(np.array([0.4, 0.4]), NEARLY_ONE, quiet),
     "three arms, tiny k": Arms(on_threshold([0.3, 0.6], TINY_K), TINY_K, coins),
+    "k below rounding": Arms(on_threshold([0.2, 0.3, 0.6], TINIER_K), TINIER_K, coins),
     "three arms, k near sqrt 2": Arms(on_threshold([0.2, 0.21], BELOW_ROOT_2), BELOW_ROOT_2, coins),
     "many beta arms": Arms(on_threshold(MANY, 2.0), 2.0, betas),
     "many arms, steep k": Arms(on_threshold(NEARLY_ALIKE, BELOW_ROOT_19), BELOW_ROOT_19, coins),
@@ -312,17 +320,16 @@ def evidence_for_errors(arms: Arms, certificate: JointCertificate, tally: Tally)
     """
     first, level = np.zeros(1, dtype=np.int64), arms.y[:1]
     mean, mine = float(arms.y.mean()), tally.of(first)
-    mu = certificate.mean.interval(MU_SHARE * DELTA)
-    largest = certificate._largest(first, mu)
-    lower, upper = certificate.lower, certificate.upper
-    low = along_lines(lower.lines(first, 0.0, mu), level)
-    high = along_lines(upper.lines(first, 0.0, largest, certificate.box), level)
+    streams, k, box = certificate.rows, certificate.others_k, certificate.box
+    mu = interval_of_mean(streams.mu, MU_SHARE * DELTA)
+    largest = largest_without_one(box, k, first, mu)
+    exact = coefficients(arms.y, arms.k), (arms.y, arms.y)
+    low = along_lines(lower_lines(streams.lower, first, 0.0, mu), level)
+    high = along_lines(upper_lines(streams.upper, k, first, 0.0, largest, box), level)
     found: FloatArray = np.concatenate(
         [
-            along_lines(lower.lines(first, 0.0, (mean, mean)), level),
-            along_lines(
-                upper.lines(first, 0.0, coefficients(arms.y, arms.k), (arms.y, arms.y)), level
-            ),
+            along_lines(lower_lines(streams.lower, first, 0.0, (mean, mean)), level),
+            along_lines(upper_lines(streams.upper, k, first, 0.0, *exact), level),
             low,
             low + log_mean_below(*mine, level)[0],
             high,
@@ -341,11 +348,10 @@ def wrong_bounds(arms: Arms, certificate: JointCertificate) -> FloatArray:
     mean, theta = float(arms.y.mean()), threshold(arms.y, arms.k)
     wrong = []
     for alpha in ALPHAS:
-        low, high = certificate.mean.interval(alpha)
-        least = certificate.common.bound(alpha, (mean, mean))
-        wrong.append(
-            [low > mean, high < mean, least > theta, certificate.upper.bound(alpha) < theta]
-        )
+        low, high = interval_of_mean(certificate.rows.mu, alpha)
+        least = lower_bound(certificate.rows.common, alpha, (mean, mean))
+        most = upper_bound(certificate.rows.upper, certificate.k, alpha)
+        wrong.append([low > mean, high < mean, least > theta, most < theta])
     return np.array(wrong, dtype=float)
 
 

@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 
 from helpers import tally_of
+from oddarms.algorithms._spade_joint import Rows, empty_rows, rows_with
 from oddarms.problem import FloatArray
-from oddarms.statistics.directions import Tally, forecast
+from oddarms.statistics.directions import forecast, leave_one_out_k
 from oddarms.statistics.evidence import Sample, log_evidence, log_mix, sample_above, sample_below
 from oddarms.statistics.joint_evidence import joint_evidence, weigh
-from oddarms.statistics.threshold_streams import Lines, LowerStream, MeanStream, UpperStream
+from oddarms.statistics.threshold_streams import (
+    Lines,
+    interval_of_mean,
+    lower_lines,
+    upper_lines,
+)
 
 ENDS = 1e-6
 EDGE = np.geomspace(1e-9, 1e-3, 50)
@@ -193,7 +199,7 @@ class TestSteepness:
         assert (steepest > 0.0).mean() > 0.3
 
     def test_lines_that_depend_on_the_arm(self) -> None:
-        """As those of `LowerStream`: (W - G)/m u - G q, with W below and above G."""
+        """As those of `lower_lines`: (W - G)/m u - G q, with W below and above G."""
         rng, size = np.random.default_rng(6), 80
         for m in (1.0, 2.0, 5.0):
             G = np.exp(rng.uniform(0.0, 6.0, size))
@@ -206,19 +212,13 @@ class TestSteepness:
             assert_steepness(case, own)
 
 
-class Streams:
-    """Streams that have seen some rows of 0/1 rewards."""
-
-    def __init__(self, rng: np.random.Generator, n: int, k: float) -> None:
-        y = rng.random(n)
-        self.lower, self.upper = LowerStream(n, k, leave_one_out=True), UpperStream(n, k)
-        self.mean = MeanStream(n)
-        x = (rng.random((n, 40)) < y[:, None]) * 1.0
-        for row in range(2, 40, 2):
-            guess = forecast(tally_of(x[:, :row]))
-            for stream in (self.lower, self.upper, self.mean):
-                stream.take(tally_of(x[:, row : row + 2]), 2.0, guess)
-        self.tally: Tally = tally_of(x)
+def rows_of(x: FloatArray, k: float) -> Rows:
+    """Return the streams after rows of two pulls each, from (arms, pulls) rewards."""
+    rows = empty_rows(len(x), k, leave_one_out_k(len(x), k), 6.0)
+    for first in range(2, x.shape[1], 2):
+        guess = forecast(tally_of(x[:, :first]))
+        rows = rows_with(rows, tally_of(x[:, first : first + 2]), 2.0, guess)
+    return rows
 
 
 @pytest.mark.parametrize("n", [3, 8])
@@ -227,15 +227,16 @@ def test_steepness_of_the_streams(n: int) -> None:
     rng = np.random.default_rng(7)
     arms = np.arange(n)
     for _ in range(4):
-        streams = Streams(rng, n, 0.9)
-        lower, m = streams.lower, n - 1.0
-        lean = lower.rows.coefficients - lower.rows.weight / m
-        W = lower.rows.weight - lean
-        others = np.array([np.delete(lower.rows.coefficients, i) for i in range(n)])
+        x = (rng.random((n, 40)) < rng.random(n)[:, None]) * 1.0
+        rows, tally, m = rows_of(x, 0.9), tally_of(x), n - 1.0
+        lower = rows.lower
+        C = (lower.weight + lower.k * lower.leans) / m
+        W = C.sum() - C
+        others = np.array([np.delete(C, i) for i in range(n)])
         G = np.sqrt(((others - W[:, None] / m) ** 2).sum(axis=1) * m) / lower.k
-        lines = lower.lines(arms, -0.02, streams.mean.interval(0.1))
+        lines = lower_lines(lower, arms, -0.02, interval_of_mean(rows.mu, 0.1))
         np.testing.assert_allclose(lines.speed, (W - G) / m - G, rtol=1e-9)
-        assert_steepness(Case(lines, sample_below(*streams.tally), -1.0), (W - G) / m)
+        assert_steepness(Case(lines, sample_below(*tally), -1.0), (W - G) / m)
         box = np.zeros(n), np.ones(n)
-        above = streams.upper.lines(arms, 0.02, np.ones(n), box)
-        assert_steepness(Case(above, sample_above(*streams.tally), 1.0), np.zeros(n))
+        above = upper_lines(rows.upper, lower.k, arms, 0.02, np.ones(n), box)
+        assert_steepness(Case(above, sample_above(*tally), 1.0), np.zeros(n))

@@ -207,6 +207,12 @@ class TestDecisions:
         assert found.correct.all()
         assert found.pulls.mean() < 100
 
+    @pytest.mark.parametrize("k", [1e-300, 1e-160, 1e-18])
+    def test_a_k_below_rounding_takes_what_a_tiny_one_takes(self, k: float) -> None:
+        few, same = (run_of([0.1, 0.2, 0.15, 0.9], size, budget=5_000) for size in (k, 1e-12))
+        assert few.complete
+        assert few.pulls_per_arm.tolist() == same.pulls_per_arm.tolist()
+
 
 class TestSteps:
     @pytest.mark.parametrize("max_step", [1, 7, 100])

@@ -84,6 +84,11 @@ def test_without_a_pull(k: float) -> None:
     assert found.decisions.tolist() == [[1] * 3 if k > 0.0 else [2] * 3]
 
 
+@pytest.mark.parametrize("k", [1e-300, 1e-18, 1e-9])
+def test_tiny_k(k: float) -> None:
+    assert assert_parity([0.1, 0.2, 0.15, 0.9], k=k, delta=0.1, rng=1, budget=5_000).complete.all()
+
+
 @pytest.mark.parametrize("means", [[0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0, 0.0]])
 def test_rewards_that_never_differ(means: list[float]) -> None:
     assert assert_parity(means, k=0.0, delta=0.1, rng=7, runs=2).complete.all()

@@ -12,6 +12,7 @@ from scipy.optimize import linprog, minimize
 
 from helpers import left_out, tally_of
 from oddarms.algorithms._spade_certificates import JointCertificate
+from oddarms.algorithms._spade_joint import Rows, empty_rows, largest_without_one, rows_with
 from oddarms.problem import FloatArray, IntArray
 from oddarms.rules import Sigma
 from oddarms.statistics.direction_box import (
@@ -26,17 +27,21 @@ from oddarms.statistics.threshold_streams import (
     HORIZONS,
     LOG_SHARES,
     Lines,
-    LowerStream,
-    MeanStream,
-    UpperStream,
     bennett_factor,
     bet_costs,
     bets_around,
     bets_for,
     fan_factor,
+    interval_of_mean,
+    lower_bound,
+    lower_lines,
+    upper_bound,
+    upper_lines,
 )
 from oddarms.statistics.totals import Totals
 from oddarms.theory import threshold
+
+NATS = 6.0
 
 
 def along_lines(lines: Lines, y: FloatArray) -> FloatArray:
@@ -179,11 +184,10 @@ class TestParts:
         assert 0.0 < np.mean(adaptive) < 1.0  # both ways to pay were tried
 
     def test_streams_without_rows_know_nothing(self) -> None:
-        for leave_one_out in (True, False):
-            stream = LowerStream(5, 1.9, leave_one_out=leave_one_out)
-            assert stream.bound(0.1, (0.2, 0.8)) == -math.inf
-        assert UpperStream(5, 1.9).bound(0.1) == math.inf
-        assert MeanStream(5).interval(0.1) == (0.0, 1.0)
+        rows = empty_rows(5, 1.9, leave_one_out_k(5, 1.9), NATS)
+        assert lower_bound(rows.common, 0.1, (0.2, 0.8)) == -math.inf
+        assert upper_bound(rows.upper, 1.9, 0.1) == math.inf
+        assert interval_of_mean(rows.mu, 0.1) == (0.0, 1.0)
 
 
 def guess_of(shrunk: FloatArray, error: FloatArray) -> Forecast:
@@ -192,22 +196,22 @@ def guess_of(shrunk: FloatArray, error: FloatArray) -> Forecast:
 
 
 def constant_rows(
-    rng: np.random.Generator,
-    stream: LowerStream | UpperStream,
-    y: FloatArray,
-    guesses: list[Forecast],
-) -> None:
-    """Let a stream take rows of rewards that are the means themselves, of odd sizes and weights."""
+    rng: np.random.Generator, k: float, y: FloatArray, guesses: list[Forecast]
+) -> Rows:
+    """Return rows of rewards that are the means themselves, of odd sizes and weights."""
+    rows = empty_rows(y.size, k, leave_one_out_k(y.size, k), NATS)
     for guess in guesses:
         pulls = rng.integers(1, 4, y.size).astype(float)
-        stream.take(Tally(pulls, pulls * y, np.zeros(y.size)), float(rng.uniform(0.5, 3.0)), guess)
+        row = Tally(pulls, pulls * y, np.zeros(y.size))
+        rows = rows_with(rows, row, float(rng.uniform(0.5, 3.0)), guess)
+    return rows
 
 
 STEEP = 1.0 - 1e-9
 KS_OF = {
     2: [1e-9, 0.9],
-    3: [1e-9, 0.5, math.sqrt(2.0) * STEEP],
-    20: [0.0, 2.0, math.sqrt(19.0) * STEEP],
+    3: [1e-18, 1e-9, 0.5, math.sqrt(2.0) * STEEP],
+    20: [0.0, 1e-300, 2.0, math.sqrt(19.0) * STEEP],
 }
 CASES = [(n, k) for n, ks in KS_OF.items() for k in ks]
 
@@ -219,7 +223,7 @@ def worlds(rng: np.random.Generator, n: int) -> list[FloatArray]:
 
 
 @pytest.mark.parametrize(("n", "k"), CASES)
-class TestLowerStream:
+class TestLowerLines:
     """Where rewards are the means, a line is (<C, y> - G theta - (W - G) mu) times a bet."""
 
     def guesses(self, rng: np.random.Generator, n: int) -> list[Forecast]:
@@ -229,32 +233,29 @@ class TestLowerStream:
         """Leaving out one arm: <C, y> <= G theta + (W - G) mu, whatever the directions were."""
         rng = np.random.default_rng(1)
         for y in worlds(rng, n):
-            stream = LowerStream(n, k, leave_one_out=True)
-            constant_rows(rng, stream, y, self.guesses(rng, n))
-            noise = 1e-13 * stream.rows.weight * (1.0 + stream.k)
+            rows = constant_rows(rng, k, y, self.guesses(rng, n)).lower
+            noise = 1e-13 * rows.weight * (1.0 + rows.k)
             for i in range(n):
                 others, mean = np.delete(y, i), float(y.mean())
                 sd = 0.0 if np.ptp(others) == 0.0 else float(others.std())
-                shift = float(others.mean() + stream.k * sd - y[i])
+                shift = float(others.mean() + rows.k * sd - y[i])
                 for mu in ((mean, mean), (mean - 0.1, mean + 0.2)):
-                    lines = stream.lines(np.array([i]), shift, mu)
+                    lines = lower_lines(rows, np.array([i]), shift, mu)
                     assert lines.offset[0] + lines.speed[0] * y[i] <= noise
                     assert (lines.costs > 0.0).all()
 
     def test_the_length_of_a_sum_of_directions(self, n: int, k: float) -> None:
-        """G, W and the sums of the others against exact arithmetic."""
+        """G, W and the sums of the others against exact arithmetic, whatever k is."""
         rng = np.random.default_rng(2)
-        stream = LowerStream(n, k, leave_one_out=True)
-        constant_rows(rng, stream, rng.random(n), self.guesses(rng, n))
+        rows = constant_rows(rng, k, rng.random(n), self.guesses(rng, n)).lower
         m, arms = n - 1, np.arange(n)
-        lines = stream.lines(arms, 0.0, (0.0, 0.0))
+        lines = lower_lines(rows, arms, 0.0, (0.0, 0.0))
+        exact_k, weight = Fraction(rows.k), Fraction(rows.weight)
         for i in arms:
-            C = [Fraction(float(c)) for c in np.delete(stream.rows.coefficients, i)]
+            C = [(weight + exact_k * Fraction(float(z))) / m for z in np.delete(rows.leans, i)]
             W = sum(C)
             square = sum((c - W / m) ** 2 for c in C)
-            G = math.sqrt(square * m) / stream.k if stream.k > 0.0 else float(W)
-            if math.sqrt(square) < 1e-9 * abs(W):
-                continue  # all digits of the lean are rounded: it moves nothing
+            G = math.sqrt(square * m / exact_k**2) if exact_k > 0 else float(W)
             assert lines.speed[i] == pytest.approx((float(W) - G) / m - G, rel=1e-6, abs=1e-9)
             # rounding may make G larger, never smaller
             assert m / (m + 1) * (float(W) / m - lines.speed[i]) >= G - 1e-12 * (G + abs(float(W)))
@@ -263,54 +264,63 @@ class TestLowerStream:
     def test_the_true_direction_loses_nothing(self, n: int, k: float) -> None:
         rng = np.random.default_rng(3)
         y = rng.random(n)
-        stream = LowerStream(n, k, leave_one_out=True)
-        constant_rows(rng, stream, y, [guess_of(y, np.zeros(n))] * 4)
+        rows = constant_rows(rng, k, y, [guess_of(y, np.zeros(n))] * 4).lower
         for i in range(n):
             others = np.delete(y, i)
-            shift = float(others.mean() + stream.k * others.std() - y[i])
-            lines = stream.lines(np.array([i]), shift, (float(y.mean()), float(y.mean())))
+            shift = float(others.mean() + rows.k * others.std() - y[i])
+            lines = lower_lines(rows, np.array([i]), shift, (float(y.mean()), float(y.mean())))
             lost = -(lines.offset[0] + lines.speed[0] * y[i])
-            assert lost == pytest.approx(0.0, abs=1e-7 * stream.rows.weight * (1.0 + stream.k * k))
+            assert lost == pytest.approx(0.0, abs=1e-7 * rows.weight * (1.0 + rows.k * k))
 
     def test_the_bound_of_all_arms(self, n: int, k: float) -> None:
         """Never above the threshold where rewards are the means, and near it after many rows."""
         rng = np.random.default_rng(4)
         for y in worlds(rng, n):
-            stream = LowerStream(n, k, leave_one_out=False)
             mean = float(y.mean())
-            constant_rows(rng, stream, y, self.guesses(rng, n))
-            assert stream.bound(0.1, (mean, mean)) <= threshold(y, k)
-            assert stream.bound(0.1, (mean - 0.1, mean + 0.2)) <= threshold(y, k)
+            rows = constant_rows(rng, k, y, self.guesses(rng, n)).common
+            assert lower_bound(rows, 0.1, (mean, mean)) <= threshold(y, k)
+            assert lower_bound(rows, 0.1, (mean - 0.1, mean + 0.2)) <= threshold(y, k)
         y = rng.random(n)
         exact = Forecast(y, y, np.full(n, 1e-4), y, np.zeros(n))
-        stream = LowerStream(n, k, leave_one_out=False)
-        constant_rows(rng, stream, y, [exact] * 2000)
-        low = stream.bound(0.1, (float(y.mean()), float(y.mean())))
+        rows = constant_rows(rng, k, y, [exact] * 2000).common
+        low = lower_bound(rows, 0.1, (float(y.mean()), float(y.mean())))
         assert threshold(y, k) - 0.05 < low <= threshold(y, k)
 
 
+@pytest.mark.parametrize("k", [1e-300, 1e-18, 1e-15])
+def test_lines_do_not_depend_on_k_where_thresholds_do_not(k: float) -> None:
+    y, rng = np.array([0.1, 0.2, 0.15, 0.9]), np.random.default_rng(6)
+    guesses = [guess_of(rng.random(4), rng.random(4) * 0.01) for _ in range(6)]
+    one, other = (constant_rows(np.random.default_rng(7), size, y, guesses) for size in (k, 1e-13))
+    mu = 0.3, 0.4
+    lines, same = (lower_lines(rows.lower, np.arange(4), 0.0, mu) for rows in (one, other))
+    for part, expected in zip(lines, same, strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-9)
+    bounds = [lower_bound(rows.common, 0.1, mu) for rows in (one, other)]
+    assert bounds[0] == pytest.approx(bounds[1], rel=1e-9)
+
+
 @pytest.mark.parametrize(("n", "k"), CASES)
-def test_the_upper_stream_where_rewards_are_the_means(n: int, k: float) -> None:
+def test_upper_lines_where_rewards_are_the_means(n: int, k: float) -> None:
     """No evidence that theta_-i is below itself, some that it is far below what it is not."""
     rng = np.random.default_rng(5)
     arms, steep = np.arange(n), leave_one_out_k(n, k)
     for y in worlds(rng, n):
-        stream = UpperStream(n, k)
-        constant_rows(rng, stream, y, [guess_of(y, np.zeros(n))] * 20)
+        rows = constant_rows(rng, k, y, [guess_of(y, np.zeros(n))] * 20).upper
         largest = np.full(n, (1.0 + steep * math.sqrt(max(n - 2.0, 0.0))) / (n - 1.0))
         box = np.zeros(n), np.ones(n)
-        assert stream.bound(0.1) >= threshold(y, k)
+        assert upper_bound(rows, k, 0.1) >= threshold(y, k)
         for i in arms:
             others = np.delete(y, i)
             sd = 0.0 if np.ptp(others) == 0.0 else float(others.std())
             level = float(others.mean() + steep * sd)
-            lines = stream.lines(np.array([i]), level - y[i], largest, box)
+            lines = upper_lines(rows, steep, np.array([i]), level - y[i], largest, box)
             assert along_lines(lines, y[i : i + 1])[0] <= 1e-6
             assert (lines.speed > 0.0).all()
             np.testing.assert_array_equal(lines.share, 1.0)
 
 
-class Rows:
+class Runs:
     """Rows of a certificate in the manner of SPADE, with focus pulls of the leading arm between."""
 
     ROWS = 24
@@ -346,19 +356,22 @@ class Rows:
             yield certificate, Tally.seen(totals)
 
 
-COINS = Rows(np.array([0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.8]), 1.0)
+COINS = Runs(np.array([0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.8]), 1.0)
 
 
-def lower_lines(certificate: JointCertificate, arms: IntArray, shift: float) -> Lines:
+def lower_lines_of(certificate: JointCertificate, arms: IntArray, shift: float) -> Lines:
     """Return what the lower stream says, knowing mu as well as the certificate does."""
-    return certificate.lower.lines(arms, shift, certificate.mean.interval(0.1))
+    return lower_lines(
+        certificate.rows.lower, arms, shift, interval_of_mean(certificate.rows.mu, 0.1)
+    )
 
 
-def upper_lines(certificate: JointCertificate, tally: Tally, arms: IntArray) -> Lines:
+def upper_lines_of(certificate: JointCertificate, tally: Tally, arms: IntArray) -> Lines:
     """Return what the upper stream says, knowing the arms as well as the certificate does."""
     certificate.look(tally)
-    largest = certificate._largest(arms, certificate.mean.interval(0.1))
-    return certificate.upper.lines(arms, 0.0, largest, certificate.box)
+    mu, k = interval_of_mean(certificate.rows.mu, 0.1), certificate.others_k
+    largest = largest_without_one(certificate.box, k, arms, mu)
+    return upper_lines(certificate.rows.upper, k, arms, 0.0, largest, certificate.box)
 
 
 def test_streams_learn() -> None:
@@ -366,21 +379,24 @@ def test_streams_learn() -> None:
     family = COINS
     arms = np.arange(family.y.size)
     *_, (certificate, tally) = family(np.random.default_rng(13))
-    assert (along_lines(upper_lines(certificate, tally, arms), family.left_out + 0.4) > 5.0).all()
+    assert (
+        along_lines(upper_lines_of(certificate, tally, arms), family.left_out + 0.4) > 5.0
+    ).all()
     for i in arms:
-        lines = lower_lines(certificate, arms[i : i + 1], family.left_out[i] - 0.4 - family.y[i])
+        lines = lower_lines_of(certificate, arms[i : i + 1], family.left_out[i] - 0.4 - family.y[i])
         assert along_lines(lines, family.y[i : i + 1])[0] > 5.0
-    mu = certificate.mean.interval(0.1)
+    rows = certificate.rows
+    mu = interval_of_mean(rows.mu, 0.1)
     assert mu[0] < family.y.mean() < mu[1]
     assert mu[1] - mu[0] < 0.25
-    assert family.theta - 0.3 < certificate.common.bound(0.1, mu)
-    assert certificate.upper.bound(0.1) < family.theta + 0.3
+    assert family.theta - 0.3 < lower_bound(rows.common, 0.1, mu)
+    assert upper_bound(rows.upper, certificate.k, 0.1) < family.theta + 0.3
 
 
 def test_lines_fall_and_rise() -> None:
     arms = np.arange(COINS.y.size)
     *_, (certificate, tally) = COINS(np.random.default_rng(14))
-    low, high = lower_lines(certificate, arms, 0.0), upper_lines(certificate, tally, arms)
+    low, high = lower_lines_of(certificate, arms, 0.0), upper_lines_of(certificate, tally, arms)
     levels = [
         along_lines(lines, np.full(arms.size, q)) for q in (0.2, 0.5, 0.8) for lines in (low, high)
     ]
@@ -392,10 +408,11 @@ def test_some_arms_have_the_lines_they_have_among_all() -> None:
     arms, some = np.arange(COINS.y.size), np.array([4, 1])
     *_, (certificate, tally) = COINS(np.random.default_rng(15))
     box, largest = certificate.box, np.ones(arms.size)
+    rows, k = certificate.rows, certificate.others_k
     assert tally.pulls.min() > 0.0
     for every, few in (
-        (lower_lines(certificate, arms, 0.1), lower_lines(certificate, some, 0.1)),
-        tuple(certificate.upper.lines(a, 0.1, largest, box) for a in (arms, some)),
+        (lower_lines_of(certificate, arms, 0.1), lower_lines_of(certificate, some, 0.1)),
+        tuple(upper_lines(rows.upper, k, a, 0.1, largest, box) for a in (arms, some)),
     ):
         np.testing.assert_allclose(few.offset, every.offset[some])
         np.testing.assert_allclose(few.speed, every.speed[some])

@@ -26,7 +26,6 @@ from oddarms.algorithms._spade_joint import (
     Beyond,
     Box,
     Found,
-    Rows,
     Rules,
     Standing,
     Weights,
@@ -34,15 +33,16 @@ from oddarms.algorithms._spade_joint import (
     conclude,
     decide,
     distance_rate,
+    empty_rows,
     exclude_outliers,
     joint_row_weights,
-    largest_without_one,
     least_gap,
     level_of_arms,
     narrowed,
     nats_of_bets,
     nothing_found,
     raised,
+    rows_with,
 )
 from oddarms.problem import BoolArray, Error, FloatArray, IntArray
 from oddarms.rules import Sigma
@@ -50,12 +50,7 @@ from oddarms.statistics.directions import Forecast, Tally, forecast, leave_one_o
 from oddarms.statistics.evidence import log_mean_above, log_mean_below, wide_mean_interval
 from oddarms.statistics.levels import closeness
 from oddarms.statistics.odd_even import OddEven
-from oddarms.statistics.threshold_streams import (
-    LowerStream,
-    MeanStream,
-    UpperStream,
-    interval_of_mean,
-)
+from oddarms.statistics.threshold_streams import interval_of_mean
 from oddarms.statistics.totals import Totals
 from oddarms.statistics.true_direction import TrueDirection
 
@@ -222,17 +217,12 @@ class JointCertificate(Certificate):
         slack = indifference / rate
         super().__init__(n, rule, delta, slack, rate, self.arms_share, error=error)
         self.others_k = leave_one_out_k(n, k)
-        nats = nats_of_bets(n, delta)
-        self.mean = MeanStream(n, nats)
-        self.common = LowerStream(n, k, leave_one_out=False, nats=nats)
-        self.lower = LowerStream(n, k, leave_one_out=True, nats=nats)
-        self.upper = UpperStream(n, k, nats)
+        self.rows = empty_rows(n, k, self.others_k, nats_of_bets(n, delta))
 
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
         """Enter a row into the streams; the first rows serve only the forecast."""
         if guess is not None:
-            for stream in (self.mean, self.common, self.lower, self.upper):
-                stream.take(row, size, guess)
+            self.rows = rows_with(self.rows, row, size, guess)
 
     def row_weights(self, tally: Tally, guess: Forecast) -> FloatArray:
         """Return weights like |c_j| times the reward's sd: `joint_row_weights`."""
@@ -240,14 +230,9 @@ class JointCertificate(Certificate):
 
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Weigh each open arm on the side of its threshold where it seems to be."""
-        rows = Rows(self.mean.rows, self.common.rows, self.lower.rows, self.upper.rows)
-        self.mu = interval_of_mean(rows.mu, MU_SHARE * self.delta)
-        known = self.rules, self.beyond, rows, self.standing
+        self.mu = interval_of_mean(self.rows.mu, MU_SHARE * self.delta)
+        known = self.rules, self.beyond, self.rows, self.standing
         self.standing = decide(*known, arms, tally, guess, self.share_of_names)
-
-    def _largest(self, arms: IntArray, mu: tuple[float, float]) -> FloatArray:
-        """Return bounds on the coefficients of the thresholds without arm i, for all these i."""
-        return largest_without_one(self.box, self.others_k, arms, mu)
 
 
 class SweepInterval:

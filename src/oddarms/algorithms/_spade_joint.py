@@ -42,8 +42,12 @@ from oddarms.statistics.threshold_streams import (
     lower_bound,
     lower_lines,
     mean_lines,
+    no_plug_in_rows,
+    no_rows,
     upper_bound,
     upper_lines,
+    with_plug_in_row,
+    with_row,
 )
 
 UNDECIDED, NORMAL, OUTLIER = 0, 1, 2
@@ -78,9 +82,33 @@ class Rows(NamedTuple):
     """What the rows add up to in each stream."""
 
     mu: Linear
+    """For the mean of all means."""
     common: Linear
+    """For the threshold of all arms."""
     lower: Linear
+    """For the thresholds without one arm."""
     upper: PlugIn
+
+
+def empty_rows(n: int, k: float, others_k: float, nats: float) -> Rows:
+    """Return the streams before the first row; `others_k` is that of thresholds without one arm."""
+    return Rows(
+        no_rows(n, n, 0.0, nats),
+        no_rows(n, n, k, nats),
+        no_rows(n, n - 1, others_k, nats),
+        no_plug_in_rows(n, others_k, nats),
+    )
+
+
+def rows_with(rows: Rows, row: Tally, size: float, guess: Forecast) -> Rows:
+    """Enter a row worth `size` sweeps into all streams; `guess` precedes it."""
+    lean = lean_of(guess.shrunk, guess.error)
+    return Rows(
+        with_row(rows.mu, row, size, lean, guess),
+        with_row(rows.common, row, size, lean, guess),
+        with_row(rows.lower, row, size, lean, guess),
+        with_plug_in_row(rows.upper, row, size, guess),
+    )
 
 
 class Standing(NamedTuple):
@@ -247,7 +275,7 @@ def decide(
     mu = interval_of_mean(rows.mu, MU_SHARE * rules.delta)
     end = END_SHARE * rules.delta
     known = known._replace(
-        low=max(known.low, lower_bound(rows.common, rules.k, tally.pulls.size, end, mu)),
+        low=max(known.low, lower_bound(rows.common, end, mu)),
         high=min(known.high, upper_bound(rows.upper, rules.k, end)),
     )
     if exclude_outliers(rules, raised(known, beyond, mu), arms) or rows.upper.weight == 0.0:
@@ -287,7 +315,7 @@ def sigma_evidence(
     below, above = mean < theta + rules.slack, mean > theta - rules.slack
     if below.any():
         some = arms[below]
-        lines = lower_lines(rows.lower, rules.others_k, some, -rules.slack, mu)
+        lines = lower_lines(rows.lower, some, -rules.slack, mu)
         hold_below(found, below, theta + rules.slack, lines, weights, arms, tally, mean)
     if above.any():
         some = arms[above]

@@ -17,7 +17,7 @@ from numba.extending import register_jitable
 import oddarms.simulation._scalars  # noqa: F401 - makes formulas of arrays take numbers
 from oddarms.statistics import direction_box, evidence, joint_evidence, threshold_streams, totals
 from oddarms.statistics.direction_box import largest_coefficients, sd_from_tangent
-from oddarms.statistics.directions import scatter_around
+from oddarms.statistics.directions import Tally, scatter_around
 from oddarms.statistics.evidence import (
     BETA_SHARE,
     BETS,
@@ -41,6 +41,7 @@ from oddarms.statistics.threshold_streams import (
     Linear,
     Lines,
     bet_cost,
+    direction_of,
     light_price,
     lower_line,
     seen_price,
@@ -60,7 +61,7 @@ for _formula in (
     *(log_bet, bet_slope, log_jeffreys, jeffreys_slope, finite_or_zero, between_rooms),
     *(line_at, next_cut, weighed, joint_evidence.meeting, joint_evidence.steepness_of),
     *(closeness_at, least_share, log_weight, largest_coefficients, sd_from_tangent),
-    *(bet_cost, light_price, seen_price, lower_line, scatter_around),
+    *(bet_cost, direction_of, light_price, seen_price, lower_line, scatter_around),
     *(threshold_streams.bennett_factor, threshold_streams.fan_factor),
     *(first_nu, next_nu, inverse_of, dual_value, tilt),
 ):
@@ -186,21 +187,20 @@ def log_relative_weight(i: int, near: Any, sums: Any, steepness: float, slack: f
 
 
 @njit(nogil=True, error_model="numpy")
-def add_row(
-    rows: Linear, pulls: Any, total: Any, seen: Any, size: float, c: Any, variance: Any
-) -> Linear:
-    """Add a row to a stream: `with_row`, in place."""
+def add_row(rows: Linear, row: Tally, around: Any, size: float, lean: Any, variance: Any) -> Linear:
+    """Add a row to a stream: `with_row`, in place; `around` has the squares around the centres."""
+    pulls, c = row.pulls, direction_of(rows, lean)
     for j in range(pulls.size):
         scaled = size * c[j]
-        rows.sums[j] += scaled * (total[j] / pulls[j])
-        rows.coefficients[j] += scaled
+        rows.sums[j] += scaled * (row.total[j] / pulls[j])
+        rows.leans[j] += size * lean[j]
         step = abs(scaled) / pulls[j]
         for g in range(rows.bets.size):
-            cost = bet_cost(rows.bets[g] * step, pulls[j], seen[j], variance[j])
+            cost = bet_cost(rows.bets[g] * step, pulls[j], around[j], variance[j])
             rows.costs[g, j] += cost
             rows.spent[g] += cost
-    sums, coefficients = rows.sums, rows.coefficients
-    return Linear(rows.weight + size, rows.bets, sums, coefficients, rows.costs, rows.spent)
+    weight, kept = rows.weight + size, (rows.sums, rows.leans, rows.costs, rows.spent)
+    return Linear(rows.k, rows.size, weight, rows.bets, *kept)
 
 
 @njit(nogil=True, error_model="numpy")

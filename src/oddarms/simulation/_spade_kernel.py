@@ -26,6 +26,7 @@ from oddarms.algorithms._spade_joint import (
     Standing,
     bracket,
     distance_rate,
+    empty_rows,
     joint_row_weights,
     least_gap,
     level_of_arms,
@@ -82,26 +83,33 @@ from oddarms.statistics.threshold_streams import (
     bets_around,
     bets_for,
     interval_of_mean,
-    leans_of,
     light_price,
     lower_bound,
-    lower_direction,
     lower_line,
     no_plug_in_rows,
     no_rows,
     radius_of,
     seen_price,
+    square_of_leans,
     upper_bound,
     with_plug_in_row,
 )
 from oddarms.statistics.totals import scatter_of, squares_from
 
 for _formula in (
-    *(bracket, distance_rate, joint_row_weights, least_gap, level_of_arms, threshold_shares),
+    *(
+        bracket,
+        distance_rate,
+        empty_rows,
+        joint_row_weights,
+        least_gap,
+        level_of_arms,
+        threshold_shares,
+    ),
     *(nats_of_bets, row_gains_more, next_size, affordable_size, counts_of_row, counts_of_focus),
     *(estimated_threshold, forecast, lean_of, quantile_of, thresholds_without_one),
-    *(normal_mixture_boundary, bets_around, bets_for, interval_of_mean, leans_of, lower_bound),
-    *(lower_direction, no_plug_in_rows, no_rows, radius_of, upper_bound, with_plug_in_row),
+    *(normal_mixture_boundary, bets_around, bets_for, interval_of_mean, lower_bound),
+    *(no_plug_in_rows, no_rows, radius_of, square_of_leans, upper_bound, with_plug_in_row),
 ):
     register_jitable(error_model="numpy")(_formula)
 
@@ -150,19 +158,14 @@ def seen(pulls: Any, total: Any, squares: Any, mirrored: bool) -> Tally:
 
 
 @njit(nogil=True, error_model="numpy")
-def row_taken(rows: Rows, rules: Rules, row: Tally, size: float, guess: Forecast) -> Rows:
-    """Enter a row into all streams."""
-    n = row.pulls.size
+def row_taken(rows: Rows, row: Tally, size: float, guess: Forecast) -> Rows:
+    """Enter a row into all streams: `rows_with`, in place."""
     around = scatter_around(row, guess.centre)
-    taken = (row.pulls, row.total, around, size)
-    common, lower = (
-        lower_direction(guess, rules.k, n),
-        lower_direction(guess, rules.others_k, n - 1),
-    )
+    lean = lean_of(guess.shrunk, guess.error)
     return Rows(
-        add_row(rows.mu, *taken, np.full(n, 1.0 / n), guess.variance),
-        add_row(rows.common, *taken, common, guess.variance),
-        add_row(rows.lower, *taken, lower, guess.variance),
+        add_row(rows.mu, row, around, size, lean, guess.variance),
+        add_row(rows.common, row, around, size, lean, guess.variance),
+        add_row(rows.lower, row, around, size, lean, guess.variance),
         with_plug_in_row(rows.upper, row, size, guess),
     )
 
@@ -221,15 +224,15 @@ def weigh_below(
 ) -> None:  # fmt: skip
     """Weigh the arms that seem to be below their threshold."""
     lower = rows.lower
-    lean, square = leans_of(lower, tally.pulls.size - 1)
+    square = square_of_leans(lower)
     bets = bets_around(lower.weight)
     costs = lower.costs[bets]
     spent, log_shares, sum_of_all = lower.spent[bets], LOG_SHARES[bets], lower.sums.sum()
     logs, cost = np.empty(MOST_TERMS), np.empty(spent.size)
     for i in below:
         total = sum_of_all - lower.sums[i]
-        slack = -rules.slack
-        offset, speed, share = lower_line(lower, rules.others_k, square, lean[i], total, slack, mu)
+        own = lower.leans[i]
+        offset, speed, share = lower_line(lower, square, own, total, -rules.slack, mu)
         for g in range(cost.size):
             cost[g] = max(spent[g] - costs[g, i], 0.0) - log_shares[g]
         line = Lines(offset, speed, lower.bets[bets], cost, share)
@@ -281,7 +284,7 @@ def decide_one_by_one(
     n = tally.pulls.size
     mu = interval_of_mean(rows.mu, MU_SHARE * rules.delta)
     end = END_SHARE * rules.delta
-    low = max(known.low, lower_bound(rows.common, rules.k, n, end, mu))
+    low = max(known.low, lower_bound(rows.common, end, mu))
     high = min(known.high, upper_bound(rows.upper, rules.k, end))
     verdicts, log_evidence, box = known.verdicts, known.log_evidence, known.box
     pulls_seen, share = known.pulls_seen, known.threshold_share
@@ -350,12 +353,7 @@ def run_spade(
     rate = distance_rate(n, size_k)
     nats, level = nats_of_bets(n, delta), level_of_arms(n, JOINT_ARMS_SHARE, delta)
     rules = Rules(size_k, others_k, delta, indifference / rate, rate, level)
-    rows = Rows(
-        no_rows(n, 1.0 / n, nats),
-        no_rows(n, (1.0 + size_k**2) / n, nats),
-        no_rows(n, (1.0 + others_k**2) / (n - 1), nats),
-        no_plug_in_rows(n, others_k, nats),
-    )
+    rows = empty_rows(n, size_k, others_k, nats)
     box = np.zeros(n), np.ones(n)
     verdicts = np.zeros(n, dtype=np.int8)
     known = Standing(verdicts, np.zeros(n), -np.inf, np.inf, box, 0.0, 0.5)
@@ -401,7 +399,7 @@ def run_spade(
             threshold_pulls += counts[~undecided].sum()
             if count > 0:
                 row = seen(counts.astype(np.float64), sums, sums_of_squares, swapped)
-                rows = row_taken(rows, rules, row, size, guess)
+                rows = row_taken(rows, row, size, guess)
             count += 1
             sweeps += size
             row_pulls += cost

@@ -11,8 +11,9 @@ What the streams bet is fixed by n, k and delta alone. A mixture of e-processes 
 weights is one, and so is what is left of it when some are dropped: only the bets made for about as
 many sweeps as there are so far are looked at.
 
-What a stream has added up is a named tuple; the formulas are functions of it, so that they can be
-compiled, and a stream calls them.
+What a stream has added up is a named tuple, and all else are functions of it, so that they can be
+compiled: `Linear` and `lower_lines` for evidence that thresholds lie above a level, `PlugIn` and
+`upper_lines` for evidence that they lie below.
 """
 
 from __future__ import annotations
@@ -27,8 +28,6 @@ from oddarms.statistics.directions import (
     Forecast,
     Tally,
     all_but_one,
-    lean_of,
-    leave_one_out_k,
     scatter_around,
 )
 from oddarms.statistics.elementwise import Numbers, choose
@@ -38,7 +37,6 @@ from oddarms.statistics.worst_world import largest_costs
 
 HORIZONS: FloatArray = 0.7 * 3.0 ** np.arange(15.0)
 """The numbers of sweeps that the bets are made for."""
-NATS = 6.0  # of evidence that bets are made to reach, unless told; some log(n/delta) is best
 _PRIOR: FloatArray = 1.0 / (1.0 + ((np.arange(15.0) - 4.5) / 2.5) ** 2)
 LOG_SHARES: FloatArray = np.log(_PRIOR / _PRIOR.sum())
 """The weights of the bets: most on those for some 30 to 500 sweeps."""
@@ -50,7 +48,10 @@ HIGHEST_COST = 1e100
 
 
 def bets_for(norm: float, nats: float) -> FloatArray:
-    """Return the bet l for each horizon m: l^2/2 m norm/4 = nats, norm/4 the worst variance."""
+    """Return the bet l for each horizon m: l^2/2 m norm/4 = nats, norm/4 the worst variance.
+
+    `nats` is the evidence that bets are made to reach; some log(n/delta) is best.
+    """
     bets: FloatArray = np.sqrt(2.0 * nats / (norm / 4.0 * HORIZONS))
     return bets
 
@@ -101,31 +102,45 @@ def bet_cost(lengths: Numbers, pulls: Numbers, seen: Numbers, expected: Numbers)
 
 
 class Linear(NamedTuple):
-    """What rows add up to, of size a_r and with coefficients c_r: see `LinearStream`."""
+    """What rows of size a_r add up to along directions c_r = (1 + k z_r)/m chosen before each row.
 
+    For each l of either sign, exp(l sum_r a_r <c_r, x_r - y> - cost_l) is an e-process: a product
+    over all pulls, see `bet_costs`, with L = l a_r c_rj / w_rj. Any z_r is valid. Coefficients and
+    sums are rounded: as rows grow geometrically, that changes the exponent by some 10 l A 2^-53,
+    A the weight, which is below 1e-8 for 10^9 pulls.
+    """
+
+    k: float
+    size: int
+    """m, the number of arms of the threshold."""
     weight: float
-    """sum_r a_r"""
+    """A = sum_r a_r"""
     bets: FloatArray
     sums: FloatArray
     """sum_r a_r c_rj x_rj"""
-    coefficients: FloatArray
-    """sum_r a_r c_rj"""
+    leans: FloatArray
+    """Z = sum_r a_r z_r; by itself, as C - A/m, C = sum_r a_r c_r, would cancel for small k."""
     costs: FloatArray
     """Of each bet, on each arm."""
     spent: FloatArray
     """Of each bet, on all arms."""
 
 
-def no_rows(n: int, norm: float, nats: float) -> Linear:
-    """Return what there is before the first row; `norm` is the most that |c_r|^2 should be."""
+def no_rows(n: int, size: int, k: float, nats: float) -> Linear:
+    """Return what there is before the first row; |c_r|^2 is at most about (1 + k^2)/m."""
     count = HORIZONS.size
-    costs = np.zeros((count, n))
-    return Linear(0.0, bets_for(norm, nats), np.zeros(n), np.zeros(n), costs, np.zeros(count))
+    bets, costs = bets_for((1.0 + k**2) / size, nats), np.zeros((count, n))
+    return Linear(k, size, 0.0, bets, np.zeros(n), np.zeros(n), costs, np.zeros(count))
 
 
-def with_row(rows: Linear, row: Tally, size: float, c: FloatArray, guess: Forecast) -> Linear:
-    """Add a row of `row.pulls` pulls; c and `guess` precede it."""
-    scaled = size * c
+def direction_of(rows: Linear, lean: FloatArray) -> FloatArray:
+    """Return the coefficients c_r of a row with the leans z_r."""
+    return 1.0 / rows.size + rows.k / rows.size * lean
+
+
+def with_row(rows: Linear, row: Tally, size: float, lean: FloatArray, guess: Forecast) -> Linear:
+    """Add a row of `row.pulls` pulls; `lean` and `guess` precede it."""
+    scaled = size * direction_of(rows, lean)
     costs = bet_costs(
         rows.bets,
         np.abs(scaled) / row.pulls,
@@ -134,10 +149,12 @@ def with_row(rows: Linear, row: Tally, size: float, c: FloatArray, guess: Foreca
         guess.variance,
     )
     return Linear(
+        rows.k,
+        rows.size,
         rows.weight + size,
         rows.bets,
         rows.sums + scaled * (row.total / row.pulls),
-        rows.coefficients + scaled,
+        rows.leans + size * lean,
         rows.costs + costs,
         rows.spent + costs.sum(1),
     )
@@ -150,56 +167,23 @@ def radius_of(rows: Linear, alpha: float) -> float:
     return float((needed / rows.bets[near]).min())
 
 
-class LinearStream:
-    """Bets on a linear function of the means, with coefficients chosen before each row.
-
-    For rows r of size a_r and coefficients c_r, exp(l sum_r a_r <c_r, x_r - y> - cost_l) is an
-    e-process for each l of either sign: a product over all pulls, see `bet_costs`, with
-    L = l a_r c_rj / w_rj.
-    """
-
-    def __init__(self, n: int, norm: float, nats: float) -> None:
-        self.rows = no_rows(n, norm, nats)
-
-    def absorb(self, row: Tally, size: float, c: FloatArray, guess: Forecast) -> None:
-        """Take a row of `row.pulls` pulls; c and `guess` precede it."""
-        self.rows = with_row(self.rows, row, size, c, guess)
-
-    def radius(self, alpha: float) -> float:
-        """Return how far sum_r a_r <c_r, x_r - y> is on one side, with probability 1 - alpha."""
-        return radius_of(self.rows, alpha)
-
-
 def interval_of_mean(rows: Linear, alpha: float) -> tuple[float, float]:
-    """Return an interval of the mean of all means: the formula of `MeanStream`."""
+    """Return an interval of the mean of all means; either end is wrong with probability alpha.
+
+    For rows with k = 0 and m = n, whose coefficients are all 1/n.
+    """
     if rows.weight == 0.0:
         return 0.0, 1.0
     radius, centre = radius_of(rows, alpha) / rows.weight, float(rows.sums.sum()) / rows.weight
     return max(centre - radius, 0.0), min(centre + radius, 1.0)
 
 
-class MeanStream(LinearStream):
-    """Bounds on the mean of all means."""
-
-    def __init__(self, n: int, nats: float = NATS) -> None:
-        super().__init__(n, 1.0 / n, nats)
-        self._even: FloatArray = np.full(n, 1.0 / n)
-
-    def take(self, row: Tally, size: float, guess: Forecast) -> None:
-        """Take a row worth `size` sweeps; `guess` precedes it."""
-        self.absorb(row, size, self._even, guess)
-
-    def interval(self, alpha: float) -> tuple[float, float]:
-        """Return an interval; either end is wrong with probability at most alpha."""
-        return interval_of_mean(self.rows, alpha)
-
-
 def mean_lines(rows: Linear, arms: IntArray, shift: float, sign: float) -> Lines:
     """Return the log e-processes about mu_-i, the mean of the arms other than i, for these i.
 
-    Against "mu_-i <= y + shift" for sign -1 and "mu_-i >= y + shift" for sign 1. The rows of
-    `MeanStream` have the coefficients 1/n, so without arm i they add up to W mu_-i plus errors,
-    W = A (n-1)/n, and the bets of either sign cost the same.
+    Against "mu_-i <= y + shift" for sign -1 and "mu_-i >= y + shift" for sign 1. Rows with the
+    coefficients 1/n add up, without arm i, to W mu_-i plus errors, W = A (n-1)/n, and the bets of
+    either sign cost the same.
     """
     n, near = rows.sums.size, bets_around(rows.weight)
     W = rows.weight * (n - 1.0) / n
@@ -214,39 +198,52 @@ def mean_lines(rows: Linear, arms: IntArray, shift: float, sign: float) -> Lines
     )
 
 
-def lower_direction(guess: Forecast, k: float, size: int) -> FloatArray:
-    """Return the coefficients c_r of the next row: see `LowerStream`."""
-    return 1.0 / size + k / size * lean_of(guess.shrunk, guess.error)
+def square_of_leans(rows: Linear) -> float:
+    """Return at least |Z|^2."""
+    square = float((rows.leans**2).sum())
+    return square * (1.0 + float(relative_error(4 * rows.leans.size)))
 
 
-def leans_of(rows: Linear, size: int) -> tuple[FloatArray, float]:
-    """Return L of `LowerStream`, and at least its squared length."""
-    lean = rows.coefficients - rows.weight / size
-    square = float((lean**2).sum())
-    return lean, square * (1.0 + float(relative_error(4 * lean.size)))
+def lower_lines(rows: Linear, arms: IntArray, shift: float, mu: tuple[float, float]) -> Lines:
+    """Return the log e-processes against "theta_-i <= y + shift" where the mean of arm i is y.
 
+    theta_-i is the threshold of the m = n - 1 arms other than i, for these i. Let C = sum_r a_r c_r
+    over these arms, W its sum and G = |C - W/m| sqrt(m)/k. For means y of these arms with mean mu
+    and standard deviation sigma, <C, y> = W mu + <C - W/m, y - mu> <= W mu + k G sigma
+    (Cauchy-Schwarz), so if theta = mu + k sigma <= q then <C, y> <= G q + (W - G) mu: linear in mu,
+    so at most its value at an end of an interval for mu, which is paid for elsewhere. Hence the
+    e-process of `Linear` for l > 0 is at least
+    exp(l (sum_r a_r <c_r, x_r> - G q - (W - G) mu_end) - cost_l). Here mu_-i is (n mu - y)/(n - 1),
+    and mu, of all arms, lies in the interval given. For k = 0 every G is valid, and W the best.
 
-def lower_lines(
-    rows: Linear, k: float, arms: IntArray, shift: float, mu: tuple[float, float]
-) -> Lines:
-    """Return the log e-processes of `LowerStream.lines`."""
-    lean, square = leans_of(rows, rows.sums.size - 1)
+    Any direction is valid. Near the best are those along which theta grows, c_j = (1 + k z_j)/m
+    with the z_j guessed. Cauchy-Schwarz is used once, for the sum of all rows, so what is lost is
+    the error of an *averaged* guess, about twice that of the last one; row by row it would be the
+    average of the errors, some log(rows) times as much. The guesses are shrunk where noise
+    dominates but the spread they are divided by is not, so that early rows lean less.
+
+    All thresholds without one arm use the same z, of all n arms: leaving out arm i takes C_i out of
+    the sums, W = A - (k/m) Z_i, and as Z sums to 0, |C - W/m|^2 is (k/m)^2 times
+    |Z|^2 - Z_i^2 (1 + 1/m). So G is the root of the latter over m, and no k is divided by. What
+    rounding may have taken from that difference is added.
+    """
+    square = square_of_leans(rows)
     near = bets_around(rows.weight)
     spent, shares = rows.spent[near].reshape(-1, 1), LOG_SHARES[near]
     costs = np.maximum(spent - rows.costs[near][:, arms], 0.0)
     total = rows.sums.sum() - rows.sums[arms]
-    offset, speed, share = lower_line(rows, k, square, lean[arms], total, shift, mu)
+    offset, speed, share = lower_line(rows, square, rows.leans[arms], total, shift, mu)
     return Lines(offset, speed, rows.bets[near], costs - shares.reshape(-1, 1), share)
 
 
 def lower_line(
-    rows: Linear, k: float, square: float, own: Numbers, total: Numbers, shift: float, mu: Numbers
+    rows: Linear, square: float, own: Numbers, total: Numbers, shift: float, mu: Numbers
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Return offset, speed and share of arms' lines: `own` is L_i, `total` the others' sums."""
-    n, m = rows.sums.size, rows.sums.size - 1
-    W = rows.weight - own
+    """Return offset, speed and share of arms' lines: `own` is Z_i, `total` the others' sums."""
+    n, m = rows.sums.size, rows.size
+    W = rows.weight - rows.k / m * own
     rest = square - own**2 * (1.0 + 1.0 / m) + relative_error(4 * n) * square
-    G = np.sqrt(np.maximum(rest, 0.0) * m) / k if k > 0.0 else W
+    G = np.sqrt(np.maximum(rest, 0.0) / m) if rows.k > 0.0 else W
     edge = choose(W > G, mu[1], mu[0]) * (n / m)
     speed = (W - G) / m - G
     falling = speed < 0.0
@@ -254,62 +251,22 @@ def lower_line(
     return total - G * shift - (W - G) * edge, speed, share
 
 
-def lower_bound(rows: Linear, k: float, size: int, alpha: float, mu: tuple[float, float]) -> float:
-    """Return the level of `LowerStream.bound`."""
+def lower_bound(rows: Linear, alpha: float, mu: tuple[float, float]) -> float:
+    """Return a level that the threshold of all arms exceeds, with probability 1 - alpha.
+
+    As in `lower_lines`, with m = n and no arm left out: W = A and G = |Z|/sqrt(m).
+    """
     if rows.weight == 0.0:
         return -math.inf
-    square = leans_of(rows, size)[1]
-    G = math.sqrt(square * size) / k if k > 0.0 else rows.weight
+    G = math.sqrt(square_of_leans(rows) / rows.size) if rows.k > 0.0 else rows.weight
     if G == 0.0:
         return -math.inf
     total = float(rows.sums.sum()) - radius_of(rows, alpha)
     return (total - (rows.weight - G) * (mu[1] if rows.weight > G else mu[0])) / G
 
 
-class LowerStream(LinearStream):
-    """Evidence that thresholds lie above a level, from directions chosen before each row.
-
-    Let C = sum_r a_r c_r over all rows, W its sum and G = |C - W/m| sqrt(m)/k, over the m arms of a
-    threshold. For means y of these arms with mean mu and standard deviation sigma,
-    <C, y> = W mu + <C - W/m, y - mu> <= W mu + k G sigma (Cauchy-Schwarz), so if
-    theta = mu + k sigma <= q then <C, y> <= G q + (W - G) mu: linear in mu, so at most its value at
-    an end of an interval for mu, which is paid for elsewhere. Hence the e-process of `LinearStream`
-    for l > 0 is at least exp(l (sum_r a_r <c_r, x_r> - G q - (W - G) mu_end) - cost_l).
-
-    Any c_r is valid. Near the best are those along which theta grows, c_j = (1 + k z_j)/m with the
-    z_j guessed. Cauchy-Schwarz is used once, for the sum of all rows, so what is lost is the error
-    of an *averaged* guess, about twice that of the last one; row by row it would be the average of
-    the errors, some log(rows) times as much. The guesses are shrunk where noise dominates but the
-    spread they are divided by is not, so that early rows lean less.
-
-    All thresholds without one arm use the same c: leaving out arm i takes C_i out of the sums, and
-    |C - W/m|^2 = |L|^2 - L_i^2 (1 + 1/m), L = C - A/m, A the weight of all rows, as L sums to 0.
-    What rounding may have taken from that is added.
-    """
-
-    def __init__(self, n: int, k: float, *, leave_one_out: bool, nats: float = NATS) -> None:
-        self.size = n - leave_one_out
-        self.k = leave_one_out_k(n, k) if leave_one_out else k
-        super().__init__(n, (1.0 + self.k**2) / self.size, nats)
-
-    def take(self, row: Tally, size: float, guess: Forecast) -> None:
-        """Take a row worth `size` sweeps; `guess` precedes it."""
-        self.absorb(row, size, lower_direction(guess, self.k, self.size), guess)
-
-    def lines(self, arms: IntArray, shift: float, mu: tuple[float, float]) -> Lines:
-        """Return the log e-processes against "theta_-i <= y + shift" where the mean of arm i is y.
-
-        mu_-i, the mean of the others, is (n mu - y)/(n - 1), and mu lies in the interval given.
-        """
-        return lower_lines(self.rows, self.k, arms, shift, mu)
-
-    def bound(self, alpha: float, mu: tuple[float, float]) -> float:
-        """Return a level that the threshold of all arms exceeds, with probability 1 - alpha."""
-        return lower_bound(self.rows, self.k, self.size, alpha, mu)
-
-
 class PlugIn(NamedTuple):
-    """What rows add up to for the plug-in estimate, of size a and w_j pulls: see `UpperStream`."""
+    """What rows add up to for the plug-in estimate, of size a and w_j pulls: see `upper_lines`."""
 
     weight: float
     """sum_r a"""
@@ -351,7 +308,24 @@ def upper_lines(
     largest: FloatArray,
     box: tuple[FloatArray, FloatArray],
 ) -> Lines:
-    """Return the log e-processes of `UpperStream.lines`."""
+    """Return the log e-processes against "theta_-i >= y + shift", i in `arms`.
+
+    k is that of thresholds without one arm. With y_hat = sum_r a x_r / A, A = sum_r a, a the size
+    of the row: A (theta - theta(y_hat)) = sum_r a <c*, y - x_r> - A (theta(y_hat) - <c*, y_hat>),
+    c* unknown but fixed, the last bracket not negative. So exp(l A (q - theta(y_hat)) - cost) lies,
+    if theta >= q, below a supermartingale, where cost bounds
+    sum_j c*_j^2 p_j - l A (theta(y_hat) - <c*, y_hat>), see `largest_costs`. The price p_j is one
+    of two, with s at least l |c*_j| a/w_j in every row:
+
+    - l^2/2 sum_r a^2/w_j times the smaller of 1/4 (Hoeffding) and of Bennett's factor
+      2 (e^s - 1 - s)/s^2 times p (1 - p), the largest variance of a reward whose mean may be p.
+      This bounds the cumulant of the increments along the fixed c*, at which the process is a
+      martingale, so any bound on it, known at any time, may be used (`light_price`);
+    - psi(s)/s^2 l^2 sum_r (a/w_j)^2 sum_s (X_sj - h_j)^2 (Fan, `psi_exponential`; `seen_price`).
+
+    Both have bets of their own. What |c*_j| may be at most, `largest`, follows from the intervals
+    of the means, `box`, and from bounds on mu and sigma, events whose probability is paid for once.
+    """
     near = bets_around(rows.weight)
     one = rows.bets[near]
     column = one.reshape(-1, 1)
@@ -375,14 +349,14 @@ def upper_lines(
 def light_price(
     bet: Numbers, length: Numbers, low: Numbers, high: Numbers, spent: Numbers
 ) -> Numbers:
-    """Return the first price of `UpperStream`: a mean in [low, high], a length of |c*_j| a/w_j."""
+    """Return the first price of `upper_lines`: a mean in [low, high], a length of |c*_j| a/w_j."""
     nearest = np.minimum(np.maximum(0.5, low), high)
     light = np.minimum(0.25, bennett_factor(bet * length) * (nearest * (1.0 - nearest)))
     return bet * bet / 2.0 * light * spent
 
 
 def seen_price(bet: Numbers, length: Numbers, scatter: Numbers) -> Numbers:
-    """Return the second price of `UpperStream`."""
+    """Return the second price of `upper_lines`."""
     return bet * bet * (np.minimum(fan_factor(bet * length), HIGHEST_COST) * scatter)
 
 
@@ -397,56 +371,13 @@ def plug_in_thresholds(y: FloatArray, k: float, arms: IntArray) -> FloatArray:
 
 
 def upper_bound(rows: PlugIn, k: float, alpha: float) -> float:
-    """Return the level of `UpperStream.bound`."""
+    """Return a level below which the threshold of all arms lies, with probability 1 - alpha."""
     if rows.weight == 0.0:
         return math.inf
     y, norm = rows.total / rows.weight, (1.0 + k**2) / rows.total.size
     variance = norm * rows.spent.max() / 4.0
     radius = normal_mixture_boundary(variance, alpha, 6.0 * norm) / rows.weight
     return float(y.mean() + k * y.std() + radius)
-
-
-class UpperStream:
-    """Evidence that thresholds lie below a level, from the plug-in estimate.
-
-    With y_hat = sum_r a x_r / A, A = sum_r a, a the size of the row: A (theta - theta(y_hat)) =
-    sum_r a <c*, y - x_r> - A (theta(y_hat) - <c*, y_hat>), c* unknown but fixed, the last bracket
-    not negative. So exp(l A (q - theta(y_hat)) - cost) lies, if theta >= q, below a
-    supermartingale, where cost bounds sum_j c*_j^2 p_j - l A (theta(y_hat) - <c*, y_hat>), see
-    `largest_costs`. The price p_j is one of two, with s at least l |c*_j| a/w_j in every row:
-
-    - l^2/2 sum_r a^2/w_j times the smaller of 1/4 (Hoeffding) and of Bennett's factor
-      2 (e^s - 1 - s)/s^2 times p (1 - p), the largest variance of a reward whose mean may be p.
-      This bounds the cumulant of the increments along the fixed c*, at which the process is a
-      martingale, so any bound on it, known at any time, may be used;
-    - psi(s)/s^2 l^2 sum_r (a/w_j)^2 sum_s (X_sj - h_j)^2 (Fan, `psi_exponential`).
-
-    Both have bets of their own. What |c*_j| may be at most follows from the intervals of the arms
-    and from bounds on mu and sigma, events whose probability is paid for once.
-    """
-
-    def __init__(self, n: int, k: float, nats: float = NATS) -> None:
-        self.plain_k = k
-        self.size = n - 1
-        self.k = leave_one_out_k(n, k)
-        self.rows = no_plug_in_rows(n, self.k, nats)
-
-    def take(self, row: Tally, size: float, guess: Forecast) -> None:
-        """Take a row worth `size` sweeps; `guess` precedes it."""
-        self.rows = with_plug_in_row(self.rows, row, size, guess)
-
-    def lines(
-        self, arms: IntArray, shift: float, largest: FloatArray, box: tuple[FloatArray, FloatArray]
-    ) -> Lines:
-        """Return the log e-processes against "theta_-i >= y + shift", i in `arms`.
-
-        `largest` has bounds on |c*_j| of these thresholds, `box` the intervals of the means.
-        """
-        return upper_lines(self.rows, self.k, arms, shift, largest, box)
-
-    def bound(self, alpha: float) -> float:
-        """Return a level below which the threshold of all arms lies, with probability 1 - alpha."""
-        return upper_bound(self.rows, self.plain_k, alpha)
 
 
 def bennett_factor(s: Numbers) -> Numbers:
