@@ -12,6 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks._budget import (
+    budget_families,
+    budget_means_table,
+    budget_runs,
+    budget_table,
+    reliability_table,
+)
+from benchmarks._calibrated import (
+    calibrated_families,
+    calibrated_note,
+    calibrated_runs,
+    calibrated_table,
+    few_arms_of,
+)
 from benchmarks._compare import BASELINES, Effort, Limits, compare, run_limits
 from benchmarks._delta import (
     INSTANCES,
@@ -55,7 +69,8 @@ from oddarms.problem import check_whole
 FULL = Effort(runs=100, baseline_runs=2, budget=100_000_000)
 QUICK = Effort(runs=4, baseline_runs=1, budget=10_000_000)
 FAMILIES = ("benchmark", "held-out", "fresh")
-PARTS = ("samples", "delta", "speed", "growth", "storage", "workers")
+PARTS = ("samples", "delta", "calibrated", "budget", "speed", "growth", "storage", "workers")
+NOT_PROVEN_RUNS, QUICK_NOT_PROVEN_RUNS = 200, 8
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 
 
@@ -75,6 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report |= _samples(plan, options)
     if "delta" in options.parts:
         report |= _delta(plan, options)
+    if "calibrated" in options.parts:
+        report |= _calibrated(plan, options)
+    if "budget" in options.parts:
+        report |= _budget(plan, options)
     if "speed" in options.parts:
         _say("speed of the compiled simulation")
         speeds = list(simulation_speed())
@@ -145,13 +164,20 @@ def matching(families: list[Setting], parts: Sequence[str] | None) -> list[Setti
     """Return the families with one of the parts in their name; all of them if none is asked for."""
     if parts is None:
         return families
-    found = [family for family in families if any(part in family.name for part in parts)]
+    found = matching_or_none(families, parts)
     if not found:
         raise InvalidParameter(
             f"--match must be in the name of a family but got {' '.join(parts)!r}; there are"
             f" {'; '.join(family.name for family in families)}."
         )
     return found
+
+
+def matching_or_none(families: list[Setting], parts: Sequence[str] | None) -> list[Setting]:
+    """Return the families with one of the parts in their name, which may be none."""
+    return [
+        family for family in families if parts is None or any(part in family.name for part in parts)
+    ]
 
 
 def _samples(plan: _Plan, options: argparse.Namespace) -> dict[str, Any]:
@@ -201,6 +227,32 @@ def _delta(plan: _Plan, options: argparse.Namespace) -> dict[str, Any]:
     return {"delta": as_json(rows)}
 
 
+def _not_proven(plan: _Plan, options: argparse.Namespace) -> tuple[list[Setting], int]:
+    """Return the families for what is only measured, and how many instances of each."""
+    families = few_arms_of(plan.families) + matching_or_none(calibrated_families(), options.match)
+    default = QUICK_NOT_PROVEN_RUNS if options.quick else NOT_PROVEN_RUNS
+    return families, default if options.runs is None else options.runs
+
+
+def _calibrated(plan: _Plan, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure the calibrated rule, print it and return it for the report."""
+    families, runs = _not_proven(plan, options)
+    rows = list(calibrated_runs(families, runs, seed=options.seed, report=_say))
+    print(f"## The calibrated rule, which is not proven\n\n{calibrated_table(rows)}\n")
+    print(f"{calibrated_note(rows)}\n")
+    return {"calibrated": as_json(rows)}
+
+
+def _budget(plan: _Plan, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure guesses at the end of a budget, print them and return them for the report."""
+    families, runs = _not_proven(plan, options)
+    rows, reliability = budget_runs(budget_families(families), runs, seed=options.seed, report=_say)
+    print(f"## At the end of a budget: P(any wrong), wrong arms\n\n{budget_table(rows)}\n")
+    print(f"Means over families:\n\n{budget_means_table(rows)}\n")
+    print(f"## Doubts as stated, and as they were\n\n{reliability_table(reliability)}\n")
+    return {"budget": as_json(rows), "reliability": as_json(reliability)}
+
+
 def _storage(options: argparse.Namespace) -> tuple[list[StorageRow], list[str]]:
     """Return the rows that can be had here, and sentences about them."""
     effort = QUICK_STORAGE if options.quick else FULL_STORAGE
@@ -223,9 +275,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measure samples and errors of all algorithms on the same instances, SPADE's"
-        " samples as delta falls (on families of at most 50 arms), the speed of the compiled"
-        " simulation, the growth of a search with the number of arms, how fast studies record"
-        " results, and how busy many workers are.",
+        " samples as delta falls (on families of at most 50 arms), the calibrated rule and guesses"
+        " at the end of a budget (at most 200 arms, and families of their own), the speed of the"
+        " compiled simulation, the growth of a search with the number of arms, how fast studies"
+        " record results, and how busy many workers are.",
     )
     parser.add_argument("--quick", action="store_true", help="about two minutes, coarse figures")
     parser.add_argument(

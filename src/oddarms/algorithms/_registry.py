@@ -19,6 +19,7 @@ GROUP = "oddarms.algorithms"
 
 _BUILT_IN = {
     "ade": "oddarms.algorithms._ade:ADE",
+    "calibrated": "oddarms.algorithms._calibrated:Calibrated",
     "census": "oddarms.algorithms._census:Census",
     "spade": "oddarms.algorithms._spade:SPADE",
     "rr": "oddarms.algorithms._round_robin:RR",

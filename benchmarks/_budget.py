@@ -1,0 +1,328 @@
+"""What is known when a budget ends: guesses, and whether the doubts stated with them are right.
+
+Four ways to spend the same number of pulls. *Equal* pulls every arm as often, *APT* (Locatelli,
+Gutzeit and Carpentier 2016) the arm with the least sqrt(N_i) |m_i - theta|, theta the plug-in
+threshold; *SPADE* is stopped at the last step within the budget. All three guess by the plug-in
+rule on plain averages, with the doubts of `guess_and_doubt` (SPADE's decisions stand, and have no
+doubt). *Rows* is the calibrated rule with goal "budget".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks._calibrated import is_outlier, pull_once, totals_of
+from benchmarks._compare import SPADE as SPADE_CONTENDER
+from benchmarks._compare import instance_limit, repeated
+from benchmarks._tables import markdown
+from oddarms.algorithms import Decision
+from oddarms.algorithms._calibrated import Calibrated
+from oddarms.algorithms._spade import SPADE
+from oddarms.arms import Bernoulli
+from oddarms.experiments import Grid, Setting
+from oddarms.experiments._grid import Cell
+from oddarms.paper._settings import DELTA
+from oddarms.problem import BoolArray, FloatArray
+from oddarms.rules import Sigma
+from oddarms.statistics.doubts import Guess, guess_and_doubt
+from oddarms.statistics.totals import Totals
+from oddarms.theory import threshold
+from oddarms.theory._first_order import threshold_gradient
+
+SHARES = (0.1, 0.3, 1.0, 3.0)
+SPADE_SHARE = 8  # SPADE meets one in so many of the instances: its steps take long
+LONGEST = 100_000  # pulls of the limit; with more, APT's pulls one by one take too long
+STREAM = 12
+EDGES = (0.0, 1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5)
+
+
+class _Instance(NamedTuple):
+    arms: Bernoulli
+    k: float
+    budgets: tuple[int, ...]
+
+
+class _Found(NamedTuple):
+    """What one way of spending a budget guessed."""
+
+    odd: BoolArray
+    doubt: FloatArray
+    guessed: BoolArray
+    """The arms whose doubt says something: those that are not decided."""
+
+
+@dataclass(frozen=True)
+class BudgetRow:
+    """One way of spending one budget, on all instances of a family.
+
+    Attributes
+    ----------
+    share
+        The budget over the limit; it is at least two pulls of every arm.
+    any_wrong, wrong_arms
+        The share of runs with a wrong guess, and the mean number of wrong arms.
+    stated
+        The mean over runs of the sum of the doubts.
+    """
+
+    family: str
+    n: int
+    share: float
+    way: str
+    runs: int
+    pulls: float
+    any_wrong: float
+    wrong_arms: float
+    stated: float
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Arms with doubts between two ends: how many, what was said and what was so."""
+
+    way: str
+    low: float
+    high: float
+    arms: int
+    said: float
+    wrong: float
+
+
+def budget_families(families: Sequence[Setting]) -> list[Setting]:
+    """Return those with 0/1 rewards whose limits are not too large to be spent pull by pull."""
+    found = []
+    for family in families:
+        arms = family.draw(seed=0)
+        limit = instance_limit(arms, family.k, DELTA)
+        if isinstance(arms, Bernoulli) and arms.means.size <= 200 and limit <= LONGEST:
+            found.append(family)
+    return found
+
+
+def budget_runs(
+    families: Sequence[Setting], runs: int, *, seed: int, report: Callable[[str], None]
+) -> tuple[list[BudgetRow], list[Bin]]:
+    """Return what every way of spending a budget comes to, and its doubts in bins."""
+    rows: list[BudgetRow] = []
+    collected: dict[str, list[tuple[FloatArray, BoolArray]]] = {way: [] for way in WAYS}
+    for family in families:
+        cells = list(Grid([repeated(family, runs)], [SPADE_CONTENDER]).cells(seed))
+        instances = [_instance(cell) for cell in cells]
+        for way, spend in WAYS.items():
+            some = len(cells) if way != "SPADE" else max(len(cells) // SPADE_SHARE, 1)
+            found = [
+                spend(one, np.random.default_rng([cell.seed, STREAM]))
+                for one, cell in zip(instances[:some], cells, strict=False)
+            ]
+            rows += _rows(family.name, way, instances[:some], found)
+            for one, by_budget in zip(instances, found, strict=False):
+                truth = is_outlier(one.arms.means, one.k)
+                collected[way] += [
+                    (each.doubt[each.guessed], (each.odd != truth)[each.guessed])
+                    for each in by_budget
+                ]
+        report(f"budget: {family.name}")
+    return rows, [bin_ for way, pairs in collected.items() for bin_ in bins(way, pairs)]
+
+
+def _instance(cell: Cell) -> _Instance:
+    arms, k = cell.arms, cell.setting.k
+    assert isinstance(arms, Bernoulli)
+    limit = instance_limit(arms, k, DELTA)
+    budgets = tuple(max(round(share * limit), 2 * arms.means.size) for share in SHARES)
+    return _Instance(arms, k, budgets)
+
+
+def _rows(
+    family: str, way: str, instances: Sequence[_Instance], found: Sequence[list[_Found]]
+) -> Iterator[BudgetRow]:
+    truths = [is_outlier(one.arms.means, one.k) for one in instances]
+    for place, share in enumerate(SHARES):
+        at_budget = [by_budget[place] for by_budget in found]
+        wrong = [
+            int((one.odd != truth).sum()) for one, truth in zip(at_budget, truths, strict=True)
+        ]
+        yield BudgetRow(
+            family,
+            truths[0].size,
+            share,
+            way,
+            len(wrong),
+            fmean(one.budgets[place] for one in instances),
+            fmean(count > 0 for count in wrong),
+            fmean(wrong),
+            fmean(float(one.doubt[one.guessed].sum()) for one in at_budget),
+        )
+
+
+# The ways
+
+
+def spend_rows(one: _Instance, rng: np.random.Generator) -> list[_Found]:
+    """Return the guesses of the calibrated rows, a search for each budget."""
+    found = []
+    for budget in one.budgets:
+        machine = Calibrated(
+            one.arms.means.size, rule=Sigma(k=one.k), delta=DELTA, rng=rng, goal="budget"
+        )
+        arms, made = one.arms.seeded(rng), 0
+        while made < budget:
+            pull_once(machine, arms, budget - made)
+            made = int(machine.pulls.sum())
+        everyone = np.ones(machine.n, dtype=np.bool_)
+        found.append(_Found(machine.guesses() == Decision.HIGH, machine.doubts(), everyone))
+    return found
+
+
+def spend_equally(one: _Instance, rng: np.random.Generator) -> list[_Found]:
+    """Return the guesses after as many pulls of every arm, what is left over at random."""
+    found = []
+    for budget in one.budgets:
+        each, left = divmod(budget, one.arms.means.size)
+        counts = np.full(one.arms.means.size, each)
+        counts[rng.permutation(counts.size)[:left]] += 1
+        sums = rng.binomial(counts, one.arms.means).astype(np.float64)
+        found.append(_plug_in(Totals(counts.astype(np.float64), sums, sums), one.k))
+    return found
+
+
+def spend_by_apt(one: _Instance, rng: np.random.Generator) -> list[_Found]:
+    """Return the guesses of APT, which does not know its budgets."""
+    pulls, sums = _apt()(one.arms.means, one.k, np.array(one.budgets), rng)
+    return [
+        _plug_in(Totals(counts, total, total), one.k)
+        for counts, total in zip(pulls, sums, strict=True)
+    ]
+
+
+def spend_by_spade(one: _Instance, rng: np.random.Generator) -> list[_Found]:
+    """Return what SPADE knows at the last step within each budget, and guesses for the rest."""
+    machine = SPADE(one.arms.means.size, rule=Sigma(k=one.k), delta=DELTA, rng=rng)
+    arms, found = one.arms.seeded(rng), []
+    for budget in one.budgets:
+        while not machine.done:
+            pulls = machine.propose(budget - int(machine.pulls.sum()))
+            if pulls.total > budget - machine.pulls.sum():
+                break
+            machine.absorb(pulls, *totals_of(arms, pulls))
+        guess = _plug_in(machine.totals, one.k, machine.threshold().estimate)
+        odd = np.where(machine.undecided, guess.odd, machine.decisions == Decision.HIGH)
+        found.append(_Found(odd, guess.doubt, machine.undecided))
+    return found
+
+
+WAYS: dict[str, Callable[[_Instance, np.random.Generator], list[_Found]]] = {
+    "equal": spend_equally,
+    "APT": spend_by_apt,
+    "SPADE": spend_by_spade,
+    "rows": spend_rows,
+}
+
+
+def _plug_in(totals: Totals, k: float, theta: float | None = None) -> _Found:
+    means = totals.total / totals.pulls
+    variances = np.maximum(totals.squares / totals.pulls - means**2, 0.0)
+    at = threshold(means, k) if theta is None else theta
+    guess: Guess = guess_and_doubt(means, variances, totals.pulls, threshold_gradient(means, k), at)
+    return _Found(guess.odd, guess.doubt, np.ones(means.size, dtype=np.bool_))
+
+
+def _apt() -> Any:
+    """Return the compiled loop; compiling takes a second or two, once."""
+    import numba
+
+    if "kernel" not in _COMPILED:
+        _COMPILED["kernel"] = numba.njit(_apt_loop)
+    return _COMPILED["kernel"]
+
+
+_COMPILED: dict[str, Any] = {}
+
+
+def _apt_loop(
+    y: FloatArray, k: float, budgets: Any, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Pull one arm at a time; return pulls and sums of every arm at each budget."""
+    n = y.size
+    pulls, sums = np.ones(n), np.zeros(n)
+    for i in range(n):
+        sums[i] = 1.0 if rng.random() < y[i] else 0.0
+    kept_pulls, kept_sums = np.zeros((budgets.size, n)), np.zeros((budgets.size, n))
+    made = n
+    for place in range(budgets.size):
+        while made < budgets[place]:
+            theta = (sums / pulls).mean() + k * (sums / pulls).std()
+            least, arm = np.inf, 0
+            for i in range(n):
+                index = np.sqrt(pulls[i]) * abs(sums[i] / pulls[i] - theta)
+                if index < least:
+                    least, arm = index, i
+            pulls[arm] += 1.0
+            sums[arm] += 1.0 if rng.random() < y[arm] else 0.0
+            made += 1
+        kept_pulls[place], kept_sums[place] = pulls, sums
+    return kept_pulls, kept_sums
+
+
+# What is reported
+
+
+def bins(way: str, pairs: Sequence[tuple[FloatArray, BoolArray]]) -> Iterator[Bin]:
+    """Yield the bins that have arms: the mean doubt that was stated, and the share of wrong."""
+    said = np.concatenate([doubt for doubt, _ in pairs]) if pairs else np.empty(0)
+    wrong = np.concatenate([errs for _, errs in pairs]) if pairs else np.empty(0)
+    places = np.clip(np.searchsorted(EDGES, said, side="right"), 1, len(EDGES) - 1)
+    for place in range(1, len(EDGES)):
+        own = places == place
+        if own.any():
+            yield Bin(
+                way,
+                EDGES[place - 1],
+                EDGES[place],
+                int(own.sum()),
+                float(said[own].mean()),
+                float(wrong[own].mean()),
+            )
+
+
+def budget_table(rows: Sequence[BudgetRow]) -> str:
+    """Return a row per family and budget: P(any wrong) and the mean number of wrong arms."""
+    header = ["family", "n", "budget / limit", *WAYS]
+    body: dict[tuple[str, float], list[str]] = {}
+    for row in rows:
+        cells = body.setdefault((row.family, row.share), [row.family, str(row.n), f"{row.share:g}"])
+        cells.append(f"{row.any_wrong:.2f} ({row.wrong_arms:.2f})")
+    return markdown(header, list(body.values()))
+
+
+def budget_means_table(rows: Sequence[BudgetRow]) -> str:
+    """Return the means over families for each budget."""
+    body = []
+    for share in SHARES:
+        cells = [f"{share:g}"]
+        for way in WAYS:
+            own = [row for row in rows if (row.share, row.way) == (share, way)]
+            wrong, arms = fmean(r.any_wrong for r in own), fmean(r.wrong_arms for r in own)
+            cells.append(f"{wrong:.2f} ({arms:.2f})")
+        body.append(cells)
+    return markdown(["budget / limit", *WAYS], body)
+
+
+def reliability_table(found: Sequence[Bin]) -> str:
+    """Return what was said and what was so, bin by bin."""
+    body = []
+    for low, high in pairwise(EDGES):
+        cells = [f"{low:g} to {high:g}"]
+        for way in WAYS:
+            own = [one for one in found if (one.way, one.low) == (way, low)]
+            cells.append(
+                f"{own[0].said:.2g}: {own[0].wrong:.2g} of {own[0].arms:,}" if own else "-"
+            )
+        body.append(cells)
+    return markdown(["doubt", *(f"{way}: said: was" for way in WAYS)], body)
