@@ -487,7 +487,7 @@ class TestSure:
 
     def test_a_row_is_planned_once(self) -> None:
         """The same limit gives the same row, without another random number."""
-        machine = run(machine_of(12), EASY, budget=100)
+        machine = run(machine_of(12, delta=1e-9), EASY, budget=100)
         one = machine.propose(UNLIMITED)
         state = machine.rng.bit_generator.state
         assert one.total > 13
@@ -496,13 +496,12 @@ class TestSure:
         assert machine.propose(13).total == 13
 
     def test_a_floor_alone_pulls_the_arms_in_doubt(self) -> None:
-        """Rows are smaller than their weight: nothing is spent on a threshold that is known."""
+        """Nothing is spent on a threshold that is known."""
         machine = run(machine_of(4, k=-3.0, floor=0.5, delta=1e-3), [0.05, 0.95, 0.05, 0.55])
         assert machine.pulls[3] > 4 * machine.pulls[:3].max()
-        assert machine.pulls.sum() < 0.6 * machine.rows.W * 4
 
     def test_rows_ahead_are_like_the_one_proposed(self) -> None:
-        machine = run(machine_of(12), EASY, budget=100)
+        machine = run(machine_of(12, delta=1e-9), EASY, budget=100)
         row = machine.propose(UNLIMITED)
         ahead = machine.outlook()
         for _ in range(2):
