@@ -209,3 +209,44 @@ def test_too_few_arms_for_an_outlier_are_explained() -> None:
 
 def test_a_negative_k_reads_well() -> None:
     assert "upper threshold, mean - 0.5 sd:" in repr(result_of(k=-0.5))
+
+
+class TestKindsOfAnswers:
+    """What an answer is worth is said on the first lines."""
+
+    ARMS = Bernoulli([0.1] * 10 + [0.9])
+
+    def first_lines(self, **words: Any) -> str:
+        result = find(self.ARMS, k=1.5, rng=1, **words)
+        lines = str(result).splitlines()
+        assert max(map(len, lines)) <= 80
+        return "\n".join(lines[:2])
+
+    def test_a_share_of_wrong_names(self) -> None:
+        said = self.first_lines(error="fdr", delta=0.1)
+        assert "on average at most 5 % of the names on either side are wrong" in said
+
+    def test_not_proven(self) -> None:
+        said = self.first_lines(algorithm="calibrated")
+        assert "in simulations wrong at most 5 % of the time; not proven" in said
+
+    def test_a_budget(self) -> None:
+        said = self.first_lines(goal="budget", budget=200)
+        assert said.startswith("best guess: 1 of 11 arms is an outlier\nsomething in it is wrong")
+
+    def test_after_looking(self) -> None:
+        search = Search(3, k=1, delta=0.1, margin=0.2)
+        while not search.done:
+            pulls = search.ask_step()
+            search.tell_step(np.zeros(pulls.total))
+        search.revise(margin=0.3)
+        assert "right with probability at least 0.7" in str(search.result())
+
+    def test_a_guess_has_the_most_suspicious_first(self) -> None:
+        result = find(Bernoulli([0.1, 0.2, 0.6, 0.9]), k=0.2, budget=60, rng=1)
+        assert not result.complete
+        assert result.guess[0] == 3
+        assert 0.0 < result.doubt <= 1.0
+        assert result.suspicion[3] > 0.5 > result.suspicion[0]
+        assert result.to_dict()["guess"] == result.guess
+        assert {"guess", "doubt"} <= set(result.rows()[0])

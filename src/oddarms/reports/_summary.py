@@ -9,6 +9,7 @@ from oddarms.documents import Block, Paragraph
 from oddarms.problem import Question
 from oddarms.reports._account import Account
 from oddarms.reports._formats import exact, many, percent
+from oddarms.search._text import is_proven
 
 NAMED = 10
 """Outliers that the summary names."""
@@ -122,7 +123,14 @@ def _open(account: Account) -> str:
 
 def _guarantee(account: Account) -> str:
     question = account.question
-    if question.error == "fdr":
+    if not is_proven(question):
+        text = (
+            "**What the answer is worth.** Nothing is proven. The answer rests on a large-sample"
+            " approximation that was calibrated by simulation: on the families of arms that were"
+            f" tried it was wrong in at most about {percent(question.delta)} of the searches."
+            " Intervals of single arms are proven, the threshold's is not."
+        )
+    elif question.error == "fdr":
         text = (
             "**What the guarantee means.** If the whole search were done again and again with new"
             f" samples, then on average at most {percent(question.delta / 2.0)} of the arms called"

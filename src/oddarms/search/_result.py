@@ -173,6 +173,17 @@ class Result:
             return (self.decisions >= Decision.HIGH).astype(np.float64)
         return np.where(self.guesses >= Decision.HIGH, 1.0 - self.doubts, self.doubts)
 
+    @property
+    def doubt(self) -> float:
+        """About the probability that any guess about an undecided arm is wrong. Not proven.
+
+        At most 1: the sum of the doubts.
+        """
+        if self.doubts is None:
+            return float(bool(self.undecided))
+        doubts = self.doubts[self.decisions == Decision.UNDECIDED]
+        return min(float(doubts.sum()), 1.0)
+
     def _labels_where(self, mask: BoolArray) -> list[Label]:
         return [self.labels[i] for i in np.flatnonzero(mask).tolist()]
 
@@ -279,6 +290,7 @@ class Result:
             "outliers": [_plain_label(label) for label in self.outliers],
             "undecided": [_plain_label(label) for label in self.undecided],
             "guess": [_plain_label(label) for label in self.guess],
+            "doubt": self.doubt,
             "thresholds": {side: _plain(t._asdict()) for side, t in self.thresholds.items()},
             "nothing_stands_out": self.nothing_stands_out,
             "farthest": _plain(self.farthest),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from oddarms.search._result import Result
 
 MOST_SHOWN = 20
+WIDTH = 79
 LARGEST_ODDS = 1e100
 MOST_OF_A_LINE = 20
 """Characters of what a threshold is made of, before its value."""
@@ -54,27 +55,48 @@ def headline(result: Result) -> str:
     odd, n, undecided = len(result.outliers), question.n, len(result.undecided)
     sure = guarantee(question)
     if not result.complete:
+        best = best_guess(result) if question.goal == "budget" else ""
         known = "is known to be an outlier" if odd == 1 else "are known to be outliers"
         still = "is undecided" if undecided == 1 else "are undecided"
         text = f"{odd:,} of {n:,} arms {known}{nearly(question)}, {undecided:,} {still}\n"
         text += f"what is decided: {sure}\n" if undecided < n else ""
-        return text if odd else text + farthest_text(result)
+        return best + (text if odd else text + farthest_text(result))
     if odd:
         text = f"{odd:,} of {n:,} arms {'is an outlier' if odd == 1 else 'are outliers'}"
-        return f"{text}{nearly(question)} ({sure})\n"
-    text = f"nothing stands out among {n:,} arms{nearly(question)} ({sure})\n"
+        return with_guarantee(f"{text}{nearly(question)}", sure)
+    text = with_guarantee(f"nothing stands out among {n:,} arms{nearly(question)}", sure)
     if not result.pulls and not result.imported:
         return text + f"no sample was needed: among {n:,} arms none can be {question.k:g} sd out\n"
     return text + farthest_text(result)
 
 
-def guarantee(question: Question) -> str:
-    """Return what an answer is worth."""
+def with_guarantee(text: str, sure: str) -> str:
+    """Return an answer and what it is worth, on one line if there is room."""
+    room = len(text) + len(sure) + 3 <= WIDTH
+    return f"{text} ({sure})\n" if room else f"{text}\n({sure})\n"
+
+
+def best_guess(result: Result) -> str:
+    """Return the guess about all arms, and the doubt about it, as two lines."""
+    odd, n = len(result.guess), result.question.n
+    return (
+        f"best guess: {odd:,} of {n:,} arms {'is an outlier' if odd == 1 else 'are outliers'}\n"
+        f"something in it is wrong with probability about {result.doubt:.2g} (not proven)\n"
+    )
+
+
+def is_proven(question: Question) -> bool:
+    """Return whether a theorem bounds the error of the question's algorithm."""
     algorithm = question.algorithm
     cls: type[Algorithm] = get_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
+    return cls.proven
+
+
+def guarantee(question: Question) -> str:
+    """Return what an answer is worth."""
     delta = 3.0 * question.delta if question.revised else question.delta
-    if not cls.proven:
-        return f"wrong with probability {delta:g}: calibrated by simulation, not proven"
+    if not is_proven(question):
+        return f"in simulations wrong at most {100.0 * delta:g} % of the time; not proven"
     if question.error == "fdr":
         return f"on average at most {50.0 * delta:g} % of the names on either side are wrong"
     return f"right with probability at least {max(1.0 - delta, 0.0):g}"
@@ -143,7 +165,8 @@ def _still_needed(result: Result) -> str:
 def _comparison(result: Result) -> str:
     """Return a line about sampling all equally, where there is something to compare with."""
     equal, samples = result.equal_sampling, result.pulls + result.imported
-    if equal is None or not samples:
+    alike = is_proven(result.question) and result.question.error == "any"
+    if equal is None or not samples or not alike:
         return ""
     text = f"sampling all equally at this guarantee (RR): about {equal:,}"
     return text + (f", {equal / samples:,.0f} times as many\n" if equal >= 2 * samples else "\n")

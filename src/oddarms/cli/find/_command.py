@@ -185,8 +185,8 @@ def find(
     same command goes on where it was. Ctrl-C, SIGTERM and SIGHUP end it cleanly, with the commands
     under way; a second one ends it at once.
 
-    Exit codes: 0 every thing is decided, 3 not (the budget or the table ended), 1 a sample
-    failed, 2 bad usage, 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.
+    Exit codes: 0 every thing is decided, or the budget was the goal, 3 not (the budget or the
+    table ended), 1 a sample failed, 2 bad usage, 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.
 
     \b
     Try:
@@ -249,7 +249,7 @@ def find(
     with uninterrupted():
         write(result, out, raw_csv=raw_csv)
     show(result, format, out, quiet=quiet)
-    if not result.complete:
+    if not result.complete and result.question.goal != "budget":
         raise typer.Exit(EXIT_UNFINISHED)
 
 
