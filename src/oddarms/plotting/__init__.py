@@ -8,6 +8,7 @@ from oddarms.plotting._comparison import plot_comparison
 from oddarms.plotting._evidence import plot_evidence
 from oddarms.plotting._intervals import plot_intervals
 from oddarms.plotting._pulls import plot_pulls
+from oddarms.plotting._rules import plot_rules
 from oddarms.plotting._style import file_content, new_figure, save
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "plot_evidence",
     "plot_intervals",
     "plot_pulls",
+    "plot_rules",
     "save",
 ]

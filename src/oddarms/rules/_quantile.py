@@ -32,6 +32,7 @@ class Quantile(OrderRule):
 
     Examples
     --------
+    >>> import numpy as np
     >>> rule = Quantile(share=0.8)
     >>> means = np.array([0.1, 0.2, 0.3, 0.4, 0.9])
     >>> rule.threshold(means), rule.outliers(means).tolist()

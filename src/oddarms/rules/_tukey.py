@@ -34,6 +34,7 @@ class Tukey(OrderRule):
 
     Examples
     --------
+    >>> import numpy as np
     >>> Tukey(k=1.5).threshold(np.array([0.1, 0.2, 0.3, 0.4, 0.9])).__round__(4)
     0.7
     """
