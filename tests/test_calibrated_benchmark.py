@@ -1,0 +1,196 @@
+"""What the benchmark measures of rules that are not proven is what it says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import benchmarks.__main__ as command
+from benchmarks import _budget, pictures
+from benchmarks._budget import (
+    EDGES,
+    SHARES,
+    WAYS,
+    Bin,
+    BudgetRow,
+    bins,
+    budget_families,
+    budget_means_table,
+    budget_runs,
+    budget_table,
+    reliability_table,
+)
+from benchmarks._calibrated import (
+    DELTAS,
+    STREAM,
+    CalibratedRow,
+    calibrated_families,
+    calibrated_note,
+    calibrated_runs,
+    calibrated_table,
+    few_arms_of,
+    is_outlier,
+    pull_once,
+)
+from benchmarks._compare import SPADE, instance_limit, repeated
+from benchmarks._instances import instance_families
+from oddarms.algorithms import Decision
+from oddarms.algorithms._base import UNLIMITED
+from oddarms.algorithms._calibrated import Calibrated
+from oddarms.arms import Bernoulli
+from oddarms.experiments import Grid
+from oddarms.theory import gaps
+
+OWN = {family.name: family for family in calibrated_families()}
+PLANTED = next(one for one in instance_families() if one.name == "19+1 planted, k=2")
+SMALL = OWN["22 U(.6,.9) + 2 U(.1,.2), k=-1.5"]
+
+
+def test_families() -> None:
+    sizes = {name: family.draw(seed=1).means.size for name, family in OWN.items()}
+    assert len(OWN) == 15
+    assert (min(sizes.values()), max(sizes.values())) == (2, 500)
+    near = OWN["one of 30 at .002 from theta, k=2"]
+    distances = [gaps(near.draw(seed).means, 2.0).min() for seed in range(20)]
+    assert 0.001 <= min(distances) <= max(distances) <= 0.002
+    assert not {family.name for family in few_arms_of(instance_families())} & set(OWN)
+    assert all(one.draw(0).means.size <= 200 for one in few_arms_of(instance_families()))
+    spent = {family.name for family in budget_families(list(OWN.values()))}
+    assert SMALL.name in spent
+    assert "15+1 Beta(30), k=2" not in spent
+    assert "one of 8 at .0003 from theta, k=1" not in spent
+
+
+def test_one_run_says_where_each_delta_stops() -> None:
+    rows = list(calibrated_runs([PLANTED], 3, seed=1, report=lambda _: None))
+    cells = list(Grid([repeated(PLANTED, 3)], [SPADE]).cells(1))
+    assert [row.delta for row in rows] == list(DELTAS)
+    for row in rows:
+        pulls, wrong = [], 0
+        for cell in cells:
+            rng = np.random.default_rng([cell.seed, STREAM])
+            machine = Calibrated(20, k=2.0, delta=row.delta, rng=rng)
+            arms = cell.arms.seeded(rng)
+            while not machine.done:
+                pull_once(machine, arms, UNLIMITED)
+            pulls.append(int(machine.pulls.sum()))
+            truth = is_outlier(cell.arms.means, 2.0)
+            wrong += not np.array_equal(machine.decisions == Decision.HIGH, truth)
+        limits = [instance_limit(cell.arms, 2.0, row.delta) for cell in cells]
+        assert row.pulls == pytest.approx(np.mean(pulls))
+        assert row.limit == pytest.approx(np.mean(limits))
+        assert row.over_limit == pytest.approx(np.mean(pulls) / np.mean(limits))
+        assert (row.n, row.runs, row.wrong, row.unfinished) == (20, 3, wrong, 0)
+    first = calibrated_table(rows).splitlines()[2]
+    assert first.startswith(f"| 19+1 planted, k=2 | 20 | {rows[0].over_limit:.2f} | ")
+
+
+def test_what_is_said_of_errors() -> None:
+    row = CalibratedRow("a", 5, 2.0, 0.05, 200, 30.0, 20.0, 12, 0)
+    rows = [replace(row, delta=delta) for delta in DELTAS]
+    note = calibrated_note([*rows, replace(row, family="b", wrong=70, unfinished=1)])
+    lines = note.splitlines()
+    median = "median pulls / limit 1.50; most errors"
+    assert lines[0] == f"delta = 0.05: {median} 35.0 % (b); above delta: a; b."
+    assert lines[1] == f"delta = 0.1: {median} 6.0 % (a); above delta: none."
+    assert lines[-1].endswith("false alarm 1e-6): b at 0.05.")
+    assert "| >1.50 | 35.0 % |" in calibrated_table([replace(row, wrong=70, unfinished=1)])
+
+
+APT = np.array([0.2, 0.5, 0.9]), 1.0, np.array([3, 4, 50])
+
+
+@pytest.mark.long  # compiling takes seconds
+def test_apt_is_the_same_compiled() -> None:
+    compiled = _budget._apt()(*APT, np.random.default_rng(1))
+    np.testing.assert_array_equal(compiled, _budget._apt_loop(*APT, np.random.default_rng(1)))
+
+
+def test_apt_pulls_the_arm_with_the_least_index() -> None:
+    pulls, sums = _budget._apt_loop(*APT, np.random.default_rng(1))
+    assert pulls.sum(1).tolist() == [3.0, 4.0, 50.0]
+    means = sums[0]
+    index = np.abs(means - means.mean() - means.std())
+    assert (pulls[1] - pulls[0]).argmax() == index.argmin()
+
+
+@pytest.fixture
+def without_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_budget, "_apt", lambda: _budget._apt_loop)
+
+
+@pytest.mark.usefixtures("without_compiling")
+def test_every_way_spends_every_budget() -> None:
+    rows, found = budget_runs([SMALL], 2, seed=2, report=lambda _: None)
+    assert [(row.way, row.share) for row in rows] == [(w, s) for w in WAYS for s in SHARES]
+    cells = list(Grid([repeated(SMALL, 2)], [SPADE]).cells(2))
+    limits = [instance_limit(cell.arms, SMALL.k, 0.1) for cell in cells]
+    for row in rows:
+        runs = 1 if row.way == "SPADE" else 2
+        expected = [max(round(row.share * limit), 48) for limit in limits[:runs]]
+        assert (row.runs, row.pulls) == (runs, np.mean(expected))
+        assert 0.0 <= row.any_wrong <= min(row.wrong_arms, 1.0)
+    assert all(one.low <= one.said <= one.high for one in found)
+    assert sum(one.arms for one in found if one.way == "rows") == 2 * 24 * len(SHARES)
+    row = rows[0]
+    cells_of_row = f"| {SMALL.name} | 24 | 0.1 | {row.any_wrong:.2f} ({row.wrong_arms:.2f}) | "
+    assert budget_table(rows).splitlines()[2].startswith(cells_of_row)
+    assert len(budget_means_table(rows).splitlines()) == 2 + len(SHARES)
+
+
+def test_rows_spend_the_whole_budget() -> None:
+    arms = Bernoulli([0.1, 0.2, 0.3, 0.9])
+    one = _budget._Instance(arms, 1.0, (8, 37, 400))
+    found = _budget.spend_rows(one, np.random.default_rng(0))
+    assert [guess.odd.tolist() for guess in found[-1:]] == [[False, False, False, True]]
+    assert all((guess.doubt <= 0.5).all() for guess in found)
+
+
+def test_bins_by_hand() -> None:
+    doubts = [np.array([0.0, 0.02, 0.5]), np.array([0.01, 0.45])]
+    wrong = [np.array([False, True, True]), np.array([False, False])]
+    found = list(bins("rows", list(zip(doubts, wrong, strict=True))))
+    assert found == [
+        Bin("rows", 0.0, 1e-4, 1, 0.0, 0.0),
+        Bin("rows", 0.01, 0.03, 2, 0.015, 0.5),
+        Bin("rows", 0.4, 0.5, 2, 0.475, 0.5),
+    ]
+    table = reliability_table(found).splitlines()
+    assert len(table) == 2 + len(EDGES) - 1
+    assert table[5] == "| 0.01 to 0.03 | - | - | - | 0.015: 0.5 of 2 |"
+
+
+@pytest.mark.usefixtures("without_compiling")
+def test_the_command_and_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "benchmark.json"
+    options = ["--parts", "calibrated", "budget", "--match", "19+1 planted, k=2"]
+    assert command.main([*options, "--runs", "1", "--json", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "## The calibrated rule, which is not proven\n\n| family | n | delta = 0.05: " in printed
+    assert "## At the end of a budget: P(any wrong), wrong arms\n\n| family | n | " in printed
+    assert "## Doubts as stated, and as they were\n\n| doubt | equal: said: was | " in printed
+    report = json.loads(path.read_text())
+    assert [row["delta"] for row in report["calibrated"]] == list(DELTAS)
+    assert len(report["budget"]) == len(WAYS) * len(SHARES)
+    assert {row["way"] for row in report["reliability"]} <= set(WAYS)
+    picture = tmp_path / "reliability.png"
+    pictures.draw_reliability(report, picture)
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_means_over_families() -> None:
+    row = BudgetRow("a", 3, 0.1, "rows", 2, 9.0, 0.5, 1.0, 0.2)
+    others = [
+        replace(row, way=way, share=share, family=family)
+        for family in ("a", "b")
+        for way in WAYS
+        for share in SHARES
+        if (way, share, family) != ("rows", 0.1, "b")
+    ]
+    table = budget_means_table([*others, replace(row, family="b", any_wrong=0.0, wrong_arms=0.0)])
+    half = " | ".join(["0.50 (1.00)"] * 3)
+    assert table.splitlines()[2] == f"| 0.1 | {half} | 0.25 (0.50) |"
