@@ -16,7 +16,7 @@ from typing import Any
 from oddarms.arms import simulated_crowd
 from oddarms.errors import InvalidParameter
 from oddarms.finding import find
-from oddarms.plotting import new_figure, plot_intervals, save
+from oddarms.plotting import new_figure, plot_intervals, plot_rules, save
 from oddarms.plotting._style import drawing
 
 MARKS = {
@@ -29,6 +29,16 @@ MARKS = {
 FIXED_MARKS = {30: "v", 100: "^"}
 FIXED_COLOUR = "#6b4c8a"
 RELIABILITY_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00")
+SKEWED = [*(0.02 + 0.005 * i for i in range(30)), 0.24, 0.28, 0.33, 0.4, 0.47, 0.55, 0.62]
+"""Means of which several are far out, so that rules differ."""
+RULES: tuple[dict[str, Any], ...] = (
+    {"rule": "sigma"},
+    {"rule": "mad"},
+    {"rule": "tukey"},
+    {"rule": "quantile", "quantile": 0.9},
+    {"rule": "control", "control": 20, "margin": 0.1},
+    {"rule": "absolute", "floor": 0.3},
+)
 BELOW = 0.36
 """How far below its family's line a fixed number of runs is drawn, in rows, to hide nothing."""
 LINES = ("#d1495b", "#3b78b8", "#66a182", "#c98a1b", "#6b4c8a", "#7fb0dd", "#595959")
@@ -180,9 +190,10 @@ def draw_all(folder: Path) -> list[str]:
     if "reliability" in report:
         draw_reliability(report, folder / "reliability.png")
         said.append(f"drawn: {folder / 'reliability.png'}")
+    plot_rules(SKEWED, folder / "rules.png", questions=RULES)
     result = find(simulated_crowd(), k=2, delta=0.1, rng=0)
     plot_intervals(result, folder / "crowd.png", first_round=True)
-    return [*said, f"drawn: {folder / 'crowd.png'}"]
+    return [*said, *(f"drawn: {folder / name}" for name in ("rules.png", "crowd.png"))]
 
 
 def _read(source: Path) -> dict[str, Any]:

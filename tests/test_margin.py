@@ -236,7 +236,7 @@ def test_pairs_that_do_not_fit(words: dict[str, Any], message: str) -> None:
             "Q3 + 1.5 IQR, or at or below Q1 - 1.5 IQR, of all means?",
         ),
         ({"rule": "absolute", "floor": 0.01}, "at or above 0.01?"),
-        ({"rule": "control", "control": 2}, "at or above that of 2?"),
+        ({"rule": "control", "control": 2}, "at or above that of arm 2?"),
     ],
 )
 def test_the_question_in_words(words: dict[str, Any], text: str) -> None:

@@ -433,7 +433,7 @@ class Question:
             "mad": f"median {sign} {abs(self.k):g} MAD",
             "tukey": f"{quartile} {sign} {abs(self.k):g} IQR",
             "quantile": f"the {share if upper else 1.0 - share:g} quantile",
-            "control": "" if self.margin > 0.0 else f"that of {self.control}",
+            "control": "" if self.margin > 0.0 else f"that of arm {self.control}",
             "absolute": "",
         }[self.rule]
 
@@ -445,7 +445,14 @@ class Question:
     @property
     def centre_text(self) -> str:
         """What the margin is measured from, in words."""
-        return {"sigma": "mean", "control": f"that of {self.control}"}.get(self.rule, "median")
+        return {"sigma": "mean", "control": f"that of arm {self.control}"}.get(self.rule, "median")
+
+    @property
+    def centre_phrase(self) -> str:
+        """The same, as a part of a sentence."""
+        return (
+            self.centre_text if self.rule == "control" else f"the {self.centre_text} of all means"
+        )
 
     @property
     def where(self) -> str:

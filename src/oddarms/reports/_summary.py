@@ -91,7 +91,7 @@ def _far(account: Account) -> str:
         f"more than {account.number(far)} {words[side]}"
         for side, far in account.result.farthest.items()
     ]
-    whose = f"the {account.question.centre_text} of all means"
+    whose = account.question.centre_phrase
     return f"No mean is {' or '.join(parts)} {whose}." if parts else ""
 
 

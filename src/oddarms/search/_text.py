@@ -115,7 +115,7 @@ def farthest_text(result: Result) -> str:
     words = {"upper": "above", "lower": "below"}
     known = {side: far for side, far in result.farthest.items() if far < 0.75 * (b - a)}
     parts = [f"more than {_number(far, style)} {words[side]}" for side, far in known.items()]
-    whose = f"the {result.question.centre_text} of all means"
+    whose = result.question.centre_phrase
     return f"no mean is {' or '.join(parts)} {whose}\n" if parts else ""
 
 
