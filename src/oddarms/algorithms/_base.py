@@ -20,7 +20,7 @@ from oddarms.errors import ProtocolError, UnknownOption
 from oddarms.problem import BoolArray, FloatArray, IntArray
 from oddarms.rules import Rule, Sigma
 from oddarms.rules._base import Ends
-from oddarms.statistics.doubts import Guess, guess_and_doubt
+from oddarms.statistics.doubts import LARGEST_DOUBT, guess_and_doubt
 
 RESERVED = frozenset({"algorithm", "n", "rule", "delta", "rng", "side", "error", "goal", "revised"})
 """What every algorithm is made with; no option has such a name."""
@@ -211,22 +211,28 @@ class Algorithm(ABC):
         """Return each arm's log e-value for its decision, where the algorithm has one."""
         return None
 
-    def guess(self) -> Guess:
-        """Return which arms seem to be outliers, and the doubt of it. Not proven."""
-        means, pulls, variances = self._estimates()
-        rule = self.rule
-        return guess_and_doubt(
-            means, variances, pulls, rule.influence(means), rule.threshold(means)
-        )
-
     def guesses(self) -> Decisions:
         """Return what each arm seems to be: its decision or, while it is open, a guess."""
-        odd = np.where(self.guess().odd, Decision.HIGH, Decision.NORMAL)
-        return np.where(self.undecided, odd, self.decisions).astype(np.int8)
+        return self._guessed()[0]
 
     def doubts(self) -> FloatArray:
         """Return about the probability that each arm's guess is wrong, at most 0.5. Not proven."""
-        return self.guess().doubt
+        return self._guessed()[1]
+
+    def _guessed(self) -> tuple[Decisions, FloatArray]:
+        """Return guesses and doubts, on both sides where both are asked for."""
+        means, pulls, variances = self._estimates()
+        sides = [means, 1.0 - means] if "lower" in self.thresholds() else [means]
+        high, *lower = (
+            guess_and_doubt(y, variances, pulls, self.rule.influence(y), self.rule.threshold(y))
+            for y in sides
+        )
+        odd, doubts = np.where(high.odd, Decision.HIGH, Decision.NORMAL), high.doubt
+        for low in lower:
+            odd = np.where(low.odd & ~high.odd, Decision.LOW, odd)
+            either = np.where(low.odd, low.doubt, high.doubt + low.doubt)
+            doubts = np.minimum(np.where(high.odd, high.doubt, either), LARGEST_DOUBT)
+        return np.where(self.undecided, odd, self.decisions).astype(np.int8), doubts
 
     def _estimates(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return averages (1/2 of an arm without pulls), pulls, and at least their variances."""

@@ -13,7 +13,6 @@ from oddarms.algorithms._base import (
     UNLIMITED,
     Algorithm,
     Decision,
-    Decisions,
     Pulls,
     Threshold,
     averages,
@@ -32,7 +31,6 @@ from oddarms.algorithms._spade_plans import (
     next_size,
     row_gains_more,
 )
-from oddarms.algorithms._two_sided import merged
 from oddarms.errors import InvalidParameter
 from oddarms.problem import (
     MOST_AT_A_TIME,
@@ -403,14 +401,6 @@ class SPADE(Algorithm):
         known, means = self._known(), np.nan_to_num(self.means, nan=0.5)
         variances = known.scatter / np.maximum(known.pulls, 1.0)
         return means, known.pulls, variances
-
-    def guesses(self) -> Decisions:
-        """Return what each arm seems to be, on either side that is asked for."""
-        return super().guesses() if "lower" not in self.views else merged(self)[0]
-
-    def doubts(self) -> FloatArray:
-        """Return about the probability that each arm's guess is wrong. Not proven."""
-        return super().doubts() if "lower" not in self.views else merged(self)[1]
 
     def evidence(self) -> FloatArray:
         """Return each arm's log e-value towards its verdict; the weaker one of two sides.

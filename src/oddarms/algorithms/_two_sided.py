@@ -7,26 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from oddarms.algorithms._base import Algorithm, Decision, Decisions, Pulls, Threshold
+from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold
 from oddarms.problem import FloatArray, IntArray
 from oddarms.rules import Rule
 from oddarms.rules._base import Ends
-from oddarms.statistics.doubts import LARGEST_DOUBT, guess_and_doubt
 from oddarms.statistics.totals import mirrored_totals
-
-
-def merged(algorithm: Algorithm) -> tuple[Decisions, FloatArray]:
-    """Return what each arm seems to be on either side, and the doubt of it: at most their sum."""
-    means, pulls, variances = algorithm._estimates()
-    rule = algorithm.rule
-    high, low = (
-        guess_and_doubt(y, variances, pulls, rule.influence(y), rule.threshold(y))
-        for y in (means, 1.0 - means)
-    )
-    odd = np.where(high.odd, Decision.HIGH, np.where(low.odd, Decision.LOW, Decision.NORMAL))
-    guesses = np.where(algorithm.undecided, odd, algorithm.decisions).astype(np.int8)
-    either = np.where(high.odd, high.doubt, np.where(low.odd, low.doubt, high.doubt + low.doubt))
-    return guesses, np.minimum(either, LARGEST_DOUBT)
 
 
 class TwoSided(Algorithm):
@@ -111,14 +96,6 @@ class TwoSided(Algorithm):
     def centre(self) -> Ends:
         """Return the interval of the centre that the first search has."""
         return self.upper.centre()
-
-    def guesses(self) -> Decisions:
-        """Return what each arm seems to be on either side."""
-        return merged(self)[0]
-
-    def doubts(self) -> FloatArray:
-        """Return about the probability that each arm's guess is wrong. Not proven."""
-        return merged(self)[1]
 
     def thresholds(self) -> dict[str, Threshold]:
         """Return both thresholds."""
