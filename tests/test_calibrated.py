@@ -26,8 +26,10 @@ from oddarms.statistics.calibrated import (
     Part,
     Rows,
     Rule,
+    binding_parts,
     clock,
     estimates,
+    is_reachable,
     look,
     next_counts,
     next_weight,
@@ -238,8 +240,8 @@ class TestRule:
     def test_what_can_be(
         self, rule: Rule, n: int, reachable: bool, binds: tuple[bool, ...]
     ) -> None:
-        assert rule.reachable(n) is reachable
-        assert rule.binds(n) == binds
+        assert is_reachable(rule, n) is reachable
+        assert binding_parts(rule, n) == binds
 
 
 def look_of(*z: list[float]) -> Look:

@@ -24,6 +24,8 @@ from oddarms.statistics.calibrated import (
     Rows,
     Rule,
     Verdict,
+    binding_parts,
+    is_reachable,
     look,
     next_counts,
     next_weight,
@@ -105,9 +107,9 @@ class Calibrated(Algorithm):
         self.totals = Totals.empty(n)
         self.rows = Rows.none(n)
         self._row: _Row | None = None
-        if not self.rule.reachable(n):
+        if not is_reachable(self.rule, n):
             self.decisions[:] = Decision.NORMAL
-        elif not any(self.rule.binds(n)):
+        elif not any(binding_parts(self.rule, n)):
             self.decisions[:] = Decision.HIGH
 
     def propose(self, limit: int) -> Pulls:

@@ -65,26 +65,36 @@ class Rule(NamedTuple):
     floor: float = -math.inf
     """In [0, 1]; minus infinity for none."""
 
-    def reachable(self, n: int) -> bool:
-        """Tell whether any of n means in [0, 1] can be an outlier.
 
-        No standardised value of n numbers exceeds sqrt(n - 1), so none can where n < 1 + k^2 and
-        k > 0. (The one exception, all means equal, is not looked for.) The largest distance to the
-        mean is that of one 1 among zeros, (n - 1)/n.
-        """
-        possible = self.k <= 0.0 or Fraction(n) >= 1 + Fraction(self.k) ** 2
-        return possible and self.margin * n <= n - 1 and self.floor <= 1.0
+def is_reachable(rule: Rule, n: int) -> bool:
+    """Tell whether any of n means in [0, 1] can be an outlier.
 
-    def binds(self, n: int) -> tuple[bool, bool, bool]:
-        """Tell which of k, margin and floor can keep one of n arms from being an outlier.
+    No standardised value of n numbers exceeds sqrt(n - 1), so none can where n < 1 + k^2 and
+    k > 0. (The one exception, all means equal, is not looked for.) The largest distance to the
+    mean is that of one 1 among zeros, (n - 1)/n.
+    """
+    possible = rule.k <= 0.0 or Fraction(n) >= 1 + Fraction(rule.k) ** 2
+    return possible and rule.margin * n <= n - 1 and rule.floor <= 1.0
 
-        With k <= 0 a margin implies that mu + k sigma is reached, and where n < 1 + k^2, k < 0,
-        every arm reaches it. A floor of 0 or below is always reached.
-        """
-        margin = self.margin > 0.0
-        implied = self.k <= 0.0 and margin
-        always = self.k < 0.0 and Fraction(n) < 1 + Fraction(self.k) ** 2
-        return not implied and not always, margin, self.floor > 0.0
+
+class Binding(NamedTuple):
+    """Which parts of a rule can keep an arm from being an outlier."""
+
+    sigma: bool
+    margin: bool
+    floor: bool
+
+
+def binding_parts(rule: Rule, n: int) -> Binding:
+    """Tell which of k, margin and floor can keep one of n arms from being an outlier.
+
+    With k <= 0 a margin implies that mu + k sigma is reached, and where n < 1 + k^2, k < 0, every
+    arm reaches it. A floor of 0 or below is always reached.
+    """
+    margin = rule.margin > 0.0
+    implied = rule.k <= 0.0 and margin
+    always = rule.k < 0.0 and Fraction(n) < 1 + Fraction(rule.k) ** 2
+    return Binding(not implied and not always, margin, rule.floor > 0.0)
 
 
 class Rows(NamedTuple):
@@ -261,16 +271,16 @@ def look(totals: Totals, rows: Rows, rule: Rule) -> Look:
     others = others_of(rows, known)
     n = m.size
     parts = []
-    against_sigma, against_margin, against_floor = rule.binds(n)
-    if against_sigma:
+    binding = binding_parts(rule, n)
+    if binding.sigma:
         f, of_threshold = _distance_to_sigma(m, others, steepness(n, rule.k))
         influence2 = influence_squared(known, rule.k)
         parts.append(_part(f, own_variance(totals, variance, f) + of_threshold, influence2))
-    if against_margin:
+    if binding.margin:
         f = m - others.mean - rule.margin * n / (n - 1.0)
         v = own_variance(totals, variance, f) + others.Vm
         parts.append(_part(f, v, np.full(n, 1.0 / n**2)))
-    if against_floor:
+    if binding.floor:
         f = m - rule.floor
         parts.append(_part(f, own_variance(totals, variance, f), np.zeros(n)))
     return Look(tuple(parts), variance)
