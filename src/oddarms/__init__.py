@@ -4,22 +4,30 @@
 >>> workers = oddarms.arms.Bernoulli([0.1, 0.2, 0.1, 0.95, 0.15], labels=["a", "b", "c", "d", "e"])
 >>> oddarms.find(workers, k=1.5, delta=0.05, rng=0).outliers
 ['d']
+
+What is here is imported when it is first used: pytest loads a plugin of this package in every run,
+and must not have to wait for numpy and scipy.
 """
 
-from oddarms import algorithms, arms, errors, plotting, theory
-from oddarms.errors import OddarmsError, SearchError, SearchInterrupted
-from oddarms.finding import find
-from oddarms.problem import Question
-from oddarms.search import Progress, Result, Search, Status, Ticket
-from oddarms.simulation import Simulation, simulate
-from oddarms.studies import (
-    Study,
-    create_study,
-    delete_study,
-    list_studies,
-    load_study,
-    upgrade_storage,
-)
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oddarms import algorithms, arms, errors, plotting, theory
+    from oddarms.errors import OddarmsError, SearchError, SearchInterrupted
+    from oddarms.finding import find
+    from oddarms.problem import Question
+    from oddarms.search import Progress, Result, Search, Status, Ticket
+    from oddarms.simulation import Simulation, simulate
+    from oddarms.studies import (
+        Study,
+        create_study,
+        delete_study,
+        list_studies,
+        load_study,
+        upgrade_storage,
+    )
 
 __version__ = "0.1.0"
 
@@ -48,3 +56,37 @@ __all__ = [
     "theory",
     "upgrade_storage",
 ]
+
+_HOMES = {
+    "errors": ["OddarmsError", "SearchError", "SearchInterrupted"],
+    "finding": ["find"],
+    "problem": ["Question"],
+    "search": ["Progress", "Result", "Search", "Status", "Ticket"],
+    "simulation": ["Simulation", "simulate"],
+    "studies": [
+        "Study",
+        "create_study",
+        "delete_study",
+        "list_studies",
+        "load_study",
+        "upgrade_storage",
+    ],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Import what is asked for the first time: a name of `__all__`, or a module."""
+        if name in _HOME_OF:
+            value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+        elif not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
+            value = import_module(f"{__name__}.{name}")
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,163 @@
+"""One search, from the collected tests to the summary: what all ways of running have in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+
+import pytest
+
+from oddarms.errors import OddarmsError
+from oddarms.pytest_plugin import _forking as forking
+from oddarms.pytest_plugin._options import Settings
+from oddarms.pytest_plugin._records import Place
+from oddarms.pytest_plugin._running import Runner
+from oddarms.pytest_plugin._sampling import Sample, Sampling
+from oddarms.pytest_plugin._summary import Answer, progress_text, summary_lines
+from oddarms.pytest_plugin._writing import write_files
+
+SHOW_AFTER = 0.5
+"""Seconds between two states of the progress line of a terminal."""
+SAY_AFTER = 20.0
+"""Seconds between two lines where there is no terminal."""
+
+
+class Hunt:
+    """Begins the sampling, shows how far it is, and says in the end what was found."""
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self.config = config
+        self.settings = settings
+        self.sampling: Sampling | None = None
+        self.answer: Answer | None = None
+        self.files: list[str] = []
+        self._shown_at = time.monotonic()
+        self._warnings = 0
+
+    def begin(self, nodeids: Sequence[str], workers: int = 1) -> Sampling:
+        """Begin the sampling of the collected tests."""
+        if len(nodeids) < 2:
+            raise pytest.UsageError(
+                "--oddarms must have at least two tests, to compare them with each other, but"
+                f" {len(nodeids)} was selected."
+            )
+        self.sampling = Sampling(nodeids, self.settings, workers)
+        return self.sampling
+
+    def ran(self) -> None:
+        """Show the progress now and then, and forget what is no news after the first runs."""
+        reporter = self.config.pluginmanager.getplugin("terminalreporter")
+        if reporter is None or self.sampling is None:
+            return
+        reporter.stats.pop("", None)
+        recorded = reporter.stats.get("warnings", [])
+        if self.sampling.searching:
+            del recorded[self._warnings :]
+        self._warnings = len(recorded)
+        now, on_terminal = time.monotonic(), reporter.isatty
+        if now - self._shown_at < (SHOW_AFTER if on_terminal else SAY_AFTER):
+            return
+        self._shown_at = now
+        if reporter.verbosity >= 0:
+            text = progress_text(self.sampling)
+            if on_terminal:
+                reporter.rewrite(text[: reporter._tw.fullwidth - 1], erase=True)
+            else:
+                reporter.write_line(text)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Say what is known, however the loop ends."""
+        try:
+            ended = yield
+        except OddarmsError as error:
+            self._finish(session, "")
+            raise pytest.UsageError(f"--oddarms: {error}") from error
+        except KeyboardInterrupt:
+            self._finish(session, "it was interrupted")
+            raise
+        self._finish(session, "nobody was left to run tests")
+        return ended
+
+    def _finish(self, session: pytest.Session, why: str) -> None:
+        sampling = self.sampling
+        if sampling is None:
+            return
+        sampling.stop(why)
+        self.answer = Answer(sampling, sampling.result())
+        session.testsfailed = len(self.answer.abnormal) + len(sampling.placed(Place.BROKEN))
+        if self.settings.out is not None:
+            self.files = write_files(self.answer, self.settings.out)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Write the answer."""
+        if self.answer is None:
+            return
+        terminalreporter.stats.pop("", None)
+        for word, nodeids in self.answer.counts().items():
+            if nodeids:
+                terminalreporter.stats[word] = [self.answer.records[one] for one in nodeids]
+        terminalreporter.ensure_newline()
+        terminalreporter.write_sep("=", "oddarms: which tests are abnormally flaky?")
+        for line in summary_lines(self.answer, terminalreporter._tw.fullwidth):
+            terminalreporter.write_line(line)
+        for path in self.files:
+            terminalreporter.write_line(f"written: {path}")
+
+
+class Loop:
+    """Runs samples in this process, or in children of it."""
+
+    def __init__(self, hunt: Hunt, runner: Runner) -> None:
+        self.hunt = hunt
+        self.runner = runner
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Run samples until the search has its answer; leave to pytest what is no run of tests."""
+        options = session.config.option
+        failed = session.testsfailed and not options.continue_on_collection_errors
+        elsewhere = session.config.pluginmanager.hasplugin("dsession")
+        if failed or options.collectonly or elsewhere or not session.items:
+            return None
+        items = list(session.items)
+        settings = self.hunt.settings
+        sampling = self.hunt.begin([item.nodeid for item in items], settings.jobs)
+        if settings.isolate:
+            self._isolated(items, sampling, settings.jobs)
+        else:
+            self._here(items, sampling)
+        return True
+
+    def _here(self, items: list[pytest.Item], sampling: Sampling) -> None:
+        last: int | None = None
+        while True:
+            sample = sampling.next(last)
+            if sample is None and not sampling.done:
+                sample = sampling.between(last) or sampling.next()
+            if sample is None:
+                return
+            last = sample.index
+            sampling.tell(sample, self.runner.run(items[last], sample.name))
+            self.hunt.ran()
+
+    def _isolated(self, items: list[pytest.Item], sampling: Sampling, jobs: int) -> None:
+        config = self.hunt.config
+        running: dict[int, tuple[forking.Child, Sample]] = {}
+        try:
+            while True:
+                while len(running) < jobs and (sample := sampling.next()) is not None:
+                    child = forking.fork(config, self._work(items[sample.index], sample.name))
+                    running[child.pid] = child, sample
+                if not running:
+                    return
+                for child, outcome in forking.finished([child for child, _ in running.values()]):
+                    sampling.tell(running.pop(child.pid)[1], outcome)
+                self.hunt.ran()
+        except BaseException:
+            forking.end([child for child, _ in running.values()])
+            raise
+
+    def _work(self, item: pytest.Item, name: str) -> forking.Work:
+        return lambda: self.runner.run(item, name)

@@ -1,0 +1,178 @@
+"""The options of ``pytest --oddarms``, from the command line or the ini file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MARGIN = 0.05
+"""Unless said otherwise: tests that are all alike are no outliers of each other."""
+RULES = ("sigma", "mad", "tukey", "absolute")
+"""Those that need no further words."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option with a value: ``--oddarms-NAME`` or ``oddarms_NAME`` in the ini file."""
+
+    name: str
+    metavar: str
+    help: str
+    kind: str = "text"
+
+    @property
+    def flag(self) -> str:
+        """The option on the command line."""
+        return f"--oddarms-{self.name}"
+
+    @property
+    def ini(self) -> str:
+        """The name in the ini file, and of the value among pytest's options."""
+        return f"oddarms_{self.name}"
+
+
+OPTIONS = (
+    Option("k", "K", "Abnormal: K standard deviations above the mean of all tests (2).", "number"),
+    Option("delta", "P", "Permitted probability of a wrong answer (0.05).", "number"),
+    Option("margin", "RATE", "Abnormal: also RATE above the average failure rate (0.05).", "number"),
+    Option(
+        "floor",
+        "RATE",
+        "Which tests fail in more than RATE of their runs? With k, margin or rule: abnormal is also"
+        " to fail at least so often.",
+        "number",
+    ),
+    Option("rule", "RULE", f"What the threshold is made of: {', '.join(RULES)}.", "rule"),
+    Option("budget", "N", "At most N runs (over all runs of pytest with the same storage).", "count"),
+    Option("time", "SECONDS", "Begin no run of a test after so many seconds.", "number"),
+    Option("out", "DIR", "Write report.html, result.json, arms.csv and junit.xml there."),
+    Option("storage", "URL", "Keep every run in this file or database, and go on where it was."),
+    Option("study", "NAME", "The first part of the search's name in the storage (pytest)."),
+    Option("seed", "N", "Decides what is run, and random, numpy.random and Hypothesis.", "seed"),
+    Option("jobs", "N", "Processes at a time, with --oddarms-isolate (1).", "count"),
+)
+ISOLATE = "Run every sample in a fresh process, forked after the collection."
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was asked for.
+
+    Attributes
+    ----------
+    words
+        Of the question, as far as they were given.
+    seconds
+        For how long to begin runs, or None.
+    out, storage, study
+        Where to write the report, where to keep the runs, and the first part of the name there.
+    isolate, jobs
+        Whether every sample has its own process, and how many of them there are at a time.
+    seed
+        Decides all random choices; None for one that is drawn.
+    """
+
+    words: dict[str, Any]
+    seconds: float | None
+    out: Path | None
+    storage: str | None
+    study: str
+    isolate: bool
+    jobs: int
+    seed: int | None
+
+    @property
+    def whole_words(self) -> dict[str, Any]:
+        """The words of a new question: with the usual margin, where none is given."""
+        if "margin" in self.words or self.words.get("rule") == "absolute":
+            return self.words
+        return {**self.words, "margin": MARGIN}
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Tell pytest all options."""
+    group = parser.getgroup("oddarms", "which tests are abnormally flaky? (oddarms)")
+    group.addoption(
+        "--oddarms",
+        action="store_true",
+        help="Run the collected tests again and again until it is known which are abnormally flaky.",
+    )
+    for option in OPTIONS:
+        group.addoption(option.flag, dest=option.ini, metavar=option.metavar, help=option.help)
+        parser.addini(option.ini, f"As {option.flag}.", default=None)
+    group.addoption("--oddarms-isolate", action="store_true", default=None, help=ISOLATE)
+    parser.addini("oddarms_isolate", "As --oddarms-isolate.", type="bool", default=False)
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """Return what was asked for, on the command line or else in the ini file."""
+    values = {option.name: _value(config, option) for option in OPTIONS}
+    words = {
+        name: values[name]
+        for name in ("k", "delta", "margin", "floor", "rule", "budget")
+        if values[name] is not None
+    }
+    if "floor" in words and not words.keys() & {"k", "margin", "rule"}:
+        words["rule"] = "absolute"
+    isolate = config.getoption("oddarms_isolate")
+    return Settings(
+        words=words,
+        seconds=values["time"],
+        out=None if values["out"] is None else config.invocation_params.dir / values["out"],
+        storage=values["storage"],
+        study=values["study"] or "pytest",
+        isolate=bool(config.getini("oddarms_isolate") if isolate is None else isolate),
+        jobs=values["jobs"] or 1,
+        seed=values["seed"],
+    )
+
+
+def _value(config: pytest.Config, option: Option) -> Any:
+    """Return the value of an option, or None where it was not given."""
+    text = config.getoption(option.ini)
+    where = option.flag
+    if text is None:
+        text, where = config.getini(option.ini), option.ini
+    if text is None or text == "":
+        return None
+    rule, read = _KINDS[option.kind]
+    try:
+        return read(str(text))
+    except ValueError:
+        raise pytest.UsageError(f"{where} must be {rule} but got {str(text)!r}.") from None
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not 0.0 <= number < float("inf"):
+        raise ValueError
+    return number
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        number = int(text)
+        if number < least:
+            raise ValueError
+        return number
+
+    return read
+
+
+def _rule(text: str) -> str:
+    if text not in RULES:
+        raise ValueError
+    return text
+
+
+_KINDS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "number": ("a number of at least 0", _number),
+    "count": ("a whole number of at least 1", _at_least(1)),
+    "seed": ("a whole number of at least 0", _at_least(0)),
+    "rule": (f"one of {', '.join(RULES)}", _rule),
+    "text": ("a text", str),
+}

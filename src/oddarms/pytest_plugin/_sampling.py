@@ -1,0 +1,271 @@
+"""What to run next, and what it means: the first runs, then the search.
+
+Whoever runs the tests - this process, its children, the workers of pytest-xdist - asks `next` for
+a sample and tells its outcome.
+
+Samples of one test are interleaved with those of others: `next` never returns the test that ran
+last on the same worker. Where the search wants that one only, `between` has another one to run in
+between, and nobody looks at its outcome; whether a run counts is decided before it begins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oddarms.errors import UnknownStudy
+from oddarms.finding import open_study
+from oddarms.pytest_plugin._options import Settings
+from oddarms.pytest_plugin._outcomes import Outcome
+from oddarms.pytest_plugin._records import FirstRuns, Place, Record
+from oddarms.problem import DEFAULT_DELTA
+from oddarms.randomness import seed_of
+from oddarms.search import AHEAD, PATIENCE, Progress, Result, Search, Ticket, patiently
+from oddarms.studies import Study
+from oddarms.studies._desk import StudyDesk
+from oddarms.studies._study import LEASE
+
+AT_A_TIME = 256
+"""Tickets that are asked for by one process."""
+TELL_AFTER = 0.5
+"""Seconds until results are stored; what is told later is lost if the process is killed."""
+RENEW_AFTER = 60.0
+"""Seconds until the leases of the tickets at hand are renewed."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A run to be made: of which test, under which name, and for which ticket of the search.
+
+    Without a ticket it is one of the first runs, or one that nobody looks at (`between`).
+    """
+
+    index: int
+    name: str
+    ticket: Ticket | None = None
+    between: bool = False
+
+
+class Sampling:
+    """The state of a run: a record of every test, and the search once there is one.
+
+    Parameters
+    ----------
+    nodeids
+        The collected tests.
+    settings
+        What was asked for.
+    workers
+        How many run tests at a time.
+    """
+
+    def __init__(self, nodeids: Sequence[str], settings: Settings, workers: int = 1) -> None:
+        self.settings = settings
+        self.records = [Record(nodeid) for nodeid in nodeids]
+        self.begun = time.monotonic()
+        self.problem = ""
+        """Why there is no search, as a sentence."""
+        self.stopped = ""
+        """Why it was ended before the answer was known."""
+        self.runs = 0
+        self.runs_between = 0
+        self.stored_before = 0
+        """Runs that the storage had at the beginning."""
+        self.study: Study | None = None
+        self._seed = seed_of(settings.seed)
+        self._rng = random.Random(self._seed)
+        self._first = FirstRuns(self.records, settings.words.get("delta", DEFAULT_DELTA))
+        self._ahead = AHEAD if workers > 1 else 0.0
+        self._at_a_time = AT_A_TIME if workers == 1 else 4 * workers
+        self._search: Search | StudyDesk | None = None
+        self._tests: list[int] = []  # of each arm
+        self._pool: list[Ticket] = []
+        self._out: dict[str, Ticket] = {}
+        self._untold: list[tuple[Ticket, float]] = []
+        self._told_at = self._renewed_at = self.begun
+        self._seconds = 0.0
+        self._done = False
+
+    # What to run
+
+    @property
+    def done(self) -> bool:
+        """True once nothing more is to be run."""
+        return self._done
+
+    @property
+    def searching(self) -> bool:
+        """True once the first runs are over and there is a search."""
+        return self._search is not None
+
+    def next(self, last: int | None = None) -> Sample | None:
+        """Return a sample, of another test than the last one; None where there is none for now."""
+        if self._is_late():
+            self.stop(f"{self.settings.seconds:g} seconds are over")
+        if self._done:
+            return None
+        if not self._first.over:
+            index = self._first.next(last)
+            return None if index is None else self._first_run(index)
+        if self._search is None:
+            self._begin()
+        return None if self._done else self._ticket_for(last)
+
+    def between(self, last: int | None) -> Sample | None:
+        """Return a run that nobody looks at, of another test than the last one."""
+        known = [i for i, record in enumerate(self.records) if record.place is Place.COMPARED]
+        usable = [i for i in known or range(len(self.records)) if i != last]
+        if not usable:
+            return None
+        few = self._rng.sample(usable, min(4, len(usable)))
+        self.runs_between += 1
+        index = min(few, key=lambda i: self.records[i].pace)
+        return Sample(index, f"{self._seed}:between:{self.runs_between}", between=True)
+
+    def tell(self, sample: Sample, outcome: Outcome) -> None:
+        """Take the outcome of a sample."""
+        self.runs += 1
+        self._seconds += outcome.seconds
+        if sample.between:
+            return
+        record = self.records[sample.index]
+        record.note(outcome)
+        if sample.ticket is None:
+            self._first.tell(sample.index, outcome)
+            return
+        record.runs += 1
+        record.failures += outcome.failed
+        if self._out.pop(sample.ticket.id, None) is not None:
+            self._untold.append((sample.ticket, float(outcome.failed)))
+        now = time.monotonic()
+        if now - self._told_at > TELL_AFTER:
+            self._tell_all()
+            self._renew(now)
+
+    def lose(self, sample: Sample) -> None:
+        """Give a sample back that was not run."""
+        if sample.ticket is not None:
+            self._pool.append(sample.ticket)
+        elif not sample.between:
+            self._first.give_back(sample.index)
+
+    def stop(self, why: str) -> None:
+        """Begin no more runs; tickets that were not begun are given back."""
+        if self._done:
+            return
+        self.stopped = why
+        self._end()
+
+    def _is_late(self) -> bool:
+        seconds = self.settings.seconds
+        return seconds is not None and time.monotonic() - self.begun > seconds
+
+    def _first_run(self, index: int) -> Sample:
+        record = self.records[index]
+        return Sample(index, f"{self._seed}:first:{record.nodeid}:{record.first_runs}")
+
+    def _ticket_for(self, last: int | None) -> Sample | None:
+        if not self._pool:
+            self._ask()
+        for _ in range(2 * len(self._pool)):
+            place = self._rng.randrange(len(self._pool))
+            ticket = self._pool[place]
+            if self._tests[ticket.index] != last:
+                self._pool[place] = self._pool[-1]
+                self._pool.pop()
+                self._out[ticket.id] = ticket
+                name = f"{self._seed}:{ticket.arm}:{ticket.place}"
+                return Sample(self._tests[ticket.index], name, ticket)
+        return None
+
+    # The search
+
+    def _begin(self) -> None:
+        """Begin the search, or go on with the one in the storage."""
+        compared = {r.nodeid: i for i, r in enumerate(self.records) if r.place is Place.COMPARED}
+        if len(compared) < 2:
+            self.problem = (
+                "at least two tests are needed that can pass, to compare them with each other,"
+                f" but there {'is 1' if compared else 'are 0'}."
+            )
+            self._done = True
+            return
+        labels = sorted(compared)
+        self._tests = [compared[label] for label in labels]
+        if self.settings.storage is None:
+            self._search = Search(labels, rng=self._seed, **self.settings.whole_words)
+        else:
+            self.study = patiently(lambda: self._opened(labels), PATIENCE)
+            self._seed = self.study.seed
+            self.stored_before = self.study.overview().told
+            self._search = self.study.desk(lease=LEASE)
+
+    def _opened(self, labels: list[str]) -> Study:
+        """Return the search of these tests and words in the storage.
+
+        Another margin, floor or budget is asked of the runs that are there; other tests, and other
+        words, are another search.
+        """
+        settings, words = self.settings, self.settings.whole_words
+        fixed = sorted((word, words[word]) for word in ("k", "delta", "rule") if word in words)
+        text = repr((labels, fixed)).encode(errors="backslashreplace")
+        name = f"{settings.study}-{hashlib.sha256(text).hexdigest()[:12]}"
+        assert settings.storage is not None
+        where: dict[str, Any] = {"storage": settings.storage, "name": name}
+        try:
+            return open_study(None, settings.words, **where)
+        except UnknownStudy:
+            return open_study(labels, words, rng=self._seed, **where)
+
+    def _ask(self) -> None:
+        search = self._search
+        assert search is not None
+        self._tell_all()
+        tickets = patiently(lambda: search.ask(self._at_a_time, ahead=self._ahead), PATIENCE)
+        self._pool = list(tickets)
+        if tickets.done:
+            self._end()
+
+    def _tell_all(self) -> None:
+        """Tell the search, or store, the results at hand."""
+        search, results = self._search, self._untold
+        self._told_at = time.monotonic()
+        if search is not None and results:
+            patiently(lambda: search.tell_many(results), PATIENCE)
+            self._untold = []
+
+    def _renew(self, now: float) -> None:
+        if self.study is not None and now - self._renewed_at > RENEW_AFTER:
+            self._renewed_at = now
+            self.study.renew([*self._pool, *self._out.values()], LEASE)
+
+    def _end(self) -> None:
+        self._done = True
+        self._tell_all()
+        left = [*self._pool, *self._out.values()]
+        if self._search is not None and left:
+            self._search.skip_many(left, "not begun")
+        self._pool, self._out = [], {}
+
+    # What is known
+
+    def progress(self) -> Progress | None:
+        """Return how far the search is."""
+        return None if self._search is None else self._search.progress()
+
+    def result(self) -> Result | None:
+        """Return what is known, if there is a search."""
+        return None if self._search is None else self._search.result()
+
+    @property
+    def pace(self) -> float:
+        """Seconds that a run takes, on average of all so far."""
+        return self._seconds / self.runs if self.runs else 1.0
+
+    def placed(self, place: Place) -> list[Record]:
+        """Return the tests of a place."""
+        return [record for record in self.records if record.place is place]

@@ -1,0 +1,191 @@
+"""The answer in words, for a terminal of 80 columns; names of tests are never cut."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from oddarms.pytest_plugin._records import Place, Record
+from oddarms.pytest_plugin._sampling import Sampling
+from oddarms.search import Result
+from oddarms.search._text import guarantee
+from oddarms.text import counted, shown
+
+MOST_LISTED = 20
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a run of ``pytest --oddarms`` has found out; the result is None without a search."""
+
+    sampling: Sampling
+    result: Result | None
+
+    @cached_property
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """What is known of each test that is compared."""
+        rows = [] if self.result is None else self.result.rows()
+        return {str(row["label"]): row for row in rows}
+
+    def _decided(self, *decisions: str) -> list[str]:
+        return [nodeid for nodeid, row in self.rows.items() if row["decision"] in decisions]
+
+    @cached_property
+    def abnormal(self) -> list[str]:
+        """The abnormally flaky tests, those that fail most first."""
+        return sorted(self._decided("high"), key=lambda nodeid: -self.rows[nodeid]["mean"])
+
+    @cached_property
+    def normal(self) -> list[str]:
+        """The tests that are not."""
+        return self._decided("normal")
+
+    @cached_property
+    def undecided(self) -> list[str]:
+        """The tests that nothing can be said of yet, the most suspicious first."""
+        if self.result is None:
+            settled = (Place.BROKEN, Place.SKIPPED)
+            return [r.nodeid for r in self.sampling.records if r.place not in settled]
+        suspicion = dict(zip(self.rows, self.result.suspicion.tolist(), strict=True))
+        return sorted(self._decided("undecided"), key=lambda nodeid: -suspicion[nodeid])
+
+    @cached_property
+    def records(self) -> dict[str, Record]:
+        """The records by name."""
+        return {record.nodeid: record for record in self.sampling.records}
+
+    def counts(self) -> dict[str, list[str]]:
+        """Return the tests by the word for them in pytest's last line."""
+        return {
+            "abnormal": self.abnormal,
+            "broken": [record.nodeid for record in self.sampling.placed(Place.BROKEN)],
+            "normal": self.normal,
+            "undecided": self.undecided,
+            "left out as skipped": [r.nodeid for r in self.sampling.placed(Place.SKIPPED)],
+        }
+
+
+def progress_text(sampling: Sampling) -> str:
+    """Return how far a search is, as a line."""
+    runs = counted(sampling.runs, "run")
+    progress = sampling.progress()
+    if progress is None:
+        return f"oddarms: {runs}, looking at all {len(sampling.records):,} tests once"
+    text = f"oddarms: {runs}, {progress.undecided:,} of {progress.n:,} tests undecided"
+    needed = progress.pulls_needed
+    return text + (f", about {needed:,.0f} runs to go" if needed and needed < 1e9 else "")
+
+
+def summary_lines(answer: Answer, width: int) -> list[str]:
+    """Return the summary: what is abnormal, broken, skipped and open, and what it took."""
+    lines = [*_headline(answer), *_table(answer, answer.abnormal, width, texts=True)]
+    broken = answer.sampling.placed(Place.BROKEN)
+    if broken:
+        lines += ["", "broken, not flaky; left out of the comparison:"]
+        for record in broken[:MOST_LISTED]:
+            lines += [f"  {shown(record.nodeid)}", f"    all {record.first_runs} runs failed"]
+            lines += [f"    {shown(record.text)}"] if record.text else []
+        lines += _others(broken)
+    if answer.undecided:
+        lines += ["", "nothing can be said yet of these, the most suspicious first:"]
+        lines += _table(answer, answer.undecided, width)
+    return [*lines, "", *_cost(answer)]
+
+
+def _headline(answer: Answer) -> list[str]:
+    sampling, result = answer.sampling, answer.result
+    if result is None:
+        why = sampling.problem or f"{sampling.stopped}: no search has begun."
+        return [f"nothing was compared: {why}"]
+    question, n = result.question, result.question.n
+    odd = len(answer.abnormal)
+    sure = guarantee(question)
+    if odd:
+        known = "" if result.complete else "known to be "
+        are = "is" if odd == 1 else "are"
+        lines = [f"{odd:,} of {n:,} tests {are} {known}abnormally flaky ({sure})"]
+    elif result.complete:
+        lines = [f"nothing stands out among {n:,} tests ({sure})"]
+    else:
+        lines = [f"none of {n:,} tests is known to be abnormally flaky yet"]
+    lines.append(f"abnormal: {_rule(result)}")
+    if question.rule == "sigma" and n < 1 + question.k**2:
+        least = int(1 + question.k**2) if float(question.k**2).is_integer() else int(2 + question.k**2)
+        lines.append(
+            f"among {n} tests none can be {question.k:g} standard deviations out: select at least"
+            f" {least},"
+        )
+        lines.append("or ask --oddarms-floor 0.01 for those that fail in more than 1 % of their runs")
+    return lines
+
+
+def _rule(result: Result) -> str:
+    """Return what abnormal means, and the threshold as far as it is known."""
+    question = result.question
+    text = question.threshold_text("upper")
+    threshold = result.thresholds["upper"].estimate
+    return f"{text}, {_percent(threshold)}" if threshold == threshold else text
+
+
+def _table(answer: Answer, nodeids: list[str], width: int, *, texts: bool = False) -> list[str]:
+    """Return rate, interval and runs of tests, each name on the same line or, whole, below."""
+    if not nodeids:
+        return []
+    lines = ["", " failures          interval      runs  test"] if answer.rows else []
+    for nodeid in nodeids[:MOST_LISTED]:
+        record = answer.records[nodeid]
+        name = shown(nodeid)
+        row = answer.rows.get(nodeid)
+        if row is None:
+            lines.append(f"  {name}")
+            continue
+        runs = row["pulls"] + row["imported"]
+        rate = "?" if row["mean"] is None else _percent(row["mean"])
+        interval = f"{_percent(row['lower'])} to {_percent(row['upper'])}"
+        numbers = f"{rate:>9}  {interval:>18}  {runs:>8,}"
+        fits = len(numbers) + 2 + len(name) <= width
+        lines += [f"{numbers}  {name}"] if fits else [numbers, f"    {name}"]
+        if texts:
+            lines += _how(record, isolated=answer.sampling.settings.isolate)
+    return [*lines, *_others(nodeids)]
+
+
+def _how(record: Record, *, isolated: bool) -> list[str]:
+    lines = [f"    last: {shown(record.text)}"] if record.text else []
+    if record.only_fails_again and not isolated:
+        lines.append("    only its first run passed: it may not bear running twice in one process;")
+        lines.append("    --oddarms-isolate tells")
+    return lines
+
+
+def _others(listed: list[Any]) -> list[str]:
+    hidden = len(listed) - MOST_LISTED
+    return [f"  ... and {counted(hidden, 'other')}"] if hidden > 0 else []
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.1f} %"
+
+
+def _cost(answer: Answer) -> Iterable[str]:
+    sampling, result = answer.sampling, answer.result
+    seconds = time.monotonic() - sampling.begun
+    first = sum(record.first_runs for record in sampling.records)
+    parts = [f"{first:,} first"]
+    if sampling.runs_between:
+        parts.append(f"{sampling.runs_between:,} in between, which do not count")
+    yield f"{counted(sampling.runs, 'run')} in {seconds:.1f} s ({', '.join(parts)})"
+    skipped = len(sampling.placed(Place.SKIPPED))
+    if skipped:
+        yield f"left out as skipped: {counted(skipped, 'test')}"
+    if sampling.study is not None:
+        yield f"kept in {shown(sampling.study.storage)} as {shown(sampling.study.name)}"
+        if sampling.stored_before:
+            yield f"  {counted(sampling.stored_before, 'run')} of them from before"
+    if result is not None and not result.complete:
+        yield f"ended: {sampling.stopped or result.status.meaning}"
+        if result.pulls_needed is not None and (needed := float(result.pulls_needed.sum())) < 1e12:
+            yield f"still needed: about {needed:,.0f} runs, at the present estimates"

@@ -1,0 +1,108 @@
+"""The answer as files: a page, JSON, CSV, and JUnit XML with the failure rates as properties."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from oddarms.files import writable_folder, write_whole
+from oddarms.pytest_plugin._records import Place, Record
+from oddarms.pytest_plugin._summary import Answer
+from oddarms.reports import write_report, write_results
+from oddarms.text import counted
+
+
+def write_files(answer: Answer, folder: Path) -> list[str]:
+    """Write all files into a folder; return their paths."""
+    place = writable_folder("--oddarms-out", folder)
+    paths = []
+    if answer.result is not None:
+        n = answer.result.question.n
+        paths.append(
+            write_report(
+                answer.result,
+                place,
+                title=f"Which of {n:,} tests are abnormally flaky?",
+                notes=_notes(answer),
+            )
+        )
+        paths += write_results(answer.result, place)
+    paths.append(write_whole(place / "junit.xml", junit_xml(answer)))
+    return [str(path) for path in paths]
+
+
+def _notes(answer: Answer) -> list[str]:
+    """Return what a reader of the page should know of the population."""
+    notes = ["A sample is one run of one test; it is 1 if the run failed, else 0."]
+    for place, why in (
+        (Place.BROKEN, "as every run of them failed (broken, not flaky)"),
+        (Place.SKIPPED, "as they are skipped"),
+    ):
+        left_out = answer.sampling.placed(place)
+        if left_out:
+            names = ", ".join(record.nodeid for record in left_out[:20])
+            more = ", ..." if len(left_out) > 20 else ""
+            many = counted(len(left_out), "test")
+            notes.append(f"{many} left out of the comparison, {why}: {names}{more}.")
+    return notes
+
+
+def junit_xml(answer: Answer) -> bytes:
+    """Return JUnit XML: a case for each test, failed if abnormal or broken."""
+    counts = answer.counts()
+    suite = ElementTree.Element("testsuite", name="oddarms")
+    for record in answer.sampling.records:
+        suite.append(_case(answer, record))
+    suite.set("tests", str(len(answer.sampling.records)))
+    suite.set("failures", str(len(counts["abnormal"]) + len(counts["broken"])))
+    suite.set("errors", "0")
+    suite.set("skipped", str(len(counts["left out as skipped"])))
+    suites = ElementTree.Element("testsuites")
+    suites.append(suite)
+    return ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
+
+
+def _case(answer: Answer, record: Record) -> ElementTree.Element:
+    path, _, name = record.nodeid.partition("::")
+    case = ElementTree.Element(
+        "testcase",
+        classname=_allowed(path.removesuffix(".py").replace("/", ".")),
+        name=_allowed(name),
+        time=f"{record.seconds:.3f}",
+    )
+    values = _properties(answer, record)
+    properties = ElementTree.SubElement(case, "properties")
+    for key, value in values.items():
+        ElementTree.SubElement(properties, "property", name=f"oddarms.{key}", value=value)
+    if values["decision"] in ("abnormal", "broken"):
+        message = f"{values['decision']}: fails in {values['rate']} of its runs"
+        failure = ElementTree.SubElement(case, "failure", message=message)
+        failure.text = _allowed(record.text)
+    elif record.place is Place.SKIPPED:
+        ElementTree.SubElement(case, "skipped", message=_allowed(record.text))
+    return case
+
+
+def _properties(answer: Answer, record: Record) -> dict[str, str]:
+    row = answer.rows.get(record.nodeid)
+    if row is None:
+        rate = record.first_failures / record.first_runs if record.first_runs else 0.0
+        decision = "undecided" if record.place in (Place.OPEN, Place.COMPARED) else record.place
+        return {"decision": decision, "rate": f"{rate:.6g}", "runs": str(record.first_runs)}
+    words = {"high": "abnormal"}
+    return {
+        "decision": words.get(row["decision"], row["decision"]),
+        "rate": "" if row["mean"] is None else f"{row['mean']:.6g}",
+        "lower": f"{row['lower']:.6g}",
+        "upper": f"{row['upper']:.6g}",
+        "runs": str(row["pulls"] + row["imported"]),
+    }
+
+
+def _allowed(text: str) -> str:
+    """Return a text with all that XML cannot have written out."""
+    return "".join(
+        c if c in "\t\n" or (c >= " " and c not in "￾￿" and not "\ud800" <= c <= "\udfff")
+        else ascii(c)[1:-1]
+        for c in text
+    )

@@ -1,0 +1,215 @@
+"""Samples on the workers of pytest-xdist.
+
+The controller sends numbers of tests, which may repeat; a worker knows nothing of the search. It
+answers each with one report that carries the outcome, and that no other plugin shows.
+
+A worker begins a test only once it knows the next one. So each has at least two queued until the
+search is done, and never the same test twice in a row; where the search has nothing for it, that
+is a run that nobody looks at (`Sampling.between`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from oddarms.pytest_plugin._forking import in_a_fork
+from oddarms.pytest_plugin._hunt import Hunt
+from oddarms.pytest_plugin._outcomes import Outcome, Verdict
+from oddarms.pytest_plugin._running import Runner
+from oddarms.pytest_plugin._sampling import Sample, Sampling
+
+CARRIED = "oddarms"
+"""The user property of a report that carries an outcome."""
+LEAST_QUEUED = 2
+QUEUED = 3
+QUEUED_IF_FAST = 12
+FAST = 0.02
+"""Seconds; of faster runs more are queued, so that workers need not wait for the controller."""
+
+
+class WorkerRunner(Runner):
+    """Runs the samples that a worker is sent, and reports their outcomes."""
+
+    def __init__(self, workerinput: dict[str, Any], *, isolate: bool) -> None:
+        super().__init__(fresh=isolate)
+        # not to be repeated: which worker gets which sample depends on time
+        self._whose = f"{workerinput['testrunuid']}:{workerinput['workerid']}"
+        self._isolate = isolate
+        self._runs = 0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool:
+        """Run one sample and report its outcome."""
+        self._runs += 1
+        self.name = f"{self._whose}:{self._runs}"
+        if self._isolate:
+            outcome = in_a_fork(item.config, lambda: self.sample(item))
+        else:
+            outcome = self.sample(item)
+        report = pytest.TestReport(
+            nodeid=item.nodeid,
+            location=item.location,
+            keywords={},
+            outcome="passed",
+            longrepr=None,
+            when="setup",
+            user_properties=[(CARRIED, outcome.to_dict())],
+        )
+        item.ihook.pytest_runtest_logreport(report=report)
+        return True
+
+
+class XdistHooks:
+    """What the controller does with the search; without pytest-xdist nobody calls it."""
+
+    def __init__(self, hunt: Hunt) -> None:
+        self.hunt = hunt
+        self.scheduler: Scheduler | None = None
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config) -> Scheduler:
+        """Return the scheduler that asks the search."""
+        from xdist.workermanage import parse_tx_spec_config
+
+        self.scheduler = Scheduler(self.hunt, len(parse_tx_spec_config(config)))
+        return self.scheduler
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the outcome that a worker's report carries."""
+        carried = dict(report.user_properties).get(CARRIED)
+        if self.scheduler is not None and isinstance(carried, dict):
+            node = report.node  # type: ignore[attr-defined]
+            self.scheduler.outcomes[node] = Outcome.from_dict(carried)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, error: object) -> None:
+        """See whether a worker has crashed or was interrupted."""
+        if self.scheduler is not None and error == "keyboard-interrupt":
+            self.scheduler.interrupted = True
+
+
+class Scheduler:
+    """A scheduler of pytest-xdist that hands out what the search asks for."""
+
+    def __init__(self, hunt: Hunt, workers: int) -> None:
+        self.hunt = hunt
+        self.workers = workers
+        self.sampling: Sampling | None = None
+        self.outcomes: dict[Any, Outcome] = {}
+        """Of each worker's test that is complete in a moment."""
+        self.interrupted = False
+        self.collection: list[str] | None = None
+        self._collections: dict[Any, list[str]] = {}
+        self._queues: dict[Any, deque[Sample]] = {}
+        self._last: dict[Any, int] = {}
+
+    @property
+    def nodes(self) -> list[Any]:
+        """The workers."""
+        return list(self._queues)
+
+    @property
+    def collection_is_completed(self) -> bool:
+        """True once all workers have collected."""
+        return len(self._collections) >= self.workers
+
+    @property
+    def tests_finished(self) -> bool:
+        """True once workers may be told that nothing follows; the last test waits for that."""
+        if self.sampling is None or not self.sampling.done:
+            return False
+        return all(len(queue) < LEAST_QUEUED for queue in self._queues.values())
+
+    @property
+    def has_pending(self) -> bool:
+        """True while workers have something to run."""
+        return any(self._queues.values())
+
+    def add_node(self, node: Any) -> None:
+        """Take a new worker."""
+        self._queues[node] = deque()
+
+    def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+        """Take what a worker has collected: the same as all others."""
+        known = next(iter(self._collections.values()), None)
+        if known is not None and list(collection) != known:
+            raise pytest.UsageError(
+                "--oddarms must find the same tests on all workers of pytest-xdist but"
+                f" {node.gateway.id} has others, or another order."
+            )
+        self._collections[node] = list(collection)
+
+    def schedule(self) -> None:
+        """Begin, or go on with a worker that replaces another."""
+        if self.sampling is None:
+            self.collection = next(iter(self._collections.values()))
+            self.sampling = self.hunt.begin(self.collection, max(self.workers, 2))
+        self._fill_all()
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """Take the outcome of a test that a worker has run, and send more."""
+        del duration
+        assert self.sampling is not None
+        sample = self._queues[node].popleft()
+        assert sample.index == item_index
+        self._last[node] = sample.index
+        outcome = self.outcomes.pop(node, None)
+        if outcome is None:
+            self.sampling.lose(sample)
+        else:
+            self.sampling.tell(sample, outcome)
+        self.hunt.ran()
+        self._fill_all()
+
+    def mark_test_pending(self, item: str) -> None:
+        """Do nothing: a sample that is lost is asked for again by the search."""
+
+    def remove_pending_tests_from_node(self, node: Any, indices: Sequence[int]) -> None:
+        """Do nothing: no test is taken away from a worker."""
+
+    def remove_node(self, node: Any) -> str | None:
+        """Take a worker away. If it has crashed, that is the outcome of the test it has run.
+
+        It is a failed sample like others and nothing for pytest-xdist to report.
+        """
+        queue = self._queues.pop(node)
+        if self.sampling is None or not queue:
+            return None
+        if not self.interrupted:
+            crashed = queue.popleft()
+            text = "the worker crashed while it ran this test"
+            self.sampling.tell(crashed, Outcome(Verdict.FAILED, text))
+        for sample in queue:
+            self.sampling.lose(sample)
+        self._fill_all()
+        return None
+
+    def _fill_all(self) -> None:
+        for node in self._queues:
+            if node in self._collections and not node.shutting_down:
+                self._fill(node)
+
+    def _fill(self, node: Any) -> None:
+        """Send a worker what it needs to be busy."""
+        assert self.sampling is not None
+        queue, sent = self._queues[node], []
+        while len(queue) < self._wanted() and not self.sampling.done:
+            last = queue[-1].index if queue else self._last.get(node)
+            sample = self.sampling.next(last)
+            if sample is None and len(queue) < LEAST_QUEUED and not self.sampling.done:
+                sample = self.sampling.between(last)
+            if sample is None:
+                break
+            queue.append(sample)
+            sent.append(sample.index)
+        if sent:
+            node.send_runtest_some(sent)
+
+    def _wanted(self) -> int:
+        assert self.sampling is not None
+        return QUEUED_IF_FAST if self.sampling.pace < FAST else QUEUED
