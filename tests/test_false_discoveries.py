@@ -10,6 +10,7 @@ import pytest
 
 import oddarms
 from oddarms import simulate
+from oddarms.algorithms._spade_joint import NORMAL, Found, Rules, Standing, conclude
 from oddarms.arms import Bernoulli
 from oddarms.problem import FloatArray
 from oddarms.statistics.false_discoveries import discoveries, largest_by_e_bh, supported
@@ -95,3 +96,16 @@ class TestSearches:
         share = (odd & (means < 0.4)).sum(1) / np.maximum(odd.sum(1), 1)
         assert_error_rate(int((share > 0.5).sum()), 40, 0.4, false_alarm=FALSE_ALARM)
         assert found.complete.all()
+
+
+def test_no_arm_is_in_both_sets() -> None:
+    """What is left of one set without the other might have a larger share of wrong names."""
+    rules = Rules(2.0, 2.0, 0.1, 0.3, 1.0, 5.0)
+    n, normal = 11, np.array([30.0] * 10 + [1.6])
+    known = Standing(
+        np.zeros(n, dtype=np.int8), np.zeros(n), 0.0, 1.0, (np.zeros(n), np.ones(n)), 0.0, 0.5
+    )
+    outlier = np.array([30.0] * 10 + [-math.inf])
+    conclude(rules, known, np.arange(n), Found(normal, outlier, np.full(n, 0.5)), 0.0185)
+    assert known.verdicts.tolist() == [NORMAL] * 11
+    assert supported(normal, 11, 0.0185)

@@ -149,10 +149,14 @@ class LUCB(Algorithm):
     def _decide(self) -> None:
         for side in self.normal:
             view = self._view(side)
-            below, from_here_on = self.rule.bars(view.low, view.high)
+            bars = self.rule.bars(view.low, view.high)
+            bounds = self.rule.bounds(view.low, view.high)
+            # what an indifference is the distance from is the threshold: bars may be others
+            below = max(bars[0], bounds[0] + self.indifference)
+            from_here_on = min(bars[1], bounds[1] - self.indifference)
             open_ = ~(self.normal[side] | self.odd[side])
-            normal = open_ & (view.high < below + self.indifference)
-            odd = open_ & (view.low >= from_here_on - self.indifference) & ~normal
+            normal = open_ & (view.high < below)
+            odd = open_ & (view.low >= from_here_on) & ~normal
             self.normal[side] |= normal
             self.odd[side] |= odd
         self._merge_verdicts()

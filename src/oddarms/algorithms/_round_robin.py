@@ -144,8 +144,9 @@ class RR(Algorithm):
     def threshold(self) -> Threshold:
         """Return theta_hat -+ beta_theta, and what margin and floor make of it.
 
-        On the event that every arm lies within its beta_i, mu lies within their average of its
-        estimate: nothing more is paid for it.
+        On the event that every arm lies within its beta_i, on both sides, mu lies within their
+        average of its estimate. With T from n on, 2 (n + 1) sum_T delta'_T is below delta, so
+        nothing more is paid for it.
         """
         theta, radius = self.theta_hat, self.beta_theta
         mu, mu_radius = float(self.y_hat.mean()), float(self.beta.mean())

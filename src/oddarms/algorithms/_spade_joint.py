@@ -160,8 +160,10 @@ class Weights(NamedTuple):
     and "y_i >= floor" the e-processes fall with m and with the floor, so one that suffices for any
     m above the true y_i - mu suffices at the truth: one event for each arm covers all values. An
     arm at or above mu + k sigma may, for different values, be wrongly called normal and, against mu
-    or the floor, an outlier: up to three events, so that whatever values are tried, all answers
-    together are right with probability at least 1 - 3 delta.
+    or the floor, an outlier; one below it, an outlier against each of the three, as an indifference
+    may excuse it against mu + k sigma. These are at most three events for each arm, so that
+    whatever values are tried, all answers from the first change on are together right with
+    probability at least 1 - 3 delta. (An answer before it rested on an event of its own.)
 
     An indifference that is chosen after looking costs nothing. A verdict is wrong if the arm lies
     on the other side by that much or more. A verdict is given only if the weighted e-process
@@ -450,7 +452,9 @@ def conclude(
         known.verdicts[:] = UNDECIDED
     for evidence, verdict in ((found.normal, NORMAL), (found.outlier, OUTLIER)):
         if share_of_names > 0.0:
-            enough = discoveries(evidence, share_of_names)
+            # of one set, less those of the other, a larger share might be wrong: none is in both
+            free = known.verdicts[arms] == UNDECIDED
+            enough = discoveries(np.where(free, evidence, -math.inf), share_of_names)
         else:
             enough = evidence >= rules.log_level
         kept = enough | (known.verdicts[arms] == UNDECIDED) & (evidence > -math.inf)

@@ -110,8 +110,7 @@ def _open(account: Account) -> str:
     text = (
         f"**Not everything is decided.** The status is {account.status}."
         f" {many(still_open, 'arm')} {'is' if still_open == 1 else 'are'} still open, which means"
-        " neither outlier nor normal: the samples so far do not tell. What is decided carries the"
-        " full guarantee, and stays decided if the search goes on."
+        f" neither outlier nor normal: the samples so far do not tell. {_decided(account.question)}"
     )
     if account.needed is not None:
         text += (
@@ -119,6 +118,15 @@ def _open(account: Account) -> str:
             " estimates, which may be off by a factor of two and more."
         )
     return text
+
+
+def _decided(question: Question) -> str:
+    """Return what is to be said of the arms that are decided."""
+    if not is_proven(question):
+        return "What is decided is not proven."
+    if question.error == "fdr":
+        return "What is decided may change if the search goes on."
+    return "What is decided carries the full guarantee, and stays decided if the search goes on."
 
 
 def _guarantee(account: Account) -> str:

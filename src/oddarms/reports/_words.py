@@ -7,8 +7,9 @@ from oddarms.reports._account import Account
 
 _ODDS_MEANING = (
     "If somebody had bet, at fair odds and sample by sample, that the decision is right, the stake"
-    " would have grown to so many times what it was. Were the decision wrong, that would have had a"
-    " probability of at most one in so many, up to the doubt about the threshold."
+    " would have grown to so many times what it was, on average over the arms: those near the"
+    " threshold have a larger share of the stake. Were decisions wrong, such an average would have"
+    " had a probability of at most one in so many, up to the doubt about the threshold."
 )
 _OVERLAP_MEANING = (
     "The interval of a decided arm may overlap that of the threshold: a decision rests on the"

@@ -249,8 +249,10 @@ class Result:
     def odds(self) -> FloatArray | None:
         """The evidence as odds (e-values): 1000 is a bet won 1000 to 1 against the contrary.
 
-        A fair bet at the end of a search, or where the speed of a pull does not depend on its
-        reward; that it ever exceeds 1/a has probability at most a in any case.
+        Arms share the error probability, more of it for those near the threshold, and SPADE's odds
+        have that in them: the average over all arms is a fair bet, at the end of a search or where
+        the speed of a pull does not depend on its reward. That the odds of any one of n arms ever
+        exceed n/a, for what is false, has probability at most a in any case.
         """
         if self.evidence is None:
             return None

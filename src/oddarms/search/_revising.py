@@ -46,6 +46,12 @@ def revision(
     if "budget" in new:
         _check_larger(question.budget, new["budget"])
     for word in DECIDING:
+        if word in new and question.error == "fdr":
+            raise InvalidParameter(
+                f"{word} must stay what it was ({getattr(question, word)}) where error is 'fdr', as"
+                f" an average share is not kept for a {word} that is chosen after looking, but got"
+                f" {new[word]}: {ANEW}."
+            )
         if word in new and not algorithm.revisable:
             raise InvalidParameter(
                 f"{word} must stay what it was ({getattr(question, word)}) for the algorithm"

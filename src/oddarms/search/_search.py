@@ -44,9 +44,9 @@ are independent with their arms' means. That is all that the algorithms' proofs 
 The guarantee speaks of all steps at once. So one may stop, or look, at any moment, even one chosen
 by looking at results that no step has; and though with a budget early results that no step wants
 use it up, so that speed may decide at which step the search ends, it does not decide what is known
-there. Only a single e-value (`Result.evidence`) is a fair bet just at the end of a search, or
-where speed does not depend on the reward; that it ever exceeds 1/a has probability at most a in
-any case.
+there. Two things are fair only at the end of a search, or where speed does not depend on the reward
+and nobody stops it by looking at results of an unfinished step: a single e-value
+(`Result.evidence`), and the shares of wrong names where ``error="fdr"``.
 
 What losses mean
 ----------------

@@ -126,11 +126,12 @@ def known_outliers(
 ) -> BoolArray:
     """Return which of n known means totals/rows lie at or above the threshold, or on it.
 
-    Where all totals are exact (`doubt` is 0, as for rewards 0 and 1) so is the answer, a tie
-    included: arms that floating point cannot tell from the threshold are compared with it in whole
-    numbers. Otherwise a total may be off by `doubt`, and an arm that lies within what this can do
-    to its distance from the threshold is taken to be on it. With e the largest error of a mean that
-    is (2 + |k|) e at most, as mu moves by at most e, and so does sigma, which is 1-Lipschitz.
+    Where all totals are exact (`doubt` is 0, as for rewards 0 and 1) so is the answer, a tie with
+    mu + k sigma included (one with a margin or a floor up to rounding): arms that floating point
+    cannot tell from the threshold are compared with it in whole numbers. Otherwise a total may be
+    off by `doubt`, and an arm that lies within what this can do to its distance from the threshold
+    is taken to be on it. With e the largest error of a mean that is (2 + |k|) e at most, as mu
+    moves by at most e, and so does sigma, which is 1-Lipschitz.
 
     The roundings made here have the same effect as errors of the means: less than
     `relative_error(n)` each for dividing, averaging, taking differences and squares.
