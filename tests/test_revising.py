@@ -70,9 +70,7 @@ def figures(search: Search) -> dict[str, Any]:
 
 
 class TestSearches:
-    @pytest.mark.parametrize(
-        "words", [{}, {"side": "both"}, {"max_step": 7}, {"error": "fdr"}], ids=str
-    )
+    @pytest.mark.parametrize("words", [{}, {"side": "both"}, {"max_step": 7}], ids=str)
     def test_one_that_was_decided_is_open_again_and_right_again(
         self, words: dict[str, Any]
     ) -> None:
@@ -154,7 +152,7 @@ class TestSearches:
         search.revise(margin=0.3)
         go_on(search)
         normal = search.decisions == Decision.NORMAL
-        search.algorithm.views["upper"].certificate.mean.rows.spent[:] += 9.0  # type: ignore[attr-defined]
+        search.algorithm.views["upper"].certificate.rows.mu.spent[:] += 9.0  # type: ignore[attr-defined]
         search.revise(margin=0.35)  # the evidence that is there now would not do
         assert (search.decisions[normal] == Decision.NORMAL).all()
         assert search.undecided == N - normal.sum()
@@ -289,6 +287,8 @@ class TestSearches:
         ({}, {"bounds": (0, 2)}, r"bounds must stay"),
         ({}, {"side": "lower"}, r"side must stay"),
         ({}, {"error": "fdr"}, r"error must stay"),
+        ({"error": "fdr"}, {"margin": 0.2}, r"margin must stay .* where error is 'fdr'"),
+        ({"error": "fdr"}, {"indifference": 0.2}, r"indifference must stay .* where error is"),
         ({}, {"algorithm": "rr"}, r"algorithm must stay"),
         ({}, {"max_step": 5}, r"max_step must stay what it was \(None\) but got 5"),
         (
