@@ -18,6 +18,7 @@ from oddarms.arms import (
     Callables,
     CalledSource,
     Function,
+    Gaussian,
     ScipyArms,
     SeededSource,
     SimulatedArms,
@@ -38,6 +39,7 @@ FAMILIES: dict[str, tuple[Any, tuple[float, float]]] = {
     "bernoulli": (lambda rng: Bernoulli(MEANS, rng=rng), (0, 1)),
     "beta": (lambda rng: Beta(MEANS, 2.0, rng=rng), (0, 1)),
     "uniform": (lambda rng: Uniform([-2, 0, 3], 2.0, bounds=(-3, 5), rng=rng), (-3, 5)),
+    "gaussian": (lambda rng: Gaussian(MEANS, 0.5, rng=rng), (-10, 10)),
     "scipy": (lambda rng: ScipyArms(stats.beta([1, 2, 3], b=2), rng=rng), (0, 1)),
     "truncated normal": (
         lambda rng: truncated_normal([-2.0, 0.0, 4.0], 1.5, bounds=(-3, 5), rng=rng),
@@ -113,6 +115,25 @@ def test_uniform_width() -> None:
     rewards = Uniform([0.5, 0.4], 0.2, rng=4).pull(np.array([0]), np.array([PULLS]))
     assert rewards.min() == pytest.approx(0.4, abs=1e-3)
     assert rewards.max() == pytest.approx(0.6, abs=1e-3)
+
+
+def test_gaussian_totals_have_the_law_of_single_rewards() -> None:
+    arms = Gaussian([1.0, -2.0], 0.5, rng=5)
+    arm, count = np.zeros(PULLS, dtype=np.int64), np.full(PULLS, 3)
+    sums, squares = arms.pull_totals(arm, count)
+    singly = arms.pull(arm, count).reshape(PULLS, 3)
+    # E S = 3, var S = 3/4; E Q = 3 (1 + 1/4), var Q = 3 (2/16 + 4/4); five standard errors
+    for found in (sums, singly.sum(axis=1)):
+        assert found.mean() == pytest.approx(3.0, abs=5 * np.sqrt(0.75 / PULLS))
+        assert found.var() == pytest.approx(0.75, rel=0.05)
+    for found in (squares, (singly**2).sum(axis=1)):
+        assert found.mean() == pytest.approx(3.75, abs=5 * np.sqrt(3.375 / PULLS))
+        assert found.var() == pytest.approx(3.375, rel=0.07)
+    assert (squares >= sums**2 / 3 * (1 - 1e-12)).all()
+    one_sum, one_square = arms.pull_totals(np.array([1]), np.array([1]))
+    assert one_square[0] == pytest.approx(one_sum[0] ** 2)
+    with pytest.raises(InvalidParameter, match="sd must be positive and finite but got -1"):
+        Gaussian([0.0, 1.0], -1.0)
 
 
 class TestTable:
