@@ -247,6 +247,13 @@ def test_imported_rewards_are_used() -> None:
     assert search.result().pulls == 0
 
 
+def test_arms_with_imports_need_no_first_pulls() -> None:
+    search = Search(3, rule="absolute", floor=0.5)
+    search.import_rewards({0: [0.0, 1.0], 2: [0.0, 1.0, 0.0]})
+    pulls = search.ask_step()
+    assert (pulls.indices.tolist(), pulls.counts.tolist()) == ([1], [FIRST_PULLS])
+
+
 def test_a_saved_search_goes_on() -> None:
     search, rng = Search(5, rule="quantile", quantile=0.8, rng=0), np.random.default_rng(1)
     while not search.done:

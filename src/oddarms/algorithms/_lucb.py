@@ -17,7 +17,7 @@ from oddarms.algorithms._base import (
     averages,
     no_pulls,
 )
-from oddarms.algorithms._spade import _check_indifference
+from oddarms.algorithms._spade import CHUNK, _check_indifference
 from oddarms.errors import InvalidParameter
 from oddarms.problem import BoolArray, FloatArray, IntArray, Side, check_number
 from oddarms.rules import Rule
@@ -105,7 +105,7 @@ class LUCB(Algorithm):
         """Return the next step, cut to what the budget leaves."""
         if self.done:
             return no_pulls()
-        missing = self.pulls == 0
+        missing = self.totals.pulls == 0
         if missing.any():
             return _pulls_of(np.where(missing, FIRST_PULLS, 0), limit)
         worth = 0.5 * (self.high - self.low) * self._worth()
@@ -135,8 +135,10 @@ class LUCB(Algorithm):
     def _learn(self, row: Totals) -> None:
         self.totals = self.totals.plus(row)
         self.round += 1
-        arms = np.flatnonzero(row.pulls)
-        self.low[arms], self.high[arms] = self._intervals(self.totals.of(arms))
+        pulled = np.flatnonzero(row.pulls)
+        for start in range(0, pulled.size, CHUNK):
+            arms = pulled[start : start + CHUNK]
+            self.low[arms], self.high[arms] = self._intervals(self.totals.of(arms))
         if self.totals.pulls.min() > 0:
             self._decide()
 
