@@ -75,7 +75,9 @@ def finished(children: list[Child]) -> list[tuple[Child, Outcome]]:
         done = []
         for child in children:
             # one that left a process behind has its pipe open, though it is dead
-            if child.pipe in ready or os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if child.pipe in ready or os.waitid(
+                os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT
+            ):
                 outcome = _read(child)
                 if outcome is not None:
                     done.append((child, outcome))

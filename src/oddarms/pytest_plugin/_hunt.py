@@ -97,7 +97,8 @@ class Hunt:
         terminalreporter.stats.pop("", None)
         for word, nodeids in self.answer.counts().items():
             if nodeids:
-                terminalreporter.stats[word] = [self.answer.records[one] for one in nodeids]
+                records = [self.answer.records[nodeid] for nodeid in nodeids]
+                terminalreporter._add_stats(word, records)
         terminalreporter.ensure_newline()
         terminalreporter.write_sep("=", "oddarms: which tests are abnormally flaky?")
         for line in summary_lines(self.answer, terminalreporter._tw.fullwidth):

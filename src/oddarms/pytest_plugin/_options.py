@@ -38,7 +38,9 @@ class Option:
 OPTIONS = (
     Option("k", "K", "Abnormal: K standard deviations above the mean of all tests (2).", "number"),
     Option("delta", "P", "Permitted probability of a wrong answer (0.05).", "number"),
-    Option("margin", "RATE", "Abnormal: also RATE above the average failure rate (0.05).", "number"),
+    Option(
+        "margin", "RATE", "Abnormal: also RATE above the average failure rate (0.05).", "number"
+    ),
     Option(
         "floor",
         "RATE",
@@ -47,7 +49,9 @@ OPTIONS = (
         "number",
     ),
     Option("rule", "RULE", f"What the threshold is made of: {', '.join(RULES)}.", "rule"),
-    Option("budget", "N", "At most N runs (over all runs of pytest with the same storage).", "count"),
+    Option(
+        "budget", "N", "At most N runs (over all runs of pytest with the same storage).", "count"
+    ),
     Option("time", "SECONDS", "Begin no run of a test after so many seconds.", "number"),
     Option("out", "DIR", "Write report.html, result.json, arms.csv and junit.xml there."),
     Option("storage", "URL", "Keep every run in this file or database, and go on where it was."),
@@ -99,7 +103,7 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption(
         "--oddarms",
         action="store_true",
-        help="Run the collected tests again and again until it is known which are abnormally flaky.",
+        help="Run the collected tests until it is known which of them are abnormally flaky.",
     )
     for option in OPTIONS:
         group.addoption(option.flag, dest=option.ini, metavar=option.metavar, help=option.help)

@@ -9,7 +9,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from oddarms.pytest_plugin._outcomes import Outcome, outcome_of
-from oddarms.pytest_plugin._seeds import free_hypothesis, reseed, seed_of
+from oddarms.pytest_plugin._seeds import Kept, free_hypothesis, reseed, seed_of
 
 
 class Between(pytest.Item):
@@ -39,11 +39,12 @@ class Runner:
 
     def __init__(self, *, fresh: bool = False) -> None:
         self.running = False
-        self.outcome: Outcome | None = None
+        self._outcomes: list[Outcome] = []
         self.name = ""
         """Of the sample that is run; its seed follows from it."""
         self.fresh = fresh
         """Whether fixtures of the session are torn down with every sample, too."""
+        self._kept = Kept()
         self._between: Between | None = None
         self._reports: list[pytest.TestReport] = []
         self._beginnings: dict[pytest.Item, tuple[list[Any], list[Any]]] = {}
@@ -51,15 +52,13 @@ class Runner:
     def run(self, item: pytest.Item, name: str) -> Outcome:
         """Run a sample of that name; return how it ended."""
         self.name = name
-        self.outcome = None
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-        assert self.outcome is not None
-        return self.outcome
+        return self._outcomes.pop()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool:
         """Run one sample; that it returns something keeps other plugins' loops away."""
-        self.outcome = self.sample(item)
+        self._outcomes.append(self.sample(item))
         return True
 
     def sample(self, item: pytest.Item) -> Outcome:
@@ -107,6 +106,10 @@ class Runner:
             self._between.everything = True
         return report
 
+    def pytest_unconfigure(self) -> None:
+        """Leave the random numbers of this process as they were."""
+        self._kept.restore()
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take reports of subtests, which come while a sample is run."""
@@ -124,5 +127,3 @@ def keep_little(config: pytest.Config) -> None:
     factory = getattr(config, "_tmp_path_factory", None)
     if getattr(factory, "_retention_policy", None) == "all":
         factory._retention_policy = "failed"  # type: ignore[union-attr]
-
-

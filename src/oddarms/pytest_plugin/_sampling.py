@@ -15,14 +15,15 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from oddarms.errors import UnknownStudy
 from oddarms.finding import open_study
+from oddarms.problem import DEFAULT_DELTA
 from oddarms.pytest_plugin._options import Settings
 from oddarms.pytest_plugin._outcomes import Outcome
 from oddarms.pytest_plugin._records import FirstRuns, Place, Record
-from oddarms.problem import DEFAULT_DELTA
 from oddarms.randomness import seed_of
 from oddarms.search import AHEAD, PATIENCE, Progress, Result, Search, Ticket, patiently
 from oddarms.studies import Study
@@ -75,6 +76,8 @@ class Sampling:
         self.runs_between = 0
         self.stored_before = 0
         """Runs that the storage had at the beginning."""
+        self.answered: datetime | None = None
+        """When the search was begun whose answer the storage had already."""
         self.study: Study | None = None
         self._seed = seed_of(settings.seed)
         self._rng = random.Random(self._seed)
@@ -169,18 +172,22 @@ class Sampling:
         return Sample(index, f"{self._seed}:first:{record.nodeid}:{record.first_runs}")
 
     def _ticket_for(self, last: int | None) -> Sample | None:
-        if not self._pool:
+        """Return a sample of a ticket at hand, by lot; ask for more if there is none that fits."""
+        fitting = self._fitting(last)
+        if not fitting:
             self._ask()
-        for _ in range(2 * len(self._pool)):
-            place = self._rng.randrange(len(self._pool))
-            ticket = self._pool[place]
-            if self._tests[ticket.index] != last:
-                self._pool[place] = self._pool[-1]
-                self._pool.pop()
-                self._out[ticket.id] = ticket
-                name = f"{self._seed}:{ticket.arm}:{ticket.place}"
-                return Sample(self._tests[ticket.index], name, ticket)
-        return None
+            fitting = self._fitting(last)
+        if self._done or not fitting:
+            return None
+        ticket = self._pool.pop(self._rng.choice(fitting))
+        self._out[ticket.id] = ticket
+        name = f"{self._seed}:{ticket.arm}:{ticket.place}"
+        return Sample(self._tests[ticket.index], name, ticket)
+
+    def _fitting(self, last: int | None) -> list[int]:
+        """Return where in the pool there are tickets of other tests than the last one."""
+        tests = self._tests
+        return [i for i, ticket in enumerate(self._pool) if tests[ticket.index] != last]
 
     # The search
 
@@ -201,7 +208,9 @@ class Sampling:
         else:
             self.study = patiently(lambda: self._opened(labels), PATIENCE)
             self._seed = self.study.seed
-            self.stored_before = self.study.overview().told
+            before = self.study.overview()
+            self.stored_before = before.told
+            self.answered = before.created if before.status.final else None
             self._search = self.study.desk(lease=LEASE)
 
     def _opened(self, labels: list[str]) -> Study:
@@ -226,7 +235,7 @@ class Sampling:
         assert search is not None
         self._tell_all()
         tickets = patiently(lambda: search.ask(self._at_a_time, ahead=self._ahead), PATIENCE)
-        self._pool = list(tickets)
+        self._pool += tickets
         if tickets.done:
             self._end()
 

@@ -27,10 +27,26 @@ def reseed(seed: int) -> None:
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed(seed % 2**32)
-    core = sys.modules.get("hypothesis.core")
+    core: Any = sys.modules.get("hypothesis.core")
     if core is not None:
         # also keeps it from replaying failures of earlier samples from its database
         core.global_force_seed = seed
+
+
+class Kept:
+    """The global generators as they are now, to leave them so in the end."""
+
+    def __init__(self) -> None:
+        self._random = random.getstate()
+        self._core: Any = sys.modules.get("hypothesis.core")
+        self._forced = getattr(self._core, "global_force_seed", None)
+
+    def restore(self) -> None:
+        """Put back what was there."""
+        random.setstate(self._random)
+        core = self._core or sys.modules.get("hypothesis.core")
+        if core is not None:
+            core.global_force_seed = self._forced
 
 
 def free_hypothesis(item: pytest.Item) -> None:
@@ -42,13 +58,14 @@ def free_hypothesis(item: pytest.Item) -> None:
     hypothesis = sys.modules.get("hypothesis")
     if hypothesis is None:
         return
-    function = getattr(getattr(item, "obj", None), "__func__", getattr(item, "obj", None))
+    test = getattr(item, "obj", None)
+    function: Any = getattr(test, "__func__", test)
     present = getattr(function, "_hypothesis_internal_use_settings", None)
     if present is not None:
         function._hypothesis_internal_use_settings = _freed(hypothesis, present)
-    machine = getattr(item, "cls", None)
+    machine: Any = getattr(item, "cls", None)
     if isinstance(getattr(machine, "settings", None), hypothesis.settings):
-        machine.settings = _freed(hypothesis, machine.settings)  # type: ignore[union-attr]
+        machine.settings = _freed(hypothesis, machine.settings)
 
 
 def _freed(hypothesis: Any, settings: Any) -> Any:

@@ -113,12 +113,16 @@ def _headline(answer: Answer) -> list[str]:
         lines = [f"none of {n:,} tests is known to be abnormally flaky yet"]
     lines.append(f"abnormal: {_rule(result)}")
     if question.rule == "sigma" and n < 1 + question.k**2:
-        least = int(1 + question.k**2) if float(question.k**2).is_integer() else int(2 + question.k**2)
+        least = (
+            int(1 + question.k**2) if float(question.k**2).is_integer() else int(2 + question.k**2)
+        )
         lines.append(
             f"among {n} tests none can be {question.k:g} standard deviations out: select at least"
             f" {least},"
         )
-        lines.append("or ask --oddarms-floor 0.01 for those that fail in more than 1 % of their runs")
+        lines.append(
+            "or ask --oddarms-floor 0.01 for those that fail in more than 1 % of their runs"
+        )
     return lines
 
 
@@ -184,7 +188,10 @@ def _cost(answer: Answer) -> Iterable[str]:
     if sampling.study is not None:
         yield f"kept in {shown(sampling.study.storage)} as {shown(sampling.study.name)}"
         if sampling.stored_before:
-            yield f"  {counted(sampling.stored_before, 'run')} of them from before"
+            yield f"  {counted(sampling.stored_before, 'run')} are from before"
+        if sampling.answered is not None:
+            yield f"  it had the answer of a search that began on {sampling.answered:%Y-%m-%d}; none of"
+            yield "  these tests was sampled again (--oddarms-study NAME begins another)"
     if result is not None and not result.complete:
         yield f"ended: {sampling.stopped or result.status.meaning}"
         if result.pulls_needed is not None and (needed := float(result.pulls_needed.sum())) < 1e12:

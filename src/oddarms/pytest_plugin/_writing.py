@@ -59,7 +59,8 @@ def junit_xml(answer: Answer) -> bytes:
     suite.set("skipped", str(len(counts["left out as skipped"])))
     suites = ElementTree.Element("testsuites")
     suites.append(suite)
-    return ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
+    written: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
+    return written
 
 
 def _case(answer: Answer, record: Record) -> ElementTree.Element:
@@ -102,7 +103,8 @@ def _properties(answer: Answer, record: Record) -> dict[str, str]:
 def _allowed(text: str) -> str:
     """Return a text with all that XML cannot have written out."""
     return "".join(
-        c if c in "\t\n" or (c >= " " and c not in "￾￿" and not "\ud800" <= c <= "\udfff")
+        c
+        if c in "\t\n" or (c >= " " and c not in "￾￿" and not "\ud800" <= c <= "\udfff")
         else ascii(c)[1:-1]
         for c in text
     )

@@ -83,7 +83,7 @@ class XdistHooks:
         """Take the outcome that a worker's report carries."""
         carried = dict(report.user_properties).get(CARRIED)
         if self.scheduler is not None and isinstance(carried, dict):
-            node = report.node  # type: ignore[attr-defined]
+            node = report.node
             self.scheduler.outcomes[node] = Outcome.from_dict(carried)
 
     @pytest.hookimpl(optionalhook=True)
