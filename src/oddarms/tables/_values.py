@@ -12,6 +12,7 @@ from oddarms.problem import UNIT, check_bounds
 Bounds = tuple[float, float]
 Wrong = Callable[[str], InvalidParameter]
 """Makes an error of a rule; `Lines.wrong` adds where it is broken."""
+_TRUTH = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
 def wrong(rule: str) -> InvalidParameter:
@@ -42,6 +43,17 @@ def number_of(name: str, text: str, bounds: Bounds = UNIT, wrong: Wrong = wrong)
     if math.isfinite(value):
         raise wrong(f"{name} must lie within [{a:g}, {b:g}] but is {shown(text.strip())}")
     raise wrong(f"{name} must be a finite number but is {shown(text.strip())}")
+
+
+def truth_of(text: str) -> float | None:
+    """Return 1 for yes or true, 0 for no or false, and None for anything else.
+
+    Examples
+    --------
+    >>> truth_of("Yes"), truth_of(" false "), truth_of("maybe")
+    (1.0, 0.0, None)
+    """
+    return _TRUTH.get(text.strip().casefold())
 
 
 def ticket_of(text: str, wrong: Wrong = wrong) -> str:
