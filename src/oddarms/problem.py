@@ -90,7 +90,10 @@ def check_bounds(bounds: tuple[float, float], name: str = "bounds") -> tuple[flo
             f"{name} must be two numbers (a, b) but got {brief(bounds)}."
         ) from None
     if not (math.isfinite(a) and math.isfinite(b) and a < b and math.isfinite(b - a)):
-        raise InvalidParameter(f"{name} must be finite with a < b but got ({a:g}, {b:g}).")
+        remedy = ""
+        if name == "bounds" and (math.isinf(a) or math.isinf(b)):
+            remedy = ": `clip` and `above` of `oddarms.find` are for rewards without bounds"
+        raise InvalidParameter(f"{name} must be finite with a < b but got ({a:g}, {b:g}){remedy}.")
     return a, b
 
 

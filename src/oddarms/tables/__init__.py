@@ -14,7 +14,7 @@ from oddarms.tables._imports import Imports, read_imports
 from oddarms.tables._labels import read_labels
 from oddarms.tables._recorded import RecordedArms
 from oddarms.tables._results import read_results
-from oddarms.tables._rewards import read_rewards
+from oddarms.tables._rewards import read_counts, read_rewards
 from oddarms.tables._text import csv_text, neutralised
 from oddarms.tables._transforms import Transform
 from oddarms.tables._values import bounds_of, number_of, ticket_of
@@ -32,6 +32,7 @@ __all__ = [
     "neutralised",
     "number_of",
     "read_arms",
+    "read_counts",
     "read_imports",
     "read_labels",
     "read_results",

@@ -313,10 +313,12 @@ def _of_frame(
     rewards = reward_array(f"the column {reward!r}", column, words=True)
     labels = _labels(frame, names, arm, numbers=False)
     filled = _filled(rewards, absent)
-    if filled.size < rewards.size:
-        known = (~np.isnan(rewards)).tolist()
-        labels = [label for label, there in zip(labels, known, strict=True) if there]
-    return grouped(labels, filled)
+    if filled.size == rewards.size:
+        return grouped(labels, filled)
+    known = (~np.isnan(rewards)).tolist()
+    kept = [label for label, there in zip(labels, known, strict=True) if there]
+    # one whose rewards are all missing is an arm, too
+    return dict.fromkeys(labels, np.empty(0)) | grouped(kept, filled)
 
 
 def _names(frame: Any) -> list[Any]:

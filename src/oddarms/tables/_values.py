@@ -67,7 +67,7 @@ def ticket_of(text: str, wrong: Wrong = wrong) -> str:
     return ticket
 
 
-def bounds_of(text: str) -> Bounds:
+def bounds_of(text: str, name: str = "bounds") -> Bounds:
     """Return the two numbers of ``A,B``.
 
     Examples
@@ -79,6 +79,6 @@ def bounds_of(text: str) -> Bounds:
         a, b = (float(part) for part in text.split(","))
     except ValueError:
         raise InvalidParameter(
-            f"bounds must be two numbers with a comma between, such as 0,1, but got {shown(text)}."
+            f"{name} must be two numbers with a comma between, such as 0,1, but got {shown(text)}."
         ) from None
-    return check_bounds((a, b))
+    return check_bounds((a, b), name)
