@@ -22,9 +22,11 @@ from oddarms.arms import Table
 from oddarms.errors import InvalidParameter
 from oddarms.tables import (
     RecordedArms,
+    Transform,
     csv_text,
     neutralised,
     read_arms,
+    read_counts,
     read_imports,
     read_rewards,
 )
@@ -419,7 +421,10 @@ class TestFilesThatAreWrong:
         [
             (b"\x89PNG\r\n\x1a\n\x00\x00", "line 1: the file must be text in UTF-8 but has the by"),
             (b"PK\x03\x04", "line 1: the file must be text in UTF-8 but has the byte 0x03"),
-            ("arm,mean\n".encode("utf-16"), "line 1: the file must be text in UTF-8 but has the b"),
+            (
+                "arm,mean\n".encode("utf-16-le"),
+                "line 1: the file must be text in UTF-8 but has the",
+            ),
             (b"arm,mean\na,0\0\n", "line 2: the file must be text in UTF-8 but has the byte 0x00"),
             ("arm,mean\nà,0\n".encode("latin-1"), "line 2: the file must be text in UTF-8 but has"),
             (
@@ -723,3 +728,151 @@ class TestCsv:
 
     def test_no_rows(self) -> None:
         assert csv_text(("a", "b"), []) == "a,b\n"
+
+
+class TestAsPeopleWriteThem:
+    """Words, decimal commas, encodings, missing rewards, copies, counts."""
+
+    def test_words_are_0_and_1(self, write: Write) -> None:
+        path = write("arm,reward\na,yes\na,No\nb,TRUE\nb,false\nb,0.5\n")
+        assert records_of(read_rewards(path)) == {"a": [1.0, 0.0], "b": [1.0, 0.0, 0.5]}
+        with pytest.raises(InvalidParameter, match=r"line 2: reward must lie within \[2, 3\]"):
+            read_rewards(path, bounds=(2, 3))
+        with pytest.raises(InvalidParameter, match="line 3: reward must be a finite number"):
+            read_rewards(write("arm,reward\na,1\nb,maybe\n"))
+
+    @pytest.mark.parametrize("delimiter", [";", "\t"])
+    def test_decimal_commas(self, write: Write, delimiter: str) -> None:
+        text = "arm;reward\na;0,5\nb;,25\nb;1\na;1,5E-1\n".replace(";", delimiter)
+        path = write(text)
+        assert records_of(read_rewards(path)) == {"a": [0.5, 0.15], "b": [0.25, 1.0]}
+        path.write_text(f"{text}a{delimiter}0.5\n")
+        with pytest.raises(InvalidParameter, match=r"line 6: numbers must have one decimal mark"):
+            read_rewards(path)
+        path.write_text(f"{text}a{delimiter}1.000,5\n")
+        with pytest.raises(InvalidParameter, match=r"line 6: numbers must have one decimal mark"):
+            read_rewards(path)
+
+    @pytest.mark.parametrize(
+        ("codec", "encoding"),
+        [
+            ("latin-1", "latin-1"),
+            ("cp1252", "windows-1252"),
+            ("utf-16", None),
+            ("utf-16", "utf-8"),
+            ("utf-16-le", "utf-16"),
+            ("utf-16-be", "utf-16-be"),
+            ("utf-32", None),
+            ("utf-8-sig", "latin-1"),
+            ("utf-8", "UTF8"),
+        ],
+    )
+    @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+    def test_encodings(self, write: Write, codec: str, encoding: str | None, packed: bool) -> None:
+        content = "arm,reward\nZoë,1\nà,0\n".encode(codec)
+        path = write(gzip.compress(content) if packed else content)
+        assert read_rewards(path, encoding=encoding).labels == ("Zoë", "à")
+
+    @pytest.mark.parametrize(
+        ("content", "encoding", "rule"),
+        [
+            (b"arm,reward\n\xe0,1\n", None, r"but has the byte 0xe0; .* \(--encoding latin-1 or"),
+            ("arm,reward\na,1\n".encode("utf-16-le"), None, r"0x00; .* \(--encoding utf-16\)"),
+            (b"PK\x03\x04", None, "save a sheet of Excel as CSV, or give find"),
+            (b"arm,reward\na,1\nb,0\n", "martian", "encoding must be one of text, such as utf-8"),
+            (b"arm,reward\na,1\nb,0\n", "rot13", "encoding must be one of text, .* got 'rot13'"),
+            (b"arm,reward\na,1\nb,0\n", "a\0b", "encoding must be one of text"),
+            (b"arm,reward\n\xff,1\n", "ascii", "the file must be text in ascii but is not"),
+            (b"\xff\xfea\0\0\xd8a\0", None, "the file must be text in utf-16 but is not"),
+            (b"\xff\xfea\0b", None, "the file must be text in utf-16 but is not"),
+            ("arm,rew\0ard\n".encode("utf-16"), None, "text in utf-16 but has the byte 0x00."),
+        ],
+    )
+    def test_what_is_not_text(
+        self, write: Write, content: bytes, encoding: str | None, rule: str
+    ) -> None:
+        with pytest.raises(InvalidParameter, match=rule) as caught:
+            read_rewards(write(content), encoding=encoding)
+        assert "\n" not in str(caught.value)
+
+    def test_missing_rewards_have_a_policy(self, write: Write) -> None:
+        path = write("arm,reward\na,1\na,\nb,NA\nb, null \nc,nan\n")
+        with pytest.raises(InvalidParameter, match=r"line 3: reward must not be empty, or missing"):
+            read_rewards(path)
+        skipped = read_rewards(path, missing="skip")
+        assert records_of(skipped) == {"a": [1.0], "b": [], "c": []}
+        assert (skipped.missing, skipped.labels) == (4, ("a", "b", "c"))
+        worst = read_rewards(path, missing="worst")
+        assert records_of(worst) == {"a": [1.0, 1.0], "b": [1.0, 1.0], "c": [1.0]}
+        assert records_of(read_rewards(path, missing="worst", worst=0.0))["c"] == [0.0]
+        with pytest.raises(InvalidParameter, match="missing must be 'stop', 'skip' or 'worst'"):
+            read_rewards(path, missing="drop")  # type: ignore[arg-type]
+        with pytest.raises(InvalidParameter, match="must have rewards but all 2 are missing"):
+            read_rewards(write("arm,reward\na,\nb,\n"), missing="skip")
+
+    def test_a_header_that_is_there_again(self, write: Write) -> None:
+        part = "when,Arm,Reward\n1,a,1\n2,b,0\n"
+        with pytest.raises(InvalidParameter, match=r"line 4: the header must be there once"):
+            read_rewards(write(part * 2))
+
+    def test_copies_are_counted_where_rows_can_be_told_apart(self, write: Write) -> None:
+        assert read_rewards(write("arm,reward\na,1\na,1\nb,0\n")).copies == 0
+        text = "id,arm,reward\n1,a,1\n2,a,1\n1,a,1\n1,a,1\n3,b,0\n"
+        recorded = read_rewards(write(text))
+        assert recorded.copies == 2
+        assert records_of(recorded) == {"a": [1.0] * 4, "b": [0.0]}
+
+    def test_clipped_and_above(self, write: Write) -> None:
+        path = write("arm;reward\na;0,25\na;12\nb;-1\nb;inf\n")
+        clip = Transform(clip=(0, 10))
+        found = records_of(read_rewards(path, bounds=clip.bounds, transform=clip))
+        assert found == {"a": [0.25, 10.0], "b": [0.0, 10.0]}
+        assert (clip.clipped, clip.seen) == (3, 4)
+        assert records_of(read_rewards(path, transform=Transform(above=0.25))) == {
+            "a": [0.0, 1.0],
+            "b": [0.0, 1.0],
+        }
+
+    def test_counts(self, write: Write) -> None:
+        path = write("host,errors,requests\na,10,40\nb,0,30\na,5,20\nc,0,0\n")
+        columns = {"arm": "host", "successes": "errors", "trials": "requests"}
+        counted = read_counts(path, **columns)
+        assert counted.labels == ("a", "b", "c")
+        assert counted.means[:2].tolist() == [0.25, 0.0]
+        assert counted.records is not None
+        assert [rewards.size for rewards in counted.records.values()] == [60, 30, 0]
+        a = counted.records["a"].tolist()
+        assert sorted(a) == [0.0] * 45 + [1.0] * 15
+        assert a != sorted(a, reverse=True)
+        assert a == records_of(read_counts(path, **columns))["a"]
+
+    @pytest.mark.parametrize(
+        ("row", "rule"),
+        [
+            ("b,2,1", "line 3: successes must be a whole number of at most trials but is 2 of 1"),
+            ("b,0.5,1", "line 3: successes must be a whole number"),
+            ("b,-1,1", "line 3: successes must lie within"),
+            ("b,,1", "line 3: successes must not be empty"),
+            ("b,1,1e9", "trials must be at most 20,000,000 in all but are 1,000,000,001"),
+            ("b,1,1e300", "line 3: trials must lie within"),
+        ],
+    )
+    def test_counts_that_cannot_be(self, write: Write, row: str, rule: str) -> None:
+        with pytest.raises(InvalidParameter, match=rule):
+            read_counts(write(f"arm,successes,trials\na,0,1\n{row}\n"))
+
+    def test_parquet_too(self, tmp_path: Path) -> None:
+        pyarrow = pytest.importorskip("pyarrow")
+        from pyarrow import parquet
+
+        path = tmp_path / "t.parquet"
+        columns = {"arm": ["a", "b", "a"], "reward": [7.0, None, float("nan")], "n": [9, 3, 9]}
+        parquet.write_table(pyarrow.table(columns | {"ok": [2, 3, 4]}), path)
+        with pytest.raises(InvalidParameter, match=r"t\.parquet: reward must lie within \[0, 1\]"):
+            read_rewards(path)
+        with pytest.raises(InvalidParameter, match=r"t\.parquet: reward must not be empty"):
+            read_rewards(path, bounds=(0, 9))
+        skipped = read_rewards(path, missing="skip", transform=Transform(above=5))
+        assert (records_of(skipped), skipped.missing) == ({"a": [1.0], "b": []}, 2)
+        counted = read_counts(path, successes="ok", trials="n")
+        assert counted.means.tolist() == [6 / 18, 1.0]

@@ -138,7 +138,15 @@ class SearchError(_KeepsSamples, OddarmsError):
 
 
 class RewardRejected(SearchError, ValueError):
-    """A reward is missing, not a number, or outside the bounds."""
+    """A reward is missing, not a number, or outside the bounds.
+
+    Attributes
+    ----------
+    outside
+        Whether it is a number outside the bounds, which clipping would make a reward.
+    """
+
+    outside: bool = False
 
 
 class PullFailed(SearchError, RuntimeError):

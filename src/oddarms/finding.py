@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from oddarms.algorithms import Algorithm
-from oddarms.arms import Callables, CalledSource, FiniteSource, SeededSource, Source, Table
+from oddarms.arms import (
+    Callables,
+    CalledSource,
+    FiniteSource,
+    SeededSource,
+    Source,
+    Table,
+    transformed,
+)
 from oddarms.arms._table import check_fits
 from oddarms.errors import DuplicateStudy, InvalidParameter, UnknownStudy
 from oddarms.problem import (
@@ -23,6 +30,7 @@ from oddarms.problem import (
     Question,
     RuleName,
     Side,
+    check_bounds,
 )
 from oddarms.randomness import Rng, generator_of
 from oddarms.search import (
@@ -40,8 +48,10 @@ from oddarms.search import (
 from oddarms.search._revising import REVISABLE, changed
 from oddarms.studies import Study, create_study, load_study
 from oddarms.studies._desk import RUN_LEASE
+from oddarms.tables import History, Missing, Recorded, Transform, is_recorded, within
 
-Arms = Source | CalledSource | Mapping[Label, Callable[[], Any]] | Sequence[Callable[[], Any]]
+Functions = Mapping[Label, Callable[[], Any]] | Sequence[Callable[[], Any]]
+Arms = Source | CalledSource | Functions | Recorded
 STUDY_NAME = "find"
 
 
@@ -62,7 +72,13 @@ def find(
     error: Error = "any",
     goal: Goal = "sure",
     rng: Rng = None,
-    imported: Mapping[Any, npt.ArrayLike] | None = None,
+    imported: Recorded | None = None,
+    arm: str | None = None,
+    reward: str | None = None,
+    labels: Iterable[Label] | None = None,
+    missing: Missing = "stop",
+    clip: tuple[float, float] | None = None,
+    above: float | None = None,
     jobs: int | None = None,
     executor: Any = None,
     on_error: OnError = "stop",
@@ -83,7 +99,11 @@ def find(
     arms
         A mapping from label to a function that returns one reward, or a sequence of such functions
         (``async def`` ones are awaited, many at a time); or an object of `oddarms.arms`, or one of
-        your own with `labels` and `pull(indices, counts)`.
+        your own with `labels` and `pull(indices, counts)`. Or rewards that are recorded: a mapping
+        from label to a list or array of them, a data frame of pandas or polars with a row per
+        reward or with counts (the columns ``successes`` and ``trials``), or with `labels` an array
+        that has a row for each of them. Each of these is used once, in a random order, and the
+        search ends with what they prove (`oddarms.arms.Table`).
     k
         How many standard deviations, by default 2; any finite number. With k = 0 the threshold is
         the mean of all means, with k < 0 it lies below. An arm exactly on the threshold is an
@@ -120,8 +140,23 @@ def find(
         Decides the algorithm's choices and the rewards of simulated arms: a seed, a generator, or
         whatever `numpy.random.default_rng` takes.
     imported
-        Rewards that are there already, by label. They count as evidence and cost no budget; how
-        many an arm has must not have been decided by looking at them.
+        Rewards that are there already, by label or in a frame or array as for `arms`. They count
+        as evidence and cost no budget; how many an arm has must not have been decided by looking
+        at them.
+    arm, reward
+        The columns of a frame: the labels, by default in ``arm`` or the index, and the rewards, by
+        default in ``reward``, or else counts.
+    labels
+        The names of an array's rows.
+    missing
+        What a recorded reward of None or NaN means. "stop": an error. "skip": no sample, which
+        keeps the guarantee only if being missing has nothing to do with the reward. "worst": the
+        most abnormal reward.
+    clip, above
+        For rewards without known bounds, such as seconds. ``clip=(0, 10)`` counts a reward outside
+        as the nearer end, and asks about the means of clipped rewards; these are the bounds unless
+        you give others. ``above=0.5`` counts a reward as 1 if it is above and as 0 otherwise, and
+        asks about the share of samples above.
     jobs
         Calls of functions at a time, in threads; 1 by default, 100 for ``async def`` functions,
         which need no threads.
@@ -176,7 +211,16 @@ def find(
     >>> oddarms.find(servers, k=1.5, algorithm="rr", batch=100, rng=1).outliers
     ['e']
     """
-    source = as_source(arms)
+    transform = Transform.of(clip, above)
+    if transform is not None and bounds == UNIT:
+        bounds = transform.bounds
+    worst = check_bounds(bounds)[0 if side == "lower" else 1]
+    history = History(arm, reward, labels, missing, worst, transform)
+    history.check_words(arms, imported)
+    source = _source_of(arms, history, bounds)
+    if imported is not None and transform is not None:
+        imported = history.rewards(imported, generator_of(rng).spawn(3)[2])
+    columns = history.words(imported)
     algorithm, options = _fitting(source, algorithm, options)
     if isinstance(source, FiniteSource) and source.rewards_left is not None:
         _check_finite(source, imported, storage)
@@ -200,15 +244,18 @@ def find(
     if storage is None:
         algorithm_rng, reward_rng = generator_of(rng).spawn(2)
         desk = search = Search(source.labels, rng=algorithm_rng, **words)
-        if imported:
-            search.import_rewards(imported)
+        if imported is not None:
+            search.import_rewards(imported, **columns)
     else:
         study = patiently(
             lambda: open_study(source.labels, _said(words), storage=storage, name=name, rng=rng),
             patience,
         )
-        if imported:
-            patiently(lambda: study.import_rewards(imported, key="find"), patience)
+        if imported is not None:
+            history_of_study = imported
+            patiently(
+                lambda: study.import_rewards(history_of_study, key="find", **columns), patience
+            )
         desk = study.desk(lease=RUN_LEASE)
         reward_rng = patiently(lambda: _fresh_rng(study), patience)
     if isinstance(source, SeededSource):
@@ -225,15 +272,31 @@ def find(
     )
 
 
+def _source_of(arms: Arms, history: History, bounds: tuple[float, float]) -> Source | CalledSource:
+    """Return what can be pulled; recorded rewards can be once each."""
+    if is_recorded(arms, history.labels):
+        return Table(within(history.rewards(arms), bounds))
+    source, transform = as_source(arms), history.transform
+    if transform is None:
+        return source
+    if isinstance(source, Callables):
+        return source.changed(lambda function: transformed(function, transform))
+    raise InvalidParameter(
+        "clip and above must be left out where arms are an object that is pulled but got"
+        f" {type(arms).__name__}: let its pull return what a reward counts as."
+    )
+
+
 def as_source(arms: Arms) -> Source | CalledSource:
     """Return what can be pulled as a source."""
     if isinstance(arms, Source | CalledSource):
         return arms
     if isinstance(arms, Mapping | Sequence):
-        return Callables(arms)
+        return Callables(arms)  # type: ignore[arg-type] # which says what is no function
     raise InvalidParameter(
         "arms must have labels and pull(indices, counts), or be a mapping or sequence of"
-        f" functions, but got {type(arms).__name__}."
+        " functions, or recorded rewards (a mapping to lists, a frame, an array with labels), but"
+        f" got {type(arms).__name__}."
     )
 
 
@@ -254,17 +317,17 @@ def _fitting(
 
 
 def _check_finite(
-    source: FiniteSource, imported: Mapping[Any, npt.ArrayLike] | None, storage: str | Path | None
+    source: FiniteSource, imported: Recorded | None, storage: str | Path | None
 ) -> None:
     if storage is not None:
         raise InvalidParameter(
             "storage must be left out where every reward is used once, as the rewards are recorded"
             f" already, but got {storage!r}: give rewards as `imported` to go on from them."
         )
-    if imported and isinstance(source, Table) and source.population == "rows":
+    if imported is not None and isinstance(source, Table) and source.population == "rows":
         raise InvalidParameter(
             "imported must be left out where a table's rows are the population, as they are all"
-            f" there is, but got rewards of {len(imported)} arms."
+            " there is."
         )
 
 

@@ -39,10 +39,22 @@ LEAST_DELTA = 1e-100
 """A share of it, such as that of an arm and a round, is still a number above 0."""
 
 
+def brief(value: object, most: int = 60) -> str:
+    """Return a value for a message: in one line, and cut where it is long.
+
+    Examples
+    --------
+    >>> brief("ann"), brief(list(range(100)), 10)
+    ("'ann'", '[0, 1, 2, ...')
+    """
+    text = " ".join(repr(value).split())
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def check_number(name: str, value: Any) -> float:
     """Return the value of a parameter as a float, if it is a number."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidParameter(f"{name} must be a number but got {value!r}.")
+        raise InvalidParameter(f"{name} must be a number but got {brief(value)}.")
     try:
         return float(value)
     except OverflowError:  # a whole number of hundreds of digits
@@ -65,18 +77,23 @@ def check_delta(delta: float) -> float:
     return float(delta)
 
 
-def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
+def check_bounds(bounds: tuple[float, float], name: str = "bounds") -> tuple[float, float]:
     """Return the reward bounds (a, b), finite and with a < b."""
     try:
         if isinstance(bounds, str):
             raise TypeError
         a, b = (float(bound) for bound in bounds)
     except OverflowError:
-        raise InvalidParameter("bounds must be finite but one has hundreds of digits.") from None
+        raise InvalidParameter(f"{name} must be finite but one has hundreds of digits.") from None
     except (TypeError, ValueError):
-        raise InvalidParameter(f"bounds must be two numbers (a, b) but got {bounds!r}.") from None
+        raise InvalidParameter(
+            f"{name} must be two numbers (a, b) but got {brief(bounds)}."
+        ) from None
     if not (math.isfinite(a) and math.isfinite(b) and a < b and math.isfinite(b - a)):
-        raise InvalidParameter(f"bounds must be finite with a < b but got ({a:g}, {b:g}).")
+        remedy = ""
+        if name == "bounds" and (math.isinf(a) or math.isinf(b)):
+            remedy = ": `clip` and `above` of `oddarms.find` are for rewards without bounds"
+        raise InvalidParameter(f"{name} must be finite with a < b but got ({a:g}, {b:g}){remedy}.")
     return a, b
 
 
@@ -122,14 +139,14 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
     """Return the value of a parameter that is one of a few words."""
     if not isinstance(value, str) or value not in choices:
         known = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
-        raise InvalidParameter(f"{name} must be {known} but got {value!r}.")
+        raise InvalidParameter(f"{name} must be {known} but got {brief(value)}.")
     return value
 
 
 def check_algorithm(algorithm: Any) -> str | type:
     """Return the name or class of an algorithm if it may be one."""
     if not isinstance(algorithm, str | type):
-        raise InvalidParameter(f"algorithm must be a name or a class but got {algorithm!r}.")
+        raise InvalidParameter(f"algorithm must be a name or a class but got {brief(algorithm)}.")
     return algorithm
 
 
@@ -147,7 +164,7 @@ def check_whole(name: str, value: Any, *, least: int, most: int | None = None) -
     number = not isinstance(value, bool) and isinstance(value, Real)
     if not number or value % 1 != 0 or value < least:
         raise InvalidParameter(
-            f"{name} must be a whole number of at least {least} but got {value!r}."
+            f"{name} must be a whole number of at least {least} but got {brief(value)}."
         )
     if most is not None and value > most:
         raise InvalidParameter(f"{name} must be at most {most:,} but got {Decimal(value):.3g}.")
@@ -191,7 +208,7 @@ def check_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
         try:
             known = label in seen
         except TypeError:
-            raise InvalidParameter(f"labels must be hashable but got {label!r}.") from None
+            raise InvalidParameter(f"labels must be hashable but got {brief(label)}.") from None
         if known:
             raise InvalidParameter(f"labels must be unique but {label!r} appears twice.")
         seen.add(label)
@@ -410,6 +427,11 @@ class Question:
         return f"Question({self.n:,} arms, {', '.join(f'{k}={v!r}' for k, v in words.items())})"
 
     @property
+    def worst(self) -> float:
+        """The most abnormal reward, as which a missing one may count."""
+        return self.bounds[0] if self.side == "lower" else self.bounds[1]
+
+    @property
     def sides(self) -> tuple[Literal["upper", "lower"], ...]:
         """The sides that are asked for."""
         return ("upper", "lower") if self.side == "both" else (self.side,)
@@ -564,7 +586,7 @@ def _labels_or_numbers(labels: Iterable[Label] | int) -> Sequence[Label]:
         return range(len(names)) if numbers else names
     except TypeError:
         raise InvalidParameter(
-            f"labels must be the arms' names, or their number, but got {labels!r}."
+            f"labels must be the arms' names, or their number, but got {brief(labels)}."
         ) from None
 
 

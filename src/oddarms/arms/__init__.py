@@ -15,6 +15,7 @@ from oddarms.arms._simulated import (
     truncated_normal,
 )
 from oddarms.arms._table import Table
+from oddarms.arms._transformed import transformed
 
 __all__ = [
     "BatchFunction",
@@ -36,5 +37,6 @@ __all__ = [
     "crowd_error_rates",
     "kill_commands",
     "simulated_crowd",
+    "transformed",
     "truncated_normal",
 ]

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from oddarms.errors import InvalidParameter
-from oddarms.problem import IntArray, Label, check_labels
+from oddarms.problem import IntArray, Label, brief, check_labels
 
 Task = tuple[Callable[[Any], Any], Any]
 """A function and what to call it with, for any executor."""
@@ -64,8 +64,12 @@ class Callables:
         self._functions = dict(zip(self.labels, named.values(), strict=True))
         for label, function in self._functions.items():
             if not callable(function):
-                raise InvalidParameter(f"arm {label!r} must be callable but is {function!r}.")
+                raise InvalidParameter(f"arm {label!r} must be callable but is {brief(function)}.")
         self.is_async = any(map(is_async, self._functions.values()))
+
+    def changed(self, change: Callable[[Callable[[], Any]], Callable[[], Any]]) -> Callables:
+        """Return the same arms with every function changed."""
+        return Callables({label: change(each) for label, each in self._functions.items()})
 
     def task(self, label: Label) -> Task:
         """Return the call that makes a pull of an arm."""

@@ -13,6 +13,7 @@ from oddarms.algorithms import Algorithm, get_algorithm
 from oddarms.arms._simulated import SimulatedArms
 from oddarms.errors import InvalidParameter, PullFailed
 from oddarms.problem import FloatArray, IntArray
+from oddarms.tables import reward_array
 
 Population = Literal["unlimited", "rows"]
 
@@ -72,11 +73,15 @@ class Table(SimulatedArms):
         population: Population = "unlimited",
         rng: np.random.Generator | int | None = None,
     ) -> None:
-        rewards = {label: np.asarray(values, np.float64) for label, values in records.items()}
+        rewards = {
+            label: reward_array(f"records of arm {label!r}", values)
+            for label, values in records.items()
+        }
         for label, values in rewards.items():
-            if values.ndim != 1 or values.size == 0:
+            if values.size == 0:
                 raise InvalidParameter(
-                    f"records of arm {label!r} must be a non-empty list of numbers."
+                    f"records of arm {label!r} must be a non-empty list of numbers: leave the arm"
+                    " out to ask about the others."
                 )
             if not np.isfinite(values).all():
                 raise InvalidParameter(f"records of arm {label!r} must be finite numbers.")

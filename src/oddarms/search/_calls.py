@@ -295,8 +295,7 @@ _NOT_THE_ARMS = (BackendUnavailable, InvalidParameter, WorkerLost)
 
 def _worst(desk: PatientDesk) -> float:
     """Return the most abnormal reward, asked for before a storage may be away."""
-    question = desk.question
-    return question.bounds[0] if question.side == "lower" else question.bounds[1]
+    return desk.question.worst
 
 
 def _failure_of(ticket: Ticket, error: Exception) -> PullFailed:

@@ -318,7 +318,9 @@ class _Batches:
                 self.kept.untold[ticket] = self.desk.check_reward(reward)
             except RewardRejected as error:
                 self.kept.give_back([ticket], f"arm {ticket.arm!r}: {error}")
-                failure = failure or RewardRejected(f"arm {ticket.arm!r}: {error}")
+                if failure is None:
+                    failure = RewardRejected(f"arm {ticket.arm!r}: {error}")
+                    failure.outside = error.outside
         self.out.clear()
         return failure
 

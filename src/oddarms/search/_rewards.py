@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from oddarms.algorithms import Pulls
 from oddarms.errors import InvalidParameter, RewardRejected
-from oddarms.problem import FloatArray, Question, check_number
+from oddarms.problem import FloatArray, Question, brief, check_number
 from oddarms.statistics.totals import added_up, possible_totals, scaled_totals
 
 
@@ -57,10 +57,19 @@ class Rewards:
         except OverflowError:  # a whole number of hundreds of digits
             number = math.inf if value > 0 else -math.inf
         if not a <= number <= b:
-            raise RewardRejected(
-                f"rewards must lie within the bounds [{a:g}, {b:g}] but got {number:g}."
-            )
+            raise self._outside(f"got {number:g}", number)
         return number
+
+    def _outside(self, got: str, value: float) -> RewardRejected:
+        """Return the error of a reward outside the bounds, which says how to go on."""
+        a, b = self.bounds
+        outside = not math.isnan(value)
+        remedy = ": bounds must hold every reward; `clip` or `above` make one of any" * outside
+        error = RewardRejected(
+            f"rewards must lie within the bounds [{a:g}, {b:g}] but {got}{remedy}."
+        )
+        error.outside = outside
+        return error
 
     def checked(self, rewards: npt.ArrayLike, pulls: Pulls) -> FloatArray:
         """Return the rewards of pulls, one for each, if all of them are within the bounds."""
@@ -76,10 +85,7 @@ class Rewards:
             j = int(np.flatnonzero(wrong)[0])
             arms = np.repeat(pulls.indices, pulls.counts)
             label = self.labels[int(arms[j])]
-            error = RewardRejected(
-                f"rewards must lie within the bounds [{a:g}, {b:g}]"
-                f" but arm {label!r} gave {values[j]:g}."
-            )
+            error = self._outside(f"arm {label!r} gave {values[j]:g}", float(values[j]))
             error.unabsorbed = [
                 (self.labels[i], value)
                 for i, value, bad in zip(arms.tolist(), values.tolist(), wrong, strict=True)
@@ -128,5 +134,4 @@ def _numbers(values: npt.ArrayLike) -> FloatArray:
             raise TypeError
         return array.astype(np.float64)
     except (TypeError, ValueError):
-        shown = repr(values)[:60]
-        raise RewardRejected(f"rewards must be numbers but got {shown}.") from None
+        raise RewardRejected(f"rewards must be numbers but got {brief(values)}.") from None

@@ -122,6 +122,7 @@ from oddarms.search._saved import frozen_state, guarded, restore_state
 from oddarms.search._step import Out
 from oddarms.search._tickets import Status, Ticket, Tickets
 from oddarms.search._view import centre, decisions, on_side, snapshot, trace_point
+from oddarms.tables import Missing, Recorded, recorded_rewards
 
 AHEAD = 0.2
 """The share of the results so far that may wait, or be out, ahead of the step in progress."""
@@ -391,13 +392,34 @@ class Search:
 
     # Imports
 
-    def import_rewards(self, rewards: Mapping[Any, npt.ArrayLike]) -> int:
-        """Take rewards that nobody asked for, a list of them per label; return how many.
+    def import_rewards(
+        self,
+        rewards: Recorded,
+        *,
+        arm: str | None = None,
+        reward: str | None = None,
+        labels: Iterable[Label] | None = None,
+        missing: Missing = "stop",
+    ) -> int:
+        """Take rewards that nobody asked for; return how many.
 
         They count as evidence but not as pulls, and cost no budget. The guarantee stays if they
         were drawn like all others and how many of them an arm has was not decided by looking at
         them; arms may have any number, or be missing. Where the speed of a pull depends on its
         reward, import before the first `ask`, or while no ticket is out.
+
+        Parameters
+        ----------
+        rewards
+            Lists or arrays by label, a data frame with a row per reward or with counts (the columns
+            ``successes`` and ``trials``, in an order that `rng` of the search decides), or an
+            array with a row for each of the `labels`.
+        arm, reward
+            The frame's columns of labels and of rewards, as for `oddarms.find`.
+        labels
+            Of the array's rows.
+        missing
+            What a missing reward means: "stop", "skip" or "worst", as for `oddarms.find`.
 
         Examples
         --------
@@ -407,6 +429,7 @@ class Search:
         >>> search.result().imported
         7
         """
+        rewards = self._recorded(rewards, arm, reward, labels, missing)
         index = {label: i for i, label in enumerate(self.labels)}
         unknown = next((label for label in rewards if label not in index), None)
         if unknown is not None:
@@ -421,6 +444,26 @@ class Search:
             return 0
         self.take_import(np.concatenate(arms), np.concatenate(values))
         return sum(array.size for array in values)
+
+    def _recorded(
+        self,
+        rewards: Recorded,
+        arm: str | None,
+        reward: str | None,
+        labels: Iterable[Label] | None,
+        missing: Missing,
+    ) -> Mapping[Any, npt.ArrayLike]:
+        if isinstance(rewards, Mapping) and (arm, reward, labels, missing) == (*[None] * 3, "stop"):
+            return rewards
+        return recorded_rewards(
+            rewards,
+            arm=arm,
+            reward=reward,
+            labels=labels,
+            missing=missing,
+            worst=self.question.worst,
+            rng=self.algorithm.rng,
+        )
 
     def end(self, rewards: Mapping[Any, npt.ArrayLike]) -> None:
         """Take the last rewards there are, too few for the step in progress, and end the search.

@@ -48,6 +48,7 @@ from oddarms.studies._log import Conflict, Revision, RevisionRow, Told, Trial
 from oddarms.studies._replay import LoggedSearch, State, new_search, stored_question
 from oddarms.studies._saving import save_state
 from oddarms.studies._workers import is_gone
+from oddarms.tables import Missing, Recorded, recorded_rewards
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -270,7 +271,14 @@ class Study:
             return ticket_rows.renew_leases(connection, self._number, numbers, seconds)
 
     def import_rewards(
-        self, rewards: Mapping[Any, npt.ArrayLike], *, key: str | None = None
+        self,
+        rewards: Recorded,
+        *,
+        key: str | None = None,
+        arm: str | None = None,
+        reward: str | None = None,
+        labels: Iterable[Label] | None = None,
+        missing: Missing = "stop",
     ) -> int:
         """Record rewards that nobody asked for; return how many.
 
@@ -281,12 +289,26 @@ class Study:
         Parameters
         ----------
         rewards
-            Rewards by label; arms may have any number or be missing.
+            Rewards by label, of which arms may have any number or be missing; a data frame with a
+            row per reward or with counts (the columns ``successes`` and ``trials``, in an order
+            that the seed of the study decides), or an array with a row for each of the `labels`.
         key
             A name for this import, of up to 64 characters; a second one with the same key and the
             same rewards records nothing and returns 0, one with others is refused.
+        arm, reward, labels, missing
+            As for `Search.import_rewards`.
         """
         key = _check_text("key", key, most=64)
+        if not isinstance(rewards, Mapping) or missing != "stop":
+            rewards = recorded_rewards(
+                rewards,
+                arm=arm,
+                reward=reward,
+                labels=labels,
+                missing=missing,
+                worst=self.question.worst,
+                rng=np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(2,))),
+            )
         lists = {label: np.atleast_1d(np.asarray(given)) for label, given in rewards.items()}
         checked = {
             label: [self.check_reward(reward) for reward in given.tolist()]

@@ -10,6 +10,7 @@ from oddarms.errors import InvalidParameter
 from oddarms.problem import UNIT
 from oddarms.tables._columns import DELIMITERS, Header, columns_in, header_of, listed, rows
 from oddarms.tables._lines import Lines, Source, fields_of, opened
+from oddarms.tables._reading import Reading
 from oddarms.tables._recorded import RecordedArms, Recording, check_several, no_rows, tallied
 from oddarms.tables._responses import judged_responses_in, responses_in
 from oddarms.tables._rewards import rewards_in
@@ -88,7 +89,7 @@ def recording_in(
     if header.names == _JUDGED:
         return judged_responses_in(lines, header, bounds)
     if header.names == _REWARDS:
-        return rewards_in(lines, header, bounds)
+        return rewards_in(lines, header, Reading(bounds))
     raise InvalidParameter(
         f"{lines.name} must have single rewards, a row each, but has the arms' means."
     )

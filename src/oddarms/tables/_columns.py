@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import re
+from array import array
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
+
+import numpy as np
 
 from oddarms.tables._lines import MOST_CHARACTERS, Lines
 from oddarms.tables._values import shown
@@ -46,8 +49,30 @@ def header_of(lines: Lines, columns: Sequence[Column]) -> Header | None:
     return None
 
 
-def rows(lines: Lines, header: Header, *, filled: int = 2) -> Iterator[tuple[str, ...]]:
-    """Return the wanted columns of every row below the header, of which the first are filled."""
+class Copies:
+    """Counts rows that are equal in all columns, by their hashes."""
+
+    def __init__(self) -> None:
+        self._hashes = array("q")
+
+    def add(self, row: Sequence[str]) -> None:
+        """Add a row."""
+        self._hashes.append(hash(tuple(row)))
+
+    @property
+    def count(self) -> int:
+        """How many rows are like one before them."""
+        return len(self._hashes) - int(np.unique(np.array(self._hashes)).size)
+
+
+def rows(
+    lines: Lines, header: Header, *, filled: int = 2, copies: Copies | None = None
+) -> Iterator[tuple[str, ...]]:
+    """Return the wanted columns of every row below the header, of which the first are filled.
+
+    With `copies`, rows are counted there, unless there are no columns but the wanted ones: then
+    equal rows are as they should be.
+    """
     wanted = itemgetter(*header.places)
     lines_of_row = _LinesOfRow(lines)
     reader = csv.reader(lines_of_row, delimiter=header.delimiter, strict=True)
@@ -59,6 +84,12 @@ def rows(lines: Lines, header: Header, *, filled: int = 2) -> Iterator[tuple[str
         if len(row) != header.width:
             raise lines.wrong(f"there must be {header.width} fields but there are {len(row)}")
         values: tuple[str, ...] = wanted(row)
+        if tuple(value.strip().casefold() for value in values) == header.names:
+            raise lines.wrong(
+                "the header must be there once but is here again: were files put together?"
+            )
+        if copies is not None and header.width > len(header.places):
+            copies.add(row)
         for name, value in zip(header.names[:filled], values, strict=False):
             if not value.strip():
                 raise lines.wrong(f"{name} must not be empty")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import hashlib
@@ -32,6 +33,14 @@ RATIO = 100
 
 _NOT_TEXT = re.compile("[\x00-\x08\x0e-\x1f\udc80-\udcff]")  # the last are undecodable bytes
 _GZIP = b"\x1f\x8b"
+_ZIP = "PK\x03\x04"
+_UTF_8 = "utf-8-sig"
+_MARKS = {
+    codecs.BOM_UTF8: _UTF_8,
+    codecs.BOM_UTF32_LE: "utf-32",  # begins like that of UTF-16
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 _PIECE = 2**17
 
 
@@ -40,13 +49,16 @@ class Lines:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.encoding = "UTF-8"
         self.number = 0
         self._text: Iterator[str] = iter(())
         self._held: str | None = None
         self._hash = hashlib.sha256()
 
-    def _read_from(self, text: Iterator[str], hashed: _Hashed) -> None:
-        self._text, self._hash = text, hashed.hash
+    def _read_from(self, text: io.TextIOWrapper, hashed: _Hashed) -> None:
+        self._text = iter(partial(text.readline, MOST_CHARACTERS + 1), "")
+        self._hash = hashed.hash
+        self.encoding = "UTF-8" if text.encoding == _UTF_8 else text.encoding
 
     def __iter__(self) -> Lines:
         return self
@@ -61,9 +73,21 @@ class Lines:
             raise self.wrong(f"a line must have at most {MOST_CHARACTERS:,} characters")
         found = _NOT_TEXT.search(line)
         if found is not None:
-            byte = f"0x{ord(found[0]) & 0xFF:02x}"
-            raise self.wrong(f"the file must be text in UTF-8 but has the byte {byte}")
+            raise self._not_text(line, found[0])
         return line
+
+    def _not_text(self, line: str, character: str) -> InvalidParameter:
+        byte = f"0x{ord(character) & 0xFF:02x}"
+        if self.number == 1 and line.startswith(_ZIP):
+            remedy = ": save a sheet of Excel as CSV, or give find(pandas.read_excel(FILE), ...)"
+        elif self.encoding == "UTF-8" and (character == "\0" or ord(character) > 0xFF):
+            likely = "utf-16" if character == "\0" else "latin-1 or cp1252"
+            remedy = f"; if it is text of another encoding, say which (--encoding {likely})"
+        else:
+            remedy = ""
+        return self.wrong(
+            f"the file must be text in {self.encoding} but has the byte {byte}{remedy}"
+        )
 
     def first(self) -> str:
         """Return the next line that is not blank, without taking it; empty if there is none."""
@@ -115,15 +139,19 @@ def fields_of(line: str, width: int) -> list[str] | None:
 
 
 @contextmanager
-def opened(source: Source) -> Iterator[Lines]:
-    """Give the lines of a file or of stdin; whatever fails meanwhile is told with its name."""
+def opened(source: Source, encoding: str | None = None) -> Iterator[Lines]:
+    """Give the lines of a file or of stdin; whatever fails meanwhile is told with its name.
+
+    A file that begins with a byte order mark is read as that says, any other in the encoding, by
+    default UTF-8.
+    """
     name = "stdin" if str(source) == STDIN else str(source)
     lines = Lines(name)
     try:
         with _raw(source) as raw:
             hashed = _Hashed(raw)
-            with _text(name, hashed) as text:
-                lines._read_from(iter(partial(text.readline, MOST_CHARACTERS + 1), ""), hashed)
+            with _text(name, hashed, encoding) as text:
+                lines._read_from(text, hashed)
                 yield lines
     except FileNotFoundError as error:
         raise InvalidParameter(f"{name} must be a file but does not exist.") from error
@@ -136,6 +164,11 @@ def opened(source: Source) -> Iterator[Lines]:
     except OSError as error:
         raise InvalidParameter(
             f"{name} must be readable but reading failed: {error.strerror or error}."
+        ) from error
+    except UnicodeError as error:
+        raise lines.wrong_somewhere(
+            f"the file must be text in {lines.encoding} but is not, in or after line"
+            f" {lines.number + 1}"
         ) from error
     except csv.Error as error:
         raise lines.wrong(f"the table must be well-formed but is not: {error}") from error
@@ -187,8 +220,28 @@ class _Inflated(io.RawIOBase):
         return count
 
 
-def _text(name: str, hashed: _Hashed) -> io.TextIOWrapper:
+def _text(name: str, hashed: _Hashed, encoding: str | None) -> io.TextIOWrapper:
     buffered = io.BufferedReader(hashed)
     is_gzip = buffered.peek(2)[:2] == _GZIP
     content = io.BufferedReader(_Inflated(name, hashed, buffered), _PIECE) if is_gzip else buffered
-    return io.TextIOWrapper(content, "utf-8-sig", errors="surrogateescape", newline="")
+    known = _encoding_of(content.peek(4)[:4], encoding)
+    errors = "surrogateescape" if known == _UTF_8 else "strict"
+    return io.TextIOWrapper(content, known, errors=errors, newline="")
+
+
+def _encoding_of(start: bytes, encoding: str | None) -> str:
+    """Return the encoding of a file that begins so; a byte order mark knows better than anybody."""
+    for mark, marked in _MARKS.items():
+        if start.startswith(mark):
+            return marked
+    if encoding is None:
+        return _UTF_8
+    try:
+        known = codecs.lookup(encoding).name
+        "".encode(known)  # which is refused where it is not from text to bytes
+    except (LookupError, TypeError, ValueError):
+        raise InvalidParameter(
+            "encoding must be one of text, such as utf-8, latin-1, cp1252 or utf-16, but got"
+            f" {encoding!r}."
+        ) from None
+    return {"utf-8": _UTF_8, "utf-16": "utf-16-le"}.get(known, known)

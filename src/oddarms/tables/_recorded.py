@@ -38,6 +38,11 @@ class RecordedArms:
         The columns that were read, as "arm,reward" or "worker item label".
     sha256
         The SHA-256 of the file's bytes, which tells whether a file was read before.
+    missing
+        The number of rows without a reward: left out, or counted as the worst one.
+    copies
+        The number of rows that are in all columns like one before them, where there are more
+        columns than those that were read.
     """
 
     labels: tuple[str, ...]
@@ -47,6 +52,8 @@ class RecordedArms:
     source: str
     layout: str = ""
     sha256: str = ""
+    missing: int = 0
+    copies: int = 0
 
     @property
     def binary(self) -> bool:
@@ -74,7 +81,8 @@ class Recording:
     Attributes
     ----------
     rewards
-        Pairs of arm and reward; None is the reward of a response without a gold label.
+        Pairs of arm and reward; None is one that is left out: that of a response without a gold
+        label, or a missing one.
     wrong
         Makes the error for the pair that was read last.
     layout, gold
@@ -98,6 +106,10 @@ class Texts:
         """Add a text."""
         self.codes.append(self.texts.setdefault(text, len(self.texts)))
 
+    def mention(self, text: str) -> None:
+        """Know a text that may be in no row."""
+        self.texts.setdefault(text, len(self.texts))
+
     def __iter__(self) -> Iterator[str]:
         texts = list(self.texts)
         return (texts[code] for code in self.codes)
@@ -111,6 +123,10 @@ class Tally:
         self._rewards = array("d")
         self._left_out = 0
 
+    def mention(self, arm: str) -> None:
+        """Add an arm of which there may be no reward."""
+        self._arms.mention(arm)
+
     def add(self, arm: str, reward: float | None) -> None:
         """Add a reward of an arm."""
         if reward is None:
@@ -123,6 +139,10 @@ class Tally:
         """Return the arms, at least two."""
         if not self._rewards and self._left_out == 0:
             raise no_rows(name)
+        if not self._rewards and not gold:
+            raise InvalidParameter(
+                f"{name} must have rewards but all {self._left_out:,} are missing."
+            )
         if not self._rewards:
             raise InvalidParameter(
                 f"{name} must have responses with a gold label but {gold} has one for none of"
@@ -131,10 +151,12 @@ class Tally:
         labels = tuple(self._arms.texts)
         check_several(name, labels)
         arms, rewards = np.array(self._arms.codes), np.array(self._rewards)
-        ends = np.cumsum(np.bincount(arms))[:-1]
+        ends = np.cumsum(np.bincount(arms, minlength=len(labels)))[:-1]
         parts = np.split(rewards[np.argsort(arms, kind="stable")], ends)
         # fsum rounds once, so that the order of rows does not matter.
-        means = np.array([math.fsum(part.tolist()) / part.size for part in parts])
+        means = np.array(
+            [math.fsum(part.tolist()) / part.size if part.size else math.nan for part in parts]
+        )
         records = dict(zip(labels, parts, strict=True))
         return RecordedArms(labels, means, records, self._left_out, Path(name).name, layout, sha256)
 
@@ -143,6 +165,8 @@ def tallied(lines: Lines, recording: Recording) -> RecordedArms:
     """Return the arms of a recording."""
     tally = Tally()
     for arm, reward in recording.rewards:
+        if not recording.gold:
+            tally.mention(arm.strip())  # one whose rewards are all missing is an arm, too
         tally.add(arm.strip(), reward)
     return tally.result(lines.name, recording.layout, recording.gold, lines.sha256)
 

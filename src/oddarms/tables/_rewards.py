@@ -1,29 +1,51 @@
-"""Rewards from two named columns of a CSV or Parquet file."""
+"""Rewards, or counts of them, from named columns of a CSV or Parquet file."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
-from decimal import Decimal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from oddarms.errors import InvalidParameter, MissingExtra
 from oddarms.problem import UNIT, check_bounds
 from oddarms.tables._columns import Header, columns_in, header_of, listed, rows
+from oddarms.tables._frames import Missing, rewards_of_counts
 from oddarms.tables._lines import FREE_BYTES, MOST_CHARACTERS, RATIO, Lines, Source, opened
-from oddarms.tables._recorded import RecordedArms, Recording, Tally, tallied
-from oddarms.tables._values import Bounds, number_of, shown
+from oddarms.tables._reading import Reading
+from oddarms.tables._recorded import (
+    RecordedArms,
+    Recording,
+    Tally,
+    check_several,
+    no_rows,
+    tallied,
+)
+from oddarms.tables._transforms import Transform
+from oddarms.tables._values import Bounds, Wrong, number_of, shown
 
 _DAMAGE = (OSError, ValueError, LookupError, TypeError, OverflowError, MemoryError)
 """What pyarrow raises, beside exceptions of its own, where a file is not what it says."""
+_COUNT = (0.0, 2.0**53)
 _FREE_ROWS = 100_000_000
 """Of any Parquet file; 16 bytes of each are kept."""
 
 
 def read_rewards(
-    path: Source, *, arm: str = "arm", reward: str = "reward", bounds: Bounds = UNIT
+    path: Source,
+    *,
+    arm: str = "arm",
+    reward: str = "reward",
+    bounds: Bounds = UNIT,
+    encoding: str | None = None,
+    missing: Missing = "stop",
+    worst: float | None = None,
+    transform: Transform | None = None,
 ) -> RecordedArms:
     """Return recorded rewards from two named columns of a CSV or Parquet file, a row per pull.
 
@@ -31,38 +53,150 @@ def read_rewards(
     ----------
     path
         A CSV with a header (also ;- or tab-separated, plain or gzipped; "-" is stdin), or a
-        Parquet file (``pip install 'oddarms[parquet]'``). It is read in a stream.
+        Parquet file (``pip install 'oddarms[parquet]'``). It is read in a stream. In a CSV a
+        reward is a number, yes, no, true or false; where columns are not separated by commas it
+        may have a decimal comma.
     arm, reward
         The names of the columns; those of a CSV are compared without regard to case.
     bounds
         Every reward must lie within.
+    encoding
+        Of a CSV, such as "latin-1" or "utf-16"; by default what its byte order mark says, or UTF-8.
+    missing, worst
+        What a missing reward (empty, NA, NaN, null) means: "stop" refuses it, "skip" leaves it
+        out, "worst" counts it as `worst`, by default the largest.
+    transform
+        What a reward counts as, within the bounds.
     """
-    limits = check_bounds(bounds)
-    if Path(path).suffix.casefold() in (".parquet", ".pq"):
-        return _read_parquet(Path(path), arm, reward, limits)
-    with opened(path) as lines:
-        lines.check_not_empty()
-        header = header_of(lines, ((arm,), (reward,)))
-        if header is None:
-            raise lines.wrong(
-                f"there must be a header with the columns {arm!r} and {reward!r} but the columns"
-                f" are {listed(columns_in(lines.first()))}"
+    reading = Reading(check_bounds(bounds), missing, worst, transform)
+    if _is_parquet(path):
+        recorded = _rewards_in_parquet(Path(path), arm, reward, reading)
+    else:
+        with opened(path, encoding) as lines:
+            header = _header(lines, (arm, reward))
+            recorded = tallied(lines, rewards_in(lines, header, reading))
+    return replace(recorded, missing=reading.absent, copies=reading.copies.count)
+
+
+def read_counts(
+    path: Source,
+    *,
+    arm: str = "arm",
+    successes: str = "successes",
+    trials: str = "trials",
+    encoding: str | None = None,
+) -> RecordedArms:
+    """Return recorded rewards of 0 and 1 that a CSV or Parquet file has counted.
+
+    Rows of one arm are added up. The order of an arm's rewards is random, and the same for the
+    same file.
+
+    Parameters
+    ----------
+    path, arm, encoding
+        As for `read_rewards`.
+    successes, trials
+        The columns with the number of rewards that are 1, and of all.
+    """
+    totals: dict[str, list[float]] = {}
+
+    def add(label: str, numbers: Sequence[float], wrong: Wrong) -> None:
+        if numbers[0] > numbers[1] or numbers[0] % 1 or numbers[1] % 1:
+            raise wrong(
+                f"{successes} must be a whole number of at most {trials} but is {numbers[0]:g} of"
+                f" {numbers[1]:g}"
             )
-        return tallied(lines, rewards_in(lines, header, limits))
+        total = totals.setdefault(label, [0.0, 0.0])
+        total[0] += numbers[0]
+        total[1] += numbers[1]
+
+    if _is_parquet(path):
+        name, sha256 = str(path), _counts_in_parquet(Path(path), (arm, successes, trials), add)
+    else:
+        with opened(path, encoding) as lines:
+            header = _header(lines, (arm, successes, trials))
+            for label, *texts in rows(lines, header, filled=3):
+                numbers = [
+                    number_of(name, text, _COUNT, lines.wrong)
+                    for name, text in zip((successes, trials), texts, strict=True)
+                ]
+                add(label.strip(), numbers, lines.wrong)
+        name, sha256 = lines.name, lines.sha256
+    return _counted(totals, name, f"{arm},{successes},{trials}", sha256)
 
 
-def rewards_in(lines: Lines, header: Header, bounds: Bounds) -> Recording:
+def _counted(totals: dict[str, list[float]], name: str, layout: str, sha256: str) -> RecordedArms:
+    if not totals:
+        raise no_rows(name)
+    labels = tuple(totals)
+    check_several(name, labels)
+    wins, counts = np.array(list(totals.values())).T
+    rng = np.random.default_rng(int(sha256[:32], 16))
+    records = {str(k): v for k, v in rewards_of_counts(labels, wins, counts, rng).items()}
+    means = np.divide(wins, counts, out=np.full(len(labels), math.nan), where=counts > 0)
+    return RecordedArms(labels, means, records, 0, Path(name).name, layout, sha256)
+
+
+def _is_parquet(path: Source) -> bool:
+    return Path(path).suffix.casefold() in (".parquet", ".pq")
+
+
+def _header(lines: Lines, columns: Sequence[str]) -> Header:
+    lines.check_not_empty()
+    header = header_of(lines, [(column,) for column in columns])
+    if header is None:
+        wanted = ", ".join(map(repr, columns[:-1]))
+        raise lines.wrong(
+            f"there must be a header with the columns {wanted} and {columns[-1]!r} but the columns"
+            f" are {listed(columns_in(lines.first()))}"
+        )
+    return header
+
+
+def rewards_in(lines: Lines, header: Header, reading: Reading) -> Recording:
     """Return the recording of a table whose columns are an arm and a reward."""
-    name = header.names[1]
+    name, commas = header.names[1], header.delimiter != ","
 
-    def pairs() -> Iterator[tuple[str, float]]:
-        for arm, text in rows(lines, header):
-            yield arm, number_of(name, text, bounds, lines.wrong)
+    def pairs() -> Iterator[tuple[str, float | None]]:
+        for arm, text in rows(lines, header, filled=1, copies=reading.copies):
+            yield arm, reading.of_text(name, text, lines.wrong, commas=commas)
 
     return Recording(pairs(), lines.wrong, ",".join(header.names))
 
 
-def _read_parquet(path: Path, arm: str, reward: str, bounds: Bounds) -> RecordedArms:
+def _rewards_in_parquet(path: Path, arm: str, reward: str, reading: Reading) -> RecordedArms:
+    tally = Tally()
+    with _opened_parquet(path, (arm, reward)) as (batches, wrong, sha256):
+        for labels, (values,) in batches:
+            for label, value in zip(labels, values, strict=True):
+                tally.mention(label)
+                tally.add(label, reading.of_value(reward, value, wrong))
+        digest = sha256()
+    return tally.result(str(path), f"{arm},{reward}", sha256=digest)
+
+
+def _counts_in_parquet(path: Path, columns: Sequence[str], add: Callable[..., None]) -> str:
+    arm, *names = columns
+    reading = Reading(_COUNT)
+    with _opened_parquet(path, (arm, *names)) as (batches, wrong, sha256):
+        for labels, values in batches:
+            for label, *both in zip(labels, *values, strict=True):
+                numbers = [
+                    reading.of_value(name, value, wrong)
+                    for name, value in zip(names, both, strict=True)
+                ]
+                add(label, numbers, wrong)
+        return sha256()
+
+
+Batches = Iterator[tuple[Iterator[str], list[list[Any]]]]
+
+
+@contextmanager
+def _opened_parquet(
+    path: Path, columns: Sequence[str]
+) -> Iterator[tuple[Batches, Wrong, Callable[[], str]]]:
+    """Give the labels and the other columns of a file, part by part, and what hashes it."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -70,47 +204,52 @@ def _read_parquet(path: Path, arm: str, reward: str, bounds: Bounds) -> Recorded
         raise MissingExtra.of("parquet", "reading Parquet") from None
     if not path.is_file():
         raise InvalidParameter(f"{path} must be a file but does not exist.")
-    tally = Tally()
+    arm, *others = columns
     try:
         with path.open("rb") as raw:
             metadata = parquet.read_metadata(raw)
-            _check_columns(path, metadata.schema.to_arrow_schema(), arm, reward)
+            _check_columns(path, metadata.schema.to_arrow_schema(), columns)
             _check_size(path, metadata)
             # A label is kept once and not in every row: a few bytes can stand for gigabytes.
             file = parquet.ParquetFile(raw, metadata=metadata, read_dictionary=[arm])
-            for batch in file.iter_batches(columns=[arm, reward]):
-                rewards = batch.column(reward).to_pylist()
-                for label, value in zip(_labels(path, batch.column(arm)), rewards, strict=True):
-                    tally.add(label, _parquet_reward(path, value, bounds))
-            raw.seek(0)
-            sha256 = hashlib.file_digest(raw, "sha256").hexdigest()
+            batches = (
+                (_labels(path, batch.column(arm)), [batch.column(c).to_pylist() for c in others])
+                for batch in file.iter_batches(columns=list(columns))
+            )
+
+            def sha256() -> str:
+                raw.seek(0)
+                return hashlib.file_digest(raw, "sha256").hexdigest()
+
+            yield batches, lambda rule: InvalidParameter(f"{path}: {rule}."), sha256
     except InvalidParameter:
         raise
     except (pyarrow.ArrowException, *_DAMAGE) as error:
         first = shown(str(error).partition("\n")[0].rstrip("."), 200)[1:-1]
         raise InvalidParameter(f"{path} must be a Parquet file but is not: {first}.") from error
-    return tally.result(str(path), f"{arm},{reward}", sha256=sha256)
 
 
-def _check_columns(path: Path, schema: Any, arm: str, reward: str) -> None:
+def _check_columns(path: Path, schema: Any, columns: Sequence[str]) -> None:
     """Refuse columns that are missing, or whose values could be large in every row."""
     from pyarrow import types
 
-    for column in (arm, reward):
+    for column in columns:
         if column not in schema.names:
             raise InvalidParameter(
                 f"{path} must have a column {column!r} but has {listed(schema.names)}."
             )
-    kinds = [schema.types[schema.names.index(column)] for column in (arm, reward)]
-    labels, numbers = (kind.value_type if types.is_dictionary(kind) else kind for kind in kinds)
+    kinds = [schema.types[schema.names.index(column)] for column in columns]
+    labels, *others = (kind.value_type if types.is_dictionary(kind) else kind for kind in kinds)
     if types.is_nested(labels) or types.is_fixed_size_binary(labels):
         raise InvalidParameter(
-            f"{path} must have texts or numbers in the column {arm!r} but has {shown(str(labels))}."
+            f"{path} must have texts or numbers in the column {columns[0]!r} but has"
+            f" {shown(str(labels))}."
         )
-    if not any(is_kind(numbers) for is_kind in (_is_number, types.is_boolean, types.is_null)):
-        raise InvalidParameter(
-            f"{path} must have numbers in the column {reward!r} but has {shown(str(numbers))}."
-        )
+    for column, numbers in zip(columns[1:], others, strict=True):
+        if not any(is_kind(numbers) for is_kind in (_is_number, types.is_boolean, types.is_null)):
+            raise InvalidParameter(
+                f"{path} must have numbers in the column {column!r} but has {shown(str(numbers))}."
+            )
 
 
 def _is_number(kind: Any) -> bool:
@@ -159,13 +298,3 @@ def _parquet_label(path: Path, label: object) -> str:
             f" {len(text):,}."
         )
     return text
-
-
-def _parquet_reward(path: Path, value: object, bounds: Bounds) -> float:
-    a, b = bounds
-    number = float(value) if isinstance(value, bool | int | float | Decimal) else math.nan
-    if not a <= number <= b:
-        raise InvalidParameter(
-            f"{path} must have rewards within [{a:g}, {b:g}] but one is {shown(str(value))}."
-        )
-    return number

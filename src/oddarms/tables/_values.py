@@ -12,6 +12,7 @@ from oddarms.problem import UNIT, check_bounds
 Bounds = tuple[float, float]
 Wrong = Callable[[str], InvalidParameter]
 """Makes an error of a rule; `Lines.wrong` adds where it is broken."""
+_TRUTH = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
 def wrong(rule: str) -> InvalidParameter:
@@ -44,6 +45,17 @@ def number_of(name: str, text: str, bounds: Bounds = UNIT, wrong: Wrong = wrong)
     raise wrong(f"{name} must be a finite number but is {shown(text.strip())}")
 
 
+def truth_of(text: str) -> float | None:
+    """Return 1 for yes or true, 0 for no or false, and None for anything else.
+
+    Examples
+    --------
+    >>> truth_of("Yes"), truth_of(" false "), truth_of("maybe")
+    (1.0, 0.0, None)
+    """
+    return _TRUTH.get(text.strip().casefold())
+
+
 def ticket_of(text: str, wrong: Wrong = wrong) -> str:
     """Return the id of a ticket; whether it is one of the study, the study says."""
     ticket = text.strip()
@@ -55,7 +67,7 @@ def ticket_of(text: str, wrong: Wrong = wrong) -> str:
     return ticket
 
 
-def bounds_of(text: str) -> Bounds:
+def bounds_of(text: str, name: str = "bounds") -> Bounds:
     """Return the two numbers of ``A,B``.
 
     Examples
@@ -67,6 +79,6 @@ def bounds_of(text: str) -> Bounds:
         a, b = (float(part) for part in text.split(","))
     except ValueError:
         raise InvalidParameter(
-            f"bounds must be two numbers with a comma between, such as 0,1, but got {shown(text)}."
+            f"{name} must be two numbers with a comma between, such as 0,1, but got {shown(text)}."
         ) from None
-    return check_bounds((a, b))
+    return check_bounds((a, b), name)

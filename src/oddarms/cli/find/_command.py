@@ -34,15 +34,28 @@ from oddarms.cli.find._studies import (
     say_going_on,
     storage_in,
     stored_bounds,
+    stored_side,
+)
+from oddarms.cli.find._tables import (
+    Above,
+    Clip,
+    Encoding,
+    MissingChoice,
+    MissingName,
+    Successes,
+    TableReader,
+    Trials,
+    limits_of,
+    say_clipped,
+    with_transform,
 )
 from oddarms.errors import InvalidParameter
 from oddarms.files import writable_folder
 from oddarms.finding import find as find_in_memory
 from oddarms.interrupts import uninterrupted
-from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, UNIT
+from oddarms.problem import DEFAULT_DELTA, DEFAULT_K
 from oddarms.search import Result, Search, Status, patiently
-from oddarms.tables import RecordedArms, bounds_of, read_labels, read_rewards
-from oddarms.text import counted
+from oddarms.tables import RecordedArms, read_labels
 
 
 class PopulationName(StrEnum):
@@ -90,6 +103,10 @@ def find(
         str | None,
         typer.Option(metavar="COLUMN", help="The table's column, where --reward speaks of --pull."),
     ] = None,
+    successes: Successes = None,
+    trials: Trials = None,
+    encoding: Encoding = None,
+    missing: MissingChoice = MissingName.stop,
     population: Annotated[
         PopulationName,
         typer.Option(
@@ -116,6 +133,8 @@ def find(
             show_default="0,1",
         ),
     ] = None,
+    clip: Clip = None,
+    above: Above = None,
     side: Annotated[
         SideName | None, typer.Option(help="Which side is abnormal.", show_default="upper")
     ] = None,
@@ -193,9 +212,10 @@ def find(
       oddarms find --arms tests.txt --pull 'pytest -q {arm}' --jobs 4 --timeout 60
       oddarms find --arms hosts --pull './ping {arm}' --reward stdout --bounds 0,10
       oddarms find --table answers.csv --arm worker --reward wrong
+      oddarms find --table log.csv --arm host --reward seconds --above 0.5
       oddarms find --arms hosts.txt --python checks:probe --budget 10000
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
-    limits = None if bounds is None else bounds_of(bounds)
+    limits, transform = limits_of(bounds, clip, above)
     words = words_of(
         k=k,
         delta=delta,
@@ -214,6 +234,12 @@ def find(
     )
     kind, column = reward_meanings(reward, reward_column, pull=pull, table=table)
     function = function_of(pull, python, kind, timeout, shell=shell, batch=batch)
+    if transform is not None and function is not None:
+        function = with_transform(function, transform, kind if pull is not None else "", batch)
+    reader = TableReader(table, arm, column, successes, trials, encoding, missing, transform)
+    reader.check(named=reward_column is not None or (reward is not None and pull is None))
+    if not quiet and transform is not None:
+        note(transform.meaning())
     if table is None and arms is None and study is None:
         raise InvalidParameter("one of --arms, --table and --study must say what the things are.")
     if function is None and table is None and study is None:
@@ -228,7 +254,8 @@ def find(
     labels = None if arms is None else list(read_labels(arms))
     if function is None and study is None:
         assert table is not None
-        proof = _read(table, arm, column, limits, quiet=quiet)
+        proof = reader.read(limits, side, quiet=quiet)
+        say_clipped(transform, quiet=quiet)
         asked = with_margin(words, quiet=quiet)
         result = (_of_rows if rows else _from_table)(proof, labels, asked, seed)
     else:
@@ -236,7 +263,10 @@ def find(
         with Occupied(out):
             waits = duration_of("patience", patience)
             limits = limits or patiently(lambda: stored_bounds(study, where), waits)
-            recorded = None if table is None else _read(table, arm, column, limits, quiet=quiet)
+            recorded = None
+            if table is not None:
+                known_side = side or patiently(lambda: stored_side(study, where), waits)
+                recorded = reader.read(limits, known_side, quiet=quiet)
             if patiently(lambda: stored_bounds(study, where), waits) is None:
                 words = with_margin(words, quiet=quiet)
             found = patiently(lambda: opened(study, where, labels, recorded, words, seed), waits)
@@ -245,22 +275,15 @@ def find(
             if recorded is not None:
                 import_table(found, recorded, quiet=quiet)
             run = Run(found, jobs, on_error, waits, out, batch=batch, quiet=quiet, raw_csv=raw_csv)
-            result = run.until_done(function)
+            try:
+                result = run.until_done(function)
+            finally:
+                say_clipped(transform, quiet=quiet)
     with uninterrupted():
         write(result, out, raw_csv=raw_csv)
     show(result, format, out, quiet=quiet)
     if not result.complete and result.question.goal != "budget":
         raise typer.Exit(EXIT_UNFINISHED)
-
-
-def _read(
-    table: Path, arm: str, column: str, bounds: tuple[float, float] | None, *, quiet: bool
-) -> RecordedArms:
-    recorded = read_rewards(table, arm=arm, reward=column, bounds=bounds or UNIT)
-    if not quiet:
-        rows = sum(rewards.size for rewards in (recorded.records or {}).values())
-        note(f"{recorded.source}: {counted(rows, 'sample')} of {len(recorded.labels):,} things")
-    return recorded
 
 
 def _from_table(

@@ -16,7 +16,7 @@ from oddarms.cli._printing import note
 from oddarms.cli.find._display import FindDisplay
 from oddarms.cli.find._output import write
 from oddarms.cli.find._untold import keep_untold, lines_of, tell_left_over
-from oddarms.errors import PullFailed, SearchError, StoreFailed
+from oddarms.errors import PullFailed, RewardRejected, SearchError, StoreFailed
 from oddarms.interrupts import Interrupted, signal_of, uninterrupted
 from oddarms.search import Result, Ticket
 from oddarms.studies import Study
@@ -69,7 +69,18 @@ class Run:
             except SearchError as error:
                 label = error.label if isinstance(error, PullFailed) else None
                 said = str(error).rstrip(".")
-                raise PullFailed(f"{said}. {self._kept(error)}", label) from error
+                raise PullFailed(f"{said}. {self._kept(error)}{self._how(error)}", label) from error
+
+    def _how(self, error: SearchError) -> str:
+        """Return how a search goes on that a reward outside its bounds has ended."""
+        rejected = error.__cause__ if isinstance(error, PullFailed) else error
+        if not (isinstance(rejected, RewardRejected) and rejected.outside):
+            return ""
+        a, b = self.study.bounds
+        return (
+            f" With --clip {a:g},{b:g} it counts such rewards as the nearer bound, and means are"
+            " those of clipped rewards; wider --bounds are another question, with another --out."
+        )
 
     def _kept(self, error: Any) -> str:
         """Write what is known and say where it is, and how to go on."""

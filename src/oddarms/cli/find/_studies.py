@@ -28,6 +28,14 @@ def stored_bounds(name: str | None, storage: str) -> tuple[float, float] | None:
         return None
 
 
+def stored_side(name: str | None, storage: str) -> str | None:
+    """Return the side of the study to go on with, None if there is none."""
+    try:
+        return load_study(name or STUDY_NAME, storage=storage).question.side
+    except UnknownStudy:
+        return None
+
+
 def opened(
     name: str | None,
     storage: str,
