@@ -270,7 +270,8 @@ def counts_of_step(pulls: FloatArray, worth: FloatArray) -> IntArray:
 
     A radius goes with the pulls to the power -1/2, so one more pull gains `worth`/pulls/2, and that
     goes with the power -3/2. The counts make this gain the same for all arms that are pulled, up to
-    `LARGEST_GROWTH`, for a total of `GROWTH` of the pulls of all arms that gain anything.
+    `LARGEST_GROWTH`, for a total of `GROWTH` of the pulls of all arms that gain anything. The total
+    is smaller where only arms would be left that gain less than the best ones still do then.
     """
     gain = worth / pulls
     size = GROWTH * float(pulls[gain > 0.0].sum()) + 1.0
@@ -281,7 +282,7 @@ def counts_of_step(pulls: FloatArray, worth: FloatArray) -> IntArray:
         return counts
 
     high = float(gain.max())
-    low = high / (1.0 + LARGEST_GROWTH) ** 1.5  # below it, the best arms would come up short
+    low = high / (1.0 + LARGEST_GROWTH) ** 1.5
     for _ in range(40):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if counts_at(middle).sum() > size else (low, middle)

@@ -62,8 +62,9 @@ def holds_of(means: FloatArray, low: FloatArray, high: FloatArray, q: int) -> Ho
 
     The q arms that seem smallest are to have small upper ends: those among them that reach the
     bound U_(q) hold it up, and the others do not matter. There is such an arm, as q upper ends
-    cannot all lie below the q-th smallest. LUCB pulls the highest one; these are all of them, so
-    that a batch serves the whole bound. The same from the other side for L_(q). Equal shares.
+    cannot all lie below the q-th smallest. LUCB pulls the highest one; these are all of them, and
+    those that will be next (`NEARLY`), so that a batch serves the whole bound. The same from the
+    other side for L_(q). All have equal shares.
     """
     order = np.argsort(means, kind="stable")
     lowest, highest = smallest_bounds(low, high, q)
