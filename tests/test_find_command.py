@@ -426,11 +426,10 @@ def test_a_search_that_is_done_is_not_begun_again(find: Run) -> None:
     [
         ("--k", 1.1, "(1.0) but got 1.1"),
         ("--delta", 0.2, "(0.1) but got 0.2"),
-        ("--budget", 7, "(None) but got 7"),
         ("--side", "both", "(upper) but got both"),
         ("--seed", 2, "(1) but got 2"),
         ("--bounds", "0,2", "((0.0, 1.0)) but got (0.0, 2.0)"),
-        ("--indifference", 0.1, "but got 0.1"),
+        ("--algorithm", "rr", "(spade) but got rr"),
         ("--arms", "a,b,c,d,x", "arms must be"),
     ],
 )
@@ -441,6 +440,17 @@ def test_another_question_is_refused(find: Run, option: str, value: object, told
     )
     ran = find(*words, PULL, option, value, "--storage", "study.db")
     assert_refused(ran, 2, f"{option.strip('-')}", "was begun with", told, "--out")
+
+
+def test_a_larger_budget_and_an_indifference_are_asked_of_the_same_study(find: Run) -> None:
+    words = ("--arms", ARMS, "--python", "functions:only_e", *SEARCH)
+    assert find(*words, "--budget", 11).code == 3
+    ran = find(*words, "--budget", 5)
+    assert_refused(ran, 2, "budget must not become smaller than it was (11) but got 5")
+    assert find(*words, "--budget", 17, "--indifference", 0.01).code == 3
+    assert find(*words[:4]).code == 3
+    question = oddarms.load_study("find", storage="output/find/study.db").question
+    assert (question.budget, question.indifference) == (17, 0.01)
 
 
 def test_a_study_is_shown_by_its_name_alone(find: Run) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers import Run
 from oddarms import (
     Search,
     Study,
@@ -28,6 +30,8 @@ from oddarms import (
     upgrade_storage,
 )
 from oddarms.algorithms import Decision
+from oddarms.algorithms._spade import SPADE
+from oddarms.algorithms._spade_certificates import JointCertificate
 from oddarms.errors import InvalidParameter, StoreFailed
 from oddarms.finding import open_study
 from oddarms.problem import Question
@@ -36,8 +40,8 @@ from oddarms.search import Status
 from oddarms.studies import _replay, _sql, verify
 from oddarms.studies import _revision_rows as revision_rows
 from oddarms.studies import _study_rows as study_rows
-from oddarms.studies._log import ResultRow
-from oddarms.studies._replay import new_search, replay
+from oddarms.studies._log import ResultRow, RevisionRow
+from oddarms.studies._replay import in_order, new_search, replay
 from oddarms.testing import assert_error_rate
 from postgresql import Server
 from small_studies import change
@@ -146,16 +150,21 @@ class TestSearches:
         search.revise(indifference=0.0)
         assert not search.question.revised
 
-    def test_verdicts_stay_where_a_larger_margin_says_nothing_else(self) -> None:
+    def test_which_verdicts_stay_if_their_evidence_has_become_weaker(self) -> None:
+        """Those that a larger margin cannot make wrong, but for the first change: it costs more."""
         search = Search(N, **WORDS)
         go_on(search)
-        search.revise(margin=0.3)
-        go_on(search)
+        first, second = (Search.from_bytes(search.question, search.to_bytes()) for _ in range(2))
+        weaken(first)
+        first.revise(margin=0.3)
+        assert first.undecided == N
+        second.revise(margin=0.3)
+        go_on(second)
+        weaken(second)
+        second.revise(margin=0.35)
         normal = search.decisions == Decision.NORMAL
-        search.algorithm.views["upper"].certificate.rows.mu.spent[:] += 9.0  # type: ignore[attr-defined]
-        search.revise(margin=0.35)  # the evidence that is there now would not do
-        assert (search.decisions[normal] == Decision.NORMAL).all()
-        assert search.undecided == N - normal.sum()
+        assert ((second.decisions == Decision.NORMAL) == normal).all()
+        assert second.undecided == N - normal.sum()
 
     def test_very_many_arms_are_all_looked_at_again(self) -> None:
         n = 1100
@@ -255,6 +264,17 @@ class TestSearches:
         assert search.result().outliers == right_answer(search.question) == [4]
         assert search.result().pulls == pulls
 
+    def test_imports_before_a_step_that_nobody_has_begun(self) -> None:
+        search = Search(N, **WORDS)
+        go_on(search, 60)
+        while not search._sequences.step.untouched:
+            go_on(search, search.taken + 1)
+        search.revise(indifference=1.0)
+        search.import_rewards({0: [0.0, 0.0], 4: [1.0]})
+        assert (search.status, search.unused) == (Status.DECIDED, 3)
+        search.revise(indifference=0.0)
+        assert (search.status, search.unused) == (Status.RUNNING, 0)
+
     @pytest.mark.parametrize("when", [0, 7, 60, 10**6])
     def test_it_can_be_saved(self, when: int) -> None:
         search = Search(N, **WORDS)
@@ -336,6 +356,18 @@ def tell_step(search: Search, means: Any, rng: np.random.Generator) -> None:
     pulls = search.ask_step()
     sums = rng.binomial(pulls.counts, means[pulls.indices]).astype(float)
     search.tell_step_totals(sums, sums)
+
+
+def weaken(search: Search) -> None:
+    """Take evidence away, as unlucky rewards do."""
+    algorithm = search.algorithm
+    assert isinstance(algorithm, SPADE)
+    certificate = algorithm.views["upper"].certificate
+    assert isinstance(certificate, JointCertificate)
+    rows = certificate.rows
+    for stream in (rows.mu, rows.lower):
+        stream.spent[:] += 30.0
+    certificate.rows = rows._replace(upper=rows.upper._replace(weight=1e-9))
 
 
 @pytest.mark.long
@@ -494,7 +526,9 @@ class TestStudies:
         assert saved.position == study._log.position
         assert saved.revised == {"before": 0, "between": 2, "after": 4}[when]
         again = load_study("s", storage=storage)
-        assert again.result().to_dict() == study.result().to_dict()
+        with monkeypatch.context() as patch:
+            patch.delattr(_replay, "new_search")  # it goes on from the saved state
+            assert again.result().to_dict() == study.result().to_dict()
         assert again._log.chain == study._log.chain
         assert_that_of_the_log(again)
         work(again, 30)
@@ -531,11 +565,11 @@ class TestStudies:
     def test_a_refusal_changes_nothing(self, file: str) -> None:
         study = make(file)
         work(study, 20)
-        before, chain = study.result().to_dict(), verify(study).chain
+        before, known = study.result().to_dict(), verify(study).chain
         for changes in ({"k": 2.0}, {"budget": 5}, {"indifference": 1e7}, {"margin": 3.0}):
             with pytest.raises(InvalidParameter):
                 study.revise(**changes)
-        assert (study.result().to_dict(), verify(study).chain) == (before, chain)
+        assert (study.result().to_dict(), verify(study).chain) == (before, known)
         assert study.revisions() == []
 
     def test_what_cannot_be_stored_does_not_happen(
@@ -570,6 +604,20 @@ class TestStudies:
         ):
             assert (question.floor, question.indifference) == (0.25, 0.125)
         assert study.result().labels == tuple(LABELS)
+
+    def test_the_shell_shows_it_too(self, run_command: Run) -> None:
+        study = make("studies.db", budget=50)
+        show = ("study", "show", "s", "--storage", "studies.db")
+        assert "Revised" not in run_command(*show).out
+        work(study, 10)
+        study.revise(margin=0.25, budget=60)
+        shown = run_command(*show)
+        assert "Question:   which of 5 arms have a mean at or above the larger of mean" in shown.out
+        assert "wrong with probability at most 0.9;" in shown.out
+        assert "\nRevised:    1 time, last " in shown.out
+        assert "\nBudget:     60 samples\n" in shown.out
+        values = run_command(*show, "--format", "json").json
+        assert (values["revisions"], values["question"]["margin"]) == (1, 0.25)
 
     def test_deleting_leaves_no_revision(self, file: str) -> None:
         study = make(file)
@@ -724,6 +772,30 @@ def test_one_of_other_arms_is_a_sentence(file: str) -> None:
         load_study("s", storage=file)
 
 
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(
+    parts=st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=4), max_size=3),
+    positions=st.lists(st.integers(0, 40), max_size=4),
+)
+def test_what_is_between_results_comes_in_its_place(
+    parts: list[list[int]], positions: list[int]
+) -> None:
+    """However the results are divided as they are read, and with gaps between their numbers."""
+    numbers = accumulate(chain.from_iterable(parts))
+    rows = [[ResultRow(next(numbers), 1, 0, 0, 0.5) for _ in steps] for steps in parts]
+    marks = [RevisionRow(i, position, "", b"", 0.0) for i, position in enumerate(sorted(positions))]
+    found: list[int] = []
+    for event in in_order(rows, marks):
+        if isinstance(event, RevisionRow):
+            found.append(-event.number)
+        else:
+            assert event
+            found += [row.number for row in event]
+    expected = [(row.number, 0, row.number) for part in rows for row in part]
+    expected += [(mark.position, 1, -mark.number) for mark in marks]
+    assert found == [what for *_, what in sorted(expected, key=lambda item: item[:2])]
+
+
 @settings(derandomize=True, deadline=None, max_examples=12)
 @given(
     actions=st.lists(
@@ -805,7 +877,7 @@ def test_a_storage_of_schema_0004_comes_forward(file: str, monkeypatch: pytest.M
     monkeypatch.setattr(_replay, "LEAST_BETWEEN_STATES", 20)
     study = make(file)
     work(study, 60)
-    before, chain = study.result().to_dict(), verify(study).chain
+    before, known = study.result().to_dict(), verify(study).chain
     study._database.close()
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("DROP TABLE revisions")
@@ -818,7 +890,7 @@ def test_a_storage_of_schema_0004_comes_forward(file: str, monkeypatch: pytest.M
     again = load_study("s", storage=file)
     assert again.result().to_dict() == before
     checked = verify(again)
-    assert (checked.problems, checked.chain) == ([], chain)
+    assert (checked.problems, checked.chain) == ([], known)
     again.revise(margin=0.3)
     work(again, 40)
     assert_that_of_the_log(again)

@@ -172,6 +172,7 @@ class TestForeignDatabases:
         "leases": ["arm", "place"],
         "snapshots": ["content"],
         "tickets": ["worker"],
+        "revisions": ["number", "position", "question", "chain", "made"],
     }
 
     @pytest.mark.parametrize(
@@ -184,9 +185,10 @@ class TestForeignDatabases:
     ) -> None:
         monkeypatch.setattr(_replay, "LEAST_BETWEEN_STATES", 10)
         file = tmp_path / "studies.db"
-        study = make(file)
+        study = make(file, budget=900)
         study.import_rewards({"a": [0.5]})
         work(study, 30)
+        study.revise(budget=None)
         study.ask(2)
         study._database.close()
         content = file.read_bytes()
@@ -200,6 +202,7 @@ class TestForeignDatabases:
                 lambda changed=changed: load_study("s", storage=changed).overview(),
                 lambda changed=changed: load_study("s", storage=changed).ask(),
                 lambda changed=changed: list(load_study("s", storage=changed).trials()),
+                lambda changed=changed: load_study("s", storage=changed).revisions(),
                 lambda changed=changed: verify(load_study("s", storage=changed)),
             ):
                 with suppress(OddarmsError):

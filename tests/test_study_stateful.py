@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -101,6 +102,8 @@ class Workers(RuleBasedStateMachine):
         self.pulls: dict[str, Pull] = {}  # by the tickets' ids, in the order of their numbers
         self.log: list[Entry] = []
         self.conflicting: list[tuple[str, Any, float, float, str | None]] = []
+        self.within = 0  # results of tickets that the budget of their time allowed
+        self.used_places: set[Place] = set()
         self.keys: dict[str, dict[Any, list[float]]] = {}
         self.imports = 0
 
@@ -156,11 +159,6 @@ class Workers(RuleBasedStateMachine):
         pulls = [pull for pull in self.pulls.values() if self.is_live(pull)]
         return Counter((ARMS.index(pull.arm), pull.place) for pull in pulls)
 
-    def told_places(self) -> set[Place]:
-        """Return the places of which somebody told a result."""
-        pulls = [pull for pull in self.pulls.values() if pull.reward is not None]
-        return {(ARMS.index(pull.arm), pull.place) for pull in pulls}
-
     def out(self) -> Out:
         out: Out = {}
         for arm, place in self.live():
@@ -168,12 +166,11 @@ class Workers(RuleBasedStateMachine):
         return out
 
     def most(self) -> float:
-        budget = self.studies[0].question.budget
+        budget = self.search.question.budget
         return float("inf") if budget is None else budget
 
     def budget_left(self) -> float:
-        told = sum(pull.reward is not None for pull in self.pulls.values())
-        return max(self.most() - told - self.live().total(), 0)
+        return max(self.most() - self.within - self.live().total(), 0)
 
     def status(self, ahead: float = AHEAD) -> Status:
         search = self.expected()
@@ -200,7 +197,7 @@ class Workers(RuleBasedStateMachine):
         study=which,
     )
     def ask(self, n: int, lease: int, worker: str | None, ahead: float, study: int) -> None:
-        live, told, most = self.live(), self.told_places(), self.budget_left()
+        live, told, most = self.live(), self.used_places, self.budget_left()
         in_step = set(self.expected().open_places(10**6, {}, ahead=0.0))
         last = len(self.pulls)
         tickets = self.some(study).ask(n, worker, timedelta(seconds=lease), ahead=ahead)
@@ -244,6 +241,9 @@ class Workers(RuleBasedStateMachine):
         pull = self.pulls[ticket]
         if pull.reward is None:
             pull.reward = reward
+            if self.within < self.most():
+                self.within += 1
+                self.used_places.add((ARMS.index(pull.arm), pull.place))
             now, late = self.clock.time(), not self.has_lease(pull)
             self.log.append(Entry(ticket, pull.arm, reward, worker or pull.worker, now, late))
             return Told.RECORDED
@@ -392,6 +392,25 @@ class Workers(RuleBasedStateMachine):
         now = self.clock.time()
         self.log += [Entry(None, arm, x, None, now, batch=self.imports) for x in values]
 
+    @rule(
+        word=st.sampled_from(["margin", "floor", "indifference", "budget"]),
+        part=st.sampled_from([0.0, 0.1, 0.3, 0.9]),
+        study=which,
+    )
+    def revise(self, word: str, part: float, study: int) -> None:
+        """Or be refused, by the study as by a search in memory."""
+        value = None if word == "budget" and self.most() > 60 else part
+        if word == "budget" and value is not None:
+            value = int(self.most() + 100 * part)
+        try:
+            self.expected().revise(**{word: value})
+        except InvalidParameter as error:
+            with pytest.raises(InvalidParameter, match=re.escape(str(error))):
+                self.some(study).revise(**{word: value})
+            return
+        self.some(study).revise(**{word: value})
+        assert self.some(study).question.numbered() == self.search.question
+
     @rule(study=which)
     def open_again(self, study: int) -> None:
         self.studies[study % 2]._database.close()
@@ -419,7 +438,7 @@ class Workers(RuleBasedStateMachine):
                 absorbed = imported - waiting if not search.done else None
             assert search.taken == len(self.log)
             told = sum(entry.ticket is not None for entry in self.log)
-            assert search.told == min(told, self.most())
+            assert search.told == self.within
             assert search.beyond == told - search.told
             if absorbed is not None:
                 used = search.total_pulls + absorbed

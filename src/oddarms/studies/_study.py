@@ -143,9 +143,10 @@ class Study:
         return self._with_labels(self._log.question)
 
     def _with_labels(self, question: Question) -> Question:
-        if self._named is None or self._named[0] is not question:
-            self._named = question, question.but(labels=self._labels.all())
-        return self._named[1]
+        known = self._named
+        if known is None or known[0] is not question:
+            self._named = known = question, question.but(labels=self._labels.all())
+        return known[1]
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -387,7 +388,7 @@ class Study:
             Revision(
                 row.number,
                 row.position,
-                self._with_labels(stored_question(row.question)),
+                stored_question(row.question).but(labels=self.labels),
                 moment_of(row.made),
             )
             for row in rows

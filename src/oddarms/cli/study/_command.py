@@ -199,7 +199,7 @@ def result(
 ) -> None:
     """Show the outliers, as far as they are known.
 
-    Decisions are final: what is an outlier or normal now stays so. All intervals hold together
+    Decisions are final as long as the question is not changed. All intervals hold together
     with probability 1 - delta. Odds say how strong the evidence for an arm's decision is: 1000 is
     a bet won 1000 to 1 against the contrary. JSON and CSV have every arm.
 
@@ -215,8 +215,9 @@ def verify(name: NameArgument, storage: StorageOption = None) -> None:
     """Replay a study's log and compare with what is stored.
 
     The exit code is 0 if they agree and 1 if not. The chain is a hash of all results in their
-    order: a copy of the study has the same one, and so has this study later as long as no result
-    is added. Write it down elsewhere to prove that nobody has changed the log since.
+    order, and of all changes of the question: a copy of the study has the same one, and so has
+    this study later as long as nothing is added. Write it down elsewhere to prove that nobody has
+    changed the log since.
 
     \b
     Example:

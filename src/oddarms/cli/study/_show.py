@@ -32,6 +32,7 @@ def fields(study: Study, overview: Overview) -> dict[str, Any]:
         "unused": result.unused,
         "beyond": overview.beyond,
         "conflicts": overview.conflicts,
+        "revisions": len(study.revisions()),
         "pulls_needed": document["pulls_needed"],
         "thresholds": document["thresholds"],
     }
@@ -51,8 +52,10 @@ def flat(values: dict[str, Any]) -> dict[str, Any]:
 
 def described(study: Study, overview: Overview) -> str:
     """Return all about a study, a line for each thing."""
-    question, result = study.question, overview.result
+    result = overview.result
+    question = result.question
     a, b = question.bounds
+    error = 3.0 * question.delta if question.revised else question.delta
     options = "".join(f", {key}={value}" for key, value in question.options.items())
     arms = (
         f"{counted(len(result.outliers), 'outlier')}, {len(result.normal):,} normal,"
@@ -65,7 +68,8 @@ def described(study: Study, overview: Overview) -> str:
         ("Study", f"{study.name}, created {moment(overview.created)}"),
         ("Storage", study.storage),
         ("Question", question.sentence()),
-        ("", f"wrong with probability at most {question.delta:g}; rewards in [{a:g}, {b:g}]"),
+        ("", f"wrong with probability at most {min(error, 1.0):g}; rewards in [{a:g}, {b:g}]"),
+        *_changes(study),
         ("Algorithm", f"{question.algorithm}{options}, seed {study.seed}"),
         ("Budget", "none" if question.budget is None else counted(question.budget, "sample")),
         ("Status", status_text(overview.status)),
@@ -77,6 +81,15 @@ def described(study: Study, overview: Overview) -> str:
         ("Results", results),
     ]
     return listed(lines)
+
+
+def _changes(study: Study) -> list[tuple[str, str]]:
+    """Return how often the question was changed, where it was."""
+    revisions = study.revisions()
+    if not revisions:
+        return []
+    times = f"{counted(len(revisions), 'time')}, last {moment(revisions[-1].made)}"
+    return [("Revised", times)]
 
 
 def listed(lines: list[tuple[str, str]]) -> str:
