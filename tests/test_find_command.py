@@ -75,6 +75,10 @@ class Scale:
     @staticmethod
     def up_to_ten(label):
         return 9.0 if label == "e" else 1.0
+
+
+def all_scales(labels):
+    return [Scale.up_to_ten(label) for label in labels]
 """
 
 
@@ -706,3 +710,123 @@ def test_labels_that_spreadsheets_run_are_neutralised_in_the_file_alone(find: Ru
     assert file.read_text().splitlines()[1].startswith('"\'=a",')
     assert find(*words, "--raw-csv").code == 0
     assert file.read_text().splitlines()[1].startswith("=a,")
+
+
+# Tables as people write them, and rewards without bounds
+
+
+def test_a_table_of_counts(find: Run) -> None:
+    rows = "".join(
+        f"{host},{errors},400\n" for host, errors in zip("abcde", (2, 3, 1, 2, 390), strict=True)
+    )
+    Path("t.csv").write_text(f"host,errors,requests\n{rows}f,0,0\n")
+    counts = ("--successes", "errors", "--trials", "requests")
+    words = ("--table", "t.csv", "--arm", "host", *counts, "--k", 1.5)
+    ran = find(*words, "--format", "json")
+    assert "t.csv: 2,000 samples of 6 things" in ran.err
+    assert ran.code == 3
+    assert ran.json["imported"] == 2000
+    assert "f" in ran.json["undecided"]
+    known = find(*words, "--arms", "a,b,c,d,e", "--format", "json")
+    assert_refused(known, 2, "rewards must name arms of the search but have 'f'")
+    Path("t.csv").write_text(f"host,errors,requests\n{rows}")
+    assert find(*words, "--format", "json").json["outliers"] == ["e"]
+    going_on = (*words, "--python", "functions:only_e", "--format", "json")
+    first = find(*going_on)
+    assert (first.code, first.json["imported"]) == (0, 2000)
+    second = find(*going_on)
+    assert "imported before; its samples count once" in second.err
+    assert second.json == first.json
+
+
+def test_a_table_from_another_office(find: Run) -> None:
+    lines = ["Nr;Wörker;wrong", *(f"{i};Zoë;0,5" for i in range(9)), "1;bo;", "1;bo;", "3;bo;1"]
+    Path("t.csv").write_bytes("\r\n".join(lines).encode("latin-1"))
+    words = ("--table", "t.csv", "--arm", "wörker", "--reward", "wrong", "--k", 0.5)
+    assert_refused(find(*words), 2, "(--encoding latin-1 or cp1252)")
+    latin = (*words, "--encoding", "latin-1")
+    assert_refused(find(*latin), 2, "line 11: wrong must not be empty", "--missing")
+    skipped = find(*latin, "--missing", "skip", "--format", "json")
+    assert "2 rows without a reward left out: sound only if" in skipped.err
+    assert "1 row is an exact copy of others" in skipped.err
+    assert skipped.json["imported"] == 10
+    worst = find(*latin, "--missing", "worst", "--side", "lower", "--format", "json")
+    assert "2 missing rewards counted as the worst" in worst.err
+    assert {row["label"]: row["mean"] for row in worst.json["arms"]}["bo"] == pytest.approx(1 / 3)
+
+
+def test_rewards_without_bounds(find: Run) -> None:
+    write_table("t.csv", {"a": [0.1] * 400, "b": [0.2] * 400, "c": [0.1] * 400, "d": [7, 70] * 200})
+    refused = find(*TABLE, "--k", 1, "--bounds", "0,inf")
+    assert_refused(refused, 2, "--bounds must be finite but got 0,inf", "--clip", "--above")
+    capped = find(*TABLE, "--k", 1, "--clip", "0,10", "--format", "json")
+    assert "means are those of rewards clipped to [0, 10]" in capped.err
+    assert "200 of 1,600 samples were clipped to [0, 10]" in capped.err
+    assert capped.json["outliers"] == ["d"]
+    assert capped.json["question"]["bounds"] == [0.0, 10.0]
+    slow = find(*TABLE, "--k", 1, "--above", 0.5, "--format", "json")
+    assert "means are shares of samples above 0.5" in slow.err
+    assert "clipped" not in slow.err
+    assert [row["mean"] for row in slow.json["arms"]] == [0.0, 0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        ("--python", "functions:Scale.up_to_ten"),
+        ("--python", "functions:all_scales", "--batch"),
+        ("--pull", "sh -c 'test $ODDARMS_ARM = e && echo 9 || echo 1'", "--reward", "stdout"),
+    ],
+    ids=["function", "batch", "command"],
+)
+def test_samples_without_bounds(find: Run, source: tuple[object, ...]) -> None:
+    words = ("--arms", ARMS, *source, *SEARCH, "--format", "json")
+    capped = find(*words, "--clip", "0,5", "--out", "capped")
+    assert (capped.code, capped.json["outliers"]) == (0, ["e"])
+    assert capped.json["question"]["bounds"] == [0.0, 5.0]
+    clipped = next(row["pulls"] for row in capped.json["arms"] if row["label"] == "e")
+    assert f"{clipped} of {capped.json['pulls']} samples were clipped" in capped.err
+    slow = find(*words, "--above", 2, "--out", "slow")
+    assert (slow.code, slow.json["outliers"]) == (0, ["e"])
+    assert {row["mean"] for row in slow.json["arms"]} == {0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        (("--clip", "0,1", "--above", 1), "one of clip and above must be left out"),
+        (("--clip", "0,1", "--bounds", "0,1"), "--bounds must be left out with --clip"),
+        (("--clip", "0,inf"), "clip must be finite"),
+        (("--clip", "10"), "clip must be two numbers with a comma between"),
+        (("--above", 1, "--pull", PULL), "must be given with --reward stdout"),
+        (("--missing", "skip"), "must be given with --table"),
+        (("--encoding", "latin-1"), "must be given with --table"),
+        (("--table", "t.csv", "--trials", "n"), "--successes and --trials must be given together"),
+        (
+            ("--table", "t.csv", "--trials", "n", "--successes", "s", "--above", 1),
+            "must be given without a column of rewards",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together(find: Run, words: tuple[object, ...], rule: str) -> None:
+    source = () if "--pull" in words else ("--python", "functions:only_e")
+    assert_refused(find("--arms", ARMS, *source, *words), 2, rule)
+
+
+@pytest.mark.parametrize("how", ["Scale.up_to_ten", "all_scales"])
+def test_a_reward_outside_the_bounds_keeps_the_samples_and_says_how_to_go_on(
+    find: Run, how: str
+) -> None:
+    words = ("--arms", ARMS, "--python", f"functions:{how}", *SEARCH, "--bounds", "0,5")
+    batch = ("--batch",) if how == "all_scales" else ()
+    ran = find(*words, *batch)
+    assert ran.code == 1
+    assert "rewards must lie within the bounds [0, 5] but got 9" in ran.err
+    assert "kept in" in ran.err
+    assert "With --clip 0,5 it counts such rewards as the nearer bound" in ran.err
+    assert "another --out" in ran.err
+    before = oddarms.load_study("find", storage="output/find/study.db").progress().pulls
+    assert before >= 4
+    again = find(*words[:-2], *batch, "--clip", "0,5", "--format", "json")
+    assert (again.code, again.json["outliers"]) == (0, ["e"])
+    assert f"going on with {before} samples" in again.err

@@ -64,7 +64,7 @@ class Rewards:
         """Return the error of a reward outside the bounds, which says how to go on."""
         a, b = self.bounds
         outside = not math.isnan(value)
-        remedy = ": bounds must hold every reward; `clip` or `above` make one of any" * outside
+        remedy = ": give bounds that hold every reward, or `clip` or `above`" * outside
         error = RewardRejected(
             f"rewards must lie within the bounds [{a:g}, {b:g}] but {got}{remedy}."
         )

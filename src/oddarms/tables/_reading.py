@@ -32,6 +32,8 @@ class Reading:
         The most abnormal reward, by default the largest.
     transform
         What a reward counts as; that lies within the bounds.
+    remedy
+        What to do about a reward outside, for the message.
     """
 
     def __init__(
@@ -40,12 +42,14 @@ class Reading:
         missing: Missing = "stop",
         worst: float | None = None,
         transform: Transform | None = None,
+        remedy: str = "",
     ) -> None:
         check_choice("missing", missing, get_args(Missing))
         self.bounds = bounds
         self.missing = missing
         self.worst = bounds[1] if worst is None else worst
         self.transform = transform
+        self.remedy = remedy
         self.absent = 0
         self.copies = Copies()
         self._mark = ""
@@ -75,7 +79,7 @@ class Reading:
         elif commas:
             plain = self._with_point(plain, wrong)
         if self.transform is None:
-            return number_of(name, plain, self.bounds, wrong)
+            return number_of(name, plain, self.bounds, wrong, self.remedy)
         return float(self.transform.one(number_of(name, plain, _ANY, wrong)))
 
     def of_value(self, name: str, value: Any, wrong: Wrong = wrong) -> float | None:
@@ -87,7 +91,8 @@ class Reading:
             number = float(self.transform.one(number))
         a, b = self.bounds
         if not a <= number <= b:
-            raise wrong(f"{name} must lie within [{a:g}, {b:g}] but is {str(value)[:60]!r}")
+            rule = f"{name} must lie within [{a:g}, {b:g}] but is {str(value)[:60]!r}"
+            raise wrong(f"{rule}{self.remedy}")
         return number
 
     def _absent(self, name: str, wrong: Wrong) -> float | None:

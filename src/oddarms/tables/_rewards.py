@@ -68,7 +68,8 @@ def read_rewards(
     transform
         What a reward counts as, within the bounds.
     """
-    reading = Reading(check_bounds(bounds), missing, worst, transform)
+    remedy = ": --bounds, --clip and --above of `oddarms find` are for such rewards"
+    reading = Reading(check_bounds(bounds), missing, worst, transform, remedy)
     if _is_parquet(path):
         recorded = _rewards_in_parquet(Path(path), arm, reward, reading)
     else:

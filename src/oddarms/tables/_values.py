@@ -25,8 +25,10 @@ def shown(text: str, most: int = 60) -> str:
     return repr(text if len(text) <= most else f"{text[:most]}...")
 
 
-def number_of(name: str, text: str, bounds: Bounds = UNIT, wrong: Wrong = wrong) -> float:
-    """Return a number within the bounds.
+def number_of(
+    name: str, text: str, bounds: Bounds = UNIT, wrong: Wrong = wrong, remedy: str = ""
+) -> float:
+    """Return a number within the bounds; the remedy is for one that is not.
 
     Examples
     --------
@@ -41,7 +43,7 @@ def number_of(name: str, text: str, bounds: Bounds = UNIT, wrong: Wrong = wrong)
     if a <= value <= b:
         return value
     if math.isfinite(value):
-        raise wrong(f"{name} must lie within [{a:g}, {b:g}] but is {shown(text.strip())}")
+        raise wrong(f"{name} must lie within [{a:g}, {b:g}] but is {shown(text.strip())}{remedy}")
     raise wrong(f"{name} must be a finite number but is {shown(text.strip())}")
 
 
