@@ -12,6 +12,8 @@ from postgresql import postgresql, postgresql_url
 
 __all__ = ["postgresql", "postgresql_url"]
 
+pytest_plugins = ["pytester"]
+
 os.environ.setdefault("ODDARMS_CACHE", str(ROOT / ".pytest_cache" / "oddarms"))
 
 

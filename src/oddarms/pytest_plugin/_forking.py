@@ -33,6 +33,7 @@ class Child:
     pid: int
     pipe: int
     written: bytes = b""
+    ended: bool = False
 
 
 def fork(config: pytest.Config, work: Work) -> Child:
@@ -93,6 +94,7 @@ def _read(child: Child) -> Outcome | None:
         if part and not child.written.endswith(b"\n"):
             return None
     code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
+    child.ended = True
     os.close(child.pipe)
     if child.written.endswith(b"\n"):
         return Outcome.from_dict(json.loads(child.written))
@@ -113,6 +115,8 @@ def _how_it_ended(code: int) -> str:
 def end(children: list[Child]) -> None:
     """End children that nobody waits for any more."""
     for child in children:
+        if child.ended:
+            continue
         os.kill(child.pid, signal.SIGKILL)
         os.waitpid(child.pid, 0)
         os.close(child.pipe)

@@ -71,7 +71,8 @@ class Hunt:
         try:
             ended = yield
         except OddarmsError as error:
-            self._finish(session, "")
+            if self.sampling is not None and self.sampling.searching:
+                self._finish(session, "it failed")
             raise pytest.UsageError(f"--oddarms: {error}") from error
         except KeyboardInterrupt:
             self._finish(session, "it was interrupted")

@@ -81,7 +81,7 @@ def progress_text(sampling: Sampling) -> str:
 
 def summary_lines(answer: Answer, width: int) -> list[str]:
     """Return the summary: what is abnormal, broken, skipped and open, and what it took."""
-    lines = [*_headline(answer), *_table(answer, answer.abnormal, width, texts=True)]
+    lines = [*_headline(answer), *_table(answer, answer.abnormal, width)]
     broken = answer.sampling.placed(Place.BROKEN)
     if broken:
         lines += ["", "broken, not flaky; left out of the comparison:"]
@@ -134,11 +134,11 @@ def _rule(result: Result) -> str:
     return f"{text}, {_percent(threshold)}" if threshold == threshold else text
 
 
-def _table(answer: Answer, nodeids: list[str], width: int, *, texts: bool = False) -> list[str]:
-    """Return rate, interval and runs of tests, each name on the same line or, whole, below."""
+def _table(answer: Answer, nodeids: list[str], width: int) -> list[str]:
+    """Return rate, interval, runs and last failure; long names stand, whole, on their own line."""
     if not nodeids:
         return []
-    lines = ["", " failures          interval      runs  test"] if answer.rows else []
+    lines = ["", f"{'fails':>7}  {'interval':>15}  {'runs':>7}  test"] if answer.rows else []
     for nodeid in nodeids[:MOST_LISTED]:
         record = answer.records[nodeid]
         name = shown(nodeid)
@@ -148,12 +148,11 @@ def _table(answer: Answer, nodeids: list[str], width: int, *, texts: bool = Fals
             continue
         runs = row["pulls"] + row["imported"]
         rate = "?" if row["mean"] is None else _percent(row["mean"])
-        interval = f"{_percent(row['lower'])} to {_percent(row['upper'])}"
-        numbers = f"{rate:>9}  {interval:>18}  {runs:>8,}"
+        interval = f"{100.0 * row['lower']:.1f} to {_percent(row['upper'])}"
+        numbers = f"{rate:>7}  {interval:>15}  {runs:>7,}"
         fits = len(numbers) + 2 + len(name) <= width
         lines += [f"{numbers}  {name}"] if fits else [numbers, f"    {name}"]
-        if texts:
-            lines += _how(record, isolated=answer.sampling.settings.isolate)
+        lines += _how(record, isolated=answer.sampling.settings.isolate)
     return [*lines, *_others(nodeids)]
 
 
@@ -190,8 +189,9 @@ def _cost(answer: Answer) -> Iterable[str]:
         if sampling.stored_before:
             yield f"  {counted(sampling.stored_before, 'run')} are from before"
         if sampling.answered is not None:
-            yield f"  it had the answer of a search that began on {sampling.answered:%Y-%m-%d}; none of"
-            yield "  these tests was sampled again (--oddarms-study NAME begins another)"
+            begun = f"{sampling.answered:%Y-%m-%d}"
+            yield f"  it had the answer of a search that began on {begun}; nothing was sampled"
+            yield "  again (--oddarms-study NAME begins another search)"
     if result is not None and not result.complete:
         yield f"ended: {sampling.stopped or result.status.meaning}"
         if result.pulls_needed is not None and (needed := float(result.pulls_needed.sum())) < 1e12:
