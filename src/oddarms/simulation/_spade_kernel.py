@@ -97,19 +97,12 @@ from oddarms.statistics.threshold_streams import (
 from oddarms.statistics.totals import scatter_of, squares_from
 
 for _formula in (
-    *(
-        bracket,
-        distance_rate,
-        empty_rows,
-        joint_row_weights,
-        least_gap,
-        level_of_arms,
-        threshold_shares,
-    ),
+    *(bracket, distance_rate, joint_row_weights, least_gap, level_of_arms, threshold_shares),
     *(nats_of_bets, row_gains_more, next_size, affordable_size, counts_of_row, counts_of_focus),
     *(estimated_threshold, forecast, lean_of, quantile_of, thresholds_without_one),
     *(normal_mixture_boundary, bets_around, bets_for, interval_of_mean, lower_bound),
     *(no_plug_in_rows, no_rows, radius_of, square_of_leans, upper_bound, with_plug_in_row),
+    empty_rows,
 ):
     register_jitable(error_model="numpy")(_formula)
 
