@@ -410,6 +410,11 @@ class Question:
         return dict(self._options)
 
     @property
+    def risk(self) -> float:
+        """The permitted probability of an error: delta, or three times it once it was revised."""
+        return min(3.0 * self.delta, 1.0) if self.revised else self.delta
+
+    @property
     def algorithm_name(self) -> str:
         """The algorithm's name, or that of its class."""
         return self.algorithm if isinstance(self.algorithm, str) else self.algorithm.__name__

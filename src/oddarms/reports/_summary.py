@@ -156,8 +156,8 @@ def _guarantee(account: Account) -> str:
 
 
 def _all_right(question: Question) -> str:
-    delta = question.delta * (3.0 if question.revised else 1.0)
-    sure = percent(max(1.0 - delta, 0.0))
+    delta = question.risk
+    sure = percent(1.0 - delta)
     text = (
         "**What the guarantee means.** The answer is right with probability at least"
         f" {sure}: if the whole search were done again and again with new samples, then in"

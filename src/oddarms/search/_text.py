@@ -94,12 +94,12 @@ def is_proven(question: Question) -> bool:
 
 def guarantee(question: Question) -> str:
     """Return what an answer is worth."""
-    delta = 3.0 * question.delta if question.revised else question.delta
+    delta = question.risk
     if not is_proven(question):
         return f"in simulations wrong at most {100.0 * delta:g} % of the time; not proven"
     if question.error == "fdr":
         return f"on average at most {50.0 * delta:g} % of the names on either side are wrong"
-    return f"right with probability at least {max(1.0 - delta, 0.0):g}"
+    return f"right with probability at least {1.0 - delta:g}"
 
 
 def nearly(question: Question) -> str:

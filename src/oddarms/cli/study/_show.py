@@ -55,7 +55,7 @@ def described(study: Study, overview: Overview) -> str:
     result = overview.result
     question = result.question
     a, b = question.bounds
-    error = 3.0 * question.delta if question.revised else question.delta
+    error = question.risk
     options = "".join(f", {key}={value}" for key, value in question.options.items())
     arms = (
         f"{counted(len(result.outliers), 'outlier')}, {len(result.normal):,} normal,"
