@@ -57,7 +57,7 @@ SOURCE = (
 DIFFERENCES = (
     "Their averages are over 500 runs of code that pulls one arm at a time, drawn from the set"
     " whose arms the paper's algorithms, and ours of the same name, pull once each; arms that are"
-    " in that set for several reasons are drawn more often, which helps their ROAI-LUCB. Their"
+    " in that set for several reasons are drawn more often, so that their ROAI-LUCB differs. Their"
     " radius has log(pi² n s²/(3 delta)) where the paper has log(4 n s²/delta)."
 )
 
