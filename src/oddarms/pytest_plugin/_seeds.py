@@ -44,7 +44,7 @@ class Kept:
     def restore(self) -> None:
         """Put back what was there."""
         random.setstate(self._random)
-        core = self._core or sys.modules.get("hypothesis.core")
+        core: Any = self._core or sys.modules.get("hypothesis.core")
         if core is not None:
             core.global_force_seed = self._forced
 
