@@ -640,8 +640,21 @@ def test_workers_must_collect_the_same() -> None:
 @pytest.mark.parametrize("isolate", [[], ["--oddarms-isolate"]])
 def test_with_xdist(pytester: pytest.Pytester, isolate: list[str]) -> None:
     pytester.makepyfile(
-        CALM + FLAKY + "def test_broken(): assert 0\nimport pytest\n"
-        "@pytest.mark.skip\ndef test_skipped(): pass\n"
+        CALM
+        + """
+import os
+import pytest
+
+def test_flaky():  # by counting, as seeds of workers cannot be given
+    with open("count", "a") as file:
+        file.write("x")
+    assert os.path.getsize("count") % 3 == 1
+
+def test_broken(): assert 0
+
+@pytest.mark.skip
+def test_skipped(): pass
+"""
     )
     result = pytester.runpytest_subprocess(*PLUGIN, "-n2", *QUICK, *isolate)
     assert result.ret == 1
@@ -665,5 +678,5 @@ def test_crash():
 """
     )
     result = pytester.runpytest_subprocess(*PLUGIN, "-n2", *QUICK)
-    result.stdout.fnmatch_lines(["*of 5 tests*", "*runs in*"])
-    assert "INTERNALERROR" not in said(result)
+    result.stdout.fnmatch_lines(["nothing stands out among 5 tests*", "*runs in*"])
+    assert result.ret == 0

@@ -9,11 +9,10 @@ What is here is imported when it is first used: pytest loads a plugin of this pa
 and must not have to wait for numpy and scipy.
 """
 
-from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+import importlib.util
+import typing
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from oddarms import algorithms, arms, errors, plotting, theory
     from oddarms.errors import OddarmsError, SearchError, SearchInterrupted
     from oddarms.finding import find
@@ -74,14 +73,16 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-if not TYPE_CHECKING:
+if not typing.TYPE_CHECKING:
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> typing.Any:
         """Import what is asked for the first time: a name of `__all__`, or a module."""
         if name in _HOME_OF:
-            value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-        elif not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
-            value = import_module(f"{__name__}.{name}")
+            value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+        elif (
+            not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}") is not None
+        ):
+            value = importlib.import_module(f"{__name__}.{name}")
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value

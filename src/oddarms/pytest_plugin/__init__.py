@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import pytest
 
-from oddarms.pytest_plugin._options import add_options
+from oddarms.pytest_plugin import _options
 
 __all__ = ["pytest_addoption", "pytest_configure"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options, and the same for the ini file."""
-    add_options(parser)
+    _options.add_options(parser)
 
 
 @pytest.hookimpl(trylast=True)

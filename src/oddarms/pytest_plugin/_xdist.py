@@ -107,6 +107,7 @@ class Scheduler:
         self._collections: dict[Any, list[str]] = {}
         self._queues: dict[Any, deque[Sample]] = {}
         self._last: dict[Any, int] = {}
+        self._gone: set[Any] = set()
 
     @property
     def nodes(self) -> list[Any]:
@@ -191,7 +192,7 @@ class Scheduler:
 
     def _fill_all(self) -> None:
         for node in self._queues:
-            if node in self._collections and not node.shutting_down:
+            if node in self._collections and node not in self._gone and not node.shutting_down:
                 self._fill(node)
 
     def _fill(self, node: Any) -> None:
@@ -208,7 +209,17 @@ class Scheduler:
             queue.append(sample)
             sent.append(sample.index)
         if sent:
-            node.send_runtest_some(sent)
+            self._send(node, sent)
+
+    def _send(self, node: Any, indices: list[int]) -> None:
+        """Send a worker numbers of tests; where it is gone, that is reported in a moment."""
+        try:
+            node.send_runtest_some(indices)
+        except OSError:
+            assert self.sampling is not None
+            self._gone.add(node)
+            for _ in indices:
+                self.sampling.lose(self._queues[node].pop())
 
     def _wanted(self) -> int:
         assert self.sampling is not None
