@@ -126,6 +126,9 @@ def test_a_study_takes_a_frame_once() -> None:
         assert study.import_rewards(counts(), key="prometheus") == 0
         assert study.import_rewards(frame()[:7], **NAMED) == 7
         assert study.result().outliers == ["eve"]
+        for history in (study, Search(list(ROWS), k=1.5)):
+            with pytest.raises(InvalidParameter, match="arm and reward must be left out unless"):
+                history.import_rewards({"ann": [0]}, arm="worker")
     finally:
         delete_study("frames", storage="memory")
 

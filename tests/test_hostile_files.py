@@ -18,7 +18,15 @@ from oddarms import Question
 from oddarms.errors import InvalidParameter
 from oddarms.experiments._store import CellStore
 from oddarms.json_text import parsed
-from oddarms.tables import _lines, _results, read_arms, read_imports, read_labels, read_rewards
+from oddarms.tables import (
+    _lines,
+    _results,
+    read_arms,
+    read_counts,
+    read_imports,
+    read_labels,
+    read_rewards,
+)
 from oddarms.tables._results import read_results
 
 UNIT = (0.0, 1.0)
@@ -306,3 +314,42 @@ def written(folder: Path, arms: list[Any], rewards: list[Any] | None = None) -> 
     table = pyarrow.table({"arm": arms, "reward": rewards or [1.0] * len(arms)})
     parquet.write_table(table, path, compression="zstd")
     return path
+
+
+class TestOtherEncodings:
+    """What a byte order mark or --encoding says changes no limit."""
+
+    @pytest.mark.parametrize("codec", ["utf-16", "utf-32", "latin-1"])
+    def test_a_line_without_end(self, tmp_path: Path, codec: str) -> None:
+        path = tmp_path / "file"
+        path.write_bytes(("x" * LONG).encode(codec))
+        sentence = refusal(lambda: read_rewards(path, encoding="latin-1"))
+        assert "line 1: a line must have at most 1,048,576 characters" in sentence
+
+    @pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff", b"\xff\xfe\0\0", b"\xef\xbb\xbf"])
+    @pytest.mark.parametrize("reader", READERS)
+    def test_a_mark_with_noise_behind_it(self, tmp_path: Path, mark: bytes, reader: str) -> None:
+        path = tmp_path / "file"
+        path.write_bytes(mark + bytes(range(256)) * 3)
+        assert "must" in refusal(lambda: READERS[reader](path))
+
+    def test_an_endless_gzip_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_lines, "FREE_BYTES", 2**16)
+        path = tmp_path / "file.gz"
+        path.write_bytes(gzip.compress(("arm,reward\n" + "a,1\n" * 400_000).encode("utf-16")))
+        assert "must not inflate to over 100 times" in refusal(lambda: read_rewards(path))
+
+
+@pytest.mark.parametrize("trials", ["1e15", "9007199254740992", "1e300", "inf", "nan"])
+def test_counts_beyond_number_take_no_memory(tmp_path: Path, trials: str) -> None:
+    path = tmp_path / "file"
+    path.write_text(f"arm,successes,trials\na,0,1\nb,1,{trials}\n")
+    assert "trials must" in refusal(lambda: read_counts(path))
+
+
+def test_many_counts_add_up_before_they_become_rewards(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("arm,successes,trials\n" + "a,0,10000000\nb,1,10000000\n" * 10)
+    assert "trials must be at most 20,000,000 in all but are 200,000,000" in refusal(
+        lambda: read_counts(path)
+    )

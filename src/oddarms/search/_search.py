@@ -453,7 +453,8 @@ class Search:
         labels: Iterable[Label] | None,
         missing: Missing,
     ) -> Mapping[Any, npt.ArrayLike]:
-        if isinstance(rewards, Mapping) and (arm, reward, labels, missing) == (*[None] * 3, "stop"):
+        plain = (arm, reward, labels, missing) == (None, None, None, "stop")
+        if isinstance(rewards, Mapping) and plain:
             return rewards
         return recorded_rewards(
             rewards,

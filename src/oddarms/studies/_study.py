@@ -300,7 +300,8 @@ class Study:
             As for `Search.import_rewards`.
         """
         key = _check_text("key", key, most=64)
-        if not isinstance(rewards, Mapping) or missing != "stop":
+        plain = (arm, reward, labels, missing) == (None, None, None, "stop")
+        if not (isinstance(rewards, Mapping) and plain):
             rewards = recorded_rewards(
                 rewards,
                 arm=arm,
