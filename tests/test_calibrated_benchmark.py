@@ -43,6 +43,7 @@ from oddarms.algorithms._base import UNLIMITED
 from oddarms.algorithms._calibrated import Calibrated
 from oddarms.arms import Bernoulli
 from oddarms.experiments import Grid
+from oddarms.rules import Sigma
 from oddarms.theory import gaps
 
 OWN = {family.name: family for family in calibrated_families()}
@@ -73,7 +74,7 @@ def test_one_run_says_where_each_delta_stops() -> None:
         pulls, wrong = [], 0
         for cell in cells:
             rng = np.random.default_rng([cell.seed, STREAM])
-            machine = Calibrated(20, k=2.0, delta=row.delta, rng=rng)
+            machine = Calibrated(20, rule=Sigma(k=2.0), delta=row.delta, rng=rng)
             arms = cell.arms.seeded(rng)
             while not machine.done:
                 pull_once(machine, arms, UNLIMITED)
