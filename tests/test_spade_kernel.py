@@ -19,7 +19,6 @@ from oddarms.rules import Sigma
 from oddarms.simulation import Simulation
 from oddarms.simulation._task import why_not_compiled
 from oddarms.statistics import evidence
-from oddarms.statistics.joint_evidence import Weighed
 from oddarms.statistics.threshold_streams import bets_around
 from oddarms.statistics.worst_world import largest_costs
 
@@ -82,6 +81,15 @@ def test_without_a_pull(k: float) -> None:
     found = assert_parity([0.1, 0.2, 0.9], k=k, delta=0.1, rng=6)
     assert found.pulls.tolist() == [0]
     assert found.decisions.tolist() == [[1] * 3 if k > 0.0 else [2] * 3]
+
+
+@pytest.mark.parametrize("means", [[0.5, 0.5, 0.5, 0.2], [0.5] * 9 + [0.2]])
+@pytest.mark.parametrize("side", ["upper", "lower"])
+def test_an_arm_beyond_equal_ones_on_the_other_side(means: list[float], side: str) -> None:
+    """Far from the threshold, it is found normal though no direction is right for long."""
+    seen = means if side == "upper" else [1.0 - mean for mean in means]
+    found = assert_parity(seen, k=1.0, delta=0.1, rng=1, side=side, budget=20_000)
+    assert found.decisions[0, -1] == 1
 
 
 @pytest.mark.parametrize("k", [1e-300, 1e-18, 1e-9])
@@ -268,16 +276,12 @@ class TestOneArmAtATime:
     ) -> None:
         arms, rules = np.arange(1), _spade_joint.Rules(1.0, 1.1, 0.1, 0.0, 1.0, 10.0)
         known, other = (JointCertificate(9, Sigma(k=1.0), 0.1, 0.0).standing for _ in range(2))
-        near, sums = np.zeros((3, 9)), np.zeros(3)
-        kept = 50.0 if max(normal, outlier) == 50.0 else outlier
-        found = []
         for value, verdict in ((normal, 1), (outlier, 2)):
-            one = Weighed(value, 1e9, 0.5)
-            _spade_kernel.settle_of_one(rules, known, 0, one, near, sums, verdict)
-            added = _spade_evidence.log_relative_weight(0, near, sums, 1e9, 0.0)
-            found.append(np.array([value + added]))
-        _spade_joint.conclude(rules, other, arms, _spade_joint.Found(*found, np.zeros(1)))
-        assert known.log_evidence[0] == other.log_evidence[0] == kept + added
+            _spade_kernel.settle_of_one(rules, known, 0, value, verdict)
+        found = _spade_joint.Found(np.array([normal]), np.array([outlier]), np.zeros(1))
+        _spade_joint.conclude(rules, other, arms, found)
+        kept = 50.0 if max(normal, outlier) == 50.0 else outlier
+        assert known.log_evidence[0] == other.log_evidence[0] == kept
         assert known.verdicts.tolist() == other.verdicts.tolist()
 
     def test_there_is_room_for_all_terms(self) -> None:

@@ -31,7 +31,9 @@ from oddarms.statistics.threshold_streams import (
     bet_costs,
     bets_around,
     bets_for,
+    falls_slowly,
     fan_factor,
+    flat_lines,
     interval_of_mean,
     lower_bound,
     lower_lines,
@@ -243,6 +245,9 @@ class TestLowerLines:
                     lines = lower_lines(rows, np.array([i]), shift, mu)
                     assert lines.offset[0] + lines.speed[0] * y[i] <= noise
                     assert (lines.costs > 0.0).all()
+                flat = flat_lines(rows, np.array([i]), shift)
+                if falls_slowly(lines.speed, flat.speed)[0]:  # else G may exceed W
+                    assert flat.offset[0] + flat.speed[0] * y[i] <= noise
 
     def test_the_length_of_a_sum_of_directions(self, n: int, k: float) -> None:
         """G, W and the sums of the others against exact arithmetic, whatever k is."""

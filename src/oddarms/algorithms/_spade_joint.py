@@ -38,6 +38,8 @@ from oddarms.statistics.threshold_streams import (
     Linear,
     Lines,
     PlugIn,
+    falls_slowly,
+    flat_lines,
     interval_of_mean,
     lower_bound,
     lower_lines,
@@ -319,12 +321,27 @@ def sigma_evidence(
         some = arms[below]
         lines = lower_lines(rows.lower, some, -rules.slack, mu)
         hold_below(found, below, theta + rules.slack, lines, weights, arms, tally, mean)
+        flat = below.copy()
+        slow = falls_slowly(lines.speed, flat_lines(rows.lower, some, -rules.slack).speed)
+        flat[below] = slow
+        if slow.any():
+            lines = flat_lines(rows.lower, arms[flat], -rules.slack)
+            again, centre = nothing_found(arms.size), means_without_one(guess.mean)[arms]
+            hold_below(again, flat, centre + rules.slack, lines, weights, arms, tally, mean)
+            better = again.normal > found.normal
+            found.normal[better], found.share[better] = again.normal[better], again.share[better]
     if above.any():
         some = arms[above]
         largest = largest_without_one(known.box, rules.others_k, some, mu)
         lines = upper_lines(rows.upper, rules.others_k, some, rules.slack, largest, known.box)
         hold_above(found, above, theta - rules.slack, lines, weights, arms, tally, mean)
     return found
+
+
+def means_without_one(mean: FloatArray) -> FloatArray:
+    """Return the mean of the averages of the arms other than i, for each i; a forecast."""
+    means: FloatArray = (mean.sum() - mean) / (mean.size - 1.0)
+    return means
 
 
 def hold_below(
@@ -380,7 +397,7 @@ def margin_evidence(
     """
     n, mean = guess.mean.size, guess.mean[arms]
     margin = beyond.margin * n / (n - 1.0)
-    level = (guess.mean.sum() - mean) / (n - 1.0) + margin
+    level = means_without_one(guess.mean)[arms] + margin
     found = nothing_found(arms.size)
     below, above = mean < level + rules.slack, mean > level - rules.slack
     if below.any():

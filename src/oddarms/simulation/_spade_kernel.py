@@ -30,6 +30,7 @@ from oddarms.algorithms._spade_joint import (
     joint_row_weights,
     least_gap,
     level_of_arms,
+    means_without_one,
     nats_of_bets,
     threshold_shares,
 )
@@ -82,6 +83,8 @@ from oddarms.statistics.threshold_streams import (
     PlugIn,
     bets_around,
     bets_for,
+    falls_slowly,
+    flat_line,
     interval_of_mean,
     light_price,
     lower_bound,
@@ -102,7 +105,7 @@ for _formula in (
     *(estimated_threshold, forecast, lean_of, quantile_of, thresholds_without_one),
     *(normal_mixture_boundary, bets_around, bets_for, interval_of_mean, lower_bound),
     *(no_plug_in_rows, no_rows, radius_of, square_of_leans, upper_bound, with_plug_in_row),
-    empty_rows,
+    *(empty_rows, means_without_one, falls_slowly, flat_line),
 ):
     register_jitable(error_model="numpy")(_formula)
 
@@ -198,11 +201,8 @@ def prices_of(rows: PlugIn, k: float, bets: Any, above: Any, mu: Any, box: Any) 
 
 
 @njit(nogil=True, error_model="numpy")
-def settle_of_one(
-    rules: Rules, known: Standing, i: int, found: Any, near: Any, sums: Any, verdict: int
-) -> None:
+def settle_of_one(rules: Rules, known: Standing, i: int, evidence: float, verdict: int) -> None:
     """Record the evidence on arm i, and the verdict if it suffices: see `conclude`."""
-    evidence = found.evidence + log_relative_weight(i, near, sums, found.steepness, rules.slack)
     enough = evidence >= rules.log_level
     if enough or known.verdicts[i] == UNDECIDED:
         known.log_evidence[i] = evidence
@@ -222,6 +222,7 @@ def weigh_below(
     costs = lower.costs[bets]
     spent, log_shares, sum_of_all = lower.spent[bets], LOG_SHARES[bets], lower.sums.sum()
     logs, cost = np.empty(MOST_TERMS), np.empty(spent.size)
+    centres = means_without_one(guess.mean)
     for i in below:
         total = sum_of_all - lower.sums[i]
         own = lower.leans[i]
@@ -233,8 +234,22 @@ def weigh_below(
         level = theta[i] + rules.slack
         left, right = bracket(guess.mean[i], level)
         found = weigh_of_one(left, right, line, sample, -1.0, logs)
-        settle_of_one(rules, known, i, found, near, sums, FOUND_NORMAL)
-        shares[i] = threshold_shares(level, guess.mean[i], found.y)
+        added = log_relative_weight(i, near, sums, found.steepness, rules.slack)
+        evidence, shares[i] = (
+            found.evidence + added,
+            threshold_shares(level, guess.mean[i], found.y),
+        )
+        offset, flat_speed = flat_line(lower, own, total, -rules.slack)
+        if falls_slowly(speed, flat_speed):
+            line = Lines(offset, flat_speed, lower.bets[bets], cost, 1.0)
+            level = centres[i] + rules.slack
+            left, right = bracket(guess.mean[i], level)
+            found = weigh_of_one(left, right, line, sample, -1.0, logs)
+            added = log_relative_weight(i, near, sums, found.steepness, rules.slack)
+            if found.evidence + added > evidence:
+                evidence = found.evidence + added
+                shares[i] = threshold_shares(level, guess.mean[i], found.y)
+        settle_of_one(rules, known, i, evidence, FOUND_NORMAL)
 
 
 @njit(nogil=True, error_model="numpy")
@@ -265,7 +280,8 @@ def weigh_above(
         level = theta[i] - rules.slack
         left, right = bracket(guess.mean[i], level)
         found = weigh_of_one(left, right, line, sample, 1.0, logs)
-        settle_of_one(rules, known, i, found, near, sums, OUTLIER)
+        added = log_relative_weight(i, near, sums, found.steepness, rules.slack)
+        settle_of_one(rules, known, i, found.evidence + added, OUTLIER)
         shares[i] = threshold_shares(level, guess.mean[i], found.y)
 
 

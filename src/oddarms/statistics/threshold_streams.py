@@ -43,6 +43,7 @@ LOG_SHARES: FloatArray = np.log(_PRIOR / _PRIOR.sum())
 AROUND = 3  # bets looked at, before and after the one made for the present number of sweeps
 SEEN_SHARE = 0.25  # of the bets that pay for the squares seen, of the upper stream
 LOG_SEEN_SHARE, LOG_LIGHT_SHARE = math.log(SEEN_SHARE), math.log(1.0 - SEEN_SHARE)
+SLOW = 0.5  # times the speed of a flat line: slower ones are not the only ones tried
 SMALLEST_VARIANCE = 1e-12
 HIGHEST_COST = 1e100
 
@@ -234,6 +235,38 @@ def lower_lines(rows: Linear, arms: IntArray, shift: float, mu: tuple[float, flo
     total = rows.sums.sum() - rows.sums[arms]
     offset, speed, share = lower_line(rows, square, rows.leans[arms], total, shift, mu)
     return Lines(offset, speed, rows.bets[near], costs - shares.reshape(-1, 1), share)
+
+
+def flat_lines(rows: Linear, arms: IntArray, shift: float) -> Lines:
+    """Return other lower bounds on the e-processes of `lower_lines`, for arms below the mean.
+
+    If theta_-i <= q then k sigma <= q - mu, so any larger number may stand for G in
+    <C, y> <= W mu + G (q - mu): with W, if that is larger, <C, y> <= W q and mu is not needed. This
+    says that q is below mu_-i, as theta_-i is not. It is all there is to be had where the other
+    arms are nearly equal: then no direction is right for long, the averaged lean vanishes, G with
+    it, and W mu is held against an interval of itself. As both are bounds on the same e-process,
+    the better one may be taken.
+    """
+    near = bets_around(rows.weight)
+    spent, shares = rows.spent[near].reshape(-1, 1), LOG_SHARES[near]
+    costs = np.maximum(spent - rows.costs[near][:, arms], 0.0)
+    total = rows.sums.sum() - rows.sums[arms]
+    offset, speed = flat_line(rows, rows.leans[arms], total, shift)
+    return Lines(offset, speed, rows.bets[near], costs - shares.reshape(-1, 1), np.ones(arms.size))
+
+
+def flat_line(rows: Linear, own: Numbers, total: Numbers, shift: float) -> tuple[Numbers, Numbers]:
+    """Return offset and speed of arms' flat lines; the arguments are those of `lower_line`."""
+    W = rows.weight - rows.k / rows.size * own
+    return total - W * shift, -W
+
+
+def falls_slowly(speed: Numbers, flat_speed: Numbers) -> Numbers:
+    """Tell whether a line falls so slowly with y that the flat one is worth a try.
+
+    Then G < W, as the flat line needs: from G = W on, a line falls at least as fast as it does.
+    """
+    return (flat_speed < 0.0) & (speed > SLOW * flat_speed)
 
 
 def lower_line(
