@@ -47,6 +47,8 @@ from oddarms.statistics.evidence import (
 from oddarms.statistics.odd_even import OddEven
 from oddarms.statistics.threshold_streams import (
     Lines,
+    falls_slowly,
+    flat_lines,
     interval_of_mean,
     lower_bound,
     lower_lines,
@@ -324,7 +326,10 @@ def evidence_for_errors(arms: Arms, certificate: JointCertificate, tally: Tally)
     mu = interval_of_mean(streams.mu, MU_SHARE * DELTA)
     largest = largest_without_one(box, k, first, mu)
     exact = coefficients(arms.y, arms.k), (arms.y, arms.y)
-    low = along_lines(lower_lines(streams.lower, first, 0.0, mu), level)
+    steep, flat = lower_lines(streams.lower, first, 0.0, mu), flat_lines(streams.lower, first, 0.0)
+    low = along_lines(steep, level)
+    slow = falls_slowly(steep.speed, flat.speed)  # as SPADE asks before it looks at the flat one
+    level_low = np.where(slow, along_lines(flat, level), -math.inf)
     high = along_lines(upper_lines(streams.upper, k, first, 0.0, largest, box), level)
     found: FloatArray = np.concatenate(
         [
@@ -334,13 +339,15 @@ def evidence_for_errors(arms: Arms, certificate: JointCertificate, tally: Tally)
             low + log_mean_below(*mine, level)[0],
             high,
             high + log_mean_above(*mine, level)[0],
+            level_low,
+            level_low + log_mean_below(*mine, level)[0],
         ]
     )
     return found
 
 
 MU_PRICE, ALL_PRICES = 2.0 * MU_SHARE * DELTA, (BOX_SHARE + 2.0 * MU_SHARE) * DELTA
-PRICES = (0.0, 0.0, MU_PRICE, MU_PRICE, ALL_PRICES, ALL_PRICES)
+PRICES = (0.0, 0.0, MU_PRICE, MU_PRICE, ALL_PRICES, ALL_PRICES, 0.0, 0.0)
 
 
 def wrong_bounds(arms: Arms, certificate: JointCertificate) -> FloatArray:
