@@ -629,6 +629,19 @@ def test_a_worker_that_crashes_has_failed_its_test() -> None:
     assert stub.sampling.result() is not None
 
 
+def test_what_was_not_run_is_given_back_once() -> None:
+    sampling = Sampling(["a", "b", "c"], settings({"k": 1.0}), 2)
+    while (sample := sampling.next()) is not None and sample.ticket is None:
+        sampling.tell(sample, Outcome(Verdict.PASSED))
+    assert sample is not None
+    sampling.lose(sample)
+    sampling.lose(sample)
+    sampling.stop("enough")
+    result = sampling.result()
+    assert result is not None
+    assert result.pulls == 0
+
+
 def test_workers_must_collect_the_same() -> None:
     schedule = Scheduler(StubHunt(), 2)  # type: ignore[arg-type]
     one, other = Node("gw0"), Node("gw1")
