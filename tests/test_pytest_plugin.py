@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
 from collections import deque
 from itertools import pairwise
@@ -628,6 +629,19 @@ def test_a_worker_that_crashes_has_failed_its_test() -> None:
     assert stub.sampling.result() is not None
 
 
+def test_what_was_not_run_is_given_back_once() -> None:
+    sampling = Sampling(["a", "b", "c"], settings({"k": 1.0}), 2)
+    while (sample := sampling.next()) is not None and sample.ticket is None:
+        sampling.tell(sample, Outcome(Verdict.PASSED))
+    assert sample is not None
+    sampling.lose(sample)
+    sampling.lose(sample)
+    sampling.stop("enough")
+    result = sampling.result()
+    assert result is not None
+    assert result.pulls == 0
+
+
 def test_workers_must_collect_the_same() -> None:
     schedule = Scheduler(StubHunt(), 2)  # type: ignore[arg-type]
     one, other = Node("gw0"), Node("gw1")
@@ -680,3 +694,33 @@ def test_crash():
     result = pytester.runpytest_subprocess(*PLUGIN, "-n2", *QUICK)
     result.stdout.fnmatch_lines(["nothing stands out among 5 tests*", "*runs in*"])
     assert result.ret == 0
+
+
+@pytest.mark.long
+def test_a_real_suite_with_planted_flaky_tests(pytester: pytest.Pytester) -> None:
+    """The answer in at most a hundredth of the time that one process per run would take."""
+    toolz_tests = pytest.importorskip("toolz.tests")
+    folder = Path(toolz_tests.__file__).parent
+    for name in ("test_itertoolz.py", "test_dicttoolz.py", "test_recipes.py"):
+        pytester.path.joinpath(name).write_text((folder / name).read_text())
+    pytester.makepyfile(
+        test_planted="import random\n"
+        "def test_often(): assert random.random() < 0.6\n"
+        "def test_sometimes(): assert random.random() < 0.7\n"
+    )
+    begun = time.perf_counter()
+    alone = pytester.runpytest_subprocess("-p", "no:xdist", "test_recipes.py::test_partitionby")
+    one = time.perf_counter() - begun
+    assert alone.ret == 0
+    words = ["--oddarms", "--oddarms-seed=2", "--oddarms-out=answer"]
+    begun = time.perf_counter()
+    result = pytester.runpytest_subprocess(*PLUGIN, "-p", "no:xdist", *words)
+    all_runs = time.perf_counter() - begun
+    assert result.ret == 1
+    answer = json.loads(Path("answer/result.json").read_text())
+    assert sorted(answer["outliers"]) == [
+        "test_planted.py::test_often",
+        "test_planted.py::test_sometimes",
+    ]
+    assert answer["complete"]
+    assert all_runs < answer["pulls"] * one / 100

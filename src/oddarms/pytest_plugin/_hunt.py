@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -72,7 +73,8 @@ class Hunt:
             ended = yield
         except OddarmsError as error:
             if self.sampling is not None and self.sampling.searching:
-                self._finish(session, "it failed")
+                with suppress(OddarmsError):  # what has failed may fail again
+                    self._finish(session, "it failed")
             raise pytest.UsageError(f"--oddarms: {error}") from error
         except KeyboardInterrupt:
             self._finish(session, "it was interrupted")

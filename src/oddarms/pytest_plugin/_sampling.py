@@ -14,11 +14,12 @@ import hashlib
 import random
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from oddarms.errors import UnknownStudy
+from oddarms.errors import StoreFailed, UnknownStudy
 from oddarms.finding import open_study
 from oddarms.problem import DEFAULT_DELTA
 from oddarms.pytest_plugin._options import Settings
@@ -152,7 +153,8 @@ class Sampling:
     def lose(self, sample: Sample) -> None:
         """Give a sample back that was not run."""
         if sample.ticket is not None:
-            self._pool.append(sample.ticket)
+            if self._out.pop(sample.ticket.id, None) is not None:
+                self._pool.append(sample.ticket)
         elif not sample.between:
             self._first.give_back(sample.index)
 
@@ -257,7 +259,8 @@ class Sampling:
         self._tell_all()
         left = [*self._pool, *self._out.values()]
         if self._search is not None and left:
-            self._search.skip_many(left, "not begun")
+            with suppress(StoreFailed):  # then their leases end by themselves
+                self._search.skip_many(left, "not begun")
         self._pool, self._out = [], {}
 
     # What is known

@@ -15,6 +15,7 @@ from oddarms.search._text import guarantee
 from oddarms.text import counted, shown
 
 MOST_LISTED = 20
+MOST_UNDECIDED = 10
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def summary_lines(answer: Answer, width: int) -> list[str]:
         lines += _others(broken)
     if answer.undecided:
         lines += ["", "nothing can be said yet of these, the most suspicious first:"]
-        lines += _table(answer, answer.undecided, width)
+        lines += _table(answer, answer.undecided, width, most=MOST_UNDECIDED)
     return [*lines, "", *_cost(answer)]
 
 
@@ -134,12 +135,12 @@ def _rule(result: Result) -> str:
     return f"{text}, {_percent(threshold)}" if threshold == threshold else text
 
 
-def _table(answer: Answer, nodeids: list[str], width: int) -> list[str]:
+def _table(answer: Answer, nodeids: list[str], width: int, most: int = MOST_LISTED) -> list[str]:
     """Return rate, interval, runs and last failure; long names stand, whole, on their own line."""
     if not nodeids:
         return []
     lines = ["", f"{'fails':>7}  {'interval':>15}  {'runs':>7}  test"] if answer.rows else []
-    for nodeid in nodeids[:MOST_LISTED]:
+    for nodeid in nodeids[:most]:
         record = answer.records[nodeid]
         name = shown(nodeid)
         row = answer.rows.get(nodeid)
@@ -153,7 +154,7 @@ def _table(answer: Answer, nodeids: list[str], width: int) -> list[str]:
         fits = len(numbers) + 2 + len(name) <= width
         lines += [f"{numbers}  {name}"] if fits else [numbers, f"    {name}"]
         lines += _how(record, isolated=answer.sampling.settings.isolate)
-    return [*lines, *_others(nodeids)]
+    return [*lines, *_others(nodeids, most)]
 
 
 def _how(record: Record, *, isolated: bool) -> list[str]:
@@ -164,8 +165,8 @@ def _how(record: Record, *, isolated: bool) -> list[str]:
     return lines
 
 
-def _others(listed: list[Any]) -> list[str]:
-    hidden = len(listed) - MOST_LISTED
+def _others(listed: list[Any], most: int = MOST_LISTED) -> list[str]:
+    hidden = len(listed) - most
     return [f"  ... and {counted(hidden, 'other')}"] if hidden > 0 else []
 
 
