@@ -320,6 +320,33 @@ class TestCounts:
         counts = next_counts(totals, rows, found, verdict(found), 50.0, 150)
         assert counts[1] == pytest.approx(ARM_GROWTH * 100.0 + 2.0)
 
+    def test_as_many_pulls_as_there_may_be(self) -> None:
+        """A row of a tenth of 2e16 pulls is asked for, not of one each."""
+        pulls, wins = np.full(2, 1e16), np.array([5e15, 5e15 + 1e8])
+        totals = Totals(pulls, wins, wins)
+        rows = Rows.none(2)
+        for _ in range(2):
+            rows = rows.plus(5e15, np.full(2, 5 * 10**15), wins / 2.0)
+        found = look(totals, rows, Rule(0.0))
+        counts = next_counts(totals, rows, found, verdict(found), 1e15, 2 * 10**15)
+        assert counts.sum() == pytest.approx(2e15, rel=1e-4)
+
+    def test_a_threshold_that_outliers_must_reach_is_pulled_for(self) -> None:
+        """The floor decides, but the tail of the other part counts, too: all arms get pulls."""
+        z, v = np.array([-9.0, -9.0, 2.2]), np.full(3, 0.01)
+        against_sigma = Part(z, v, np.full(3, 1.0 / 9.0))
+        against_floor = Part(z - 0.2, v, np.zeros(3))
+        found = Look((against_sigma, against_floor), np.full(3, 0.25))
+        judged = verdict(found)
+        assert judged.deciding.tolist() == [1, 1, 1]
+        pulls = np.full(3, 100.0)
+        rows = Rows.none(3)._replace(W=100.0, W2=1_000.0)
+        counts = next_counts(Totals(pulls, pulls, pulls), rows, found, judged, 10.0, 30)
+        assert counts[:2].min() > 1.5
+        alone = found._replace(parts=(against_floor,))
+        counts = next_counts(Totals(pulls, pulls, pulls), rows, alone, verdict(alone), 10.0, 30)
+        assert counts[:2].tolist() == [1.0, 1.0]
+
     def test_weights_of_rows(self) -> None:
         weights, rows = [], Rows.none(2)
         for _ in range(30):

@@ -53,7 +53,8 @@ LEAST_SHARE = 0.05  # of the threshold's variance is left, whatever the covarian
 ARM_GROWTH = 0.5  # for its own sake an arm gets at most this share of its pulls, and 2, in a row
 STEEPEST = 1e8  # k~ where n = 1 + k^2, in place of infinity: z is then a test of sigma_-i > 0
 TINY = 1e-9
-BISECTIONS = 26  # of a range of 60 in log g: more digits than rounding to whole pulls leaves
+LEAST_LOG_G, MOST_LOG_G = -30.0, 80.0  # from one pull to as many as can be counted
+BISECTIONS = 28  # of that range: more digits than rounding to whole pulls leaves
 
 
 class Conditions(NamedTuple):
@@ -416,19 +417,15 @@ def next_counts(
     the arm's own is s_i^2/N_i. With 1/g^2 the price of a pull, the least of sum_i a_i v_i and what
     the row costs is at n_j = g s_j sqrt(c_j^2 sum a) w/(W + w) and at N_j + n_j = g s_j sqrt(a_j).
     An arm gets the larger of the two, the second at most N_j/2 + 2 as a_j is a guess; g is found by
-    bisection.
-    Each part of the threshold has its own c and the a of the arms that it decides.
+    bisection. Each part of the threshold has its own c and the a of the arms that it matters to.
     """
-    zeta = np.maximum(np.abs(deciding_z(found, judged)), 1.0)
-    v = np.stack([part.variance for part in found.parts])[judged.deciding, np.arange(zeta.size)]
-    log_a = np.log(zeta) - 0.5 * zeta * zeta - np.log(v)
-    a = np.exp(log_a - log_a.max())
-    shared = np.zeros(a.size)
-    for place, part in enumerate(found.parts):
-        shared += part.influence2 * a[judged.deciding == place].sum()
+    a = _worth_of_variance(found, judged)
+    shared = np.zeros(totals.pulls.size)
+    for part, own in zip(found.parts, a, strict=True):
+        shared += part.influence2 * own.sum()
     sd = np.sqrt(found.variance)
     for_threshold = sd * np.sqrt(shared) * weight / (rows.W + weight)
-    for_itself = sd * np.sqrt(a)
+    for_itself = sd * np.sqrt(a.sum(0))
     most = ARM_GROWTH * totals.pulls + 2.0
 
     def counts(log_g: float) -> FloatArray:
@@ -437,11 +434,27 @@ def next_counts(
         wanted: FloatArray = np.maximum(np.maximum(g * for_threshold, own), 1.0)
         return wanted
 
-    low, high = -30.0, 30.0
+    low, high = LEAST_LOG_G, MOST_LOG_G
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if counts(middle).sum() > total else (middle, high)
     return counts(low)
+
+
+def _worth_of_variance(found: Look, judged: Verdict) -> FloatArray:
+    """Return zeta phi(zeta)/v for each part and arm, over the largest; 0 where it says nothing.
+
+    All parts count for an arm that seems an outlier, as their tails add, and for others the one
+    that decides.
+    """
+    z = np.stack([part.z for part in found.parts])
+    v = np.stack([part.variance for part in found.parts])
+    zeta = np.maximum(np.abs(z), 1.0)
+    log_a = np.log(zeta) - 0.5 * zeta * zeta - np.log(v)
+    counts = judged.odd | (np.arange(len(z))[:, None] == judged.deciding)
+    log_a[~counts] = -np.inf
+    a: FloatArray = np.exp(log_a - log_a.max())
+    return a
 
 
 def rounded_counts(counts: FloatArray, total: int, chance: float) -> IntArray:
