@@ -327,7 +327,7 @@ class TestCounts:
         rows = Rows.none(2)
         for _ in range(2):
             rows = rows.plus(5e15, np.full(2, 5 * 10**15), wins / 2.0)
-        found = look(totals, rows, Rule(0.0))
+        found = look(totals, rows, Conditions(0.0))
         counts = next_counts(totals, rows, found, verdict(found), 1e15, 2 * 10**15)
         assert counts.sum() == pytest.approx(2e15, rel=1e-4)
 
