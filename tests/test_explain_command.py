@@ -129,7 +129,7 @@ class TestSamples:
         find(arms, k=1.5, margin=0.05, budget=150, storage=storage, rng=1)
         assert main(["explain", "--study", "find", "--storage", storage]) == 0
         text = capsys.readouterr().out
-        assert "more samples are needed, most of them of:" in text
+        assert "more samples are needed; these things need most:" in text
         assert "--margin 0.1" in text
         assert "--error fdr" not in text  # that would be another search
 

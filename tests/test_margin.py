@@ -199,7 +199,7 @@ class TestSigma:
         ({"k": -1, "margin": 0.1}, "k must be at least 0 where there is a margin or a floor"),
         ({"rule": "absolute"}, "floor must be given for the rule 'absolute'"),
         ({"rule": "control"}, "control must be given with the rule 'control'"),
-        ({"control": 1}, "control must be given with the rule 'control', and only with it"),
+        ({"control": 1}, "control must be left out, as the rule is 'sigma' and not 'control'"),
         ({"rule": "control", "control": 9}, "control must be the label of an arm but 9 is none"),
         ({"rule": "quantile"}, "quantile must be given with the rule 'quantile'"),
         ({"rule": "quantile", "quantile": 1.0}, "quantile must be strictly between 0 and 1"),

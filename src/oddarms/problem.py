@@ -350,19 +350,17 @@ class Question:
         """Raise where words of the question contradict each other."""
         if self.rule not in USUAL_K and self.k != 0.0:
             raise InvalidParameter(f"k must be left out for the rule {self.rule!r}.")
-        if (self.rule == "control") != (self.control is not None):
-            raise InvalidParameter(
-                "control must be given with the rule 'control', and only with it, but the rule is"
-                f" {self.rule!r} and control {self.control!r}."
-            )
+        for word, value in (("control", self.control), ("quantile", self.quantile)):
+            if self.rule == word and value is None:
+                raise InvalidParameter(f"{word} must be given with the rule {word!r}.")
+            if self.rule != word and value is not None:
+                raise InvalidParameter(
+                    f"{word} must be left out, as the rule is {self.rule!r} and not {word!r}, but"
+                    f" got {brief(value)}."
+                )
         if self.control is not None and self.control not in self.labels:
             raise InvalidParameter(
                 f"control must be the label of an arm but {self.control!r} is none."
-            )
-        if (self.rule == "quantile") != (self.quantile is not None):
-            raise InvalidParameter(
-                "quantile must be given with the rule 'quantile', and only with it, but the rule"
-                f" is {self.rule!r} and quantile {self.quantile}."
             )
         if self.rule == "absolute" and (self.floor is None or self.margin > 0.0):
             raise InvalidParameter(
@@ -460,7 +458,7 @@ class Question:
             "mad": f"median {sign} {abs(self.k):g} MAD",
             "tukey": f"{quartile} {sign} {abs(self.k):g} IQR",
             "quantile": f"the {share if upper else 1.0 - share:g} quantile",
-            "control": "" if self.margin > 0.0 else f"that of arm {self.control}",
+            "control": "" if self.margin > 0.0 else f"that of arm {_printable(self.control)}",
             "absolute": "",
         }[self.rule]
 
@@ -472,7 +470,8 @@ class Question:
     @property
     def centre_text(self) -> str:
         """What the margin is measured from, in words."""
-        return {"sigma": "mean", "control": f"that of arm {self.control}"}.get(self.rule, "median")
+        arm = f"that of arm {_printable(self.control)}"
+        return {"sigma": "mean", "control": arm}.get(self.rule, "median")
 
     @property
     def centre_phrase(self) -> str:
@@ -500,7 +499,14 @@ class Question:
 
     def numbered(self) -> Question:
         """Return the same question with the arms called 0, 1, 2, ..."""
-        return self if isinstance(self.labels, range) else self.but(labels=self.n)
+        return self if isinstance(self.labels, range) else self.relabelled(range(self.n))
+
+    def relabelled(self, labels: Sequence[Label]) -> Question:
+        """Return the same question of arms that are called otherwise, in the same order."""
+        changes: dict[str, Any] = {"labels": labels}
+        if self.control is not None:
+            changes["control"] = labels[list(self.labels).index(self.control)]
+        return self.but(**changes)
 
     def _words(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in WORDS}
@@ -571,6 +577,11 @@ WORDS = (
     *("error", "goal", "revised", "algorithm"),
 )
 """What a question is made of, beside the labels and the algorithm's options."""
+
+
+def _printable(label: Label) -> str:
+    """Return a label as text that does nothing to a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in str(label))
 
 
 def usual_algorithm(rule: str, goal: str) -> str:

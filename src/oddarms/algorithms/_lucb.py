@@ -233,6 +233,12 @@ class LUCB(Algorithm):
         """Each arm's average reward, imported ones included."""
         return averages(self.totals.total, self.totals.pulls)
 
+    def _estimates(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return averages, samples (imported ones too) and variances."""
+        pulls = self.totals.pulls
+        means = np.clip(np.nan_to_num(self.means, nan=0.5), 0.0, 1.0)
+        return means, pulls, self.totals.scatter / np.maximum(pulls, 1.0)
+
     def intervals(self) -> tuple[FloatArray, FloatArray]:
         """Return intervals that contain all means together, cut to [0, 1]."""
         return np.clip(self.low, 0.0, 1.0), np.clip(self.high, 0.0, 1.0)

@@ -85,9 +85,7 @@ def create(
     check_options(cls, options)
     check_number_of_arms(n)
     check_delta(delta)
-    _check_fits(cls, "rule", rule.name, cls.rules)
-    _check_fits(cls, "error", error, cls.errors)
-    _check_fits(cls, "goal", goal, cls.goals)
+    _check_fits(cls, {"rule": rule.name, "error": error, "goal": goal})
     if error != "any":
         options["error"] = error
     if goal != "sure":
@@ -102,15 +100,33 @@ def create(
     return TwoSided(cls, n, rule=rule, delta=delta, rng=rng, **options)
 
 
-def _check_fits(cls: type[Algorithm], word: str, value: str, known: frozenset[str]) -> None:
+def _check_fits(cls: type[Algorithm], asked: dict[str, str]) -> None:
     """Raise one sentence where a question asks an algorithm for what it cannot do."""
-    if value not in known:
-        able = ", ".join(repr(one) for one in sorted(known))
-        others = [name for name in _BUILT_IN if value in getattr(get_algorithm(name), f"{word}s")]
-        raise InvalidParameter(
-            f"{word} must be {able} for the algorithm {cls.__name__} but got {value!r}:"
-            f" choose algorithm={' or '.join(map(repr, sorted(others)))}."
-        )
+    wrong = next((word for word in asked if not _takes(cls, word, asked[word])), None)
+    if wrong is None:
+        return
+    able = ", ".join(repr(one) for one in sorted(getattr(cls, f"{wrong}s")))
+    usual = [name for name in _BUILT_IN if name not in ("census", "roai-elim", "roai-lucb")]
+    fitting = [
+        name
+        for name in usual
+        if all(_takes(get_algorithm(name), word, value) for word, value in asked.items())
+    ]
+    words = ", ".join(f"{word} {value!r}" for word, value in asked.items())
+    remedy = (
+        f"choose algorithm={' or '.join(map(repr, sorted(fitting)))}"
+        if fitting
+        else f"no algorithm takes {words} together"
+    )
+    raise InvalidParameter(
+        f"{wrong} must be {able} for the algorithm {cls.__name__} but got {asked[wrong]!r}:"
+        f" {remedy}."
+    )
+
+
+def _takes(cls: type[Algorithm], word: str, value: str) -> bool:
+    known: frozenset[str] = getattr(cls, f"{word}s")
+    return value in known
 
 
 @lru_cache(maxsize=1)

@@ -385,7 +385,11 @@ class SPADE(Algorithm):
         pulls, total = self.totals.pulls, self.totals.total
         estimate = estimated_threshold(k, pulls, total, self.totals.scatter)
         mu = float(self.means.mean())
-        estimate = self.rule.raised((estimate, estimate), (mu, mu))[0] if k >= 0 else estimate
+        if self.k >= 0.0:
+            mirrored = side == "lower"
+            theta, mu = (1.0 - estimate, 1.0 - mu) if mirrored else (estimate, mu)
+            theta = self.rule.raised((theta, theta), (mu, mu))[0]
+            estimate = 1.0 - theta if mirrored else theta
         return Threshold(min(max(estimate, low), high), low, high)
 
     def centre(self) -> Ends:

@@ -80,8 +80,9 @@ def _missing(result: Result) -> str:
     open_arms = np.flatnonzero(result.decisions == Decision.UNDECIDED)
     hardest = open_arms[np.argsort(-needed[open_arms], kind="stable")][:HARDEST]
     rows = [[shown(result.labels[i]), f"{needed[i]:,.0f}"] for i in hardest.tolist()]
-    return f"\nAbout {needed.sum():,.0f} more samples are needed, most of them of:\n\n" + table(
-        ["thing", "samples"], rows, right=["samples"], shorten="thing"
+    return (
+        f"\nAbout {needed.sum():,.0f} more samples are needed; these things need most:\n\n"
+        + table(["thing", "samples"], rows, right=["samples"], shorten="thing")
     )
 
 

@@ -50,7 +50,10 @@ OPTIONS = (
     ),
     Option("rule", "RULE", f"What the threshold is made of: {', '.join(RULES)}.", "rule"),
     Option(
-        "budget", "N", "At most N runs (over all runs of pytest with the same storage).", "count"
+        "budget",
+        "N",
+        "At most N runs, beside the first of each test (in all, with a storage).",
+        "count",
     ),
     Option("time", "SECONDS", "Begin no run of a test after so many seconds.", "number"),
     Option("out", "DIR", "Write report.html, result.json, arms.csv and junit.xml there."),

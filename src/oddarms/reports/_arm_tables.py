@@ -18,6 +18,7 @@ from oddarms.reports._account import (
     is_known,
 )
 from oddarms.reports._formats import about, doubt_text, exact, many, odds_text
+from oddarms.search._text import guarantee
 
 LISTED = 500
 """Rows of the tables of outliers and of undecided arms."""
@@ -59,7 +60,7 @@ def key_figures(account: Account) -> Table:
     bounds = " to ".join(map(exact, question.bounds))
     rows += [
         *((f"{side} threshold is", question.threshold_text(side)) for side in question.sides),
-        ("delta, probability of an error at most", f"{question.delta:g}"),
+        ("what the answer is worth", guarantee(question)),
         ("bounds of a sample", bounds),
         ("algorithm", visible(result.algorithm, LABEL_CHARACTERS)),
     ]

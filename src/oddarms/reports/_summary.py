@@ -9,7 +9,7 @@ from oddarms.documents import Block, Paragraph
 from oddarms.problem import Question
 from oddarms.reports._account import Account
 from oddarms.reports._formats import exact, many, percent
-from oddarms.search._text import is_proven
+from oddarms.search._text import is_proven, nearly
 
 NAMED = 10
 """Outliers that the summary names."""
@@ -62,6 +62,9 @@ def _found(account: Account) -> tuple[str, ...]:
     told = f"{found:,} of {n:,} arms {kind}"
     if result.nothing_stands_out:
         told = f"Nothing stands out: no arm of {n:,} is an outlier"
+    told += nearly(account.question)
+    if account.question.goal == "budget" and not result.complete:
+        told = f"{_best_guess(account)} Proven is less: {told}"
     if result.complete and not result.pulls and not result.imported:
         text = (
             f"**What was found.** {told}. No sample was needed: unless all are equal, no mean"
@@ -82,6 +85,16 @@ def _found(account: Account) -> tuple[str, ...]:
         cost += f", {times:,.0f} times as many" if times >= 2.0 else ""
     far = "" if found else f" {_far(account)}"
     return (f"**What was found.** {told}", *names, f"{rest} {account.thresholds()}{cost}.{far}")
+
+
+def _best_guess(account: Account) -> str:
+    """Return what seems to be so at the end of a budget."""
+    guess, doubt = account.result.guess, account.result.doubt
+    return (
+        f"The best guess is that {many(len(guess), 'arm')} of {account.n:,} are outliers; something"
+        f" in it is wrong with probability at most about {doubt:.2g}, which is not proven. The"
+        " table of undecided arms has the guesses, the most suspicious first."
+    )
 
 
 def _far(account: Account) -> str:

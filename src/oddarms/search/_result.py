@@ -14,6 +14,7 @@ from oddarms.algorithms import Decision, Decisions, Threshold
 from oddarms.errors import MissingExtra, TwoThresholds
 from oddarms.problem import BoolArray, FloatArray, IntArray, Label, Question
 from oddarms.rules import gaps_to_thresholds
+from oddarms.search._progress import look_alike
 from oddarms.search._text import answer
 from oddarms.search._tickets import Status
 from oddarms.statistics.round_robin import pulls_until_decided
@@ -174,6 +175,16 @@ class Result:
         return np.where(self.guesses >= Decision.HIGH, 1.0 - self.doubts, self.doubts)
 
     @property
+    def all_alike(self) -> bool:
+        """Whether the averages differ no more than chance makes them, and nothing ends that."""
+        question, (a, b) = self.question, self.question.bounds
+        if question.margin > 0.0 or question.indifference > 0.0 or question.rule != "sigma":
+            return False
+        samples = self.pulls_per_arm + self.imported_per_arm
+        everything_open = len(self.undecided) == question.n
+        return everything_open and look_alike((self.means - a) / (b - a), samples)
+
+    @property
     def doubt(self) -> float:
         """About the probability that any guess about an undecided arm is wrong. Not proven.
 
@@ -242,8 +253,13 @@ class Result:
             "upper": float(self.intervals[:, 1].max()) - low,
             "lower": high - float(self.intervals[:, 0].min()),
         }
-        has_centre = math.isfinite(low) and math.isfinite(high)
-        return {side: max(far[side], 0.0) for side in self.question.sides if has_centre}
+        if not (math.isfinite(low) and math.isfinite(high)) or self.question.rule == "absolute":
+            return {}
+        if self.nothing_stands_out:  # then no arm is beyond the threshold, either
+            for side, (_, lowest, highest) in self.thresholds.items():
+                beyond = highest - low if side == "upper" else high - lowest
+                far[side] = min(far[side], beyond + self.question.indifference)
+        return {side: max(far[side], 0.0) for side in self.question.sides}
 
     @property
     def odds(self) -> FloatArray | None:
@@ -262,11 +278,14 @@ class Result:
     def equal_sampling(self) -> int | None:
         """About how many pulls equal sampling (RR) would take at the estimated means.
 
-        None where not every arm is decided, on both sides at once, for rules other than "sigma",
-        and for an arm on the threshold.
+        None where not every arm is decided, on both sides at once, for other rules, kinds of error
+        and algorithms, with an indifference, and for an arm on the threshold.
         """
         question = self.question
-        if not self.complete or len(question.sides) > 1 or question.rule != "sigma":
+        like_rr = question.algorithm_name in ("spade", "ade", "rr", "wrr")
+        if not (self.complete and like_rr and question.error == "any" and question.rule == "sigma"):
+            return None
+        if len(question.sides) > 1 or question.indifference > 0.0:
             return None
         if np.isnan(self.means).any():
             return None

@@ -710,7 +710,7 @@ class Search:
 
     def _look_alike(self) -> bool:
         """Return whether all arms look alike, where nothing would end such a search."""
-        asked, algorithm = self.question, self.algorithm
+        asked, algorithm = self.question, self.algorithm  # as `Result.all_alike`, at no cost
         if asked.margin > 0.0 or asked.indifference > 0.0 or asked.rule != "sigma":
             return False
         everything_open = bool(algorithm.undecided.all())

@@ -81,7 +81,8 @@ def best_guess(result: Result) -> str:
     odd, n = len(result.guess), result.question.n
     return (
         f"best guess: {odd:,} of {n:,} arms {'is an outlier' if odd == 1 else 'are outliers'}\n"
-        f"something in it is wrong with probability about {result.doubt:.2g} (not proven)\n"
+        f"something in it is wrong with probability at most about {result.doubt:.2g}\n"
+        "(not proven)\n"
     )
 
 
@@ -99,14 +100,15 @@ def guarantee(question: Question) -> str:
         return f"in simulations wrong at most {100.0 * delta:g} % of the time; not proven"
     if question.error == "fdr":
         return f"on average at most {50.0 * delta:g} % of the names on either side are wrong"
-    return f"right with probability at least {1.0 - delta:g}"
+    sure = f"right with probability at least {1.0 - delta:g}"
+    return f"{sure}, as margin or floor were changed" if question.revised else sure
 
 
 def nearly(question: Question) -> str:
-    """Return what an indifference makes of the word outlier."""
+    """Return what an indifference makes of the answer."""
     if question.indifference == 0.0:
         return ""
-    return f" or within {question.indifference:g} of the threshold"
+    return f", give or take {question.indifference:g} at the threshold"
 
 
 def farthest_text(result: Result) -> str:
@@ -157,6 +159,8 @@ def cost(result: Result) -> str:
 
 def _still_needed(result: Result) -> str:
     """Return about how many more samples would decide the rest, as a line."""
+    if result.all_alike:
+        return "all arms look alike, so this would not end; a margin would end it\n"
     if result.pulls_needed is None or not math.isfinite(needed := float(result.pulls_needed.sum())):
         return ""
     return f"still needed: about {needed:,.0f} samples, at the present estimates\n"
@@ -165,8 +169,7 @@ def _still_needed(result: Result) -> str:
 def _comparison(result: Result) -> str:
     """Return a line about sampling all equally, where there is something to compare with."""
     equal, samples = result.equal_sampling, result.pulls + result.imported
-    alike = is_proven(result.question) and result.question.error == "any"
-    if equal is None or not samples or not alike:
+    if equal is None or not samples:
         return ""
     text = f"sampling all equally at this guarantee (RR): about {equal:,}"
     return text + (f", {equal / samples:,.0f} times as many\n" if equal >= 2 * samples else "\n")
@@ -194,7 +197,7 @@ def _cell(row: dict[str, Any], column: str) -> str:
     if column == "odds":
         return _odds(row["odds"])
     if column == "guess":
-        if row["guess"] is None or row["doubt"] is None:
+        if row["guess"] in (None, "undecided") or row["doubt"] is None:
             return "?"
         named = "normal" if row["guess"] == "normal" else "outlier"
         doubt = "<1%" if row["doubt"] < 0.01 else f"{row['doubt']:.0%}"

@@ -97,4 +97,5 @@ def guess_and_doubt(
     variance = (1.0 - influence) ** 2 * noise + np.maximum(shared.sum() - shared, 0.0)
     distance = np.minimum(np.abs(known - threshold), 2.0)  # means are in [0, 1]
     doubt = ndtr(-distance / np.sqrt(np.maximum(variance, np.finfo(np.float64).tiny)))
-    return Guess(seen & (known >= threshold), np.where(seen, doubt, LARGEST_DOUBT))
+    odd = seen & (known >= threshold) & (distance > 0.0)  # on it, a guess is as good as another
+    return Guess(odd, np.where(seen, doubt, LARGEST_DOUBT))

@@ -145,7 +145,7 @@ class Study:
     def _with_labels(self, question: Question) -> Question:
         known = self._named
         if known is None or known[0] is not question:
-            self._named = known = question, question.but(labels=self._labels.all())
+            self._named = known = question, question.relabelled(self._labels.all())
         return known[1]
 
     @property
@@ -389,7 +389,7 @@ class Study:
             Revision(
                 row.number,
                 row.position,
-                stored_question(row.question).but(labels=self.labels),
+                stored_question(row.question).relabelled(self.labels),
                 moment_of(row.made),
             )
             for row in rows
