@@ -52,7 +52,7 @@ OPTIONS = (
     Option(
         "budget",
         "N",
-        "At most N runs, beside the first of each test (in all, with a storage).",
+        "At most N runs, beside the first of each test.",
         "count",
     ),
     Option("time", "SECONDS", "Begin no run of a test after so many seconds.", "number"),
