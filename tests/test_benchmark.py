@@ -325,7 +325,8 @@ def test_the_command_reports_fixed_runs_and_delta(
     assert [row["delta"] for row in report["delta"]] == list(DELTAS)
     monkeypatch.setattr(pictures, "plot_intervals", lambda *_, **__: None)
     said = pictures.draw_all(tmp_path)
-    assert said == [f"drawn: {tmp_path / name}.png" for name in ("algorithms", "delta", "crowd")]
+    drawn = ("algorithms", "delta", "rules", "crowd")
+    assert said == [f"drawn: {tmp_path / name}.png" for name in drawn]
     assert (tmp_path / "algorithms.png").read_bytes()[:4] == b"\x89PNG"
     assert (tmp_path / "delta.png").read_bytes()[:4] == b"\x89PNG"
     del report["fixed_runs"], report["delta"]

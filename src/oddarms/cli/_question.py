@@ -106,7 +106,6 @@ def with_margin(words: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
     a, b = words.get("bounds", UNIT)
     margin = USUAL_MARGIN * (b - a)
     if not quiet:
-        note(
-            f"abnormal is also {margin:g} or more from the centre of all (--margin 0: any distance)"
-        )
+        above = {"sigma": "average", "control": "control"}.get(rule, "median")
+        note(f"abnormal is also at least {margin:g} above the {above} (--margin 0: any distance)")
     return {**words, "margin": margin}
