@@ -200,31 +200,41 @@ def test_labels_of_any_kind_reach_the_command_and_the_files(find: Run) -> None:
     [
         ((), "one of --arms, --table and --study"),
         (("--arms", ARMS), "one of --pull, --python and --table"),
-        (("--arms", "a,b,a", "--pull", "true"), "unique"),
-        (("--arms", "a,", "--pull", "true"), "at least 2"),
-        (("--arms", "nofile", "--pull", "true"), "no file 'nofile'"),
-        (("--arms", ARMS, "--pull", "true", "--python", "a:b"), "together"),
-        (("--arms", ARMS, "--pull", "true", "--reward", "wrong"), "exit-code or stdout"),
+        (("--arms", "a,b,a", "--pull", "true {arm}"), "unique"),
+        (("--arms", "a,", "--pull", "true {arm}"), "at least 2"),
+        (("--arms", "nofile", "--pull", "true {arm}"), "no file 'nofile'"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--python", "a:b"), "together"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--reward", "wrong"), "exit-code or stdout"),
         (("--arms", ARMS, "--pull", "tr'ue"), "well quoted"),
         (("--arms", ARMS, "--pull", " "), "empty"),
+        (("--arms", ARMS, "--pull", "./measure"), "'env ODDARMS_ARM={arm} ...'"),
+        (("--arms", ARMS, "--pull", "./measure $1"), "must have {arm} where the thing belongs"),
+        (("--arms", ARMS, "--pull", "./measure", "--shell"), '{arm} or, in a shell, "$1"'),
+        (("--arms", ARMS, "--python", "a:b", "--failure-codes", "7"), "--failure-codes must be"),
+        (
+            ("--arms", ARMS, "--pull", PULL, "--reward", "stdout", "--failure-codes", "7"),
+            "--failure-codes must be given with --reward exit-code",
+        ),
+        (("--arms", ARMS, "--pull", PULL, "--failure-codes", "5-2"), "but got '5-2'"),
+        (("--arms", ARMS, "--pull", PULL, "--failure-codes", "0"), "numbers from 1 to 255"),
         (("--arms", ARMS, "--pull", "no-such-command {arm}"), "No such file"),
-        (("--arms", ARMS, "--pull", "true", "--timeout", -1), "timeout"),
-        (("--arms", ARMS, "--pull", "true", "--bounds", "1,0"), "bounds"),
-        (("--arms", ARMS, "--pull", "true", "--bounds", "1"), "bounds must be two numbers"),
-        (("--arms", ARMS, "--pull", "true", "--k", "nan"), "k must"),
-        (("--arms", ARMS, "--pull", "true", "--delta", "2"), "delta must"),
-        (("--arms", ARMS, "--pull", "true", "--algorithm", "best"), "algorithm"),
-        (("--arms", ARMS, "--pull", "true", "--batch"), "--python"),
-        (("--arms", ARMS, "--pull", "true", "--out", "/proc/x"), "--out"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--timeout", -1), "timeout"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--bounds", "1,0"), "bounds"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--bounds", "1"), "bounds must be two numbers"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--k", "nan"), "k must"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--delta", "2"), "delta must"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--algorithm", "best"), "algorithm"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--batch"), "--python"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--out", "/proc/x"), "--out"),
         (("--arms", ARMS, "--python", "functions"), "module:function"),
         (("--arms", ARMS, "--python", "functions:nobody"), "no function 'nobody'"),
         (("--arms", ARMS, "--python", "no_such_module:f"), "no_such_module"),
         (("--arms", ARMS, "--python", "functions:only_e", "--timeout", 1), "--pull"),
         (("--study", "nobody"), "no study 'nobody'"),
         (("--table", "no.csv"), "no.csv"),
-        (("--arms", ARMS, "--pull", "true", "--population", "rows"), "--population rows must be"),
+        (("--arms", ARMS, "--pull", PULL, "--population", "rows"), "--population rows must be"),
         (("--table", "no.csv", "--study", "s", "--population", "rows"), "--population rows must"),
-        (("--arms", ARMS, "--pull", "true", "--algorithm", "census"), "--population rows"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--algorithm", "census"), "--population rows"),
     ],
 )
 def test_bad_usage_is_a_sentence(find: Run, words: tuple[object, ...], said: str) -> None:
@@ -233,7 +243,7 @@ def test_bad_usage_is_a_sentence(find: Run, words: tuple[object, ...], said: str
 
 def test_an_empty_file_of_arms_is_refused(find: Run) -> None:
     Path("empty").write_text("")
-    assert_refused(find("--arms", "empty", "--pull", "true"), 2, "at least 2 but got 0")
+    assert_refused(find("--arms", "empty", "--pull", "true {arm}"), 2, "at least 2 but got 0")
 
 
 # Failures
@@ -296,6 +306,22 @@ def test_failures_now_and_then_are_tried_again(find: Run) -> None:
     assert find(*words, "--on-error", "drop").code == 2
 
 
+@pytest.mark.parametrize("policy", ["stop", "retry", "worst"])
+def test_a_tool_that_is_not_there_ends_the_search_at_once(find: Run, policy: str) -> None:
+    pull = "sh -c 'echo x >> count; no-such-tool' sh {arm}"
+    ran = find("--arms", ARMS, "--pull", pull, "--on-error", policy, *SEARCH)
+    assert_refused(ran, 2, "exit code 127, which means that a program was not found", "by hand")
+    assert Path("count").read_text() == "x\n"
+
+
+def test_codes_of_failures_may_be_named(find: Run) -> None:
+    pull = "sh -c 'test $1 != e || exit 7' sh {arm}"
+    words = ("--arms", ARMS, "--pull", pull, *SEARCH, "--failure-codes", "5-7")
+    assert_refused(find(*words), 1, "arm 'e': the command ended with exit code 7. ")
+    ran = find(*words, "--on-error", "worst", "--out", "worst", "--format", "json")
+    assert ran.json["outliers"] == ["e"]
+
+
 # The budget
 
 
@@ -315,7 +341,7 @@ def test_a_budget_is_kept_and_what_is_open_is_named(find: Run, budget: int) -> N
 
 
 def test_where_no_outlier_is_possible_that_is_said(find: Run) -> None:
-    ran = find("--arms", "a,b,c", "--pull", "true", "--k", 2)
+    ran = find("--arms", "a,b,c", "--pull", "true {arm}", "--k", 2)
     assert ran.code == 0
     assert "no sample was needed: among 3 arms none can be 2 sd out" in ran.out
     assert "samples: 0\n" in ran.out
@@ -468,7 +494,7 @@ def test_a_study_is_shown_by_its_name_alone(find: Run) -> None:
 
 def test_a_folder_has_one_search_at_a_time(find: Run) -> None:
     words = ("--arms", ARMS, *SEARCH)
-    with search(*words, "--pull", "sleep 60", "--out", "o") as slow:
+    with search(*words, "--pull", "sh -c 'sleep 60' {arm}", "--out", "o") as slow:
         wait_until(lambda: Path("o/study.db").exists())
         assert_refused(find(*words, "--pull", PULL, "--out", "o"), 2, "no other search runs")
         slow.send_signal(signal.SIGINT)

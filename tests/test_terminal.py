@@ -43,7 +43,7 @@ def test_what_a_command_prints(run_command: Run) -> None:
     pull = r"printf '\033[31mred\r' ; printf '\033[2J\007' >&2"
     for reward in ("stdout", "exit-code"):
         ran = run_command(
-            "find", "--arms", "a,b,c,d", "--k", 1, "--shell", "--pull", f"{pull}; exit 200",
+            "find", "--arms", "a,b,c,d", "--k", 1, "--shell", "--pull", f"{pull}; exit 200 # $1",
             "--reward", reward, "--out", reward, "--budget", 30,
         )  # fmt: skip
         assert_harmless(ran)

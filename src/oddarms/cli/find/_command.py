@@ -149,6 +149,14 @@ def find(
     timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a command is killed.")
     ] = None,
+    failure_codes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CODES",
+            help="Exit codes that are no reward but a failure of the sample, see --on-error.",
+            show_default="126,127,129-159, and 2-5 of pytest",
+        ),
+    ] = None,
     on_error: Annotated[
         OnErrorName,
         typer.Option(
@@ -233,7 +241,7 @@ def find(
         indifference=indifference,
     )
     kind, column = reward_meanings(reward, reward_column, pull=pull, table=table)
-    function = function_of(pull, python, kind, timeout, shell=shell, batch=batch)
+    function = function_of(pull, python, kind, timeout, failure_codes, shell=shell, batch=batch)
     if transform is not None and function is not None:
         function = with_transform(function, transform, kind if pull is not None else "", batch)
     reader = TableReader(table, arm, column, successes, trials, encoding, missing, transform)
