@@ -81,7 +81,7 @@ def _missing(result: Result) -> str:
     hardest = open_arms[np.argsort(-needed[open_arms], kind="stable")][:HARDEST]
     rows = [[shown(result.labels[i]), f"{needed[i]:,.0f}"] for i in hardest.tolist()]
     return f"\nAbout {needed.sum():,.0f} more samples are needed, most of them of:\n\n" + table(
-        ["thing", "samples"], rows, right=["samples"], shorten="thing"
+        ["thing", "samples"], rows, right=["samples"], wrap="thing"
     )
 
 

@@ -185,7 +185,7 @@ def _arms(rows: list[dict[str, Any]], style: str, last: str, most: int = MOST_SH
     ]
     header = ["label", "mean", "interval", last, "samples"]
     right = ["mean", "samples", *([last] if last == "odds" else [])]
-    text = table(header, body, right=right, shorten="label")
+    text = table(header, body, right=right, wrap="label")
     hidden = len(rows) - most
     return text + (f"... and {counted(hidden, 'other')}\n" if hidden > 0 else "")
 

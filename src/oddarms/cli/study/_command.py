@@ -147,7 +147,7 @@ def list_studies(storage: StorageOption = None, how: FormatOption = Format.table
     if how is Format.table:
         header = ("name", "arms", "k", "delta", "algorithm", "tickets", "results", "created (UTC)")
         right = ("arms", "k", "delta", "tickets", "results")
-        emit(table(header, map(_for_people, found), right=right, shorten="name"))
+        emit(table(header, map(_for_people, found), right=right, wrap="name"))
         return
     header = ("name", "arms", "k", "delta", "algorithm", "handed_out", "results", "created")
     emit_rows(how, header, map(_for_programs, found))
