@@ -589,7 +589,7 @@ def test_a_table_is_judged_by_itself(find: Run) -> None:
     ran = find(*TABLE, "--k", 1)
     assert ran.code == 0
     assert ran.out.startswith("1 of 4 arms is an outlier ")
-    assert "samples: 0, and 1,400 imported\n" in ran.out
+    assert "samples: 1,400, all of them imported\n" in ran.out
     assert "t.csv: 1,400 samples of 4 things" in ran.err
     answer = find(*TABLE, "--k", 1, "--format", "json").json
     assert (answer["pulls"], answer["imported"]) == (0, 1400)

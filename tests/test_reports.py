@@ -194,8 +194,8 @@ class TestWords:
         going_on.import_rewards({"a": [0] * 33, "c": [1] * 44})
         going_on.tell(going_on.ask(1)[0], 0.5)
         words = Page(write_report(going_on.result(), tmp_path)).words
-        assert "It took 0 samples, and 77 imported." in words
-        assert re.search(r"samples imported\s*77\s", words)
+        assert "It took 77 samples, all of them imported." in words
+        assert re.search(r"\nsamples\s*77\s*samples imported, among these\s*77\s", words)
         assert re.search(r"samples not used\s*1\s", words)
         assert re.search(r"\na.*–33.*\nb.*–0.*\nc.*–44", words)  # the column of samples
 

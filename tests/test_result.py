@@ -157,9 +157,9 @@ class TestRepr:
     def test_imported_and_unused_samples(self) -> None:
         search = Search(["a", "b", "c"], k=1, delta=0.1)
         search.import_rewards({"a": [0, 0, 1], "c": [1, 1, 1, 1]})
-        assert "\nsamples: 0, and 7 imported\n" in repr(search.result())
+        assert "\nsamples: 7, all of them imported\n" in repr(search.result())
         search.tell(search.ask(1)[0], 0.5)
-        assert "\nsamples: 0, and 7 imported, and 1 not used yet\n" in repr(search.result())
+        assert "\nsamples: 7, all of them imported, and 1 not used yet\n" in repr(search.result())
         assert "\nstatus: running: more samples are needed\n" in repr(search.result())
 
     def test_long_lists_are_shortened_but_no_label_and_lines_fit(self) -> None:
