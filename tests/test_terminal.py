@@ -75,3 +75,23 @@ def test_labels_of_a_table_that_is_wrong(run_command: Run, tmp_path: Path) -> No
     ran = run_command("find", "--table", "table.csv")
     assert ran.code == 2
     assert_harmless(ran)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("fnd",), "No such command 'fnd'. Did you mean 'find'?"),
+        (("study", "lst"), "No such command 'lst'. Did you mean 'list'?"),
+        (("zzz",), "No such command 'zzz'.\n"),
+        (("find", "--buget", 3), "No such option '--buget'. Did you mean '--budget'?"),
+        (("find", "--buget=3"), "No such option '--buget'. Did you mean '--budget'?"),
+        (("study", "list", "--formt", "csv"), "'--formt'. Did you mean '--format'?"),
+        (("--versoin",), "No such option '--versoin'. Did you mean '--version'?"),
+        (("find", "--zzzzzz"), "No such option '--zzzzzz'.\n"),
+    ],
+)
+def test_a_mistyped_word(run_command: Run, words: tuple[object, ...], told: str) -> None:
+    ran = run_command(*words)
+    assert ran.code == 2
+    assert told in ran.err
+    assert_harmless(ran)
