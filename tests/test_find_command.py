@@ -441,13 +441,47 @@ def test_ctrl_c_while_something_is_stored_waits_for_it(
     assert find(*words, "functions:only_e").code == 0
 
 
+def test_a_changed_command_is_refused_and_may_sample_afresh(find: Run) -> None:
+    words = ("--arms", ARMS, *SEARCH, "--format", "json", "--out", "o", "--pull")
+    assert find(*words, PULL).json["outliers"] == ["e"]
+    fixed = "test {arm} != b"
+    refused = ("--pull must stay as it was", "'test {arm} != e', but", "--fresh", "--same-source")
+    assert_refused(find(*words, fixed), 2, *refused)
+    assert_refused(find(*words, PULL, "--failure-codes", 7), 2, "kept, nothing, but got '7'")
+    ran = find(*words, fixed, "--same-source")
+    assert ran.json["outliers"] == ["e"]
+    assert_refused(find(*words, PULL), 2, "'test {arm} != b', but got")
+    ran = find(*words, fixed, "--fresh")
+    assert ran.json["outliers"] == ["b"]
+    (aside,) = Path("o").glob("before-*")
+    assert f"the search that was in o is in {aside} now\n" in ran.err
+    assert json.loads((aside / "result.json").read_text())["outliers"] == ["e"]
+    assert oddarms.load_study("find", storage=str(aside / "study.db")).result().outliers == ["e"]
+    assert find(*words, fixed).json["outliers"] == ["b"]
+    assert find(*words, PULL, "--fresh").json["outliers"] == ["e"]
+    assert len(list(Path("o").glob("before-*"))) == 2
+
+
+def test_a_command_that_never_sampled_may_be_mended(find: Run) -> None:
+    words = ("--arms", ARMS, *SEARCH, "--pull")
+    assert find(*words, "sh -c 'exit 127' {arm}").code == 2
+    assert find(*words, PULL).code == 0
+
+
+def test_a_study_elsewhere_is_not_moved(find: Run) -> None:
+    words = ("--arms", ARMS, "--pull", PULL, "--storage", "s.db", "--fresh")
+    assert_refused(find(*words), 2, "--fresh must be given without --storage")
+
+
 def test_a_search_that_is_done_is_not_begun_again(find: Run) -> None:
     words = ("--arms", ARMS, *SEARCH)
     first = find(*words, "--python", "functions:only_e")
     assert "OUTLIER: e\n" in first.err
     again = find(*words, "--python", "functions:boom")
     assert (again.code, again.out) == (0, first.out)
-    assert re.match(r"the study in output/find/study\.db is done, with \d+ samples\n", again.err)
+    moment = r"\d{4}-\d\d-\d\d \d\d:\d\d UTC"
+    told = rf"this answer is of {moment}, with \d+ samples; --fresh samples again\n"
+    assert re.match(told, again.err)
     assert "OUTLIER" not in again.err
 
 
@@ -556,7 +590,7 @@ def test_a_killed_search_goes_on_without_waiting(find: Run, how: signal.Signals)
         assert logged("end") - 3 <= stored <= logged("end")
         assert f"interrupted: {stored} samples kept in o/study.db" in said
     started = time.monotonic()
-    ran = find(*words, "--pull", PULL, "--format", "json")
+    ran = find(*words, "--pull", PULL, "--format", "json", "--same-source")
     assert ran.code == 0
     assert time.monotonic() - started < 60.0  # a lease is an hour
     assert f"going on with {stored} samples" in ran.err

@@ -26,6 +26,7 @@ from oddarms.cli._question import (
     words_of,
 )
 from oddarms.cli.find._output import show, write
+from oddarms.cli.find._remembered import Source, check_source, set_aside
 from oddarms.cli.find._run import OnErrorName, Run
 from oddarms.cli.find._sources import Occupied, function_of, reward_meanings
 from oddarms.cli.find._studies import (
@@ -200,6 +201,12 @@ def find(
     raw_csv: Annotated[
         bool, typer.Option("--raw-csv", help="No apostrophe before labels like =1 in arms.csv.")
     ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Sample anew; the old search in --out is kept aside.")
+    ] = False,
+    same_source: Annotated[
+        bool, typer.Option("--same-source", help="A changed --pull measures the same: go on.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Find the abnormal ones: sample things, as little as possible, until each is decided.
@@ -269,6 +276,7 @@ def find(
     else:
         where = storage_in(out, storage)
         with Occupied(out):
+            set_aside(out, storage, wanted=fresh, quiet=quiet)
             waits = duration_of("patience", patience)
             limits = limits or patiently(lambda: stored_bounds(study, where), waits)
             recorded = None
@@ -278,8 +286,10 @@ def find(
             if patiently(lambda: stored_bounds(study, where), waits) is None:
                 words = with_margin(words, quiet=quiet)
             found = patiently(lambda: opened(study, where, labels, recorded, words, seed), waits)
+            source = Source(pull, kind, failure_codes, shell=shell)
+            check_source(found, out, source, same=same_source)
             if not quiet and function is not None:
-                say_going_on(found)
+                say_going_on(found, here=storage is None)
             if recorded is not None:
                 import_table(found, recorded, quiet=quiet)
             run = Run(found, jobs, on_error, waits, out, batch=batch, quiet=quiet, raw_csv=raw_csv)
