@@ -53,6 +53,51 @@ def test_a_command_that_dies_of_a_signal_is_a_failure() -> None:
         Command("sh -c 'kill -SEGV $$'")("x")
 
 
+@pytest.mark.parametrize("code", [126, 127])
+@pytest.mark.parametrize("reward", ["exit-code", "stdout"])
+def test_a_tool_that_is_not_there_is_no_reward(code: int, reward: Any) -> None:
+    command = Command(f'test -e "$1" || exit {code}; echo 0', reward=reward, shell=True)
+    with pytest.raises(InvalidParameter, match=f"'x' it ended with exit code {code}, which means"):
+        command("x")
+    assert command("/") == 0.0
+
+
+def test_the_first_pull_of_an_arm_is_checked_and_later_ones_fail(tmp_path: Path) -> None:
+    command = Command('test -e "$1" || exit 127', shell=True)
+    (tmp_path / "tool").touch()
+    assert command(str(tmp_path / "tool")) == 0.0
+    (tmp_path / "tool").unlink()
+    with pytest.raises(PullFailed, match="ended with exit code 127"):
+        command(str(tmp_path / "tool"))
+
+
+def test_a_signal_behind_a_shell_is_a_failure() -> None:
+    with pytest.raises(PullFailed, match="exit code 139"):
+        Command("sh -c 'sh -c \"kill -SEGV \\$\\$\"; exit $?'")("x")
+    assert Command("sh -c 'exit 128'")("x") == Command("sh -c 'exit 255'")("x") == 1.0
+
+
+def test_pytest_without_the_test_is_no_reward(tmp_path: Path) -> None:
+    tool = tmp_path / "pytest"
+    tool.write_text('#!/bin/sh\nexit "$1"\n')
+    tool.chmod(0o755)
+    assert Command(f"{tool} {{arm}}")("1") == 1.0
+    for code in "2345":
+        with pytest.raises(InvalidParameter, match=f"exit code {code}, which pytest has"):
+            Command(f"{tool} {{arm}}")(code)
+        assert Command(f"{tool} {{arm}}", failure_codes=[126])(code) == 1.0
+        assert Command("sh -c 'exit $1' sh {arm}")(code) == 1.0
+
+
+def test_failure_codes_are_as_told() -> None:
+    with pytest.raises(PullFailed, match="exit code 7"):
+        Command("sh -c 'exit 7'", failure_codes={7})("x")
+    assert Command("sh -c 'exit 127'", failure_codes=())("x") == 1.0
+    for code in (0, 256, 1.5, True):
+        with pytest.raises(InvalidParameter, match="failure_codes must be numbers from 1 to 255"):
+            Command("true", failure_codes=[code])  # type: ignore[list-item]
+
+
 LABELS = ["two words", "'", '"', "$(touch hacked)", "; touch hacked", "-n", "{arm}", "Zoë 猫", "*"]
 
 
@@ -202,7 +247,7 @@ def test_a_label_is_no_program_to_a_shell(
     label: str, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Command(template, shell=True)(label)
+    Command(template, shell=True, failure_codes=())(label)
     assert not (tmp_path / "pwned").exists()
 
 

@@ -200,31 +200,41 @@ def test_labels_of_any_kind_reach_the_command_and_the_files(find: Run) -> None:
     [
         ((), "one of --arms, --table and --study"),
         (("--arms", ARMS), "one of --pull, --python and --table"),
-        (("--arms", "a,b,a", "--pull", "true"), "unique"),
-        (("--arms", "a,", "--pull", "true"), "at least 2"),
-        (("--arms", "nofile", "--pull", "true"), "no file 'nofile'"),
-        (("--arms", ARMS, "--pull", "true", "--python", "a:b"), "together"),
-        (("--arms", ARMS, "--pull", "true", "--reward", "wrong"), "exit-code or stdout"),
+        (("--arms", "a,b,a", "--pull", "true {arm}"), "unique"),
+        (("--arms", "a,", "--pull", "true {arm}"), "at least 2"),
+        (("--arms", "nofile", "--pull", "true {arm}"), "no file 'nofile'"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--python", "a:b"), "together"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--reward", "wrong"), "exit-code or stdout"),
         (("--arms", ARMS, "--pull", "tr'ue"), "well quoted"),
         (("--arms", ARMS, "--pull", " "), "empty"),
+        (("--arms", ARMS, "--pull", "./measure"), "'env ODDARMS_ARM={arm} ...'"),
+        (("--arms", ARMS, "--pull", "./measure $1"), "must have {arm} where the thing belongs"),
+        (("--arms", ARMS, "--pull", "./measure", "--shell"), '{arm} or, in a shell, "$1"'),
+        (("--arms", ARMS, "--python", "a:b", "--failure-codes", "7"), "--failure-codes must be"),
+        (
+            ("--arms", ARMS, "--pull", PULL, "--reward", "stdout", "--failure-codes", "7"),
+            "--failure-codes must be given with --reward exit-code",
+        ),
+        (("--arms", ARMS, "--pull", PULL, "--failure-codes", "5-2"), "but got '5-2'"),
+        (("--arms", ARMS, "--pull", PULL, "--failure-codes", "0"), "numbers from 1 to 255"),
         (("--arms", ARMS, "--pull", "no-such-command {arm}"), "No such file"),
-        (("--arms", ARMS, "--pull", "true", "--timeout", -1), "timeout"),
-        (("--arms", ARMS, "--pull", "true", "--bounds", "1,0"), "bounds"),
-        (("--arms", ARMS, "--pull", "true", "--bounds", "1"), "bounds must be two numbers"),
-        (("--arms", ARMS, "--pull", "true", "--k", "nan"), "k must"),
-        (("--arms", ARMS, "--pull", "true", "--delta", "2"), "delta must"),
-        (("--arms", ARMS, "--pull", "true", "--algorithm", "best"), "algorithm"),
-        (("--arms", ARMS, "--pull", "true", "--batch"), "--python"),
-        (("--arms", ARMS, "--pull", "true", "--out", "/proc/x"), "--out"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--timeout", -1), "timeout"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--bounds", "1,0"), "bounds"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--bounds", "1"), "bounds must be two numbers"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--k", "nan"), "k must"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--delta", "2"), "delta must"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--algorithm", "best"), "algorithm"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--batch"), "--python"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--out", "/proc/x"), "--out"),
         (("--arms", ARMS, "--python", "functions"), "module:function"),
         (("--arms", ARMS, "--python", "functions:nobody"), "no function 'nobody'"),
         (("--arms", ARMS, "--python", "no_such_module:f"), "no_such_module"),
         (("--arms", ARMS, "--python", "functions:only_e", "--timeout", 1), "--pull"),
         (("--study", "nobody"), "no study 'nobody'"),
         (("--table", "no.csv"), "no.csv"),
-        (("--arms", ARMS, "--pull", "true", "--population", "rows"), "--population rows must be"),
+        (("--arms", ARMS, "--pull", PULL, "--population", "rows"), "--population rows must be"),
         (("--table", "no.csv", "--study", "s", "--population", "rows"), "--population rows must"),
-        (("--arms", ARMS, "--pull", "true", "--algorithm", "census"), "--population rows"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--algorithm", "census"), "--population rows"),
     ],
 )
 def test_bad_usage_is_a_sentence(find: Run, words: tuple[object, ...], said: str) -> None:
@@ -233,7 +243,7 @@ def test_bad_usage_is_a_sentence(find: Run, words: tuple[object, ...], said: str
 
 def test_an_empty_file_of_arms_is_refused(find: Run) -> None:
     Path("empty").write_text("")
-    assert_refused(find("--arms", "empty", "--pull", "true"), 2, "at least 2 but got 0")
+    assert_refused(find("--arms", "empty", "--pull", "true {arm}"), 2, "at least 2 but got 0")
 
 
 # Failures
@@ -296,6 +306,22 @@ def test_failures_now_and_then_are_tried_again(find: Run) -> None:
     assert find(*words, "--on-error", "drop").code == 2
 
 
+@pytest.mark.parametrize("policy", ["stop", "retry", "worst"])
+def test_a_tool_that_is_not_there_ends_the_search_at_once(find: Run, policy: str) -> None:
+    pull = "sh -c 'echo x >> count; no-such-tool' sh {arm}"
+    ran = find("--arms", ARMS, "--pull", pull, "--on-error", policy, *SEARCH)
+    assert_refused(ran, 2, "exit code 127, which means that a program was not found", "by hand")
+    assert Path("count").read_text() == "x\n"
+
+
+def test_codes_of_failures_may_be_named(find: Run) -> None:
+    pull = "sh -c 'test $1 != e || exit 7' sh {arm}"
+    words = ("--arms", ARMS, "--pull", pull, *SEARCH, "--failure-codes", "5-7")
+    assert_refused(find(*words), 1, "arm 'e': the command ended with exit code 7. ")
+    ran = find(*words, "--on-error", "worst", "--out", "worst", "--format", "json")
+    assert ran.json["outliers"] == ["e"]
+
+
 # The budget
 
 
@@ -315,7 +341,7 @@ def test_a_budget_is_kept_and_what_is_open_is_named(find: Run, budget: int) -> N
 
 
 def test_where_no_outlier_is_possible_that_is_said(find: Run) -> None:
-    ran = find("--arms", "a,b,c", "--pull", "true", "--k", 2)
+    ran = find("--arms", "a,b,c", "--pull", "true {arm}", "--k", 2)
     assert ran.code == 0
     assert "no sample was needed: among 3 arms none can be 2 sd out" in ran.out
     assert "samples: 0\n" in ran.out
@@ -415,13 +441,47 @@ def test_ctrl_c_while_something_is_stored_waits_for_it(
     assert find(*words, "functions:only_e").code == 0
 
 
+def test_a_changed_command_is_refused_and_may_sample_afresh(find: Run) -> None:
+    words = ("--arms", ARMS, *SEARCH, "--format", "json", "--out", "o", "--pull")
+    assert find(*words, PULL).json["outliers"] == ["e"]
+    fixed = "test {arm} != b"
+    refused = ("--pull must stay as it was", "'test {arm} != e', but", "--fresh", "--same-source")
+    assert_refused(find(*words, fixed), 2, *refused)
+    assert_refused(find(*words, PULL, "--failure-codes", 7), 2, "kept, nothing, but got '7'")
+    ran = find(*words, fixed, "--same-source")
+    assert ran.json["outliers"] == ["e"]
+    assert_refused(find(*words, PULL), 2, "'test {arm} != b', but got")
+    ran = find(*words, fixed, "--fresh")
+    assert ran.json["outliers"] == ["b"]
+    (aside,) = Path("o").glob("before-*")
+    assert f"the search that was in o is in {aside} now\n" in ran.err
+    assert json.loads((aside / "result.json").read_text())["outliers"] == ["e"]
+    assert oddarms.load_study("find", storage=str(aside / "study.db")).result().outliers == ["e"]
+    assert find(*words, fixed).json["outliers"] == ["b"]
+    assert find(*words, PULL, "--fresh").json["outliers"] == ["e"]
+    assert len(list(Path("o").glob("before-*"))) == 2
+
+
+def test_a_command_that_never_sampled_may_be_mended(find: Run) -> None:
+    words = ("--arms", ARMS, *SEARCH, "--pull")
+    assert find(*words, "sh -c 'exit 127' {arm}").code == 2
+    assert find(*words, PULL).code == 0
+
+
+def test_a_study_elsewhere_is_not_moved(find: Run) -> None:
+    words = ("--arms", ARMS, "--pull", PULL, "--storage", "s.db", "--fresh")
+    assert_refused(find(*words), 2, "--fresh must be given without --storage")
+
+
 def test_a_search_that_is_done_is_not_begun_again(find: Run) -> None:
     words = ("--arms", ARMS, *SEARCH)
     first = find(*words, "--python", "functions:only_e")
     assert "OUTLIER: e\n" in first.err
     again = find(*words, "--python", "functions:boom")
     assert (again.code, again.out) == (0, first.out)
-    assert re.match(r"the study in output/find/study\.db is done, with \d+ samples\n", again.err)
+    moment = r"\d{4}-\d\d-\d\d \d\d:\d\d UTC"
+    told = rf"this answer is of {moment}, with \d+ samples; --fresh samples again\n"
+    assert re.match(told, again.err)
     assert "OUTLIER" not in again.err
 
 
@@ -468,7 +528,7 @@ def test_a_study_is_shown_by_its_name_alone(find: Run) -> None:
 
 def test_a_folder_has_one_search_at_a_time(find: Run) -> None:
     words = ("--arms", ARMS, *SEARCH)
-    with search(*words, "--pull", "sleep 60", "--out", "o") as slow:
+    with search(*words, "--pull", "sh -c 'sleep 60' {arm}", "--out", "o") as slow:
         wait_until(lambda: Path("o/study.db").exists())
         assert_refused(find(*words, "--pull", PULL, "--out", "o"), 2, "no other search runs")
         slow.send_signal(signal.SIGINT)
@@ -530,7 +590,7 @@ def test_a_killed_search_goes_on_without_waiting(find: Run, how: signal.Signals)
         assert logged("end") - 3 <= stored <= logged("end")
         assert f"interrupted: {stored} samples kept in o/study.db" in said
     started = time.monotonic()
-    ran = find(*words, "--pull", PULL, "--format", "json")
+    ran = find(*words, "--pull", PULL, "--format", "json", "--same-source")
     assert ran.code == 0
     assert time.monotonic() - started < 60.0  # a lease is an hour
     assert f"going on with {stored} samples" in ran.err
@@ -563,7 +623,7 @@ def test_a_table_is_judged_by_itself(find: Run) -> None:
     ran = find(*TABLE, "--k", 1)
     assert ran.code == 0
     assert ran.out.startswith("1 of 4 arms is an outlier ")
-    assert "samples: 0, and 1,400 imported\n" in ran.out
+    assert "samples: 1,400, all of them imported\n" in ran.out
     assert "t.csv: 1,400 samples of 4 things" in ran.err
     answer = find(*TABLE, "--k", 1, "--format", "json").json
     assert (answer["pulls"], answer["imported"]) == (0, 1400)

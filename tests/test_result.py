@@ -157,16 +157,20 @@ class TestRepr:
     def test_imported_and_unused_samples(self) -> None:
         search = Search(["a", "b", "c"], k=1, delta=0.1)
         search.import_rewards({"a": [0, 0, 1], "c": [1, 1, 1, 1]})
-        assert "\nsamples: 0, and 7 imported\n" in repr(search.result())
+        assert "\nsamples: 7, all of them imported\n" in repr(search.result())
         search.tell(search.ask(1)[0], 0.5)
-        assert "\nsamples: 0, and 7 imported, and 1 not used yet\n" in repr(search.result())
+        assert "\nsamples: 7, all of them imported, and 1 not used yet\n" in repr(search.result())
         assert "\nstatus: running: more samples are needed\n" in repr(search.result())
 
-    def test_long_lists_are_shortened_and_lines_fit(self) -> None:
-        search = Search([f"{'x' * 90}{i}" for i in range(21)], k=1, delta=0.1, algorithm="rr")
+    def test_long_lists_are_shortened_but_no_label_and_lines_fit(self) -> None:
+        labels = [f"tests/{'x' * 90}.py::test[{i}]" for i in range(21)]
+        search = Search(labels, k=1, delta=0.1, algorithm="rr")
         search.ask_step()
         search.tell_step([0.5] * 21)
         lines = repr(search.result()).splitlines()
+        column = lines.index(next(line for line in lines if line.startswith("label")))
+        cells = "".join(line.split("  ")[0] for line in lines[column + 1 : -1])
+        assert cells == "".join(labels[:20])
         assert lines[-1] == "... and 1 other"
         assert max(map(len, lines)) <= 80
 

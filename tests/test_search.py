@@ -341,9 +341,35 @@ def test_a_request_cannot_be_written_to() -> None:
             array[0] = 0
 
 
-@pytest.mark.parametrize("algorithm", ["spade", "rr"])
-def test_imports_are_used_where_the_budget_allows_no_step(algorithm: str) -> None:
-    search = Search("abcd", k=1, delta=0.1, budget=2, algorithm=algorithm)
+def test_a_budget_below_one_round_is_spent_and_may_become_larger() -> None:
+    means = [0.1, 0.1, 0.1, 0.9, 0.1]
+    for budget in (1, 4):
+        result = find(Bernoulli(means), k=1, delta=0.1, budget=budget, rng=1)
+        assert (result.pulls, result.status) == (budget, "budget")
+        assert result.pulls_per_arm.tolist() == [1] * budget + [0] * (5 - budget)
+        assert len(result.undecided) == 5
+        assert "samples: " in repr(result)
+    search = Search(5, k=1, delta=0.1, budget=4, rng=1)
+    rng = np.random.default_rng(1)
+
+    def go_on() -> None:
+        while not search.done:
+            asked = search.ask_step()
+            search.tell_step(
+                rng.random(asked.total)
+                < np.repeat(means, np.bincount(asked.indices, asked.counts, 5).astype(int))
+            )
+
+    go_on()
+    assert search.result().pulls == 4
+    search.revise(budget=None)
+    go_on()
+    assert search.result().outliers == [3]
+
+
+@pytest.mark.parametrize(("algorithm", "budget"), [("spade", 0), ("rr", 2)])
+def test_imports_are_used_where_the_budget_allows_no_step(algorithm: str, budget: int) -> None:
+    search = Search("abcd", k=1, delta=0.1, budget=budget, algorithm=algorithm)
     assert search.status is Status.BUDGET
     rewards = np.random.default_rng(0).random(20_000)
     rates = {"a": 0.1, "b": 0.2, "c": 0.1, "d": 0.9}

@@ -250,7 +250,7 @@ class TestSteps:
             assert not set(result.normal) & truth
             assert result.status == ("budget" if result.undecided else "decided")
             if budget < n:
-                assert result.pulls == 0
+                assert result.pulls == budget
 
     def test_a_budget_is_used(self) -> None:
         """A budget too small for a row goes to the undecided arms."""
@@ -306,7 +306,8 @@ class TestReports:
         assert (result.intervals[result.pulls_per_arm == 2, 0] > 0.0).all()
 
     def test_a_step_beyond_the_budget_is_not_begun(self) -> None:
-        assert run_of(EASY, max_step=5, budget=9).pulls == 0
+        assert run_of(EASY, max_step=5, budget=9).pulls == 9  # but for the first
+        assert run_of(EASY, max_step=5, budget=2 * len(EASY) - 2).pulls == len(EASY)
 
     @pytest.mark.parametrize("means", [EASY, MANY, VERY_MANY], ids=["joint", "hybrid", "interval"])
     def test_decided_arms_have_the_evidence(self, means: Any) -> None:

@@ -52,6 +52,7 @@ def search(
 ) -> Iterator[subprocess.Popen[str]]:
     """Start a search in another process, and end it whatever happens to the test."""
     arms = ",".join(f"arm{i}" for i in range(max(jobs, 3)))
+    pull = f': "$1"; {pull}' if source == "--pull" else pull  # one without the label is refused
     given = ["find", "--arms", arms, source, pull, "--jobs", jobs, "--k", 1, "--out", "o"]
     shell = ["--shell"] if source == "--pull" else []
     command = [sys.executable, *program, *given, *shell, *words]

@@ -20,7 +20,7 @@ import oddarms
 from helpers import BIN, COMMAND, ROOT, Ran, Run, assert_refused, page_blocks, ticket_number
 from oddarms.cli._durations import duration_of
 from oddarms.errors import InvalidParameter
-from oddarms.text import shortened, shown, table
+from oddarms.text import elided, shortened, shown, table, width, wrapped
 
 TRUTH = {"ann": 0, "bob": 0, "cy": 0, "eve": 1}
 SERVERS = ["eu-1", "eu-2", "us-1", "us-2"]
@@ -625,10 +625,17 @@ def test_no_table_is_wider_than_the_terminal_and_no_label_breaks_it(study: Run) 
     assert study("result", name, "--format", "csv").code == 0
 
 
-def test_tables_align_and_shorten() -> None:
-    text = table(["a", "b"], [["x" * 30, 1], ["漢字", 12345]], right=["b"], shorten="a")
+def test_tables_align_and_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    text = table(["a", "b"], [["x" * 30, 1], ["漢字", 12345]], right=["b"], wrap="a")
     assert text == f"a{' ' * 29}      b\n{'x' * 30}      1\n漢字{' ' * 26}  12345\n"
+    text = table(["b", "a"], [[1, f"{'漢字' * 9}::{'y' * 40}"], [12345, "z"]], wrap="a")
+    lines = text.splitlines()
+    assert [width(line) for line in lines] == [8, 39, 40, 20, 8]
+    assert "".join(line[7:] for line in lines[1:4]) == f"{'漢字' * 9}::{'y' * 40}"
     assert shortened("漢字漢字", 7) == "漢字..."
+    assert elided("漢字漢字", 7) == "漢...字"
+    assert wrapped("漢字", 1) == ["漢", "字"]
     assert shown("plain") == "plain"
 
 

@@ -23,6 +23,7 @@ from oddarms.studies import _replay, verify
 from postgresql import Server
 from small_studies import change, make, work
 
+PULL = "true {arm}"
 OTHERS = {
     "of another application": (
         "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)",
@@ -278,7 +279,7 @@ class TestSecrets:
             ("study", "create", "s", "--arms", "a,b"),
         ]
         if how == "option":
-            find = ("find", "--study", "s", "--arms", "a,b", "--pull", "true", "--patience", "0s")
+            find = ("find", "--study", "s", "--arms", "a,b", "--pull", PULL, "--patience", "0s")
             commands.append(find)
         for command in commands:
             ran = run_command(*command, *words)
@@ -328,8 +329,8 @@ class TestSecrets:
                 ("study", "show", "s"),
                 ("study", "result", "s", "--format", "json"),
                 ("study", "show", "nobody"),
-                ("find", "--study", "s", "--pull", "false", "--out", tmp_path / "out"),
-                ("find", "--study", "none", "--pull", "false", "--out", tmp_path / "out"),
+                ("find", "--study", "s", "--pull", "false {arm}", "--out", tmp_path / "out"),
+                ("find", "--study", "none", "--pull", "false {arm}", "--out", tmp_path / "out"),
             ):
                 ran = run_command(*command, "--storage", storage)
                 assert SECRET not in ran.out + ran.err

@@ -43,7 +43,7 @@ def test_what_a_command_prints(run_command: Run) -> None:
     pull = r"printf '\033[31mred\r' ; printf '\033[2J\007' >&2"
     for reward in ("stdout", "exit-code"):
         ran = run_command(
-            "find", "--arms", "a,b,c,d", "--k", 1, "--shell", "--pull", f"{pull}; exit 200",
+            "find", "--arms", "a,b,c,d", "--k", 1, "--shell", "--pull", f"{pull}; exit 200 # $1",
             "--reward", reward, "--out", reward, "--budget", 30,
         )  # fmt: skip
         assert_harmless(ran)
@@ -74,4 +74,24 @@ def test_labels_of_a_table_that_is_wrong(run_command: Run, tmp_path: Path) -> No
     (tmp_path / "table.csv").write_text(f"arm,reward\n{label},1\n{label},{label}\n")
     ran = run_command("find", "--table", "table.csv")
     assert ran.code == 2
+    assert_harmless(ran)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("fnd",), "No such command 'fnd'. Did you mean 'find'?"),
+        (("study", "lst"), "No such command 'lst'. Did you mean 'list'?"),
+        (("zzz",), "No such command 'zzz'.\n"),
+        (("find", "--buget", 3), "No such option '--buget'. Did you mean '--budget'?"),
+        (("find", "--buget=3"), "No such option '--buget'. Did you mean '--budget'?"),
+        (("study", "list", "--formt", "csv"), "'--formt'. Did you mean '--format'?"),
+        (("--versoin",), "No such option '--versoin'. Did you mean '--version'?"),
+        (("find", "--zzzzzz"), "No such option '--zzzzzz'.\n"),
+    ],
+)
+def test_a_mistyped_word(run_command: Run, words: tuple[object, ...], told: str) -> None:
+    ran = run_command(*words)
+    assert ran.code == 2
+    assert told in ran.err
     assert_harmless(ran)

@@ -21,6 +21,7 @@ body { font: 1rem/1.55 system-ui, sans-serif; max-width: 60rem; margin: 2rem aut
   color: #1a1a1a; background: #fff; }
 h1, h2, h3 { line-height: 1.2; margin: 2rem 0 .6rem; }
 h1 { margin-top: 0; }
+p { overflow-wrap: anywhere; }
 table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid #d0d0d0; text-align: left;
   vertical-align: top; }

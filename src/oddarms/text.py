@@ -7,7 +7,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 WIDTH = 80
-LEAST_SHORTENED = 12
+LEAST_WRAPPED = 12
+_BREAKS = "/:[,._- "
+"""Characters after which a label may be broken: paths and ids of tests have them."""
 BETWEEN = "  "
 MOST_CHARACTERS = 4_000
 """Of a message."""
@@ -78,12 +80,50 @@ def shortened(text: str, most: int) -> str:
     return f"{kept}..."
 
 
+def elided(text: str, most: int) -> str:
+    """Return a text of so many columns, with dots for its middle: labels often differ at the end.
+
+    Examples
+    --------
+    >>> elided("test_shop.py::test_login[eve]", 20)
+    'test_sho...ogin[eve]'
+    """
+    if width(text) <= most:
+        return text
+    kept = most - 3
+    first, last = text[: kept // 2], text[len(text) - (kept - kept // 2) :]
+    while width(first) + width(last) > kept:
+        first, last = (first[:-1], last) if width(first) > width(last) else (first, last[1:])
+    return f"{first}...{last}"
+
+
+def wrapped(text: str, most: int) -> list[str]:
+    """Return a text in lines of at most so many columns, nothing of it missing.
+
+    Examples
+    --------
+    >>> wrapped("tests/test_shop.py::test_login", 20)
+    ['tests/test_shop.py::', 'test_login']
+    """
+    lines = []
+    while width(text) > most and len(text) > 1:
+        end = most
+        while width(text[:end]) > most:
+            end -= 1
+        end = max(end, 1)
+        good = max(text.rfind(c, 0, end) for c in _BREAKS) + 1
+        end = good if 2 * good > end else end
+        lines.append(text[:end])
+        text = text[end:]
+    return [*lines, text]
+
+
 def table(
     header: Sequence[str],
     rows: Iterable[Sequence[object]],
     *,
     right: Iterable[str] = (),
-    shorten: str | None = None,
+    wrap: str | None = None,
 ) -> str:
     """Return aligned columns.
 
@@ -93,9 +133,9 @@ def table(
         The columns' names, and what stands below them.
     right
         The columns that are aligned on the right.
-    shorten
-        The column whose texts are shortened until the table is as wide as the terminal, or 80
-        columns where there is none.
+    wrap
+        The column whose texts go on in further lines where the table would be wider than the
+        terminal, or than 80 columns where there is none.
 
     Examples
     --------
@@ -106,19 +146,28 @@ def table(
     """
     cells = [list(header), *([shown(cell) for cell in row] for row in rows)]
     widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
-    if shorten is not None:
-        place = header.index(shorten)
+    place = None if wrap is None else header.index(wrap)
+    if place is not None:
         line = shutil.get_terminal_size((WIDTH, 24)).columns
         others = sum(widths) - widths[place] + len(BETWEEN) * (len(widths) - 1)
-        widths[place] = min(widths[place], max(line - others, LEAST_SHORTENED))
-        for row in cells:
-            row[place] = shortened(row[place], widths[place])
+        widths[place] = min(widths[place], max(line - others, LEAST_WRAPPED))
     to_right = [name in right for name in header]
     lines = []
     for row in cells:
-        parts = []
-        for text, columns, is_right in zip(row, widths, to_right, strict=True):
-            blank = " " * (columns - width(text))
-            parts.append(blank + text if is_right else text + blank)
-        lines.append(BETWEEN.join(parts).rstrip() + "\n")
+        for cut in [row] if place is None else _cut(row, place, widths[place]):
+            parts = []
+            for text, columns, is_right in zip(cut, widths, to_right, strict=True):
+                blank = " " * (columns - width(text))
+                parts.append(blank + text if is_right else text + blank)
+            lines.append(BETWEEN.join(parts).rstrip() + "\n")
     return "".join(lines)
+
+
+def _cut(row: list[str], place: int, most: int) -> list[list[str]]:
+    """Return the lines of a row, the first of which has all that is not wrapped."""
+    first, *more = wrapped(row[place], most)
+    blank = [""] * len(row)
+    return [
+        [*row[:place], first, *row[place + 1 :]],
+        *([*blank[:place], text, *blank[place + 1 :]] for text in more),
+    ]

@@ -176,8 +176,10 @@ class SPADE(Algorithm):
             return no_pulls()
         if self._plan is None:
             plan = self._next_plan(limit)
-            if plan.total > limit:  # better not begun than broken off
-                return plan.next_part(None)
+            if plan.total > limit:
+                if self.pulls.any() or limit <= 0:  # better not begun than broken off
+                    return plan.next_part(None)
+                plan = self._less_than_a_row(limit)
             self._plan = plan
         return self._plan.next_part(self.max_step)
 
@@ -314,6 +316,15 @@ class SPADE(Algorithm):
                 return plan
         self.focus_steps += 1
         return self._focus(undecided, limit)
+
+    def _less_than_a_row(self, limit: int) -> _Plan:
+        """Return a pull of each of the first arms: a budget below one row still says something.
+
+        It is no row, but pulls of their arms, as the rest of imports are, and chosen without
+        looking at any reward of theirs.
+        """
+        counts = (np.arange(self.n) < limit).astype(np.int64)
+        return _Plan(counts, 0.0, self._guesses())
 
     def _wants_row(self, undecided: BoolArray) -> bool:
         """Compare the gains of a row and of a focus step, where both are possible."""

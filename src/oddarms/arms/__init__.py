@@ -4,6 +4,7 @@ from oddarms.arms._base import FiniteSource, SeededSource, Source, TotalsSource
 from oddarms.arms._callables import BatchFunction, Callables, CalledSource, Function
 from oddarms.arms._command import Command
 from oddarms.arms._crowd import crowd_error_rates, simulated_crowd
+from oddarms.arms._exit_codes import codes_of
 from oddarms.arms._running import kill_commands
 from oddarms.arms._simulated import (
     Bernoulli,
@@ -15,6 +16,7 @@ from oddarms.arms._simulated import (
     truncated_normal,
 )
 from oddarms.arms._table import Table
+from oddarms.arms._templates import check_uses_label
 from oddarms.arms._transformed import transformed
 
 __all__ = [
@@ -34,6 +36,8 @@ __all__ = [
     "Table",
     "TotalsSource",
     "Uniform",
+    "check_uses_label",
+    "codes_of",
     "crowd_error_rates",
     "kill_commands",
     "simulated_crowd",

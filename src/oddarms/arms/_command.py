@@ -6,8 +6,10 @@ import math
 import os
 import shlex
 import signal
+from collections.abc import Collection
 from typing import Literal, NamedTuple, get_args
 
+from oddarms.arms._exit_codes import SIGNALS, checked_codes, unstarted_codes
 from oddarms.arms._running import Commands, Running
 from oddarms.arms._templates import PLACEHOLDER, VARIABLE, check_shell_template, check_words
 from oddarms.errors import InvalidParameter, PullFailed
@@ -47,12 +49,19 @@ class Command:
         Whether to run it by ``sh -c``. The label is then its argument: write ``"$1"``, with the
         quotes. ``{arm}`` stands for that among plain words, and is refused elsewhere, as the shell
         might read the label as a program.
+    failure_codes
+        Exit codes that are no reward but a failure of the pull. By default those of a shell, 126
+        and 127 (no such program) and 129 to 159 (it died of a signal), and of a command with
+        pytest in it 2 to 5 too (no such test, not importable, and so on).
 
     Raises
     ------
     PullFailed
-        When called: if the command takes too long, dies of a signal or, where its output is
-        wanted, fails or prints no number.
+        When called: if the command takes too long, dies of a signal, ends with a code that is a
+        failure or, where its output is wanted, fails or prints no number.
+    InvalidParameter
+        When called: if it cannot be started, or its first pull of an arm ends with a code that
+        says so: more pulls would say the same. Not where `failure_codes` is given.
 
     Examples
     --------
@@ -71,6 +80,7 @@ class Command:
         reward: RewardKind = "exit-code",
         timeout: float | None = None,
         shell: bool = False,
+        failure_codes: Collection[int] | None = None,
     ) -> None:
         if reward not in get_args(RewardKind):
             raise InvalidParameter(f"reward must be 'exit-code' or 'stdout' but got {reward!r}.")
@@ -91,6 +101,12 @@ class Command:
         self.reward = reward
         self.timeout = timeout
         self.shell = shell
+        unstarted = unstarted_codes(command)
+        self.failure_codes = (
+            unstarted | SIGNALS if failure_codes is None else checked_codes(failure_codes)
+        )
+        self._unstarted = unstarted if failure_codes is None else frozenset[int]()
+        self._measured: set[Label] = set()
         self._commands = Commands()
 
     def stop(self, *, at_once: bool = False) -> None:
@@ -110,10 +126,18 @@ class Command:
             raise _failed(label, "ended with an unknown exit code: is SIGCHLD ignored?", ended)
         if ended.code < 0:
             raise _failed(label, f"died of {_signal_name(-ended.code)}", ended)
+        if ended.code in self._unstarted and label not in self._measured:
+            raise InvalidParameter(
+                f"command must be one that can try every arm but for {label!r} it ended with exit"
+                f" code {ended.code}, which {_meaning(ended.code)}{_words_of(ended)}: try it by"
+                " hand; if that is a result, not a mistake, list the codes that are none as"
+                " failure_codes (--failure-codes)."
+            )
+        if ended.code in self.failure_codes or (ended.code != 0 and self.reward == "stdout"):
+            raise _failed(label, f"ended with exit code {ended.code}", ended)
+        self._measured.add(label)
         if self.reward == "exit-code":
             return float(ended.code != 0)
-        if ended.code != 0:
-            raise _failed(label, f"ended with exit code {ended.code}", ended)
         return _number(label, ended.output)
 
     def _run(self, label: Label) -> _Ended:
@@ -173,8 +197,23 @@ def _number(label: Label, line: str) -> float:
 
 
 def _failed(label: Label, what: str, ended: _Ended) -> PullFailed:
-    detail = f" (it said: {ended.errors[:200]})" if ended.errors else ""
-    return PullFailed(f"arm {label!r}: the command {what}{detail}.", label)
+    return PullFailed(f"arm {label!r}: the command {what}{_words_of(ended)}.", label)
+
+
+def _words_of(ended: _Ended) -> str:
+    return f" (it said: {ended.errors[:200]})" if ended.errors else ""
+
+
+def _meaning(code: int) -> str:
+    meanings = {
+        2: "pytest has if it was interrupted or cannot import a test",
+        3: "pytest has for an error of its own",
+        4: "pytest has for words that it does not understand, such as a test that is not there",
+        5: "pytest has if it finds no test",
+        126: "means that a program cannot be run",
+        127: "means that a program was not found",
+    }
+    return meanings[code]
 
 
 def _signal_name(number: int) -> str:

@@ -14,6 +14,7 @@ _SHELLS = frozenset({"sh", "ash", "bash", "dash", "fish", "ksh", "mksh", "rbash"
 _READING = re.compile(  # a here-document; the value of an option -c; test -v and printf -v of bash
     r"<<| -[A-Za-z]*c *\S*\{arm\}|\b(test|printf)\b.* -v"
 )
+_ARGUMENT = re.compile(r"\$(\{?1|[@*])")
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+ |&;<>!~-]*")
 _PROGRAM_OPTIONS = {  # letters of the options whose value a program runs
     **dict.fromkeys(_SHELLS, "c"),
@@ -51,6 +52,19 @@ def check_shell_template(template: str) -> None:
             f' {template!r}: write "$1" or "${VARIABLE}" in its place, with these quotes.'
         )
     check_words(re.split(r"[ |&;<>]+", template))
+
+
+def check_uses_label(template: str, *, shell: bool) -> None:
+    """Raise if a command does not have the label, so that it would sample the same thing always."""
+    names = (PLACEHOLDER, VARIABLE)
+    if any(name in template for name in names) or (shell and _ARGUMENT.search(template)):
+        return
+    in_shell = ' or, in a shell, "$1"' if shell else ""
+    raise InvalidParameter(
+        f"command must have {PLACEHOLDER}{in_shell} where the thing belongs but got {template!r},"
+        f" which is the same for all; if it reads {VARIABLE} by itself, write"
+        f" 'env {VARIABLE}={PLACEHOLDER} ...'."
+    )
 
 
 def check_words(words: list[str]) -> None:

@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 from typer.main import get_command
 
 from oddarms.cli._guard import EXIT_USAGE, guarded
+from oddarms.cli._suggestions import SuggestingCommand, SuggestingGroup
 from oddarms.errors import MissingExtra
 
 COMMANDS = {
@@ -23,7 +23,7 @@ COMMANDS = {
 """A function or an app for each command; its module is imported when it is called."""
 
 
-class _Commands(TyperGroup):
+class _Commands(SuggestingGroup):
     """Imports a command when it is wanted, as one needs what another does not."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -48,7 +48,7 @@ def _loaded(name: str) -> Any:
         raise typer.Exit(EXIT_USAGE) from None
     if not isinstance(found, typer.Typer):
         one = typer.Typer(add_completion=False, rich_markup_mode=None)
-        one.command(name)(guarded(found))
+        one.command(name, cls=SuggestingCommand)(guarded(found))
         found = one
     command = get_command(found)
     command.name = name

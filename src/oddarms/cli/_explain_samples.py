@@ -82,7 +82,7 @@ def _missing(result: Result) -> str:
     rows = [[shown(result.labels[i]), f"{needed[i]:,.0f}"] for i in hardest.tolist()]
     return (
         f"\nAbout {needed.sum():,.0f} more samples are needed; these things need most:\n\n"
-        + table(["thing", "samples"], rows, right=["samples"], shorten="thing")
+        + table(["thing", "samples"], rows, right=["samples"], wrap="thing")
     )
 
 

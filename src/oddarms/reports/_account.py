@@ -16,6 +16,9 @@ from oddarms.search._text import status_text
 MOST_ROWS = 2_000
 """Rows of the table of all arms; where there are more arms the page points to arms.csv."""
 LABEL_CHARACTERS = 60
+"""Of a label among words."""
+MOST_LABEL_CHARACTERS = 400
+"""Of a label in the answer, where it is wrapped and not cut."""
 
 DECISIONS = {
     Decision.NORMAL: "normal",
@@ -101,4 +104,4 @@ class Account:
 
     def label(self, label: object) -> str:
         """Return a label that is only text."""
-        return Literal(visible(label, LABEL_CHARACTERS))
+        return Literal(visible(label, MOST_LABEL_CHARACTERS))

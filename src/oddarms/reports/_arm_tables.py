@@ -43,10 +43,10 @@ def key_figures(account: Account) -> Table:
         ("normal", f"{len(result.normal):,}"),
         ("undecided", f"{len(result.undecided):,}"),
         ("status", account.status),
-        ("samples", f"{result.pulls:,}"),
+        ("samples", f"{account.samples:,}"),
     ]
     if result.imported:
-        rows.append(("samples imported", f"{result.imported:,}"))
+        rows.append(("samples imported, among these", f"{result.imported:,}"))
     if result.unused:
         rows.append(("samples not used", f"{result.unused:,}"))
     if result.beyond:

@@ -9,7 +9,7 @@ from oddarms.documents import Block, Paragraph
 from oddarms.problem import Question
 from oddarms.reports._account import Account
 from oddarms.reports._formats import exact, many, percent
-from oddarms.search._text import is_proven, nearly
+from oddarms.search._text import imported_text, is_proven, nearly
 
 NAMED = 10
 """Outliers that the summary names."""
@@ -74,8 +74,7 @@ def _found(account: Account) -> tuple[str, ...]:
         return (text,)
     names = [": ", *_names(account, result.outliers)] if found else []
     rest = f". {len(result.normal):,} are normal, {len(result.undecided):,} undecided."
-    cost = f" It took {many(result.pulls, 'sample')}"
-    cost += f", and {result.imported:,} imported" if result.imported else ""
+    cost = f" It took {many(account.samples, 'sample')}{imported_text(result)}"
     if account.equal_sampling is not None and account.samples:
         times = account.equal_sampling / account.samples
         cost += (

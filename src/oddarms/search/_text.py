@@ -146,15 +146,20 @@ def threshold_lines(result: Result) -> list[str]:
 
 
 def cost(result: Result) -> str:
-    """Return how many samples there are: made, imported, not used, and beyond the budget."""
-    parts = [f"{result.pulls:,}"]
-    if result.imported:
-        parts.append(f"{result.imported:,} imported")
+    """Return how many samples there are: made or imported, not used, and beyond the budget."""
+    parts = [f"{result.pulls + result.imported:,}{imported_text(result)}"]
     if result.unused:
         parts.append(f"{result.unused:,} not used{'' if result.status.final else ' yet'}")
     if result.beyond:
         parts.append(f"{result.beyond:,} late ones beyond the budget, not used")
     return ", and ".join(parts)
+
+
+def imported_text(result: Result) -> str:
+    """Return how many of the samples were there before, to be put after their number."""
+    if not result.imported:
+        return ""
+    return f", {result.imported:,} of them imported" if result.pulls else ", all of them imported"
 
 
 def _still_needed(result: Result) -> str:
@@ -188,7 +193,7 @@ def _arms(rows: list[dict[str, Any]], style: str, last: str, most: int = MOST_SH
     ]
     header = ["label", "mean", "interval", last, "samples"]
     right = ["mean", "samples", *([last] if last == "odds" else [])]
-    text = table(header, body, right=right, shorten="label")
+    text = table(header, body, right=right, wrap="label")
     hidden = len(rows) - most
     return text + (f"... and {counted(hidden, 'other')}\n" if hidden > 0 else "")
 

@@ -400,6 +400,11 @@ def run_spade(
             focus_steps = 0
         cost = counts.sum()
         if cost > limit:
+            if used == 0 and limit > 0:  # less than a row, which says nothing of the threshold
+                counts = (np.arange(n) < limit).astype(np.int64)
+                pull(reward_rng, family, y, parameter, mirrored, counts)
+                pulls += counts
+                return 1, 0, np.nan, np.inf
             break
         sums, sums_of_squares = pull(reward_rng, family, y, parameter, mirrored, counts)
         pulls += counts

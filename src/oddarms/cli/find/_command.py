@@ -26,6 +26,7 @@ from oddarms.cli._question import (
     words_of,
 )
 from oddarms.cli.find._output import show, write
+from oddarms.cli.find._remembered import Source, check_source, set_aside
 from oddarms.cli.find._run import OnErrorName, Run
 from oddarms.cli.find._sources import Occupied, function_of, reward_meanings
 from oddarms.cli.find._studies import (
@@ -149,6 +150,14 @@ def find(
     timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a command is killed.")
     ] = None,
+    failure_codes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CODES",
+            help="Exit codes that are no reward but a failure of the sample, see --on-error.",
+            show_default="126,127,129-159, and 2-5 of pytest",
+        ),
+    ] = None,
     on_error: Annotated[
         OnErrorName,
         typer.Option(
@@ -192,6 +201,12 @@ def find(
     raw_csv: Annotated[
         bool, typer.Option("--raw-csv", help="No apostrophe before labels like =1 in arms.csv.")
     ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Sample anew; the old search in --out is kept aside.")
+    ] = False,
+    same_source: Annotated[
+        bool, typer.Option("--same-source", help="A changed --pull measures the same: go on.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Find the abnormal ones: sample things, as little as possible, until each is decided.
@@ -233,7 +248,7 @@ def find(
         indifference=indifference,
     )
     kind, column = reward_meanings(reward, reward_column, pull=pull, table=table)
-    function = function_of(pull, python, kind, timeout, shell=shell, batch=batch)
+    function = function_of(pull, python, kind, timeout, failure_codes, shell=shell, batch=batch)
     if transform is not None and function is not None:
         function = with_transform(function, transform, kind if pull is not None else "", batch)
     reader = TableReader(table, arm, column, successes, trials, encoding, missing, transform)
@@ -261,6 +276,7 @@ def find(
     else:
         where = storage_in(out, storage)
         with Occupied(out):
+            set_aside(out, storage, wanted=fresh, quiet=quiet)
             waits = duration_of("patience", patience)
             limits = limits or patiently(lambda: stored_bounds(study, where), waits)
             recorded = None
@@ -270,8 +286,10 @@ def find(
             if patiently(lambda: stored_bounds(study, where), waits) is None:
                 words = with_margin(words, quiet=quiet)
             found = patiently(lambda: opened(study, where, labels, recorded, words, seed), waits)
+            source = Source(pull, kind, failure_codes, shell=shell)
+            check_source(found, out, source, same=same_source)
             if not quiet and function is not None:
-                say_going_on(found)
+                say_going_on(found, here=storage is None)
             if recorded is not None:
                 import_table(found, recorded, quiet=quiet)
             run = Run(found, jobs, on_error, waits, out, batch=batch, quiet=quiet, raw_csv=raw_csv)

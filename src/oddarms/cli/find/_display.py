@@ -16,7 +16,7 @@ from oddarms.algorithms import Decision
 from oddarms.problem import Label
 from oddarms.search import Progress
 from oddarms.studies import Study
-from oddarms.text import shortened, shown
+from oddarms.text import elided, shortened, shown
 
 NEWEST = 5
 MOST_LINES = 5  # of outliers found at the same moment
@@ -85,7 +85,7 @@ class FindDisplay:
             self._threshold(progress) + self._to_go(progress, rate),
         ]
         newest = [
-            f"{WORDS[decision]} {shortened(shown(label), 30)}" for label, decision in self._newest
+            f"{WORDS[decision]} {elided(shown(label), 30)}" for label, decision in self._newest
         ]
         if newest:
             lines.append("newest: " + ", ".join(reversed(newest)))

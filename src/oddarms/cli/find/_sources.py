@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from oddarms.arms import Command
+from oddarms.arms import Command, check_uses_label, codes_of
 from oddarms.errors import InvalidParameter
 from oddarms.text import shown
 
@@ -60,6 +60,7 @@ def function_of(
     python: str | None,
     kind: str,
     timeout: float | None,
+    failure_codes: str | None,
     *,
     shell: bool,
     batch: bool,
@@ -67,13 +68,26 @@ def function_of(
     """Return what samples a thing: the command, the function, or None where there is neither."""
     if pull is not None and python is not None:
         raise InvalidParameter("--pull and --python must not be given together.")
-    if pull is None and (timeout is not None or shell):
-        option = "--shell" if shell else "--timeout"
+    if pull is None and (timeout is not None or shell or failure_codes is not None):
+        option = "--shell" if shell else "--timeout" if timeout is not None else "--failure-codes"
         raise InvalidParameter(f"{option} must be given together with --pull, which it is for.")
     if python is None and batch:
         raise InvalidParameter("--batch must be given together with --python, which it is for.")
     if pull is not None:
-        return Command(pull, reward=kind, timeout=timeout, shell=shell)  # type: ignore[arg-type]
+        if failure_codes is not None and kind != "exit-code":
+            raise InvalidParameter(
+                "--failure-codes must be given with --reward exit-code, as with stdout every"
+                " command that fails is a failure."
+            )
+        command = Command(
+            pull,
+            reward=kind,  # type: ignore[arg-type]
+            timeout=timeout,
+            shell=shell,
+            failure_codes=None if failure_codes is None else codes_of(failure_codes),
+        )
+        check_uses_label(pull, shell=shell)
+        return command
     return None if python is None else import_function(python)
 
 

@@ -58,14 +58,16 @@ def opened(
         ) from None
 
 
-def say_going_on(study: Study) -> None:
-    """Tell of the samples that are there already."""
+def say_going_on(study: Study, *, here: bool) -> None:
+    """Tell of the samples that are there already, in the folder or elsewhere."""
     pulls = study.progress().pulls
     if not pulls:
         return
     samples, where = counted(pulls, "sample"), shown(study.storage)
     if study.done:
-        note(f"the study in {where} is done, with {samples}")
+        moment = f"{max(trial.told for trial in study.trials()):%Y-%m-%d %H:%M} UTC"
+        again = "--fresh" if here else "another --study"
+        note(f"this answer is of {moment}, with {samples}; {again} samples again")
     else:
         note(f"going on with {samples} of the study in {where}")
 

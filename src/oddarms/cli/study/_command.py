@@ -26,6 +26,7 @@ from oddarms.cli._question import (
     SideName,
     words_of,
 )
+from oddarms.cli._suggestions import SuggestingCommand, SuggestingGroup
 from oddarms.cli.study._show import described, fields, flat, moment
 from oddarms.cli.study._storage import FormatOption, NameArgument, StorageOption, chosen, opened
 from oddarms.cli.study._work import ask, export, import_, renew, skip, tell
@@ -147,7 +148,7 @@ def list_studies(storage: StorageOption = None, how: FormatOption = Format.table
     if how is Format.table:
         header = ("name", "arms", "k", "delta", "algorithm", "tickets", "results", "created (UTC)")
         right = ("arms", "k", "delta", "tickets", "results")
-        emit(table(header, map(_for_people, found), right=right, shorten="name"))
+        emit(table(header, map(_for_people, found), right=right, wrap="name"))
         return
     header = ("name", "arms", "k", "delta", "algorithm", "handed_out", "results", "created")
     emit_rows(how, header, map(_for_programs, found))
@@ -285,21 +286,24 @@ def upgrade(storage: StorageOption = None) -> None:
 
 
 app = typer.Typer(
+    cls=SuggestingGroup,
     help="Ask and tell from the shell: searches in a file or database, shared by many workers.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
 )
-app.command("create")(guarded(create))
-app.command("list")(guarded(list_studies))
-app.command("show")(guarded(show))
-app.command("ask")(guarded(ask))
-app.command("tell", context_settings={"ignore_unknown_options": True})(guarded(tell))
-app.command("skip")(guarded(skip))
-app.command("renew")(guarded(renew))
-app.command("import")(guarded(import_))
-app.command("export")(guarded(export))
-app.command("result")(guarded(result))
-app.command("verify")(guarded(verify))
-app.command("delete")(guarded(delete))
-app.command("upgrade")(guarded(upgrade))
+app.command("create", cls=SuggestingCommand)(guarded(create))
+app.command("list", cls=SuggestingCommand)(guarded(list_studies))
+app.command("show", cls=SuggestingCommand)(guarded(show))
+app.command("ask", cls=SuggestingCommand)(guarded(ask))
+app.command("tell", cls=SuggestingCommand, context_settings={"ignore_unknown_options": True})(
+    guarded(tell)
+)
+app.command("skip", cls=SuggestingCommand)(guarded(skip))
+app.command("renew", cls=SuggestingCommand)(guarded(renew))
+app.command("import", cls=SuggestingCommand)(guarded(import_))
+app.command("export", cls=SuggestingCommand)(guarded(export))
+app.command("result", cls=SuggestingCommand)(guarded(result))
+app.command("verify", cls=SuggestingCommand)(guarded(verify))
+app.command("delete", cls=SuggestingCommand)(guarded(delete))
+app.command("upgrade", cls=SuggestingCommand)(guarded(upgrade))

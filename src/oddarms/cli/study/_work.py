@@ -83,7 +83,7 @@ def _show_tickets(name: str, tickets: Tickets, n: int, how: Format) -> None:
     if how is Format.table:
         people = [(ticket.id, ticket.arm, moment(ticket.expires)) for ticket in tickets]
         if people:
-            emit(table(("id", "arm", "expires"), people, shorten="arm"))
+            emit(table(("id", "arm", "expires"), people, wrap="arm"))
         if len(tickets) < n:
             hint = f"; see `oddarms study result {shlex.quote(name)}`" if tickets.done else ""
             note(f"{status_text(tickets.status)}{hint}")
