@@ -320,21 +320,21 @@ def sigma_evidence(
     if below.any():
         some = arms[below]
         lines = lower_lines(rows.lower, some, -rules.slack, mu)
-        hold_below(found, below, theta + rules.slack, lines, weights, arms, tally, mean)
+        hold(found, below, theta + rules.slack, lines, weights, arms, tally, mean, -1.0)
         flat = below.copy()
         slow = falls_slowly(lines.speed, flat_lines(rows.lower, some, -rules.slack).speed)
         flat[below] = slow
         if slow.any():
             lines = flat_lines(rows.lower, arms[flat], -rules.slack)
             again, centre = nothing_found(arms.size), means_without_one(guess.mean)[arms]
-            hold_below(again, flat, centre + rules.slack, lines, weights, arms, tally, mean)
+            hold(again, flat, centre + rules.slack, lines, weights, arms, tally, mean, -1.0)
             better = again.normal > found.normal
             found.normal[better], found.share[better] = again.normal[better], again.share[better]
     if above.any():
         some = arms[above]
         largest = largest_without_one(known.box, rules.others_k, some, mu)
         lines = upper_lines(rows.upper, rules.others_k, some, rules.slack, largest, known.box)
-        hold_above(found, above, theta - rules.slack, lines, weights, arms, tally, mean)
+        hold(found, above, theta - rules.slack, lines, weights, arms, tally, mean, 1.0)
     return found
 
 
@@ -344,42 +344,28 @@ def means_without_one(mean: FloatArray) -> FloatArray:
     return means
 
 
-def hold_below(
+def hold(
     found: Found,
-    below: BoolArray,
+    which: BoolArray,
     level: FloatArray,
     lines: Lines,
     weights: Weights,
     arms: IntArray,
     tally: Tally,
     mean: FloatArray,
+    sign: float,
 ) -> None:
-    """Enter the joint evidence that arms lie below thresholds of which `lines` is the evidence."""
-    some = tally_of(tally, arms[below])
-    sample = sample_below(some.pulls, some.total, some.scatter)
-    level, mean = level[below], mean[below]
-    held = weigh(*bracket(mean, level), lines, sample, -1.0)
-    found.normal[below] = held.evidence + weights.added(arms[below], held.steepness)
-    found.share[below] = threshold_shares(level, mean, held.y)
+    """Enter the joint evidence of arms against thresholds of which `lines` is the evidence.
 
-
-def hold_above(
-    found: Found,
-    above: BoolArray,
-    level: FloatArray,
-    lines: Lines,
-    weights: Weights,
-    arms: IntArray,
-    tally: Tally,
-    mean: FloatArray,
-) -> None:
-    """Enter the joint evidence that arms lie above thresholds of which `lines` is the evidence."""
-    some = tally_of(tally, arms[above])
-    sample = sample_above(some.pulls, some.total, some.scatter)
-    level, mean = level[above], mean[above]
-    held = weigh(*bracket(mean, level), lines, sample, 1.0)
-    found.outlier[above] = held.evidence + weights.added(arms[above], held.steepness)
-    found.share[above] = threshold_shares(level, mean, held.y)
+    That they lie below for sign -1, above for sign 1.
+    """
+    some = tally_of(tally, arms[which])
+    sample = (sample_above if sign > 0.0 else sample_below)(some.pulls, some.total, some.scatter)
+    level, mean = level[which], mean[which]
+    held = weigh(*bracket(mean, level), lines, sample, sign)
+    side = found.outlier if sign > 0.0 else found.normal
+    side[which] = held.evidence + weights.added(arms[which], held.steepness)
+    found.share[which] = threshold_shares(level, mean, held.y)
 
 
 def margin_evidence(
@@ -402,10 +388,10 @@ def margin_evidence(
     below, above = mean < level + rules.slack, mean > level - rules.slack
     if below.any():
         lines = mean_lines(rows, arms[below], -rules.slack - margin, -1.0)
-        hold_below(found, below, level + rules.slack, lines, weights, arms, tally, mean)
+        hold(found, below, level + rules.slack, lines, weights, arms, tally, mean, -1.0)
     if above.any():
         lines = mean_lines(rows, arms[above], rules.slack - margin, 1.0)
-        hold_above(found, above, level - rules.slack, lines, weights, arms, tally, mean)
+        hold(found, above, level - rules.slack, lines, weights, arms, tally, mean, 1.0)
     return found
 
 
