@@ -21,6 +21,8 @@ Outcome = TypeVar("Outcome")
 
 CONNECT_SECONDS = 10.0
 """How long a cluster may take to answer."""
+LONGEST_WAIT = 1.0
+"""Python does not notice a signal that arrives just before a wait begins until the wait ends."""
 
 
 class Executor(ABC):
@@ -73,8 +75,11 @@ class Executor(ABC):
         After the timeout, in seconds, the set is empty.
         """
         finished = {future for future in futures if future.done()}
-        if not finished:
-            finished = wait_for_futures(futures, timeout, FIRST_COMPLETED).done
+        while not finished:
+            longest = LONGEST_WAIT if timeout is None else timeout
+            finished = wait_for_futures(futures, longest, FIRST_COMPLETED).done
+            if timeout is not None:
+                break
         return finished
 
     def map_unordered(
