@@ -47,7 +47,10 @@ class AsyncExecutor(StagedExecutor):
         self, handles: Collection[asyncio.Task[Any]], timeout: float | None
     ) -> Iterable[asyncio.Task[Any]]:
         _require_no_loop()
-        return self._runner.run(_first_of(handles, timeout))
+        finished = self._runner.run(_first_of(handles, timeout))
+        if getattr(self._runner, "_interrupt_count", 0):  # Ctrl-C just when the wait was over
+            raise KeyboardInterrupt
+        return finished
 
     def _outcome(self, handle: asyncio.Task[Any]) -> tuple[BaseException | None, Any]:
         if handle.cancelled():
