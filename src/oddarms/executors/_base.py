@@ -75,7 +75,7 @@ class Executor(ABC):
         After the timeout, in seconds, the set is empty.
         """
         finished = {future for future in futures if future.done()}
-        while not finished:
+        while futures and not finished:
             longest = LONGEST_WAIT if timeout is None else timeout
             finished = wait_for_futures(futures, longest, FIRST_COMPLETED).done
             if timeout is not None:
