@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oddarms.errors import ProtocolError, UnknownOption
-from oddarms.problem import BoolArray, FloatArray, IntArray
+from oddarms.errors import InvalidParameter, ProtocolError, UnknownOption
+from oddarms.problem import BoolArray, FloatArray, IntArray, check_number
 from oddarms.rules import Rule, Sigma
 from oddarms.rules._base import Ends
 from oddarms.statistics.doubts import LARGEST_DOUBT, guess_and_doubt
@@ -29,6 +29,8 @@ UNLIMITED = 2**50
 
 Sums of more rewards may be off by more than `oddarms.statistics.totals.relative_error` allows for.
 """
+
+LARGEST_INDIFFERENCE = 1e6  # in ranges of the rewards; beyond it squares lose all precision
 
 
 class Decision(IntEnum):
@@ -273,3 +275,14 @@ def check_options(algorithm: type[Algorithm], options: dict[str, Any]) -> None:
         if name in RESERVED or (name not in own and not takes_any):
             known = ", ".join(own) or "none"
             raise UnknownOption(f"{algorithm.__name__} has no option {name!r}; it has: {known}.")
+
+
+def check_indifference(indifference: float) -> float:
+    """Return how near to the threshold an arm may be called either way, in ranges of rewards."""
+    number = check_number("indifference", indifference)
+    if not 0.0 <= number <= LARGEST_INDIFFERENCE:
+        raise InvalidParameter(
+            f"indifference must be at least 0 and at most {LARGEST_INDIFFERENCE:,.0f} times the"
+            f" range of rewards but got {number:g} times."
+        )
+    return number

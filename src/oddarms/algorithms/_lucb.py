@@ -15,9 +15,10 @@ from oddarms.algorithms._base import (
     Pulls,
     Threshold,
     averages,
+    check_indifference,
     no_pulls,
 )
-from oddarms.algorithms._spade import CHUNK, _check_indifference
+from oddarms.algorithms._spade import CHUNK
 from oddarms.errors import InvalidParameter
 from oddarms.problem import BoolArray, FloatArray, IntArray, Side, check_number
 from oddarms.rules import Rule
@@ -89,7 +90,7 @@ class LUCB(Algorithm):
         sd: float | None = None,
     ) -> None:
         super().__init__(n, rule=rule, delta=delta, rng=rng)
-        self.indifference = _check_indifference(indifference)
+        self.indifference = check_indifference(indifference)
         self.sd = None if sd is None else check_sd(sd)
         self.totals = Totals.empty(n)
         self.low: FloatArray = np.zeros(n)

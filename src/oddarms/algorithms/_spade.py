@@ -16,6 +16,7 @@ from oddarms.algorithms._base import (
     Pulls,
     Threshold,
     averages,
+    check_indifference,
     no_pulls,
 )
 from oddarms.algorithms._spade_certificates import View, certificate_for
@@ -39,7 +40,6 @@ from oddarms.problem import (
     FloatArray,
     IntArray,
     Side,
-    check_number,
     check_whole,
 )
 from oddarms.rules import Rule, Sigma
@@ -52,18 +52,7 @@ from oddarms.theory import first_order_program
 LEAST_VARIANCE = 0.2  # of a reward, in gaps, where pulls to come are guessed: by experiment
 TYPICAL_OVERHEAD = 3.5  # pulls over an oracle's: mostly 2.5 to 7, see docs/benchmark.md
 MIXTURE_COST = 2.5  # nats by which the evidence of an arm is behind that of the best bet, about
-LARGEST_INDIFFERENCE = 1e6  # in ranges of the rewards; beyond it squares lose all precision
 CHUNK = 65_536  # arms at a time, where intervals of a great many are computed
-
-
-def _check_indifference(indifference: float) -> float:
-    number = check_number("indifference", indifference)
-    if not 0.0 <= number <= LARGEST_INDIFFERENCE:
-        raise InvalidParameter(
-            f"indifference must be at least 0 and at most {LARGEST_INDIFFERENCE:,.0f} times the"
-            f" range of rewards but got {number:g} times."
-        )
-    return number
 
 
 def _check_max_step(max_step: int) -> int:
@@ -127,7 +116,7 @@ class SPADE(Algorithm):
                 "side must be 'upper' or 'lower' where error is 'fdr' but got 'both'."
             )
         self.error = error
-        self.indifference = _check_indifference(indifference)
+        self.indifference = check_indifference(indifference)
         self.max_step = None if max_step is None else _check_max_step(max_step)
         self.paired = certificate_for(n, k).uniform  # rows are uniform sweeps, in pairs of one size
         self.totals = Totals.empty(n)
@@ -163,7 +152,7 @@ class SPADE(Algorithm):
         costs is said at `oddarms.algorithms._spade_joint.Weights`.
         """
         assert isinstance(rule, Sigma)
-        self.indifference = _check_indifference(indifference)
+        self.indifference = check_indifference(indifference)
         self.rule = rule
         for view in self.views.values():
             view.certificate.revise(rule, self.indifference, revised=revised)
