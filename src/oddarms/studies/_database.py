@@ -34,6 +34,7 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from oddarms.errors import InvalidParameter, MissingExtra, OddarmsError, StoreFailed
 from oddarms.interrupts import interruptible, pause, uninterrupted
 from oddarms.studies._failures import DAMAGED, Failure, failure_of, first_line
+from oddarms.studies._hurry import Hurry
 from oddarms.studies._location import Location, location_of
 from oddarms.studies._sql import LOCK_SPACE
 from oddarms.studies._sqlite import sqlite_engine
@@ -74,7 +75,7 @@ class Database:
         self.dialect = self._engine.dialect.name
         self._process = os.getpid()
         self._turn = threading.RLock() if self.one_connection else nullcontext()
-        self._hurried = threading.local()
+        self.hurry = Hurry()
         self._file = None if location.file is None else _identity(location.file)
         _opened.add(self)
         weakref.finalize(self, _dispose, self._engine, self._process)
@@ -93,24 +94,9 @@ class Database:
         return self.location.name
 
     @property
-    def hurries(self) -> bool:
-        """Whether calls of this thread wait for others for a moment only."""
-        return getattr(self._hurried, "depth", 0) > 0
-
-    @property
     def lock_seconds(self) -> float:
         """How long a call of this thread waits for others."""
-        return HURRY_SECONDS if self.hurries else LOCK_SECONDS
-
-    @contextmanager
-    def hurried(self) -> Iterator[None]:
-        """Let calls of this thread wait for others for a moment only."""
-        depth = getattr(self._hurried, "depth", 0)
-        self._hurried.depth = depth + 1
-        try:
-            yield
-        finally:
-            self._hurried.depth = depth
+        return HURRY_SECONDS if self.hurry else LOCK_SECONDS
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
@@ -198,8 +184,8 @@ class Database:
         self._file = self._file or found
         if found is None or found != self._file:
             raise StoreFailed(
-                f"{self.name}: the file was removed or replaced while it was in use; nothing of"
-                " this call was recorded. Put it back, with its -wal file, and open it again."
+                f"{self.name}: the file was removed or replaced while it was in use, and nothing of"
+                " this call was recorded: put it back, with its -wal file, and open it again."
             )
 
     def close(self) -> None:
@@ -252,7 +238,8 @@ class Database:
             failure = failure_of(error.orig, gone=error.connection_invalidated)
             raise self._failed(failure) from self._cause(error)
         except SQLAlchemyError as error:
-            raise self._failed(Failure(first_line(error), False)) from self._cause(error)
+            passing = isinstance(error, sa.exc.TimeoutError)  # all connections are in use
+            raise self._failed(Failure(first_line(error), passing)) from self._cause(error)
         except driver.Error as error:  # `copy` does not go through SQLAlchemy
             raise self._failed(failure_of(error)) from self._cause(error)
         except UnicodeError as error:  # in a text or, of SQLite, in a message about one
@@ -305,8 +292,8 @@ def open_database(
         return None
     if version not in (None, *REVISIONS):
         raise StoreFailed(
-            f"{database.name} was written by a newer oddarms (schema {version}; this one knows"
-            f" {REVISIONS[-1]}): upgrade oddarms."
+            f"{database.name} was written by a newer oddarms (schema {version}, while this one"
+            f" knows {REVISIONS[-1]}): upgrade oddarms."
         )
     if version is not None and version != REVISIONS[-1] and not upgrade:
         raise StoreFailed(

@@ -13,8 +13,8 @@ from oddarms.studies._heartbeat import Heartbeat
 from oddarms.studies._workers import this_process
 
 if TYPE_CHECKING:
+    from oddarms.studies._base import Study
     from oddarms.studies._log import Told
-    from oddarms.studies._study import Study
 
 RUN_LEASE = timedelta(minutes=1)
 """The lease of a worker with a heartbeat: for so long its pulls stand still if it dies."""

@@ -30,8 +30,25 @@ def decoded(text: str) -> Label:
     try:
         label: Label = json.loads(text)
     except (RecursionError, TypeError, ValueError):
-        raise StoreFailed(f"the storage is damaged; it has a label {text!r:.50}.") from None
+        raise StoreFailed(f"the storage is damaged: it has a label {text!r:.50}.") from None
     return label
+
+
+def decoded_all(texts: Sequence[str]) -> tuple[Label, ...]:
+    """Return many labels, as one text of JSON: several times as fast.
+
+    Examples
+    --------
+    >>> decoded_all([encoded("a, b"), encoded(3)])
+    ('a, b', 3)
+    """
+    try:
+        labels = json.loads(f"[{','.join(texts)}]")
+    except (RecursionError, TypeError, ValueError):
+        labels = []
+    if len(labels) != len(texts):  # one of them is damaged; say which
+        return tuple(map(decoded, texts))
+    return tuple(labels)
 
 
 def label_key(text: str) -> str:
@@ -64,19 +81,20 @@ class Labels:
                 texts = study_rows.labels(connection, self._study)
             if len(texts) != self._n:
                 raise StoreFailed(
-                    f"the storage is damaged; it has {len(texts)} of {self._n} labels."
+                    f"the storage is damaged: it has {len(texts)} of {self._n} labels."
                 )
-            self._all = tuple(map(decoded, texts))
+            self._all = decoded_all(texts)
         return self._all
 
     def of(self, arms: Sequence[int], connection: sa.Connection | None = None) -> list[Label]:
         """Return the labels of some arms."""
-        if self._all is None and self._n > FEW and connection is not None:
+        some = len(arms) <= FEW < self._n
+        if self._all is None and some and connection is not None:
             found = study_rows.labels_of(connection, self._study, sorted(set(arms)))
             return [decoded(found.get(arm, "")) for arm in arms]
         labels = self.all(connection)
         if arms and not 0 <= min(arms) <= max(arms) < self._n:
-            raise StoreFailed(f"the storage is damaged; it names arms {min(arms)} to {max(arms)}.")
+            raise StoreFailed(f"the storage is damaged: it names arms {min(arms)} to {max(arms)}.")
         return [labels[arm] for arm in arms]
 
     def numbers(self, labels: Sequence[Label], connection: sa.Connection) -> list[int]:

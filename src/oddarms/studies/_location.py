@@ -11,11 +11,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from oddarms.errors import InvalidParameter, MissingExtra
+from oddarms.studies._storage import VARIABLE
 
 DEFAULT_FILE = "oddarms.db"
-VARIABLE = "ODDARMS_STORAGE"
 
-_FORMS = "storage must be a path, sqlite:///FILE, postgresql://USER@HOST/NAME or memory"
+
+_FORMS = (
+    "storage must be a path, sqlite:///FILE, postgresql://USER@HOST/NAME, http://HOST:PORT or"
+    " memory"
+)
 _MEMORY = ("memory", "memory:", ":memory:", "sqlite://", "sqlite:///:memory:")
 _SERVERS = ("postgres", "postgresql", "postgresql+psycopg")
 _DRIVER = "postgresql+psycopg"
@@ -114,7 +118,7 @@ def location_of(storage: str | Path | None) -> Location:
     if _WORDS.match(chosen) and _LIBPQ.search(chosen):
         return Location(server=_libpq(chosen))
     if mark and scheme not in ("sqlite", "sqlite+pysqlite"):
-        raise InvalidParameter(f"{_FORMS} but got one of another kind, {scheme:.20}://...")
+        raise InvalidParameter(f"{_FORMS} but got one of another kind, {scheme:.20}://.")
     if not mark and _URL_LIKE.match(chosen):
         raise InvalidParameter(f"{_FORMS} but got what looks like a URL and is none.")
     return Location(file=_file(rest.removeprefix("/") if mark else chosen))

@@ -110,3 +110,29 @@ class Conflict:
     second: float
     worker: str | None
     told: datetime
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Somebody who works on a study, or has; times are in UTC.
+
+    Attributes
+    ----------
+    name
+        As it was given to `ask`; None for all tickets that were asked for without a name.
+    handed_out, pulls, live
+        Tickets it was given, results told of them, and tickets whose results may still be on the
+        way.
+    last_told, last_seen
+        When its last result was recorded, and when it last asked or told; None for never.
+    rate
+        Results a second between its first and its last one; None with fewer than two.
+    """
+
+    name: str | None
+    handed_out: int
+    pulls: int
+    live: int
+    last_told: datetime | None
+    last_seen: datetime | None
+    rate: float | None

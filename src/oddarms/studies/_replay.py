@@ -165,6 +165,7 @@ class LoggedSearch:
         self._read = -math.inf
         self.position = 0
         self.chain = GENESIS
+        self.stopped: str | None = None
 
     @property
     def is_stale(self) -> bool:
@@ -191,6 +192,7 @@ class LoggedSearch:
         """Return the search with all that is stored now; the transaction must have it alone."""
         saved = study_rows.saved(connection, self._study)
         self._saved_taken = max(saved.taken, saved.claimed)
+        self.stopped = saved.stopped
         if saved.revisions != len(self._revisions):
             self._know(revision_rows.revision_rows(connection, self._study))
         behind = self.position < saved.position or self._revised > len(self._revisions)

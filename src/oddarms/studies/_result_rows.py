@@ -208,26 +208,46 @@ def result_rows(connection: sa.Connection, study: int, *, after: int) -> Iterato
         yield part
 
 
-def trial_rows(connection: sa.Connection, study: int) -> Iterator[Any]:
-    """Yield all results with when they were asked for, in order.
+_TICKET = "FROM tickets t WHERE t.study = r.study AND t.number = r.ticket"
+_TRIALS = (
+    "SELECT r.number, r.ticket, r.arm, r.place, r.reward,"
+    f" coalesce(r.worker, (SELECT t.worker {_TICKET})), r.told, r.late,"
+    f" (SELECT t.asked {_TICKET}) FROM results r"
+)
+
+
+def trial_rows(
+    connection: sa.Connection, study: int, after: int = 0, most: int | None = None
+) -> Iterator[Any]:
+    """Yield results behind a number with when they were asked for, in order, at most so many.
 
     A result has a worker of its own only where somebody else has told it than asked for it.
 
     Not a join: for one, PostgreSQL may compare all results with all tickets as long as it has not
     counted them.
     """
-    ticket = "FROM tickets t WHERE t.study = r.study AND t.number = r.ticket"
     found = connection.execute(
         text(
-            "SELECT r.number, r.ticket, r.arm, r.place, r.reward,"
-            f" coalesce(r.worker, (SELECT t.worker {ticket})), r.told, r.late,"
-            f" (SELECT t.asked {ticket}) FROM results r WHERE r.study = :study ORDER BY r.number"
+            f"{_TRIALS} WHERE r.study = :study"
+            f" AND r.number > :after ORDER BY r.number{'' if most is None else ' LIMIT :most'}"
         ),
-        {"study": study},
+        {"study": study, "after": after, **({} if most is None else {"most": most})},
         execution_options={"stream_results": True},
     )
     with found:  # somebody may stop before the last one
         yield from found
+
+
+def rewards_of(connection: sa.Connection, study: int, arm: int) -> list[float]:
+    """Return all rewards of an arm, in order."""
+    wanted = "SELECT reward FROM results WHERE study = :study AND arm = :arm ORDER BY number"
+    return [row[0] for row in run(connection, wanted, study=study, arm=arm)]
+
+
+def latest_of(connection: sa.Connection, study: int, arm: int, most: int) -> list[Any]:
+    """Return the latest results of an arm as `trial_rows` has them, the last one first."""
+    where = "WHERE r.study = :study AND r.arm = :arm ORDER BY r.number DESC LIMIT :most"
+    return list(run(connection, f"{_TRIALS} {where}", study=study, arm=arm, most=most))
 
 
 def conflict_rows(connection: sa.Connection, study: int) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from oddarms.errors import UnknownStudy
 from oddarms.studies._ids import SECRET_BYTES
 from oddarms.studies._sql import as_bytes, run, timed
+from oddarms.studies._ticket_rows import ENDED
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 PARAMETERS = 500
 TABLES = (
     *("results", "tickets", "leases", "skips", "conflicts"),
-    *("imports", "revisions", "snapshots", "arms"),
+    *("imports", "revisions", "snapshots", "arms", "asks", "tokens"),
 )
 """All that has rows of a study."""
 
@@ -78,21 +80,86 @@ def counts(connection: sa.Connection, study: int) -> tuple[int, float]:
     return int(row[0]), float(row[1])
 
 
-def studies(connection: sa.Connection) -> list[Any]:
-    """Return name, question, creation, tickets and recorded results of every study.
+def studies(
+    connection: sa.Connection,
+    search: str,
+    most: int | None,
+    skip: int,
+    *,
+    newest: bool,
+    only: int | None = None,
+) -> list[Any]:
+    """Return name, question, creation, tickets, recorded results and stop of studies.
 
-    The question is the one in force.
+    The question is the one in force. `only` is the number of the one study that is wanted.
     """
-    newest = (
+    which, chosen = ("", {}) if only is None else (" AND s.id = :only", {"only": only})
+    question = (
         "SELECT v.question FROM revisions v WHERE v.study = s.id ORDER BY v.number DESC LIMIT 1"
     )
-    return list(
-        run(
-            connection,
-            f"SELECT s.name, coalesce(({newest}), s.question), s.created, s.tickets,"
-            " (SELECT count(*) FROM results r WHERE r.study = s.id) FROM studies s ORDER BY s.name",
-        )
+    order = "s.created DESC, s.id DESC" if newest else "s.name"
+    found = run(
+        connection,
+        f"SELECT s.name, coalesce(({question}), s.question), s.created, s.tickets,"
+        " (SELECT count(*) FROM results r WHERE r.study = s.id), s.stopped"
+        f" FROM studies s WHERE {_MATCHES}{which} ORDER BY {order} LIMIT :most OFFSET :skip",
+        **chosen,
+        pattern=_pattern(search),
+        most=2**62 if most is None else most,
+        skip=skip,
     )
+    return list(found)
+
+
+def number_of_studies(connection: sa.Connection, search: str) -> int:
+    """Return how many studies have a name with this text in it."""
+    found = run(
+        connection,
+        f"SELECT count(*) FROM studies s WHERE {_MATCHES}",
+        pattern=_pattern(search),
+    )
+    return int(found.scalar_one())
+
+
+_MATCHES = "lower(s.name) LIKE lower(:pattern) ESCAPE '!'"
+
+
+def _pattern(search: str) -> str:
+    for mark in "!%_":
+        search = search.replace(mark, f"!{mark}")
+    return f"%{search}%"
+
+
+def number_of(connection: sa.Connection, name: str) -> int | None:
+    """Return the number of the study of a name."""
+    found = run(connection, "SELECT id FROM studies WHERE name = :name", name=name).scalar()
+    return None if found is None else int(found)
+
+
+def set_stopped(connection: sa.Connection, study: int, reason: str | None) -> None:
+    """Say why a study is stopped, None where it goes on."""
+    run(
+        connection,
+        "UPDATE studies SET stopped = :reason WHERE id = :study",
+        study=study,
+        reason=reason,
+    )
+
+
+def pulse(connection: sa.Connection, study: int) -> str:
+    """Return a text that changes when anything of a study has changed."""
+    row = timed(
+        connection,
+        "SELECT s.tickets, s.revisions, s.imports, s.stopped,"
+        " (SELECT max(r.number) FROM results r WHERE r.study = s.id),"
+        " (SELECT max(c.number) FROM conflicts c WHERE c.study = s.id),"
+        f" (SELECT count(*) FROM leases WHERE leases.study = s.id AND NOT {ENDED})"
+        " FROM studies s WHERE s.id = :study",
+        study=study,
+    ).first()
+    if row is None:
+        raise UnknownStudy("the study must be there but was deleted.")
+    return hashlib.sha256(repr((study, *row)).encode()).hexdigest()[:16]
 
 
 def names(connection: sa.Connection, most: int) -> list[str]:
@@ -122,7 +189,7 @@ def labels(connection: sa.Connection, study: int) -> list[str]:
     found = run(
         connection, "SELECT label FROM arms WHERE study = :study ORDER BY number", study=study
     )
-    return [row[0] for row in found]
+    return list(found.scalars().all())
 
 
 def labels_of(connection: sa.Connection, study: int, arms: Sequence[int]) -> dict[int, str]:
@@ -170,6 +237,8 @@ class Saved:
         How many results there were when somebody last began to save a state.
     revisions
         How many there are in all.
+    stopped
+        Why the study is stopped; None if it is not.
     """
 
     position: int
@@ -179,19 +248,20 @@ class Saved:
     key: int | None
     claimed: int
     revisions: int
+    stopped: str | None = None
 
 
 def saved(connection: sa.Connection, study: int) -> Saved:
     """Return what is said of a study's saved state."""
     row = run(
         connection,
-        "SELECT position, taken, revised, chain, snapshot, claimed, revisions FROM studies"
+        "SELECT position, taken, revised, chain, snapshot, claimed, revisions, stopped FROM studies"
         " WHERE id = :study",
         study=study,
     ).first()
     if row is None:
         raise UnknownStudy("the study must be there but was deleted.")
-    position, taken, revised, chain, key, claimed, revisions = row
+    position, taken, revised, chain, key, claimed, revisions, stopped = row
     return Saved(
         int(position),
         int(taken),
@@ -200,6 +270,7 @@ def saved(connection: sa.Connection, study: int) -> Saved:
         None if key is None else int(key),
         int(claimed),
         int(revisions),
+        None if stopped is None else str(stopped),
     )
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from oddarms.errors import InvalidParameter, UnknownStudy
 from oddarms.search._places import Place
@@ -23,14 +22,22 @@ _RETURNED = (
     " AND r.ticket = leases.ticket) IS NOT NULL OR (SELECT s.ticket FROM skips s"
     " WHERE s.study = leases.study AND s.ticket = leases.ticket) IS NOT NULL)"
 )
-_ENDED = f"(leases.boot <> :boot OR leases.expires <= :steady OR {_RETURNED})"
+ENDED = f"(leases.boot <> :boot OR leases.expires <= :steady OR {_RETURNED})"
+"""Of a row of `leases`: whether its pull is no longer out."""
+
+
+class Asked(NamedTuple):
+    """Tickets that were handed out, as number, arm and place, and the time of day."""
+
+    places: list[tuple[int, int, int]]
+    now: float
 
 
 def live_places(connection: sa.Connection, study: int) -> Out:
     """Return the places of all pulls that are out, by arm."""
     found = timed(
         connection,
-        f"SELECT arm, place FROM leases WHERE study = :study AND NOT {_ENDED}",
+        f"SELECT arm, place FROM leases WHERE study = :study AND NOT {ENDED}",
         study=study,
     )
     places: Out = {}
@@ -44,7 +51,7 @@ def live_workers(connection: sa.Connection, study: int) -> list[str]:
     found = timed(
         connection,
         "SELECT DISTINCT t.worker FROM leases JOIN tickets t ON t.study = leases.study"
-        f" AND t.number = leases.ticket WHERE leases.study = :study AND NOT {_ENDED}"
+        f" AND t.number = leases.ticket WHERE leases.study = :study AND NOT {ENDED}"
         " AND t.worker IS NOT NULL",
         study=study,
     )
@@ -55,7 +62,7 @@ def live_tickets(connection: sa.Connection, study: int, worker: str) -> list[int
     """Return a worker's tickets that are out, in order."""
     found = timed(
         connection,
-        f"SELECT ticket FROM leases WHERE study = :study AND NOT {_ENDED} AND (SELECT t.worker"
+        f"SELECT ticket FROM leases WHERE study = :study AND NOT {ENDED} AND (SELECT t.worker"
         " FROM tickets t WHERE t.study = leases.study AND t.number = leases.ticket) = :worker"
         " ORDER BY ticket",
         study=study,
@@ -66,7 +73,7 @@ def live_tickets(connection: sa.Connection, study: int, worker: str) -> list[int
 
 def drop_ended_leases(connection: sa.Connection, study: int) -> None:
     """Drop the leases of pulls that are no longer out."""
-    timed(connection, f"DELETE FROM leases WHERE study = :study AND {_ENDED}", study=study)
+    timed(connection, f"DELETE FROM leases WHERE study = :study AND {ENDED}", study=study)
 
 
 def add_tickets(
@@ -76,8 +83,9 @@ def add_tickets(
     places: Sequence[Place],
     worker: str | None,
     seconds: float,
-) -> tuple[int, float]:
-    """Add tickets and leases of so many seconds; return the first number and the time of day."""
+    key: str | None = None,
+) -> Asked:
+    """Add tickets and leases of so many seconds; by a key they are found again."""
     last = int(
         run(
             connection,
@@ -87,7 +95,7 @@ def add_tickets(
         ).scalar_one()
     )
     first = last - len(places) + 1
-    numbered = [(number, *place) for number, place in zip(itertools.count(first), places)]
+    numbered = [(first + i, arm, place) for i, (arm, place) in enumerate(places)]
     wall, steady, boot = moment(connection)
     database.copy(
         connection,
@@ -104,7 +112,64 @@ def add_tickets(
         ["study", "ticket", "arm", "place", "expires", "boot"],
         [(study, number, arm, place, steady + seconds, boot) for number, arm, place in numbered],
     )
-    return first, wall
+    if key is not None and places:
+        _note_key(connection, study, key, first, last, wall)
+    return Asked(numbered, wall)
+
+
+KEPT_SECONDS = 86_400.0
+"""For so long a call may be repeated by its key."""
+
+
+def _note_key(
+    connection: sa.Connection, study: int, key: str, first: int, last: int, wall: float
+) -> None:
+    run(
+        connection,
+        "DELETE FROM asks WHERE study = :study AND asked < :old",
+        study=study,
+        old=wall - KEPT_SECONDS,
+    )
+    run(
+        connection,
+        "INSERT INTO asks (study, key, first, last, asked)"
+        " VALUES (:study, :key, :first, :last, :wall)",
+        study=study,
+        key=key,
+        first=first,
+        last=last,
+        wall=wall,
+    )
+
+
+def asked_before(
+    connection: sa.Connection, study: int, key: str | None, seconds: float
+) -> Asked | None:
+    """Return those tickets of a call with this key that are still out, with new leases.
+
+    None if there was no such call, or it got none.
+    """
+    if key is None:
+        return None
+    row = run(
+        connection,
+        "SELECT first, last FROM asks WHERE study = :study AND key = :key",
+        study=study,
+        key=key,
+    ).first()
+    if row is None:
+        return None
+    found = timed(
+        connection,
+        "UPDATE leases SET expires = :steady + :seconds, boot = :boot WHERE study = :study"
+        f" AND ticket BETWEEN :first AND :last AND NOT {_RETURNED} RETURNING ticket, arm, place",
+        study=study,
+        first=int(row[0]),
+        last=int(row[1]),
+        seconds=seconds,
+    )
+    numbered = sorted((int(number), int(arm), int(place)) for number, arm, place in found)
+    return Asked(numbered, moment(connection)[0])
 
 
 def renew_leases(

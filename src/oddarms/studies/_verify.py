@@ -19,7 +19,7 @@ from oddarms.studies._rules import broken_rules
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from oddarms.studies._study import Study
+    from oddarms.studies._study import StoredStudy
 
 
 @dataclass
@@ -48,17 +48,8 @@ class Verification:
         return not self.problems
 
 
-def verify(study: Study) -> Verification:
-    """Replay the log from its first result and hold everything stored against it.
-
-    Every result against the receipt at its ticket, every import against its digest, the log's
-    chain against those of all revisions and of the saved state, the replay against the saved
-    state, and the rules of the tables. States are compared up to rounding, as another machine may
-    have saved them.
-
-    Takes time in proportion to the results; others may go on working. Of results recorded at this
-    moment some may be seen and others with lower numbers not, but none that a saved state has.
-    """
+def verified(study: StoredStudy) -> Verification:
+    """Replay the log from its first result and hold everything stored against it."""
     found = Verification()
     with study._database.view() as connection:
         try:
@@ -72,7 +63,7 @@ def verify(study: Study) -> Verification:
     return found
 
 
-def _changed_origin(study: Study, connection: sa.Connection) -> list[str]:
+def _changed_origin(study: StoredStudy, connection: sa.Connection) -> list[str]:
     row = study_rows.find_study(connection, study.name)
     labels = study_rows.labels(connection, study._number)
     if row is not None and row.origin == origin(row.question, row.seed, row.secret, labels):
@@ -80,7 +71,7 @@ def _changed_origin(study: Study, connection: sa.Connection) -> list[str]:
     return ["the question, seed, secret or labels are not those that the study was created with"]
 
 
-def _replay(study: Study, found: Verification, connection: sa.Connection) -> None:
+def _replay(study: StoredStudy, found: Verification, connection: sa.Connection) -> None:
     search, chain, last = new_search(study._asked, study.seed), GENESIS, 0
     saved = study_rows.saved(connection, study._number)
     marks: list[RevisionRow | study_rows.Saved]
@@ -108,7 +99,11 @@ def _replay(study: Study, found: Verification, connection: sa.Connection) -> Non
 
 
 def _compared(
-    study: Study, saved: study_rows.Saved, search: Search, chain: bytes, connection: sa.Connection
+    study: StoredStudy,
+    saved: study_rows.Saved,
+    search: Search,
+    chain: bytes,
+    connection: sa.Connection,
 ) -> list[str]:
     """Hold a saved state against the replay up to the same result."""
     problems = []

@@ -13,13 +13,16 @@ import sqlalchemy as sa
 
 from oddarms.errors import StoreFailed
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 """Versions of the schema, oldest first; the files of `migrations` have them."""
 
 VERSION_TABLE = "oddarms_version"
 FIRST_TABLES = frozenset({"studies", "arms", "tickets", "leases", "results", "skips", "conflicts"})
 """The tables of every version."""
-OUR_TABLES = FIRST_TABLES | {"imports", "snapshots", "revisions", VERSION_TABLE}
+OUR_TABLES = FIRST_TABLES | {
+    *("imports", "snapshots", "revisions", "asks", "tokens"),
+    VERSION_TABLE,
+}
 
 _OLD_VERSION_TABLE = "alembic_version"  # up to 0003, and of many other applications
 _OLD_COLUMNS = frozenset({"name", "question", "created", "tickets", "position", "taken", "state"})

@@ -1,0 +1,144 @@
+"""``oddarms serve``: HTTP for workers, and pages to watch them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oddarms.cli._guard import guarded
+from oddarms.cli._printing import emit, note
+from oddarms.cli._suggestions import SuggestingGroup
+from oddarms.cli.serve._token import app as token_app
+from oddarms.cli.study._storage import StorageOption
+from oddarms.errors import InvalidParameter
+from oddarms.server import create_app
+from oddarms.server._run import Place, run
+from oddarms.server._tokens import Role, Tokens
+from oddarms.studies._storage import server_address
+from oddarms.text import shown
+
+
+def serve(
+    context: typer.Context,
+    storage: StorageOption = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free one.")] = 8321,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The admin's token; made where there is no such file."),
+    ] = None,
+    root_path: Annotated[
+        str, typer.Option(metavar="/PREFIX", help="Under which a proxy serves it.")
+    ] = "",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name clients reach it by; may be repeated."),
+    ] = None,
+    open_metrics: Annotated[
+        bool, typer.Option("--open-metrics", help="Let everybody read /metrics.")
+    ] = False,
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="For TLS, with --key.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's key.")] = None,
+    tls_elsewhere: Annotated[
+        bool, typer.Option("--tls-elsewhere", help="A proxy in front of it has the TLS.")
+    ] = False,
+) -> None:
+    """Serve studies over HTTP: for workers in any language, and as pages.
+
+    At the first start it makes a token and prints it once, as a link. `oddarms serve token`
+    makes more. SIGTERM and Ctrl-C end it after the requests under way.
+
+    \b
+    Examples:
+      oddarms serve
+      oddarms serve --storage postgresql://me@host/studies --port 8000
+      oddarms serve token worker --study crowd
+    """  # noqa: D301
+    if context.invoked_subcommand is not None:
+        return
+    if server_address(storage) is not None:
+        raise InvalidParameter("storage must be a file or database to serve but is a server.")
+    place = Place(
+        host,
+        port,
+        None if certificate is None else str(certificate),
+        None if key is None else str(key),
+        tls_elsewhere,
+    )
+    place.check(has_token=token_file is not None)
+    names = [*(allow_host or []), *([] if place.host[:1].isdigit() else [place.host])]
+    application = create_app(
+        storage, root_path=root_path, allowed_hosts=names, open_metrics=open_metrics
+    )
+    tokens: Tokens = application.state.oddarms.tokens
+    first = _first_token(tokens, token_file)
+    prefix = application.state.oddarms.settings.root_path
+
+    def started(address: str) -> None:
+        emit(f"serving {shown(application.state.oddarms.storage.name)} at {address}{prefix}/\n")
+        if first is not None:
+            emit(f"open this link: {address}{prefix}/login#{first}\n")
+            note(
+                "what stands behind the # is an admin's token: it is shown only now, holds until it"
+                " is revoked, and lets in whoever has it; `oddarms serve token` makes more"
+            )
+
+    run(application, place, started)
+
+
+def _first_token(tokens: Tokens, file: Path | None) -> str | None:
+    """Return a token to be shown; None where there are some already, or it is in a file."""
+    if file is not None:
+        text = _in_file(file)
+        if text is None:
+            text = tokens.make(Role.ADMIN, note="of the first start, in a file")
+            _write(file, text)
+            note(f"the admin's token is in {shown(file)}")
+        else:
+            tokens.adopt(text)
+            if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+                note(f"others than its owner can read {shown(file)}: chmod 600 keeps the token")
+        return None
+    if tokens.list():
+        return None
+    return tokens.make(Role.ADMIN, note="of the first start")
+
+
+def _in_file(file: Path) -> str | None:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise InvalidParameter(
+            f"token-file must be a file that can be read but is not: {reason}."
+        ) from None
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a new file that only its owner can read."""
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+            opened.write(text + "\n")
+    except OSError as error:
+        raise InvalidParameter(
+            f"token-file must be a file that can be written but is not: {error.strerror}."
+        ) from None
+
+
+app = typer.Typer(
+    cls=SuggestingGroup,
+    add_completion=False,
+    rich_markup_mode=None,
+    invoke_without_command=True,
+    callback=guarded(serve),
+)
+app.add_typer(token_app, name="token")

@@ -1,0 +1,150 @@
+"""What every request must pass: the address as it was meant, Host, Origin, who asks, and CSRF."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from functools import lru_cache
+from urllib.parse import unquote, urlsplit
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from oddarms.server._access import check_csrf, identified
+from oddarms.server._problems import Problem, answer
+from oddarms.server._state import State
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
+    " img-src 'self' data:; connect-src 'self'; font-src 'self'; form-action 'self';"
+    " frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+LOOPBACK = ("localhost",)
+KNOWN_HOSTS = 128
+"""Of the headers Host seen last it is remembered what they are."""
+_HOST = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?", re.ASCII)
+FOREIGN_SITES = ("cross-site", "same-site")
+
+
+class Guards:
+    """Middleware that lets a request through only if nothing about it is amiss."""
+
+    def __init__(self, app: ASGIApp, state: State) -> None:
+        self._app = app
+        self._state = state
+        self._prefix = state.settings.root_path
+        self._hosts = {*LOOPBACK, *(host.lower() for host in state.settings.allowed_hosts)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope = {**scope, "state": dict(scope.get("state", {}))}
+        request = Request(scope, receive)
+        try:
+            self._place(scope)
+            self._check_host(request)
+            self._check_origin(request)
+            scope["state"]["principal"] = principal = await identified(request, self._state)
+            check_csrf(request, principal)
+        except Problem as problem:
+            await answer(request, problem)(scope, receive, _guarded(send))
+            return
+        await self._app(scope, receive, _guarded(send))
+
+    def _place(self, scope: Scope) -> None:
+        """Find the path below the prefix, whether a proxy has stripped it or not.
+
+        A slash within the name of a study, %2F, becomes a NUL, which no name has.
+        """
+        raw = scope.get("raw_path") or scope["path"].encode()
+        if b"%00" in raw or b"\0" in raw:
+            raise Problem(404, "not-found", "there is nothing at this address.")
+        path = unquote(raw.replace(b"%2f", b"%00").replace(b"%2F", b"%00").decode("latin-1"))
+        mounted = scope.get("root_path", "")
+        for prefix in (mounted, self._prefix):
+            if prefix and (path == prefix or path.startswith(f"{prefix}/")):
+                path = path.removeprefix(prefix)
+        scope["root_path"] = mounted or self._prefix
+        scope["path"] = scope["root_path"] + (path or "/")
+
+    def _check_host(self, request: Request) -> None:
+        """Refuse names that are not ours: a page elsewhere may let its name mean this machine."""
+        hosts = request.headers.getlist("host")
+        name = _name(hosts[0]) if len(hosts) == 1 else ""
+        if not (name in self._hosts or _is_address(name)):
+            said = (
+                "the Host of a request must be a name of this server but is not: start it with"
+                " --allow-host NAME to let it in."
+            )
+            raise Problem(421, "wrong-host", said)
+
+    def _check_origin(self, request: Request) -> None:
+        """Refuse what a page of another site sends, whatever the method."""
+        origins = request.headers.getlist("origin")
+        foreign = request.headers.get("sec-fetch-site") in FOREIGN_SITES
+        if not origins and not foreign:
+            return
+        navigation = (
+            request.method in ("GET", "HEAD")
+            and request.headers.get("sec-fetch-mode") == "navigate"
+            and not request.url.path.startswith(f"{request.scope['root_path']}/api/")
+        )
+        same = all(_is_of(origin, request) for origin in origins)
+        if not same or (foreign and not navigation):
+            said = "the request must come from a page of this server but is of another site."
+            raise Problem(403, "wrong-origin", said)
+
+
+@lru_cache(maxsize=KNOWN_HOSTS)
+def _name(host: str) -> str:
+    """Return the name of a Host header without the port; nothing where more stands there."""
+    if not _HOST.fullmatch(host):
+        return ""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+@lru_cache(maxsize=KNOWN_HOSTS)
+def _is_address(name: str) -> bool:
+    """Return whether it is a number, which nobody can let mean another machine."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_of(origin: str, request: Request) -> bool:
+    """Return whether an Origin is that of this server's pages.
+
+    What was asked over TLS must come from a page that was, too. The other way round there may be a
+    proxy that has the TLS and does not say so.
+    """
+    scheme, _, host = origin.partition("://")
+    schemes = ("https",) if request.url.scheme == "https" else ("http", "https")
+    return scheme in schemes and host.lower() == request.headers.get("host", "").lower()
+
+
+_ALWAYS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+_UNSTORED = (b"cache-control", b"no-store")
+
+
+def _guarded(send: Send) -> Send:
+    async def with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = list(message.get("headers", []))
+            there = {name.lower() for name, _ in headers}
+            headers += [one for one in (*_ALWAYS, _UNSTORED) if one[0] not in there]
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return with_headers

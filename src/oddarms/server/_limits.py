@@ -1,0 +1,247 @@
+"""How much a client may cost: sizes of bodies, their values, their time, and wrong tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import threading
+import time
+from collections import Counter, OrderedDict, deque
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from oddarms.errors import InvalidParameter
+from oddarms.server._problems import Problem
+
+UNKNOWN_BYTES = 16 * 2**10
+"""Of the body of somebody who was not let in."""
+WORKER_BYTES = 2 * 2**20
+ADMIN_BYTES = 16 * 2**20
+ALL_BYTES = 64 * 2**20
+"""Of all bodies that are here at a time."""
+MOST_VALUES = 2_000_000
+"""Commas and brackets of a body: each value of JSON costs many times its text."""
+FORMS = (b"multipart/form-data", b"application/x-www-form-urlencoded")
+BODY_SECONDS = 60.0
+SEND_SECONDS = 60.0
+"""How long a client may read nothing of what it has asked for."""
+
+MOST_ARMS = 100_000
+"""Of a study that is created over HTTP."""
+
+AT_A_TIME = 10
+"""Requests of one token that are answered at a time, of which each may take a thread."""
+
+GUESSES = 10
+GUESS_SECONDS = 60.0
+MOST_ADDRESSES = 10_000
+
+
+def check_arms(count: int) -> None:
+    """Refuse a study whose making would take minutes and gigabytes of the server."""
+    if count > MOST_ARMS:
+        raise InvalidParameter(
+            f"arms must be at most {MOST_ARMS:,} over HTTP but got {count:,}: create the study"
+            " where its storage is, with `oddarms study create`, and work on it over HTTP."
+        )
+
+
+class WrongTokens:
+    """Counts wrong tokens by address; a right one is always let in."""
+
+    def __init__(self) -> None:
+        self._guesses: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def problem(self, client: Any) -> Problem:
+        """Return the answer to a wrong token: wrong, or too many."""
+        address = _network(client.host) if client is not None else "-"
+        now = time.monotonic()
+        guesses = self._guesses.setdefault(address, deque(maxlen=GUESSES))
+        self._guesses.move_to_end(address)
+        while len(self._guesses) > MOST_ADDRESSES:
+            self._guesses.popitem(last=False)
+        many = len(guesses) == GUESSES and now - guesses[0] < GUESS_SECONDS
+        guesses.append(now)
+        if many:
+            said = f"too many wrong tokens came from {address}: wait a minute."
+            return Problem(429, "too-many-guesses", said, {"Retry-After": str(int(GUESS_SECONDS))})
+        said = "the token must be one of this server but is not: `oddarms serve token` makes one."
+        return Problem(401, "unauthorized", said, {"WWW-Authenticate": "Bearer"})
+
+
+def _network(address: str) -> str:
+    """Return by what guesses are counted: with IPv6 a single client has 2^64 addresses.
+
+    Examples
+    --------
+    >>> _network("192.0.2.7"), _network("2001:db8:1:2:3:4:5:6"), _network("::ffff:192.0.2.7")
+    ('192.0.2.7', '2001:db8:1:2::/64', '192.0.2.7')
+    """
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, 64), strict=False))
+
+
+class Bodies:
+    """Middleware that reads bodies, counted while they come, before anything is made of them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._held = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        send = _patient(send)
+        if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            await self._app(scope, receive, send)
+            return
+        held = 0
+        parts: list[bytes] = []
+        try:
+            try:
+                async with asyncio.timeout(BODY_SECONDS):
+                    async for part in _parts(receive):
+                        held += len(part)
+                        self._held += len(part)
+                        parts.append(part)
+                        self._check(scope, held)
+            except TimeoutError:
+                said = f"the body must come within {BODY_SECONDS:.0f} seconds but did not."
+                raise Problem(408, "slow", said, {"Connection": "close"}) from None
+            except _Gone:
+                return
+            body = b"".join(parts)
+            parts.clear()
+            _check_values(scope, body)
+        except Problem as problem:
+            await problem.response()(scope, receive, send)
+            return
+        finally:
+            self._held -= held
+        # counted no more from here on, but for what the route holds at the same time
+        await self._app(scope, replayed(body, receive), send)
+
+    def _check(self, scope: Scope, held: int) -> None:
+        principal = scope.get("state", {}).get("principal")
+        if principal is None:
+            most = UNKNOWN_BYTES
+        else:
+            most = ADMIN_BYTES if principal.is_admin else WORKER_BYTES
+        if held > most:
+            said = f"the body must have at most {most:,} bytes but has more: send it in parts."
+            raise Problem(413, "too-large", said, {"Connection": "close"})
+        if self._held > ALL_BYTES:
+            said = "the server has too much to read at this moment: repeat the request."
+            raise Problem(503, "busy", said, {"Connection": "close", "Retry-After": "1"})
+
+
+_STREAM = re.compile(r".*/api/v1/studies/[^/]+/events", re.DOTALL)
+
+
+class Shared:
+    """Middleware that lets further requests of a token wait, so that others find a thread.
+
+    Those of people without a token share one place in the line. Streams of events take no thread.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._turns: dict[str, asyncio.Semaphore] = {}
+        self._users: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http" or _STREAM.fullmatch(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        principal = scope.get("state", {}).get("principal")
+        owner = "" if principal is None else principal.token.parent or principal.token.id
+        self._users[owner] += 1
+        turns = self._turns.setdefault(owner, asyncio.Semaphore(AT_A_TIME))
+        try:
+            async with turns:
+                await self._app(scope, receive, send)
+        finally:
+            self._users[owner] -= 1
+            if not self._users[owner]:
+                del self._users[owner], self._turns[owner]
+
+
+class Dear:
+    """What is done one at a time; while few wait for their turn, more are told to come again."""
+
+    def __init__(self, what: str, waiting: int = 0) -> None:
+        self._what = what
+        self._places = threading.Semaphore(1 + waiting)
+        self._turn = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._places.acquire(blocking=False):
+            said = f"{self._what} is under way already: repeat the request when that has ended."
+            raise Problem(503, "busy", said, {"Retry-After": "5"})
+        self._turn.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._turn.release()
+        self._places.release()
+
+
+class _Gone(Exception):
+    """The client has gone before its body was here."""
+
+
+async def _parts(receive: Receive) -> Any:
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Gone
+        more = message.get("more_body", False)
+        yield message.get("body", b"")
+
+
+def _check_values(scope: Scope, body: bytes) -> None:
+    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
+    if kinds and all(kind.startswith(FORMS) for kind in kinds):  # whose parts are counted elsewhere
+        return
+    values = body.count(b",") + body.count(b"[") + body.count(b"{")
+    if values > MOST_VALUES:
+        said = f"the body must have at most {MOST_VALUES:,} values but has more: send it in parts."
+        raise Problem(413, "too-large", said)
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """Return what gives a body that was read to whoever comes next, and then what follows."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given, body
+        if given:
+            return await receive()
+        given = True
+        message = {"type": "http.request", "body": body, "more_body": False}
+        body = b""
+        return message
+
+    return again
+
+
+def _patient(send: Send) -> Send:
+    """Give up on a client that reads nothing for too long; the connection is closed then."""
+
+    async def within(message: Message) -> None:
+        async with asyncio.timeout(SEND_SECONDS):
+            await send(message)
+
+    return within

@@ -1,0 +1,152 @@
+"""Errors as documents of RFC 9457, with the library's own sentences.
+
+``code`` says which kind of error it is, for programs; `RemoteStudy` makes the same exception of it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from oddarms import errors
+from oddarms.studies._codes import CODES
+from oddarms.text import message, shown
+
+MOST_DETAIL = 2_000
+"""Characters of a sentence: what clients send is repeated in it."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Problem(Exception):
+    """An error to be answered: raise it anywhere in a route.
+
+    Attributes
+    ----------
+    status
+        Of HTTP.
+    code
+        For programs.
+    detail
+        A sentence for people.
+    headers, more
+        Headers of the answer, and further members of the document.
+    """
+
+    status: int
+    code: str
+    detail: str
+    headers: dict[str, str] = field(default_factory=dict)
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The status in words."""
+        return HTTPStatus(self.status).phrase
+
+    def document(self) -> dict[str, Any]:
+        """Return the document."""
+        return {
+            "type": "about:blank",
+            "title": self.title,
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+            **self.more,
+        }
+
+    def response(self) -> Response:
+        """Return the document as an answer."""
+        return Response(
+            json.dumps(self.document()),
+            self.status,
+            {"Cache-Control": "no-store", **self.headers},
+            "application/problem+json",
+        )
+
+
+def problem_of(error: errors.OddarmsError, hidden: str = "") -> Problem:
+    """Return what an error of the library is to a client; `hidden` is where the storage is."""
+    code, status = next(found for kind, found in CODES.items() if isinstance(error, kind))
+    detail = str(error)
+    if hidden:
+        detail = detail.replace(hidden, "the storage of the server")
+    problem = Problem(status, code, detail[:MOST_DETAIL])
+    if isinstance(error, errors.StoreFailed) and error.passing:
+        problem.status = 503
+        problem.headers["Retry-After"] = "1"
+    if isinstance(error, errors.RewardRejected):
+        problem.more["outside"] = error.outside
+    return problem
+
+
+def answer(request: Request, problem: Problem) -> Response:
+    """Return a problem as a page where a browser asks for one, and as a document elsewhere."""
+    from oddarms.server.pages import error_page
+
+    wants_page = "text/html" in request.headers.get("accept", "")
+    if wants_page and not request.url.path.startswith(f"{request.scope['root_path']}/api/"):
+        page = error_page(request, problem)
+        if page is not None:
+            page.headers.update(problem.headers)
+            return page
+    return problem.response()
+
+
+def add_problems(app: FastAPI, hidden: str) -> None:
+    """Let an application answer every error by a problem."""
+
+    async def of_library(request: Request, error: Exception) -> Response:
+        assert isinstance(error, errors.OddarmsError)
+        problem = problem_of(error, hidden)
+        if problem.status >= 500:
+            _log.warning("%s %s: %s", request.method, shown(request.url.path), message(error))
+        return answer(request, problem)
+
+    async def of_request(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return answer(request, Problem(422, "invalid-request", _first(error)))
+
+    async def of_framework(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        status = HTTPStatus(error.status_code)
+        said = error.detail if error.detail != status.phrase else _SENTENCES.get(status)
+        problem = Problem(status, status.phrase.lower().replace(" ", "-"), said or status.phrase)
+        problem.headers = dict(error.headers or {})
+        return answer(request, problem)
+
+    async def of_ours(request: Request, error: Exception) -> Response:
+        assert isinstance(error, Problem)
+        return answer(request, error)
+
+    async def unexpected(request: Request, error: Exception) -> Response:
+        _log.error("%s %s failed", request.method, shown(request.url.path), exc_info=error)
+        said = "the server failed; its log says why."
+        return answer(request, Problem(500, "failed", said))
+
+    app.add_exception_handler(errors.OddarmsError, of_library)
+    app.add_exception_handler(RequestValidationError, of_request)
+    app.add_exception_handler(HTTPException, of_framework)
+    app.add_exception_handler(Problem, of_ours)
+    app.add_exception_handler(Exception, unexpected)
+
+
+_SENTENCES = {
+    HTTPStatus.NOT_FOUND: "there is nothing at this address.",
+    HTTPStatus.METHOD_NOT_ALLOWED: "this address must be used with another method.",
+}
+
+
+def _first(error: RequestValidationError) -> str:
+    """Return what is wrong with a request first, as a sentence."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"] if part != "body") or "the body"
+    return f"{shown(where)[:200]} is not as it must be: {shown(str(first['msg']))[:300]}."

@@ -1,0 +1,162 @@
+"""The bodies of requests and answers; what the words mean is checked by the library itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+
+from oddarms.problem import DEFAULT_DELTA
+from oddarms.server._limits import MOST_ARMS
+
+MOST_RESULTS = 10_000
+MOST_TICKETS = 10_000
+
+Reward = Annotated[Any, Field(json_schema_extra={"type": "number"})]
+"""Checked by the study, which says what is wrong with one."""
+Label = StrictStr | StrictInt
+MOST_TEXT = 1_000
+MOST_TICKET_ID = 60
+"""Characters."""
+Text = Annotated[str, Field(max_length=MOST_TEXT)]
+Seconds = Annotated[float, Field(gt=0.0, le=365 * 86_400.0, allow_inf_nan=False)]
+TicketId = Annotated[str, Field(max_length=MOST_TICKET_ID)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewStudy(_Body):
+    """A study to be created: its arms, and the words of a `Question`."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    arms: Annotated[
+        list[Label] | Annotated[int, Field(le=MOST_ARMS)],
+        Field(description="Labels, texts or whole numbers, at most 100,000; or their number."),
+    ]
+    k: float | None = None
+    delta: float = DEFAULT_DELTA
+    bounds: tuple[float, float] = (0.0, 1.0)
+    side: str = "upper"
+    budget: int | None = None
+    rule: str = "sigma"
+    margin: float = 0.0
+    floor: float | None = None
+    control: Label | None = None
+    quantile: float | None = None
+    error: str = "any"
+    goal: str = "sure"
+    revised: bool = False
+    algorithm: str | None = None
+    options: Annotated[dict[str, Any], Field(description="Of the algorithm.")] = {}
+    seed: Annotated[
+        int | str | None,
+        Field(description="A whole number, also as a text, as it may be long; drawn if missing."),
+    ] = None
+
+
+class Ask(_Body):
+    """How many pulls are wanted, and by whom."""
+
+    n: Annotated[int, Field(ge=1, le=MOST_TICKETS)] = 1
+    worker: Text | None = None
+    lease: Annotated[Seconds, Field(description="Seconds.")] = 600.0
+    ahead: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None = None
+    key: Annotated[
+        str | None,
+        Field(max_length=64, description="Repeat the request with it, and get the same tickets."),
+    ] = None
+
+
+class Tell(_Body):
+    """One result, as ticket and reward, or several."""
+
+    ticket: TicketId | None = None
+    reward: Reward = None
+    results: Annotated[
+        list[tuple[TicketId, Reward]] | None,
+        Field(max_length=MOST_RESULTS, description="Pairs of ticket and reward."),
+    ] = None
+    worker: Text | None = None
+
+
+class Skip(_Body):
+    """Tickets to be given back, or all that a worker has out."""
+
+    tickets: Annotated[list[TicketId], Field(max_length=MOST_TICKETS)] | None = None
+    worker: Text | None = None
+    reason: Text = ""
+
+
+class Renew(_Body):
+    """Tickets whose pulls are still under way."""
+
+    tickets: Annotated[list[TicketId], Field(max_length=MOST_TICKETS)]
+    lease: Annotated[Seconds, Field(description="Seconds from now.")] = 600.0
+
+
+class Import(_Body):
+    """Rewards that nobody asked for, by label."""
+
+    rewards: Annotated[
+        dict[str, list[Reward]] | list[tuple[Label, list[Reward]]],
+        Field(description="By label; or pairs of label and rewards, as labels may be numbers."),
+    ]
+    key: Annotated[str | None, Field(max_length=64)] = None
+
+
+class Changes(BaseModel):
+    """Words of the question that are changed: margin, floor, indifference, budget."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Stop(_Body):
+    """Why a study is stopped."""
+
+    reason: Text = ""
+
+
+# Answers
+
+
+class TicketOut(BaseModel):
+    """A pull to be made."""
+
+    id: str
+    arm: Label
+    index: int
+    place: int
+    expires: str
+
+
+class Asked(BaseModel):
+    """Tickets, and where the study stands; done if no more will be handed out."""
+
+    status: str
+    done: bool
+    decided: int
+    tickets: list[TicketOut]
+
+
+class ToldOut(BaseModel):
+    """What became of each result: recorded, repeated, or in conflict with the first one."""
+
+    told: list[str]
+
+
+class Count(BaseModel):
+    """How many."""
+
+    count: int
+
+
+class ProblemOut(BaseModel):
+    """An error, as RFC 9457 has it."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str

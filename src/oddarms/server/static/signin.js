@@ -1,0 +1,10 @@
+// The link that the server prints has the token behind "#", which browsers send to nobody.
+"use strict";
+document.addEventListener("DOMContentLoaded", () => {
+  const token = location.hash.slice(1);
+  const field = document.getElementById("token");
+  if (!token || !field || document.getElementById("problem")) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  field.value = decodeURIComponent(token);
+  if ("atOnce" in field.form.dataset) field.form.submit(); // else another site's link led here
+});
