@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from oddarms.cli._printing import Format
-from oddarms.reports import arms_csv, result_json
-from oddarms.search import Result, answer
+from collections.abc import Sequence
+
+from oddarms.cli._printing import ResultFormat
+from oddarms.reports import LeftOut, arms_csv, result_json, result_markdown
+from oddarms.search import ARMS, Result, Subject, answer
 
 
-def rendered(result: Result, how: Format, *, every: bool = False) -> str:
-    """Return a result in words, as the result document, or its arms as CSV."""
-    if how is Format.json:
+def rendered(
+    result: Result,
+    how: ResultFormat,
+    *,
+    every: bool = False,
+    subject: Subject = ARMS,
+    left_out: Sequence[LeftOut] = (),
+) -> str:
+    """Return a result in words, as the result document, its arms as CSV, or as Markdown."""
+    if how is ResultFormat.json:
         return result_json(result)
-    return arms_csv(result) if how is Format.csv else answer(result, every=every)
+    if how is ResultFormat.csv:
+        return arms_csv(result)
+    if how is ResultFormat.markdown:
+        return result_markdown(result, subject=subject, left_out=left_out, every=every)
+    return answer(result, every=every, subject=subject)

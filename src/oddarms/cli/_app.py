@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -14,13 +15,32 @@ from oddarms.cli._suggestions import SuggestingCommand, SuggestingGroup
 from oddarms.errors import MissingExtra
 
 COMMANDS = {
-    "demo": "oddarms.cli._demo:demo",
-    "explain": "oddarms.cli._explain:explain",
-    "find": "oddarms.cli.find:find",
-    "reproduce": "oddarms.cli._reproduce:reproduce",
-    "study": "oddarms.cli.study:app",
+    "demo": (
+        "oddarms.cli._demo:demo",
+        "Find the crowd workers who err too often, in a simulation.",
+    ),
+    "explain": (
+        "oddarms.cli._explain:explain",
+        "Teach what k, delta and margin mean, and what they cost.",
+    ),
+    "find": (
+        "oddarms.cli.find:find",
+        "Find the abnormal ones: sample things until each is decided.",
+    ),
+    "reproduce": (
+        "oddarms.cli._reproduce:reproduce",
+        "Reproduce the experiments of the ADE paper (AAAI 2020).",
+    ),
+    "serve": (
+        "oddarms.cli.serve:app",
+        "Serve studies over HTTP, for workers and for browsers.",
+    ),
+    "study": (
+        "oddarms.cli.study:app",
+        "Ask and tell from the shell: searches shared by many workers.",
+    ),
 }
-"""A function or an app for each command; its module is imported when it is called."""
+"""A function or an app for each command, imported when it is called, and what it does."""
 
 
 class _Commands(SuggestingGroup):
@@ -36,9 +56,16 @@ class _Commands(SuggestingGroup):
             self.commands[cmd_name] = _loaded(cmd_name)
         return super().get_command(ctx, cmd_name)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write what each command does; none is imported for that."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, said) for name, (_, said) in sorted(COMMANDS.items())])
 
+
+@cache  # to make one takes as long as many a command
 def _loaded(name: str) -> Any:
-    module, _, attribute = COMMANDS[name].partition(":")
+    module, _, attribute = COMMANDS[name][0].partition(":")
     try:
         found = getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:

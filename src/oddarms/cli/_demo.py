@@ -30,6 +30,12 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Decides the workers' answers.")] = 0,
     budget: Annotated[int | None, typer.Option(help="Ask at most this many questions.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for picture, JSON and CSV.")] = Path("output"),
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Show it as a page that fills, until Ctrl-C.")
+    ] = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Of the page; 0 for any free one.")
+    ] = 8321,
 ) -> None:
     """Find the crowd workers who err abnormally often, in a simulated crowd of 722.
 
@@ -38,6 +44,11 @@ def demo(
     """
     crowd = simulated_crowd()
     question = Question(crowd.labels, k=k, delta=delta, budget=budget)
+    if serve:
+        from oddarms.cli._demo_serve import serve_demo
+
+        serve_demo(question, simulated_crowd(seed), seed, port)
+        return
     try:
         _demonstrate(question, crowd, seed, out)
     except SearchInterrupted as error:
@@ -75,6 +86,10 @@ def _demonstrate(question: Question, crowd: SimulatedArms, seed: int, out: Path)
     _compare_with_truth(result, truth)
     if result.complete:
         _compare_with_equal_sampling(result, seed)
+    print(
+        "\nTo watch it happen in a browser: `oddarms demo --serve`. To watch studies of your own,"
+        " with\nworkers anywhere: `oddarms serve`."
+    )
 
 
 def _report(result: Result, folder: Path, name: str) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
+from contextlib import suppress
 from datetime import timedelta
 
-from oddarms.errors import InvalidParameter
-from oddarms.text import shown
+import typer
 
-UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+from oddarms.errors import InvalidParameter
+from oddarms.text import DURATIONS, seconds_of, shown
 
 
 def duration_of(name: str, text: str) -> timedelta:
@@ -19,19 +19,24 @@ def duration_of(name: str, text: str) -> timedelta:
     name
         Of the parameter, for the message.
     text
-        A number and a unit.
+        Seconds, or a number and a unit.
 
     Examples
     --------
     >>> duration_of("lease", "90m") == duration_of("lease", "1.5h")
     True
     """
-    found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([smhd])", text.strip())
     try:
-        if found:
-            return timedelta(**{UNITS[found[2]]: float(found[1])})
-    except OverflowError:
-        pass
-    raise InvalidParameter(
-        f"{name} must be a duration such as 30s, 10m, 2h or 1d but got {shown(text)!r}."
-    )
+        return timedelta(seconds=seconds_of(text))
+    except (ValueError, OverflowError):
+        raise InvalidParameter(f"{name} must be {DURATIONS} but got {shown(text)!r}.") from None
+
+
+def seconds_option(text: str) -> float:
+    """Return the seconds that an option gives; the name of the option is added to the message."""
+    try:
+        return seconds_of(text)
+    except ValueError:
+        with suppress(ValueError):
+            return float(text)  # such as -1, which is refused by whom it is for
+        raise typer.BadParameter(f"it must be {DURATIONS} but got {shown(text)!r}.") from None

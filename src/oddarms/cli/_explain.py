@@ -11,10 +11,17 @@ import typer
 
 from oddarms.cli._explain_samples import of_samples
 from oddarms.cli._printing import emit, note
-from oddarms.cli._question import USUAL_MARGIN
 from oddarms.cli.study._storage import StorageOption
 from oddarms.errors import InvalidParameter
-from oddarms.problem import UNIT, FloatArray, check_delta, check_k, check_margin, check_whole
+from oddarms.problem import (
+    UNIT,
+    USUAL_MARGIN,
+    FloatArray,
+    check_delta,
+    check_k,
+    check_margin,
+    check_whole,
+)
 from oddarms.simulation import simulate
 from oddarms.statistics.round_robin import pulls_until_decided
 from oddarms.text import table as text_table

@@ -17,9 +17,9 @@ from oddarms.cli.study._storage import chosen
 from oddarms.errors import InvalidParameter
 from oddarms.problem import Question
 from oddarms.search import Result, Search, Status
-from oddarms.search._text import headline
+from oddarms.search._text import headline, rough
 from oddarms.tables import bounds_of, read_rewards
-from oddarms.text import counted, shown, table
+from oddarms.text import about, counted, shown, table
 
 HARDEST = 5
 Ask = Callable[[dict[str, Any]], Result]
@@ -36,7 +36,7 @@ def of_samples(
 ) -> str:
     """Return what samples prove, what is missing, and what other options would make of them."""
     if path is not None and study is not None:
-        raise InvalidParameter("one of --table and --study must be given, not both.")
+        raise InvalidParameter("one of --table and --study must be left out but got both.")
     if path is not None:
         asked = {**words, "bounds": bounds_of(bounds)}
         return _told(*_of_table(path, arm, reward, asked))
@@ -79,10 +79,9 @@ def _missing(result: Result) -> str:
         return "\nHow many more are needed is not known yet.\n"
     open_arms = np.flatnonzero(result.decisions == Decision.UNDECIDED)
     hardest = open_arms[np.argsort(-needed[open_arms], kind="stable")][:HARDEST]
-    rows = [[shown(result.labels[i]), f"{needed[i]:,.0f}"] for i in hardest.tolist()]
-    return (
-        f"\nAbout {needed.sum():,.0f} more samples are needed; these things need most:\n\n"
-        + table(["thing", "samples"], rows, right=["samples"], wrap="thing")
+    rows = [[shown(result.labels[i]), about(float(needed[i]))] for i in hardest.tolist()]
+    return f"\nStill needed: {rough(float(needed.sum()), 'samples')}; most by these:\n\n" + table(
+        ["thing", "samples"], rows, right=["samples"], wrap="thing"
     )
 
 

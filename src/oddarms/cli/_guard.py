@@ -10,11 +10,9 @@ from typing import ParamSpec
 
 import typer
 
-from oddarms.arms import kill_commands
-from oddarms.cli._streams import forgiving_stderr, show_cursor
+from oddarms.cli._streams import forgiving_stderr, say, show_cursor
 from oddarms.errors import OddarmsError, SearchError, StoreFailed, WorkerLost
 from oddarms.interrupts import ending_signals, signal_of
-from oddarms.text import message
 
 P = ParamSpec("P")
 EXIT_FAILED, EXIT_USAGE, EXIT_UNFINISHED = 1, 2, 3
@@ -42,15 +40,16 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def _fail(sentence: str, code: int, error: BaseException) -> None:
-    told = message(sentence)
-    print(told if code > EXIT_SIGNAL else f"error: {told}", file=sys.stderr)
+    say(sentence if code > EXIT_SIGNAL else f"error: {sentence}")
     raise typer.Exit(code) from error
 
 
 def _end_at_once(number: int) -> None:
     """End the process, whatever its threads do: a second signal says that the first is too slow."""
+    running = sys.modules.get("oddarms.arms._running")  # not imported if no command was run
     try:
-        kill_commands()
+        if running is not None:
+            running.kill_commands()
         show_cursor()
     finally:
         os._exit(EXIT_SIGNAL + number)

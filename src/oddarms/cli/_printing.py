@@ -13,8 +13,8 @@ from typing import Any
 import typer
 
 from oddarms.cli._guard import EXIT_FAILED
+from oddarms.cli._streams import say
 from oddarms.tables import csv_text
-from oddarms.text import message
 
 
 class Format(StrEnum):
@@ -23,6 +23,15 @@ class Format(StrEnum):
     table = "table"
     json = "json"
     csv = "csv"
+
+
+class ResultFormat(StrEnum):
+    """How a command prints an answer."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    markdown = "markdown"
 
 
 def json_text(value: Any) -> str:
@@ -73,4 +82,4 @@ def _drop_stdout() -> None:
 
 def note(text: str) -> None:
     """Print a remark for people, on stderr."""
-    print(message(text), file=sys.stderr, flush=True)
+    say(text)

@@ -8,10 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from oddarms.cli._printing import note
-from oddarms.problem import UNIT, USUAL_K
-
-USUAL_MARGIN = 0.05
-"""Of the bounds' width, in the shell: things that are all alike are no outliers of each other."""
+from oddarms.problem import UNIT, USUAL_K, USUAL_MARGIN
 
 
 class SideName(StrEnum):

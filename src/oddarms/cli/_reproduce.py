@@ -100,7 +100,9 @@ def reproduce(
       oddarms reproduce fig2a --runs 100 --backend dask --address tcp://host:8786
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     if gold is not None and data is None:
-        raise InvalidParameter("--gold must go with --data, whose gold labels it has.")
+        raise InvalidParameter(
+            "--gold must go with --data, whose gold labels it has, but got none."
+        )
     recorded = None if data is None else read_arms(data, gold=gold)
     if recorded is not None and not quiet:
         _say_what_was_read(recorded)

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from oddarms.text import filled, message, terminal_width
+
 SHOW_CURSOR = b"\x1b[?25h"
 
 
@@ -72,6 +74,17 @@ def forgiving_stderr() -> Iterator[None]:
             stream = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
         stack.enter_context(contextlib.redirect_stderr(_Forgiving(stream)))
         yield
+
+
+def say(text: object) -> None:
+    """Print a message on stderr; on a terminal its lines are broken between words.
+
+    Elsewhere, as in a log that is searched by lines, a message stays one line.
+    """
+    told = message(text)
+    if sys.stderr.isatty():
+        told = filled(told, terminal_width())
+    print(told, file=sys.stderr, flush=True)
 
 
 def show_cursor() -> None:

@@ -6,7 +6,12 @@ imports nothing that a run without ``--oddarms`` does not need.
 
 from __future__ import annotations
 
-import pytest
+from oddarms import errors
+
+try:
+    import pytest
+except ModuleNotFoundError:
+    raise errors.MissingExtra.of("pytest", "the pytest plugin") from None
 
 from oddarms.pytest_plugin import _options
 
@@ -20,8 +25,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Take over the run where ``--oddarms`` is given."""
+    """Take over the run where ``--oddarms`` is given; refuse its other options where it is not."""
     if config.getoption("oddarms"):
         from oddarms.pytest_plugin._setup import take_over
 
         take_over(config)
+    else:
+        _options.refuse_options_alone(config)

@@ -7,6 +7,7 @@ ends without an outcome (the interpreter crashed, somebody called `os._exit`) is
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import select
@@ -52,6 +53,7 @@ def fork(config: pytest.Config, work: Work) -> Child:
 def _be_child(config: pytest.Config, work: Work, pipe: int) -> None:
     """Do the work and end this process, whatever happens."""
     code = 1
+    faulthandler.disable()  # that it crashed is told in the answer, not by a dump of each crash
     try:
         capture = config.pluginmanager.getplugin("capturemanager")
         if capture is not None and capture.is_globally_capturing():

@@ -15,7 +15,7 @@ from oddarms.pytest_plugin._records import Place
 from oddarms.pytest_plugin._running import Runner
 from oddarms.pytest_plugin._sampling import Sample, Sampling
 from oddarms.pytest_plugin._summary import Answer, progress_text, summary_lines
-from oddarms.pytest_plugin._writing import write_files
+from oddarms.pytest_plugin._writing import write_all
 
 SHOW_AFTER = 0.5
 """Seconds between two states of the progress line of a terminal."""
@@ -31,7 +31,7 @@ class Hunt:
         self.settings = settings
         self.sampling: Sampling | None = None
         self.answer: Answer | None = None
-        self.files: list[str] = []
+        self.written: list[str] = []
         self._shown_at = time.monotonic()
         self._warnings = 0
 
@@ -40,7 +40,8 @@ class Hunt:
         if len(nodeids) < 2:
             raise pytest.UsageError(
                 "--oddarms must have at least two tests, to compare them with each other, but"
-                f" {len(nodeids)} was selected."
+                f" {len(nodeids)} was selected: select more with -k, -m or paths; with"
+                " --oddarms-floor 0.01 any two will do."
             )
         self.sampling = Sampling(nodeids, self.settings, workers)
         return self.sampling
@@ -76,8 +77,9 @@ class Hunt:
                 with suppress(OddarmsError):  # what has failed may fail again
                     self._finish(session, "it failed")
             raise pytest.UsageError(f"--oddarms: {error}") from error
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             self._finish(session, "it was interrupted")
+            end_outside(error)
             raise
         self._finish(session, "nobody was left to run tests")
         return ended
@@ -89,8 +91,7 @@ class Hunt:
         sampling.stop(why)
         self.answer = Answer(sampling, sampling.result())
         session.testsfailed = len(self.answer.abnormal) + len(sampling.placed(Place.BROKEN))
-        if self.settings.out is not None:
-            self.files = write_files(self.answer, self.settings.out)
+        self.written = write_all(self.answer, self.settings.out, self.settings.summary)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -106,8 +107,20 @@ class Hunt:
         terminalreporter.write_sep("=", "oddarms: which tests are abnormally flaky?")
         for line in summary_lines(self.answer, terminalreporter._tw.fullwidth):
             terminalreporter.write_line(line)
-        for path in self.files:
-            terminalreporter.write_line(f"written: {path}")
+        for line in self.written:
+            terminalreporter.write_line(line)
+
+
+def end_outside(error: BaseException) -> None:
+    """Let a traceback end at the last frame that is not ours: pytest shows where it ends."""
+    trace, last = error.__traceback__, None
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] not in ("oddarms", "contextlib"):
+            last = trace
+        trace = trace.tb_next
+    if last is not None:
+        last.tb_next = None
 
 
 class Loop:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-MARGIN = 0.05
-"""Unless said otherwise: tests that are all alike are no outliers of each other."""
+from oddarms.text import DURATIONS, seconds_of
+
 RULES = ("sigma", "mad", "tukey", "absolute")
 """Those that need no further words."""
 
@@ -55,8 +55,9 @@ OPTIONS = (
         "At most N runs, beside the first of each test.",
         "count",
     ),
-    Option("time", "SECONDS", "Begin no run of a test after so many seconds.", "number"),
+    Option("time", "TIME", "Begin no run of a test after so long: 90, 90s, 10m, 1h.", "duration"),
     Option("out", "DIR", "Write report.html, result.json, arms.csv and junit.xml there."),
+    Option("summary", "FILE", "Append the answer to this file as Markdown."),
     Option("storage", "URL", "Keep every run in this file or database, and go on where it was."),
     Option("study", "NAME", "The first part of the search's name in the storage (pytest)."),
     Option("seed", "N", "Decides what is run, and random, numpy.random and Hypothesis.", "seed"),
@@ -75,8 +76,10 @@ class Settings:
         Of the question, as far as they were given.
     seconds
         For how long to begin runs, or None.
-    out, storage, study
-        Where to write the report, where to keep the runs, and the first part of the name there.
+    out, summary
+        Where to write the report, and where to append the answer as Markdown.
+    storage, study
+        Where to keep the runs, and the first part of the name there.
     isolate, jobs
         Whether every sample has its own process, and how many of them there are at a time.
     seed
@@ -86,6 +89,7 @@ class Settings:
     words: dict[str, Any]
     seconds: float | None
     out: Path | None
+    summary: Path | None
     storage: str | None
     study: str
     isolate: bool
@@ -95,9 +99,11 @@ class Settings:
     @property
     def whole_words(self) -> dict[str, Any]:
         """The words of a new question: with the usual margin, where none is given."""
+        from oddarms.problem import USUAL_MARGIN  # it needs numpy, and pytest loads every plugin
+
         if "margin" in self.words or self.words.get("rule") == "absolute":
             return self.words
-        return {**self.words, "margin": MARGIN}
+        return {**self.words, "margin": USUAL_MARGIN}
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -129,13 +135,30 @@ def read_settings(config: pytest.Config) -> Settings:
     return Settings(
         words=words,
         seconds=values["time"],
-        out=None if values["out"] is None else config.invocation_params.dir / values["out"],
+        out=_path(config, values["out"]),
+        summary=_path(config, values["summary"]),
         storage=values["storage"],
         study=values["study"] or "pytest",
         isolate=bool(config.getini("oddarms_isolate") if isolate is None else isolate),
         jobs=values["jobs"] or 1,
         seed=values["seed"],
     )
+
+
+def refuse_options_alone(config: pytest.Config) -> None:
+    """Raise if an option of the search is on the command line, and the search is not."""
+    given = [option.flag for option in OPTIONS if config.getoption(option.ini) is not None]
+    given += ["--oddarms-isolate"] if config.getoption("oddarms_isolate") else []
+    if given:
+        raise pytest.UsageError(
+            f"{given[0]} must be given together with --oddarms, which runs the tests again and"
+            " again, but got it alone: a setting for all such runs is"
+            f" {given[0][2:].replace('-', '_')} in the ini file."
+        )
+
+
+def _path(config: pytest.Config, name: str | None) -> Path | None:
+    return None if name is None else config.invocation_params.dir / name
 
 
 def _value(config: pytest.Config, option: Option) -> Any:
@@ -178,6 +201,7 @@ def _rule(text: str) -> str:
 
 _KINDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "number": ("a number of at least 0", _number),
+    "duration": (DURATIONS, seconds_of),
     "count": ("a whole number of at least 1", _at_least(1)),
     "seed": ("a whole number of at least 0", _at_least(0)),
     "rule": (f"one of {', '.join(RULES)}", _rule),

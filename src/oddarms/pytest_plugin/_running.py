@@ -65,6 +65,7 @@ class Runner:
         """Run the sample in this process."""
         if self._between is None:
             self._between = Between.from_parent(item.session, name="oddarms")
+            _show_no_tracebacks(item.config)
         self._as_at_the_beginning(item)
         self._reports = []
         self.running = True
@@ -120,6 +121,15 @@ class Runner:
     def pytest_report_teststatus(self) -> tuple[str, str, str] | None:
         """Show no single run on the terminal."""
         return ("", "", "")
+
+
+def _show_no_tracebacks(config: pytest.Config) -> None:
+    """Spare pytest tracebacks that nobody sees: of a failure, its place and first line are kept.
+
+    Those of errors in the collection, which is over now, are as they were.
+    """
+    config.option.tbstyle = "value"
+    config.option.fulltrace = False
 
 
 def keep_little(config: pytest.Config) -> None:

@@ -28,11 +28,13 @@ from oddarms.pytest_plugin._records import FirstRuns, Place, Record
 from oddarms.randomness import seed_of
 from oddarms.search import AHEAD, PATIENCE, Progress, Result, Search, Ticket, patiently
 from oddarms.studies import Study
+from oddarms.studies._base import LEASE
 from oddarms.studies._desk import StudyDesk
-from oddarms.studies._study import LEASE
 
 AT_A_TIME = 256
 """Tickets that are asked for by one process."""
+FURTHER = 100.0
+"""Times the samples there are, which may be ahead of the search where there is nothing else."""
 TELL_AFTER = 0.5
 """Seconds until results are stored; what is told later is lost if the process is killed."""
 RENEW_AFTER = 60.0
@@ -173,11 +175,17 @@ class Sampling:
         return Sample(index, f"{self._seed}:first:{record.nodeid}:{record.first_runs}")
 
     def _ticket_for(self, last: int | None) -> Sample | None:
-        """Return a sample of a ticket at hand, by lot; ask for more if there is none that fits."""
+        """Return a sample of a ticket at hand, by lot; ask for more if there is none that fits.
+
+        First as far ahead as is sure to be of use, then as far as anything can be foreseen: the
+        alternative is a run that nobody looks at. A budget is not spent on that.
+        """
         fitting = self._fitting(last)
-        if not fitting:
-            self._ask()
-            fitting = self._fitting(last)
+        further = FURTHER if "budget" not in self.settings.words else self._ahead
+        for ahead in (self._ahead, further):
+            if not fitting and not self._done:
+                self._ask(ahead)
+                fitting = self._fitting(last)
         if self._done or not fitting:
             return None
         ticket = self._pool.pop(self._rng.choice(fitting))
@@ -231,11 +239,11 @@ class Sampling:
         except UnknownStudy:
             return open_study(labels, words, rng=self._seed, **where)
 
-    def _ask(self) -> None:
+    def _ask(self, ahead: float) -> None:
         search = self._search
         assert search is not None
         self._tell_all()
-        tickets = patiently(lambda: search.ask(self._at_a_time, ahead=self._ahead), PATIENCE)
+        tickets = patiently(lambda: search.ask(self._at_a_time, ahead=ahead), PATIENCE)
         self._pool += tickets
         if tickets.done:
             self._end()

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from oddarms.errors import InvalidParameter
+from oddarms.files import check_appendable, writable_folder
 from oddarms.problem import Question
 from oddarms.pytest_plugin._hunt import Hunt, Loop
 from oddarms.pytest_plugin._options import Settings, read_settings
@@ -26,12 +27,24 @@ def take_over(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         plugins.register(WorkerRunner(config.workerinput, isolate=settings.isolate))
         return
+    _check_places(settings)
     runner = Runner(fresh=settings.isolate)
     hunt = Hunt(config, settings)
     plugins.register(runner)
     plugins.register(hunt)
     plugins.register(Loop(hunt, runner))
     plugins.register(XdistHooks(hunt))
+
+
+def _check_places(settings: Settings) -> None:
+    """Say what cannot be written before the tests run, not after."""
+    try:
+        if settings.out is not None:
+            writable_folder("--oddarms-out", settings.out)
+        if settings.summary is not None:
+            check_appendable("--oddarms-summary", settings.summary)
+    except InvalidParameter as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def _check(settings: Settings) -> None:
@@ -42,7 +55,7 @@ def _check(settings: Settings) -> None:
         raise pytest.UsageError(f"--oddarms: {error}") from None
     if settings.isolate and not hasattr(os, "fork"):
         raise pytest.UsageError(
-            "--oddarms-isolate must be left out on a system that cannot fork: run"
+            "--oddarms-isolate must be left out on a system that cannot fork but was given: run"
             " `oddarms find --pull 'pytest -q {arm}'` for one process per sample."
         )
     if settings.jobs > 1 and not settings.isolate:

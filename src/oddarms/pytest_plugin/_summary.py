@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,9 +11,9 @@ from typing import Any
 
 from oddarms.pytest_plugin._records import Place, Record
 from oddarms.pytest_plugin._sampling import Sampling
-from oddarms.search import Result
-from oddarms.search._text import guarantee
-from oddarms.text import counted, shown
+from oddarms.search import TESTS, Result
+from oddarms.search._text import guarantee, still_needed, with_guarantee
+from oddarms.text import about, counted, shown, wrapped
 
 MOST_LISTED = 20
 MOST_UNDECIDED = 10
@@ -77,12 +78,13 @@ def progress_text(sampling: Sampling) -> str:
         return f"oddarms: {runs}, looking at all {len(sampling.records):,} tests once"
     text = f"oddarms: {runs}, {progress.undecided:,} of {progress.n:,} tests undecided"
     needed = progress.pulls_needed
-    return text + (f", about {needed:,.0f} runs to go" if needed and needed < 1e9 else "")
+    return text + (f", about {about(needed)} runs to go" if needed and needed < 1e9 else "")
 
 
 def summary_lines(answer: Answer, width: int) -> list[str]:
     """Return the summary: what is abnormal, broken, skipped and open, and what it took."""
-    lines = [*_headline(answer), *_table(answer, answer.abnormal, width)]
+    lines = [*headline(answer), *advice_lines(answer)]
+    lines += _table(answer, answer.abnormal, width)
     broken = answer.sampling.placed(Place.BROKEN)
     if broken:
         lines += ["", "broken, not flaky; left out of the comparison:"]
@@ -93,10 +95,11 @@ def summary_lines(answer: Answer, width: int) -> list[str]:
     if answer.undecided:
         lines += ["", "nothing can be said yet of these, the most suspicious first:"]
         lines += _table(answer, answer.undecided, width, most=MOST_UNDECIDED)
-    return [*lines, "", *_cost(answer)]
+    return [*lines, "", *cost_lines(answer)]
 
 
-def _headline(answer: Answer) -> list[str]:
+def headline(answer: Answer) -> list[str]:
+    """Return the first lines: what is known, and what abnormal means."""
     sampling, result = answer.sampling, answer.result
     if result is None:
         why = sampling.problem or f"{sampling.stopped}: no search has begun."
@@ -107,24 +110,29 @@ def _headline(answer: Answer) -> list[str]:
     if odd:
         known = "" if result.complete else "known to be "
         are = "is" if odd == 1 else "are"
-        lines = [f"{odd:,} of {n:,} tests {are} {known}abnormally flaky ({sure})"]
+        text = f"{odd:,} of {n:,} tests {are} {known}abnormally flaky"
+        lines = with_guarantee(text, sure).splitlines()
     elif result.complete:
-        lines = [f"nothing stands out among {n:,} tests ({sure})"]
+        lines = with_guarantee(f"nothing stands out among {n:,} tests", sure).splitlines()
     else:
         lines = [f"none of {n:,} tests is known to be abnormally flaky yet"]
     lines.append(f"abnormal: {_rule(result)}")
-    if question.rule == "sigma" and n < 1 + question.k**2:
-        least = (
-            int(1 + question.k**2) if float(question.k**2).is_integer() else int(2 + question.k**2)
-        )
-        lines.append(
-            f"among {n} tests none can be {question.k:g} standard deviations out: select at least"
-            f" {least},"
-        )
-        lines.append(
-            "or ask --oddarms-floor 0.01 for those that fail in more than 1 % of their runs"
-        )
     return lines
+
+
+def advice_lines(answer: Answer) -> list[str]:
+    """Return what to do where so few tests are compared that none can stand out."""
+    if answer.result is None:
+        return []
+    question, n = answer.result.question, answer.result.question.n
+    if question.rule != "sigma" or n >= 1 + question.k**2:
+        return []
+    least = math.ceil(1 + question.k**2)
+    out = f"{question.k:g} standard deviations out"
+    return [
+        f"among {n} tests none can be {out}: select at least {least},",
+        "or ask --oddarms-floor 0.01 for those that fail in more than 1 % of their runs",
+    ]
 
 
 def _rule(result: Result) -> str:
@@ -153,12 +161,13 @@ def _table(answer: Answer, nodeids: list[str], width: int, most: int = MOST_LIST
         numbers = f"{rate:>7}  {interval:>15}  {runs:>7,}"
         fits = len(numbers) + 2 + len(name) <= width
         lines += [f"{numbers}  {name}"] if fits else [numbers, f"    {name}"]
-        lines += _how(record, isolated=answer.sampling.settings.isolate)
+        lines += _how(record, width, isolated=answer.sampling.settings.isolate)
     return [*lines, *_others(nodeids, most)]
 
 
-def _how(record: Record, *, isolated: bool) -> list[str]:
-    lines = [f"    last: {shown(record.text)}"] if record.text else []
+def _how(record: Record, width: int, *, isolated: bool) -> list[str]:
+    said = wrapped(f"last: {shown(record.text)}", width - 6) if record.text else []
+    lines = [f"{'      ' if number else '    '}{line}" for number, line in enumerate(said)]
     if record.only_fails_again and not isolated:
         lines.append("    only its first run passed: it may not bear running twice in one process;")
         lines.append("    --oddarms-isolate tells")
@@ -174,26 +183,34 @@ def _percent(share: float) -> str:
     return f"{100.0 * share:.1f} %"
 
 
-def _cost(answer: Answer) -> Iterable[str]:
+def cost_lines(answer: Answer) -> Iterable[str]:
+    """Return what it took, where the runs are, and why it ended."""
     sampling, result = answer.sampling, answer.result
+    took, *where = run_lines(answer)
+    yield took
+    skipped = len(sampling.placed(Place.SKIPPED))
+    if skipped:
+        yield f"left out as skipped: {counted(skipped, 'test')}"
+    yield from where
+    if result is not None and not result.complete:
+        yield f"ended: {sampling.stopped or result.status.meaning}"
+        yield from still_needed(result, TESTS).splitlines()
+
+
+def run_lines(answer: Answer) -> Iterable[str]:
+    """Return how many runs there were and where they are kept."""
+    sampling = answer.sampling
     seconds = time.monotonic() - sampling.begun
     first = sum(record.first_runs for record in sampling.records)
     parts = [f"{first:,} first"]
     if sampling.runs_between:
         parts.append(f"{sampling.runs_between:,} in between, which do not count")
     yield f"{counted(sampling.runs, 'run')} in {seconds:.1f} s ({', '.join(parts)})"
-    skipped = len(sampling.placed(Place.SKIPPED))
-    if skipped:
-        yield f"left out as skipped: {counted(skipped, 'test')}"
     if sampling.study is not None:
         yield f"kept in {shown(sampling.study.storage)} as {shown(sampling.study.name)}"
         if sampling.stored_before:
-            yield f"  {counted(sampling.stored_before, 'run')} are from before"
+            yield f"  from before: {counted(sampling.stored_before, 'run')}"
         if sampling.answered is not None:
             begun = f"{sampling.answered:%Y-%m-%d}"
             yield f"  it had the answer of a search that began on {begun}; nothing was sampled"
             yield "  again (--oddarms-study NAME begins another search)"
-    if result is not None and not result.complete:
-        yield f"ended: {sampling.stopped or result.status.meaning}"
-        if result.pulls_needed is not None and (needed := float(result.pulls_needed.sum())) < 1e12:
-            yield f"still needed: about {needed:,.0f} runs, at the present estimates"

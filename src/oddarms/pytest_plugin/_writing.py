@@ -3,37 +3,54 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from pathlib import Path
 
-from oddarms.files import writable_folder, write_whole
+from oddarms.errors import MissingExtra
+from oddarms.files import append_text, writable_folder, write_whole
 from oddarms.pytest_plugin._records import Place, Record
-from oddarms.pytest_plugin._summary import Answer
-from oddarms.reports import write_report, write_results
+from oddarms.pytest_plugin._summary import Answer, advice_lines, headline, run_lines
+from oddarms.reports import (
+    LeftOut,
+    nothing_compared_markdown,
+    result_markdown,
+    write_report,
+    write_results,
+)
+from oddarms.search import TESTS
 from oddarms.text import counted
 
 
-def write_files(answer: Answer, folder: Path) -> list[str]:
-    """Write all files into a folder; return their paths."""
+def write_all(answer: Answer, folder: Path | None, summary: Path | None) -> list[str]:
+    """Write what is to be written; return lines that say what was, and what could not be.
+
+    What was found is shown all the same: it was paid for.
+    """
+    lines = []
+    try:
+        if folder is not None:
+            lines += [f"written: {path}" for path in _write_files(answer, folder)]
+        if summary is not None:
+            append_text(summary, summary_markdown(answer))
+            lines.append(f"written: {summary}")
+    except (MissingExtra, OSError) as error:
+        lines.append(f"not all was written: {error}")
+    return lines
+
+
+def _write_files(answer: Answer, folder: Path) -> Iterator[str]:
+    """Write all files into a folder, the one that needs most last; give their paths."""
     place = writable_folder("--oddarms-out", folder)
-    paths = []
-    if answer.result is not None:
-        n = answer.result.question.n
-        paths.append(
-            write_report(
-                answer.result,
-                place,
-                title=f"Which of {n:,} tests are abnormally flaky?",
-                notes=_notes(answer),
-            )
-        )
-        paths += write_results(answer.result, place)
-    paths.append(write_whole(place / "junit.xml", junit_xml(answer)))
-    return [str(path) for path in paths]
+    yield str(write_whole(place / "junit.xml", junit_xml(answer)))
+    if answer.result is None:
+        return
+    yield from map(str, write_results(answer.result, place))
+    yield str(write_report(answer.result, place, notes=_notes(answer), subject=TESTS))
 
 
 def _notes(answer: Answer) -> list[str]:
     """Return what a reader of the page should know of the population."""
-    notes = ["A sample is one run of one test; it is 1 if the run failed, else 0."]
+    notes = []
     for place, why in (
         (Place.BROKEN, "as every run of them failed (broken, not flaky)"),
         (Place.SKIPPED, "as they are skipped"),
@@ -45,6 +62,30 @@ def _notes(answer: Answer) -> list[str]:
             many = counted(len(left_out), "test")
             notes.append(f"{many} left out of the comparison, {why}: {names}{more}.")
     return notes
+
+
+def summary_markdown(answer: Answer) -> str:
+    """Return the answer as Markdown, for the summary of a CI job."""
+    left_out = [
+        LeftOut(
+            "broken, not flaky; left out of the comparison",
+            [
+                (r.nodeid, f"all {r.first_runs} runs failed, last: {r.text}")
+                for r in answer.sampling.placed(Place.BROKEN)
+            ],
+        ),
+        LeftOut(
+            "left out as skipped",
+            [(r.nodeid, r.text) for r in answer.sampling.placed(Place.SKIPPED)],
+        ),
+    ]
+    notes = [line.strip() for line in (*advice_lines(answer), *run_lines(answer))]
+    if answer.result is None:
+        return nothing_compared_markdown(headline(answer)[0], left_out, notes)
+    texts = {r.nodeid: r.text for r in answer.sampling.records}
+    return result_markdown(
+        answer.result, subject=TESTS, left_out=left_out, details=texts, notes=notes
+    )
 
 
 def junit_xml(answer: Answer) -> bytes:

@@ -3,15 +3,15 @@
 The controller sends numbers of tests, which may repeat; a worker knows nothing of the search. It
 answers each with one report that carries the outcome, and that no other plugin shows.
 
-A worker begins a test only once it knows the next one. So each has at least two queued until the
-search is done, and never the same test twice in a row; where the search has nothing for it, that
-is a run that nobody looks at (`Sampling.between`).
+A worker begins a test only once it knows the next one. So one that has a sample has at least two
+runs queued, never the same test twice in a row; where the search has nothing for it, the other is a
+run that nobody looks at (`Sampling.between`). A worker without a sample waits.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -202,7 +202,7 @@ class Scheduler:
         while len(queue) < self._wanted() and not self.sampling.done:
             last = queue[-1].index if queue else self._last.get(node)
             sample = self.sampling.next(last)
-            if sample is None and len(queue) < LEAST_QUEUED and not self.sampling.done:
+            if sample is None and len(queue) < LEAST_QUEUED and self._is_stuck(queue):
                 sample = self.sampling.between(last)
             if sample is None:
                 break
@@ -210,6 +210,16 @@ class Scheduler:
             sent.append(sample.index)
         if sent:
             self._send(node, sent)
+
+    def _is_stuck(self, queue: deque[Sample]) -> bool:
+        """Return whether a run must be added that nobody looks at.
+
+        What counts begins only once another run follows it; and where nothing that counts is under
+        way anywhere, all that is wanted is the test that has just run. Else the worker waits.
+        """
+        assert self.sampling is not None
+        everywhere = (sample for each in self._queues.values() for sample in each)
+        return not self.sampling.done and (_some_count(queue) or not _some_count(everywhere))
 
     def _send(self, node: Any, indices: list[int]) -> None:
         """Send a worker numbers of tests; where it is gone, that is reported in a moment."""
@@ -224,3 +234,7 @@ class Scheduler:
     def _wanted(self) -> int:
         assert self.sampling is not None
         return QUEUED_IF_FAST if self.sampling.pace < FAST else QUEUED
+
+
+def _some_count(samples: Iterable[Sample]) -> bool:
+    return any(not sample.between for sample in samples)

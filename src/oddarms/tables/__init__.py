@@ -11,7 +11,8 @@ from oddarms.tables._frames import (
     within,
 )
 from oddarms.tables._imports import Imports, read_imports
-from oddarms.tables._labels import read_labels
+from oddarms.tables._junit import Reruns, RunCount, RunHistory, read_junit
+from oddarms.tables._labels import read_labels, read_labels_of
 from oddarms.tables._recorded import RecordedArms
 from oddarms.tables._results import read_results
 from oddarms.tables._rewards import read_counts, read_rewards
@@ -25,6 +26,9 @@ __all__ = [
     "Missing",
     "Recorded",
     "RecordedArms",
+    "Reruns",
+    "RunCount",
+    "RunHistory",
     "Transform",
     "bounds_of",
     "csv_text",
@@ -34,7 +38,9 @@ __all__ = [
     "read_arms",
     "read_counts",
     "read_imports",
+    "read_junit",
     "read_labels",
+    "read_labels_of",
     "read_results",
     "read_rewards",
     "recorded_rewards",

@@ -92,7 +92,7 @@ def rows(
             copies.add(row)
         for name, value in zip(header.names[:filled], values, strict=False):
             if not value.strip():
-                raise lines.wrong(f"{name} must not be empty")
+                raise lines.wrong(f"{name} must have a value but is empty")
         yield values
 
 
@@ -110,13 +110,22 @@ class _LinesOfRow:
         line = next(self._lines)
         self.characters += len(line)
         if self.characters > MOST_CHARACTERS:
-            raise self._lines.wrong(f"a row must have at most {MOST_CHARACTERS:,} characters")
+            raise self._lines.wrong(
+                f"a row must have at most {MOST_CHARACTERS:,} characters but has more"
+            )
         return line
 
 
 def columns_in(line: str) -> list[str]:
     """Return what may be the columns of a line, for a message."""
     return re.split(f"[{DELIMITERS}]", line)
+
+
+def first_column(lines: Lines) -> str:
+    """Return the name of the first column, whatever separates the columns."""
+    line = lines.first()
+    rows = [next(csv.reader([line], delimiter=delimiter), [""]) for delimiter in DELIMITERS]
+    return max(rows, key=len)[0].strip()
 
 
 def listed(columns: list[str], most: int = 10) -> str:

@@ -19,7 +19,7 @@ from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, Label, brief, check_choice, check_labels
 from oddarms.tables._columns import listed
 from oddarms.tables._transforms import Transform
-from oddarms.tables._values import truth_of
+from oddarms.tables._values import is_absent, truth_of
 
 Missing = Literal["stop", "skip", "worst"]
 """What a reward that is missing means: an error, no sample, or the most abnormal reward."""
@@ -101,7 +101,8 @@ def recorded_rewards(
     if _is_frame(data):
         if labels is not None:
             raise InvalidParameter(
-                "labels must be left out for a frame: arm names its column of labels."
+                f"labels must be left out for a frame but got {brief(labels)}: arm names its column"
+                " of labels."
             )
         return _of_frame(data, arm, reward, absent, rng)
     if arm is not None or reward is not None:
@@ -111,7 +112,9 @@ def recorded_rewards(
         )
     rows = data if isinstance(data, Mapping) else _labelled(data, labels)
     if isinstance(data, Mapping) and labels is not None:
-        raise InvalidParameter("labels must be left out for a mapping, which has its own.")
+        raise InvalidParameter(
+            f"labels must be left out for a mapping, which has its own, but got {brief(labels)}."
+        )
     return {
         plain_label(label): _filled(reward_array(f"rewards of arm {brief(label)}", given), absent)
         for label, given in rows.items()
@@ -190,8 +193,10 @@ def reward_array(name: str, values: Any, *, words: bool = False) -> FloatArray:
         return array.astype(np.float64)
     if array.dtype.kind not in "OUT":
         raise InvalidParameter(f"{name} must be numbers but are of the type {array.dtype}.")
+    # numpy would make texts of numbers that stand beside one
+    each = values if isinstance(values, list | tuple) else array.tolist()
     return np.array(
-        [_number(name, row, value, words=words) for row, value in enumerate(array.tolist())],
+        [_number(name, row, value, words=words) for row, value in enumerate(each)],
         dtype=np.float64,
     )
 
@@ -236,6 +241,8 @@ def _number(name: str, row: int, value: Any, *, words: bool) -> float:
 def _is_missing(value: Any) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
+    if isinstance(value, str):
+        return is_absent(value)
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
@@ -268,7 +275,8 @@ def _labelled(data: Any, labels: Iterable[Label] | None) -> dict[Label, Any]:
         )
     if labels is None:
         raise InvalidParameter(
-            f"labels must be given for an array of rewards, one for each of its {shape[0]:,} rows."
+            f"labels must be given for an array of rewards, one for each of its {shape[0]:,} rows,"
+            " but got None."
         )
     names = check_labels(labels)
     if len(names) != shape[0]:
@@ -284,8 +292,13 @@ def _labelled(data: Any, labels: Iterable[Label] | None) -> dict[Label, Any]:
 
 
 def _is_frame(data: object) -> bool:
-    is_other = isinstance(data, np.ndarray | Mapping)
-    return not is_other and not isinstance(data, type) and isinstance(data, Frame)
+    is_other = isinstance(data, np.ndarray | Mapping | type)
+    return not is_other and (_is_lazy(data) or isinstance(data, Frame))
+
+
+def _is_lazy(data: object) -> bool:
+    """Return whether this is a frame yet to be computed, of which nothing should be asked."""
+    return hasattr(type(data), "collect") and hasattr(type(data), "columns")
 
 
 def _of_frame(
@@ -295,6 +308,8 @@ def _of_frame(
     absent: float | None,
     rng: np.random.Generator | None,
 ) -> dict[Label, FloatArray]:
+    if _is_lazy(frame):
+        raise _not_at_hand(frame)
     names = _names(frame)
     if reward is None and "reward" not in names:
         if not set(COUNTS) <= set(names):
@@ -334,12 +349,16 @@ def _column(frame: Any, names: list[Any], word: str, name: Any) -> npt.NDArray[A
         )
     column = frame[name]
     if not hasattr(column, "to_numpy"):
-        raise InvalidParameter(
-            "a frame must have its values at hand but those of"
-            f" {type(frame).__module__}.{type(frame).__name__} have no to_numpy(): collect or"
-            " compute it first."
-        )
-    return np.asarray(column.to_numpy())
+        raise _not_at_hand(frame)
+    return np.asarray(column)  # to_numpy() of pyarrow refuses what is missing
+
+
+def _not_at_hand(frame: Any) -> InvalidParameter:
+    kind = f"{type(frame).__module__}.{type(frame).__name__}"
+    return InvalidParameter(
+        f"a frame must have its values at hand but those of {kind} are yet to be computed: give"
+        " frame.collect() or frame.compute()."
+    )
 
 
 def _labels(frame: Any, names: list[Any], arm: str | None, *, numbers: bool) -> list[Label]:

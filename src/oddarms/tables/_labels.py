@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from oddarms.errors import InvalidParameter
-from oddarms.tables._lines import STDIN, opened
+from oddarms.tables._columns import columns_in, first_column, header_of, listed, rows
+from oddarms.tables._lines import STDIN, Source, opened
 from oddarms.tables._values import shown
 
 
@@ -32,3 +33,26 @@ def read_labels(arms: str) -> list[str]:
             f" between, but there is no file {shown(arms)}."
         )
     return [label.strip() for label in labels if label.strip()]
+
+
+def read_labels_of(path: Source, column: str | None = None) -> list[str]:
+    """Return the labels in a column of a CSV file with a header, each once, in their order.
+
+    Parameters
+    ----------
+    path
+        A CSV, also ;- or tab-separated, plain or gzipped.
+    column
+        Its name; the first column by default.
+    """
+    with opened(path) as lines:
+        lines.check_not_empty()
+        name = column or first_column(lines)
+        header = header_of(lines, [(name,), (name,)])
+        if header is None:
+            known = listed(columns_in(lines.first()))
+            raise lines.wrong(f"there must be a column {shown(name)} but there are {known}")
+        found = dict.fromkeys(label.strip() for label, _ in rows(lines, header, filled=1))
+    if not found:
+        raise InvalidParameter(f"{path} must have rows below its header but has none.")
+    return list(found)

@@ -1,4 +1,4 @@
-"""The lines of a file or of stdin, plain or gzipped, and the one form of errors about them."""
+"""The lines of a file or of stdin, plain, gzipped or a workbook, and the form of their errors."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from oddarms.errors import InvalidParameter
+from oddarms.tables._workbooks import FREE_BYTES, RATIO, workbook_text
 
 Source = str | PathLike[str]
 """A file, or "-" for stdin."""
@@ -26,14 +27,11 @@ STDIN = "-"
 
 MOST_CHARACTERS = 2**20
 """Of a line, or of the lines of one row; real ones have a thousandth of that."""
-FREE_BYTES = 256 * 2**20
-"""What any gzipped file may inflate to."""
-RATIO = 100
-"""What each byte of it adds; tables of text have about ten."""
 
 _NOT_TEXT = re.compile("[\x00-\x08\x0e-\x1f\udc80-\udcff]")  # the last are undecodable bytes
 _GZIP = b"\x1f\x8b"
 _ZIP = "PK\x03\x04"
+_OLD_EXCEL = "\udcd0\udccf\x11"
 _UTF_8 = "utf-8-sig"
 _MARKS = {
     codecs.BOM_UTF8: _UTF_8,
@@ -55,7 +53,7 @@ class Lines:
         self._held: str | None = None
         self._hash = hashlib.sha256()
 
-    def _read_from(self, text: io.TextIOWrapper, hashed: _Hashed) -> None:
+    def _read_from(self, text: io.TextIOWrapper, hashed: Hashed) -> None:
         self._text = iter(partial(text.readline, MOST_CHARACTERS + 1), "")
         self._hash = hashed.hash
         self.encoding = "UTF-8" if text.encoding == _UTF_8 else text.encoding
@@ -70,7 +68,9 @@ class Lines:
         line = next(self._text)
         self.number += 1
         if len(line) > MOST_CHARACTERS:
-            raise self.wrong(f"a line must have at most {MOST_CHARACTERS:,} characters")
+            raise self.wrong(
+                f"a line must have at most {MOST_CHARACTERS:,} characters but has more"
+            )
         found = _NOT_TEXT.search(line)
         if found is not None:
             raise self._not_text(line, found[0])
@@ -78,11 +78,11 @@ class Lines:
 
     def _not_text(self, line: str, character: str) -> InvalidParameter:
         byte = f"0x{ord(character) & 0xFF:02x}"
-        if self.number == 1 and line.startswith(_ZIP):
-            remedy = ": save a sheet of Excel as CSV, or give find(pandas.read_excel(FILE), ...)"
+        if self.number == 1 and line.startswith((_ZIP, _OLD_EXCEL)):
+            remedy = ": save it as CSV, or as a workbook of Excel (.xlsx)"
         elif self.encoding == "UTF-8" and (character == "\0" or ord(character) > 0xFF):
             likely = "utf-16" if character == "\0" else "latin-1 or cp1252"
-            remedy = f"; if it is text of another encoding, say which (--encoding {likely})"
+            remedy = f": if it is text of another encoding, say which (--encoding {likely})"
         else:
             remedy = ""
         return self.wrong(
@@ -145,14 +145,42 @@ def opened(source: Source, encoding: str | None = None) -> Iterator[Lines]:
     A file that begins with a byte order mark is read as that says, any other in the encoding, by
     default UTF-8.
     """
-    name = "stdin" if str(source) == STDIN else str(source)
+    name = name_of(source)
     lines = Lines(name)
     try:
-        with _raw(source) as raw:
-            hashed = _Hashed(raw)
+        with told_with(name), _raw(source) as raw:
+            hashed = Hashed(raw)
             with _text(name, hashed, encoding) as text:
                 lines._read_from(text, hashed)
                 yield lines
+    except UnicodeError as error:
+        raise lines.wrong_somewhere(
+            f"the file must be text in {lines.encoding} but is not, in or after line"
+            f" {lines.number + 1}"
+        ) from error
+    except csv.Error as error:
+        raise lines.wrong(f"the table must be well-formed but is not: {error}") from error
+
+
+@contextmanager
+def opened_bytes(source: Source) -> Iterator[tuple[io.BufferedReader, Hashed]]:
+    """Give the bytes of a file or of stdin, inflated if need be, and what hashes those read."""
+    name = name_of(source)
+    with told_with(name), _raw(source) as raw:
+        hashed = Hashed(raw)
+        yield _content(name, hashed), hashed
+
+
+def name_of(source: Source) -> str:
+    """Return what messages call a file."""
+    return "stdin" if str(source) == STDIN else str(source)
+
+
+@contextmanager
+def told_with(name: str) -> Iterator[None]:
+    """Tell with its name what fails when a file is read."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise InvalidParameter(f"{name} must be a file but does not exist.") from error
     except IsADirectoryError as error:
@@ -165,13 +193,6 @@ def opened(source: Source, encoding: str | None = None) -> Iterator[Lines]:
         raise InvalidParameter(
             f"{name} must be readable but reading failed: {error.strerror or error}."
         ) from error
-    except UnicodeError as error:
-        raise lines.wrong_somewhere(
-            f"the file must be text in {lines.encoding} but is not, in or after line"
-            f" {lines.number + 1}"
-        ) from error
-    except csv.Error as error:
-        raise lines.wrong(f"the table must be well-formed but is not: {error}") from error
 
 
 def _raw(source: Source) -> Any:
@@ -180,7 +201,7 @@ def _raw(source: Source) -> Any:
     return Path(source).open("rb", 0)
 
 
-class _Hashed(io.RawIOBase):
+class Hashed(io.RawIOBase):
     """Bytes that are hashed as they are read, as stdin cannot be read twice."""
 
     def __init__(self, raw: Any) -> None:
@@ -201,7 +222,7 @@ class _Hashed(io.RawIOBase):
 class _Inflated(io.RawIOBase):
     """Bytes of a gzipped file, as many as go with its size."""
 
-    def __init__(self, name: str, hashed: _Hashed, packed: Any) -> None:
+    def __init__(self, name: str, hashed: Hashed, packed: Any) -> None:
         self._name, self._hashed = name, hashed
         self._file = gzip.GzipFile(fileobj=packed)
         self._size = 0
@@ -220,10 +241,16 @@ class _Inflated(io.RawIOBase):
         return count
 
 
-def _text(name: str, hashed: _Hashed, encoding: str | None) -> io.TextIOWrapper:
-    buffered = io.BufferedReader(hashed)
+def _content(name: str, hashed: Hashed) -> io.BufferedReader:
+    buffered: io.BufferedReader = io.BufferedReader(hashed)
     is_gzip = buffered.peek(2)[:2] == _GZIP
-    content = io.BufferedReader(_Inflated(name, hashed, buffered), _PIECE) if is_gzip else buffered
+    return io.BufferedReader(_Inflated(name, hashed, buffered), _PIECE) if is_gzip else buffered
+
+
+def _text(name: str, hashed: Hashed, encoding: str | None) -> io.TextIOWrapper:
+    content = _content(name, hashed)
+    if content.peek(4)[:4] == _ZIP.encode():
+        return workbook_text(name, content.read())
     known = _encoding_of(content.peek(4)[:4], encoding)
     errors = "surrogateescape" if known == _UTF_8 else "strict"
     return io.TextIOWrapper(content, known, errors=errors, newline="")

@@ -11,9 +11,8 @@ from oddarms.problem import UNIT, check_choice
 from oddarms.tables._columns import Copies
 from oddarms.tables._frames import Missing
 from oddarms.tables._transforms import Transform
-from oddarms.tables._values import Bounds, Wrong, number_of, truth_of, wrong
+from oddarms.tables._values import Bounds, Wrong, is_absent, number_of, truth_of, wrong
 
-_ABSENT = {"", "na", "n/a", "nan", "null", "none"}
 _WITH_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?")
 _ANY = (-math.inf, math.inf)
 
@@ -71,8 +70,8 @@ class Reading:
             Whether 0,5 is a number, as commas do not separate columns.
         """
         plain = text.strip()
-        if plain.casefold() in _ABSENT and (self.missing != "stop" or not plain):
-            return self._absent(name, wrong)
+        if is_absent(plain):
+            return self._absent(name, wrong, f"is {plain!r}" if plain else "is empty")
         truth = truth_of(plain)
         if truth is not None:
             plain = f"{truth:g}"
@@ -85,7 +84,7 @@ class Reading:
     def of_value(self, name: str, value: Any, wrong: Wrong = wrong) -> float | None:
         """Return the reward that a value is, None for one that is left out."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
-            return self._absent(name, wrong)
+            return self._absent(name, wrong, "is missing")
         number = float(value) if isinstance(value, bool | int | float | Decimal) else math.nan
         if self.transform is not None:
             number = float(self.transform.one(number))
@@ -95,9 +94,12 @@ class Reading:
             raise wrong(f"{rule}{self.remedy}")
         return number
 
-    def _absent(self, name: str, wrong: Wrong) -> float | None:
+    def _absent(self, name: str, wrong: Wrong, how: str) -> float | None:
         if self.missing == "stop":
-            raise wrong(f"{name} must not be empty, or missing (--missing) be 'skip' or 'worst'")
+            raise wrong(
+                f"{name} must have a value but {how}: give missing (--missing) 'skip', which leaves"
+                " it out, or 'worst', which counts it as the most abnormal reward"
+            )
         self.absent += 1
         return self.worst if self.missing == "worst" else None
 

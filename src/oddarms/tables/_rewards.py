@@ -1,4 +1,4 @@
-"""Rewards, or counts of them, from named columns of a CSV or Parquet file."""
+"""Rewards, or counts of them, from named columns of a table: CSV, Excel or Parquet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oddarms.errors import InvalidParameter, MissingExtra
 from oddarms.problem import UNIT, check_bounds
 from oddarms.tables._columns import Header, columns_in, header_of, listed, rows
 from oddarms.tables._frames import Missing, rewards_of_counts
-from oddarms.tables._lines import FREE_BYTES, MOST_CHARACTERS, RATIO, Lines, Source, opened
+from oddarms.tables._lines import MOST_CHARACTERS, Lines, Source, opened
 from oddarms.tables._reading import Reading
 from oddarms.tables._recorded import (
     RecordedArms,
@@ -28,6 +28,7 @@ from oddarms.tables._recorded import (
 )
 from oddarms.tables._transforms import Transform
 from oddarms.tables._values import Bounds, Wrong, number_of, shown
+from oddarms.tables._workbooks import FREE_BYTES, RATIO
 
 _DAMAGE = (OSError, ValueError, LookupError, TypeError, OverflowError, MemoryError)
 """What pyarrow raises, beside exceptions of its own, where a file is not what it says."""
@@ -52,10 +53,11 @@ def read_rewards(
     Parameters
     ----------
     path
-        A CSV with a header (also ;- or tab-separated, plain or gzipped; "-" is stdin), or a
-        Parquet file (``pip install 'oddarms[parquet]'``). It is read in a stream. In a CSV a
-        reward is a number, yes, no, true or false; where columns are not separated by commas it
-        may have a decimal comma.
+        A CSV with a header (also ;- or tab-separated, plain or gzipped; "-" is stdin), a workbook
+        of Excel, whose first sheet is read (``pip install 'oddarms[excel]'``), or a Parquet file
+        (``pip install 'oddarms[parquet]'``). All but workbooks are read in a stream. Outside of
+        Parquet a reward is a number, yes, no, true or false; where columns are not separated by
+        commas it may have a decimal comma.
     arm, reward
         The names of the columns; those of a CSV are compared without regard to case.
     bounds

@@ -12,6 +12,7 @@ from oddarms.problem import UNIT, check_bounds
 Bounds = tuple[float, float]
 Wrong = Callable[[str], InvalidParameter]
 """Makes an error of a rule; `Lines.wrong` adds where it is broken."""
+_ABSENT = {"", "na", "n/a", "nan", "null", "none"}
 _TRUTH = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
@@ -56,6 +57,17 @@ def truth_of(text: str) -> float | None:
     (1.0, 0.0, None)
     """
     return _TRUTH.get(text.strip().casefold())
+
+
+def is_absent(text: str) -> bool:
+    """Return whether a text is one of those that people write where a value is missing.
+
+    Examples
+    --------
+    >>> is_absent(" N/A "), is_absent("0")
+    (True, False)
+    """
+    return text.strip().casefold() in _ABSENT
 
 
 def ticket_of(text: str, wrong: Wrong = wrong) -> str:

@@ -11,7 +11,7 @@ import typer
 from oddarms.arms import Table
 from oddarms.cli._durations import duration_of
 from oddarms.cli._guard import EXIT_UNFINISHED
-from oddarms.cli._printing import Format, note
+from oddarms.cli._printing import ResultFormat, note
 from oddarms.cli._question import (
     AlgorithmName,
     Control,
@@ -25,27 +25,49 @@ from oddarms.cli._question import (
     with_margin,
     words_of,
 )
-from oddarms.cli.find._output import show, write
-from oddarms.cli.find._remembered import Source, check_source, set_aside
-from oddarms.cli.find._run import OnErrorName, Run
-from oddarms.cli.find._sources import Occupied, function_of, reward_meanings
+from oddarms.cli.find._folder import folders_of, usual_folder
+from oddarms.cli.find._junit import (
+    Junit,
+    JunitReader,
+    MoreFiles,
+    Reruns,
+    RerunsName,
+)
+from oddarms.cli.find._remembered import check_source, of_table, sampling, set_aside
+from oddarms.cli.find._sources import Occupied, reward_meanings
 from oddarms.cli.find._studies import (
     import_table,
     opened,
     say_going_on,
     storage_in,
-    stored_bounds,
-    stored_side,
+    stored_study,
 )
 from oddarms.cli.find._tables import (
-    Above,
-    Clip,
     Encoding,
     MissingChoice,
     MissingName,
     Successes,
     TableReader,
     Trials,
+)
+from oddarms.cli.sampling import (
+    USUAL_PATIENCE,
+    Above,
+    Batch,
+    Clip,
+    FailureCodes,
+    Jobs,
+    OnErrorChoice,
+    OnErrorName,
+    Output,
+    Patience,
+    Pull,
+    Python,
+    Quiet,
+    Run,
+    Shell,
+    Timeout,
+    function_of,
     limits_of,
     say_clipped,
     with_transform,
@@ -67,27 +89,18 @@ class PopulationName(StrEnum):
 
 
 def find(
+    more_files: MoreFiles = None,
     arms: Annotated[
         str | None,
         typer.Option(
             metavar="FILE|-|A,B,C", help="The things: a file with one a line, - for stdin, a list."
         ),
     ] = None,
-    pull: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COMMAND", help="Sample by running a command; {arm} in it is the thing."
-        ),
-    ] = None,
-    python: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:FUNCTION", help="Sample by calling a function with the thing."
-        ),
-    ] = None,
+    pull: Pull = None,
+    python: Python = None,
     table: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Recorded samples, CSV or Parquet, one a row."),
+        typer.Option(metavar="FILE", help="Recorded samples, CSV, Excel or Parquet, one a row."),
     ] = None,
     arm: Annotated[
         str, typer.Option(metavar="COLUMN", help="The table's column of things.")
@@ -104,6 +117,8 @@ def find(
         str | None,
         typer.Option(metavar="COLUMN", help="The table's column, where --reward speaks of --pull."),
     ] = None,
+    junit: Junit = None,
+    reruns: Reruns = RerunsName.first,
     successes: Successes = None,
     trials: Trials = None,
     encoding: Encoding = None,
@@ -146,29 +161,11 @@ def find(
     quantile: QuantileShare = None,
     error: ErrorKind = None,
     goal: GoalKind = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Samples at a time.")] = 1,
-    timeout: Annotated[
-        float | None, typer.Option(help="Seconds after which a command is killed.")
-    ] = None,
-    failure_codes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CODES",
-            help="Exit codes that are no reward but a failure of the sample, see --on-error.",
-            show_default="126,127,129-159, and 2-5 of pytest",
-        ),
-    ] = None,
-    on_error: Annotated[
-        OnErrorName,
-        typer.Option(
-            help="A command that hangs or crashes: stop; count it as the worst reward; or retry it,"
-            " which is sound only if failing has nothing to do with the reward."
-        ),
-    ] = OnErrorName.stop,
-    patience: Annotated[
-        str,
-        typer.Option(metavar="TIME", help="How long to wait for a storage that is away: 30s, 2h."),
-    ] = "10m",
+    jobs: Jobs = 1,
+    timeout: Timeout = None,
+    failure_codes: FailureCodes = None,
+    on_error: OnErrorChoice = OnErrorName.stop,
+    patience: Patience = USUAL_PATIENCE,
     budget: Annotated[int | None, typer.Option(min=0, help="At most this many samples.")] = None,
     algorithm: AlgorithmName = None,
     indifference: Annotated[
@@ -187,17 +184,18 @@ def find(
         typer.Option(metavar="URL", help="Where the study is; by default study.db in --out."),
     ] = None,
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for result.json, arms.csv, report.html.")
-    ] = Path("output/find"),
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder for the search and its answer: result.json, arms.csv, report.html.",
+            show_default="one in output/ that is named after the question",
+        ),
+    ] = None,
     format: Annotated[  # noqa: A002 - the option's name
-        Format, typer.Option("--format", help="What to print: a table, JSON or CSV.")
-    ] = Format.table,
-    shell: Annotated[
-        bool, typer.Option("--shell", help='Run the command by sh -c; the thing is "$1" in it.')
-    ] = False,
-    batch: Annotated[
-        bool, typer.Option("--batch", help="The function takes a list and returns a list.")
-    ] = False,
+        ResultFormat, typer.Option("--format", help="What to print: a table, JSON, CSV, Markdown.")
+    ] = ResultFormat.table,
+    shell: Shell = False,
+    batch: Batch = False,
     raw_csv: Annotated[
         bool, typer.Option("--raw-csv", help="No apostrophe before labels like =1 in arms.csv.")
     ] = False,
@@ -205,9 +203,10 @@ def find(
         bool, typer.Option("--fresh", help="Sample anew; the old search in --out is kept aside.")
     ] = False,
     same_source: Annotated[
-        bool, typer.Option("--same-source", help="A changed --pull measures the same: go on.")
+        bool,
+        typer.Option("--same-source", help="What was changed, such as --pull, measures the same."),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Find the abnormal ones: sample things, as little as possible, until each is decided.
 
@@ -224,11 +223,12 @@ def find(
 
     \b
     Try:
-      oddarms find --arms tests.txt --pull 'pytest -q {arm}' --jobs 4 --timeout 60
-      oddarms find --arms hosts --pull './ping {arm}' --reward stdout --bounds 0,10
+      oddarms find --arms tests.txt --pull 'pytest -q {arm}' --timeout 60
+      oddarms find --arms hosts --pull './ping {arm}' --reward stdout --clip 0,10
       oddarms find --table answers.csv --arm worker --reward wrong
       oddarms find --table log.csv --arm host --reward seconds --above 0.5
       oddarms find --arms hosts.txt --python checks:probe --budget 10000
+      oddarms find --junit 'runs/*.xml' --format markdown
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     limits, transform = limits_of(bounds, clip, above)
     words = words_of(
@@ -251,57 +251,96 @@ def find(
     function = function_of(pull, python, kind, timeout, failure_codes, shell=shell, batch=batch)
     if transform is not None and function is not None:
         function = with_transform(function, transform, kind if pull is not None else "", batch)
+    named = reward_column is not None or (reward is not None and pull is None)
+    reader: TableReader | JunitReader
     reader = TableReader(table, arm, column, successes, trials, encoding, missing, transform)
-    reader.check(named=reward_column is not None or (reward is not None and pull is None))
+    reader.check(named=named, files=bool(junit))
+    if junit or more_files or reruns is not RerunsName.first:
+        reader = JunitReader.of(junit, more_files, reruns, reader, named=named)
     if not quiet and transform is not None:
         note(transform.meaning())
-    if table is None and arms is None and study is None:
-        raise InvalidParameter("one of --arms, --table and --study must say what the things are.")
-    if function is None and table is None and study is None:
-        raise InvalidParameter("one of --pull, --python and --table must say how to sample.")
+    recorded_too = table is not None or bool(junit)
+    _check_things(arms, study, recorded=recorded_too, sampled=function is not None)
     rows = population is PopulationName.ROWS
     if rows and (function is not None or table is None or study is not None):
         raise InvalidParameter(
-            "--population rows must be given with --table, and without --pull, --python and"
-            " --study: the rows are all there is."
+            "--population must be rows only with --table, and without --pull, --python and"
+            " --study, but got another source: the rows are all there is."
         )
-    writable_folder("--out", out)
     labels = None if arms is None else list(read_labels(arms))
+    columns = {"arm": arm, "column": column, "successes": successes, "trials": trials}
+    columns["missing"] = missing.value
+    ways: dict[str, Any] = {
+        "pull": pull,
+        "python": python,
+        "reward": kind if pull is not None else None,
+        "shell": shell,
+        "above": above,
+    }
+    asked = {
+        **ways,
+        **(columns if table is not None else {}),
+        "junit": folders_of([*(junit or ()), *(more_files or ())]),
+        "reruns": reruns.value,
+        "population": population.value,
+        "study": study,
+        "storage": storage,
+        "seed": seed,
+    }
+    out = out or usual_folder(words, asked, arms, labels, table)
+    writable_folder("--out", out)
+    output = Output(out, format, quiet, raw_csv)
     if function is None and study is None:
-        assert table is not None
+        with Occupied(out):
+            set_aside(out, storage, wanted=fresh, quiet=quiet)
         proof = reader.read(limits, side, quiet=quiet)
         say_clipped(transform, quiet=quiet)
-        asked = with_margin(words, quiet=quiet)
-        result = (_of_rows if rows else _from_table)(proof, labels, asked, seed)
+        words = with_margin(words, quiet=quiet)
+        result = (_of_rows if rows else _from_table)(proof, labels, words, seed)
     else:
         where = storage_in(out, storage)
         with Occupied(out):
             set_aside(out, storage, wanted=fresh, quiet=quiet)
             waits = duration_of("patience", patience)
-            limits = limits or patiently(lambda: stored_bounds(study, where), waits)
+            stored = patiently(lambda: stored_study(study, where), waits)
             recorded = None
-            if table is not None:
-                known_side = side or patiently(lambda: stored_side(study, where), waits)
-                recorded = reader.read(limits, known_side, quiet=quiet)
-            if patiently(lambda: stored_bounds(study, where), waits) is None:
+            if recorded_too:
+                known = (limits, side) if stored is None else (stored.bounds, stored.question.side)
+                recorded = reader.read(limits or known[0], side or known[1], quiet=quiet)
+            failing: dict[str, Any] = {"on_error": on_error.value, "timeout": timeout}
+            made = sampling(out, **ways, failure_codes=failure_codes, **failing)
+            read = of_table(recorded if table is not None else None, **columns, above=above)
+            patiently(lambda: check_source(stored, out, made, read, same=same_source), waits)
+            if stored is None:
                 words = with_margin(words, quiet=quiet)
             found = patiently(lambda: opened(study, where, labels, recorded, words, seed), waits)
-            source = Source(pull, kind, failure_codes, shell=shell)
-            check_source(found, out, source, same=same_source)
             if not quiet and function is not None:
                 say_going_on(found, here=storage is None)
             if recorded is not None:
-                import_table(found, recorded, quiet=quiet)
-            run = Run(found, jobs, on_error, waits, out, batch=batch, quiet=quiet, raw_csv=raw_csv)
+                import_table(found, recorded, reader.key_of(recorded), quiet=quiet)
+            run = Run(found, jobs, on_error, waits, output, batch=batch)
             try:
                 result = run.until_done(function)
             finally:
                 say_clipped(transform, quiet=quiet)
     with uninterrupted():
-        write(result, out, raw_csv=raw_csv)
-    show(result, format, out, quiet=quiet)
+        output.write(result, reader.subject)
+    output.show(result, reader.subject, reader.left_out)
+    output.say_where()
     if not result.complete and result.question.goal != "budget":
         raise typer.Exit(EXIT_UNFINISHED)
+
+
+def _check_things(arms: str | None, study: str | None, *, recorded: bool, sampled: bool) -> None:
+    """Raise if nothing says what the things are, or how to sample them."""
+    if not recorded and arms is None and study is None:
+        raise InvalidParameter(
+            "one of --arms, --table, --junit and --study must say what the things are but got none."
+        )
+    if not recorded and not sampled and study is None:
+        raise InvalidParameter(
+            "one of --pull, --python, --table and --junit must say how to sample but got none."
+        )
 
 
 def _from_table(

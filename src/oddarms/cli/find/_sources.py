@@ -1,44 +1,15 @@
-"""What ``oddarms find`` samples with: a command or a function, and a folder that is its own."""
+"""Which rewards ``oddarms find`` reads, and a folder that is its own."""
 
 from __future__ import annotations
 
 import fcntl
-import importlib
 import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from oddarms.arms import Command, check_uses_label, codes_of
+from oddarms.cli.sampling import KINDS
 from oddarms.errors import InvalidParameter
 from oddarms.text import shown
-
-KINDS = ("exit-code", "stdout")
-
-
-def import_function(name: str) -> Callable[[Any], Any]:
-    """Return the function that ``module:function`` names, looked for here first."""
-    module_name, colon, path = name.partition(":")
-    if not (colon and module_name and path):
-        raise InvalidParameter(f"--python must be module:function but got {name!r}.")
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        found: Any = importlib.import_module(module_name)
-    except Exception as error:
-        raise InvalidParameter(
-            f"--python must name a module that can be imported but {module_name!r} cannot:"
-            f" {type(error).__name__}: {error}."
-        ) from error
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
-        raise InvalidParameter(
-            f"--python must name a function but {module_name!r} has no function {path!r}."
-        )
-    function: Callable[[Any], Any] = found
-    return function
 
 
 def reward_meanings(
@@ -53,42 +24,6 @@ def reward_meanings(
     if table is not None:
         return kind, reward_column or reward
     raise InvalidParameter(f"--reward must be exit-code or stdout but got {reward!r}.")
-
-
-def function_of(
-    pull: str | None,
-    python: str | None,
-    kind: str,
-    timeout: float | None,
-    failure_codes: str | None,
-    *,
-    shell: bool,
-    batch: bool,
-) -> Callable[[Any], Any] | None:
-    """Return what samples a thing: the command, the function, or None where there is neither."""
-    if pull is not None and python is not None:
-        raise InvalidParameter("--pull and --python must not be given together.")
-    if pull is None and (timeout is not None or shell or failure_codes is not None):
-        option = "--shell" if shell else "--timeout" if timeout is not None else "--failure-codes"
-        raise InvalidParameter(f"{option} must be given together with --pull, which it is for.")
-    if python is None and batch:
-        raise InvalidParameter("--batch must be given together with --python, which it is for.")
-    if pull is not None:
-        if failure_codes is not None and kind != "exit-code":
-            raise InvalidParameter(
-                "--failure-codes must be given with --reward exit-code, as with stdout every"
-                " command that fails is a failure."
-            )
-        command = Command(
-            pull,
-            reward=kind,  # type: ignore[arg-type]
-            timeout=timeout,
-            shell=shell,
-            failure_codes=None if failure_codes is None else codes_of(failure_codes),
-        )
-        check_uses_label(pull, shell=shell)
-        return command
-    return None if python is None else import_function(python)
 
 
 class Occupied:
@@ -106,7 +41,7 @@ class Occupied:
             self._file.close()
             raise InvalidParameter(
                 "--out must be a folder in which no other search runs but one does in"
-                f" {self._path.parent}; to share a study, give each --study, --storage and an"
+                f" {self._path.parent}: to share a study, give each --study, --storage and an"
                 " --out of its own."
             ) from None
 

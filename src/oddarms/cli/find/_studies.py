@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from oddarms.cli._printing import note
-from oddarms.errors import UnknownStudy
+from oddarms.errors import InvalidParameter, UnknownStudy
 from oddarms.finding import STUDY_NAME, open_study
 from oddarms.studies import Study, load_study
 from oddarms.tables import RecordedArms
@@ -20,18 +20,10 @@ def storage_in(out: Path, storage: str | None) -> str:
     return storage if storage is not None else str(out / STUDY_FILE)
 
 
-def stored_bounds(name: str | None, storage: str) -> tuple[float, float] | None:
-    """Return the bounds of the study to go on with, None if there is none."""
+def stored_study(name: str | None, storage: str) -> Study | None:
+    """Return the study to go on with, None if there is none."""
     try:
-        return load_study(name or STUDY_NAME, storage=storage).bounds
-    except UnknownStudy:
-        return None
-
-
-def stored_side(name: str | None, storage: str) -> str | None:
-    """Return the side of the study to go on with, None if there is none."""
-    try:
-        return load_study(name or STUDY_NAME, storage=storage).question.side
+        return load_study(name or STUDY_NAME, storage=storage)
     except UnknownStudy:
         return None
 
@@ -45,7 +37,7 @@ def opened(
     seed: int | None,
 ) -> Study:
     """Return the study to go on with, which must ask the same, or a new one."""
-    if labels is None and recorded is not None and stored_bounds(name, storage) is None:
+    if labels is None and recorded is not None and stored_study(name, storage) is None:
         labels = list(recorded.labels)  # a table may leave out some of a known study's arms
     try:
         return open_study(labels, words, storage=storage, name=name or STUDY_NAME, rng=seed)
@@ -72,8 +64,16 @@ def say_going_on(study: Study, *, here: bool) -> None:
         note(f"going on with {samples} of the study in {where}")
 
 
-def import_table(study: Study, recorded: RecordedArms, *, quiet: bool) -> None:
-    """Add the samples of a table, once."""
-    added = study.import_rewards(recorded.records or {}, key=recorded.sha256)
+def import_table(study: Study, recorded: RecordedArms, key: str, *, quiet: bool) -> None:
+    """Add the samples of a table or of reports, once."""
+    try:
+        added = study.import_rewards(recorded.records or {}, key=key)
+    except InvalidParameter:
+        if key == recorded.sha256:
+            raise
+        raise InvalidParameter(
+            f"--{key} must have the runs that it had when this search began, which count once, but"
+            " has others: --fresh begins anew with all of them."
+        ) from None
     if not added and not quiet:
         note(f"{recorded.source} was imported before; its samples count once")

@@ -1,25 +1,22 @@
-"""The table of ``oddarms find``, and what a reward without known bounds counts as."""
+"""The table of ``oddarms find``."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
 import typer
 
-from oddarms.arms import transformed
 from oddarms.cli._printing import note
+from oddarms.cli.sampling import Bounds
 from oddarms.errors import InvalidParameter
 from oddarms.problem import UNIT
-from oddarms.tables import RecordedArms, Transform, bounds_of, read_counts, read_rewards
+from oddarms.reports import LeftOut
+from oddarms.search import ARMS, Subject
+from oddarms.tables import RecordedArms, Transform, read_counts, read_rewards
 from oddarms.text import counted
-
-Bounds = tuple[float, float]
 
 
 class MissingName(StrEnum):
@@ -54,66 +51,6 @@ MissingChoice = Annotated[
         " nothing to do with the reward; or count it as the worst reward."
     ),
 ]
-Clip = Annotated[
-    str | None,
-    typer.Option(
-        metavar="A,B",
-        help="Rewards have no bounds: count those outside A,B as the nearer end.",
-    ),
-]
-Above = Annotated[
-    float | None,
-    typer.Option(
-        metavar="VALUE",
-        help="Rewards have no bounds: ask for the share of samples above this.",
-    ),
-]
-
-
-def limits_of(
-    bounds: str | None, clip: str | None, above: float | None
-) -> tuple[Bounds | None, Transform | None]:
-    """Return the bounds that were given, and what rewards count as where they have none."""
-    if bounds is not None and (clip is not None or above is not None):
-        option = "--clip" if clip is not None else "--above"
-        raise InvalidParameter(
-            f"--bounds must be left out with {option}, which makes them known, but got {bounds}."
-        )
-    if bounds is not None and _is_infinite(bounds):
-        raise InvalidParameter(
-            f"--bounds must be finite but got {bounds}: where rewards have no largest value, give"
-            " --clip 0,10 (one outside counts as the nearer end) or --above 0.5 (the share of"
-            " samples above)."
-        )
-    transform = Transform.of(None if clip is None else bounds_of(clip, "clip"), above)
-    if transform is not None:
-        return transform.bounds, transform
-    return (None if bounds is None else bounds_of(bounds)), None
-
-
-def _is_infinite(bounds: str) -> bool:
-    with suppress(ValueError):
-        return any(math.isinf(float(part)) for part in bounds.split(","))
-    return False
-
-
-def with_transform(
-    function: Callable[[Any], Any], transform: Transform, kind: str, batch: bool
-) -> Callable[[Any], Any]:
-    """Return what samples, with its rewards transformed; `kind` is that of a command's reward."""
-    if kind == "exit-code":
-        raise InvalidParameter(
-            "--clip and --above must be given with --reward stdout where there is --pull, as an"
-            " exit code is a reward of 0 or 1."
-        )
-    return transformed(function, transform, batch=batch)
-
-
-def say_clipped(transform: Transform | None, *, quiet: bool) -> None:
-    """Tell how many rewards were clipped."""
-    said = "" if transform is None or not transform.seen else transform.said()
-    if said and not quiet:
-        note(said)
 
 
 @dataclass(frozen=True)
@@ -129,20 +66,31 @@ class TableReader:
     missing: MissingName
     transform: Transform | None
 
-    def check(self, *, named: bool) -> None:
-        """Refuse options that do not go together; `named` is whether a column of rewards is."""
+    subject: ClassVar[Subject] = ARMS
+    left_out: ClassVar[tuple[LeftOut, ...]] = ()
+
+    def key_of(self, recorded: RecordedArms) -> str:
+        """Return what an import of the table is called, so that the same one counts once."""
+        return recorded.sha256
+
+    def check(self, *, named: bool, files: bool = False) -> None:
+        """Refuse options that do not go together.
+
+        `named` is whether a column of rewards is, and `files` whether there is --junit, too.
+        """
         counts = self.successes is not None or self.trials is not None
-        if self.table is None and (counts or self.encoding or self.missing is not MissingName.stop):
+        policy = self.missing is not MissingName.stop and not files
+        if self.table is None and (counts or self.encoding or policy):
             raise InvalidParameter(
                 "--successes, --trials, --encoding and --missing must be given with --table, which"
-                " they are about."
+                " they are about, but got none."
             )
         if counts and (self.successes is None or self.trials is None):
-            raise InvalidParameter("--successes and --trials must be given together.")
+            raise InvalidParameter("--successes and --trials must be given together but got one.")
         if counts and (self.transform is not None or named or self.missing is not MissingName.stop):
             raise InvalidParameter(
                 "--successes and --trials must be given without a column of rewards, --clip,"
-                " --above and --missing, as what was counted is 0 or 1."
+                " --above and --missing but got one: what was counted is 0 or 1."
             )
 
     def read(self, bounds: Bounds | None, side: str | None, *, quiet: bool) -> RecordedArms:

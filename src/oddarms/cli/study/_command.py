@@ -14,7 +14,7 @@ from oddarms.algorithms import get_algorithm
 from oddarms.algorithms._base import check_options
 from oddarms.cli._answer import rendered
 from oddarms.cli._guard import EXIT_FAILED, guarded
-from oddarms.cli._printing import Format, emit, emit_rows, json_text, note
+from oddarms.cli._printing import Format, ResultFormat, emit, emit_rows, json_text, note
 from oddarms.cli._question import (
     AlgorithmName,
     Control,
@@ -30,6 +30,7 @@ from oddarms.cli._suggestions import SuggestingCommand, SuggestingGroup
 from oddarms.cli.study._show import described, fields, flat, moment
 from oddarms.cli.study._storage import FormatOption, NameArgument, StorageOption, chosen, opened
 from oddarms.cli.study._work import ask, export, import_, renew, skip, tell
+from oddarms.cli.study._worker import work
 from oddarms.errors import InvalidParameter, StoreFailed
 from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, usual_algorithm
 from oddarms.tables import bounds_of, csv_text, read_labels
@@ -195,7 +196,9 @@ def show(
 def result(
     name: NameArgument,
     storage: StorageOption = None,
-    how: FormatOption = Format.table,
+    how: Annotated[
+        ResultFormat, typer.Option("--format", help="A table, JSON, CSV or Markdown.")
+    ] = ResultFormat.table,
     every: Annotated[bool, typer.Option("--all", help="Every arm, not only outliers.")] = False,
 ) -> None:
     """Show the outliers, as far as they are known.
@@ -256,7 +259,8 @@ def delete(
 def _confirm(study: studies.Study) -> None:
     if not sys.stdin.isatty():
         raise InvalidParameter(
-            "delete must be given --yes where there is no terminal to ask on; nothing was deleted."
+            "--yes must be given where there is no terminal to ask on but is missing: nothing was"
+            " deleted."
         )
     question = f"Delete {study.name} from {shown(study.storage)} with all its results, for good?"
     print(f"{question} [y/N]", end=" ", file=sys.stderr, flush=True)
@@ -299,6 +303,7 @@ app.command("ask", cls=SuggestingCommand)(guarded(ask))
 app.command("tell", cls=SuggestingCommand, context_settings={"ignore_unknown_options": True})(
     guarded(tell)
 )
+app.command("work", cls=SuggestingCommand)(guarded(work))
 app.command("skip", cls=SuggestingCommand)(guarded(skip))
 app.command("renew", cls=SuggestingCommand)(guarded(renew))
 app.command("import", cls=SuggestingCommand)(guarded(import_))

@@ -5,37 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from oddarms.search._text import cost, status_text, threshold_lines
+from oddarms.search._text import cost, in_all_needed, rough, status_text, threshold_lines
 from oddarms.studies import Overview, Study
+from oddarms.studies._documents import study_document
 from oddarms.text import counted, shown
 
 
 def fields(study: Study, overview: Overview) -> dict[str, Any]:
     """Return all about a study as plain values, but for the arms."""
-    result = overview.result
-    document = result.to_dict()
-    return {
-        "name": study.name,
-        "storage": study.storage,
-        "created": overview.created.isoformat(),
-        "status": overview.status.value,
-        "question": document["question"],
-        "seed": study.seed,
-        "outliers": len(result.outliers),
-        "normal": len(result.normal),
-        "undecided": len(result.undecided),
-        "pulls": result.pulls,
-        "handed_out": overview.handed_out,
-        "live": overview.live,
-        "results": overview.told,
-        "imported": overview.imported,
-        "unused": result.unused,
-        "beyond": overview.beyond,
-        "conflicts": overview.conflicts,
-        "revisions": len(study.revisions()),
-        "pulls_needed": document["pulls_needed"],
-        "thresholds": document["thresholds"],
-    }
+    return study_document(study, overview, overview.result.to_dict())
 
 
 def flat(values: dict[str, Any]) -> dict[str, Any]:
@@ -61,7 +39,7 @@ def described(study: Study, overview: Overview) -> str:
         f"{counted(len(result.outliers), 'outlier')}, {len(result.normal):,} normal,"
         f" {len(result.undecided):,} undecided"
     )
-    needed = result.pulls_needed
+    needed = in_all_needed(result)
     tickets = f"{overview.handed_out:,} handed out, {overview.live:,} of them live"
     results = f"{overview.told:,} recorded, {counted(overview.conflicts, 'conflict')}"
     lines = [
@@ -76,11 +54,17 @@ def described(study: Study, overview: Overview) -> str:
         ("Arms", arms),
         *(("Threshold", line.replace(" threshold", "", 1)) for line in threshold_lines(result)),
         ("Samples", cost(result)),
-        ("Needed", "not known yet" if needed is None else f"about {needed.sum():,.0f} more"),
+        ("Needed", _needed(needed)),
         ("Tickets", tickets),
         ("Results", results),
     ]
     return listed(lines)
+
+
+def _needed(needed: float | None) -> str:
+    if needed is None:
+        return "not known yet"
+    return rough(needed, "samples") if needed else "nothing"
 
 
 def _changes(study: Study) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ import typer
 from oddarms.cli._printing import Format, note
 from oddarms.errors import InvalidParameter, MissingExtra
 from oddarms.studies import Study, load_study
+from oddarms.studies._storage import VARIABLE, server_address
 from oddarms.text import shown
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The study.")]
@@ -22,8 +23,8 @@ StorageOption = Annotated[
     typer.Option(
         "--storage",
         metavar="URL",
-        help="A file, sqlite:///FILE or postgresql://USER@HOST/NAME; by default ODDARMS_STORAGE,"
-        " else oddarms.db in the working directory.",
+        help="A file, postgresql://USER@HOST/NAME, or the http:// of a server; by default"
+        " ODDARMS_STORAGE, else oddarms.db in the working directory.",
         show_default=False,
     ),
 ]
@@ -44,8 +45,10 @@ def chosen(storage: str | None, *, new: bool = False) -> str | None:
     new
         Whether a file that does not exist is made; otherwise it is taken for a mistake.
     """
+    if server_address(storage) is not None:
+        return storage
     try:
-        from oddarms.studies._location import VARIABLE, location_of
+        from oddarms.studies._location import location_of
     except ModuleNotFoundError as error:
         if error.name not in ("sqlalchemy", "alembic"):
             raise

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -28,11 +28,11 @@ from oddarms.files import write_whole
 from oddarms.search import Tickets
 from oddarms.search._text import status_text
 from oddarms.studies import Study, Told, Trial
+from oddarms.studies._documents import plain, trials_as_csv
 from oddarms.tables import csv_text, number_of, read_imports, read_results, ticket_of
 from oddarms.text import counted, table
 
 EXIT_DONE, EXIT_WAITING = 3, 4
-ROWS_AT_ONCE = 1000
 
 TicketHelp = "The id that ask printed."
 DEFAULT_LEASE = "10m"
@@ -137,7 +137,10 @@ def tell(
       echo "17-mzxw6ytboi4dgnbt 0.25" | oddarms study tell crowd --from -
     """  # noqa: D301
     if (source is None) == (ticket is None) or (ticket is None) != (reward is None):
-        raise InvalidParameter("tell must be given TICKET and REWARD, or --from FILE.")
+        raise InvalidParameter(
+            "one of TICKET and REWARD, or --from FILE, must say what to tell but got"
+            f" {'both' if source is not None else 'none' if ticket is None else 'no REWARD'}."
+        )
     study = opened(name, storage)
     bounds = study.question.bounds
     if source is not None:
@@ -275,7 +278,7 @@ def export(
     if out is not None and not out.parent.is_dir():
         raise InvalidParameter(f"out must be in a directory but {out.parent} is not one.")
     trials = opened(name, storage).trials()
-    text = _csv(trials) if how is ExportFormat.csv else _json(trials)
+    text = trials_as_csv(trials) if how is ExportFormat.csv else _json(trials)
     if out is None:
         emit_all(text)
         return
@@ -283,24 +286,8 @@ def export(
     note(f"written: {out}")
 
 
-COLUMNS = tuple(Trial.__dataclass_fields__)
-
-
-def _row(trial: Trial) -> list[Any]:
-    values = [getattr(trial, column) for column in COLUMNS]
-    return [value.isoformat() if isinstance(value, datetime) else value for value in values]
-
-
-def _csv(trials: Iterator[Trial]) -> Iterator[str]:
-    yield csv_text(COLUMNS, [])
-    for trial in trials:
-        *values, late = _row(trial)
-        yield csv_text([*values, str(late).lower()], [])
-
-
 def _json(trials: Iterator[Trial]) -> Iterator[str]:
     yield "["
     for i, trial in enumerate(trials):
-        row = dict(zip(COLUMNS, _row(trial), strict=True))
-        yield ("," if i else "") + "\n" + json.dumps(row)
+        yield ("," if i else "") + "\n" + json.dumps(plain(trial))
     yield "\n]\n"
