@@ -27,6 +27,7 @@ if typing.TYPE_CHECKING:
         load_study,
         upgrade_storage,
     )
+    from oddarms.tables import read_junit
 
 __version__ = "0.1.0"
 
@@ -51,6 +52,7 @@ __all__ = [
     "list_studies",
     "load_study",
     "plotting",
+    "read_junit",
     "simulate",
     "theory",
     "upgrade_storage",
@@ -70,6 +72,7 @@ _HOMES = {
         "load_study",
         "upgrade_storage",
     ],
+    "tables": ["read_junit"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

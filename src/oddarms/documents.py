@@ -14,6 +14,8 @@ from pathlib import Path
 
 NARROW = "40rem"
 """Screens up to this wide get the narrow form of a picture."""
+LONG_LABEL = 20
+"""Characters of a label that may need more than one line."""
 MEDIA_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 STYLE = """
 :root { color-scheme: light dark; }
@@ -45,6 +47,25 @@ code { font-size: .92em; background: #8882; padding: 0 .2em; border-radius: .2em
   h1, h2, h3 { break-after: avoid; }
   figure, tr { break-inside: avoid; } .scroll { overflow: visible; } }
 """
+
+FRAGMENT_STYLE = """
+.oddarms { font-size: .93em; line-height: 1.45; max-width: 60rem; }
+.oddarms p { margin: .3em 0; overflow-wrap: anywhere; }
+.oddarms .scroll { overflow-x: auto; margin: .4em 0; }
+.oddarms table { border-collapse: collapse; margin: 0; font-variant-numeric: tabular-nums;
+  color: inherit; background: none; }
+.oddarms.oddarms :is(th, td) { padding: .15em .8em .15em 0; text-align: left; vertical-align: top;
+  font-weight: inherit; white-space: nowrap; color: inherit; background: none;
+  border: 0 solid #8886; border-bottom-width: 1px; max-width: none; }
+.oddarms.oddarms thead th { font-weight: 600; border-bottom-width: 2px; }
+.oddarms.oddarms tbody th { white-space: normal; min-width: 6em; max-width: 32em;
+  overflow-wrap: anywhere; }
+.oddarms.oddarms table .number { text-align: right; }
+.oddarms caption { text-align: left; caption-side: top; padding: 0; color: inherit; opacity: .8; }
+.oddarms summary { cursor: pointer; }
+.oddarms progress { width: 14em; vertical-align: middle; accent-color: #0072b2; }
+"""
+"""Of a piece inside another page: it inherits that page's colours, be they light or dark."""
 
 POLICY = (
     "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; style-src"
@@ -198,7 +219,28 @@ class Details:
         return f"<details><summary>{inline(self.summary)}</summary>\n{body}\n</details>"
 
 
-Block = Heading | Paragraph | Table | Picture | Drawing | Details
+@dataclass(frozen=True)
+class Bar:
+    """How much of something is done, and what there is to say of it."""
+
+    done: int
+    total: int
+    text: str
+
+    def to_markdown(self) -> str:
+        """Return it as Markdown: in words."""
+        return self.text
+
+    def to_html(self, folder: Path) -> str:  # noqa: ARG002
+        """Return it as HTML."""
+        of = f"{self.done:,} of {self.total:,}"
+        return (
+            f'<p><progress value="{self.done}" max="{self.total}" aria-label="{of}">{of}</progress>'
+            f" {inline(self.text)}</p>"
+        )
+
+
+Block = Bar | Heading | Paragraph | Table | Picture | Drawing | Details
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
@@ -218,10 +260,18 @@ def to_html(title: str, blocks: Sequence[Block], folder: Path) -> str:
     )
 
 
+def to_fragment(blocks: Sequence[Block]) -> str:
+    """Return blocks without files as a piece for inside a page, such as a notebook's."""
+    body = "\n".join(block.to_html(Path()) for block in blocks)
+    return f'<div class="oddarms"><style>{FRAGMENT_STYLE}</style>\n{body}\n</div>'
+
+
 def inline(text: str) -> str:
     """Return text as HTML: escaped, `code` between backticks, **bold** between asterisks."""
     escaped = html.escape(text, quote=False)
     if isinstance(text, Literal):
+        if len(text) > LONG_LABEL:  # it may be broken, and had better be between words
+            escaped = re.sub(r"[/:\[_-]+(?=\w)|[,.](?=[^\W\d])", r"\g<0><wbr>", escaped)
         return f"<bdi>{escaped}</bdi>"
     escaped = re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped)
     return re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", escaped)

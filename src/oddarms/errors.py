@@ -156,9 +156,12 @@ class PullFailed(SearchError, RuntimeError):
     ----------
     label
         The arm that was being pulled, or None where the source cannot tell.
+    late
+        Whether the pull took longer than it was allowed to.
     """
 
     label: Any
+    late: bool = False
 
     def __init__(self, message: str, label: Any = None) -> None:
         super().__init__(message)

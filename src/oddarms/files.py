@@ -115,3 +115,22 @@ def writable_folder(parameter: str, path: str | Path) -> Path:
             f" {error.strerror or error}."
         ) from None
     return folder
+
+
+def check_appendable(parameter: str, path: Path) -> None:
+    """Raise if nothing can be appended to a file, which need not exist."""
+    try:
+        with path.open("ab"):
+            pass
+    except OSError as error:
+        raise InvalidParameter(
+            f"{parameter} must be a file that can be written to but {path} is not:"
+            f" {error.strerror or error}."
+        ) from None
+
+
+def append_text(path: Path, text: str) -> None:
+    """Append a text to a file, behind an empty line if there is something in it."""
+    with path.open("ab") as file:
+        between = "\n" if file.tell() else ""
+        file.write(f"{between}{text}".encode(errors="backslashreplace"))

@@ -30,6 +30,7 @@ from oddarms.problem import (
     Question,
     RuleName,
     Side,
+    brief,
     check_bounds,
 )
 from oddarms.randomness import Rng, generator_of
@@ -50,7 +51,7 @@ from oddarms.studies import Study, create_study, load_study
 from oddarms.studies._desk import RUN_LEASE
 from oddarms.tables import History, Missing, Recorded, Transform, is_recorded, within
 
-Functions = Mapping[Label, Callable[[], Any]] | Sequence[Callable[[], Any]]
+Functions = Mapping[Any, Callable[[], Any]] | Sequence[Callable[[], Any]]
 Arms = Source | CalledSource | Functions | Recorded
 STUDY_NAME = "find"
 
@@ -126,7 +127,9 @@ def find(
         deviations, "mad" median + k MAD, "tukey" Q3 + k IQR; "quantile", "control", "absolute".
     margin
         An outlier is also at least this far above the mean of all means (of other rules: above
-        their centre). Arms that are all alike then end the search: nothing stands out.
+        their centre). Arms that are all alike then end the search: nothing stands out. By default
+        0, as in the definition; the shell and the plugin ask with 0.05 of the bounds' width, and
+        so may decide more on the same rewards.
     floor
         An outlier is also at or above this (on the lower side: at or below).
     control, quantile
@@ -179,7 +182,8 @@ def find(
         lock, a full disk - as a timedelta or in seconds. Pulls under way are finished meanwhile,
         and their results kept and stored once it is back.
     progress
-        True for a line on stderr, or a function that is called with a `Progress` now and then.
+        True for a line on stderr, in a notebook a bar below the cell, or a function that is called
+        with a `Progress` now and then.
     **options
         Options of the algorithm, such as ``indifference=0.01`` or ``batch=1000``.
 
@@ -312,7 +316,10 @@ def _fitting(
     if not (isinstance(source, Table) and rows):
         return algorithm, options
     if "rows" in options:
-        raise InvalidParameter("rows must be left out for a table, which knows how many it has.")
+        raise InvalidParameter(
+            "rows must be left out for a table, which knows how many it has, but got"
+            f" {brief(options['rows'])}."
+        )
     return algorithm, {**options, "rows": source.sizes.tolist()}
 
 
@@ -326,8 +333,8 @@ def _check_finite(
         )
     if imported is not None and isinstance(source, Table) and source.population == "rows":
         raise InvalidParameter(
-            "imported must be left out where a table's rows are the population, as they are all"
-            " there is."
+            "imported must be left out where a table's rows are the population but got some: the"
+            " rows are all there is."
         )
 
 
@@ -402,8 +409,8 @@ def _few(labels: Sequence[Label]) -> str:
 def _another(study: Study, word: str, stored: object, given: object) -> InvalidParameter:
     return InvalidParameter(
         f"{word} must be what the study {study.name!r} in {study.storage} was begun with"
-        f" ({stored}) but got {given}: choose another name or storage (in the shell, --study or"
-        " --out) to begin anew."
+        f" ({stored}) but got {given}: choose another name or storage to begin anew (in the shell,"
+        " --fresh, --study or --out)."
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -203,6 +204,9 @@ def check_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
     """Return the labels as a tuple: at least two, hashable, no duplicates."""
     result = tuple(x.item() if isinstance(x, np.generic) else x for x in labels)
     check_number_of_arms(len(result))
+    with suppress(TypeError):
+        if len(set(result)) == len(result):
+            return result
     seen: set[Label] = set()
     for label in result:
         try:
@@ -218,6 +222,8 @@ def check_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
 DEFAULT_K = 2.0
 USUAL_K: dict[str, float] = {"sigma": DEFAULT_K, "mad": 3.0, "tukey": 1.5}
 """Of each rule that has a k."""
+USUAL_MARGIN = 0.05
+"""Of the bounds' width, in the shell and the plugin: things all alike are no outliers there."""
 DEFAULT_DELTA = 0.05
 UNIT: tuple[float, float] = (0.0, 1.0)
 VERSION = 2
@@ -349,10 +355,12 @@ class Question:
     def _check_words_together(self) -> None:
         """Raise where words of the question contradict each other."""
         if self.rule not in USUAL_K and self.k != 0.0:
-            raise InvalidParameter(f"k must be left out for the rule {self.rule!r}.")
+            raise InvalidParameter(
+                f"k must be left out for the rule {self.rule!r} but got {self.k:g}."
+            )
         for word, value in (("control", self.control), ("quantile", self.quantile)):
             if self.rule == word and value is None:
-                raise InvalidParameter(f"{word} must be given with the rule {word!r}.")
+                raise InvalidParameter(f"{word} must be given with the rule {word!r} but got None.")
             if self.rule != word and value is not None:
                 raise InvalidParameter(
                     f"{word} must be left out, as the rule is {self.rule!r} and not {word!r}, but"
@@ -363,8 +371,10 @@ class Question:
                 f"control must be the label of an arm but {self.control!r} is none."
             )
         if self.rule == "absolute" and (self.floor is None or self.margin > 0.0):
+            got = "None" if self.floor is None else f"a margin of {self.margin:g}, too"
             raise InvalidParameter(
-                "floor must be given for the rule 'absolute', and no margin: it is the threshold."
+                "floor must be given for the rule 'absolute', without a margin, but got"
+                f" {got}: the floor is the threshold."
             )
         if self.k < 0.0 and (self.margin > 0.0 or self.floor is not None):
             raise InvalidParameter(
@@ -375,7 +385,7 @@ class Question:
                 "floor must belong to one side but side is 'both': ask for 'upper' or 'lower'."
             )
         if self.goal == "budget" and self.budget is None:
-            raise InvalidParameter("budget must be given where the goal is 'budget'.")
+            raise InvalidParameter("budget must be given where the goal is 'budget' but got None.")
 
     @classmethod
     def of(cls, question: Question | Iterable[Label] | int, words: Mapping[str, Any]) -> Question:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import re
 import shutil
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 
 WIDTH = 80
+DURATIONS = "seconds, or a duration such as 30s, 10m, 2h or 1d,"
+"""What `seconds_of` takes, for messages."""
+SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 LEAST_WRAPPED = 12
-_BREAKS = "/:[,._- "
+BREAKS = "/:[,._- "
 """Characters after which a label may be broken: paths and ids of tests have them."""
 BETWEEN = "  "
 MOST_CHARACTERS = 4_000
@@ -53,6 +59,36 @@ def counted(count: int, noun: str) -> str:
     ('1 result', '1,234 results')
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of a duration: a number, or one with the unit s, m, h or d.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+
+    Examples
+    --------
+    >>> seconds_of("90"), seconds_of("1.5m"), seconds_of("1 h")
+    (90.0, 90.0, 3600.0)
+    """
+    found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([smhd]?)", text.strip())
+    if found is None:
+        raise ValueError
+    return float(found[1]) * SECONDS[found[2] or "s"]
+
+
+def about(value: float) -> str:
+    """Return a guess with the two digits that count.
+
+    Examples
+    --------
+    >>> about(12345.6), about(float("inf"))
+    ('12,000', '–')
+    """
+    return f"{float(f'{value:.2g}'):,.0f}" if math.isfinite(value) else "–"
 
 
 def width(text: str) -> int:
@@ -111,11 +147,35 @@ def wrapped(text: str, most: int) -> list[str]:
         while width(text[:end]) > most:
             end -= 1
         end = max(end, 1)
-        good = max(text.rfind(c, 0, end) for c in _BREAKS) + 1
+        good = max(text.rfind(c, 0, end) for c in BREAKS) + 1
         end = good if 2 * good > end else end
         lines.append(text[:end])
         text = text[end:]
     return [*lines, text]
+
+
+def filled(text: str, most: int) -> str:
+    """Return a text with its lines broken between words, so that they have so many columns.
+
+    A word that is wider, such as a path, stays whole.
+
+    Examples
+    --------
+    >>> print(filled("all is kept in output/find-tests/study.db", 20))
+    all is kept in
+    output/find-tests/study.db
+    """
+    return "\n".join(
+        textwrap.fill(line, most, break_long_words=False, break_on_hyphens=False)
+        if width(line) > most
+        else line
+        for line in text.split("\n")
+    )
+
+
+def terminal_width() -> int:
+    """Return the columns of the terminal, or 80 where there is none."""
+    return shutil.get_terminal_size((WIDTH, 24)).columns
 
 
 def table(
@@ -148,7 +208,7 @@ def table(
     widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
     place = None if wrap is None else header.index(wrap)
     if place is not None:
-        line = shutil.get_terminal_size((WIDTH, 24)).columns
+        line = terminal_width()
         others = sum(widths) - widths[place] + len(BETWEEN) * (len(widths) - 1)
         widths[place] = min(widths[place], max(line - others, LEAST_WRAPPED))
     to_right = [name in right for name in header]

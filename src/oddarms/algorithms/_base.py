@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple
 
@@ -43,6 +43,9 @@ class Decision(IntEnum):
 
 
 Decisions = npt.NDArray[np.int8]
+"""An array with a `Decision` for each arm."""
+FindIntervals = Callable[[IntArray], tuple[FloatArray, FloatArray]]
+"""Returns lower and upper ends of some arms."""
 
 
 class Pulls(NamedTuple):
@@ -175,6 +178,14 @@ class Algorithm(ABC):
     def intervals(self) -> tuple[FloatArray, FloatArray]:
         """Return lower and upper ends that contain every arm's mean; within [0, 1]."""
 
+    def later_intervals(self) -> FindIntervals:
+        """Return what finds this moment's intervals of some arms, also once it has passed.
+
+        For those who want few of a great many, or none.
+        """
+        lower, upper = self.intervals()
+        return lambda arms: (lower[arms], upper[arms])
+
     @abstractmethod
     def threshold(self) -> Threshold:
         """Return the threshold's estimate and interval."""
@@ -274,7 +285,9 @@ def check_options(algorithm: type[Algorithm], options: dict[str, Any]) -> None:
     for name in options:
         if name in RESERVED or (name not in own and not takes_any):
             known = ", ".join(own) or "none"
-            raise UnknownOption(f"{algorithm.__name__} has no option {name!r}; it has: {known}.")
+            raise UnknownOption(
+                f"options must be those of {algorithm.__name__} ({known}) but got {name!r}."
+            )
 
 
 def check_indifference(indifference: float) -> float:

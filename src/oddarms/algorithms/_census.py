@@ -189,9 +189,9 @@ class Census(Algorithm):
 def _check_rows(rows: int | Sequence[int] | None, n: int) -> IntArray:
     if rows is None:
         raise InvalidParameter(
-            "rows must say how many rewards each arm has in all where the algorithm is the census:"
-            " a list of numbers; or give Table(records, population='rows') to `find`, or"
-            " --population rows in the shell."
+            "rows must say how many rewards each arm has in all where the algorithm is the census"
+            " but got none: give a list of numbers, or Table(records, population='rows') to"
+            " `find`, or --population rows in the shell."
         )
     if not isinstance(rows, Sequence | np.ndarray):
         return np.full(n, check_whole("rows", rows, least=1, most=MOST_AT_A_TIME), dtype=np.int64)

@@ -37,7 +37,9 @@ def register(name: str, algorithm: type[Algorithm]) -> None:
     A package does this for its users with an entry point of the group ``oddarms.algorithms``.
     """
     if name in available() and _registered.get(name) is not algorithm:
-        raise DuplicateAlgorithm(f"algorithm {name!r} is registered already; choose another name.")
+        raise DuplicateAlgorithm(
+            f"name must be new but an algorithm {name!r} is registered already: choose another."
+        )
     _registered[name] = algorithm
 
 
@@ -136,8 +138,8 @@ def _plugins() -> dict[str, EntryPoint]:
         rival = _BUILT_IN.get(point.name) or (point.name in found and found[point.name].value)
         if rival and rival != point.value:
             raise DuplicateAlgorithm(
-                f"algorithm {point.name!r} is claimed by {rival} and {point.value};"
-                " uninstall or rename one of them."
+                f"algorithm {point.name!r} must be in one package but is claimed by {rival} and"
+                f" {point.value}: uninstall or rename one of them."
             )
         found[point.name] = point
     return found

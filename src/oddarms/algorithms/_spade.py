@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from copy import copy
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from oddarms.algorithms._base import (
     UNLIMITED,
     Algorithm,
     Decision,
+    FindIntervals,
     Pulls,
     Threshold,
     averages,
@@ -45,13 +47,15 @@ from oddarms.problem import (
 from oddarms.rules import Rule, Sigma
 from oddarms.rules._base import Ends
 from oddarms.statistics.directions import Forecast, Tally
+from oddarms.statistics.distinct import distinct_rows
 from oddarms.statistics.evidence import mean_interval
 from oddarms.statistics.totals import Totals
 from oddarms.theory import first_order_program
 
 LEAST_VARIANCE = 0.2  # of a reward, in gaps, where pulls to come are guessed: by experiment
-TYPICAL_OVERHEAD = 3.5  # pulls over an oracle's: mostly 2.5 to 7, see docs/benchmark.md
+TYPICAL_OVERHEAD = 2.0  # of an arm's pulls over an oracle's, where they are guessed: by experiment
 MIXTURE_COST = 2.5  # nats by which the evidence of an arm is behind that of the best bet, about
+MOST_PLANS = 300  # that are looked ahead for a guess; each adds 8 % to some arms
 CHUNK = 65_536  # arms at a time, where intervals of a great many are computed
 
 
@@ -192,6 +196,10 @@ class SPADE(Algorithm):
         Valid if how many rewards an arm has was not decided by looking at them. Then the s-th
         rewards of all arms are a row like any other — independent, and unseen when the forecast
         that weighs them was made, as rows enter in order — and the rest are pulls of their arms.
+
+        Where sweeps come in pairs, how many there are at each reading must be fixed in advance
+        (`OddEven`). Sizes are: they follow from the sweeps before. But those of a row that is
+        under way were fixed already, so no row comes in between.
         """
         if self._plan is not None and self._plan.untouched:
             self._plan = None
@@ -208,7 +216,7 @@ class SPADE(Algorithm):
         used, complete = 0, int(counts.min())
         halves = 2 if self.paired else 1
         while (
-            self._between_pairs
+            self._ready_for_rows
             and used + halves * (size := math.ceil(self._row_size())) <= complete
         ):
             for _ in range(halves):
@@ -220,37 +228,51 @@ class SPADE(Algorithm):
 
     def outlook(self) -> Iterator[Pulls]:
         """Yield the rest of the plan, then the plans that would follow at the present estimates."""
-        imagined = copy(self)
         if self._plan is not None:
-            part, rest = self._plan.next_part(self.max_step), self._plan.counts.copy()
-            rest -= self._plan.received.pulls.astype(np.int64)
+            part, rest = self._plan.next_part(self.max_step), self._plan.missing
             rest[part.indices] -= part.counts
             yield _pulls_of(rest)
-            imagined._imagine(self._plan)
-        lasts = self._lasts()
+        for counts in self._plans_to_come(self._lasts()):
+            yield _pulls_of(counts)
+
+    def _plans_to_come(self, lasts: FloatArray) -> Iterator[IntArray]:
+        """Yield the counts of the plans after the present one, if arms are decided as guessed."""
+        imagined = copy(self)
+        if self._plan is not None:
+            imagined._imagine(self._plan, lasts)
         while not imagined.done:
             plan = imagined._next_plan(UNLIMITED)
-            yield _pulls_of(plan.counts)
-            imagined._imagine(plan)
-            decided = imagined.undecided & (imagined.totals.pulls >= lasts)
-            imagined.decisions = np.where(decided, Decision.NORMAL, imagined.decisions)
+            yield plan.counts
+            imagined._imagine(plan, lasts)
 
     def _lasts(self) -> FloatArray:
         """Return about how many pulls each arm has when it is decided.
 
-        Evidence grows in proportion to the pulls, less what the mixtures of bets cost.
+        By its evidence, which grows in proportion to the pulls, less what the mixtures of bets
+        cost; and, while there is less than half of the evidence that suffices, by an oracle's
+        allocation at the present estimates as well.
         """
-        level = max(view.certificate.log_level for view in self.views.values())
-        evidence = np.maximum(self.evidence() + MIXTURE_COST, 1e-9)
-        return self.totals.pulls * np.maximum((level + MIXTURE_COST) / evidence, 1.0)
+        pulls, level = self.totals.pulls, max(v.certificate.log_level for v in self.views.values())
+        evidence = self.evidence()
+        missing = (level + MIXTURE_COST) / np.maximum(evidence + MIXTURE_COST, 1e-9)
+        by_evidence = np.maximum(pulls, 1.0) * np.maximum(missing, 1.0)
+        if any(view.guess is None for view in self.views.values()):
+            return by_evidence
+        oracle = TYPICAL_OVERHEAD * np.maximum.reduce([self._oracle(side) for side in self.views])
+        trust = np.clip(2.0 * evidence / level, 0.0, 1.0)
+        guessed: FloatArray = by_evidence**trust * np.maximum(oracle, pulls) ** (1.0 - trust)
+        return guessed
 
-    def _imagine(self, plan: _Plan) -> None:
-        """Count a plan's pulls as made, without their rewards; for a copy that only looks ahead."""
+    def _imagine(self, plan: _Plan, lasts: FloatArray) -> None:
+        """Count a plan's pulls as made, and arms with enough as decided; for a copy only."""
+        self._plan = None
         self.totals = self.totals._replace(pulls=self.totals.pulls + plan.counts)
         if plan.size > 0.0:
             self.rows += 1
             self.sweeps += plan.size
             self.row_pulls += float(plan.counts.sum())
+        decided = self.undecided & (self.totals.pulls >= lasts)
+        self.decisions = np.where(decided, Decision.NORMAL, self.decisions)
 
     def _guesses(self) -> dict[str, Forecast | None]:
         return {name: view.guess for name, view in self.views.items()}
@@ -324,7 +346,13 @@ class SPADE(Algorithm):
 
     @property
     def _between_pairs(self) -> bool:
-        return all(view.certificate.ready_to_focus for view in self.views.values())
+        return not self.paired or self.rows % 2 == 0
+
+    @property
+    def _ready_for_rows(self) -> bool:
+        """Whether rows that were not asked for may enter as such."""
+        under_way = self._plan is not None and self._plan.size > 0.0
+        return self._between_pairs and not (self.paired and under_way)
 
     def _row_size(self) -> float:
         """Return the sweeps of the next row, about a tenth of those before."""
@@ -362,10 +390,22 @@ class SPADE(Algorithm):
 
     def intervals(self) -> tuple[FloatArray, FloatArray]:
         """Return intervals that contain all means together; part of the events delta pays for."""
-        alpha, known = BOX_SHARE * self.delta / (max(len(self.views), 1) * self.n), self._known()
-        chunks = [np.arange(i, min(i + CHUNK, self.n)) for i in range(0, self.n, CHUNK)]
-        ends = [mean_interval(*Tally.seen(known.of(arms)), alpha) for arms in chunks]
-        return np.concatenate([low for low, _ in ends]), np.concatenate([high for _, high in ends])
+        return self.later_intervals()(np.arange(self.n))
+
+    def later_intervals(self) -> FindIntervals:
+        """Return what finds this moment's intervals of some arms, also once it has passed."""
+        alpha = BOX_SHARE * self.delta / (max(len(self.views), 1) * self.n)
+        known = [column.copy() for column in Tally.seen(self._known())]
+
+        def found(arms: IntArray) -> tuple[FloatArray, FloatArray]:
+            p, s, q = (column[arms] for column in known)
+            first, which = distinct_rows(p, s, q)  # arms that were alike have the same interval
+            chunks = [first[i : i + CHUNK] for i in range(0, first.size, CHUNK)]
+            ends = [mean_interval(p[some], s[some], q[some], alpha) for some in chunks]
+            low, high = (np.concatenate(side) for side in zip(*ends, strict=True))
+            return low[which], high[which]
+
+        return found
 
     def threshold(self) -> Threshold:
         """Return the upper threshold."""
@@ -423,20 +463,19 @@ class SPADE(Algorithm):
     def pulls_needed(self) -> FloatArray | None:
         """Return about how many more pulls each arm needs, for itself and for the threshold.
 
-        An oracle's allocation at the present estimates, times what SPADE typically takes of it
-        (see docs/benchmark.md), less the pulls there are. A rough guess, right to a factor of
-        two or three on most instances tried; no bound.
+        The steps that would follow if every arm were decided when `_lasts` guesses it. A rough
+        guess and no bound; docs/find.md says how good it was where we tried it.
         """
         if self.done:
             return np.zeros(self.n)
-        if not self.views or any(view.guess is None for view in self.views.values()):
+        if self.rows < 2 or any(view.guess is None for view in self.views.values()):
             return None
-        pulls = self.totals.pulls
-        in_all = TYPICAL_OVERHEAD * np.maximum.reduce([self._oracle(name) for name in self.views])
-        left = np.maximum(in_all - pulls, 0.0)
-        least = np.where(self.undecided, np.maximum(GROWTH * pulls, 1.0), 0.0)
-        needed: FloatArray = np.ceil(np.maximum(left, least))
-        return needed
+        lasts = self._lasts()
+        needed = np.zeros(self.n) if self._plan is None else self._plan.missing.astype(np.float64)
+        for counts in islice(self._plans_to_come(lasts), MOST_PLANS):
+            needed += counts
+        least = np.where(self.undecided, np.maximum(lasts - self.totals.pulls, 1.0), 0.0)
+        return np.ceil(np.maximum(needed, least))
 
     def _oracle(self, side: str) -> FloatArray:
         """Return the pulls of each arm that an oracle would make from the start."""
@@ -482,6 +521,11 @@ class _Plan:
     def total(self) -> int:
         """All pulls of the plan."""
         return int(self.counts.sum())
+
+    @property
+    def missing(self) -> IntArray:
+        """Pulls of each arm that have not come back."""
+        return self.counts - self.received.pulls.astype(np.int64)
 
     @property
     def untouched(self) -> bool:

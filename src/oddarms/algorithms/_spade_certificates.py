@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -37,17 +36,17 @@ from oddarms.algorithms._spade_joint import (
     exclude_outliers,
     joint_row_weights,
     least_gap,
+    level_evidence,
     level_of_arms,
     narrowed,
     nats_of_bets,
-    nothing_found,
     raised,
     rows_with,
 )
 from oddarms.problem import BoolArray, Error, FloatArray, IntArray
 from oddarms.rules import Sigma
 from oddarms.statistics.directions import Forecast, Tally, forecast, leave_one_out_k
-from oddarms.statistics.evidence import log_mean_above, log_mean_below, wide_mean_interval
+from oddarms.statistics.evidence import wide_mean_interval
 from oddarms.statistics.levels import closeness
 from oddarms.statistics.odd_even import OddEven
 from oddarms.statistics.threshold_streams import interval_of_mean
@@ -62,7 +61,6 @@ SWEEPS_END_SHARE, DEGENERATE_SHARE, DIRECTION_SHARE = 0.01, 0.02, 0.01
 HYBRID_ARMS_SHARE = 0.77  # 0.77 + 0.05 + 2 * 0.03 + 2 * 0.01 and 4 * 0.01 + 0.02 + 4 * 0.01 <= 1
 LEVEL_ARMS_SHARE = 0.85  # 0.85 + 0.05 and 4 * 0.01 + 0.02 + 4 * 0.01 <= 1
 
-PART = 4096  # arms at a time, where there are very many
 MOST_BETWEEN_LOOKS = 1.4  # times as many pulls, until one of very many arms is looked at again
 
 
@@ -141,11 +139,6 @@ class Certificate(ABC):
     def standing(self, known: Standing) -> None:
         self.verdicts, self.log_evidence, self.low, self.high = known[:4]
         self.box, self._pulls_seen, self.threshold_share = known[4:]
-
-    @property
-    def ready_to_focus(self) -> bool:
-        """False while the rows absorbed are only half of what is needed."""
-        return True
 
     @abstractmethod
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
@@ -253,8 +246,11 @@ class SweepInterval:
         self.true_direction.absorb(row, size, 0.5 if guess is None else guess.centre)
 
     def sharpen(self, box: Box) -> tuple[float, float]:
-        """Return the interval, given intervals of the means."""
-        if self.odd_even.readings > self._sharpened:
+        """Return the interval, given intervals of the means.
+
+        Between the halves of a pair there is no reading with which the radius would agree.
+        """
+        if self.odd_even.balanced and self.odd_even.readings > self._sharpened:
             self._sharpened = self.odd_even.readings
             self.odd_even.sharpen(self.true_direction.radius(box, self.odd_even.sigma))
         return self.odd_even.low, self.odd_even.high
@@ -275,11 +271,6 @@ class HybridCertificate(JointCertificate):
     ) -> None:
         super().__init__(n, rule, delta, indifference, error=error)
         self.sweeps = SweepInterval(n, rule.k, delta)
-
-    @property
-    def ready_to_focus(self) -> bool:
-        """False between the two halves of a pair of sweeps."""
-        return self.sweeps.odd_even.balanced
 
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
         """Enter a uniform row into the streams and the interval."""
@@ -316,11 +307,6 @@ class IntervalCertificate(Certificate):
         self.sweeps = SweepInterval(n, rule.k, delta)
         self._next_look: FloatArray = np.zeros(n)  # in pulls
 
-    @property
-    def ready_to_focus(self) -> bool:
-        """False between the two halves of a pair of sweeps."""
-        return self.sweeps.odd_even.balanced
-
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
         """Enter a uniform row into the interval."""
         self.sweeps.absorb(row, size, guess)
@@ -355,17 +341,8 @@ class IntervalCertificate(Certificate):
     def _weigh(
         self, arms: IntArray, known: Standing, weights: Weights, tally: Tally, guess: Forecast
     ) -> Found:
-        # a level may be moved away from the arms' side of it, never towards it
-        low, high = min(known.low + self.slack, 1.0 - EDGE), max(known.high - self.slack, EDGE)
-        found, mean = nothing_found(arms.size), guess.mean[arms]
-        below, above = (mean < low) & (low >= EDGE), (mean > high) & (high <= 1.0 - EDGE)
-        if below.any():
-            evidence, slope = _in_parts(log_mean_below, tally.of(arms[below]), low)
-            found.normal[below] = evidence + weights.added(arms[below], slope)
-        if above.any():
-            evidence, slope = _in_parts(log_mean_above, tally.of(arms[above]), high)
-            found.outlier[above] = evidence + weights.added(arms[above], -slope)
-        return found
+        low, high = known.low + self.slack, known.high - self.slack
+        return level_evidence(low, high, weights, arms, tally, guess.mean[arms])
 
     def _look_later(self, arms: IntArray, tally: Tally) -> None:
         """Note when to look at arms again: evidence grows about as fast as the pulls."""
@@ -380,18 +357,6 @@ class IntervalCertificate(Certificate):
         noise = guess.variance[arms] / tally.pulls[arms]
         own = float(np.sqrt(2.0 * noise * self.log_level).mean())
         self.threshold_share = radius / (radius + own)
-
-
-def _in_parts(
-    function: Callable[..., tuple[FloatArray, FloatArray]], tally: Tally, level: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return evidence and slopes, computed for so few arms at a time that they stay in a cache."""
-    found = np.empty((2, tally.pulls.size))
-    for first in range(0, tally.pulls.size, PART):
-        part = slice(first, first + PART)
-        some = Tally(*(column[part] for column in tally))
-        found[:, part] = function(*some, np.full(some.pulls.size, level))
-    return found[0], found[1]
 
 
 def certificate_for(n: int, k: float) -> type[JointCertificate] | type[IntervalCertificate]:

@@ -7,7 +7,7 @@ have a form of `decide` that looks at one arm at a time; hence functions of name
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from oddarms.statistics.directions import (
 )
 from oddarms.statistics.elementwise import Numbers, choose
 from oddarms.statistics.evidence import (
+    LEAST_LEVEL,
     log_mean_above,
     log_mean_below,
     mean_interval,
@@ -61,7 +62,8 @@ JOINT_ARMS_SHARE = 0.87  # 0.87 + 0.05 + 2 * 0.03 + 2 * 0.01 <= 1
 
 DOUBT_DIRECTION, DOUBT_VARIANCE, SMALLEST_WEIGHT = 3.0, 2.0, 0.5
 LOOK_AGAIN = 1.2  # times as many pulls, until intervals of the arms are computed anew
-EDGE = 1e-9
+EDGE, NEAR_END = 1e-9, 1e-6
+PART = 4096  # arms at a time, where there are very many
 LEAST_SHARE = 0.02  # of an arm's doubt that is the threshold's
 PART_SHARES: FloatArray = np.array([0.5, 0.25, 0.25])  # of mu + k sigma, mu + margin, floor
 
@@ -158,9 +160,10 @@ class Weights(NamedTuple):
     errs on arm i by e errs by at least e on each of the thresholds that its evidence is against:
     each part of the evidence has weights of its own, from its own steepness.
 
-    If margin or floor are chosen after looking, equal weights are taken. Against "y_i - mu >= m"
-    and "y_i >= floor" the e-processes fall with m and with the floor, so one that suffices for any
-    m above the true y_i - mu suffices at the truth: one event for each arm covers all values. An
+    If margin or floor are chosen after looking, equal weights are taken. Evidence against
+    "y_i - mu <= m" falls with m, and such a verdict is wrong only for m above the true y_i - mu;
+    evidence against ">=" grows with m, and is wrong only for m up to it. So what suffices at a
+    wrong m suffices at the truth, and likewise for the floor: one event covers all values. An
     arm at or above mu + k sigma may, for different values, be wrongly called normal and, against mu
     or the floor, an outlier; one below it, an outlier against each of the three, as an indifference
     may excuse it against mu + k sigma. These are at most three events for each arm, so that
@@ -404,25 +407,45 @@ def floor_evidence(
     guess: Forecast,
 ) -> Found:
     """Return the evidence on arms against the floor: their own."""
-    found, mean = nothing_found(arms.size), guess.mean[arms]
-    found.share[:] = LEAST_SHARE
     low, high = beyond.floor + rules.slack, beyond.floor - rules.slack
-    below, above = (mean < low) & (low >= EDGE), (mean > high) & (high <= 1.0 - EDGE)
+    found = level_evidence(low, high, weights, arms, tally, guess.mean[arms])
+    found.share[:] = LEAST_SHARE
+    return found
+
+
+def level_evidence(
+    low: float, high: float, weights: Weights, arms: IntArray, tally: Tally, mean: FloatArray
+) -> Found:
+    """Return the evidence on arms that they lie below `low`, and that they lie above `high`.
+
+    Means are in [0, 1]: beyond that nothing has to be seen. A level nearer to 0 or 1 than any
+    search can tell is moved away from the arms' side of it, never towards it.
+    """
+    found = nothing_found(arms.size)
+    below, above = (mean < low) & (low > LEAST_LEVEL), (mean > high) & (high < 1.0)
     if below.any():
-        some = tally_of(tally, arms[below])
-        level = np.full(some.pulls.size, min(low, 1.0 - EDGE))
-        evidence, slope = log_mean_below(*some, level)
+        evidence, slope = _in_parts(log_mean_below, tally_of(tally, arms[below]), low)
         found.normal[below] = evidence + weights.added(arms[below], slope)
     if above.any():
-        some = tally_of(tally, arms[above])
-        level = np.full(some.pulls.size, max(high, EDGE))
-        evidence, slope = log_mean_above(*some, level)
+        evidence, slope = _in_parts(log_mean_above, tally_of(tally, arms[above]), high)
         found.outlier[above] = evidence + weights.added(arms[above], -slope)
     if low > 1.0:
         found.normal[:] = math.inf
-    if high < 0.0:
+    if high <= 0.0:
         found.outlier[:] = math.inf
     return found
+
+
+def _in_parts(
+    function: Callable[..., tuple[FloatArray, FloatArray]], tally: Tally, level: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return evidence and slopes, computed for so few arms at a time that they stay in a cache."""
+    found = np.empty((2, tally.pulls.size))
+    for first in range(0, tally.pulls.size, PART):
+        part = slice(first, first + PART)
+        some = Tally(*(column[part] for column in tally))
+        found[:, part] = function(*some, np.full(some.pulls.size, level))
+    return found[0], found[1]
 
 
 def together(parts: Sequence[Found], shares: FloatArray) -> Found:
@@ -476,10 +499,14 @@ def largest_without_one(box: Box, k: float, arms: IntArray, mu: tuple[float, flo
 
 
 def bracket(mean: Numbers, level: Numbers) -> tuple[Numbers, Numbers]:
-    """Return where the smallest evidence is sought: mostly between them, at times a bit beyond."""
+    """Return where the smallest evidence is sought: mostly between them, at times a bit beyond.
+
+    Inside (0, 1), and nearer to an end than the mean is.
+    """
     margin = 0.5 * (level - mean)
     low, high = np.minimum(mean - margin, level + margin), np.maximum(mean - margin, level + margin)
-    least, most = 1e-6, 1.0 - 1e-6
+    least = np.minimum(np.maximum(0.1 * mean, LEAST_LEVEL), NEAR_END)
+    most = 1.0 - np.minimum(np.maximum(0.1 * (1.0 - mean), LEAST_LEVEL), NEAR_END)
     return (
         np.minimum(np.maximum(low, least), most),
         np.minimum(np.maximum(high, least), most),

@@ -57,7 +57,7 @@ class Callables:
     """
 
     def __init__(
-        self, functions: Mapping[Label, Callable[[], Any]] | Sequence[Callable[[], Any]]
+        self, functions: Mapping[Any, Callable[[], Any]] | Sequence[Callable[[], Any]]
     ) -> None:
         named = functions if isinstance(functions, Mapping) else dict(enumerate(functions))
         self.labels: Sequence[Label] = check_labels(named)

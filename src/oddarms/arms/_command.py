@@ -6,6 +6,7 @@ import math
 import os
 import shlex
 import signal
+import time
 from collections.abc import Collection
 from typing import Literal, NamedTuple, get_args
 
@@ -119,6 +120,12 @@ class Command:
         """
         self._commands.stop(at_once=at_once)
 
+    def longest(self) -> tuple[Label, float] | None:
+        """Return the arm whose command runs longest now, and for how many seconds."""
+        now = time.monotonic()
+        under_way = [(label, now - one.began) for one, label in self._commands.all()]
+        return max(under_way, key=lambda pair: pair[1], default=None)
+
     def __call__(self, label: Label) -> float:
         """Run the command for an arm and return the reward."""
         ended = self._run(label)
@@ -149,19 +156,21 @@ class Command:
                 if self._commands.stops != stops:
                     raise PullFailed(f"arm {label!r}: the command was stopped.", label)
                 running = self._start(label)
-                self._commands.running.add(running)
+                self._commands.running[running] = label
             in_time = running.wait(self.timeout)
             stopped = running.stopped
         finally:
             if running is not None:
                 with uninterrupted():
                     code = running.finish()
-                    self._commands.running.discard(running)
+                    self._commands.running.pop(running, None)
         ended = _Ended(code, running.output.last_line(), running.errors.last_line())
         if stopped:  # it may have seen to its own end: then its exit code is no reward
             raise _failed(label, "was stopped", ended)
         if not in_time:
-            raise _failed(label, f"took longer than {self.timeout:g} s", ended)
+            late = _failed(label, f"took longer than {self.timeout:g} s", ended)
+            late.late = True
+            raise late
         return ended
 
     def _start(self, label: Label) -> Running:

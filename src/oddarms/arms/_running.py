@@ -22,6 +22,7 @@ from oddarms.arms._supervisor import (
     living,
     send,
 )
+from oddarms.problem import Label
 
 GRACE_SECONDS = 2.0
 LEAST_PAUSE, MOST_PAUSE = 0.001, 0.05
@@ -43,6 +44,8 @@ class Running:
         Whether it was told to end, so that how it ended means nothing.
     gone
         Whether nothing of its group is left.
+    began
+        When it was started, by the monotonic clock.
 
     Raises
     ------
@@ -55,6 +58,7 @@ class Running:
     ) -> None:
         self.stopped = False
         self.gone = False
+        self.began = time.monotonic()
         self._ended = self._unknown = False
         self._lock = threading.RLock()  # a signal's handler may interrupt whoever has it
         self._outputs = [Output() for _ in range(1 + keeps_output)]
@@ -276,12 +280,17 @@ class Commands:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.running: set[Running] = set()
+        self.running: dict[Running, Label] = {}
         self.stops = 0
         _all.add(self)
 
     def __reduce__(self) -> tuple[type[Commands], tuple[()]]:
         return Commands, ()  # those of this process stay here
+
+    def all(self) -> list[tuple[Running, Label]]:
+        """Return the commands that run now, with what they are run for."""
+        with self.lock:
+            return list(self.running.items())
 
     def stop(self, *, at_once: bool = False) -> None:
         """Let no command start that was about to, and end those that run."""

@@ -80,11 +80,14 @@ class Table(SimulatedArms):
         for label, values in rewards.items():
             if values.size == 0:
                 raise InvalidParameter(
-                    f"records of arm {label!r} must be a non-empty list of numbers: leave the arm"
-                    " out to ask about the others."
+                    f"records of arm {label!r} must be a list of numbers but it is empty: leave the"
+                    " arm out to ask about the others."
                 )
-            if not np.isfinite(values).all():
-                raise InvalidParameter(f"records of arm {label!r} must be finite numbers.")
+            wrong = values[~np.isfinite(values)]
+            if wrong.size:
+                raise InvalidParameter(
+                    f"records of arm {label!r} must be finite numbers but one is {wrong[0]}."
+                )
         super().__init__([v.mean() for v in rewards.values()], labels=list(rewards), rng=rng)
         self.replay = replay
         self.population = _check_population(population, replay=replay)

@@ -62,7 +62,7 @@ def check_uses_label(template: str, *, shell: bool) -> None:
     in_shell = ' or, in a shell, "$1"' if shell else ""
     raise InvalidParameter(
         f"command must have {PLACEHOLDER}{in_shell} where the thing belongs but got {template!r},"
-        f" which is the same for all; if it reads {VARIABLE} by itself, write"
+        f" which is the same for all: if it reads {VARIABLE} by itself, write"
         f" 'env {VARIABLE}={PLACEHOLDER} ...'."
     )
 

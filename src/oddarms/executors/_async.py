@@ -95,6 +95,6 @@ def _require_no_loop() -> None:
     except RuntimeError:
         return
     raise ProtocolError(
-        "an event loop is running in this thread already, as in a notebook:"
-        " await asyncio.to_thread(oddarms.find, ...) instead."
+        "async arms must be pulled where no event loop runs but one runs in this thread, as in a"
+        " notebook: await asyncio.to_thread(oddarms.find, ...) instead."
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
+import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future
-from concurrent.futures import wait as wait_for_futures
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from itertools import islice
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
@@ -23,6 +24,40 @@ CONNECT_SECONDS = 10.0
 """How long a cluster may take to answer."""
 LONGEST_WAIT = 1.0
 """Python does not notice a signal that arrives just before a wait begins until the wait ends."""
+
+
+class Bell:
+    """Tells the thread that waits that a call has ended.
+
+    It is one lock that is taken in C. Those of `threading.Event` and `concurrent.futures.wait` are
+    taken in Python, where an interruption can leave them held: then the thread that has an outcome
+    waits for ever, and whoever closes the executor waits for that thread.
+    """
+
+    def __init__(self) -> None:
+        self._silent = threading.Lock()
+        self._silent.acquire()
+
+    def ring(self, _future: object = None) -> None:
+        """Wake who waits, or the next one who does."""
+        with suppress(RuntimeError):  # it rings already
+            self._silent.release()
+
+    def wait(self, timeout: float | None) -> None:
+        """Wait until it rings, for `timeout` seconds, or for `LONGEST_WAIT` if that is shorter."""
+        longest = LONGEST_WAIT if timeout is None else min(timeout, LONGEST_WAIT)
+        self._silent.acquire(timeout=longest)
+
+
+def finished_of(futures: Iterable[Any]) -> list[Any]:
+    """Return the futures that are done; asking one takes a lock that its thread needs, too."""
+    with uninterrupted():
+        return [future for future in futures if future.done()]
+
+
+def seconds_left(end: float | None) -> float | None:
+    """Return how long it is until a time of the monotonic clock, if there is one."""
+    return None if end is None else max(end - time.monotonic(), 0.0)
 
 
 class Executor(ABC):
@@ -50,6 +85,7 @@ class Executor(ABC):
         self._leaves_calls = False
         self._window = 2 * workers  # one call runs and one waits, so that no worker waits for us
         self._closed = False
+        self._bell = Bell()
         self._unfinished: set[Future[Any]] = set()
         self._running: WeakSet[Generator[Any, None, None]] = WeakSet()
 
@@ -62,9 +98,11 @@ class Executor(ABC):
         """
         self._require_open()
         future = self._submit(function, argument)
-        if not future.done():
-            self._unfinished.add(future)
-            future.add_done_callback(self._unfinished.discard)
+        with uninterrupted():
+            if not future.done():
+                self._unfinished.add(future)
+                future.add_done_callback(self._unfinished.discard)
+                future.add_done_callback(self._bell.ring)
         return future
 
     def wait(
@@ -74,13 +112,14 @@ class Executor(ABC):
 
         After the timeout, in seconds, the set is empty.
         """
-        finished = {future for future in futures if future.done()}
-        while futures and not finished:
-            longest = LONGEST_WAIT if timeout is None else timeout
-            finished = wait_for_futures(futures, longest, FIRST_COMPLETED).done
-            if timeout is not None:
-                break
-        return finished
+        end = None if timeout is None else time.monotonic() + timeout
+        while futures:
+            left = seconds_left(end)
+            finished = finished_of(futures)
+            if finished or left == 0.0:
+                return set(finished)
+            self._bell.wait(left)
+        return set()
 
     def map_unordered(
         self, function: Callable[[Task], Outcome], tasks: Iterable[Task]
@@ -154,7 +193,7 @@ class Executor(ABC):
 
     def _require_open(self) -> None:
         if self._closed:
-            raise ProtocolError("the executor is closed: open another one.")
+            raise ProtocolError("the executor must be open but was closed: open another one.")
 
     def __enter__(self) -> Self:
         return self

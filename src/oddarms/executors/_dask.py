@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from itertools import count
-from threading import Event
 from typing import Any
 
 from oddarms.errors import BackendUnavailable, InvalidParameter, MissingExtra
@@ -38,7 +37,9 @@ def open_dask(jobs: int, address: str | None) -> Executor:
 def with_client(client: Any, jobs: int | None) -> Executor:
     """Return an executor on the cluster of a client, which stays open."""
     if client.asynchronous:
-        raise InvalidParameter("executor must not be an asynchronous dask Client.")
+        raise InvalidParameter(
+            "executor must be a synchronous dask Client but got an asynchronous one."
+        )
     workers = jobs or max(sum(client.nthreads().values()), 1)
     described = f"dask at {client.scheduler.address}, {count_of(workers, 'worker', 'workers')}"
     return DaskExecutor(described, workers, client, ExitStack())
@@ -123,24 +124,15 @@ class DaskExecutor(StagedExecutor):
         self._client = client
         self._opened = opened
         self._number = count()
-        self._arrived = Event()
 
     def _begin(self, function: Callable[[Any], Any], argument: Any) -> Any:
         # not pure: else calls with one argument are one call; in order: else close ones are not
         future = self._client.submit(function, argument, pure=False, priority=-next(self._number))
-        future.add_done_callback(lambda _: self._arrived.set())
+        future.add_done_callback(self._bell.ring)
         return future
 
     def _finished(self, handles: Collection[Any], timeout: float | None) -> Iterable[Any]:
-        finished = self._done(handles)
-        if not finished:
-            self._arrived.wait(timeout)
-            finished = self._done(handles)
-        return finished
-
-    def _done(self, handles: Collection[Any]) -> list[Any]:
-        self._arrived.clear()  # first, lest one that arrives now be missed the next time
-        return [future for future in handles if future.done()]
+        return self._when_one_is_done(handles, timeout)
 
     def _outcome(self, handle: Any) -> tuple[BaseException | None, Any]:
         from distributed import KilledWorker

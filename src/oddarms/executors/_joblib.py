@@ -6,12 +6,13 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from concurrent.futures import BrokenExecutor, Future
 from typing import Any
 
 from oddarms.errors import BackendUnavailable, MissingExtra
 from oddarms.executors._base import count_of, shielded_from_interrupts, worker_lost
 from oddarms.executors._staged import StagedExecutor
+from oddarms.interrupts import uninterrupted
 
 _HANDED_ON_SECONDS = 5.0  # where a millisecond is enough
 
@@ -57,12 +58,13 @@ class JoblibExecutor(StagedExecutor):
         if self._pool is None:
             self._pool = ProcessPoolExecutor(self.workers, env=_environment(self.workers))
         future: Future[Any] = self._pool.submit(function, argument)
+        future.add_done_callback(self._bell.ring)
         return future
 
     def _finished(
         self, handles: Collection[Future[Any]], timeout: float | None
     ) -> Iterable[Future[Any]]:
-        return wait(handles, timeout, FIRST_COMPLETED).done
+        return self._when_one_is_done(handles, timeout)
 
     def _outcome(self, handle: Future[Any]) -> tuple[BaseException | None, Any]:
         error = handle.exception()
@@ -89,10 +91,12 @@ class JoblibExecutor(StagedExecutor):
     def _wait_until_handed_on(self) -> None:
         """Let loky's thread put calls into its queue, or it fails for want of those we kill."""
         end = time.monotonic() + _HANDED_ON_SECONDS
-        while time.monotonic() < end and not all(
-            future.running() or future.done() for future in self._begun
-        ):
+        while time.monotonic() < end and not self._handed_on():
             time.sleep(0.001)
+
+    def _handed_on(self) -> bool:
+        with uninterrupted():
+            return all(future.running() or future.done() for future in self._begun)
 
 
 def _environment(jobs: int) -> dict[str, str]:

@@ -96,7 +96,9 @@ def as_executor(executor: Any, jobs: int | None = None) -> Executor:
     if _comes_from_dask(executor):
         if hasattr(executor, "get_executor"):
             return with_client(executor, number)
-        raise InvalidParameter("executor must be the dask Client itself, not its get_executor().")
+        raise InvalidParameter(
+            "executor must be the dask Client itself but got its get_executor()."
+        )
     if isinstance(executor, concurrent.futures.Executor):
         return PoolExecutor(executor, number)
     raise InvalidParameter(

@@ -62,7 +62,9 @@ def open_ray(jobs: int, address: str | None) -> Executor:
 def with_ray(ray: Any, jobs: int | None) -> Executor:
     """Return an executor on the ray that this process has initialised, which stays."""
     if not ray.is_initialized():
-        raise InvalidParameter("executor must be ray after ray.init(), which was not called.")
+        raise InvalidParameter(
+            "executor must be ray after ray.init() but that was not called: call it first."
+        )
     executor = _initialised(None)
     return executor if jobs is None else RayExecutor(executor.description, jobs, ExitStack())
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
-from oddarms.executors._base import Executor, Outcome, Task
+from oddarms.executors._base import Executor, Outcome, Task, finished_of, seconds_left
 from oddarms.interrupts import uninterrupted
 
 
@@ -45,7 +45,7 @@ class StagedExecutor(Executor):
         self._begin_held()
         finished = {future for future in futures if future.done()}
         while not finished and self._begun and not self._closed:
-            left = None if end is None else max(end - time.monotonic(), 0.0)
+            left = seconds_left(end)
             finished = self._settle(self._finished(self._begun.keys(), left)).intersection(futures)
             self._begin_held()
             if left == 0.0:
@@ -98,6 +98,14 @@ class StagedExecutor(Executor):
     @abstractmethod
     def _finished(self, handles: Collection[Any], timeout: float | None) -> Iterable[Any]:
         """Return handles of calls that are finished, once there is one or after the timeout."""
+
+    def _when_one_is_done(self, handles: Collection[Any], timeout: float | None) -> list[Any]:
+        """Return the handles, futures that ring the bell, that are done, once it has rung."""
+        finished = finished_of(handles)
+        if not finished:
+            self._bell.wait(timeout)
+            finished = finished_of(handles)
+        return finished
 
     @abstractmethod
     def _outcome(self, handle: Any) -> tuple[BaseException | None, Any]:

@@ -106,7 +106,7 @@ class Setting:
         check_whole("runs", self.runs, least=1)
         if check_whole("instances", self.instances, least=1) > 1 and not self.draws:
             raise InvalidParameter(
-                f"instances must be 1 for an instance that is not drawn but got {self.instances};"
+                f"instances must be 1 for an instance that is not drawn but got {self.instances}:"
                 " runs repeats it."
             )
 
@@ -136,7 +136,7 @@ class Setting:
         arms = drawn if isinstance(drawn, SimulatedArms) else Bernoulli(drawn)
         if check_endless(arms).has_generator:
             raise InvalidParameter(
-                "arms must have no generator of their own: the seed decides every run."
+                "arms must have no generator of their own but got an rng: the seed decides."
             )
         return arms
 

@@ -50,7 +50,9 @@ def freeze(value: Any, *, expected: int = 0) -> bytes:
     except (RecursionError, ValueError) as error:  # too deep, or a number of too many digits
         if isinstance(error, InvalidParameter):
             raise
-        raise InvalidParameter(f"a state to be saved must be plain data: {error}.") from None
+        raise InvalidParameter(
+            f"a state to be saved must be plain data but is not: {error}."
+        ) from None
     arrays = {f"a{i}": array for i, array in enumerate(writer.arrays)}
     return packed({_TREE: np.frombuffer(tree.encode(), dtype=np.uint8), **arrays}, expected)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from oddarms.algorithms import Decision, Decisions
 from oddarms.plotting._style import MARKS, Mark, width_of, wrapped
-from oddarms.plotting._text import drawable
+from oddarms.plotting._text import drawable_names
 from oddarms.problem import BoolArray, FloatArray, IntArray
 from oddarms.search import Result
 
@@ -163,7 +163,7 @@ def name_arms(axis: Any, row: Row, result: Result) -> None:
         wider = "" if row.even else "; outliers and open arms are drawn wider"
         axis.set_xlabel(wrapped(width_of(axis), f"arms, in the order of their means{wider}"))
         return
-    names = [drawable(result.labels[arm]) for arm in row.arms]
+    names = drawable_names([result.labels[arm] for arm in row.arms])
     upright = sum(map(len, names)) * 0.09 > 0.7 * width_of(axis)
     axis.set_xticks(row.centres, names, rotation=90.0 if upright else 0.0, parse_math=False)
     axis.tick_params("x", length=0.0, labelsize=9.0)

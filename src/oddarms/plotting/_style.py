@@ -76,15 +76,18 @@ def drawing() -> Iterator[None]:
 
 
 def new_figure(**options: Any) -> tuple[Any, Any]:
-    """Return a matplotlib figure with axes that no window and no global state belongs to."""
+    """Return a matplotlib figure with axes that no window and no global state belongs to.
+
+    A notebook shows it by itself, where a cell ends with it.
+    """
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        import matplotlib  # noqa: F401
+
+        from oddarms.plotting._figure import NotebookFigure
     except ImportError:
         raise MissingExtra.of("plot", "drawing") from None
     size = options.pop("figsize", (11.0, 4.6))
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = NotebookFigure(figsize=size, layout="constrained")
     return figure, figure.subplots(**options)
 
 
@@ -143,7 +146,7 @@ def finish(figure: Any, path: str | Path | None) -> Any:
     return figure
 
 
-def file_content(figure: Any, kind: str = "svg") -> bytes:
+def file_content(figure: Any, kind: str = "svg", *, dpi: int | None = None) -> bytes:
     """Return the figure as the bytes of a file; the same figure gives the same bytes.
 
     Parameters
@@ -152,6 +155,8 @@ def file_content(figure: Any, kind: str = "svg") -> bytes:
         A matplotlib figure.
     kind
         The ending of such a file's name: svg, png, pdf or another that matplotlib knows.
+    dpi
+        Dots per inch of a picture made of dots.
     """
     if kind not in figure.canvas.get_supported_filetypes():
         known = ", ".join(sorted(figure.canvas.get_supported_filetypes()))
@@ -159,7 +164,8 @@ def file_content(figure: Any, kind: str = "svg") -> bytes:
     dates = {"svg": "Date", "pdf": "CreationDate", "png": "Software"}
     buffer = io.BytesIO()
     with drawing():
-        options = {"metadata": {dates[kind]: None}} if kind in dates else {}
+        options: dict[str, Any] = {"metadata": {dates[kind]: None}} if kind in dates else {}
+        options |= {} if dpi is None else {"dpi": dpi}
         figure.savefig(buffer, format=kind, **options)
     return buffer.getvalue()
 

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from oddarms.documents import visible
+from oddarms.text import BREAKS
 
 LONGEST = 16
 """Characters of a name in a picture."""
@@ -22,6 +23,23 @@ def drawable(label: object, most: int = LONGEST) -> str:
         for character in visible(label, most)
     )
     return "".join(shown)
+
+
+def drawable_names(labels: Sequence[object], most: int = LONGEST) -> list[str]:
+    """Return labels as text for a picture; of long ones, what all of them begin with is left out.
+
+    Ids of tests often begin alike, and cut short they would look the same.
+    """
+    texts = list(map(str, labels))
+    if len(texts) > 1 and max(map(len, texts)) > most:
+        first, last = min(texts), max(texts)
+        alike = next(
+            (i for i, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), 0
+        )
+        while alike and texts[0][alike - 1] not in BREAKS:
+            alike -= 1
+        texts = [f"\N{HORIZONTAL ELLIPSIS}{text[alike:]}" if alike else text for text in texts]
+    return [drawable(text, most) for text in texts]
 
 
 def _stand_in(character: str) -> str:

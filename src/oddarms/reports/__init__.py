@@ -5,6 +5,15 @@ a phone, can be printed, and says in words what its pictures show.
 """
 
 from oddarms.reports._files import arms_csv, result_json, write_results
+from oddarms.reports._markdown import LeftOut, nothing_compared_markdown, result_markdown
 from oddarms.reports._page import write_report
 
-__all__ = ["arms_csv", "result_json", "write_report", "write_results"]
+__all__ = [
+    "LeftOut",
+    "arms_csv",
+    "nothing_compared_markdown",
+    "result_json",
+    "result_markdown",
+    "write_report",
+    "write_results",
+]

@@ -11,14 +11,14 @@ from oddarms.algorithms import Decision, Threshold
 from oddarms.documents import Block, Details, Heading, Literal, Paragraph, Table, visible
 from oddarms.problem import IntArray
 from oddarms.reports._account import (
-    DECISIONS,
     LABEL_CHARACTERS,
     MOST_ROWS,
     Account,
-    is_known,
 )
-from oddarms.reports._formats import about, doubt_text, exact, many, odds_text
+from oddarms.reports._figures import DECISIONS, is_known
+from oddarms.reports._formats import doubt_text, exact, many, odds_text
 from oddarms.search._text import guarantee
+from oddarms.text import about
 
 LISTED = 500
 """Rows of the tables of outliers and of undecided arms."""

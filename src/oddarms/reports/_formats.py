@@ -16,11 +16,6 @@ def odds_text(odds: float) -> str:
     return f"{odds:,.0f} : 1" if odds >= 10.0 else f"{odds:.2g} : 1"
 
 
-def about(value: float) -> str:
-    """Return a guess as a whole number."""
-    return f"{value:,.0f}" if math.isfinite(value) else "–"
-
-
 def exact(value: float) -> str:
     """Return all digits of what somebody wrote."""
     return f"{value:,.15g}"

@@ -13,7 +13,7 @@ from oddarms.reports._files import write_arms
 from oddarms.reports._pictures import pictures
 from oddarms.reports._summary import summary
 from oddarms.reports._words import explanations
-from oddarms.search import Result
+from oddarms.search import ARMS, Result, Subject
 
 
 def write_report(
@@ -23,6 +23,7 @@ def write_report(
     title: str | None = None,
     notes: Sequence[str] = (),
     raw_csv: bool = False,
+    subject: Subject = ARMS,
 ) -> Path:
     """Write ``report.html``, one self-contained page about a result, into a folder.
 
@@ -40,6 +41,8 @@ def write_report(
         Paragraphs to add, such as where the samples come from.
     raw_csv
         As for `write_results`.
+    subject
+        What the arms are, for the title, and for a note where they are not of any kind.
 
     Returns
     -------
@@ -47,12 +50,15 @@ def write_report(
         The page.
     """
     account = Account(result)
-    title = f"Which of {account.n:,} are abnormal?" if title is None else title
+    if title is None:
+        named = "" if subject is ARMS else f" {subject.things}"
+        title = f"Which of {account.n:,}{named} are {_asked(subject)}?"
+    said = [subject.note] * bool(subject.note)
     place = writable_folder("folder", folder)
     blocks: list[Block] = [
         Heading(Literal(visible(title)), 1),
         *summary(account),
-        *(Paragraph(visible(note)) for note in notes),
+        *(Paragraph(visible(note)) for note in [*said, *notes]),
         Heading("Key figures"),
         key_figures(account),
         *pictures(account),
@@ -66,3 +72,7 @@ def write_report(
         write_arms(result, place, raw=raw_csv)
     content = to_html(visible(title), blocks, place).encode("utf-8", "replace")
     return write_whole(place / "report.html", content)
+
+
+def _asked(subject: Subject) -> str:
+    return "abnormal" if subject is ARMS else subject.odd_ones

@@ -9,7 +9,8 @@ import numpy as np
 
 from oddarms.documents import Block, Drawing, Heading, visible
 from oddarms.plotting import file_content, plot_evidence, plot_intervals, plot_pulls
-from oddarms.reports._account import DECISIONS, LABEL_CHARACTERS, Account
+from oddarms.reports._account import LABEL_CHARACTERS, Account
+from oddarms.reports._figures import DECISIONS
 
 NARROW = (4.2, 4.8)
 """Size of a picture for a phone, in inches."""

@@ -9,7 +9,7 @@ from oddarms.documents import Block, Paragraph
 from oddarms.problem import Question
 from oddarms.reports._account import Account
 from oddarms.reports._formats import exact, many, percent
-from oddarms.search._text import imported_text, is_proven, nearly
+from oddarms.search._text import imported_text, in_all_needed, is_proven, nearly, rough
 
 NAMED = 10
 """Outliers that the summary names."""
@@ -124,11 +124,9 @@ def _open(account: Account) -> str:
         f" {many(still_open, 'arm')} {'is' if still_open == 1 else 'are'} still open, which means"
         f" neither outlier nor normal: the samples so far do not tell. {_decided(account.question)}"
     )
-    if account.needed is not None:
-        text += (
-            f" About {account.needed.sum():,.0f} more samples would decide them, by the present"
-            " estimates, which may be off by a factor of two and more."
-        )
+    needed = in_all_needed(result)
+    if needed is not None:
+        text += f" To decide them, {rough(needed, 'more samples')} would be needed."
     return text
 
 

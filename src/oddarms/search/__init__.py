@@ -7,12 +7,15 @@ from oddarms.search._patience import PATIENCE, Patience, patiently
 from oddarms.search._progress import Progress, ProgressCallback, ProgressLine
 from oddarms.search._result import Result, Snapshot, TracePoint
 from oddarms.search._search import AHEAD, Search
+from oddarms.search._subject import ARMS, TESTS, Subject
 from oddarms.search._text import answer
 from oddarms.search._tickets import Status, Ticket, Tickets
 
 __all__ = [
     "AHEAD",
+    "ARMS",
     "PATIENCE",
+    "TESTS",
     "Desk",
     "OnError",
     "Patience",
@@ -23,6 +26,7 @@ __all__ = [
     "Search",
     "Snapshot",
     "Status",
+    "Subject",
     "Ticket",
     "Tickets",
     "TracePoint",

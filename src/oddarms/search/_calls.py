@@ -28,6 +28,7 @@ from oddarms.search._patience import PatientDesk
 from oddarms.search._tickets import Status, Ticket
 
 OnError = Literal["stop", "retry", "worst"]
+"""What a pull that fails means: the end of the search, another try, or the most abnormal reward."""
 MOST_FAILURES = 10
 """An arm that fails this often in a row, with no result between, ends the run."""
 ASYNC_JOBS = 100
@@ -75,7 +76,10 @@ class Calls:
         if not self.source.is_async:
             return as_executor(executor, jobs)
         if executor is not None:
-            raise InvalidParameter("executor must be left out with async arms, which need none.")
+            raise InvalidParameter(
+                "executor must be left out with async arms, which need none, but got"
+                f" {type(executor).__name__}."
+            )
         return AsyncExecutor(ASYNC_JOBS if jobs is None else jobs)
 
     @property
@@ -110,6 +114,7 @@ class Calls:
         self._submit()
         if not self.out:
             if more and not self.queued:  # others have the rest
+                self.shown.waiting()
                 self.desk.wait_for_others(POLL_SECONDS)
             return more
         done = self.executor.wait(self.out)

@@ -83,3 +83,9 @@ class Shown:
             return
         self.due = now + PROGRESS_SECONDS
         self.callback(self.progress())
+
+    def waiting(self) -> None:
+        """Tell a callback that wants to know it that all pulls are with others."""
+        tell: Callable[[], None] | None = getattr(self.callback, "waiting", None)
+        if tell is not None:
+            tell()

@@ -31,12 +31,13 @@ from oddarms.errors import (
 )
 from oddarms.executors import AsyncExecutor
 from oddarms.interrupts import ending_signals, raise_if_ended, signal_of, uninterrupted
-from oddarms.problem import IntArray, Label, check_whole
+from oddarms.problem import IntArray, Label, brief, check_whole
 from oddarms.search._calls import INTERRUPTED, Calls, OnError
 from oddarms.search._desk import POLL_SECONDS, Desk, Shown
 from oddarms.search._kept import Kept
+from oddarms.search._notebook import progress_line
 from oddarms.search._patience import PATIENCE, Patience, PatientDesk
-from oddarms.search._progress import ProgressCallback, ProgressLine
+from oddarms.search._progress import ProgressCallback
 from oddarms.search._result import Result
 from oddarms.search._search import AHEAD, Search, check_ahead
 from oddarms.search._tickets import Status, Ticket
@@ -67,7 +68,7 @@ def drive(
     process cannot be stopped and goes on, for nobody, until it ends or the process does.
     """
     _check_options(jobs, on_error, ahead, progress)
-    line = ProgressLine() if progress is True else None
+    line = progress_line() if progress is True else None
     callback = line if line is not None else progress if callable(progress) else None
     try:
         with ending_signals(), _entered(desk):
@@ -365,5 +366,8 @@ Driver = Calls | _Steps | _Batches
 
 def _pair(answer: Any) -> tuple[Any, Any]:
     if not isinstance(answer, tuple | list) or len(answer) != 2:
-        raise RewardRejected("pull_totals() must return two arrays, sums and sums of squares.")
+        raise RewardRejected(
+            "pull_totals() must return two arrays, sums and sums of squares, but got"
+            f" {brief(answer)}."
+        )
     return answer[0], answer[1]

@@ -23,9 +23,11 @@ from oddarms.search._tickets import Ticket, Tickets
 from oddarms.text import counted
 
 Patience = timedelta | float
+"""How long to wait for a storage that is away: a timedelta, or seconds."""
 Answer = TypeVar("Answer")
 
 PATIENCE = timedelta(minutes=10)
+"""How long `find` and `study.run` wait for a storage, unless you say otherwise."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 SAY_SECONDS = 60.0
 """How often a wait that goes on is spoken of."""
@@ -33,6 +35,9 @@ HURRY_SECONDS = 0.3
 """The patience at the end of a run: a connection that is dead is found out and made anew."""
 ANSWER_SECONDS, MOMENT_SECONDS = 30.0, 3.0
 """How long a call may take at the end of a run, and if the storage was in trouble before."""
+
+LEAST_IDLE = 0.02
+"""Seconds between the first two questions whether others are done with their pulls."""
 
 _log = logging.getLogger(__name__)
 
@@ -143,6 +148,7 @@ class PatientDesk:
         self._patience = patience_seconds(patience)
         self._hurried = False
         self._in_trouble = False
+        self._idle = LEAST_IDLE
 
     def hurry(self) -> None:
         """Have hardly any patience from now on, and wait for no call that takes long.
@@ -159,7 +165,10 @@ class PatientDesk:
 
     def ask(self, n: int = 1, *, ahead: float = AHEAD) -> Tickets:
         """Hand out up to n pulls."""
-        return self._written(lambda: self.desk.ask(n, ahead=ahead))
+        tickets = self._written(lambda: self.desk.ask(n, ahead=ahead))
+        if tickets:
+            self._idle = LEAST_IDLE
+        return tickets
 
     def tell_many(self, results: Sequence[tuple[Ticket, float]]) -> None:
         """Take results; when this returns they are kept."""
@@ -185,8 +194,12 @@ class PatientDesk:
         """Return how far it is."""
         return self._read(self.desk.progress)
 
-    def wait_for_others(self, seconds: float) -> None:
-        """Wait a moment, where all pulls are with others."""
+    def wait_for_others(self, most: float) -> None:
+        """Wait a moment, where all pulls are with others: at first a short one, as theirs may be.
+
+        Each time twice as long as before, up to the given seconds.
+        """
+        seconds, self._idle = min(self._idle, most), 2.0 * self._idle
         self._read(lambda: self.desk.wait_for_others(seconds))
 
     def _read(self, call: Callable[[], Answer]) -> Answer:

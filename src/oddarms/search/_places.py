@@ -132,7 +132,8 @@ class Sequences:
         for arm, waiting in self._ahead.items():
             held[arm] += len(waiting)
         for arm, places in out.items():
-            held[arm] += sum(place >= self._end(arm) for place in places)
+            end = self._end(arm)
+            held[arm] += sum(place >= end for place in places)
         counts = missing_ahead(held, outlook, min(most, int(room) - int(held.sum())))
         return [
             (arm, place)

@@ -9,19 +9,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO
 
-from oddarms.problem import FloatArray, IntArray
+import numpy as np
+
+from oddarms.problem import BoolArray, FloatArray, IntArray
+from oddarms.text import about
 
 ENOUGH = 30
 """Pulls of each arm before they are said to look alike."""
+MOST_WORST = 3
 
 
 @dataclass(frozen=True)
 class Progress:
     """What a progress callback is told.
 
-    `pulls_needed` is a rough guess of the pulls to come at the present estimates, which may be
-    several times too high or too low, or None if the algorithm has none. `alike` says that the
+    `pulls_needed` is a rough guess of the pulls to come at the present estimates, often off by a
+    factor of three (docs/find.md), or None if the algorithm has none. `alike` says that the
     averages differ no more than chance makes them and nothing but a budget would end the search.
+    `worst` are up to three arms that are not known to be normal, as pairs of their number and their
+    average, the most abnormal average first.
     """
 
     pulls: int
@@ -32,6 +38,33 @@ class Progress:
     threshold_upper: float
     pulls_needed: float | None
     alike: bool = False
+    worst: tuple[tuple[int, float], ...] = ()
+
+
+def most_abnormal(
+    means: FloatArray, candidates: BoolArray, side: str, most: int = MOST_WORST
+) -> tuple[tuple[int, float], ...]:
+    """Return the arms with the most abnormal averages among the candidates, and these averages.
+
+    Examples
+    --------
+    >>> means = np.array([0.5, 0.9, np.nan, 0.1])
+    >>> most_abnormal(means, np.array([True, True, True, True]), "lower", 2)
+    ((3, 0.1), (0, 0.5))
+    """
+    known = np.flatnonzero(candidates & ~np.isnan(means))
+    if not known.size:
+        return ()
+    values = means[known]
+    if side == "both":
+        abnormal = np.abs(values - np.nanmean(means))
+    else:
+        abnormal = -values if side == "lower" else values
+    if known.size > most:  # most are of no interest, and there may be a great many
+        chosen = np.argpartition(-abnormal, most - 1)[:most]
+        known, abnormal = known[chosen], abnormal[chosen]
+    order = np.lexsort((known, -abnormal))
+    return tuple((int(i), float(means[i])) for i in known[order])
 
 
 def look_alike(means: FloatArray, pulls: IntArray) -> bool:
@@ -48,6 +81,7 @@ def look_alike(means: FloatArray, pulls: IntArray) -> bool:
 
 
 ProgressCallback = Callable[[Progress], None]
+"""A function that is called with a `Progress` now and then."""
 
 
 class ProgressLine:
@@ -100,5 +134,5 @@ def describe(progress: Progress) -> str:
     if progress.alike:
         parts.append("all look alike: a margin would end it")
     elif needed is not None:
-        parts.append(f"about {needed:,.0f} pulls to go")
+        parts.append(f"about {about(needed)} pulls to go")
     return ", ".join(parts)

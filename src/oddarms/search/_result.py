@@ -93,6 +93,8 @@ class Result:
     guesses, doubts
         Per arm what it seems to be, a decision where there is one, and about the probability that
         this is wrong, at most 0.5. **Not proven**: a large-sample estimate.
+    decided_after
+        Per arm after how many pulls of all arms it got the decision that it has; -1 of open ones.
     trace
         A few moments of the search, evenly spaced on a logarithmic scale of pulls.
     first, last
@@ -116,6 +118,7 @@ class Result:
     pulls_needed: FloatArray | None = None
     guesses: Decisions | None = None
     doubts: FloatArray | None = None
+    decided_after: IntArray | None = None
     trace: tuple[TracePoint, ...] = ()
     first: Snapshot | None = None
     last: Snapshot | None = None
@@ -295,15 +298,27 @@ class Result:
         pulls = pulls_until_decided(gap, k, question.n, question.delta)
         return int(pulls) if math.isfinite(pulls) and pulls < 1e15 else None
 
-    def to_dict(self) -> dict[str, Any]:
+    @classmethod
+    def from_dict(cls, document: Any) -> Result:
+        """Return the result that `to_dict` was called on.
+
+        What is not in the document, or is None there, is what it was most likely: an interval
+        without an end has none.
+        """
+        from oddarms.search._document import result_of
+
+        return result_of(document)
+
+    def to_dict(self, *, snapshots: bool = False) -> dict[str, Any]:
         """Return everything as plain Python values, ready for JSON: the one result document.
 
         ``result.json``, ``oddarms find --format json`` and ``oddarms study result --format json``
         are this. Its `version` grows when a key changes its meaning or goes. What is not a finite
-        number is None, and labels that are neither text nor numbers are text.
+        number is None, and labels that are neither text nor numbers are text. With `snapshots` it
+        has `first` and `last`, too.
         """
         needed = self.pulls_needed
-        return {
+        document = {
             "version": VERSION,
             "question": _plain(self._question()),
             "status": self.status.value,
@@ -313,6 +328,7 @@ class Result:
             "guess": [_plain_label(label) for label in self.guess],
             "doubt": self.doubt,
             "thresholds": {side: _plain(t._asdict()) for side, t in self.thresholds.items()},
+            "centre": _plain(list(self.centre)),
             "nothing_stands_out": self.nothing_stands_out,
             "farthest": _plain(self.farthest),
             "pulls": self.pulls,
@@ -326,6 +342,14 @@ class Result:
             "arms": self.rows(),
             "trace": [_plain(point._asdict()) for point in self.trace],
         }
+        if snapshots:
+            from oddarms.search._document import snapshot_document
+
+            document |= {
+                "first": snapshot_document(self.first),
+                "last": snapshot_document(self.last),
+            }
+        return document
 
     def _question(self) -> dict[str, Any]:
         """Return the question without the labels, which `arms` has."""
@@ -333,26 +357,36 @@ class Result:
         del asked["labels"]
         return asked
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return what is known of each arm as plain values: the rows of ``arms.csv``."""
-        nothing = [None] * self.question.n
-        odds, evidence, needed = (
-            nothing if values is None else values.tolist()
-            for values in (self.odds, self.evidence, self.pulls_needed)
+    def rows(self, arms: IntArray | None = None) -> list[dict[str, Any]]:
+        """Return what is known of each arm as plain values: the rows of ``arms.csv``.
+
+        Parameters
+        ----------
+        arms
+            The numbers of the arms to tell of, in this order; all by default.
+        """
+        chosen = np.arange(self.question.n) if arms is None else np.asarray(arms, dtype=np.int64)
+        nothing = [None] * chosen.size
+        odds, evidence, needed, doubts = (
+            nothing if values is None else values[chosen].tolist()
+            for values in (self.odds, self.evidence, self.pulls_needed, self.doubts)
         )
         columns: dict[str, list[Any]] = {
-            "label": [_plain_label(label) for label in self.labels],
-            "decision": names_of(self.decisions),
-            "mean": _plain(self.means.tolist()),
-            "lower": _plain(self.intervals[:, 0].tolist()),
-            "upper": _plain(self.intervals[:, 1].tolist()),
+            "label": [_plain_label(self.labels[i]) for i in chosen.tolist()],
+            "decision": names_of(self.decisions[chosen]),
+            "mean": _plain(self.means[chosen].tolist()),
+            "lower": _plain(self.intervals[chosen, 0].tolist()),
+            "upper": _plain(self.intervals[chosen, 1].tolist()),
             "odds": _plain(odds),
             "log_evidence": _plain(evidence),
-            "pulls": self.pulls_per_arm.tolist(),
-            "imported": self.imported_per_arm.tolist(),
+            "pulls": self.pulls_per_arm[chosen].tolist(),
+            "imported": self.imported_per_arm[chosen].tolist(),
             "pulls_needed": _plain(needed),
-            "guess": nothing if self.guesses is None else names_of(self.guesses),
-            "doubt": nothing if self.doubts is None else _plain(self.doubts.tolist()),
+            "decided_after": nothing
+            if self.decided_after is None
+            else _after(self.decided_after[chosen]),
+            "guess": nothing if self.guesses is None else names_of(self.guesses[chosen]),
+            "doubt": _plain(doubts),
         }
         names = list(columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -368,10 +402,20 @@ class Result:
     def __repr__(self) -> str:
         return answer(self).rstrip("\n")
 
+    def _repr_html_(self) -> str:
+        """Return the answer as a notebook shows it."""
+        from oddarms.search._html import result_html
+
+        return result_html(self)
+
 
 def names_of(decisions: Decisions) -> list[str]:
     """Return decisions as words."""
     return [Decision(decision).name.lower() for decision in decisions.tolist()]
+
+
+def _after(pulls: IntArray) -> list[int | None]:
+    return [after if after >= 0 else None for after in pulls.tolist()]
 
 
 def _plain_label(label: Label) -> str | int | float | bool | None:

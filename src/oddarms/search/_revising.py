@@ -12,7 +12,7 @@ from oddarms.problem import WORDS, Question, check_number
 DECIDING = ("margin", "floor", "indifference")
 """An algorithm decides anew where one of them changes; it must be able to."""
 REVISABLE = (*DECIDING, "budget")
-ANEW = "begin a new search (in a storage, under another name)"
+ANEW = "begin a new search (in a storage, under another name; in the shell, --fresh)"
 
 
 def changed(question: Question, changes: Mapping[str, Any]) -> Question:
@@ -25,7 +25,7 @@ def changed(question: Question, changes: Mapping[str, Any]) -> Question:
 
 
 def revision(
-    question: Question, wanted: Question, algorithm: Algorithm, *, looked: bool
+    question: Question, wanted: Question, algorithm: Algorithm, *, looked: bool, told: int
 ) -> Question:
     """Return the question to go on with where another one is wanted, if it is one to go on with.
 
@@ -34,17 +34,20 @@ def revision(
     question
         What was asked so far.
     wanted
-        What shall be asked: the same but for margin, floor, indifference and a larger budget.
+        What shall be asked: the same but for margin, floor, indifference, and a larger budget or
+        the first one.
     algorithm
         Has the samples.
     looked
         Whether there are any: a margin or floor is then chosen after looking at them.
+    told
+        How many of them cost budget.
     """
     _check_the_rest(question, wanted)
     words = {word: getattr(wanted, word) for word in REVISABLE}
     new = {word: value for word, value in words.items() if value != getattr(question, word)}
     if "budget" in new:
-        _check_larger(question.budget, new["budget"])
+        _check_budget(question.budget, new["budget"], told)
     for word in DECIDING:
         if word in new and question.error == "fdr":
             raise InvalidParameter(
@@ -79,16 +82,27 @@ def _check_the_rest(question: Question, wanted: Question) -> None:
             raise _another(word, before.get(word), options.get(word))
 
 
-def _check_larger(before: int | None, budget: int | None) -> None:
-    if budget is not None and (before is None or budget < before):
-        limit = "no limit" if before is None else f"{before:,}"
+def _check_budget(before: int | None, budget: int | None, told: int) -> None:
+    """Raise for a budget that the search cannot keep.
+
+    One that comes later ends the search earlier, as Ctrl-C would, which what is decided allows for.
+    A smaller one does not: a search whose goal is its budget has made its plans with it.
+    """
+    if budget is None:
+        return
+    if before is None and budget < told:
         raise InvalidParameter(
-            f"budget must not become smaller than it was ({limit}) but got {budget:,}: {ANEW}."
+            f"budget must not be smaller than the number of samples that are there ({told:,}) but"
+            f" got {budget:,}."
+        )
+    if before is not None and budget < before:
+        raise InvalidParameter(
+            f"budget must not become smaller than it was ({before:,}) but got {budget:,}: {ANEW}."
         )
 
 
 def _another(word: str, old: object, new: object) -> InvalidParameter:
     return InvalidParameter(
         f"{word} must stay what it was ({old}) but got {new}: only margin, floor, indifference and"
-        f" a larger budget may be changed on samples that are there; {ANEW}."
+        f" a larger or first budget may be changed on samples that are there; {ANEW}."
     )

@@ -43,13 +43,15 @@ class Rewards:
 
     def checked_one(self, reward: Any) -> float:
         """Return a reward as a number, if it is one within the bounds."""
+        a, b = self.bounds
+        if type(reward) is float and a <= reward <= b:  # as nearly all are
+            return reward
         value = reward.item() if isinstance(reward, np.generic) else reward
         if inspect.iscoroutine(value):
             value.close()
             raise RewardRejected(
                 "reward must be a number but got a coroutine: give the `async def` function itself."
             )
-        a, b = self.bounds
         try:
             number = check_number("reward", float(value) if isinstance(value, bool) else value)
         except InvalidParameter as error:

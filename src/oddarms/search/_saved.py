@@ -18,17 +18,27 @@ from oddarms.algorithms import Algorithm
 from oddarms.errors import InvalidParameter, OddarmsError
 from oddarms.freezing import freeze, thaw
 from oddarms.problem import IntArray, Question
+from oddarms.search._decided import OPEN, DecisionTimes
 from oddarms.search._places import Sequences
 from oddarms.search._result import Snapshot, TracePoint
 from oddarms.search._step import Step, starts_of
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-STATE_VERSION = 2
+STATE_VERSION = 4
 STATE_BYTES = 1_024
-"""Expected of an arm in a state; SPADE has about 200 and, on both sides, twice that."""
+"""Expected of an arm in a state; SPADE has about 450 and, on both sides, twice that, packed."""
 
-_CHECKED = ("algorithm", "status", "told", "taken", "total_pulls", "imported", "_sequences")
+_CHECKED = (
+    "algorithm",
+    "status",
+    "told",
+    "taken",
+    "total_pulls",
+    "imported",
+    "_sequences",
+    "_decided",
+)
 _NOT_SAVED = (
     "question",
     "_rewards",
@@ -103,6 +113,7 @@ def check_state(state: Mapping[str, Any], fresh: Any) -> None:
         _need(type(point) is TracePoint and 6 <= len(point) <= 10, "_trace")
         _need(all(_is_number(value) or value is None for value in point), "_trace")
     _check_snapshot(state["_first"], n)
+    _check_decided(state["_decided"], n)
     _check_sequences(state["_sequences"], n)
     _check_algorithm(state["algorithm"], fresh.algorithm)
 
@@ -154,6 +165,13 @@ def _check_snapshot(first: Any, n: int) -> None:
     for bound in first.thresholds.values():
         _need(isinstance(bound, tuple) and len(bound) == 3, "first")
         _need(all(map(_is_number, bound)), "first")
+
+
+def _check_decided(times: DecisionTimes, n: int) -> None:
+    _need(vars(times).keys() == {"after", "decisions"}, "_decided")
+    _check_array(times.after, _WHOLE, n, "after")
+    _need((times.after >= OPEN).all(), "after")
+    _check_decisions(times.decisions, n)
 
 
 def _check_sequences(sequences: Sequences, n: int) -> None:

@@ -70,11 +70,12 @@ where speed depends on the reward, import before the first `ask`, or while no ti
 Revisions
 ---------
 `revise` changes margin, floor or indifference on the samples that are there, where the algorithm
-is `revisable`, and of any algorithm a budget to a larger one. What the answer is worth after that
-is said at the algorithm: for SPADE 1 - 3 delta once margin or floor were changed after the first
-result (`Question.revised`), for indifference and budget nothing changes. Nothing that was told is
-lost: results that no step has taken wait, also when every arm is decided, as another question may
-want them. A search that had ended then goes on, and one that has its answer ends.
+is `revisable`, and of any algorithm a budget to a larger one; a search without a budget may get
+one, which ends it as Ctrl-C would. What the answer is worth after that is said at the algorithm:
+for SPADE 1 - 3 delta once margin or floor were changed after the first result
+(`Question.revised`), for indifference and budget nothing changes. Nothing that was told is lost:
+results that no step has taken wait, also when every arm is decided, as another question may want
+them. A search that had ended then goes on, and one that has its answer ends.
 
 The step in progress goes on as it was planned, even if the answer is there and it is finished only
 after another revision. So a step's places are decided by what was used before it, also if somebody
@@ -95,6 +96,7 @@ import numpy.typing as npt
 
 from oddarms.algorithms import (
     Algorithm,
+    Decision,
     Decisions,
     Pulls,
     create,
@@ -113,15 +115,25 @@ from oddarms.problem import (
 )
 from oddarms.randomness import Rng, generator_of
 from oddarms.rules import rule_of
+from oddarms.search._decided import DecisionTimes
 from oddarms.search._places import Outlook, Place, Sequences
-from oddarms.search._progress import Progress, look_alike
+from oddarms.search._progress import Progress, look_alike, most_abnormal
 from oddarms.search._result import Result, Snapshot, TracePoint
 from oddarms.search._revising import DECIDING, changed, revision
 from oddarms.search._rewards import Rewards
 from oddarms.search._saved import frozen_state, guarded, restore_state
 from oddarms.search._step import Out
 from oddarms.search._tickets import Status, Ticket, Tickets
-from oddarms.search._view import centre, decisions, on_side, snapshot, trace_point
+from oddarms.search._view import (
+    FindRows,
+    centre,
+    decisions,
+    later_intervals,
+    on_side,
+    snapshot,
+    thresholds,
+    trace_point,
+)
 from oddarms.tables import Missing, Recorded, recorded_rewards
 
 AHEAD = 0.2
@@ -187,7 +199,7 @@ class Search:
         self.taken = 0
         """All results, the imported ones included."""
         self.total_pulls = 0
-        """Pulls that the algorithm has the rewards of."""
+        """Pulls that the algorithm has the rewards of; some of them may have been imported."""
         self.imported: IntArray = np.zeros(self.question.n, dtype=np.int64)
         self._rewards = Rewards(self.question)
         self._sequences = Sequences(self.question.n)
@@ -204,6 +216,7 @@ class Search:
         self._trace: list[TracePoint] = []
         self._next_trace = 0.0
         self._first: Snapshot | None = None
+        self._decided = DecisionTimes(self.question.n)
         self._propose()
 
     # What is known
@@ -233,6 +246,11 @@ class Search:
         """Each arm's average reward, without the cost of a whole result."""
         means: FloatArray = self._rewards.in_units(self.algorithm.means)
         return means
+
+    @property
+    def pulls(self) -> int:
+        """Pulls that were made and that the algorithm has the rewards of; imported ones are not."""
+        return int(self._sequences.used.sum())
 
     @property
     def unused(self) -> int:
@@ -506,10 +524,10 @@ class Search:
         """Ask a somewhat different question of the same arms, on the samples that are there.
 
         Margin, floor and indifference may be changed, where the algorithm can decide anew (SPADE
-        can), and the budget may become larger, or None. The search goes on, or ends, or was over
-        and goes on. Once margin or floor were changed after the first result, the answer is right
-        with probability at least 1 - 3 delta; indifference and budget cost nothing. The module's
-        text says by what they may be chosen.
+        can). The budget may become larger, or None, and a search without one may be given one. The
+        search goes on, or ends, or was over and goes on. Once margin or floor were changed after
+        the first result, the answer is right with probability at least 1 - 3 delta; indifference
+        and budget cost nothing. The module's text says by what they may be chosen.
 
         Parameters
         ----------
@@ -532,25 +550,28 @@ class Search:
         ([], 'decided')
         """
         wanted = changed(question or self.question, changes)
-        new = revision(self.question, wanted, self.algorithm, looked=self.taken > 0)
+        new = revision(self.question, wanted, self.algorithm, looked=self.taken > 0, told=self.told)
         if new == self.question:
             return
         if any(getattr(new, word) != getattr(self.question, word) for word in DECIDING):
             a, b = new.bounds
             indifference = new.indifference / (b - a)
             self.algorithm.revise(rule_of(new), indifference, revised=new.revised)
+        limited = self.question.budget is None and new.budget is not None
         self.question = new
-        self._go_on()
+        self._go_on(limited=limited)
 
-    def _go_on(self) -> None:
-        """Find out where the search stands under another question."""
+    def _go_on(self, *, limited: bool) -> None:
+        """Find out where the search stands under another question, perhaps with a new limit."""
         step = self._sequences.step
         self._needed = self._outlook = None
         self.status = Status.DECIDED if self.algorithm.done else Status.RUNNING
-        wanted = step.total == 0 or (step.untouched and not self._asked and bool(self._imports))
+        self._note_decisions()
+        untouched = step.untouched and not self._asked
+        wanted = step.total == 0 or (untouched and (limited or bool(self._imports)))
         if not self.done and wanted:
             self._propose()
-        if self._trace and self._trace[-1].pulls == self.total_pulls:
+        if self._trace and self._trace[-1].pulls == self.pulls:
             self._trace[-1] = self.latest()
         self._advance()
 
@@ -575,13 +596,14 @@ class Search:
         if self.done:
             return []
         number_out = sum(map(len, out.values()))
-        room = self._room_ahead(ahead, n + number_out) if ahead > 0.0 else 0.0
+        workers = n + number_out
         if self.question.budget is not None:
             n = min(n, self.question.budget - self.told - number_out)
         if n <= 0:
             return []
         found = self._sequences.open_in_step(n, out)
-        if len(found) < n and room > 0.0:
+        if len(found) < n and ahead > 0.0:
+            room = self._room_ahead(ahead, workers)
             if self._outlook is None:
                 self._outlook = Outlook(self.algorithm.outlook())
             found += self._sequences.open_ahead(n - len(found), out, self._outlook, room)
@@ -623,6 +645,7 @@ class Search:
         pulls = no_pulls() if self.algorithm.done else _frozen(self.algorithm.propose(left))
         self._asked = False
         self._needed = self._outlook = None
+        self._note_decisions()
         if pulls.total == 0:
             self.status = Status.DECIDED
         elif pulls.total > left:
@@ -660,37 +683,53 @@ class Search:
     def _record(self) -> None:
         if self._first is None and self.algorithm.round >= 2:
             self._first = snapshot(self.algorithm, self._rewards)
-        if self.total_pulls >= self._next_trace or self.done:
-            self._next_trace = max(self.total_pulls * TRACE_GROWTH, self.total_pulls + 1)
+        pulls = self.pulls
+        if pulls >= self._next_trace or self.done:
+            self._next_trace = max(pulls * TRACE_GROWTH, pulls + 1)
             self._trace.append(self.latest())
+
+    def _note_decisions(self) -> None:
+        self._decided.note(self.algorithm.decisions, self.total_pulls)
 
     def result(self) -> Result:
         """Return what is known now; may be called at any time."""
         last = snapshot(self.algorithm, self._rewards)
-        trace = self._trace
-        if self.total_pulls and (not trace or trace[-1].pulls < self.total_pulls):
+        ends = np.column_stack([last.lower, last.upper])
+        return self._known_of(ends, first=self._first or last, last=last)
+
+    def outline(self) -> tuple[Result, FindRows]:
+        """Return what is known now at less cost, and what finds the intervals of some arms later.
+
+        The intervals of the result itself have no ends.
+        """
+        ends = np.tile([-np.inf, np.inf], (self.question.n, 1))
+        return self._known_of(ends), later_intervals(self.algorithm, self._rewards)
+
+    def _known_of(self, intervals: FloatArray, **snapshots: Snapshot) -> Result:
+        algorithm, rewards, trace = self.algorithm, self._rewards, self._trace
+        if self.total_pulls and (not trace or trace[-1].pulls < self.pulls):
             trace = [*trace, self.latest()]
         return Result(
             question=self.question,
             status=self.status,
-            decisions=last.decisions,
-            pulls_per_arm=self.algorithm.pulls.copy(),
-            means=last.means,
-            intervals=np.column_stack([last.lower, last.upper]),
-            thresholds=last.thresholds,
-            centre=centre(self.algorithm, self._rewards),
-            round=self.algorithm.round,
-            threshold_pulls=self.algorithm.threshold_pulls,
+            decisions=decisions(algorithm, rewards),
+            pulls_per_arm=self._sequences.used.copy(),
+            means=rewards.in_units(algorithm.means),
+            intervals=intervals,
+            thresholds=thresholds(algorithm, rewards),
+            centre=centre(algorithm, rewards),
+            round=algorithm.round,
+            threshold_pulls=min(algorithm.threshold_pulls, self.pulls),  # imports may serve it
             imported_per_arm=self.imported.copy(),
             unused=self.unused + self.in_step,
             beyond=self.beyond,
-            evidence=self.algorithm.evidence(),
-            pulls_needed=self.algorithm.pulls_needed(),
-            guesses=on_side(self.algorithm.guesses(), self._rewards),
-            doubts=self.algorithm.doubts(),
+            evidence=algorithm.evidence(),
+            pulls_needed=algorithm.pulls_needed(),
+            guesses=on_side(algorithm.guesses(), rewards),
+            doubts=algorithm.doubts(),
+            decided_after=self._decided.after.copy(),
             trace=tuple(trace),
-            first=self._first or last,
-            last=last,
+            **snapshots,
         )
 
     def progress(self) -> Progress:
@@ -706,6 +745,11 @@ class Search:
             threshold_upper=point.threshold_upper,
             pulls_needed=None if needed is None else float(needed.sum()),
             alike=self._look_alike(),
+            worst=most_abnormal(
+                self._rewards.in_units(self.algorithm.means),
+                self.algorithm.decisions != Decision.NORMAL,
+                self.question.side,
+            ),
         )
 
     def _look_alike(self) -> bool:
@@ -719,11 +763,14 @@ class Search:
     def wait_for_others(self, seconds: float) -> None:
         """Refuse to wait: whoever drives a search in memory has all its tickets."""
         del seconds
-        raise ProtocolError("a search must not be driven while tickets of it are out elsewhere.")
+        raise ProtocolError(
+            "a search must be driven when no tickets of it are out elsewhere but some are: tell or"
+            " skip them."
+        )
 
     def latest(self) -> TracePoint:
         """Return the present moment as a point of the trace."""
-        return trace_point(self.algorithm, self._rewards, self.total_pulls)
+        return trace_point(self.algorithm, self._rewards, self.pulls)
 
     # As bytes
 
@@ -757,6 +804,7 @@ class _SavedSearch(Search):
     open_places = guarded(Search.open_places)
     revise = guarded(Search.revise)
     result = guarded(Search.result)
+    outline = guarded(Search.outline)
     progress = guarded(Search.progress)
     latest = guarded(Search.latest)
 

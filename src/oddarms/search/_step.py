@@ -156,13 +156,16 @@ class _Index:
     def __init__(self, indices: IntArray) -> None:
         self._indices = indices
         self._order: IntArray | None = None
+        self._found: dict[int, list[int]] = {}
 
     def entries(self, arm: int) -> list[int]:
-        if self._order is None:
-            self._order = np.argsort(self._indices, kind="stable")
-            self._sorted = self._indices[self._order]
-        start, end = np.searchsorted(self._sorted, [arm, arm + 1])
-        found: list[int] = self._order[start:end].tolist()
+        found = self._found.get(arm)
+        if found is None:
+            if self._order is None:
+                self._order = np.argsort(self._indices, kind="stable")
+                self._sorted = self._indices[self._order]
+            start, end = self._sorted.searchsorted([arm, arm + 1])
+            found = self._found[arm] = self._order[start:end].tolist()
         return found
 
 

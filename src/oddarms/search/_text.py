@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from oddarms.algorithms import Algorithm, get_algorithm
 from oddarms.problem import Question
+from oddarms.search._subject import ARMS, Subject
 from oddarms.search._tickets import Status
-from oddarms.text import counted, table
+from oddarms.text import about, counted, table
 
 if TYPE_CHECKING:
     from oddarms.search._result import Result
@@ -16,11 +17,15 @@ if TYPE_CHECKING:
 MOST_SHOWN = 20
 WIDTH = 79
 LARGEST_ODDS = 1e100
+ROUGH = 3.0
+"""By what factor a guess of the samples to come may well be off: measured, see docs/find.md."""
+HEADS = {"guess": "guess (doubt)"}
+"""Of columns that are not called what they are."""
 MOST_OF_A_LINE = 20
 """Characters of what a threshold is made of, before its value."""
 
 
-def answer(result: Result, *, every: bool = False) -> str:
+def answer(result: Result, *, every: bool = False, subject: Subject = ARMS) -> str:
     """Return the answer: how many outliers, which, the threshold, the cost, what is open.
 
     Parameters
@@ -29,45 +34,52 @@ def answer(result: Result, *, every: bool = False) -> str:
         The result.
     every
         Whether to list all arms, not only the first outliers and undecided ones.
+    subject
+        What the arms are.
     """
     rows = result.rows()
-    style = _number_style(result.question)
     odd = [row for row in rows if row["decision"] in ("high", "low")]
-    parts = [headline(result)]
+    arms = _Arms(result.question, subject)
+    parts = [headline(result, subject)]
     if every:
-        parts.append(_arms(rows, style, "decision", most=len(rows)))
+        parts.append(arms.table(rows, ("decision",), most=len(rows)))
     elif odd:
-        parts.append(_arms(sorted(odd, key=lambda row: -(row["mean"] or 0.0)), style, "odds"))
-    parts += [f"{line}\n" for line in threshold_lines(result)]
-    parts.append(f"samples: {cost(result)}\n{_comparison(result)}")
+        parts.append(arms.table(sorted(odd, key=lambda row: -(row["mean"] or 0.0)), ("odds",)))
+    parts += [f"{line}\n" for line in threshold_lines(result, subject)]
+    parts.append(f"{subject.samples}: {cost(result)}\n{comparison(result)}")
     if not result.complete:
-        parts.append(f"status: {status_text(result.status)}\n{_still_needed(result)}")
+        status = status_text(result.status, subject)
+        parts.append(f"status: {status}\n{still_needed(result, subject)}")
     undecided = [row for row in rows if row["decision"] == "undecided"]
     if undecided and not every:
         parts.append("\nundecided, the most suspicious first; guesses are not proven:\n")
-        parts.append(_arms(sorted(undecided, key=_innocence), style, "guess"))
+        columns = ("guess",) if result.pulls_needed is None else ("guess", "needed")
+        parts.append(arms.table(sorted(undecided, key=innocence), columns))
     return "".join(parts)
 
 
-def headline(result: Result) -> str:
+def headline(result: Result, subject: Subject = ARMS) -> str:
     """Return the first lines: the answer, what it is worth, and what it means."""
     question = result.question
     odd, n, undecided = len(result.outliers), question.n, len(result.undecided)
     sure = guarantee(question)
     if not result.complete:
-        best = best_guess(result) if question.goal == "budget" else ""
-        known = "is known to be an outlier" if odd == 1 else "are known to be outliers"
+        best = best_guess(result, subject) if question.goal == "budget" else ""
+        known = subject.are_odd(odd, known=True)
         still = "is undecided" if undecided == 1 else "are undecided"
-        text = f"{odd:,} of {n:,} arms {known}{nearly(question)}, {undecided:,} {still}\n"
+        things = f"{odd:,} of {n:,} {subject.things}"
+        text = f"{things} {known}{nearly(question)}, {undecided:,} {still}\n"
         text += f"what is decided: {sure}\n" if undecided < n else ""
-        return best + (text if odd else text + farthest_text(result))
+        return best + (text if odd else text + farthest_text(result, subject))
     if odd:
-        text = f"{odd:,} of {n:,} arms {'is an outlier' if odd == 1 else 'are outliers'}"
+        text = f"{odd:,} of {n:,} {subject.things} {subject.are_odd(odd)}"
         return with_guarantee(f"{text}{nearly(question)}", sure)
-    text = with_guarantee(f"nothing stands out among {n:,} arms{nearly(question)}", sure)
+    among = f"among {n:,} {subject.things}"
+    text = with_guarantee(f"nothing stands out {among}{nearly(question)}", sure)
     if not result.pulls and not result.imported:
-        return text + f"no sample was needed: among {n:,} arms none can be {question.k:g} sd out\n"
-    return text + farthest_text(result)
+        needed = f"no {subject.sample} was needed"
+        return text + f"{needed}: {among} none can be {question.k:g} sd out\n"
+    return text + farthest_text(result, subject)
 
 
 def with_guarantee(text: str, sure: str) -> str:
@@ -76,11 +88,11 @@ def with_guarantee(text: str, sure: str) -> str:
     return f"{text} ({sure})\n" if room else f"{text}\n({sure})\n"
 
 
-def best_guess(result: Result) -> str:
+def best_guess(result: Result, subject: Subject = ARMS) -> str:
     """Return the guess about all arms, and the doubt about it, as two lines."""
     odd, n = len(result.guess), result.question.n
     return (
-        f"best guess: {odd:,} of {n:,} arms {'is an outlier' if odd == 1 else 'are outliers'}\n"
+        f"best guess: {odd:,} of {n:,} {subject.things} {subject.are_odd(odd)}\n"
         f"something in it is wrong with probability at most about {result.doubt:.2g}\n"
         "(not proven)\n"
     )
@@ -111,25 +123,25 @@ def nearly(question: Question) -> str:
     return f", give or take {question.indifference:g} at the threshold"
 
 
-def farthest_text(result: Result) -> str:
+def farthest_text(result: Result, subject: Subject = ARMS) -> str:
     """Return how far out any arm can be at most, as a line; nothing where little is known."""
-    style, (a, b) = _number_style(result.question), result.question.bounds
+    style, (a, b) = number_style(result.question, subject), result.question.bounds
     words = {"upper": "above", "lower": "below"}
     known = {side: far for side, far in result.farthest.items() if far < 0.75 * (b - a)}
     parts = [f"more than {_number(far, style)} {words[side]}" for side, far in known.items()]
     whose = result.question.centre_phrase
-    return f"no mean is {' or '.join(parts)} {whose}\n" if parts else ""
+    return f"no {subject.rate} is {' or '.join(parts)} {whose}\n" if parts else ""
 
 
-def status_text(status: Status) -> str:
+def status_text(status: Status, subject: Subject = ARMS) -> str:
     """Return a status and what it means."""
     running = status is Status.RUNNING
-    return f"{status}: {'more samples are needed' if running else status.meaning}"
+    return f"{status}: {f'more {subject.samples} are needed' if running else status.meaning}"
 
 
-def threshold_lines(result: Result) -> list[str]:
+def threshold_lines(result: Result, subject: Subject = ARMS) -> list[str]:
     """Return a line for each threshold, or two."""
-    style = _number_style(result.question)
+    style = number_style(result.question, subject)
     lines = []
     for side, (estimate, lower, upper) in result.thresholds.items():
         what, made_of = f"{side} threshold", result.question.threshold_text(side)
@@ -162,63 +174,110 @@ def imported_text(result: Result) -> str:
     return f", {result.imported:,} of them imported" if result.pulls else ", all of them imported"
 
 
-def _still_needed(result: Result) -> str:
+def still_needed(result: Result, subject: Subject = ARMS) -> str:
     """Return about how many more samples would decide the rest, as a line."""
     if result.all_alike:
-        return "all arms look alike, so this would not end; a margin would end it\n"
-    if result.pulls_needed is None or not math.isfinite(needed := float(result.pulls_needed.sum())):
+        return f"all {subject.things} look alike, so this would not end; a margin would end it\n"
+    needed = in_all_needed(result)
+    if needed is None or result.pulls_needed is None:
         return ""
-    return f"still needed: about {needed:,.0f} samples, at the present estimates\n"
+    most = float(result.pulls_needed.max())
+    return (
+        f"still needed: {rough(needed, subject.samples)}\n"
+        f"  about {about(most)} of one {subject.thing} at most\n"
+    )
 
 
-def _comparison(result: Result) -> str:
+def in_all_needed(result: Result) -> float | None:
+    """Return about how many more samples would decide the rest, None where nobody can tell."""
+    needed = math.inf if result.pulls_needed is None else float(result.pulls_needed.sum())
+    return needed if math.isfinite(needed) else None
+
+
+def rough(needed: float, samples: str) -> str:
+    """Return a guess of the samples to come, and how rough it is.
+
+    Examples
+    --------
+    >>> rough(387.0, "runs")
+    'about 390 runs, perhaps 130 to 1,200 (a rough guess)'
+    """
+    low, high = about(needed / ROUGH), about(needed * ROUGH)
+    return f"about {about(needed)} {samples}, perhaps {low} to {high} (a rough guess)"
+
+
+def comparison(result: Result) -> str:
     """Return a line about sampling all equally, where there is something to compare with."""
     equal, samples = result.equal_sampling, result.pulls + result.imported
     if equal is None or not samples:
         return ""
-    text = f"sampling all equally at this guarantee (RR): about {equal:,}"
-    return text + (f", {equal / samples:,.0f} times as many\n" if equal >= 2 * samples else "\n")
+    text = f"sampling all equally at this guarantee (RR): about {about(equal)}"
+    if equal < 2 * samples:
+        return f"{text}\n"
+    times = f"{about(equal / samples)} times as many"
+    return f"{text}, {times}\n" if len(text) + len(times) + 2 <= WIDTH else f"{text},\n  {times}\n"
 
 
-def _arms(rows: list[dict[str, Any]], style: str, last: str, most: int = MOST_SHOWN) -> str:
-    body = [
-        (
-            row["label"],
-            _number(row["mean"], style),
-            f"[{_number(row['lower'], style)}, {_number(row['upper'], style)}]",
-            _cell(row, last),
-            f"{row['pulls'] + row['imported']:,}",
-        )
-        for row in rows[:most]
-    ]
-    header = ["label", "mean", "interval", last, "samples"]
-    right = ["mean", "samples", *([last] if last == "odds" else [])]
-    text = table(header, body, right=right, wrap="label")
-    hidden = len(rows) - most
-    return text + (f"... and {counted(hidden, 'other')}\n" if hidden > 0 else "")
+class _Arms:
+    """Tables of arms in the words of their subject."""
+
+    def __init__(self, question: Question, subject: Subject) -> None:
+        self.subject = subject
+        self.style = number_style(question, subject)
+
+    def table(
+        self, rows: list[dict[str, Any]], columns: tuple[str, ...], most: int = MOST_SHOWN
+    ) -> str:
+        """Return the first rows as lines, with these columns beside the usual ones."""
+        subject = self.subject
+        first, *more = (HEADS.get(column, column) for column in columns)
+        shown = [subject.label, subject.mean, "interval", first, subject.samples, *more]
+        body = [self._cells(row, columns) for row in rows[:most]]
+        right = {subject.mean, subject.samples, "odds", "needed"} & set(shown)
+        text = table(shown, body, right=right, wrap=subject.label)
+        hidden = len(rows) - most
+        return text + (f"... and {counted(hidden, 'other')}\n" if hidden > 0 else "")
+
+    def _cells(self, row: dict[str, Any], columns: tuple[str, ...]) -> list[Any]:
+        mean, interval, samples = figures(row, self.style)
+        first, *more = (cell(row, column, self.subject) for column in columns)
+        return [row["label"], mean, interval, first, samples, *more]
 
 
-def _cell(row: dict[str, Any], column: str) -> str:
+def figures(row: dict[str, Any], style: str) -> tuple[str, str, str]:
+    """Return an arm's mean, interval and number of samples."""
+    lower, upper = _number(row["lower"], style), _number(row["upper"], style)
+    samples = f"{row['pulls'] + row['imported']:,}"
+    return _number(row["mean"], style), f"[{lower}, {upper}]", samples
+
+
+def cell(row: dict[str, Any], column: str, subject: Subject = ARMS) -> str:
+    """Return what a column says of an arm: its odds, guess, need of samples or decision."""
     if column == "odds":
         return _odds(row["odds"])
+    if column == "needed":
+        needed = row["pulls_needed"]
+        return "?" if needed is None or not math.isfinite(needed) else about(needed)
     if column == "guess":
         if row["guess"] in (None, "undecided") or row["doubt"] is None:
             return "?"
-        named = "normal" if row["guess"] == "normal" else "outlier"
+        named = "normal" if row["guess"] == "normal" else subject.guess
         doubt = "<1%" if row["doubt"] < 0.01 else f"{row['doubt']:.0%}"
-        return f"{named}, doubt {doubt}"
+        return f"{named} ({doubt})"
     return str(row["decision"])
 
 
-def _innocence(row: dict[str, Any]) -> float:
+def innocence(row: dict[str, Any]) -> float:
     """Return what undecided arms are sorted by: about the probability that they are normal."""
     if row["guess"] is None or row["doubt"] is None:
         return 0.5
     return float(1.0 - row["doubt"] if row["guess"] == "normal" else row["doubt"])
 
 
-def _number_style(question: Question) -> str:
-    """Return how to print a reward: to a ten thousandth of the rewards' range."""
+def number_style(question: Question, subject: Subject = ARMS) -> str:
+    """Return how to print a reward: to a ten thousandth of the rewards' range, or in percent."""
+    if subject.in_percent(question):
+        return ".1%"
     a, b = question.bounds
     digits = 4 - math.floor(math.log10(b - a))
     return f"z.{max(digits, 0)}f" if -3 <= digits <= 9 else ".5g"

@@ -20,6 +20,7 @@ class Status(StrEnum):
     INTERRUPTED = "interrupted"
     FAILED = "failed"
     ENDED = "ended"
+    STOPPED = "stopped"
 
     @property
     def meaning(self) -> str:
@@ -40,6 +41,7 @@ _MEANINGS = {
     Status.INTERRUPTED: "it was interrupted",
     Status.FAILED: "a pull failed",
     Status.ENDED: "there are no more rewards",
+    Status.STOPPED: "somebody has stopped it, and may let it go on",
 }
 
 

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from oddarms.algorithms import Algorithm, Decision, Decisions, Threshold
-from oddarms.problem import FloatArray
+from oddarms.problem import FloatArray, IntArray
 from oddarms.search._result import Snapshot, TracePoint
 from oddarms.search._rewards import Rewards
+
+FindRows = Callable[[IntArray], FloatArray]
 
 
 def snapshot(algorithm: Algorithm, rewards: Rewards) -> Snapshot:
     """Return all intervals at this moment."""
-    lower, upper = algorithm.intervals()
-    if rewards.mirrored:
-        lower, upper = upper, lower
+    lower, upper = _in_units(algorithm.intervals(), rewards)
     return Snapshot(
         round=algorithm.round,
         means=rewards.in_units(algorithm.means),
-        lower=rewards.in_units(lower),
-        upper=rewards.in_units(upper),
+        lower=lower,
+        upper=upper,
         decisions=decisions(algorithm, rewards),
         thresholds=thresholds(algorithm, rewards),
     )
+
+
+def _in_units(
+    ends: tuple[FloatArray, FloatArray], rewards: Rewards
+) -> tuple[FloatArray, FloatArray]:
+    lower, upper = map(rewards.in_units, ends)
+    return (upper, lower) if rewards.mirrored else (lower, upper)
+
+
+def later_intervals(algorithm: Algorithm, rewards: Rewards) -> FindRows:
+    """Return what finds the intervals of this moment for some arms, a row of ends each."""
+    find = algorithm.later_intervals()
+    return lambda arms: np.column_stack(_in_units(find(arms), rewards))
 
 
 def decisions(algorithm: Algorithm, rewards: Rewards) -> Decisions:

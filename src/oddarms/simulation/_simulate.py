@@ -13,14 +13,14 @@ import numpy.typing as npt
 from oddarms.algorithms import Decision, Decisions, get_algorithm
 from oddarms.arms import SimulatedArms
 from oddarms.arms._simulated import check_endless
-from oddarms.errors import InvalidParameter
+from oddarms.errors import InvalidParameter, MissingExtra
 from oddarms.executors import open_executor
 from oddarms.problem import BoolArray, FloatArray, IntArray, Question, check_whole
 from oddarms.randomness import Rng, generator_of
 from oddarms.rules import gaps_to_thresholds, true_outliers
 from oddarms.search import Search
 from oddarms.simulation._families import get_family
-from oddarms.simulation._task import Run, Task, why_not_compiled
+from oddarms.simulation._task import NO_NUMBA, Run, Task, why_not_compiled
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -135,7 +135,9 @@ def simulate(
         else get_family(family).make(instance, words)
     )
     if check_endless(arms).has_generator:
-        raise InvalidParameter("instance must have no generator of its own: rng decides every run.")
+        raise InvalidParameter(
+            "instance must have no generator of its own but got an rng: that of the run decides."
+        )
     asked = Question.of(arms.means.size if question is None else question, words)
     if asked.n != arms.means.size:
         raise InvalidParameter(
@@ -149,10 +151,12 @@ def simulate(
 
 def _use_compiled(question: Question, arms: SimulatedArms, compiled: bool | None) -> bool:
     obstacle = why_not_compiled(question, arms)
+    if compiled and obstacle == NO_NUMBA:
+        raise MissingExtra.of("simulate", "compiled=True")
     if compiled and obstacle is not None:
         raise InvalidParameter(
-            f"compiled must not be True for {question.algorithm_name!r} on {arms!r}, where"
-            f" {obstacle}: leave it out for a run step by step."
+            f"compiled must be left out for {question.algorithm_name!r} on {arms!r}, where"
+            f" {obstacle}, but got True: a run step by step is made without it."
         )
     return obstacle is None and compiled is not False
 

@@ -29,6 +29,7 @@ from oddarms.statistics.evidence import (
     bet_slope,
     between_rooms,
     finite_or_zero,
+    first_room,
     jeffreys_slope,
     log_bet,
     log_jeffreys,
@@ -58,6 +59,7 @@ from oddarms.statistics.worst_world import (
 for _formula in (
     *(totals.relative_error, totals.scatter_of, totals.squares_from),
     *(evidence.sample_of, sample_above, sample_below, evidence.psi_exponential),
+    *(evidence.stirling_rest, evidence.jeffreys_start, first_room),
     *(log_bet, bet_slope, log_jeffreys, jeffreys_slope, finite_or_zero, between_rooms),
     *(line_at, next_cut, weighed, joint_evidence.meeting, joint_evidence.steepness_of),
     *(closeness_at, least_share, log_weight, largest_coefficients, sd_from_tangent),
@@ -119,8 +121,8 @@ def reaches(sample: Sample, room: float, level: float, logs: Any) -> bool:
 def excluded_room_of_one(sample: Sample, level: float, logs: Any) -> float:
     """Return the largest room found whose evidence reaches a level; 0 where there is none."""
     inside, outside = max(sample.gap, 0.0), 0.0
-    for _ in range(BISECTIONS):
-        middle = 0.5 * (inside + outside)
+    for step in range(BISECTIONS):
+        middle = 0.5 * (inside + outside) if step else first_room(sample)
         if middle > SMALLEST_GAP and reaches(sample, middle, level, logs):
             outside = middle
         else:
@@ -195,7 +197,7 @@ def add_row(rows: Linear, row: Tally, around: Any, size: float, lean: Any, varia
         rows.sums[j] += scaled * (row.total[j] / pulls[j])
         rows.leans[j] += size * lean[j]
         step = abs(scaled) / pulls[j]
-        for g in range(rows.bets.size):
+        for g in range(rows.spent.size):
             cost = bet_cost(rows.bets[g] * step, pulls[j], around[j], variance[j])
             rows.costs[g, j] += cost
             rows.spent[g] += cost

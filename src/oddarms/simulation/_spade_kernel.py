@@ -83,6 +83,7 @@ from oddarms.statistics.threshold_streams import (
     PlugIn,
     bets_around,
     bets_for,
+    costs_near,
     falls_slowly,
     flat_line,
     interval_of_mean,
@@ -103,9 +104,9 @@ for _formula in (
     *(bracket, distance_rate, joint_row_weights, least_gap, level_of_arms, threshold_shares),
     *(nats_of_bets, row_gains_more, next_size, affordable_size, counts_of_row, counts_of_focus),
     *(estimated_threshold, forecast, lean_of, quantile_of, thresholds_without_one),
-    *(normal_mixture_boundary, bets_around, bets_for, interval_of_mean, lower_bound),
+    *(normal_mixture_boundary, bets_around, bets_for, costs_near, interval_of_mean),
     *(no_plug_in_rows, no_rows, radius_of, square_of_leans, upper_bound, with_plug_in_row),
-    *(empty_rows, means_without_one, falls_slowly, flat_line),
+    *(lower_bound, empty_rows, means_without_one, falls_slowly, flat_line),
 ):
     register_jitable(error_model="numpy")(_formula)
 
@@ -219,8 +220,8 @@ def weigh_below(
     lower = rows.lower
     square = square_of_leans(lower)
     bets = bets_around(lower.weight)
-    costs = lower.costs[bets]
-    spent, log_shares, sum_of_all = lower.spent[bets], LOG_SHARES[bets], lower.sums.sum()
+    costs, spent = costs_near(lower.costs, bets), costs_near(lower.spent, bets)
+    log_shares, sum_of_all = LOG_SHARES[bets], lower.sums.sum()
     logs, cost = np.empty(MOST_TERMS), np.empty(spent.size)
     centres = means_without_one(guess.mean)
     for i in below:

@@ -24,6 +24,7 @@ from oddarms.simulation._taped_arms import TapedBernoulli
 from oddarms.statistics.directions import leave_one_out_k
 
 COMPILED = ("ade", "rr", "wrr", "spade")
+NO_NUMBA = "numba must be installed but is not"
 
 
 PLAIN: dict[str, Any] = {
@@ -64,7 +65,7 @@ def why_not_compiled(question: Question, arms: SimulatedArms) -> str | None:
             f" below {LEAST_BETA} but is {family.value(arms):g}"
         )
     if find_spec("numba") is None:
-        return "numba must be installed but is not"
+        return NO_NUMBA
     return None
 
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr
 
 from oddarms.problem import BoolArray, FloatArray
+from oddarms.statistics.special import ndtr
 
 LARGEST_DOUBT = 0.5
 """That of an arm nothing is known of: a guess is as good as its opposite."""

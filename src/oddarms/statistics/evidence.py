@@ -4,7 +4,8 @@ An *e-process* is a non-negative process that starts at 1 and lies below a super
 the hypothesis it speaks against. Ville's inequality then bounds the probability that it *ever*
 reaches 1/alpha by alpha: at any stopping time, and whichever arm is pulled next, as long as that
 is decided by the past. Every function returns the logarithm of an e-process, or a bound that
-inverts one. Counts are floats; all is stable for 10^9 pulls and for means at 0 and 1.
+inverts one. Counts are floats; all is stable for 2^50 pulls, the most of any search, and for means
+at 0 and 1, as far as the sums are exact (those of 0 and 1 are).
 
 References: Robbins (1970); Howard, Ramdas, McAuliffe and Sekhon (Annals of Statistics 2021);
 Fan, Grama and Liu (Electronic Journal of Probability 2015); Waudby-Smith and Ramdas (JRSS B 2024).
@@ -16,19 +17,25 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betaln
 
 from oddarms.problem import FloatArray, IntArray
 from oddarms.statistics.elementwise import Numbers, choose
 from oddarms.statistics.totals import relative_error
 
 SMALLEST_GAP = 1e-150  # its square is still a number
+LEAST_LEVEL = (
+    2.0**-50
+)  # levels nearer to 0 and 1 are moved there: no search is long enough for them
 SMALL_BET = 1e-3
 BETS: FloatArray = np.array([*(0.01 * 1.6 ** np.arange(10)), 0.82, 0.93])[:, None]
 """Fractions of the largest admissible bet; fixed, so no run can tune them."""
-LOG_LOSSES: FloatArray = np.log1p(-BETS)
+LOG_LOSSES: FloatArray = np.log1p(-BETS) * (1.0 + 2.0**-49)
+"""What a bet loses at most, with all that rounding can take from the sum of losses and gains."""
 TYPICAL_PULLS = 32.0  # for which the sub-Gaussian mixture is tuned, times about 16
 BISECTIONS = 12  # to find an end of an interval
+FEW_PULLS = 2.0**18  # with more of them the ends of an interval are sought near the mean first
+MOST_BELOW_ONE = 2.0**-53 - 1.0  # quotients are above 0, and as small as this where nothing is seen
+STIRLING = 10.0  # from here on Stirling's series is exact to the last digits
 BETA_SHARE = 0.1  # of the Jeffreys mixture in an arm's evidence; the bets have the rest
 _PRIOR: FloatArray = 1.0 / (1.0 + ((np.arange(12.0)[:, None] - 7.0) / 3.0) ** 2)
 LOG_SHARES: FloatArray = np.log((1.0 - BETA_SHARE) * _PRIOR / _PRIOR.sum())
@@ -49,10 +56,7 @@ def log_mix(logs: FloatArray, slopes: FloatArray) -> tuple[FloatArray, FloatArra
 
 def highest(rows: FloatArray) -> FloatArray:
     """Return the largest finite entry of each column, 0 where there is none."""
-    top = rows[0]
-    for row in rows[1:]:
-        top = np.maximum(top, row)
-    result: FloatArray = finite_or_zero(top)
+    result: FloatArray = finite_or_zero(rows.max(0))
     return result
 
 
@@ -122,7 +126,8 @@ class Sample(NamedTuple):
     convex in x, so it lies below its chord, whose expectation is 1 at mean q. A rounded sum does
     little harm: off by e, it changes the result by about e (logit(S/N) - logit(q)), so by
     e sqrt(2 L N / (S (N - S))) near the truth at evidence L: a few thousandths for 10^6 pulls
-    added in the worst of ways.
+    added in the worst of ways. Its terms are as large as N log N, and what is left of them a few
+    units: `log_jeffreys` takes them together before they are rounded.
 
     **Fixed bets**: the wealth of a gambler who bets the fraction l of what may be lost,
     prod_s (1 + l (q - X_s) / (1 - q)), 0 <= l < 1, is a supermartingale where the mean is >= q and
@@ -149,7 +154,7 @@ class Sample(NamedTuple):
     near: Numbers
     """The sum of their distances from this end."""
     start: Numbers
-    """What does not depend on the level in the Jeffreys mixture."""
+    """What does not depend on the level in the Jeffreys mixture: `log_jeffreys` has the rest."""
     gap: Numbers
     """At most the mean's distance from this end, given that the sum may have been rounded."""
     at_end: Numbers
@@ -187,7 +192,7 @@ def sample_of(
         pulls,
         far,
         near,
-        betaln(far + 0.5, near + 0.5) - math.log(math.pi),  # B(1/2, 1/2) = pi
+        jeffreys_start(pulls, far, near),
         gap,
         choose(known, variance / both, 1.0),
         choose(known, safe * safe / both, 0.0),
@@ -222,8 +227,48 @@ def jeffreys_slope(sample: Sample, room: Numbers) -> Numbers:
 
 
 def log_jeffreys(sample: Sample, room: Numbers) -> Numbers:
-    """Return the log of the Jeffreys mixture, without its weight; the room is inside (0, 1)."""
-    return sample.start - sample.far * np.log1p(-room) - sample.near * np.log(room)
+    """Return the log of the Jeffreys mixture, without its weight; the room is inside (0, 1).
+
+    With F and R the sums of the distances from either end, a = F + 1/2, b = R + 1/2, N = F + R,
+    and log G(x) = (x - 1/2) log x - x + log(2 pi)/2 + rest(x) the gamma function,
+
+        log B(a, b) - F log(1 - room) - R log(room)
+            = F log(a / ((N + 1) (1 - room))) + R log(b / ((N + 1) room))
+              + log(2 pi / (N + 1))/2 + rest(a) + rest(b) - rest(N + 1).
+
+    Both quotients are nearly 1 where it matters: with d = b - (N + 1) room they are
+    1 - d/((N + 1) (1 - room)) and 1 + d/((N + 1) room), and no digit of their logarithms is lost.
+    An error of d moves the sum by about d/(N room (1 - room)) times itself.
+    """
+    whole = sample.pulls + 1.0
+    d = (sample.near + 0.5) - whole * room
+    of_far = np.log1p(np.maximum(-d / (whole * (1.0 - room)), MOST_BELOW_ONE))
+    of_near = np.log1p(np.maximum(d / (whole * room), MOST_BELOW_ONE))
+    return sample.start + sample.far * of_far + sample.near * of_near
+
+
+def jeffreys_start(pulls: Numbers, far: Numbers, near: Numbers) -> Numbers:
+    """Return what does not depend on the room in `log_jeffreys`, less log B(1/2, 1/2) = log pi."""
+    rests = stirling_rest(far + 0.5) + stirling_rest(near + 0.5) - stirling_rest(pulls + 1.0)
+    return rests - 0.5 * np.log(0.5 * math.pi * (pulls + 1.0))
+
+
+def stirling_rest(x: Numbers) -> Numbers:
+    """Return log Gamma(x) - (x - 1/2) log x + x - log(2 pi)/2, for x of at least 1/2.
+
+    By Stirling's series; for small x from that of x + 10, as Gamma(x + 10) is Gamma(x) times
+    x (x + 1) ... (x + 9).
+    """
+    small = x < STIRLING
+    low = np.minimum(x, STIRLING)
+    product = low * (low + 1.0) * (low + 2.0) * (low + 3.0) * (low + 4.0)
+    product = product * (low + 5.0) * (low + 6.0) * (low + 7.0) * (low + 8.0) * (low + 9.0)
+    shifted = choose(small, x + 10.0, x)
+    high = low + 10.0
+    back = (high - 0.5) * np.log(high) - (low - 0.5) * np.log(low) - np.log(product) - 10.0
+    s = 1.0 / (shifted * shifted)
+    series = s * (1 / 1260 - s * (1 / 1680 - s * (1 / 1188 - s * (691 / 360360 - s / 156))))
+    return choose(small, back, 0.0) + (1 / 12 - s * (1 / 360 - series)) / shifted
 
 
 def log_evidence(sample: Sample, room: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -242,16 +287,23 @@ def log_evidence(sample: Sample, room: FloatArray) -> tuple[FloatArray, FloatArr
 def log_mean_below(
     pulls: FloatArray, total: FloatArray, scatter: FloatArray, level: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the evidence that arms' means are below a level, and its slope in the level."""
-    value, slope = log_evidence(sample_below(pulls, total, scatter), 1.0 - level)
+    """Return the evidence that arms' means are below a level, and its slope in the level.
+
+    The level is moved away from 1 to `LEAST_LEVEL` of it, and by one rounding, never upwards.
+    """
+    room = np.maximum(np.nextafter(1.0 - level, 2.0), LEAST_LEVEL)
+    value, slope = log_evidence(sample_below(pulls, total, scatter), room)
     return value, -slope
 
 
 def log_mean_above(
     pulls: FloatArray, total: FloatArray, scatter: FloatArray, level: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the evidence that arms' means are above a level, and its slope in the level."""
-    return log_evidence(sample_above(pulls, total, scatter), level)
+    """Return the evidence that arms' means are above a level, and its slope in the level.
+
+    The level is moved away from 0 to `LEAST_LEVEL`.
+    """
+    return log_evidence(sample_above(pulls, total, scatter), np.maximum(level, LEAST_LEVEL))
 
 
 def mean_interval(
@@ -294,11 +346,11 @@ def between_rooms(pulls: Numbers, above: Numbers, below: Numbers) -> tuple[Numbe
 def excluded_room(sample: Sample, level: float) -> FloatArray:
     """Return the largest room found whose evidence reaches a level; 0 where there is none.
 
-    The evidence grows as the room falls from the gap to 0: bisection.
+    The evidence grows as the room falls from the gap to 0: bisection, from `first_room` on.
     """
     inside, outside = np.maximum(sample.gap, 0.0), np.zeros(sample.gap.size)
-    for _ in range(BISECTIONS):
-        middle = 0.5 * (inside + outside)
+    for step in range(BISECTIONS):
+        middle = 0.5 * (inside + outside) if step else first_room(sample)
         room = np.maximum(middle, SMALLEST_GAP)
         bets, jeffreys = log_bets(sample, room), log_jeffreys(sample, room) + math.log(BETA_SHARE)
         top = np.maximum(highest(bets), jeffreys)
@@ -308,12 +360,22 @@ def excluded_room(sample: Sample, level: float) -> FloatArray:
     return outside
 
 
+def first_room(sample: Sample) -> Numbers:
+    """Return where the end of an interval is sought first: half-way, nearer after many pulls.
+
+    Radii go with the pulls to the power -1/2. A fixed number of halvings from the gap on would
+    leave the interval as wide as the last of them, however many pulls there are.
+    """
+    near = 0.5 * np.sqrt(FEW_PULLS / np.maximum(sample.pulls, FEW_PULLS))
+    return np.maximum(sample.gap, 0.0) * (1.0 - near)
+
+
 def widely_excluded_room(sample: Sample, level: float) -> FloatArray:
     """Return at most `excluded_room`, from the Jeffreys mixture alone."""
     inside, outside = np.maximum(sample.gap, 0.0), np.zeros(sample.gap.size)
     least = level - math.log(BETA_SHARE)
-    for _ in range(10):
-        middle = 0.5 * (inside + outside)
+    for step in range(10):
+        middle = 0.5 * (inside + outside) if step else first_room(sample)
         jeffreys = log_jeffreys(sample, np.maximum(middle, SMALLEST_GAP))
         beyond = (jeffreys >= least) & (middle > SMALLEST_GAP)
         inside, outside = np.where(beyond, inside, middle), np.where(beyond, middle, outside)

@@ -28,18 +28,17 @@ def supported(log_values: FloatArray, size: int, alpha: float) -> bool:
 
     For the worst S with r names of R, these are the r smallest of R, and of the others all with
     E_j < c r, c = 1/(alpha |R|): with sums over both, sum E >= c r |S| is asked for, that is
-    sum_r E + sum_j min(E_j - c r, 0) >= c r^2. Sums of rounded values are lowered by what rounding
-    may have added.
+    sum_r E + sum_j min(E_j - c r, 0) >= c r^2. Both sides are sums of non-negative numbers, and the
+    left one is lowered, the right one raised by what rounding may have done to it.
     """
     values = np.exp(np.minimum(np.sort(log_values), LARGEST_LOG))
     rest, chosen = values[: values.size - size], values[values.size - size :]
     needed = np.arange(1.0, size + 1.0) / (alpha * size)
     sums = np.concatenate([[0.0], np.cumsum(rest)])
     few = np.searchsorted(rest, needed)
-    room = np.cumsum(chosen) + sums[few] - needed * few
+    have, missing = np.cumsum(chosen) + sums[few], needed * (few + np.arange(1.0, size + 1.0))
     slack = 4.0 * values.size * np.finfo(np.float64).eps
-    enough = room * (1.0 - slack) >= needed * np.arange(1.0, size + 1.0) * (1.0 + slack)
-    return bool(enough.all())
+    return bool((have * (1.0 - slack) >= missing * (1.0 + slack)).all())
 
 
 def largest_by_e_bh(log_values: FloatArray, alpha: float) -> int:

@@ -35,11 +35,12 @@ from oddarms.statistics.evidence import normal_mixture_boundary, psi_exponential
 from oddarms.statistics.totals import relative_error
 from oddarms.statistics.worst_world import largest_costs
 
-HORIZONS: FloatArray = 0.7 * 3.0 ** np.arange(15.0)
-"""The numbers of sweeps that the bets are made for."""
-_PRIOR: FloatArray = 1.0 / (1.0 + ((np.arange(15.0) - 4.5) / 2.5) ** 2)
+HORIZONS: FloatArray = 0.7 * 3.0 ** np.arange(33.0)
+"""The numbers of sweeps that the bets are made for: to 2^50, the most pulls of any search."""
+_PRIOR: FloatArray = 1.0 / (1.0 + ((np.arange(33.0) - 4.5) / 2.5) ** 2)
 LOG_SHARES: FloatArray = np.log(_PRIOR / _PRIOR.sum())
 """The weights of the bets: most on those for some 30 to 500 sweeps."""
+PRICED = 16  # bets, for up to 10^7 sweeps: the costs of longer ones follow, see `costs_near`
 AROUND = 3  # bets looked at, before and after the one made for the present number of sweeps
 SEEN_SHARE = 0.25  # of the bets that pay for the squares seen, of the upper stream
 LOG_SEEN_SHARE, LOG_LIGHT_SHARE = math.log(SEEN_SHARE), math.log(1.0 - SEEN_SHARE)
@@ -62,6 +63,21 @@ def bets_around(sweeps: float) -> slice:
     nearest = round(math.log(max(sweeps, 0.7) / 0.7) / math.log(3.0))
     first = min(max(nearest - AROUND, 0), HORIZONS.size - 2 * AROUND - 1)
     return slice(first, first + 2 * AROUND + 1)
+
+
+def costs_near(kept: FloatArray, near: slice) -> FloatArray:
+    """Return at least what these bets cost, from the costs of the first `PRICED` ones.
+
+    The last of those is small already. A bet r times as long as another costs r^2 times as much
+    where the cost is L^2/8; for r < 1 at most that where it is psi(|L|) (X - h)^2, as psi(s)/s^2
+    increases. With |L| that of the last bet that is kept, which is mostly below 0.01, that is
+    2/3 |L| too much, as a share.
+    """
+    every = np.arange(near.start, near.stop)
+    last = np.minimum(every, PRICED - 1)
+    squares = HORIZONS[last] / HORIZONS[every]
+    result: FloatArray = (kept[last].T * squares).T
+    return result
 
 
 class Lines(NamedTuple):
@@ -108,7 +124,8 @@ class Linear(NamedTuple):
     For each l of either sign, exp(l sum_r a_r <c_r, x_r - y> - cost_l) is an e-process: a product
     over all pulls, see `bet_costs`, with L = l a_r c_rj / w_rj. Any z_r is valid. Coefficients and
     sums are rounded: as rows grow geometrically, that changes the exponent by some 10 l A 2^-53,
-    A the weight, which is below 1e-8 for 10^9 pulls.
+    A the weight. The bets looked at are at most about 6 sqrt(8 nats/(|c|^2 A)), so that is below
+    1e-8 for 10^9 pulls and 1e-5 for 2^50.
     """
 
     k: float
@@ -122,16 +139,15 @@ class Linear(NamedTuple):
     leans: FloatArray
     """Z = sum_r a_r z_r; by itself, as C - A/m, C = sum_r a_r c_r, would cancel for small k."""
     costs: FloatArray
-    """Of each bet, on each arm."""
+    """Of each of the first bets, on each arm: see `costs_near`."""
     spent: FloatArray
-    """Of each bet, on all arms."""
+    """Of each of the first bets, on all arms."""
 
 
 def no_rows(n: int, size: int, k: float, nats: float) -> Linear:
     """Return what there is before the first row; |c_r|^2 is at most about (1 + k^2)/m."""
-    count = HORIZONS.size
-    bets, costs = bets_for((1.0 + k**2) / size, nats), np.zeros((count, n))
-    return Linear(k, size, 0.0, bets, np.zeros(n), np.zeros(n), costs, np.zeros(count))
+    bets, costs = bets_for((1.0 + k**2) / size, nats), np.zeros((PRICED, n))
+    return Linear(k, size, 0.0, bets, np.zeros(n), np.zeros(n), costs, np.zeros(PRICED))
 
 
 def direction_of(rows: Linear, lean: FloatArray) -> FloatArray:
@@ -143,7 +159,7 @@ def with_row(rows: Linear, row: Tally, size: float, lean: FloatArray, guess: For
     """Add a row of `row.pulls` pulls; `lean` and `guess` precede it."""
     scaled = size * direction_of(rows, lean)
     costs = bet_costs(
-        rows.bets,
+        rows.bets[:PRICED],
         np.abs(scaled) / row.pulls,
         row.pulls,
         scatter_around(row, guess.centre),
@@ -164,7 +180,7 @@ def with_row(rows: Linear, row: Tally, size: float, lean: FloatArray, guess: For
 def radius_of(rows: Linear, alpha: float) -> float:
     """Return how far sum_r a_r <c_r, x_r - y> is on one side, with probability 1 - alpha."""
     near = bets_around(rows.weight)
-    needed = rows.spent[near] - LOG_SHARES[near] - math.log(alpha)
+    needed = costs_near(rows.spent, near) - LOG_SHARES[near] - math.log(alpha)
     return float((needed / rows.bets[near]).min())
 
 
@@ -179,6 +195,12 @@ def interval_of_mean(rows: Linear, alpha: float) -> tuple[float, float]:
     return max(centre - radius, 0.0), min(centre + radius, 1.0)
 
 
+def costs_without_one(rows: Linear, near: slice, arms: IntArray) -> FloatArray:
+    """Return what the bets `near` on all arms but i cost, for these i."""
+    others = rows.spent.reshape(-1, 1) - rows.costs[:, arms]
+    return costs_near(np.maximum(others, 0.0), near)
+
+
 def mean_lines(rows: Linear, arms: IntArray, shift: float, sign: float) -> Lines:
     """Return the log e-processes about mu_-i, the mean of the arms other than i, for these i.
 
@@ -188,7 +210,7 @@ def mean_lines(rows: Linear, arms: IntArray, shift: float, sign: float) -> Lines
     """
     n, near = rows.sums.size, bets_around(rows.weight)
     W = rows.weight * (n - 1.0) / n
-    costs = np.maximum(rows.spent[near].reshape(-1, 1) - rows.costs[near][:, arms], 0.0)
+    costs = costs_without_one(rows, near, arms)
     total = rows.sums.sum() - rows.sums[arms]
     return Lines(
         sign * (W * shift - total),
@@ -230,8 +252,7 @@ def lower_lines(rows: Linear, arms: IntArray, shift: float, mu: tuple[float, flo
     """
     square = square_of_leans(rows)
     near = bets_around(rows.weight)
-    spent, shares = rows.spent[near].reshape(-1, 1), LOG_SHARES[near]
-    costs = np.maximum(spent - rows.costs[near][:, arms], 0.0)
+    shares, costs = LOG_SHARES[near], costs_without_one(rows, near, arms)
     total = rows.sums.sum() - rows.sums[arms]
     offset, speed, share = lower_line(rows, square, rows.leans[arms], total, shift, mu)
     return Lines(offset, speed, rows.bets[near], costs - shares.reshape(-1, 1), share)
@@ -248,8 +269,7 @@ def flat_lines(rows: Linear, arms: IntArray, shift: float) -> Lines:
     the better one may be taken.
     """
     near = bets_around(rows.weight)
-    spent, shares = rows.spent[near].reshape(-1, 1), LOG_SHARES[near]
-    costs = np.maximum(spent - rows.costs[near][:, arms], 0.0)
+    shares, costs = LOG_SHARES[near], costs_without_one(rows, near, arms)
     total = rows.sums.sum() - rows.sums[arms]
     offset, speed = flat_line(rows, rows.leans[arms], total, shift)
     return Lines(offset, speed, rows.bets[near], costs - shares.reshape(-1, 1), np.ones(arms.size))

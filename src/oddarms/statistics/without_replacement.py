@@ -47,9 +47,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaln, gammaln
 
 from oddarms.problem import FloatArray
+from oddarms.statistics.special import betaln, gammaln
 from oddarms.statistics.totals import UNIT
 
 BISECTIONS = 20

@@ -1,0 +1,81 @@
+"""What the arms of a search are, for words that fit them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oddarms.problem import UNIT, Question
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The words of an answer.
+
+    Attributes
+    ----------
+    thing, sample
+        What is sampled, and what a sample of it is.
+    odd, odd_ones, guess
+        What one that is abnormal is, what several are, and what one that seems so is in a table.
+    label, mean
+        The heads of the columns with the labels and the means.
+    rate
+        What a mean is called in a sentence.
+    shares
+        Whether means are shares, to be shown in percent where rewards are 0 or 1.
+    note
+        What arms and samples are, where a text calls them so.
+    """
+
+    thing: str = "arm"
+    sample: str = "sample"
+    odd: str = "an outlier"
+    odd_ones: str = "outliers"
+    guess: str = "outlier"
+    label: str = "label"
+    mean: str = "mean"
+    rate: str = "mean"
+    shares: bool = False
+    note: str = ""
+
+    @property
+    def things(self) -> str:
+        """Several of them."""
+        return f"{self.thing}s"
+
+    @property
+    def samples(self) -> str:
+        """Several of its samples."""
+        return f"{self.sample}s"
+
+    def are_odd(self, count: int, *, known: bool = False) -> str:
+        """Return that one is abnormal, or that several are.
+
+        Examples
+        --------
+        >>> Subject().are_odd(1), TESTS.are_odd(2, known=True)
+        ('is an outlier', 'are known to be abnormally flaky')
+        """
+        to_be = " known to be" if known else ""
+        return f"is{to_be} {self.odd}" if count == 1 else f"are{to_be} {self.odd_ones}"
+
+    def in_percent(self, question: Question) -> bool:
+        """Return whether the means of a question are shown in percent."""
+        return self.shares and question.bounds == UNIT
+
+
+ARMS = Subject()
+"""Things of any kind."""
+TESTS = Subject(
+    thing="test",
+    sample="run",
+    odd="abnormally flaky",
+    odd_ones="abnormally flaky",
+    guess="flaky",
+    label="test",
+    mean="fails",
+    rate="failure rate",
+    shares=True,
+    note="An arm is a test, and a sample one run of it: 1 if the run failed, else 0.",
+)
+"""Tests of a suite, whose samples are runs."""
