@@ -1,23 +1,87 @@
 """Fixtures that any test module may use."""
 
+import gc
 import io
 import os
+import random
 import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-from helpers import ROOT, Ran, Run
+from helpers import KERNELS, Ran, Run
 from postgresql import postgresql, postgresql_url
 
 __all__ = ["postgresql", "postgresql_url"]
 
 pytest_plugins = ["pytester"]
 
-os.environ.setdefault("ODDARMS_CACHE", str(ROOT / ".pytest_cache" / "oddarms"))
+os.environ.setdefault("ODDARMS_CACHE", str(KERNELS))
+
+# the same examples every time, and none too slow on a busy machine
+settings.register_profile(
+    "same every time",
+    derandomize=True,
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("same every time")
+
+
+LONGEST = (
+    "test_site",
+    "test_study_faults",
+    "test_search_tickets",
+    "test_spade",
+    "test_crossing",
+    "test_find_command",
+    "test_conformance",
+    "test_executors",
+    "test_pytest_plugin",
+    "test_browser",
+    "test_study_stateful",
+    "test_spade_guarantees",
+    "test_stopping",
+    "test_server_faults",
+    "test_server_hostile",
+    "test_study_outages",
+    "test_study_postgresql",
+)
+"""Modules that begin first, or one worker would be left with them at the end."""
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: many tests wait for processes, servers and time."""
+    return (os.cpu_count() or 1) + 1
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let pytest-xdist keep the order below; by itself it begins with the most tests."""
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(LONGEST)))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported to no garbage collector; runs of pytest in a test call it often."""
+    gc.freeze()
 
 
 SIGTERM = signal.getsignal(signal.SIGTERM)
+
+
+@pytest.fixture(autouse=True)
+def same_chances_every_time() -> None:
+    """Tests that draw from `random` draw the same each time."""
+    random.seed(1)
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +89,47 @@ def signals_as_they_were() -> None:
     """Ray leaves a handler that ends the program."""
     if signal.getsignal(signal.SIGTERM) is not SIGTERM:
         signal.signal(signal.SIGTERM, SIGTERM)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def new_files_get_the_tables_of_the_first() -> Iterator[None]:
+    """Alembic makes the tables of the first storage in a file, and its statements those of others.
+
+    It takes three times as long as all else that a new study needs.
+    """
+    from sqlalchemy import event
+
+    from oddarms.studies import _database, _versions
+
+    made: list[tuple[str, Any]] = []
+    recording = threading.Lock()
+
+    def upgrade(connection: Any, name: str) -> None:
+        if connection.dialect.name != "sqlite" or _versions.version_of(connection, name):
+            _versions.upgrade_schema(connection, name)
+            return
+        if made:
+            raw = connection.connection.driver_connection
+            for statement, parameters in made:
+                raw.execute(statement, parameters).close()
+            return
+        statements: list[tuple[str, Any]] = []
+
+        def record(
+            _connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any
+        ) -> None:
+            if not statement.lstrip().startswith(("SELECT", "PRAGMA")):
+                statements.append((statement, parameters))
+
+        with recording:
+            event.listen(connection, "before_cursor_execute", record)
+            _versions.upgrade_schema(connection, name)
+            event.remove(connection, "before_cursor_execute", record)
+            made[:] = statements
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_database, "upgrade_schema", upgrade)
+        yield
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ import sqlalchemy as sa
 
 from oddarms.errors import StoreFailed
 from oddarms.search import _patience
-from oddarms.studies import Study, Told, _database, _replay, load_study
+from oddarms.studies import Told, _database, _replay, load_study
+from oddarms.studies._study import StoredStudy as Study
 
 T = TypeVar("T")
 

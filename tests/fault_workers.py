@@ -130,7 +130,7 @@ def by_shell(worker: Worker) -> None:
     """``oddarms find --study``, all but the start of an interpreter and the report."""
     global pull_from_shell
     from oddarms.cli import main
-    from oddarms.cli.find import _output
+    from oddarms.cli.sampling import _output
 
     _output.write_report = lambda *_, **__: None
     Study.run.__kwdefaults__["lease"] = timedelta(seconds=LEASE)

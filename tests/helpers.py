@@ -9,12 +9,13 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
 from oddarms.problem import FloatArray
 from oddarms.search import Ticket
@@ -24,6 +25,8 @@ from oddarms.theory import gaps
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
+KERNELS = ROOT / ".pytest_cache" / "oddarms"
+"""Where tests keep compiled code, unless the environment says otherwise."""
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "ade": ("ade", {}),
@@ -35,6 +38,12 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "wrr rho 1.7": ("wrr", {"rho": 1.7}),
 }
 """The algorithms with the options that make them differ, by a name for test reports."""
+
+
+def quick_and_long(quick: Iterable[Any], long: Iterable[Any]) -> list[Any]:
+    """Return the parameters of a test, of which only the quick ones are in the default suite."""
+    several = [one if isinstance(one, tuple) else (one,) for one in long]
+    return [*quick, *(pytest.param(*values, marks=pytest.mark.long) for values in several)]
 
 
 def uniform_means_with_gap(

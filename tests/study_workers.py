@@ -132,6 +132,13 @@ def work(storage: str, name: str, seed: int, ledger: Path, hurry: Path) -> None:
             note("".join(f"told {ticket.id} {reward!r}\n" for ticket, reward in part))
 
 
+def work_with(token: str | None, *task: Any) -> None:
+    """Work with a token for a server; the processes know nothing of this one's environment."""
+    if token is not None:
+        os.environ["ODDARMS_TOKEN"] = token
+    work(*task)
+
+
 # Work that many do at once
 
 

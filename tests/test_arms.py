@@ -149,7 +149,9 @@ class TestTable:
         np.testing.assert_allclose(table.means, [0.25, 2 / 3])
 
     def test_bad_records(self) -> None:
-        with pytest.raises(InvalidParameter, match="records of arm 'b' must be a non-empty list"):
+        with pytest.raises(
+            InvalidParameter, match="arm 'b' must be a list of numbers but it is empty"
+        ):
             Table({"a": [1.0], "b": []})
         with pytest.raises(InvalidParameter, match="records of arm 'a' must be finite"):
             Table({"a": [1.0, np.nan], "b": [0.0]})

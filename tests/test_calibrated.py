@@ -619,3 +619,7 @@ class TestConformance(AlgorithmConformance):
     algorithm = "calibrated"
     delta = 0.3
     runs: ClassVar = 20
+
+    @pytest.mark.long
+    def test_jobs_do_not_change_the_runs(self) -> None:
+        super().test_jobs_do_not_change_the_runs()

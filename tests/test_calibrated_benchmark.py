@@ -53,7 +53,7 @@ SMALL = OWN["22 U(.6,.9) + 2 U(.1,.2), k=-1.5"]
 
 def test_families() -> None:
     sizes = {name: family.draw(seed=1).means.size for name, family in OWN.items()}
-    assert len(OWN) == 15
+    assert len(OWN) == 16
     assert (min(sizes.values()), max(sizes.values())) == (2, 500)
     near = OWN["one of 30 at .002 from theta, k=2"]
     distances = [gaps(near.draw(seed).means, 2.0).min() for seed in range(20)]
@@ -63,6 +63,7 @@ def test_families() -> None:
     spent = {family.name for family in budget_families(list(OWN.values()))}
     assert SMALL.name in spent
     assert "15+1 Beta(30), k=2" not in spent
+    assert "2 at 1e-7 from their mean, k=0" not in spent
     assert "one of 8 at .0003 from theta, k=1" not in spent
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers import quick_and_long
 from oddarms import Search, find, simulate
 from oddarms.algorithms._census import Census, shared_out
 from oddarms.arms import Bernoulli, Function, Table
@@ -194,7 +195,7 @@ class TestGuarantee:
         "fractions": (1.0, [list(np.linspace(0, x, 30)) for x in (0.1, 0.3, 0.2, 1.0, 0.4)]),
     }
 
-    @pytest.mark.parametrize("name", ["coins", "fractions"])
+    @pytest.mark.parametrize("name", quick_and_long(["coins"], ["fractions"]))
     def test_answers_and_intervals(self, name: str) -> None:
         self.check(name, 40)
 

@@ -18,6 +18,7 @@ class Brief(AlgorithmConformance):
     """At a delta where errors occur at all, so that few runs say something."""
 
     delta = 0.3
+    easy_budget = 20_000
 
 
 class TestADE(Brief):
@@ -30,6 +31,10 @@ class TestADE(Brief):
     @pytest.mark.long
     def test_intervals_hold_at_any_budget(self) -> None:
         super().test_intervals_hold_at_any_budget()
+
+    @pytest.mark.long  # as at a tenth
+    def test_a_budget_is_never_exceeded(self) -> None:
+        super().test_a_budget_is_never_exceeded()
 
 
 class TestRR(Brief):
@@ -45,6 +50,11 @@ class TestWRR(Brief):
 class TestSPADE(AlgorithmConformance):
     algorithm = "spade"
     runs = 20  # not compiled; 120 on all instances together find a rate of 0.4
+    easy_budget = 20_000
+
+    @pytest.mark.long  # at any budget is more to ask
+    def test_all_intervals_hold_together(self) -> None:
+        super().test_all_intervals_hold_together()
 
     @pytest.mark.long  # test_spade_guarantees.py has more instances
     def test_answers_are_as_right_as_promised(self) -> None:
@@ -54,6 +64,10 @@ class TestSPADE(AlgorithmConformance):
 class TestLUCB(AlgorithmConformance):
     algorithm = "lucb"
     runs = 20  # not compiled
+
+    @pytest.mark.long
+    def test_jobs_do_not_change_the_runs(self) -> None:
+        super().test_jobs_do_not_change_the_runs()
 
     @pytest.mark.long
     def test_answers_are_as_right_as_promised(self) -> None:

@@ -9,19 +9,22 @@ false alarm with probability below 5e-3, once and for all, as the seeds are fixe
 What the checks detect is in `test_power`: at alpha = 0.2 they fail nearly always where a component
 crosses in 3 of 10 runs (single arms) or in half of them (streams). Numbers that lost their digits
 cross every level, so evidence is checked at alpha = 0.02 too: there 6 of 100 runs are found out,
-and 1 of 4 of a stream.
+and 1 of 4 of a stream. Streams of numbers where only digits can be lost have a third of the runs,
+which is enough for that: 3 of 4 are found out, and 4 of 10 at alpha = 0.02; so have quiet rewards.
+The long form has all.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
+from helpers import quick_and_long
 from oddarms.algorithms._spade_certificates import JointCertificate
 from oddarms.algorithms._spade_joint import BOX_SHARE, MU_SHARE, largest_without_one
 from oddarms.problem import FloatArray
@@ -65,6 +68,7 @@ ALPHAS = (ALPHA, 0.02)  # what has lost its digits crosses every level
 FALSE_ALARM = 5e-6
 RUNS = 1500  # of single arms
 STREAM_RUNS = 120
+FEW_STREAM_RUNS = 40  # where digits may be lost
 SWEEP_RUNS = 400
 
 Rewards = Callable[[np.random.Generator, tuple[int, ...]], FloatArray]
@@ -82,6 +86,8 @@ def check(wrong: int, runs: int, alpha: float = ALPHA) -> None:
         (RUNS, 0.02, 0.06),
         (STREAM_RUNS, 0.2, 0.5),
         (STREAM_RUNS, 0.02, 0.25),
+        (FEW_STREAM_RUNS, 0.2, 0.75),
+        (FEW_STREAM_RUNS, 0.02, 0.4),
         (SWEEP_RUNS, 0.2, 0.37),
     ],
 )
@@ -181,6 +187,33 @@ class TestOneArm:
             self.crossed(-gain - cost)
 
 
+FAR_TIMES = np.unique(np.geomspace(1, 2**50, 60).astype(np.int64))
+
+
+@pytest.mark.parametrize(
+    ("p", "side"),
+    quick_and_long(
+        [(0.5, "below"), (0.05, "above"), (1e-6, "above")],
+        [(0.5, "above"), (0.05, "below"), (1e-6, "below")],
+    ),
+)
+def test_an_arm_pulled_as_often_as_any_search_may(p: float, side: str) -> None:
+    """Log-gammas of 2^50 differ by units where their last digits are rounded."""
+    rng = np.random.default_rng([6, int(1e6 * p)])
+    steps = np.diff(FAR_TIMES, prepend=0)
+    total = rng.binomial(steps, p, (RUNS, steps.size)).cumsum(1).astype(float).ravel()
+    pulls = np.tile(FAR_TIMES.astype(float), RUNS)
+    sample = (sample_above if side == "above" else sample_below)(
+        pulls, total, scatter_of(pulls, total, total)
+    )
+    room = np.full(pulls.size, p if side == "above" else 1.0 - p)
+    for logs in (log_jeffreys(sample, room), log_evidence(sample, room)[0]):
+        TestOneArm().crossed(logs)
+    low, high = mean_interval(pulls, total, scatter_of(pulls, total, total), ALPHA)
+    missed = ((low > p) | (high < p)).reshape(RUNS, -1).any(axis=1)
+    check(int(missed.sum()), RUNS)
+
+
 @pytest.mark.parametrize(("n", "m_odd", "m_even"), [(2, 1, 1), (5, 3, 3), (40, 2, 5)])
 @pytest.mark.parametrize("p", [0.5, 0.1])
 def test_degenerate_bound(n: int, m_odd: int, m_even: int, p: float) -> None:
@@ -251,27 +284,33 @@ MANY = [0.1 + 0.01 * arm for arm in range(19)]
 NEARLY_ALIKE = [0.3 + 1e-4 * arm for arm in range(19)]
 ARMS = {
     "coins": Arms(on_threshold([0.2, 0.25, 0.3, 0.4], 1.0), 1.0, coins),
-    "low rate": Arms(on_threshold([0.01] * 6 + [0.05, 0.1], 1.5), 1.5, coins),
     "quiet": Arms(on_threshold([0.4, 0.42, 0.44, 0.5], 1.0), 1.0, quiet),
     "tiny": Arms(on_threshold([1e-9, 2e-9, 3e-9, 5e-9], 1.0), 1.0, exponential),
     "near 1": Arms(1.0 - 1e-9 * np.array([1.0, 2.0, 3.0, 5.0]), 0.5, below_one),
     "two arms, k near 1": Arms(np.array([0.4, 0.4]), NEARLY_ONE, coins),
-    "two quiet arms, k near 1": Arms(np.array([0.4, 0.4]), NEARLY_ONE, quiet),
-    "three arms, tiny k": Arms(on_threshold([0.3, 0.6], TINY_K), TINY_K, coins),
     "k below rounding": Arms(on_threshold([0.2, 0.3, 0.6], TINIER_K), TINIER_K, coins),
     "three arms, k near sqrt 2": Arms(on_threshold([0.2, 0.21], BELOW_ROOT_2), BELOW_ROOT_2, coins),
     "many beta arms": Arms(on_threshold(MANY, 2.0), 2.0, betas),
-    "many arms, steep k": Arms(on_threshold(NEARLY_ALIKE, BELOW_ROOT_19), BELOW_ROOT_19, coins),
     "n just above 1 + k^2": Arms(np.full(5, 0.4), NEARLY_TWO, coins),
-    "n just above 1 + k^2, others alike": Arms(np.full(5, 0.4), NEARLY_TWO, one_coin),
 }
 MORE_ARMS = {
+    "low rate": Arms(on_threshold([0.01] * 6 + [0.05, 0.1], 1.5), 1.5, coins),
+    "two quiet arms, k near 1": Arms(np.array([0.4, 0.4]), NEARLY_ONE, quiet),
+    "three arms, tiny k": Arms(on_threshold([0.3, 0.6], TINY_K), TINY_K, coins),
+    "many arms, steep k": Arms(on_threshold(NEARLY_ALIKE, BELOW_ROOT_19), BELOW_ROOT_19, coins),
+    "n just above 1 + k^2, others alike": Arms(np.full(5, 0.4), NEARLY_TWO, one_coin),
     "two arms, tiny k": Arms(np.array([0.7, 0.7]), TINY_K, betas),
     "three constant arms": Arms(on_threshold([0.2, 0.4], 1.0), 1.0, constant),
     "many arms": Arms(on_threshold(MANY, 2.0), 2.0, coins),
     "many constant arms": Arms(on_threshold(MANY, 2.0), 2.0, constant),
     "many arms, tiny k": Arms(on_threshold(MANY, TINY_K), TINY_K, betas),
 }
+FAR = {
+    "coins": Arms(on_threshold([0.2, 0.25, 0.3, 0.4], 1.0), 1.0, coins),
+    "two": Arms(np.array([0.5, 0.5]), 0.0, coins),
+    "low rate": Arms(on_threshold([1e-3, 2e-3, 4e-3], 0.5), 0.5, coins),
+}
+FAR_ROWS = 32
 ROWS = 14
 DELTA = 0.4  # of the certificates: what their events cost is a part of it
 
@@ -297,6 +336,25 @@ def rows(arms: Arms, rng: np.random.Generator) -> Iterator[tuple[JointCertificat
         totals = totals.plus(pulled).plus(arms.pull(rng, lead))
         if row % 4 == 1:
             yield certificate, Tally.seen(totals)
+
+
+def far_rows(arms: Arms, rng: np.random.Generator) -> Iterator[tuple[JointCertificate, Tally]]:
+    """Yield a certificate after rows that triple, to about 2^50 pulls: 0/1 rewards."""
+    n = arms.y.size
+    certificate = JointCertificate(n, Sigma(k=arms.k), DELTA, 0.0)
+    ones = rng.binomial(4, arms.y).astype(float)
+    totals = Totals(np.full(n, 4.0), ones, ones)
+    for row in range(FAR_ROWS):
+        guess, size = forecast(Tally.seen(totals)), min(3**row, 2**50 // (3 * n))
+        ones = rng.binomial(size, arms.y).astype(float)
+        pulled = Totals(np.full(n, float(size)), ones, ones)
+        certificate.absorb_row(Tally.seen(pulled), float(size), guess)
+        totals = totals.plus(pulled)
+        if row % 6 == 1:
+            yield certificate, Tally.seen(totals)
+
+
+Rounds = Callable[[Arms, np.random.Generator], Iterator[tuple[JointCertificate, Tally]]]
 
 
 def along_lines(lines: Lines, y: FloatArray) -> FloatArray:
@@ -362,11 +420,11 @@ def wrong_bounds(arms: Arms, certificate: JointCertificate) -> FloatArray:
     return np.array(wrong, dtype=float)
 
 
-def check_streams(arms: Arms) -> None:
+def check_streams(arms: Arms, rows: Rounds = rows, runs: int = STREAM_RUNS) -> None:
     """Check evidence about the first arm's threshold, and about both ends of the common one."""
-    best = np.full((STREAM_RUNS, len(PRICES)), -np.inf)
-    wrong = np.zeros((STREAM_RUNS, len(ALPHAS), 4))
-    for run, rng in enumerate(np.random.default_rng(3).spawn(STREAM_RUNS)):
+    best = np.full((runs, len(PRICES)), -np.inf)
+    wrong = np.zeros((runs, len(ALPHAS), 4))
+    for run, rng in enumerate(np.random.default_rng(3).spawn(runs)):
         for certificate, tally in rows(arms, rng):
             certificate.look(tally)
             best[run] = np.maximum(best[run], evidence_for_errors(arms, certificate, tally))
@@ -374,14 +432,29 @@ def check_streams(arms: Arms) -> None:
     for place, alpha in enumerate(ALPHAS):
         for part, price in enumerate(PRICES):
             crossed = (best[:, part] >= -math.log(alpha)).sum()
-            check(int(crossed), STREAM_RUNS, alpha + price)
+            check(int(crossed), runs, alpha + price)
         for missed in wrong[:, place].sum(axis=0):
-            check(int(missed), STREAM_RUNS, alpha)
+            check(int(missed), runs, alpha)
 
 
-@pytest.mark.parametrize("name", ARMS)
-def test_streams_and_the_joint_evidence(name: str) -> None:
-    check_streams(ARMS[name])
+def few_unless(names: Iterable[str], whole: set[str]) -> list[Any]:
+    """Return names with their runs; all runs of those that are not whole take long."""
+    quick = [(name, STREAM_RUNS if name in whole else FEW_STREAM_RUNS) for name in names]
+    others = [name for name in names if name not in whole]
+    return quick_and_long(quick, [(name, STREAM_RUNS) for name in others])
+
+
+@pytest.mark.parametrize(("name", "runs"), few_unless(ARMS, {"coins", "many beta arms"}))
+def test_streams_and_the_joint_evidence(name: str, runs: int) -> None:
+    check_streams(ARMS[name], runs=runs)
+
+
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    quick_and_long([("coins", FEW_STREAM_RUNS)], [(name, STREAM_RUNS) for name in FAR]),
+)
+def test_streams_of_as_many_pulls_as_any_search_may_have(name: str, runs: int) -> None:
+    check_streams(FAR[name], far_rows, runs)
 
 
 @pytest.mark.long
@@ -402,14 +475,23 @@ SWEEPS = {
 }
 
 
-@pytest.mark.parametrize("name", SWEEPS)
-def test_odd_and_even_sweeps(name: str) -> None:
-    """The interval of the threshold, which is intersected over time, and the bounds on sigma."""
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    quick_and_long(
+        [(name, SWEEP_RUNS if name in ("spread", "low rate") else STREAM_RUNS) for name in SWEEPS],
+        [(name, SWEEP_RUNS) for name in SWEEPS if name not in ("spread", "low rate")],
+    ),
+)
+def test_odd_and_even_sweeps(name: str, runs: int) -> None:
+    """The interval of the threshold, which is intersected over time, and the bounds on sigma.
+
+    400 runs find a rate of 0.37, and 120 one of 0.5.
+    """
     arms, price = SWEEPS[name], ALPHA / 5.0
     n, k = arms.y.size, arms.k
     theta, sigma = threshold(arms.y, k), float(arms.y.std())
     wrong = 0
-    for rng in np.random.default_rng(4).spawn(SWEEP_RUNS):
+    for rng in np.random.default_rng(4).spawn(runs):
         ends, missed = OddEven(n, k, end_delta=price, degenerate_delta=price), False
         for pair in range(12):
             size = 1 + pair // 2
@@ -417,14 +499,14 @@ def test_odd_and_even_sweeps(name: str) -> None:
                 ends.absorb(size, arms.pull(rng, size).total)
             missed |= not ends.sigma[0] <= sigma <= ends.sigma[1]
         wrong += missed or not ends.low <= theta <= ends.high
-    check(wrong, SWEEP_RUNS)
+    check(wrong, runs)
 
 
-@pytest.mark.parametrize("name", SWEEPS)
-def test_true_direction(name: str) -> None:
+@pytest.mark.parametrize(("name", "runs"), few_unless(SWEEPS, {"spread", "low rate"}))
+def test_true_direction(name: str, runs: int) -> None:
     """|<c*, e>| is rarely beyond its radius, at any time, where sigma is known."""
     arms, price = SWEEPS[name], ALPHA / 5.0
-    y, k, runs = arms.y, arms.k, STREAM_RUNS
+    y, k = arms.y, arms.k
     sigma = float(y.std())
     c = (1.0 + k * (y - y.mean()) / sigma) / y.size
     wrong = 0

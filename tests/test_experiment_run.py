@@ -372,7 +372,7 @@ class TestResuming:
         assert run(GRID, rng=1, jobs=1, folder=tmp_path).to_csv() == expected.to_csv()
         assert counting.calls == 20
 
-    @pytest.mark.parametrize("jobs", [1, 2])
+    @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.long)])
     def test_ctrl_c(self, tmp_path: Path, jobs: int, expected: Outcomes) -> None:
         with pytest.raises(KeyboardInterrupt):
             run(GRID, rng=1, jobs=jobs, folder=tmp_path, progress=Latest(interrupt_at=4))
@@ -618,11 +618,18 @@ def exit_code_of_study(folder: Path, jobs: int, last: int) -> int:
 
 
 class TestKill:
-    @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.long)])
-    def test_killed_several_times_it_ends_with_the_same_file(
-        self, tmp_path: Path, jobs: int
+    @pytest.mark.parametrize(
+        ("jobs", "lasts"),
+        [
+            (1, (3,)),
+            pytest.param(1, (3, 8), marks=pytest.mark.long),
+            pytest.param(2, (3, 8), marks=pytest.mark.long),
+        ],
+    )
+    def test_killed_it_ends_with_the_same_file(
+        self, tmp_path: Path, jobs: int, lasts: tuple[int, ...]
     ) -> None:
-        for last in (3, 8):
+        for last in lasts:
             assert exit_code_of_study(tmp_path, jobs, last) == -signal.SIGKILL
             assert lines_of(tmp_path) == last
         assert not (tmp_path / "found.csv").exists()

@@ -85,14 +85,15 @@ def all_scales(labels):
 @pytest.fixture
 def find(run_command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Run]:
     """Runs ``oddarms find`` in an empty directory, without drawing the report."""
-    monkeypatch.setattr("oddarms.cli.find._output.write_report", lambda *_args, **_options: None)
+    monkeypatch.setattr("oddarms.cli.sampling._output.write_report", lambda *_, **__: None)
     module = f"functions_{tmp_path.name}"
     (tmp_path / f"{module}.py").write_text(FUNCTIONS)
     path = list(sys.path)
 
     def run(*words: object, stdin: str = "") -> Ran:
         given = [str(word).replace("functions:", f"{module}:") for word in words]
-        return run_command("find", *given, stdin=stdin)
+        out = [] if "--out" in given or "-h" in given else ["--out", "output/find"]
+        return run_command("find", *given, *out, stdin=stdin)
 
     yield run
     sys.path[:] = path
@@ -150,7 +151,7 @@ def test_the_answer_has_means_intervals_odds_and_the_cost(find: Run) -> None:
     assert threshold.startswith("upper threshold: 0.6000, within [")
     assert made_of == "  the larger of mean + 1 sd and mean + 0.05"
     assert re.fullmatch(r"samples: \d+", samples)
-    equally = r"sampling all equally at this guarantee \(RR\): about [\d,]+, \d+ times as many"
+    equally = r"sampling all equally at this guarantee \(RR\): about [\d,]+,\s+[\d,]+ times as many"
     assert re.fullmatch(equally, cost)
     assert max(map(len, ran.out.splitlines())) <= 80
 
@@ -198,12 +199,12 @@ def test_labels_of_any_kind_reach_the_command_and_the_files(find: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "one of --arms, --table and --study"),
-        (("--arms", ARMS), "one of --pull, --python and --table"),
+        ((), "one of --arms, --table, --junit and --study"),
+        (("--arms", ARMS), "one of --pull, --python, --table and --junit"),
         (("--arms", "a,b,a", "--pull", "true {arm}"), "unique"),
         (("--arms", "a,", "--pull", "true {arm}"), "at least 2"),
         (("--arms", "nofile", "--pull", "true {arm}"), "no file 'nofile'"),
-        (("--arms", ARMS, "--pull", "true {arm}", "--python", "a:b"), "together"),
+        (("--arms", ARMS, "--pull", "true {arm}", "--python", "a:b"), "but got both"),
         (("--arms", ARMS, "--pull", "true {arm}", "--reward", "wrong"), "exit-code or stdout"),
         (("--arms", ARMS, "--pull", "tr'ue"), "well quoted"),
         (("--arms", ARMS, "--pull", " "), "empty"),
@@ -232,8 +233,14 @@ def test_labels_of_any_kind_reach_the_command_and_the_files(find: Run) -> None:
         (("--arms", ARMS, "--python", "functions:only_e", "--timeout", 1), "--pull"),
         (("--study", "nobody"), "no study 'nobody'"),
         (("--table", "no.csv"), "no.csv"),
-        (("--arms", ARMS, "--pull", PULL, "--population", "rows"), "--population rows must be"),
-        (("--table", "no.csv", "--study", "s", "--population", "rows"), "--population rows must"),
+        (
+            ("--arms", ARMS, "--pull", PULL, "--population", "rows"),
+            "--population must be rows only with --table",
+        ),
+        (
+            ("--table", "no.csv", "--study", "s", "--population", "rows"),
+            "--population must be rows only",
+        ),
         (("--arms", ARMS, "--pull", "true {arm}", "--algorithm", "census"), "--population rows"),
     ],
 )
@@ -274,10 +281,11 @@ HANGING = "sh -c 'test $ODDARMS_ARM = b && sleep 600; test $ODDARMS_ARM != e'"
 
 @pytest.mark.parametrize("policy", ["stop", "retry"])
 def test_an_arm_that_always_hangs_ends_the_search(find: Run, policy: str) -> None:
-    words = ("--arms", ARMS, "--pull", HANGING, "--timeout", 0.2, "--jobs", 4, *SEARCH)
+    words = ("--arms", ARMS, "--pull", HANGING, "--timeout", "0.2s", "--jobs", 4, *SEARCH)
     ran = find(*words, "--on-error", policy)
     times = "" if policy == "stop" else " (10 times in a row)"
     assert_refused(ran, 1, f"arm 'b': the command took longer than 0.2 s{times}. ")
+    assert "A larger --timeout gives a sample more time; --on-error worst counts" in ran.err
     kept = re.search(r"(\d+) samples kept", ran.err)
     assert kept is not None
     study = oddarms.load_study("find", storage="output/find/study.db")
@@ -402,10 +410,10 @@ def test_the_status_of_a_used_up_budget_is_the_same_everywhere(
 
 
 def test_the_same_command_goes_on_after_ctrl_c(find: Run) -> None:
-    words = ("--arms", ARMS, *SEARCH, "--format", "json")
+    words = ("--arms", ARMS, *SEARCH, "--format", "json", "--same-source")
     first = find(*words, "--python", "functions:interrupted")
     assert first.code == 130
-    assert first.out == ""
+    assert (first.json["status"], first.json["pulls"] + first.json["unused"]) == ("interrupted", 20)
     said = first.err.splitlines()[-1]
     kept = re.fullmatch(r"interrupted: (\d+) samples kept in output/find/study.db, .*", said)
     assert kept is not None
@@ -462,6 +470,122 @@ def test_a_changed_command_is_refused_and_may_sample_afresh(find: Run) -> None:
     assert len(list(Path("o").glob("before-*"))) == 2
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (
+            ("--python", "functions:only_e"),
+            ("--python", "functions:boom"),
+            "--python must stay as it was",
+        ),
+        (
+            ("--python", "functions:Scale.up_to_ten", "--above", "5"),
+            ("--python", "functions:Scale.up_to_ten", "--above", "7"),
+            "--above must stay as it was where samples are kept, 5.0, but got 7.0",
+        ),
+        (
+            ("--pull", PULL, "--on-error", "worst", "--timeout", "60"),
+            ("--pull", PULL, "--on-error", "worst", "--timeout", "30"),
+            "--timeout must stay",
+        ),
+        (
+            ("--pull", PULL, "--on-error", "worst"),
+            ("--pull", PULL),
+            "--on-error must stay as it was where samples are kept, 'worst', but got nothing",
+        ),
+    ],
+)
+def test_all_that_rewards_depend_on_is_remembered(
+    find: Run, before: tuple[str, ...], after: tuple[str, ...], told: str
+) -> None:
+    words = ("--arms", ARMS, *SEARCH, "--budget", 20)
+    assert find(*words, *before).code in (0, 3)
+    assert_refused(find(*words, *after), 2, told, "--fresh", "--same-source")
+    assert find(*words, *after, "--same-source").code in (0, 1, 3)
+
+
+def test_a_timeout_may_be_given_to_a_search_that_a_failure_ends(find: Run) -> None:
+    words = ("--arms", ARMS, *SEARCH, "--pull", PULL, "--budget")
+    assert find(*words, 20).code == 3
+    assert find(*words, 30, "--timeout", 60, "--on-error", "worst").code in (0, 3)
+    assert_refused(find(*words, 40, "--timeout", 50, "--on-error", "worst"), 2, "--timeout must")
+
+
+def test_another_working_directory_or_program_is_noticed(
+    find: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("here", "there"):
+        program = tmp_path / name / "probe"
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\ntest $1 != e\n")
+        program.chmod(0o755)
+    out = tmp_path / "out"
+    words = ("--arms", ARMS, *SEARCH, "--budget", 20, "--out", out, "--pull")
+    monkeypatch.chdir(tmp_path / "here")
+    assert find(*words, "./probe {arm}").code == 3
+    monkeypatch.chdir(tmp_path / "there")
+    told = "the working directory must stay as it was", f"'{tmp_path / 'here'}', but got"
+    assert_refused(find(*words, "./probe {arm}"), 2, *told)
+    monkeypatch.chdir(tmp_path / "here")
+    path = os.environ["PATH"]
+    monkeypatch.setenv("PATH", f"{tmp_path / 'here'}:{path}")
+    assert find(*words, "probe {arm}", "--fresh").code == 3
+    monkeypatch.setenv("PATH", f"{tmp_path / 'there'}:{path}")
+    assert_refused(find(*words, "probe {arm}"), 2, "the program must stay as it was", "'probe'")
+    assert find(*words, "probe {arm}", "--same-source").code == 3
+
+
+def test_a_table_that_has_changed_is_not_counted_twice(find: Run) -> None:
+    table = Path("history.csv")
+    table.write_text("arm,reward\n" + "".join(f"{arm},0\n" for arm in "abcde"))
+    words = ("--table", table, "--pull", PULL, *SEARCH, "--budget", 20, "--format", "json")
+    assert find(*words).json["imported"] == 5
+    with table.open("a") as file:
+        file.write("a,0\n")
+    told = "what is in --table must stay as it was", "--fresh", "if all of them are new"
+    assert_refused(find(*words), 2, *told)
+    assert_refused(find(*words, "--missing", "skip"), 2, "--missing of --table must stay")
+    assert find(*words, "--fresh").json["imported"] == 6
+
+
+def test_a_fresh_look_at_a_table_keeps_the_old_answer(find: Run) -> None:
+    table = Path("history.csv")
+    table.write_text("arm,reward\n" + "".join(f"{arm},0\n" for arm in "abcde"))
+    assert find("--table", table).code == 3
+    ran = find("--table", table, "--fresh")
+    (aside,) = Path("output/find").glob("before-*")
+    assert sorted(path.name for path in aside.iterdir()) == ["arms.csv", "result.json"]
+    assert f"the search that was in output/find is in {aside} now\n" in ran.err
+
+
+def test_a_folder_is_named_after_the_question(
+    run_command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oddarms.cli.sampling._output.write_report", lambda *_, **__: None)
+    (tmp_path / "tests.txt").write_text("a\nb\nc\nd\ne\n")
+
+    def folders(*words: object) -> set[str]:
+        before = {path.name for path in Path("output").glob("*")}
+        command = ("find", "--k", 1, "--budget", 12, "-q", *words)
+        assert run_command(*command, stdin="a\nb\n").code in (0, 3)
+        return {path.name for path in Path("output").glob("*")} - before
+
+    words = ("--arms", "tests.txt", "--pull", "test {arm} != e")
+    (name,) = folders(*words)
+    assert re.fullmatch("find-tests-test-e-[0-9a-f]{6}", name)
+    assert folders(*words) == set()
+    assert folders(*words, "--budget", 20, "--margin", 0.1, "--jobs", 2) == set()
+    assert folders("--arms", "./tests.txt", *words[2:], "--budget", 20) == set()
+    for other in (
+        (*words, "--k", 1.5),
+        (*words[:3], "test {arm} != d"),
+        ("--arms", "a,b,c,d,e", *words[2:]),
+        ("--arms", "-", *words[2:]),
+        (*words, "--seed", 4),
+    ):
+        assert len(folders(*other)) == 1
+
+
 def test_a_command_that_never_sampled_may_be_mended(find: Run) -> None:
     words = ("--arms", ARMS, *SEARCH, "--pull")
     assert find(*words, "sh -c 'exit 127' {arm}").code == 2
@@ -474,7 +598,7 @@ def test_a_study_elsewhere_is_not_moved(find: Run) -> None:
 
 
 def test_a_search_that_is_done_is_not_begun_again(find: Run) -> None:
-    words = ("--arms", ARMS, *SEARCH)
+    words = ("--arms", ARMS, *SEARCH, "--same-source")
     first = find(*words, "--python", "functions:only_e")
     assert "OUTLIER: e\n" in first.err
     again = find(*words, "--python", "functions:boom")
@@ -576,7 +700,9 @@ def logged(word: str) -> int:
     return Path("log").read_text().split().count(word) if Path("log").exists() else 0
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL]
+)
 def test_a_killed_search_goes_on_without_waiting(find: Run, how: signal.Signals) -> None:
     words = ("--arms", ARMS, *SEARCH, "--out", "o")
     with search(*words, "--pull", LOGGING, "--jobs", "3") as process:
@@ -664,7 +790,7 @@ def test_rows_may_be_the_population(find: Run) -> None:
     assert not Path("output/find/study.db").exists()
     assert_refused(find(*words, "--arms", "a,z"), 2, "'z' has no row in t.csv")
     assert_refused(find(*words, "--algorithm", "rr"), 2, "algorithm must be 'census'")
-    assert_refused(find(*words, "--indifference", 0.1), 2, "no option 'indifference'")
+    assert_refused(find(*words, "--indifference", 0.1), 2, "but got 'indifference'")
 
 
 def test_a_search_goes_on_from_a_table_which_counts_once(find: Run) -> None:
@@ -685,8 +811,8 @@ def test_an_algorithm_without_imports_takes_the_rows_as_its_samples(find: Run) -
     write_table("t.csv", {"a": [0] * 9, "b": [1] * 7, "c": [0] * 8})
     answer = find(*TABLE, "--k", 1, "--algorithm", "rr", "--format", "json").json
     assert answer["status"] == "ended"
-    assert answer["imported"] == 24
-    assert answer["unused"] == 24 - answer["pulls"]
+    assert (answer["pulls"], answer["imported"]) == (0, 24)
+    assert answer["unused"] == 2  # one of each arm at a time: b has no eighth row, so 22 are used
 
 
 def test_a_parquet_table_is_read(find: Run) -> None:
@@ -805,7 +931,10 @@ def test_a_table_from_another_office(find: Run) -> None:
     words = ("--table", "t.csv", "--arm", "wörker", "--reward", "wrong", "--k", 0.5)
     assert_refused(find(*words), 2, "(--encoding latin-1 or cp1252)")
     latin = (*words, "--encoding", "latin-1")
-    assert_refused(find(*latin), 2, "line 11: wrong must not be empty", "--missing")
+    assert_refused(find(*latin), 2, "line 11: wrong must have a value but is empty", "--missing")
+    Path("na.csv").write_text("arm,reward\na,1\nb,N/A\n")
+    absent = find("--table", "na.csv")
+    assert_refused(absent, 2, "line 3: reward must have a value but is 'N/A'", "(--missing) 'skip'")
     skipped = find(*latin, "--missing", "skip", "--format", "json")
     assert "2 rows without a reward left out: sound only if" in skipped.err
     assert "1 row is an exact copy of others" in skipped.err

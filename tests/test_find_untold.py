@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import oddarms
-from oddarms.cli.find import _run, _untold
-from oddarms.cli.find._untold import keep_untold, tell_left_over
+from oddarms.cli._printing import Format
+from oddarms.cli.sampling import Output, _run, _untold
+from oddarms.cli.sampling._untold import keep_untold, tell_left_over
 from oddarms.errors import StoreFailed
 from oddarms.search import Ticket
 from oddarms.studies import Study
@@ -113,7 +114,8 @@ def test_a_line_that_is_refused_keeps_no_other_from_being_told(
 
 def run_of(study: Study, out: Path) -> _run.Run:
     patience = timedelta(0)
-    return _run.Run(study, 1, _run.OnErrorName.stop, patience, out, batch=False, quiet=True)
+    output = Output(out, Format.table, quiet=True)
+    return _run.Run(study, 1, _run.OnErrorName.stop, patience, output, batch=False)
 
 
 def test_a_run_begins_with_what_an_earlier_one_left_over(
@@ -138,7 +140,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, results: list[tuple[Ticket, float]]
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Study, "run", run)
-    monkeypatch.setattr(_run, "write", no_room)
+    monkeypatch.setattr(Output, "write", no_room)
 
 
 def test_untold_results_are_written_before_the_answer(
@@ -156,7 +158,7 @@ def test_untold_results_that_no_file_takes_are_said(
 ) -> None:
     results = some(study, 3)
     failing(monkeypatch, results)
-    monkeypatch.setattr(_run, "keep_untold", _run.write)
+    monkeypatch.setattr(_run, "keep_untold", Output.write)
     with pytest.raises(StoreFailed, match=r"3 results .* are only in the lines above"):
         run_of(study, out).until_done(lambda _: 0.0)
     said = capsys.readouterr().err

@@ -15,38 +15,13 @@ from oddarms.tables import Transform, recorded_rewards
 from oddarms.tables._frames import MOST_TRIALS, rewards_of_counts
 
 pandas = pytest.importorskip("pandas")
+polars = pytest.importorskip("polars")
+pyarrow = pytest.importorskip("pyarrow")
 
 RATES = {"ann": 0.1, "bob": 0.05, "cy": 0.07, "dee": 0.1, "eve": 0.95, "fay": 0.2}
 _RNG = np.random.default_rng(1)
 ROWS = {label: (_RNG.random(300) < rate).astype(int) for label, rate in RATES.items()}
 QUESTION = {"k": 1.5, "rng": 1}
-
-
-class Column:
-    """A column as polars has it."""
-
-    def __init__(self, values: list[Any]) -> None:
-        self._values = values
-
-    def to_numpy(self) -> np.ndarray:
-        return np.array(self._values)
-
-    def to_list(self) -> list[Any]:
-        return list(self._values)
-
-
-class PolarsLike:
-    """A frame as polars has it, which has no index; polars is not needed to test us."""
-
-    def __init__(self, columns: dict[str, list[Any]]) -> None:
-        self._columns = columns
-
-    @property
-    def columns(self) -> list[str]:
-        return list(self._columns)
-
-    def __getitem__(self, name: str) -> Column:
-        return Column(self._columns[name])
 
 
 def columns() -> dict[str, list[Any]]:
@@ -65,10 +40,17 @@ def counts() -> Any:
     return pandas.DataFrame({"successes": wrong, "trials": 300}, index=list(ROWS))
 
 
-def arrow() -> Any:
-    return pytest.importorskip("pyarrow").table(columns())
+def plain_counts() -> dict[str, list[Any]]:
+    wrong = [int(rewards.sum()) for rewards in ROWS.values()]
+    return {"host": list(ROWS), "successes": wrong, "trials": [300] * len(ROWS)}
 
 
+LIBRARIES: dict[str, Callable[[dict[str, list[Any]]], Any]] = {
+    "pandas": pandas.DataFrame,
+    "polars": polars.DataFrame,
+    "pyarrow": pyarrow.table,
+    "batch": pyarrow.RecordBatch.from_pydict,
+}
 NAMED = {"arm": "worker", "reward": "wrong"}
 FORMS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "lists": (lambda: {label: rewards.tolist() for label, rewards in ROWS.items()}, {}),
@@ -82,8 +64,21 @@ FORMS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "words": (lambda: frame().replace({"wrong": {0: "no", 1: "Yes"}}), NAMED),
     "index": (lambda: frame().set_index("worker"), {"reward": "wrong"}),
     "usual names": (lambda: frame().set_axis(["arm", "reward"], axis=1), {}),
-    "polars": (lambda: PolarsLike(columns()), NAMED),
-    "pyarrow": (arrow, NAMED),
+    "polars": (lambda: polars.DataFrame(columns()), NAMED),
+    "polars categories": (
+        lambda: polars.DataFrame(
+            columns(), schema={"worker": polars.Categorical, "wrong": polars.Float32}
+        ),
+        NAMED,
+    ),
+    "polars series": (
+        lambda: {label: polars.Series(rewards) for label, rewards in ROWS.items()},
+        {},
+    ),
+    "polars counts": (lambda: polars.DataFrame(plain_counts()), {"arm": "host"}),
+    "pyarrow": (lambda: pyarrow.table(columns()), NAMED),
+    "pyarrow batch": (lambda: pyarrow.RecordBatch.from_pydict(columns()), NAMED),
+    "pyarrow counts": (lambda: pyarrow.table(plain_counts()), {"arm": "host"}),
     "counts": (counts, {}),
     "named counts": (lambda: counts().rename_axis("host").reset_index(), {"arm": "host"}),
     "counts by hour": (lambda: pandas.concat([counts() // 2, counts() - counts() // 2]), {}),
@@ -189,10 +184,16 @@ WRONG: list[tuple[Callable[[], Any], dict[str, Any], str]] = [
     (lambda: {"a": BIG, "b": [0]}, {}, "rewards of arm 'a' must be a list of numbers but got arr"),
     (lambda: {"a": BIG[:, 0], "b": len}, {}, "arm 'a' must be callable but is array"),
     (lambda: [BIG[:, 0]] * 3, {}, "labels must be given for an array of rewards, one for each of"),
-    (lambda: {"a": [0], "b": []}, {}, "arm 'b' must be a non-empty list .* leave the arm out"),
+    (
+        lambda: {"a": [0], "b": []},
+        {},
+        "arm 'b' must be a list .* but it is empty: leave the",
+    ),
     (lambda: {"a": [0], "b": ["x" * 1000]}, {}, "must be numbers but number 0 is 'xxx"),
     (lambda: {"a": [0], "b": [1, 7] * 500}, {}, "but 500 of the 1,000 of arm 'b' do not, such as"),
     (lambda: {"a": [0], "b": [1, None]}, {}, "must not be missing but 1 of 2 are, the first at 1"),
+    (lambda: {"a": [0], "b": [1, "NA"]}, {}, "must not be missing but 1 of 2 .* missing='skip'"),
+    (lambda: {"a": [0], "b": [1, "x"]}, {}, "must be numbers but number 1 is 'x'"),
     (lambda: {"a": [0], "b": [1]}, {"missing": "drop"}, "missing must be 'stop', 'skip' or"),
     (lambda: {"a": [0], "b": [1]}, {"arm": "x"}, "arm must be left out unless there is a frame"),
     (lambda: {"a": [0], "b": [1]}, {"labels": "ab"}, "labels must be left out unless there is an"),
@@ -200,7 +201,8 @@ WRONG: list[tuple[Callable[[], Any], dict[str, Any], str]] = [
     (frame, {"reward": "wrong"}, "arm must name the frame's column of labels, or they must be"),
     (frame, {"arm": "who", "reward": "wrong"}, "but 'who' is not among 'worker', 'wrong'"),
     (frame, {"arm": "wrong", "reward": "worker"}, "'worker' must be numbers, yes/no or true/false"),
-    (lambda: PolarsLike({"wrong": [0]}), {"reward": "wrong"}, "arm must name the frame's column"),
+    (lambda: polars.DataFrame({"wrong": [0]}), {"reward": "wrong"}, "arm must name the frame's"),
+    (lambda: polars.DataFrame(columns()).lazy(), NAMED, r"LazyFrame are yet .* frame\.collect\(\)"),
     (lambda: frame()["wrong"], {}, "arms must have labels and pull.* but got Series"),
     (lambda: pandas.concat([frame()] * 2, axis=1), NAMED, "'wrong' is twice"),
     (lambda: counts().reset_index(), {}, "arm must name the frame's column of labels"),
@@ -246,8 +248,29 @@ def test_missing_rewards(nothing: Any) -> None:
     assert search.result().means.tolist() == [pytest.approx(1 / 3), 0.5]
 
 
-def test_a_row_without_a_label() -> None:
-    table = pandas.DataFrame({"arm": ["a", None], "reward": [0, 1]})
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_missing_rewards_of_every_library(library: str) -> None:
+    table = LIBRARIES[library]({"arm": ["a", "b", "a", "c"], "reward": [0, 1, None, None]})
+    skipped = recorded_rewards(table, missing="skip")
+    assert {label: rewards.tolist() for label, rewards in skipped.items()} == {
+        "a": [0.0], "b": [1.0], "c": [],
+    }  # fmt: skip
+    worst = recorded_rewards(table, missing="worst", worst=7.0)
+    assert [rewards.tolist() for rewards in worst.values()] == [[0.0, 7.0], [1.0], [7.0]]
+    with pytest.raises(InvalidParameter, match="missing but 2 of 4 are, the first at 2"):
+        recorded_rewards(table)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_words_and_truths_of_every_library(library: str) -> None:
+    for words in (["yes", "No"], [True, False]):
+        table = LIBRARIES[library]({"arm": [7, 8], "reward": words})
+        assert {k: v.tolist() for k, v in recorded_rewards(table).items()} == {7: [1.0], 8: [0.0]}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_row_without_a_label(library: str) -> None:
+    table = LIBRARIES[library]({"arm": ["a", None], "reward": [0, 1]})
     with pytest.raises(InvalidParameter, match="every row must name an arm but that of row 1"):
         find(table)
 

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from helpers import VARIANTS
-from oddarms import Result, find, simulate
+from helpers import VARIANTS, quick_and_long
+from oddarms import Result, Search, find, simulate
 from oddarms.arms import Bernoulli, Beta, SimulatedArms, Uniform
 from oddarms.statistics.binomial import most_errors
-from oddarms.testing import Instance, assert_error_rate
+from oddarms.testing import Instance, Streams, assert_error_rate
 from oddarms.theory import outliers, threshold
 
 INSTANCES = {
@@ -58,9 +58,14 @@ def test_answers_and_thresholds(variant: str, name: str) -> None:
     check(INSTANCES[name], delta=0.3, runs=400, algorithm=algorithm, rng=31, **options)
 
 
-@pytest.mark.parametrize("variant", ["ade shared", "wrr"])
+BETA, UNIFORM = ("beta", {"concentration": 1.0}), ("uniform", {"width": 0.1})
+
+
 @pytest.mark.parametrize(
-    ("family", "option"), [("beta", {"concentration": 1.0}), ("uniform", {"width": 0.1})]
+    ("variant", "family", "option"),
+    quick_and_long(
+        [("wrr", *BETA), ("ade shared", *UNIFORM)], [("ade shared", *BETA), ("wrr", *UNIFORM)]
+    ),
 )
 def test_other_families_and_the_lower_side(
     variant: str, family: str, option: dict[str, float]
@@ -98,21 +103,28 @@ def holds_throughout(result: Result, arms: SimulatedArms) -> bool:
     )
 
 
-@pytest.mark.parametrize("variant", ["ade shared", "wrr batch 7"])
-@pytest.mark.parametrize(
-    ("arms", "bounds"),
-    [
-        (Bernoulli([0.1, 0.9, 0.2, 0.8]), (0.0, 1.0)),
-        (Beta([0.1, 0.9, 0.2, 0.8], 2.0), (0.0, 1.0)),
-        (Uniform([-2.0, 4.0, -1.5, 3.5], 1.5, bounds=WIDE), WIDE),
-    ],
-    ids=["Bernoulli", "Beta", "Uniform on [-3, 5]"],
-)
-@pytest.mark.parametrize("budget", [150, pytest.param(None, marks=pytest.mark.long)])
-def test_intervals_of_arms_and_threshold(
-    variant: str, arms: SimulatedArms, bounds: tuple[float, float], budget: int | None
-) -> None:
+ARMS: dict[str, tuple[SimulatedArms, tuple[float, float]]] = {
+    "Bernoulli": (Bernoulli([0.1, 0.9, 0.2, 0.8]), (0.0, 1.0)),
+    "Beta": (Beta([0.1, 0.9, 0.2, 0.8], 2.0), (0.0, 1.0)),
+    "Uniform on [-3, 5]": (Uniform([-2.0, 4.0, -1.5, 3.5], 1.5, bounds=WIDE), WIDE),
+}
+SOME = [
+    ("ade shared", "Bernoulli"),
+    ("wrr batch 7", "Beta"),
+    ("wrr batch 7", "Uniform on [-3, 5]"),
+]
+OTHERS = [
+    ("wrr batch 7", "Bernoulli"),
+    ("ade shared", "Beta"),
+    ("ade shared", "Uniform on [-3, 5]"),
+]
+
+
+@pytest.mark.parametrize(("variant", "name"), quick_and_long(SOME, OTHERS))
+@pytest.mark.parametrize("budget", quick_and_long([150], [None]))
+def test_intervals_of_arms_and_threshold(variant: str, name: str, budget: int | None) -> None:
     algorithm, options = VARIANTS[variant]
+    arms, bounds = ARMS[name]
     delta, runs = 0.3, 80
     results = [
         find(
@@ -136,10 +148,15 @@ def test_intervals_of_arms_and_threshold(
 def test_a_decided_arm_of_ade_keeps_the_interval_that_decided_it() -> None:
     """Later pairs that hit a decided arm move neither its mean nor its interval."""
     seen: list[tuple[float, float, float]] = []
-    arms = Bernoulli([0.0, 1.0, 0.4, 0.45])
-    for budget in range(400, 3_000, 200):
-        result = find(arms, k=0.0, delta=0.1, algorithm="ade", shared=True, budget=budget, rng=35)
-        if 1 in result.outliers:
-            seen.append((*result.intervals[1].tolist(), float(result.means[1])))
+    means = [0.0, 1.0, 0.4, 0.45]
+    search = Search(len(means), k=0.0, delta=0.1, algorithm="ade", shared=True, rng=35)
+    rewards = Streams(means)
+    while search.total_pulls < 3_000:
+        pulls = search.ask_step()
+        search.tell_step([rewards(int(i)) for i in np.repeat(pulls.indices, pulls.counts)])
+        if search.algorithm.round % 50 == 0:
+            result = search.result()
+            if 1 in result.outliers:
+                seen.append((*result.intervals[1].tolist(), float(result.means[1])))
     assert len(seen) > 5
     assert len(set(seen)) == 1

@@ -13,6 +13,7 @@ import pytest
 from scipy.optimize import linprog, minimize
 from scipy.special import kl_div
 
+from helpers import quick_and_long
 from oddarms.errors import InvalidParameter
 from oddarms.theory import (
     _alternatives,
@@ -198,11 +199,13 @@ def nearest_by_search(y, a, k, i, rng):
     return min(minimize(cost, start, method="BFGS").fun for start in starts)
 
 
-@pytest.mark.parametrize("n", [3, 4, 6])
-def test_nearest_world_by_brute_force(n):
+@pytest.mark.parametrize(
+    ("n", "trials"), quick_and_long([(3, 6), (4, 6)], [(3, 12), (4, 12), (6, 12)])
+)
+def test_nearest_world_by_brute_force(n, trials):
     rng = np.random.default_rng(n)
     sides = set()
-    for trial in range(12):
+    for trial in range(trials):
         k = rng.choice([k for k in (0.0, 0.4, 1.0, 1.3, 2.0, -0.7, -1.2) if n > 1.05 + k * k])
         y = rng.normal(size=n)
         if trial % 3 == 0:  # identical arms: the hard case of the dual
@@ -285,7 +288,12 @@ def grid_limit(k, cost, axis):
 
 
 @pytest.mark.parametrize(
-    ("y", "k"), [((0.1, 0.3, 0.9), 1.0), ((0.2, 0.5, 0.6), 0.6), ((0.2, 0.3, 0.8), -0.8)]
+    ("y", "k"),
+    [
+        pytest.param((0.1, 0.3, 0.9), 1.0, marks=pytest.mark.long),
+        pytest.param((0.2, 0.5, 0.6), 0.6, marks=pytest.mark.long),
+        ((0.2, 0.3, 0.8), -0.8),
+    ],
 )
 def test_three_arms_by_brute_force(y, k):
     y, s = np.array(y), np.array([0.4, 0.3, 0.5])
@@ -377,8 +385,10 @@ def test_units():
     assert first_order_program(y, y * (1 - y), 2).sum() == T
 
 
-def test_pulls_grow_as_delta_falls():
-    pulls = [lower_bound([0.1, 0.3, 0.9], k=1, delta=d).pulls for d in (0.7, 0.5, 0.3, 0.1, 1e-9)]
+@pytest.mark.parametrize("method", quick_and_long(["first_order"], ["exact"]))
+def test_pulls_grow_as_delta_falls(method):
+    deltas = (0.7, 0.5, 0.1, 1e-9)
+    pulls = [lower_bound([0.1, 0.3, 0.9], k=1, delta=d, method=method).pulls for d in deltas]
     assert pulls[:2] == [0.0, 0.0]
     assert pulls[1:] == sorted(pulls[1:])
 

@@ -7,11 +7,13 @@ false alarm with probability below 2e-5, once and for all. What each would find 
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
+from helpers import quick_and_long
 from oddarms import Question, Result, Search, simulate
 from oddarms.algorithms import Decision, create
 from oddarms.algorithms._base import UNLIMITED
@@ -269,13 +271,7 @@ class TestGuarantee:
 
     RUNS = 40
     DELTA = 0.3
-    RULES = (
-        Mad(k=1.0),
-        Quantile(share=0.7),
-        pytest.param(Tukey(k=0.5), marks=pytest.mark.long),
-        pytest.param(Control(index=0, margin=0.1), marks=pytest.mark.long),
-        pytest.param(Absolute(floor=0.5), marks=pytest.mark.long),
-    )
+    LONG_RULES = (Tukey(k=0.5), Control(index=0, margin=0.1), Absolute(floor=0.5))
 
     def misses(self, rule: Rule, means: FloatArray, sd: float | None, narrower: float = 1.0) -> int:
         """Return in how many runs an interval or a decision is ever wrong."""
@@ -307,8 +303,14 @@ class TestGuarantee:
                 return True
         return False
 
-    @pytest.mark.parametrize("sd", [None, 0.5])
-    @pytest.mark.parametrize("rule", RULES, ids=repr)
+    @pytest.mark.parametrize(
+        ("rule", "sd"),
+        quick_and_long(
+            [(Mad(k=1.0), None), (Mad(k=1.0), 0.5), (Quantile(share=0.7), 0.5)],
+            [(Quantile(share=0.7), None), *product(LONG_RULES, (None, 0.5))],
+        ),
+        ids=repr,
+    )
     def test_it_holds(self, rule: Rule, sd: float | None) -> None:
         misses = self.misses(rule, np.array([0.1, 0.4, 0.6]), sd)
         assert_error_rate(misses, self.RUNS, self.DELTA)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import oddarms
+from helpers import quick_and_long
 from oddarms import Question, Search, simulate
 from oddarms.algorithms._spade_joint import Beyond, Found, together
 from oddarms.arms import Bernoulli
@@ -139,7 +140,7 @@ class TestSearches:
         assert result.outliers == [11]
         assert result.thresholds["lower"].upper <= 0.4
 
-    @pytest.mark.parametrize("algorithm", ["ade", "rr", "wrr"])
+    @pytest.mark.parametrize("algorithm", quick_and_long(["rr", "wrr"], ["ade"]))
     def test_intervals_of_the_other_algorithms(self, algorithm: str) -> None:
         means = [0.0] * 6 + [0.3, 1.0]
         words: dict[str, Any] = {"k": 0.3, "margin": 0.3, "algorithm": algorithm, "delta": 0.1}

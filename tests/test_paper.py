@@ -422,7 +422,16 @@ def assert_nothing_clipped(name: str, figure: Any) -> None:
 
 
 class TestPictures:
-    @pytest.mark.parametrize("algorithms", [("spade",), ("rr", "spade"), NAMES])
+    @pytest.mark.parametrize(
+        "algorithms",
+        [
+            *(
+                pytest.param(names, marks=pytest.mark.long)
+                for names in (("spade",), ("rr", "spade"))
+            ),
+            NAMES,
+        ],
+    )
     def test_nothing_is_clipped(self, algorithms: tuple[str, ...]) -> None:
         for name, figure in drawn(all_made_up(*algorithms)).items():
             assert_nothing_clipped(name, figure)
@@ -492,7 +501,7 @@ class TestPictures:
         (segments,) = bars.lines[2]
         assert segments.get_segments()[0][0, 1] == pytest.approx(lowest, abs=0.01)
 
-    @pytest.mark.parametrize("pulls", [0, 1])
+    @pytest.mark.parametrize("pulls", [0, pytest.param(1, marks=pytest.mark.long)])
     def test_one_run_and_that_unfinished(self, pulls: int) -> None:
         changes = {"runs": 1, "complete": False, "algorithms": ("ade",)}
         intervals = rows_of_figure_1(0.4)
@@ -673,7 +682,8 @@ class TestReproduce:
             (same,) = (file for file in reproduction.files if file.name == path.name)
             assert path.read_bytes() == same.read_bytes(), path.name
 
-    def test_real_workers(self, tmp_path: Path) -> None:
+    def test_real_workers(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_reproduce, "draw_figures", lambda *_: {})
         rates = np.array([0.1, 0.2, 0.1, 0.2, 0.1, 0.2, 0.1, 0.2, 0.1, 1.0])
         labels = tuple(str(number) for number in range(10))
         found = reproduced(

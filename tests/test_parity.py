@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers import VARIANTS
+from helpers import VARIANTS, quick_and_long
 from oddarms import Progress, find, simulate
 from oddarms.algorithms import create
 from oddarms.arms import Bernoulli, Beta
@@ -153,8 +153,9 @@ def test_the_smallest_budgets(variant: str, budget: int) -> None:
     assert found.pulls[0] <= budget
 
 
+@pytest.mark.parametrize("budget", quick_and_long([2_200], [4_000]))
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_moment_of_a_run(variant: str) -> None:
+def test_every_moment_of_a_run(variant: str, budget: int) -> None:
     """Laziness changes nothing: the compiled run stopped at any moment has the same state."""
     algorithm, options = VARIANTS[variant]
     means = [0.0, 0.3, 0.2, 0.9, 0.7, 1.0]
@@ -164,7 +165,7 @@ def test_every_moment_of_a_run(variant: str) -> None:
         k=0.3,
         delta=0.2,
         algorithm=algorithm,
-        budget=4_000,
+        budget=budget,
         rng=np.random.default_rng(28).spawn(1)[0],
         progress=trace.append,
         **options,
@@ -278,7 +279,7 @@ def test_a_run_is_find_with_the_seed_s_child(
     arms: Any, find_arms: Any, options: dict[str, int]
 ) -> None:
     means = [0.1, 0.2, 0.9]
-    question = {"k": 0.0, "delta": 0.1, "algorithm": "rr", **options}
+    question = {"k": 0.0, "delta": 0.3, "algorithm": "rr", **options}
     found = simulate(arms(means), runs=2, rng=29, **question)
     for r, child in enumerate(np.random.default_rng(29).spawn(2)):
         result = find(find_arms(means), rng=child, **question)

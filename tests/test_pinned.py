@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from helpers import quick_and_long
 from oddarms import find
 from oddarms.arms import Bernoulli
 
@@ -46,10 +47,10 @@ PINNED: dict[tuple[str, int, str], tuple[int, list[int]]] = {
     ("rr", 1, "one of ten"): (7304, [9]),
     ("wrr", 1, "one of ten"): (6881, [9]),
     ("spade", 1, "one of ten"): (192, [9]),
-    ("spade", 2, "one of ten"): (203, [9]),
+    ("spade", 2, "one of ten"): (205, [9]),
     ("ade", 1, "six arms"): (2769, [2, 5]),
     ("ade", 2, "six arms"): (2993, [2, 5]),
-    ("spade", 1, "many arms"): (17609, [290, 291, 292, 293, 294, 295, 296, 297, 298, 299]),
+    ("spade", 1, "many arms"): (17649, [290, 291, 292, 293, 294, 295, 296, 297, 298, 299]),
 }
 
 
@@ -60,7 +61,13 @@ def output(algorithm: str, seed: int, name: str) -> tuple[int, list[Any]]:
     return result.pulls, result.outliers
 
 
-@pytest.mark.parametrize(("algorithm", "seed", "name"), CASES)
+LONG = [("rr", 1, "one of ten")]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "seed", "name"),
+    quick_and_long([case for case in CASES if case not in LONG], LONG),
+)
 def test_outputs_are_those_pinned(algorithm: str, seed: int, name: str) -> None:
     assert output(algorithm, seed, name) == PINNED[algorithm, seed, name]
 

@@ -108,34 +108,41 @@ def texts_of(figure: Any) -> list[Any]:
 def assert_texts_inside(figure: Any) -> None:
     figure.draw_without_rendering()
     canvas = figure.bbox.padded(1.0)
+    outside = _ticks_outside(figure)
     for text in texts_of(figure):
         box = text.get_window_extent()
-        if text.get_clip_on() or _tick_outside(text):
+        if text.get_clip_on() or text in outside:
             continue
         corners = [(box.x0, box.y0), (box.x1, box.y1)]
         assert all(canvas.contains(*corner) for corner in corners), text.get_text()
 
 
-def _tick_outside(text: Any) -> bool:
-    """Return whether a text is the label of a tick beyond the limits, which is not drawn."""
-    for axis in text.axes.figure.axes if text.axes is not None else []:
+def _ticks_outside(figure: Any) -> set[Any]:
+    """Return the labels of ticks beyond the limits, which are not drawn."""
+    found: set[Any] = set()
+    for axis in figure.axes:
         for name in ("x", "y"):
-            ticks = getattr(axis, f"{name}axis").get_major_ticks()
             low, high = sorted(getattr(axis, f"get_{name}lim")())
-            for tick in ticks:
-                if text in (tick.label1, tick.label2):
-                    return not low <= tick.get_loc() <= high
-    return False
+            for tick in getattr(axis, f"{name}axis").get_major_ticks():
+                if not low <= tick.get_loc() <= high:
+                    found |= {tick.label1, tick.label2}
+    return found
 
 
-MORE = ("lower", "all normal", "many undecided")
+MORE = ("lower", "decided without a sample", "all normal", "many undecided")
 """Cases that show little that others do not."""
+FOR_ALL = ("upper", "strange labels", "no numbers", "many")
+"""Cases that show something in every picture; the rest do in that of the intervals."""
 
 
-@pytest.mark.parametrize("plot", PLOTS)
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.long if name in MORE else ()) for name in CASES],
+    ("name", "plot"),
+    [
+        pytest.param(name, plot, marks=() if usual else pytest.mark.long)
+        for name in CASES
+        for plot in PLOTS
+        for usual in [name in FOR_ALL or (name not in MORE and plot is plot_intervals)]
+    ],
 )
 def test_every_result_is_drawn_readably_on_a_phone(name: str, plot: Callable[..., Any]) -> None:
     figure = plot(case(name), size=PHONE)
@@ -238,7 +245,9 @@ class TestComparison:
 
 
 class TestFiles:
-    @pytest.mark.parametrize("plot", PLOTS)
+    @pytest.mark.parametrize(
+        "plot", [plot_intervals, pytest.param(plot_pulls, marks=pytest.mark.long), plot_evidence]
+    )
     def test_the_same_result_gives_the_same_file(self, plot: Callable[..., Any]) -> None:
         result = made(300, outliers=5)
         figure = plot(result)

@@ -17,9 +17,6 @@ from oddarms.algorithms._round_robin import RR
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FIRST_WORDS, VERSION, WORDS, check_whole
 
-settings.register_profile("same every time", derandomize=True, deadline=None, max_examples=25)
-settings.load_profile("same every time")
-
 FULL: dict[str, Any] = {
     "k": 1.5,
     "delta": 0.1,

@@ -46,7 +46,8 @@ def test_the_top_has_about_twenty_names() -> None:
     assert {
         "OddarmsError", "Progress", "Question", "Result", "Search", "SearchError",
         "SearchInterrupted", "Simulation", "Status", "Study", "Ticket",
-        "create_study", "delete_study", "find", "list_studies", "load_study", "simulate",
+        "create_study", "delete_study", "find", "list_studies", "load_study", "read_junit",
+        "simulate",
         "upgrade_storage",
         "algorithms", "arms", "errors", "plotting", "theory",
     } == set(oddarms.__all__)  # fmt: skip

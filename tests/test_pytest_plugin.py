@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -18,19 +19,31 @@ import alembic.command  # noqa: F401 - pytester forgets what a run imports, and 
 import hypothesis  # noqa: F401
 import matplotlib.pyplot  # noqa: F401
 import pytest
+import scipy.special  # noqa: F401
 import sqlalchemy.dialects.sqlite  # noqa: F401
 
 import oddarms.studies._database  # noqa: F401
+from oddarms.interrupts import uninterrupted
+from oddarms.pytest_plugin._hunt import end_outside
 from oddarms.pytest_plugin._options import Settings, read_settings
 from oddarms.pytest_plugin._outcomes import Outcome, Verdict
 from oddarms.pytest_plugin._records import FirstRuns, Place, Record, runs_to_be_broken
 from oddarms.pytest_plugin._sampling import Sampling
+from oddarms.pytest_plugin._summary import _how
 from oddarms.pytest_plugin._xdist import Scheduler
 
 INSTALLED = bool(importlib.metadata.entry_points(group="pytest11", name="oddarms"))
 PLUGIN = [] if INSTALLED else ["-p", "oddarms.pytest_plugin"]
-ALONE = [*PLUGIN, "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest"]
-"""The plugin of Hypothesis imports it at the end of every run, which takes a second."""
+OTHERS = sorted(
+    {entry.name for entry in importlib.metadata.entry_points(group="pytest11")} - {"oddarms"}
+)
+ALONE = [
+    *PLUGIN,
+    "-p",
+    "no:cacheprovider",
+    *(word for name in OTHERS for word in ("-p", f"no:{name}")),
+]
+"""Without other plugins; that of Hypothesis imports it at the end of every run, for a second."""
 QUICK = [
     "--oddarms",
     "--oddarms-seed=1",
@@ -333,7 +346,8 @@ def test_only_the_first_run_passes(pytester: pytest.Pytester) -> None:
     assert "first run passed" not in said(isolated)
 
 
-def test_a_crash_of_the_interpreter_under_isolation(pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("budget", [24, pytest.param(40, marks=pytest.mark.long)])
+def test_a_crash_of_the_interpreter_under_isolation(pytester: pytest.Pytester, budget: int) -> None:
     pytester.makepyfile(
         CALM
         + """
@@ -348,15 +362,18 @@ def test_leave():
         os._exit(3)
 """
     )
-    words = ["--oddarms-isolate", "--oddarms-jobs=2", "--oddarms-budget=40"]
-    result = hunt(pytester, *words, "-p", "no:faulthandler")
+    words = ["--oddarms-isolate", "--oddarms-jobs=2", f"--oddarms-budget={budget}"]
+    result = hunt(pytester, *words)
+    assert "Fatal Python error" not in said(result) + result.stderr.str()
     result.stdout.fnmatch_lines(["    last: the process was ended by SIGSEGV"])
     result.stdout.fnmatch_lines(
         ["    last: the process ended with exit code 3 and without a result"]
     )
 
 
-@pytest.mark.parametrize("isolate", [[], ["--oddarms-isolate"]])
+@pytest.mark.parametrize(
+    "isolate", [[], pytest.param(["--oddarms-isolate"], marks=pytest.mark.long)]
+)
 def test_ctrl_c_shows_what_is_known(pytester: pytest.Pytester, isolate: list[str]) -> None:
     pytester.makepyfile(
         CALM
@@ -402,7 +419,7 @@ def test_a_storage_goes_on_and_accumulates(pytester: pytest.Pytester) -> None:
         ["kept in *runs.db as pytest-*", "ended: the budget*", "still needed*"]
     )
     second = hunt(pytester, "--oddarms-storage=runs.db", "--oddarms-budget=100000")
-    second.stdout.fnmatch_lines(["1 of 5 tests is abnormally flaky*", "  30 runs are from before"])
+    second.stdout.fnmatch_lines(["1 of 5 tests is abnormally flaky*", "  from before: 30 runs"])
     third = hunt(pytester, "--oddarms-storage=runs.db", "--oddarms-budget=100000")
     assert third.ret == 1
     third.stdout.fnmatch_lines(
@@ -439,20 +456,23 @@ def test_the_ini_file_has_all_options(pytester: pytest.Pytester) -> None:
         "[pytest]\noddarms_k = 1\noddarms_margin = 0.3\noddarms_delta = 0.2\noddarms_seed = 1\n"
         "oddarms_time = 100\noddarms_budget = 10000\noddarms_rule = sigma\noddarms_out = there\n"
         "oddarms_storage = there.db\noddarms_study = mine\noddarms_floor = 0.01\n"
-        "oddarms_isolate = true\noddarms_jobs = 2\n"
+        "oddarms_isolate = true\noddarms_jobs = 2\noddarms_summary = summary.md\n"
     )
     read = read_settings(pytester.parseconfig(*ALONE, "--oddarms-k=3"))
     assert read.words == {
         "k": 3.0, "delta": 0.2, "margin": 0.3, "floor": 0.01, "rule": "sigma", "budget": 10000,
     }  # fmt: skip
     assert read.out == pytester.path / "there"
+    assert read.summary == pytester.path / "summary.md"
     assert (read.seconds, read.storage, read.study) == (100.0, "there.db", "mine")
     assert (read.isolate, read.jobs, read.seed) == (True, 2, 1)
 
 
 def test_a_floor_alone_asks_what_fails_more_often(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_a(): pass\n" + FLAKY)
-    result = pytester.runpytest_inprocess(*ALONE, "--oddarms", "--oddarms-floor=0.3")
+    result = pytester.runpytest_inprocess(
+        *ALONE, "--oddarms", "--oddarms-floor=0.3", "--oddarms-seed=1"
+    )
     assert result.ret == 1
     result.stdout.fnmatch_lines(["1 of 2 tests is abnormally flaky*", "abnormal: 0.3, 30.0 %"])
 
@@ -468,14 +488,91 @@ def test_a_floor_alone_asks_what_fails_more_often(pytester: pytest.Pytester) -> 
         (["--oddarms-rule=odd"], "--oddarms-rule must be one of sigma, mad, tukey, absolute but"),
         (["--oddarms-delta=2"], "--oddarms: delta must be strictly between 0 and 1 but got 2.0."),
         (["--oddarms-jobs=2"], "--oddarms-jobs must be left out without --oddarms-isolate"),
-        (["-k", "calm_1"], "--oddarms must have at least two tests"),
+        (
+            ["-k", "calm_1"],
+            "1 was selected: select more with -k, -m or paths; with --oddarms",
+        ),
+        (["--oddarms-time=soon"], "--oddarms-time must be seconds, or a duration such as 30s, 10m"),
+        (["--oddarms-summary=."], "--oddarms-summary must be a file that can be written to but"),
+        (["--oddarms-out=test_it.py"], "--oddarms-out must be a folder that can be written to but"),
     ],
 )
 def test_what_is_wrong_is_said(pytester: pytest.Pytester, words: list[str], sentence: str) -> None:
-    pytester.makepyfile(CALM)
+    pytester.makepyfile(test_it=CALM)
     result = pytester.runpytest_inprocess(*ALONE, "--oddarms", *words)
     assert result.ret == 4
     assert sentence in result.stderr.str()
+
+
+@pytest.mark.parametrize("words", [["--oddarms-k=3"], ["--oddarms-isolate"]])
+def test_options_of_the_search_need_the_search(pytester: pytest.Pytester, words: list[str]) -> None:
+    pytester.makepyfile(CALM)
+    result = pytester.runpytest_inprocess(*ALONE, *words)
+    assert result.ret == 4
+    option = words[0].partition("=")[0]
+    assert f"{option} must be given together with --oddarms, which" in result.stderr.str()
+    assert option[2:].replace("-", "_") in result.stderr.str()  # the remedy: the ini file
+    pytester.makeini("[pytest]\noddarms_k = 3\noddarms_isolate = true\n")
+    assert pytester.runpytest_inprocess(*ALONE).ret == 0
+
+
+def test_the_summary_of_a_job(pytester: pytest.Pytester) -> None:
+    """The answer is appended as Markdown, in which names and messages are only text."""
+    pytester.makepyfile(
+        test_it=CALM
+        + "import pytest, random\n"
+        + "@pytest.mark.parametrize('x', ['a|`<b>'])\n"
+        + "def test_flaky(x): assert random.random() < 0.3, '| <i>'\n"
+        + "def test_broken(): assert 0, '**no**'\n"
+        + "def test_skipped(): pytest.skip('later')\n"
+    )
+    Path("summary.md").write_text("# Before")
+    result = hunt(pytester, "--oddarms-summary=summary.md")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["written: *summary.md"])
+    text = Path("summary.md").read_text()
+    assert text.startswith("# Before\n### 1 of 5 tests is abnormally flaky (right with")
+    assert "<b>" not in text
+    assert "<i>" not in text
+    assert (
+        "| <code>test&#95;it.py&#58;&#58;test&#95;flaky&#91;a&#124;&#96;&lt;b&gt;&#93;</code> |"
+        in text
+    )
+    assert "- `test_it.py::test_broken`: all 10 runs failed, last: test&#95;it.py:" in text
+    assert "- `test_it.py::test_skipped`: later\n" in text
+    assert " runs in " in text
+
+
+def test_the_summary_of_a_job_without_an_answer(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_a(): assert 0\ndef test_b(): assert 0\n")
+    hunt(pytester, "--oddarms-summary=summary.md")
+    text = Path("summary.md").read_text()
+    assert text.startswith("### nothing was compared: at least two tests are needed that can pass")
+    assert text.count("all 10 runs failed") == 2
+
+
+def test_no_time_is_spent_on_tracebacks(pytester: pytest.Pytester) -> None:
+    """Those of samples, which nobody sees; an error of the collection is shown as always."""
+    pytester.makeconftest(
+        "import pytest\n"
+        "@pytest.hookimpl(wrapper=True)\n"
+        "def pytest_runtest_makereport(item, call):\n"
+        "    report = yield\n"
+        "    if report.failed and item.name == 'test_deep':\n"
+        "        (item.config.rootpath / 'long.txt').write_text(str(report.longrepr))\n"
+        "    return report\n"
+    )
+    pytester.makepyfile(
+        test_it=CALM + FLAKY + "def deep(n): return deep(n - 1) if n else 1 / 0\n"
+        "def test_deep(): deep(30)\n"
+    )
+    result = hunt(pytester, "--full-trace")
+    assert "test_it.py:7: ZeroDivisionError: division by zero" in said(result)
+    assert Path("long.txt").read_text() == "division by zero"
+    pytester.makepyfile(test_wrong="def make():\n    return 1 / 0\nmake()\n")
+    broken = hunt(pytester)
+    assert broken.ret == 2
+    assert "return 1 / 0" in said(broken)
 
 
 def test_other_exit_codes_are_those_of_pytest(pytester: pytest.Pytester) -> None:
@@ -490,7 +587,7 @@ def test_other_exit_codes_are_those_of_pytest(pytester: pytest.Pytester) -> None
 
 def test_few_tests_cannot_stand_out(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_a(): pass\n" + FLAKY)
-    result = pytester.runpytest_inprocess(*ALONE, "--oddarms")
+    result = pytester.runpytest_inprocess(*ALONE, "--oddarms", "--oddarms-seed=1")
     result.stdout.fnmatch_lines(
         ["among 2 tests none can be 2 standard deviations out: select at least 5,"]
     )
@@ -568,7 +665,7 @@ class StubHunt:
 
 
 def settings(words: dict[str, Any]) -> Settings:
-    return Settings(words, None, None, None, "pytest", isolate=False, jobs=1, seed=3)
+    return Settings(words, None, None, None, None, "pytest", isolate=False, jobs=1, seed=3)
 
 
 def scheduler(tests: int, nodes: list[Node]) -> tuple[Scheduler, StubHunt]:
@@ -594,19 +691,56 @@ def run_one(schedule: Scheduler, node: Node) -> bool:
     return True
 
 
-def test_workers_always_have_two_tests_and_never_the_same_twice() -> None:
+def test_workers_with_a_sample_have_two_tests_and_never_the_same_twice() -> None:
     nodes = [Node("gw0"), Node("gw1"), Node("gw2")]
     schedule, stub = scheduler(5, nodes)
     while not schedule.tests_finished:
+        for node in () if stub.sampling.done else nodes:
+            queue = schedule._queues[node]
+            assert len(queue) >= 2 or all(sample.between for sample in queue)
         moved = [run_one(schedule, node) for node in nodes]
         assert any(moved)
-        if not stub.sampling.done:
-            assert all(moved)
     result = stub.sampling.result()
     assert result is not None
     assert result.outliers == ["test_0"]
     for node in nodes:
         assert all(one != other for one, other in pairwise(node.ran))
+
+
+def test_next_to_a_slow_test_nearly_all_runs_count() -> None:
+    """A worker that is fifty times as slow as the other: it has the slow tests."""
+    slow, fast = Node("gw0"), Node("gw1")
+    schedule, stub = scheduler(20, [slow, fast])
+    while not schedule.tests_finished:
+        run_one(schedule, slow)
+        for _ in range(50):
+            run_one(schedule, fast)
+    assert stub.sampling.runs_between < 0.1 * stub.sampling.runs
+    result = stub.sampling.result()
+    assert result is not None
+    assert result.complete
+
+
+def test_the_traceback_of_ctrl_c_ends_outside_of_the_plugin() -> None:
+    with pytest.raises(KeyboardInterrupt) as caught, uninterrupted():
+        signal.raise_signal(signal.SIGINT)
+    assert str(caught.traceback[-1].path).endswith("interrupts.py")
+    end_outside(caught.value)
+    assert str(pytest.ExceptionInfo.from_exception(caught.value).traceback[-1].path) == __file__
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90.0), ("90s", 90.0), ("1.5m", 90.0)])
+def test_time_is_written_as_people_do(pytester: pytest.Pytester, text: str, seconds: float) -> None:
+    config = pytester.parseconfig(*PLUGIN, "--oddarms", f"--oddarms-time={text}")
+    assert read_settings(config).seconds == seconds
+
+
+def test_the_text_of_a_failure_is_wrapped() -> None:
+    record = Record("test_a")
+    record.note(Outcome(Verdict.FAILED, "a word " * 30))
+    lines = _how(record, 80, isolated=False)
+    assert len(lines) > 2
+    assert all(len(line) <= 80 for line in lines)
 
 
 def test_a_worker_that_crashes_has_failed_its_test() -> None:

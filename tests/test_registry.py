@@ -78,7 +78,10 @@ class TestRegister:
     @pytest.mark.parametrize("name", ["ade", "taken"])
     def test_a_name_is_given_once(self, name: str) -> None:
         register("taken", RR)
-        with pytest.raises(DuplicateAlgorithm, match=f"algorithm '{name}' is registered already"):
+        with pytest.raises(
+            DuplicateAlgorithm,
+            match=f"must be new but an algorithm '{name}' is",
+        ):
             register(name, Mine)
 
 
@@ -98,7 +101,8 @@ class TestEntryPoints:
     def test_a_collision_between_two_packages_names_both(self, install: Install) -> None:
         install(("new", "first_package:A"), ("new", "second_package:B"))
         with pytest.raises(
-            DuplicateAlgorithm, match="'new' is claimed by first_package:A and second_package:B"
+            DuplicateAlgorithm,
+            match="is claimed by first_package:A and second_package:B",
         ):
             available()
 
@@ -106,7 +110,7 @@ class TestEntryPoints:
         install(("ade", "their_package:ADE"))
         with pytest.raises(
             DuplicateAlgorithm,
-            match=r"'ade' is claimed by oddarms.algorithms._ade:ADE and their_package:ADE",
+            match=r"is claimed by oddarms.algorithms._ade:ADE and their_package:ADE",
         ):
             available()
 
@@ -191,7 +195,7 @@ class TestCreate:
     def test_no_option_has_the_name_of_what_every_algorithm_is_made_with(
         self, algorithm: str, name: str
     ) -> None:
-        with pytest.raises(UnknownOption, match=f"has no option '{name}'; it has: "):
+        with pytest.raises(UnknownOption, match=f"options must be those of .* but got '{name}'"):
             Search(Question(3, algorithm=algorithm, options={name: 1}))
 
     def test_a_delta_that_cannot_be_divided(self) -> None:
@@ -211,5 +215,5 @@ class TestCreate:
         ("name", "known"), [("ade", "shared"), ("rr", "batch"), ("wrr", "rho, batch")]
     )
     def test_unknown_options_list_the_known_ones(self, name: str, known: str) -> None:
-        with pytest.raises(TypeError, match=f"has no option 'bacth'; it has: {known}."):
+        with pytest.raises(TypeError, match=rf"those of \w+ \({known}\) but got 'bacth'"):
             self.make(name, bacth=5)

@@ -257,7 +257,8 @@ class TestOutput:
         )
         assert f"Made by `oddarms {' '.join(arguments)}`." in (tmp_path / "report.md").read_text()
 
-    def test_quiet(self, tmp_path: Path, capsys: Said) -> None:
+    def test_quiet(self, tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("oddarms.paper._reproduce.draw_figures", lambda *_: {})
         data = tmp_path / "mine.csv"
         data.write_text("arm,mean\nann,0\nbob,0\neve,1\n")
         arguments = ["reproduce", "fig3", *FAST, "--out", str(tmp_path / "out")]
@@ -352,7 +353,7 @@ class TestInterrupt:
     def test_ctrl_c_at_a_terminal(self, tmp_path: Path) -> None:
         """It reaches the workers too, which keep silent; the next start does the rest."""
         cells = tmp_path / "cells.jsonl"
-        arguments = ["--algorithms", "spade", "--runs", "20", "--budget", "20000", "--jobs", "2"]
+        arguments = ["--algorithms", "spade", "--runs", "40", "--budget", "8000", "--jobs", "2"]
         command = [sys.executable, "-m", "oddarms", "reproduce", "fig3", *arguments]
         with subprocess.Popen(
             [*command, "--out", str(tmp_path)],
@@ -371,7 +372,7 @@ class TestInterrupt:
         assert process.returncode == 130
         assert out == ""
         found = re.fullmatch(
-            r"interrupted: (\d+) of 40 runs are kept in (\S+); the same command goes on from"
+            r"interrupted: (\d+) of 80 runs are kept in (\S+); the same command goes on from"
             r" there\.\n",
             err,
         )
@@ -379,7 +380,7 @@ class TestInterrupt:
         assert found[2] == str(tmp_path)
         written = cells.read_text().count("\n")
         assert int(found[1]) in (written - 1, written)  # one may be written and not yet counted
-        assert 2 <= written < 40
+        assert 2 <= written < 80
         assert list(tmp_path.iterdir()) == [cells]
 
 

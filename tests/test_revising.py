@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import Run
+from helpers import Run, quick_and_long
 from oddarms import (
     Search,
     Study,
@@ -196,6 +196,18 @@ class TestSearches:
         go_on(search, 90)
         assert search.told == 90
 
+    @pytest.mark.parametrize("algorithm", ["spade", "rr"])
+    @pytest.mark.parametrize("told", [0, 40])
+    def test_a_search_without_a_budget_may_get_one(self, algorithm: str, told: int) -> None:
+        search = Search(N, **WORDS, algorithm=algorithm)
+        go_on(search, told)
+        search.revise(budget=60)
+        go_on(search)
+        assert search.status is Status.BUDGET
+        assert told < search.told <= 60
+        search.revise(budget=None)
+        assert not search.done
+
     def test_a_budget_that_ends_within_a_step(self) -> None:
         search = Search(N, **WORDS, algorithm="rr", batch=10, budget=50)
         early = search.ask(4, ahead=5.0)
@@ -314,7 +326,7 @@ class TestSearches:
         (
             {},
             {"budget": 9},
-            r"budget must not become smaller than it was \(no limit\) but got 9: be",
+            r"budget must not be smaller than .* samples that are there \(\d+\) but got 9",
         ),
         ({"budget": 900}, {"budget": 899}, r"than it was \(900\) but got 899"),
         ({}, {"budget": -1}, r"budget must be a whole number"),
@@ -507,7 +519,14 @@ class TestStudies:
         assert load_study("s", storage=storage).question.margin == 0.3
         assert study.overview().result.question.margin == 0.3
 
-    @pytest.mark.parametrize("when", ["before", "after", "between"])
+    @pytest.mark.parametrize(
+        ("storage", "when"),
+        quick_and_long(
+            [("sqlite", "before"), ("sqlite", "after"), ("postgresql", "between")],
+            [("postgresql", "before"), ("postgresql", "after"), ("sqlite", "between")],
+        ),
+        indirect=["storage"],
+    )
     def test_a_state_that_is_saved_where_a_question_is_changed(
         self, storage: str, when: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -880,11 +899,14 @@ def test_a_storage_of_schema_0004_comes_forward(file: str, monkeypatch: pytest.M
     before, known = study.result().to_dict(), verify(study).chain
     study._database.close()
     with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("DROP TABLE revisions")
+        for table in ("revisions", "asks", "tokens"):
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("DROP INDEX conflicts_in_order")
+        connection.execute("ALTER TABLE studies DROP COLUMN stopped")
         connection.execute("ALTER TABLE studies DROP COLUMN revisions")
         connection.execute("ALTER TABLE studies DROP COLUMN revised")
         connection.execute("UPDATE oddarms_version SET version_num = '0004'")
-    with pytest.raises(StoreFailed, match="schema 0004, now 0005"):
+    with pytest.raises(StoreFailed, match="schema 0004, now 0006"):
         load_study("s", storage=file)
     upgrade_storage(storage=file)
     again = load_study("s", storage=file)

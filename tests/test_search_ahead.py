@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers import quick_and_long
 from oddarms import Search
 from oddarms.algorithms import Decision, Pulls
 from oddarms.problem import FloatArray, Question
@@ -124,14 +125,20 @@ questions = st.builds(
     k=st.sampled_from([0.0, 0.75]),
 )
 seeds = st.integers(0, 2**32)
-COMMON = settings(derandomize=True, deadline=None, max_examples=20)
+COMMON = settings(derandomize=True, deadline=None)
+EXAMPLES = quick_and_long([8], [20])
 
 
 class TestHowFar:
-    @given(questions, seeds, st.sampled_from([0.0, AHEAD, 1.0]), st.sampled_from([0.0, 0.1]))
-    @COMMON
-    def test_at_any_moment(self, question: Question, seed: int, ahead: float, skips: float) -> None:
+    @pytest.mark.parametrize("examples", EXAMPLES)
+    def test_at_any_moment(self, examples: int) -> None:
         """The share, the budget, and that all that was told is somewhere."""
+        aheads, skips = st.sampled_from([0.0, AHEAD, 1.0]), st.sampled_from([0.0, 0.1])
+        settings(COMMON, max_examples=examples)(
+            given(questions, seeds, aheads, skips)(self.check_any_moment)
+        )()
+
+    def check_any_moment(self, question: Question, seed: int, ahead: float, skips: float) -> None:
         search = Search(question, rng=seed)
         crowd = Crowd(search, Table(seed), seed, ahead=ahead, skips=skips)
         for _ in range(100):
@@ -249,7 +256,7 @@ class TestHowFar:
 class TestAnyOrder:
     """A ticket told early, late or in any order: the answer is that of steps told in order."""
 
-    @pytest.mark.parametrize("side", ["upper", "lower", "both"])
+    @pytest.mark.parametrize("side", quick_and_long(["both"], ["upper", "lower"]))
     @pytest.mark.parametrize("variant", ALGORITHMS)
     def test_same_rewards_by_place_same_answer(self, variant: str, side: Any) -> None:
         bounds = (0.0, 1.0) if side == "upper" else (-4.0, 12.0)
@@ -267,8 +274,13 @@ class TestAnyOrder:
             in_order(reference, table, search.total_pulls)
             assert document(search) == document(reference)
 
-    @pytest.mark.parametrize("variant", ["spade", "ade", "wrr"])
-    @pytest.mark.parametrize("slowest", [1.0, 0.0])
+    @pytest.mark.parametrize(
+        ("variant", "slowest"),
+        quick_and_long(
+            [("spade", 1.0), ("spade", 0.0), ("ade", 1.0), ("wrr", 0.0)],
+            [("ade", 0.0), ("wrr", 1.0)],
+        ),
+    )
     def test_the_slowest_are_those_of_one_kind(self, variant: str, slowest: float) -> None:
         question = question_of(variant)
         table = Table(6)
@@ -285,12 +297,15 @@ class TestAnyOrder:
 
 
 class TestSaving:
-    @given(questions, seeds, st.sampled_from([AHEAD, 1.0]), st.booleans())
-    @COMMON
-    def test_at_any_moment(
-        self, question: Question, seed: int, ahead: float, imports: bool
-    ) -> None:
+    @pytest.mark.parametrize("examples", EXAMPLES)
+    def test_at_any_moment(self, examples: int) -> None:
         """With rewards ahead, spares and imports pending, and tickets out that nobody remembers."""
+        aheads = st.sampled_from([AHEAD, 1.0])
+        settings(COMMON, max_examples=examples)(
+            given(questions, seeds, aheads, st.booleans())(self.check_any_moment)
+        )()
+
+    def check_any_moment(self, question: Question, seed: int, ahead: float, imports: bool) -> None:
         one, two = Search(question, rng=seed), Search(question, rng=seed)
         table = Table(seed)
         rng = np.random.default_rng(seed)

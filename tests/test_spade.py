@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 import tracemalloc
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
 import pytest
 
+from helpers import quick_and_long
 from oddarms import Result, Search, find, simulate
 from oddarms.algorithms import Decision, Pulls
 from oddarms.algorithms._spade import LONGEST_FOCUS, SPADE
 from oddarms.algorithms._spade_certificates import (
     HYBRID_UP_TO,
     JOINT_UP_TO,
+    HybridCertificate,
     IntervalCertificate,
     JointCertificate,
 )
@@ -25,6 +28,7 @@ from oddarms.arms import Bernoulli, Beta, Callables
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, Side
 from oddarms.rules import Sigma
+from oddarms.search._text import ROUGH
 from oddarms.statistics.directions import Tally, forecast
 from oddarms.testing import assert_error_rate
 from oddarms.theory import outliers, threshold
@@ -32,6 +36,7 @@ from oddarms.theory import outliers, threshold
 EASY = [*np.linspace(0.1, 0.2, 10).tolist(), 0.95]
 MANY = [0.1] * 510 + [0.9] * 10
 VERY_MANY = [0.1] * 1090 + [0.9] * 10
+TO_GUESS = [[0.1] * 19 + [0.6], [0.1] * 12 + [0.8]]
 SLOW = [*np.linspace(0.2, 0.45, 12).tolist(), 0.8]
 
 
@@ -136,7 +141,7 @@ class TestDecisions:
             _, low, high = both.thresholds[side]
             assert low <= threshold(means, sign) <= high
 
-    @pytest.mark.parametrize("n", [12, 300, 1200])
+    @pytest.mark.parametrize("n", quick_and_long([12, 1200], [300, len(MANY)]))
     def test_lower_is_upper_on_mirrored_rewards(self, n: int) -> None:
         means = np.array([0.1] * (n - n // 12) + [0.9] * (n // 12))
         upper, lower = search_of(means, 1.5), search_of(means, 1.5, side="lower")
@@ -178,7 +183,7 @@ class TestDecisions:
         assert result.outliers == [9]
         np.testing.assert_allclose(result.means, values)
 
-    @pytest.mark.parametrize("n", [6, 300])
+    @pytest.mark.parametrize("n", quick_and_long([6, 100], [300, len(MANY)]))
     def test_equal_means_end_by_budget(self, n: int) -> None:
         result = run_of([0.5] * n, 1.0, budget=40 * n)
         assert result.status == "budget"
@@ -192,7 +197,7 @@ class TestDecisions:
 
     def test_an_arm_beyond_both_thresholds_is_called_high(self) -> None:
         """With k < 0 the two outlier sets overlap; all algorithms report such an arm as high."""
-        means = [0.05, 0.3, 0.5, 0.7, 0.95]
+        means = [0.05, 0.2, 0.5, 0.8, 0.95]
         for algorithm, options in (("spade", {}), ("rr", {"batch": 100})):
             found = simulate(
                 means, k=-0.5, delta=0.1, algorithm=algorithm, runs=3, rng=1, side="both", **options
@@ -225,14 +230,18 @@ class TestSteps:
     def test_parts_do_not_change_the_plan(self, means: Any) -> None:
         """With rewards that do not depend on the order, the same pulls and the same verdicts."""
         y = (np.asarray(means) > 0.5).astype(float)  # constant rewards
-        whole, parts = search_of(y), search_of(y, max_step=50)
+        whole, parts = search_of(y), search_of(y, max_step=max(50, y.size // 3))
         assert answer(whole, y).pulls_per_arm.tolist() == answer(parts, y).pulls_per_arm.tolist()
         assert whole.algorithm.decisions.tolist() == parts.algorithm.decisions.tolist()
         assert whole.algorithm.round == parts.algorithm.round
 
-    @pytest.mark.parametrize("means", [SLOW, np.linspace(0.3, 0.7, 300)], ids=["joint", "hybrid"])
+    @pytest.mark.parametrize(
+        "means",
+        [SLOW, *quick_and_long([np.linspace(0.3, 0.7, 300)], [np.linspace(0.3, 0.7, 520)])],
+        ids=len,
+    )
     def test_steps_grow_geometrically(self, means: Any) -> None:
-        search = search_of(means, 2.5 if len(means) == 300 else 2.0, indifference=0.02)
+        search = search_of(means, 2.5 if len(means) >= 300 else 2.0, indifference=0.02)
         sizes = np.array([pulls.total for pulls in steps(search, means)])
         pulls = sizes.sum()
         # at least +1/20 of all, but for single arms in focus and the first steps
@@ -258,7 +267,9 @@ class TestSteps:
         assert result.status == "budget"
         assert result.pulls > 400 - len(SLOW)
 
-    @pytest.mark.parametrize("means", [SLOW, np.linspace(0.3, 0.7, 300)], ids=["joint", "hybrid"])
+    @pytest.mark.parametrize(
+        "means", quick_and_long([SLOW], [np.linspace(0.3, 0.7, n) for n in (300, 520)]), ids=len
+    )
     def test_the_threshold_is_never_starved(self, means: Any) -> None:
         search = search_of(means, 1.5, budget=3000 * len(means))
         assert isinstance(search.algorithm, SPADE)
@@ -282,9 +293,12 @@ class TestSteps:
         assert one.pulls_per_arm.tolist() == two.pulls_per_arm.tolist()
         assert one.decisions.tolist() == two.decisions.tolist()
 
-    def test_memory_grows_with_the_arms_only(self) -> None:
-        """A search of 20,000 arms, far from 20,000^2 numbers of 8 bytes (3.2 GB)."""
-        n = 20_000
+    @pytest.mark.parametrize("n", quick_and_long([6_000], [20_000]))
+    def test_memory_grows_with_the_arms_only(self, n: int) -> None:
+        """A search of 20,000 arms, far from 20,000^2 numbers of 8 bytes (3.2 GB).
+
+        And of 6,000 arms in less than 30 MB, far from 6,000^2 numbers (288 MB).
+        """
         arms = Bernoulli(np.where(np.arange(n) % 100 == 0, 0.9, 0.05))
         tracemalloc.start()
         try:
@@ -351,6 +365,32 @@ class TestReports:
         in_all = [pulls + needed for pulls, needed in half]
         assert search.total_pulls / 3.0 < np.median(in_all) < 3.0 * search.total_pulls
 
+    def test_pulls_needed_are_mostly_right_to_a_factor_of_three(self) -> None:
+        """Of searches that are stopped half-way or later: the guess over what it then takes."""
+        ratios: dict[float, list[float]] = {0.5: [], 0.8: []}
+        for means, seed in product(TO_GUESS, range(4)):
+            search, seen = search_of(means, margin=0.05), []
+            for number, _ in enumerate(steps(search, means, seed)):
+                needed = search.algorithm.pulls_needed() if number % 2 else None
+                seen += [] if needed is None else [(search.total_pulls, float(needed.sum()))]
+            for part, found in ratios.items():
+                made, guess = [one for one in seen if one[0] <= part * search.total_pulls][-1]
+                found.append(guess / (search.total_pulls - made))
+        assert all(0.7 < np.median(found) < 1.7 for found in ratios.values())
+        right = [np.mean([1 / ROUGH < x < ROUGH for x in found]) for found in ratios.values()]
+        assert right[0] >= 0.75
+        assert right[1] >= 0.9
+
+    def test_what_is_looked_ahead_comes_in_pairs_of_rows(self) -> None:
+        """Between the halves of a pair as well: after the second one arms may be pulled alone."""
+        search = search_of(MANY)
+        for _ in steps(search, MANY):
+            if search.algorithm.rows == 7:
+                break
+        ahead = islice(search.algorithm.outlook(), 100)
+        plans = [np.count_nonzero(pulls.counts) for pulls in ahead]
+        assert min(plans) < len(MANY)
+
     @pytest.mark.parametrize("means", [SLOW, MANY, VERY_MANY], ids=["joint", "hybrid", "interval"])
     def test_intervals_hold_on_the_way(self, means: Any) -> None:
         search, y = search_of(means), np.asarray(means)
@@ -369,7 +409,7 @@ class TestReports:
 
 
 class TestIndifference:
-    @pytest.mark.parametrize("n", [10, 300])
+    @pytest.mark.parametrize("n", quick_and_long([10], [300, len(MANY)]))
     def test_an_arm_on_the_threshold_ends(self, n: int) -> None:
         """k = 0 and means 1/2 -+ 0.4 leave the arms at 1/2 exactly on the threshold."""
         means = [0.1] * (n // 2 - 1) + [0.5] * 2 + [0.9] * (n // 2 - 1)
@@ -420,9 +460,10 @@ class TestIndifference:
         assert_error_rate(int((found.decisions == Decision.HIGH).any(axis=1).sum()), runs, delta)
 
     @pytest.mark.parametrize("k", [0.0, 0.5])
-    def test_the_evidence_is_that_of_the_side_that_decides(self, k: float) -> None:
+    @pytest.mark.parametrize("seeds", quick_and_long([range(2)], [range(2, 6)]), ids=str)
+    def test_the_evidence_is_that_of_the_side_that_decides(self, k: float, seeds: range) -> None:
         """Arms near the threshold are looked at on both of its sides."""
-        for seed in range(6):
+        for seed in seeds:
             result = run_of([0.45, 0.5, 0.5, 0.55], k=k, seed=seed, indifference=0.2)
             certificate = search_of(result.means, k=k).algorithm.views["upper"].certificate
             assert result.complete
@@ -433,12 +474,26 @@ class TestIndifference:
         assert run_of(SLOW, indifference=0.1).pulls < run_of(SLOW).pulls
 
 
+SHAPES = ("even", "uneven", "some missing")
+
+
+@cache
+def answer_without_history(means: tuple[float, ...]) -> Result:
+    return answer(search_of(means), means)
+
+
 class TestHistories:
-    @pytest.mark.parametrize("means", [SLOW, MANY], ids=["joint", "hybrid"])
-    @pytest.mark.parametrize("shape", ["even", "uneven", "some missing"])
+    @pytest.mark.parametrize(
+        ("means", "shape"),
+        quick_and_long(
+            [*((SLOW, shape) for shape in SHAPES), (MANY, "some missing")],
+            [(MANY, "even"), (MANY, "uneven")],
+        ),
+        ids=lambda given: given if isinstance(given, str) else str(len(given)),
+    )
     def test_before_the_start(self, means: Any, shape: str) -> None:
         n = len(means)
-        without = answer(search_of(means), means)
+        without = answer_without_history(tuple(means))
         rng = np.random.default_rng(14)
         counts = {
             "even": np.full(n, 60),
@@ -453,8 +508,14 @@ class TestHistories:
         assert result.pulls == result.pulls_per_arm.sum() == search.total_pulls
         assert result.pulls < without.pulls
 
-    @pytest.mark.parametrize("means", [SLOW, MANY], ids=["joint", "hybrid"])
-    @pytest.mark.parametrize("when", [1, 2, 3, 5, 12])
+    @pytest.mark.parametrize(
+        ("means", "when"),
+        quick_and_long(
+            [*((SLOW, when) for when in (1, 2, 3, 5, 12)), (MANY, 1), (MANY, 3)],
+            [(MANY, 2), (MANY, 5), (MANY, 12)],
+        ),
+        ids=lambda given: str(given if isinstance(given, int) else len(given)),
+    )
     def test_in_the_middle(self, means: Any, when: int) -> None:
         n = len(means)
         search = search_of(means)
@@ -549,8 +610,13 @@ class TestTinyRewards:
 
     MEANS = np.array([1.0, 1.0, 1.0, 1.0, 3.0])
 
-    @pytest.mark.parametrize("top", [1e9, 1e12])
-    @pytest.mark.parametrize(("k", "side"), [(1.0, "upper"), (1.0, "lower"), (-1.0, "upper")])
+    @pytest.mark.parametrize(
+        ("k", "side", "top"),
+        quick_and_long(
+            [(1.0, "upper", 1e12), (1.0, "lower", 1e12), (-1.0, "upper", 1e9)],
+            [(1.0, "upper", 1e9), (1.0, "lower", 1e9), (-1.0, "upper", 1e12)],
+        ),
+    )
     def test_intervals_hold(self, top: float, k: float, side: Side) -> None:
         """All intervals together cost 0.05 delta; a rate of 0.4 is found out."""
         runs, delta, missed = 24, 0.1, 0
@@ -571,6 +637,31 @@ class TestTinyRewards:
         for arm, x in enumerate(lists):
             assert machine.totals.total[arm] == pytest.approx(x.sum(), rel=1e-12)
             assert machine.totals.squares[arm] == pytest.approx((x * x).sum(), rel=1e-12)
+
+
+def sweeps_at_readings(import_after: int | None) -> list[int]:
+    """Return how many sweeps there are at each reading; rewards may be imported within a row."""
+    n, rng = JOINT_UP_TO + 2, np.random.default_rng(13)
+    machine = SPADE(n, rule=Sigma(k=2.0), delta=0.1, rng=rng, max_step=300)
+    certificate = machine.views["upper"].certificate
+    assert isinstance(certificate, HybridCertificate)
+    found: list[int] = []
+    for part in range(9):
+        if part == import_after:
+            counts = np.full(n, 150)
+            machine.absorb_imports(counts, rng.random(int(counts.sum())))
+        pulls = machine.propose(10**9)
+        rewards = rng.binomial(pulls.counts, 0.5).astype(float)
+        machine.absorb(pulls, rewards, rewards)
+        if certificate.sweeps.odd_even.readings > len(found):
+            found.append(certificate.sweeps.odd_even.sweeps[0])
+    return found
+
+
+@pytest.mark.parametrize("import_after", [1, 3, 5])
+def test_imports_leave_the_sweeps_at_each_reading_as_they_were(import_after: int) -> None:
+    """They come when somebody likes, and must not decide by that how many sweeps are compared."""
+    assert sweeps_at_readings(import_after) == sweeps_at_readings(None)
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0])

@@ -2,9 +2,11 @@
 
 At delta = 0.3, where a wrong answer is as likely as it may be; a rate of exactly delta fails a
 check with probability at most 1e-6. Quick families are judged together too: in all they fail at a
-rate of 0.5 (`test_power`), one alone at 0.7. Whole runs find only what is grossly wrong, as SPADE
-errs far less than it may; the parts that its answers rest on are held against alpha one by one in
-test_crossing, where far smaller rates show. ODDARMS_RUNS in the environment makes more runs.
+rate of 0.5 (`test_power`), one alone at 0.6, and very many arms, of which there are fewer runs as
+they are not compiled, at 0.9; at 0.7 in the long form, which has more. Whole runs find only what is
+grossly wrong, as SPADE errs far less than it may; the parts that its answers rest on are held
+against alpha one by one in test_crossing, where far smaller rates show. ODDARMS_RUNS in the
+environment makes more runs.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from helpers import quick_and_long
 from oddarms import Simulation, simulate
 from oddarms.statistics.binomial import most_errors
 from oddarms.testing import assert_error_rate
 from oddarms.theory import threshold
 
 RUNS = int(os.environ.get("ODDARMS_RUNS", "80"))
+FEW_RUNS = 3 * RUNS // 10  # of very many arms
 DELTA = 0.3
 
 ON_THE_LINE = 0.3 + np.sqrt(2.0) * np.std([0.2, 0.3, 0.4])  # with k = 1, of the other three
@@ -47,8 +51,11 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 
 def test_power() -> None:
-    assert binom.sf(most_errors(3 * 80, DELTA), 3 * 80, 0.53) > 0.98
+    in_all = 24 + 2 * 160
+    assert binom.sf(most_errors(in_all, DELTA), in_all, 0.5) > 0.98
+    assert binom.sf(most_errors(160, DELTA), 160, 0.6) > 0.98
     assert binom.sf(most_errors(80, DELTA), 80, 0.7) > 0.95
+    assert binom.sf(most_errors(24, DELTA), 24, 0.9) > 0.95
 
 
 def errors(arguments: dict[str, Any], runs: int) -> tuple[int, int]:
@@ -67,10 +74,12 @@ def misses(found: Simulation, k: float) -> int:
     return int((distance > found.threshold_radius * (1 + 1e-12)).sum())
 
 
-def test_wrong_answers_are_rare() -> None:
-    wrong, missed = np.array([errors(arguments, RUNS) for arguments in QUICK.values()]).sum(axis=0)
-    assert_error_rate(int(wrong), len(QUICK) * RUNS, DELTA)
-    assert_error_rate(int(missed), len(QUICK) * RUNS, DELTA)
+@pytest.mark.parametrize("of_very_many", quick_and_long([FEW_RUNS], [RUNS]))
+def test_wrong_answers_are_rare(of_very_many: int) -> None:
+    runs = {name: of_very_many if name == "very many arms" else 2 * RUNS for name in QUICK}
+    found = np.array([errors(arguments, runs[name]) for name, arguments in QUICK.items()])
+    for wrong in found.sum(axis=0).tolist():
+        assert_error_rate(wrong, sum(runs.values()), DELTA)
 
 
 @pytest.mark.long

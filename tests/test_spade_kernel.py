@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import betaln
 
+from helpers import quick_and_long
 from oddarms import find, simulate
 from oddarms.algorithms import _spade_joint
 from oddarms.algorithms._spade_certificates import JointCertificate
@@ -24,9 +24,17 @@ from oddarms.statistics.worst_world import largest_costs
 
 pytest.importorskip("numba")
 
-from oddarms.simulation import _scalars, _spade_evidence, _spade_kernel
+import numba
+
+from oddarms.simulation import _spade_evidence, _spade_kernel
 
 LONG = pytest.mark.long
+
+
+@numba.njit
+def jeffreys_of_one(pulls: float, total: float, room: float) -> Any:
+    """Return the compiled form of the Jeffreys mixture."""
+    return evidence.log_jeffreys(evidence.sample_below(pulls, total, total + 1e-9), room)
 
 
 def assert_parity(means: Any, *, runs: int = 1, **arguments: Any) -> Simulation:
@@ -46,9 +54,29 @@ def bulk_and_one(n: int, seed: int) -> list[float]:
     return [*rng.uniform(0.1, 0.3, n - 1).tolist(), 0.9]
 
 
-@pytest.mark.parametrize("side", ["upper", "lower"])
-@pytest.mark.parametrize("family", ["bernoulli", "beta", "uniform"])
-@pytest.mark.parametrize(("n", "k"), [(3, 0.5), (6, 1.0), (20, -1.0)])
+FAMILIES = ("bernoulli", "beta", "uniform")
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "family", "side"),
+    quick_and_long(
+        [
+            *((6, 1.0, family, side) for family in FAMILIES for side in ("upper", "lower")),
+            (3, 0.5, "bernoulli", "lower"),
+            (3, 0.5, "beta", "upper"),
+            (20, -1.0, "bernoulli", "upper"),
+            (20, -1.0, "uniform", "lower"),
+        ],
+        [
+            (3, 0.5, "bernoulli", "upper"),
+            (3, 0.5, "beta", "lower"),
+            *((3, 0.5, "uniform", side) for side in ("upper", "lower")),
+            (20, -1.0, "bernoulli", "lower"),
+            *((20, -1.0, "beta", side) for side in ("upper", "lower")),
+            (20, -1.0, "uniform", "upper"),
+        ],
+    ),
+)
 def test_whole_runs(n: int, k: float, family: str, side: str) -> None:
     found = assert_parity(
         bulk_and_one(n, 1), k=k, delta=0.1, family=family, side=side, rng=2, indifference=0.05
@@ -95,6 +123,14 @@ def test_an_arm_beyond_equal_ones_on_the_other_side(means: list[float], side: st
 @pytest.mark.parametrize("k", [1e-300, 1e-18, 1e-9])
 def test_tiny_k(k: float) -> None:
     assert assert_parity([0.1, 0.2, 0.15, 0.9], k=k, delta=0.1, rng=1, budget=5_000).complete.all()
+
+
+@pytest.mark.parametrize(
+    "means", quick_and_long([[0.3, 0.3001, 0.2999]], [[0.5 - 2e-5, 0.5 + 2e-5]])
+)
+def test_tiny_gaps(means: list[float]) -> None:
+    """Billions of pulls: bets that far, and intervals that are sought next to the mean."""
+    assert assert_parity(means, k=0.3 * (len(means) > 2), delta=0.1, rng=1).complete.all()
 
 
 @pytest.mark.parametrize("means", [[0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0, 0.0]])
@@ -168,7 +204,9 @@ class TestWhatIsCompiled:
         assert reason in (why_not_compiled(Question(3, k=0.5), arms) or "")
 
     def test_insisting_gets_the_reason(self) -> None:
-        with pytest.raises(InvalidParameter, match=r"where max_step must be None but is 5: leave"):
+        with pytest.raises(
+            InvalidParameter, match=r"where max_step must be None but is 5, but got True"
+        ):
             simulate([0.1, 0.2, 0.9], k=0.5, delta=0.1, rng=1, compiled=True, max_step=5)
 
     def test_a_revised_question(self) -> None:
@@ -179,8 +217,21 @@ class TestWhatIsCompiled:
         assert found.pulls != simulate(means, **words).pulls
 
 
-@pytest.mark.parametrize("means", [[0.3, 0.5, 0.9], [0.06, 0.9], [0.01, 0.5]])
-@pytest.mark.parametrize("concentration", [1e-20, 0.01, 0.2, 1.0, 10.0])
+CONCENTRATIONS = (1e-20, 0.01, 0.2, 1.0, 10.0)
+BETAS = [
+    ([0.3, 0.5, 0.9], 1e-20),
+    ([0.06, 0.9], 0.01),
+    ([0.06, 0.9], 10.0),
+    ([0.01, 0.5], 0.2),
+    ([0.01, 0.5], 1.0),
+]
+ALL_BETAS = product(([0.3, 0.5, 0.9], [0.06, 0.9], [0.01, 0.5]), CONCENTRATIONS)
+
+
+@pytest.mark.parametrize(
+    ("means", "concentration"),
+    quick_and_long(BETAS, [pair for pair in ALL_BETAS if pair not in BETAS]),
+)
 def test_beta_rewards_are_drawn_as_numpy_draws_them(
     means: list[float], concentration: float
 ) -> None:
@@ -300,11 +351,10 @@ class TestOneArmAtATime:
             np.testing.assert_allclose(found, costs[:, i], rtol=1e-9)
             assert threshold == pytest.approx(others.mean() + k * others.std(), rel=1e-12)
 
-    def test_the_beta_function(self) -> None:
-        a, b = 10.0 ** self.rng.uniform(-0.3, 9.0, (2, 500))
-        found = [_scalars.log_beta(*pair) for pair in zip(a, b, strict=True)]
-        np.testing.assert_allclose(found, betaln(a, b), rtol=1e-9)
-        small = a < 50.0
-        expected = [math.lgamma(x) + math.lgamma(0.5) - math.lgamma(x + 0.5) for x in a[small]]
-        found = [_scalars.log_beta(x, 0.5) for x in a[small]]
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+    @pytest.mark.parametrize("pulls", [1.0, 40.0, 1e7, 1e14])
+    def test_the_jeffreys_mixture(self, pulls: float) -> None:
+        total, room = np.floor(pulls * self.rng.random(30)), self.rng.uniform(0.01, 0.99, 30)
+        sample = evidence.sample_below(np.full(30, pulls), total, total + 1e-9)
+        value = evidence.log_jeffreys(sample, room)
+        found = [jeffreys_of_one(pulls, *pair) for pair in zip(total, room, strict=True)]
+        np.testing.assert_allclose(found, value, rtol=1e-12, atol=1e-12)

@@ -28,8 +28,20 @@ pytestmark = [
 WITHOUT_REPORT = """
 import sys
 from oddarms.cli import main
-from oddarms.cli.find import _output
+from oddarms.cli.sampling import _output
 _output.write_report = lambda *_, **__: None
+sys.exit(main())
+"""
+SLOW_REPORT = """
+import sys, time
+from pathlib import Path
+from oddarms.cli import main
+from oddarms.cli.sampling import _output
+def write(*_, **__):
+    Path("writing").touch()
+    time.sleep(0.5)
+    Path("written").touch()
+_output.write_report = write
 sys.exit(main())
 """
 STUBBORN = "trap '' TERM HUP INT; touch ready.$$; sleep 600; while :; do sleep 600; done"
@@ -152,15 +164,7 @@ def _stubborn(mark: str) -> int:
 
 @pytest.mark.long
 def test_a_signal_while_the_answer_is_written_waits_for_it() -> None:
-    slow = WITHOUT_REPORT.replace("lambda *_, **__: None", "write").replace(
-        "from oddarms.cli.find", "import time\nfrom pathlib import Path\nfrom oddarms.cli.find"
-    )
-    slow = slow.replace(
-        "_output.write_report",
-        "def write(*_, **__):\n    Path('writing').touch()\n    time.sleep(0.5)\n"
-        "    Path('written').touch()\n_output.write_report",
-    )
-    with search("true", "--budget", 3, program=("-c", slow)) as process:
+    with search("true", "--budget", 3, program=("-c", SLOW_REPORT)) as process:
         wait_until(Path("writing").exists)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
@@ -283,7 +287,9 @@ def probe(arm):
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
+)
 def test_a_function_that_swallows_the_signal_gives_no_sample_and_does_not_go_on(
     number: signal.Signals,
 ) -> None:

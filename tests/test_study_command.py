@@ -153,8 +153,8 @@ def test_the_question_is_stored_as_it_was_asked(study: Run) -> None:
         ("--arms a,b --k 1 --delta 0.1 --budget -1", ["budget must"]),
         ("--arms a,b --k 1 --delta 0.1 --algorithm best", ["algorithm must be one of ade, "]),
         ("--arms a,b --k 1 --delta 0.1 --option max_step", ["name=value"]),
-        ("--arms a,b --k 1 --delta 0.1 --option delta=1", ["no option 'delta'"]),
-        ("--arms a,b --k 1 --delta 0.1 --option rng=1", ["no option 'rng'"]),
+        ("--arms a,b --k 1 --delta 0.1 --option delta=1", ["but got 'delta'"]),
+        ("--arms a,b --k 1 --delta 0.1 --option rng=1", ["but got 'rng'"]),
         ("--arms a,b --k 1 --delta 0.1 --option max_step=two", ["max_step"]),
     ],
 )
@@ -310,13 +310,14 @@ def test_a_budget_used_up_within_a_step_ends_a_study(study: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("30s", 30), ("10m", 600), ("1.5h", 5400), ("1d", 86400), (" 2 h ", 7200)]
+    ("text", "seconds"),
+    [("10", 10), ("30s", 30), ("10m", 600), ("1.5h", 5400), ("1d", 86400), (" 2 h ", 7200)],
 )
 def test_a_lease_is_a_duration(text: str, seconds: float) -> None:
     assert duration_of("lease", text).total_seconds() == seconds
 
 
-@pytest.mark.parametrize("text", ["", "10", "h", "-1h", "1w", "1h30m", "9999999999d", "1e3s"])
+@pytest.mark.parametrize("text", ["", "h", "-1h", "1w", "1h30m", "9999999999d", "1e3s"])
 def test_other_leases_are_refused(text: str) -> None:
     with pytest.raises(InvalidParameter, match="30s, 10m, 2h or 1d"):
         duration_of("lease", text)
@@ -578,7 +579,7 @@ def test_a_study_is_described(crowd: Run) -> None:
     assert "Arms:       1 outlier, 3 normal, 0 undecided\n" in text
     threshold = r"Threshold:  upper, mean \+ 1 sd: 0\.6830, within \[0\.\d{4}, \d\.\d{4}\]\n"
     assert re.search(threshold, text)
-    assert "Needed:     about 0 more\n" in text
+    assert "Needed:     nothing\n" in text
     assert max(map(len, text.splitlines())) <= 80
 
 
@@ -808,7 +809,7 @@ def test_ctrl_c_is_exit_code_130(tmp_path: Path, environment: dict[str, str]) ->
 def test_a_study_command_imports_only_what_it_needs(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    heavy = ["matplotlib", "numba", "pandas", "joblib", "rich", "alembic", "scipy.stats"]
+    heavy = ["matplotlib", "numba", "pandas", "joblib", "rich", "alembic", "scipy"]
     ours = ["oddarms.experiments", "oddarms.paper", "oddarms.cli._reproduce", "oddarms.cli._demo"]
     oddarms.create_study("s", ["a", "b"], k=0.5, delta=0.1, storage=tmp_path / "studies.db")
     code = (

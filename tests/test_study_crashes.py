@@ -7,18 +7,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from crew import WORKERS, Crew
 from oddarms.search import Status
 from oddarms.studies import Study, create_study, load_study, verify
 from postgresql import Server, fast_folder
 from study_answers import assert_same_answer, never_killed, rewards_told
-from study_workers import MOST_AT_A_TIME, PATIENCE, PROCESSES, RATES, work
+from study_workers import MOST_AT_A_TIME, RATES
 
-WORKERS = 4
 ARMS = RATES.size
 FEW_ARMS = 150
 """Enough for some kills: some 20,000 pulls."""
@@ -29,88 +28,6 @@ WENT_AWAY = (
     "the server went away and this call may have been recorded or not: repeat it, what was told"
     " twice counts once."
 )
-
-
-class Crew:
-    """Workers on one study, each with a ledger of what was acknowledged; seeded."""
-
-    def __init__(self, storage: str, name: str, folder: Path, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
-        self.kills = 0
-        self._task = (storage, name)
-        self._folder = folder
-        self._seed = seed
-        self._started = 0
-        self._ledgers: list[Path] = [Path()] * WORKERS
-        self._running: list[Any] = [self._start(i) for i in range(WORKERS)]
-
-    @property
-    def _hurry(self) -> Path:
-        return self._folder / "hurry"
-
-    def _start(self, i: int) -> Any:
-        self._started += 1
-        seed = 1000 * self._seed + self._started
-        self._ledgers[i] = ledger = self._folder / f"ledger-{self._started:04}"
-        ledger.touch()
-        process = PROCESSES.Process(target=work, args=(*self._task, seed, ledger, self._hurry))
-        process.start()
-        return process
-
-    def somebody_at_work(self) -> int:
-        """Return a worker at random of those that have told something."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            busy = [i for i, ledger in enumerate(self._ledgers) if ledger.stat().st_size]
-            if busy:
-                return int(self.rng.choice(busy))
-            time.sleep(0.01)
-        raise AssertionError("nobody told anything")
-
-    def wait_for_a_failure(self) -> None:
-        """Wait until somebody has noticed that the storage is away."""
-        known = len(self.failures())
-        deadline = time.monotonic() + PATIENCE
-        while len(self.failures()) == known:
-            assert time.monotonic() < deadline, "nobody noticed"
-            time.sleep(0.02)
-
-    def kill(self, which: list[int]) -> None:
-        """Kill some workers with SIGKILL, all of them before any is replaced."""
-        for i in which:
-            assert self._running[i].is_alive(), "a worker ended before it was killed"
-            self._running[i].kill()
-        for i in which:
-            self._running[i].join()
-            self._running[i].close()
-            self._running[i] = self._start(i)
-        self.kills += len(which)
-
-    def finish(self) -> None:
-        """Let the workers finish the study."""
-        self._hurry.touch()
-        for process in self._running:
-            process.join(PATIENCE)
-        codes = [process.exitcode for process in self._running]
-        assert codes == [0] * WORKERS
-
-    def end(self) -> None:
-        for process in self._running:
-            process.kill()
-            process.join()
-            process.close()
-
-    def _notes(self, kind: str) -> list[str]:
-        ledgers = sorted(self._folder.glob("ledger-*"))
-        lines = [line for ledger in ledgers for line in ledger.read_text().splitlines()]
-        return [line.partition(" ")[2] for line in lines if line.startswith(kind)]
-
-    def acknowledged(self) -> list[tuple[str, float]]:
-        pairs = [line.split() for line in self._notes("told")]
-        return [(ticket, float(reward)) for ticket, reward in pairs]
-
-    def failures(self) -> list[str]:
-        return self._notes("failed")
 
 
 Hire = Callable[..., tuple[Study, Crew]]

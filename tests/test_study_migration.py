@@ -396,7 +396,13 @@ def assert_unknown(study: Study, ticket: Any) -> None:
             call()
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long if name in ("rr", "wrr") else ())
+        for name in STUDIES
+    ],
+)
 def test_work_goes_on_to_the_end(old: str, name: str) -> None:
     upgrade_storage(storage=old)
     study = load_study(name, storage=old)

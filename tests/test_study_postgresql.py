@@ -83,7 +83,7 @@ def storage_of(kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
         delete_study(study.name, storage=storage)
 
 
-@pytest.fixture(params=["sqlite", "memory", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("memory", marks=pytest.mark.long), "postgresql"])
 def storage(request: pytest.FixtureRequest) -> Iterator[str]:
     yield from storage_of(request.param, request)
 
@@ -337,7 +337,7 @@ class TestStudiesOfAStorage:
 
     def test_an_unknown_one_is_named_with_those_that_are_there(self, storage: str) -> None:
         small(storage)
-        with pytest.raises(UnknownStudy, match="but got 'smal'; it has small"):
+        with pytest.raises(UnknownStudy, match="but got 'smal': it has small"):
             load_study("smal", storage=storage)
         with pytest.raises(UnknownStudy):
             delete_study("smal", storage=storage)

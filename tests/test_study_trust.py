@@ -239,8 +239,19 @@ class TestProofs:
         " (SELECT ticket FROM results WHERE number = {number})",
     }
 
-    @pytest.mark.parametrize("when", ["before", "after"])
-    @pytest.mark.parametrize("what", CHANGES)
+    @pytest.mark.parametrize(
+        ("what", "when"),
+        [
+            *((what, "before") for what in CHANGES),
+            ("a reward", "after"),
+            ("a result that is gone", "after"),
+            *(
+                pytest.param(what, "after", marks=pytest.mark.long)
+                for what in CHANGES
+                if what not in ("a reward", "a result that is gone")
+            ),
+        ],
+    )
     def test_a_change_before_or_after_the_saved_state(
         self, study: Study, what: str, when: str
     ) -> None:

@@ -17,6 +17,12 @@ def boom(label):
 """
 
 
+@pytest.fixture
+def without_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the drawing, which takes its time."""
+    monkeypatch.setattr("oddarms.cli.sampling._output.write_report", lambda *_, **__: None)
+
+
 def assert_harmless(ran: Ran) -> None:
     for text in (ran.out, ran.err):
         assert all(line.isprintable() for line in text.split("\n")), text
@@ -31,6 +37,7 @@ def test_of_a_long_message_the_beginning_is_shown() -> None:
     assert message("a" * 10**6) == "a" * 4_000 + "..."
 
 
+@pytest.mark.usefixtures("without_report")
 def test_the_error_of_a_function(run_command: Run, tmp_path: Path) -> None:
     (tmp_path / "hostile_functions.py").write_text(FUNCTION)
     ran = run_command("find", "--arms", "a,b,c,d", "--k", 1, "--python", "hostile_functions:boom")
@@ -39,6 +46,7 @@ def test_the_error_of_a_function(run_command: Run, tmp_path: Path) -> None:
     assert_harmless(ran)
 
 
+@pytest.mark.usefixtures("without_report")
 def test_what_a_command_prints(run_command: Run) -> None:
     pull = r"printf '\033[31mred\r' ; printf '\033[2J\007' >&2"
     for reward in ("stdout", "exit-code"):
@@ -95,3 +103,39 @@ def test_a_mistyped_word(run_command: Run, words: tuple[object, ...], told: str)
     assert ran.code == 2
     assert told in ran.err
     assert_harmless(ran)
+
+
+FLAKY_RUN = """<testsuite><testcase classname="t" name="fine"/><testcase classname="t" name="odd">
+<failure/></testcase><testcase classname="t" name="other"/></testsuite>"""
+
+
+@pytest.mark.usefixtures("without_report")
+def test_no_line_is_longer_than_a_terminal(
+    run_command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "runs").mkdir()
+    for number in range(9):
+        report = FLAKY_RUN if number else FLAKY_RUN.replace("<failure/>", "")
+        (tmp_path / "runs" / f"{number}.xml").write_text(report)
+    rows = [f"arm-{i},{int(i == 7 or j % 9 == 0)}" for i in range(12) for j in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["arm,reward", *rows]))
+    (tmp_path / "functions.py").write_text("def one(arm):\n    return float(arm == 'c')\n")
+    for words in (
+        "find --table t.csv",
+        "find --junit runs",
+        "find --arms a,b,c,d,e,f,g --python functions:one --budget 30 --out less",
+        "find --help",
+        "study create s --arms a,b,c,d,e,f,g --storage s.db",
+        "study work s --python functions:one --storage s.db",
+        "study show s --storage s.db",
+        "study result s --storage s.db",
+        "study list --storage s.db",
+        "study --help",
+        "explain --help",
+    ):
+        ran = run_command(*words.split())
+        assert ran.code in (0, 3), (words, ran)
+        long = [line for line in ran.out.splitlines() if len(line) > 80]
+        assert not long, (words, long)

@@ -26,11 +26,13 @@ from oddarms.statistics.evidence import log_mix
 from oddarms.statistics.threshold_streams import (
     HORIZONS,
     LOG_SHARES,
+    PRICED,
     Lines,
     bennett_factor,
     bet_costs,
     bets_around,
     bets_for,
+    costs_near,
     falls_slowly,
     fan_factor,
     flat_lines,
@@ -184,6 +186,21 @@ class TestParts:
                     assert ((1.0 - p) * zero + p * one <= 1.0 + 1e-12).all()
                 adaptive.append((costs[0] != costs[1]).mean())
         assert 0.0 < np.mean(adaptive) < 1.0  # both ways to pay were tried
+
+    def test_what_the_longest_bets_cost_follows_and_covers_them(self) -> None:
+        """From the last that is added up: at least their cost, and hardly more if it is small."""
+        rng = np.random.default_rng(5)
+        everything = slice(0, HORIZONS.size)
+        for step in (0.3, 0.003):
+            bets, steps = bets_for(0.3, 8.0), step * rng.random(200)
+            pulls, variance = rng.integers(1, 50, 200) * 1.0, rng.choice([0.001, 0.02, 0.2], 200)
+            costs = bet_costs(bets, steps, pulls, pulls * variance, variance)
+            near = costs_near(costs[:PRICED], everything)
+            np.testing.assert_array_equal(near[:PRICED], costs[:PRICED])
+            assert (near >= costs * (1.0 - 1e-12)).all()
+            np.testing.assert_allclose(near, costs, rtol=0.01)
+            all_arms = costs_near(costs[:PRICED].sum(1), everything)
+            np.testing.assert_allclose(all_arms, near.sum(1), rtol=1e-12)
 
     def test_streams_without_rows_know_nothing(self) -> None:
         rows = empty_rows(5, 1.9, leave_one_out_k(5, 1.9), NATS)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from helpers import uniform_means_with_gap
+from helpers import quick_and_long, uniform_means_with_gap
 from oddarms.errors import InvalidParameter
 from oddarms.experiments import _windows
 from oddarms.experiments._windows import UniformMeans
@@ -39,7 +39,10 @@ def test_window_holds(n: int, k: float, window: tuple[float, float]) -> None:
         assert window[0] <= gaps(y, k).min() <= window[1]
 
 
-@pytest.mark.parametrize(("n", "k", "window"), [(10, 1.5, (0.2, 0.3)), (30, 2.5, (0.25, 0.4))])
+@pytest.mark.parametrize(
+    ("n", "k", "window"),
+    quick_and_long([(10, 1.5, (0.12, 0.3))], [(10, 1.5, (0.2, 0.3)), (30, 2.5, (0.25, 0.4))]),
+)
 def test_same_law_as_one_at_a_time(n: int, k: float, window: tuple[float, float]) -> None:
     """The first of a batch that fits is as good as the first at all."""
     rng = np.random.default_rng(12)

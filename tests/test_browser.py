@@ -1,0 +1,279 @@
+"""The pages in a real browser: what a person does there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+import oddarms
+from oddarms.server._tokens import Role
+from processes import wait_until
+from tests.pages_server import (
+    HOSTILE,
+    PHONE,
+    WIDE,
+    Served,
+    browsing,
+    create,
+    planted,
+    serving,
+    signed_in,
+    work,
+)
+
+STRANGE = "a/b <b>& co</b>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with browsing() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    storage: Path = tmp_path_factory.mktemp("pages") / "s.db"
+    crowd = create(storage, "crowd", [f"test_{i}" for i in range(40)], k=2, margin=0.05)
+    work(crowd, planted(40, 2), 6, 200)
+    hostile = create(storage, STRANGE, HOSTILE, k=1)
+    work(hostile, planted(8, 1), 2, 40)
+    create(storage, "empty", ["a", "b", "c", "d", "e"], k=1)
+    with serving(storage) as server:
+        yield server
+
+
+@pytest.fixture
+def page(browser: Any, served: Served) -> Iterator[Any]:
+    with signed_in(browser, served) as found:
+        yield found
+
+
+def wait_for(page: Any, selector: str, text: str) -> None:
+    page.locator(selector, has_text=re.compile(text)).first.wait_for(timeout=60_000)
+
+
+def test_a_page_follows_a_worker_without_being_loaded_again(page: Any, served: Served):
+    study = create(served.storage, "live", [f"host {i}" for i in range(12)], k=1.5)
+    page.goto(f"{served.url}/studies/live")
+    wait_for(page, "#answer", "No samples yet of 12 arms")
+    wait_for(page, "#live", "^live$")
+    page.evaluate("window.sameDocument = true")
+    work(study, planted(12, 1), 400, 50)
+    wait_for(page, "#answer", "1 of 12 arms is an outlier")
+    wait_for(page, "#workers", "worker 2")
+    wait_for(page, "#decisions", "host 0")
+    wait_for(page, "#arms-table tbody tr", "outlier above")
+    page.locator("#decisions-plot canvas").wait_for()
+    page.locator("[data-plot=threshold] canvas").wait_for()
+    assert page.evaluate("window.sameDocument")
+
+
+def test_workers_follow_the_page_and_a_study_that_is_gone_is_said_to_be(
+    page: Any, served: Served, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("oddarms.server.pages._study_page.COUNTED_AT_ONCE", -1)
+    study = create(served.storage, "brief", [f"host {i}" for i in range(5)], k=1)
+    work(study, planted(5, 1), 3, 10)
+    page.goto(f"{served.url}/studies/brief")
+    wait_for(page, "#workers", "worker 2")
+    wait_for(page, "#live", "^live$")
+    oddarms.delete_study("brief", storage=served.storage)
+    wait_for(page, "#live", "the study is gone")
+
+
+def test_arms_are_searched_sorted_and_opened_by_keyboard_alone(page: Any, served: Served):
+    page.goto(f"{served.url}/studies/crowd")
+    search = page.locator("#q")
+    search.focus()
+    page.keyboard.type("test_3")
+    wait_for(page, "#arms-table .pages", "1 to 11 of 11 arms")
+    page.wait_for_url("**q=test_3*")
+    assert page.evaluate("document.activeElement.id") == "q"
+    page.locator("#sort-label").focus()
+    page.keyboard.press("Enter")
+    page.locator('th[aria-sort="ascending"] #sort-label').wait_for()
+    assert page.locator("tbody th").first.inner_text() == "test_3"
+    assert page.evaluate("document.activeElement.id") == "sort-label"
+    page.locator("#arms-table tbody a").first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/arms/3")
+    assert page.locator("h1").inner_text() == "test_3"
+    page.locator("[data-plot=arm-mean] canvas").wait_for()
+
+
+@pytest.mark.long
+def test_the_picture_is_read_by_keyboard_and_pointer(page: Any, served: Served):
+    page.goto(f"{served.url}/studies/crowd")
+    slider = page.locator("#explore")
+    slider.wait_for()
+    page.wait_for_function("Number(document.querySelector('#explore').max) === 39")
+    slider.focus()
+    page.keyboard.press("End")
+    text = page.locator("#readout").inner_text()
+    assert re.match(r"test_[01]: ▲ outlier above, mean (0\.9|1,)", text)
+    assert slider.get_attribute("aria-valuetext") == text
+    page.locator("canvas").first.hover(position={"x": 200, "y": 100})
+    assert "normal" in page.locator("#readout").inner_text()
+    page.locator("#goto").click()
+    page.wait_for_url("**/arms/*")
+
+
+@pytest.mark.long
+def test_a_study_is_created_stopped_resumed_and_deleted(page: Any, served: Served):
+    page.goto(f"{served.url}/new")
+    page.fill("#name", "from a form")
+    page.set_input_files(
+        "#table",
+        {
+            "name": "answers.csv",
+            "mimeType": "text/csv",
+            "buffer": b"worker;wrong\nann;0\nbob;1\nann;1\ncy;0\n",
+        },
+    )
+    page.fill("#reward", "wrong")
+    page.fill("#budget", "1,000")
+    page.fill("#k", "many")
+    page.click("text=Create the study")
+    wait_for(page, "[role=alert]", "K must be a number but got 'many'")
+    page.set_input_files(
+        "#table",
+        {"name": "a.csv", "mimeType": "text/csv", "buffer": b"worker;wrong\nann;0\nbob;1\ncy;0\n"},
+    )
+    page.fill("#k", "1")
+    page.click("text=Create the study")
+    wait_for(page, ".note", "The study is there")
+    study = oddarms.load_study("from a form", storage=served.storage)
+    assert study.labels == ("ann", "bob", "cy")
+    assert study.result().imported == 3
+    assert study.question.budget == 1000
+    page.click("#manage button:has-text('Stop')")
+    wait_for(page, ".badge", "stopped")
+    assert study.ask(1).status.value == "stopped"
+    page.click("#manage button:has-text('Resume')")
+    wait_for(page, ".badge", "running|waiting")
+    page.fill("#budget", "2000")
+    page.click("text=Raise the budget")
+    wait_for(page, ".note", "The budget is changed")
+    page.click("text=Delete this study")
+    page.fill("#again", "something else")
+    page.click("text=Delete for good")
+    wait_for(page, "[role=alert]", "nothing was deleted")
+    page.fill("#again", "from a form")
+    page.click("text=Delete for good")
+    wait_for(page, ".note", "The study is deleted")
+
+
+def test_a_wrong_token_is_refused_and_a_right_one_goes_where_one_wanted(
+    browser: Any, served: Served
+):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{served.url}/studies/crowd?sort=mean")
+    page.fill("#token", "wrong")
+    page.click("main button")
+    wait_for(page, "[role=alert]", "does not know that token")
+    page.fill("#token", served.token)
+    page.click("main button")
+    page.wait_for_url("**/studies/crowd?sort=mean")
+    page.click("text=Sign out")
+    page.wait_for_url("**/login")
+    page.goto(served.url)
+    page.wait_for_url("**/login")
+    context.close()
+
+
+def test_labels_and_names_are_only_text(page: Any, served: Served):
+    page.goto(served.url)
+    page.click(f"text={STRANGE}")
+    page.locator("#answer").wait_for()
+    assert page.locator("h1").inner_text() == STRANGE
+    shown = page.locator("#arms-table tbody th").all_inner_texts()
+    assert {HOSTILE[0], HOSTILE[1], HOSTILE[3]} <= set(shown)
+    assert not any("\u202e" in text for text in shown)
+    page.locator("#explore").focus()
+    for _ in range(8):
+        page.keyboard.press("ArrowRight")
+    page.goto(f"{served.url}/studies/{quote(STRANGE, safe='')}/arms/0")
+    assert page.locator("h1").inner_text() == HOSTILE[0]
+    assert page.locator("main img, main script").count() == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("viewport", [PHONE, WIDE], ids=["phone", "wide"])
+def test_no_page_is_wider_than_the_screen_and_axe_finds_nothing(
+    browser: Any, served: Served, viewport: dict[str, int]
+):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is missing")
+    strange = quote(STRANGE, safe="")
+    paths = ["/", "/new", "/studies/crowd", f"/studies/{strange}", "/studies/crowd/arms/0"]
+    scheme = "dark" if viewport == PHONE else "light"
+    with signed_in(browser, served, viewport=viewport, color_scheme=scheme) as page:
+        for path in paths:
+            page.goto(served.url + path)
+            if path.startswith("/studies"):
+                page.locator("canvas").first.wait_for()
+            wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+            assert wide <= 0, path
+            found = axe.Axe().run(page)
+            assert found.response["passes"]
+            assert found.violations_count == 0, f"{path}: {found.generate_report()}"
+
+
+@pytest.mark.long
+def test_everything_can_be_read_without_scripts(browser: Any, served: Served):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{served.url}/login")
+    page.fill("#token", served.token)
+    page.click("main button")
+    page.goto(f"{served.url}/studies/crowd")
+    assert "outlier" in page.locator("#answer").inner_text()
+    assert page.locator("noscript img").count() == 1
+    page.fill("#q", "test_1")
+    page.click("#arms button")
+    assert page.locator("#arms tbody tr").count() == 11
+    page.click("#sort-mean")
+    assert page.locator('th[aria-sort="descending"]').inner_text().startswith("Mean")
+    context.close()
+
+
+@pytest.mark.long
+def test_a_reader_sees_no_forms_that_change_anything(browser: Any, served: Served):
+    token = served.app.state.oddarms.tokens.make(Role.READER)
+    reader = Served(served.url, token, served.storage, served.app)
+    with signed_in(browser, reader) as page:
+        page.goto(f"{served.url}/studies/crowd")
+        assert page.locator("#manage").count() == 0
+        assert page.locator("text=New study").count() == 0
+        page.goto(f"{served.url}/new")
+        wait_for(page, "h1", "Not allowed")
+
+
+@pytest.mark.long
+def test_ten_thousand_arms_are_searched_and_sorted(browser: Any, tmp_path: Path):
+    labels = [f"prompt-{i:05d}" for i in range(10_000)]
+    study = create(tmp_path / "s.db", "many", labels, k=3, margin=0.05)
+    work(study, planted(10_000, 20), 30, 2_000)
+    with serving(tmp_path / "s.db") as served, signed_in(browser, served) as page:
+        page.goto(f"{served.url}/studies/many")
+        wait_until(lambda: int(page.locator("#explore").get_attribute("max") or 0) > 300)
+        page.locator("#sort-mean").click()
+        page.locator('th[aria-sort="descending"] #sort-mean').wait_for()
+        first = page.locator("#arms tbody th").first.inner_text()
+        assert int(first.removeprefix("prompt-")) < 20
+        page.fill("#q", "prompt-0777")
+        wait_for(page, "#arms-table .pages", "1 to 10 of 10 arms")
+        page.fill("#q", "")
+        wait_for(page, "#arms-table .pages", "of 10,000 arms")
+        page.locator("#arm-last").click()
+        wait_for(page, "#arms-table .pages", "9,981 to 10,000 of 10,000 arms")
+        page.locator("#explore").focus()
+        page.keyboard.press("End")
+        page.locator("#goto").click()
+        page.wait_for_url("**sort=mean&page=500#arms")
+        assert "Arms" in page.locator("#arms-heading").inner_text()

@@ -1,0 +1,384 @@
+"""In a notebook: results and studies as HTML, a bar that stays in place, live views, pictures."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oddarms
+from oddarms import Result, Search, Study, create_study, delete_study, find
+from oddarms.arms import Bernoulli
+from oddarms.documents import FRAGMENT_STYLE
+from oddarms.errors import InvalidParameter, StoreFailed
+from oddarms.search._html import FOLDED, SHOWN
+from oddarms.search._notebook import NotebookLine, in_notebook, progress_line
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</bdi></th></table><img src=x onerror=alert(1)>",
+    '" onmouseover="alert(1)',
+    "&lt;b&gt;",
+    "\u202eevil\x00\x1b[31m",
+    "**bold** `code`",
+]
+TAGS = {
+    "div", "style", "p", "bdi", "strong", "code", "table", "caption", "thead", "tbody", "tr", "th",
+    "td", "details", "summary", "progress", "wbr",
+}  # fmt: skip
+
+
+class Read(HTMLParser):
+    """What is in a piece of HTML: tags, attributes, and the text outside of styles."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.texts: list[str] = []
+        self._open: list[str] = []
+        self._goes_on = False
+        self.feed(html)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag == "wbr":  # where a word may be broken
+            self._goes_on = True
+        else:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._goes_on and self.texts:
+            self.texts[-1] += data
+        elif "style" not in self._open:
+            self.texts.append(data)
+        self._goes_on = False
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.texts))
+
+
+def read(shown: Any) -> Read:
+    """Return what a notebook shows of something, once it is known to be harmless."""
+    html = shown if isinstance(shown, str) else shown._repr_html_()
+    found = Read(html)
+    assert set(found.tags) <= TAGS
+    wanted = {"class", "tabindex", "role", "aria-label", "scope", "value", "max"}
+    assert found.attributes <= wanted
+    return found
+
+
+def result(labels: list[Any], odd: int = 1, **words: Any) -> Result:
+    means = [0.1] * (len(labels) - odd) + [0.95] * odd
+    return find(Bernoulli(means, labels=labels), k=1.5, rng=1, **words)
+
+
+class TestResults:
+    def test_the_question_the_answer_and_the_outliers(self) -> None:
+        shown = read(result(["ann", "bob", "cy", "dee", "eve", "fay"]))
+        assert "which of 6 arms have a mean at or above mean + 1.5 sd of all means?" in shown.text
+        assert "1 of 6 arms is an outlier (right with probability at least 0.95)" in shown.text
+        table = shown.text.partition("Outliers")[2]
+        assert table.split()[:6] == ["label", "mean", "interval", "odds", "samples", "fay"]
+        assert "Undecided" not in shown.text
+        assert "details" not in shown.tags
+
+    def test_it_says_what_the_text_says(self) -> None:
+        for found in (result(list("abcdef")), result(list("abcdef"), budget=30)):
+            text = read(found).text.lower()
+            for line in str(found).splitlines():
+                if not line.startswith("label"):
+                    assert all(word in text for word in line.lower().rstrip(":").split("  ")), line
+
+    def test_undecided_arms_are_sorted_by_suspicion(self) -> None:
+        search = Search(list("abcdef"), k=1.5)
+        ones = {"a": 0, "b": 3, "c": 1, "d": 0, "e": 6, "f": 2}
+        search.import_rewards({label: [1] * n + [0] * (6 - n) for label, n in ones.items()})
+        table = read(search.result()).text.partition("Undecided")[2]
+        assert re.findall(r" ([a-f]) (?=[01]\.)", table) == list("ebfcad")
+
+    def test_long_lists_are_folded(self) -> None:
+        n = SHOWN + FOLDED + 1000
+        shown = read(Search(range(n), k=2).result())
+        assert shown.tags.count("tr") == 2 + SHOWN + FOLDED
+        assert shown.tags.count("details") == 1
+        assert f"{FOLDED} more" in shown.text
+        assert "... and 1,000 others: to_frame() has all." in shown.text
+
+    def test_hostile_labels_are_text(self) -> None:
+        for found in (result(HOSTILE), result(HOSTILE, budget=10)):
+            shown = read(found)
+            assert "\x1b" not in shown.text
+            assert "\u202e" not in shown.text
+        named = {row.strip() for row in shown.texts}
+        assert {*HOSTILE[:4], "\\u202eevil␀␛[31m", HOSTILE[5]} <= named
+
+    def test_a_hostile_control_is_text(self) -> None:
+        search = Search([*HOSTILE, "x"], rule="control", control=HOSTILE[0], margin=0.1)
+        assert HOSTILE[0] in read(search.result()).text
+
+    def test_colours_are_those_of_the_page(self) -> None:
+        """A dark page has its colours in variables of its own, so none must be set here."""
+        colours = set(
+            re.findall(r"#[0-9a-f]+|(?:color|background)[a-z-]*: *[^;}]+", FRAGMENT_STYLE)
+        )
+        assert colours == {
+            "color: inherit", "background: none", "#8886", "color: #0072b2",
+        }  # fmt: skip
+
+    def test_rows_of_some_arms(self) -> None:
+        found = result(list("abcdef"))
+        everything = found.rows()
+        assert found.rows(np.array([5, 0])) == [everything[5], everything[0]]
+        assert found.rows(np.array([], dtype=np.int64)) == []
+
+
+class Kernel:
+    """Stands in for IPython in a notebook: keeps what each place in the output showed."""
+
+    def __init__(self) -> None:
+        self.panes: list[list[dict[str, str]]] = []
+
+    def display(self, content: dict[str, str], *, raw: bool, display_id: bool) -> Any:
+        assert (raw, display_id) == (True, True)
+        shown = [content]
+        self.panes.append(shown)
+
+        def update(content: dict[str, str], *, raw: bool) -> None:
+            assert raw
+            shown.append(content)
+
+        return SimpleNamespace(update=update)
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    found = Kernel()
+    package = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=found))
+    monkeypatch.setitem(sys.modules, "IPython", package)
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=found.display))
+    return found
+
+
+@pytest.fixture
+def study() -> Iterator[Study]:
+    yield create_study("crowd", list("abcdef"), k=1.5, storage="memory", rng=1)
+    delete_study("crowd", storage="memory")
+
+
+def work(study: Study, pulls: int = 10**6) -> None:
+    """Make pulls until the study is done, or so many."""
+    while pulls > 0 and not (tickets := study.ask(min(pulls, 20))).done:
+        study.tell_many([(ticket, float(ticket.arm == "f")) for ticket in tickets])
+        pulls -= len(tickets)
+
+
+class TestProgress:
+    def test_a_notebook_is_told_from_a_terminal(
+        self, monkeypatch: pytest.MonkeyPatch, kernel: Kernel
+    ) -> None:
+        assert in_notebook()
+        assert isinstance(progress_line(), NotebookLine)
+        del kernel
+        for shell in (None, SimpleNamespace()):  # a script that imports IPython; its terminal
+            package = SimpleNamespace(get_ipython=lambda shell=shell: shell)
+            monkeypatch.setitem(sys.modules, "IPython", package)
+            assert not in_notebook()
+        monkeypatch.delitem(sys.modules, "IPython")
+        assert not in_notebook()
+
+    def test_the_bar_stays_in_its_place(
+        self, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr("oddarms.search._notebook.SECONDS", 0.0)
+        monkeypatch.setattr("oddarms.search._driver.progress_line", lambda: NotebookLine(0.0))
+        find({x: (lambda x=x: float(x == "f")) for x in "abcdef"}, k=1.5, progress=True)
+        assert capsys.readouterr() == ("", "")
+        (pane,) = kernel.panes
+        assert len(pane) > 3
+        for content in pane[:-1]:
+            assert set(content) == {"text/plain", "text/html"}
+            assert content["text/plain"] in read(content["text/html"]).text
+        assert re.search(r'<progress value="\d" max="6"', pane[-2]["text/html"])
+        assert pane[-1] == {"text/plain": "", "text/html": ""}
+
+    def test_what_is_over_at_once_shows_nothing(self, kernel: Kernel) -> None:
+        find(Bernoulli([0.1, 0.1, 0.1, 0.9]), k=1, rng=1, progress=True)
+        assert kernel.panes == []
+
+
+class TestStudies:
+    def test_a_study_shows_where_it_stands(self, study: Study) -> None:
+        assert "running" in read(study).text
+        assert "0 results, 0 pulls under way" in read(study).text
+        work(study)
+        shown = read(study).text
+        assert "Study crowd , decided: every arm is decided" in shown
+        assert "1 of 6 arms is an outlier" in shown
+
+    def test_a_hostile_name(self) -> None:
+        named = create_study("<b onclick=x>", list("abc"), k=1, storage="memory")
+        try:
+            assert "<b onclick=x>" in read(named).text
+        finally:
+            delete_study("<b onclick=x>", storage="memory")
+        assert "<b onclick=x>" in read(named).text  # and that it is not there any more
+
+    def test_watching_in_a_notebook(self, study: Study, kernel: Kernel) -> None:
+        looks = 0
+
+        class Worked:
+            """Somebody works on the study between two looks."""
+
+            name = "crowd"
+            progress = study.progress
+
+            def overview(self) -> Any:
+                nonlocal looks
+                looks += 1
+                work(study, 20)
+                return study.overview()
+
+        from oddarms.studies._watch import watch
+
+        assert watch(Worked(), poll=0.0).outliers == ["f"]
+        (pane,) = kernel.panes
+        assert len(pane) == looks
+        texts = [read(content["text/html"]).text for content in pane]
+        assert all("pulls," in text and "Study" in text for text in texts[:-1])
+        assert "under way" in texts[0]
+        assert texts[-1].strip() == "Study crowd , decided: every arm is decided"
+
+    def test_watching_on_a_terminal(self, study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+        worker = threading.Thread(target=work, args=(study,))
+        worker.start()
+        found = study.watch(poll=0.01)
+        worker.join()
+        assert found.outliers == ["f"]
+        assert capsys.readouterr().out == ""
+
+    def test_a_timeout_returns_what_is_known(
+        self, study: Study, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        work(study, 12)
+        found = study.watch(0.05, poll=0.01)
+        assert (found.status, found.pulls) == ("running", 12)
+        assert "12 pulls, 6 of 6 arms undecided" in capsys.readouterr().err
+
+    def test_ctrl_c_ends_the_watching(self, study: Study, kernel: Kernel) -> None:
+        work(study, 12)
+        main = threading.get_ident()
+
+        def interrupt() -> None:
+            while not kernel.panes:
+                time.sleep(0.01)
+            signal.pthread_kill(main, signal.SIGINT)
+
+        presser = threading.Thread(target=interrupt)
+        presser.start()
+        found = study.watch(poll=60.0)
+        presser.join()
+        assert found.status == "running"
+        assert "Study crowd , running" in read(kernel.panes[0][-1]["text/html"]).text
+        work(study)
+        assert study.done
+
+    def test_a_storage_that_is_away_is_waited_for(
+        self, study: Study, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        work(study)
+        real, failures = type(study).overview, [True, True]
+
+        def away(self: Study) -> Any:
+            if failures:
+                failures.pop()
+                error = StoreFailed("the storage is away.")
+                error.passing = True
+                raise error
+            return real(self)
+
+        monkeypatch.setattr(type(study), "overview", away)
+        assert study.watch().outliers == ["f"]
+        failures[:] = [True, True]
+        with pytest.raises(StoreFailed):
+            study.watch(patience=0)
+
+    @pytest.mark.parametrize(("word", "value"), [("poll", -1), ("timeout", float("nan"))])
+    def test_wrong_seconds(self, study: Study, word: str, value: float) -> None:
+        with pytest.raises(InvalidParameter, match=f"{word} must be seconds, 0 or more, but got"):
+            study.watch(**{word: value})
+
+
+class TestPictures:
+    def test_a_figure_shows_itself(self) -> None:
+        pytest.importorskip("matplotlib")
+        figure = oddarms.plotting.plot_intervals(result(list("abcdef")))
+        content, shown = figure._repr_png_()
+        assert content.startswith(b"\x89PNG")
+        assert int.from_bytes(content[16:20]) == 2 * shown["width"] == 1800
+        assert shown["alt"] == "1 outlier among 6 arms, " + shown["alt"].split(", ")[1]
+
+    def test_pyplot_does_not_show_it_again(self) -> None:
+        pyplot = pytest.importorskip("matplotlib.pyplot")
+        before = pyplot.get_fignums()
+        oddarms.plotting.plot_evidence(result(list("abcdef")))
+        assert pyplot.get_fignums() == before
+
+
+CELLS = (
+    """import random, oddarms
+random.seed(1)
+rates = {"a": 0.1, "<b>": 0.1, "c": 0.1, "d": 0.9}
+oddarms.find(oddarms.arms.Bernoulli(list(rates.values()), labels=list(rates)), k=1, rng=1)""",
+    """from oddarms.search import _driver, _notebook
+_driver.progress_line = lambda: _notebook.NotebookLine(0.0)
+flip = {x: (lambda p=p: float(random.random() < p)) for x, p in rates.items()}
+result = oddarms.find(flip, k=1, progress=True)""",
+    "oddarms.plotting.plot_intervals(result)",
+    """%matplotlib inline
+import matplotlib.pyplot
+oddarms.plotting.plot_intervals(result)""",
+    """study = oddarms.create_study("s", list(rates), k=1, storage="memory")
+r = study.run(lambda label: float(label == "d"))
+study.watch()""",
+)
+
+
+@pytest.mark.long
+def test_a_real_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """Every cell has what it should, each once."""
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
+    nbclient.NotebookClient(book, timeout=300, kernel_name="python3").execute(cwd=str(tmp_path))
+    first, second, third, fourth, last = (
+        [(output["output_type"], output["data"]) for output in cell["outputs"]]
+        for cell in book.cells
+    )
+    ((kind, data),) = first
+    assert kind == "execute_result"
+    assert "1 of 4 arms is an outlier" in read(data["text/html"]).text
+    assert second == [("display_data", {"text/plain": "", "text/html": ""})]
+    for picture in (third, fourth):
+        ((kind, data),) = picture
+        assert (kind, "image/png" in data) == ("execute_result", True)
+    assert [kind for kind, _ in last] == ["display_data", "execute_result"]
+    assert read(last[0][1]["text/html"]).text.strip() == "Study s , decided: every arm is decided"

@@ -1,0 +1,307 @@
+"""The pages' contract: who sees what, what they may do, and that labels are only text."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+import oddarms
+from oddarms.server import create_app
+from oddarms.server._tokens import Role
+from tests.pages_server import HOSTILE, create, planted, work
+
+HTML = {"accept": "text/html"}
+STRANGE = 'a/b "<i>"'
+PATHS = (
+    "/",
+    "/new",
+    "/studies/crowd",
+    "/studies/crowd/arms/0",
+    "/studies/crowd/delete",
+    f"/studies/{quote(STRANGE, safe='')}",
+    f"/studies/{quote(STRANGE, safe='')}/arms/1",
+    "/studies/nobody",
+    "/nowhere",
+)
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    storage = tmp_path_factory.mktemp("pages") / "s.db"
+    crowd = create(storage, "crowd", [f"test_{i}" for i in range(30)], k=2, margin=0.05)
+    work(crowd, planted(30, 2), 5, 200)
+    strange = create(storage, STRANGE, HOSTILE, k=1)
+    work(strange, planted(8, 1), 2, 40)
+    tickets = strange.ask(1, worker=HOSTILE[0])
+    strange.tell(tickets[0], 1.0)
+    strange.tell(tickets[0], 0.0, worker=HOSTILE[1])
+    return create_app(storage)
+
+
+def client_of(app: Any, role: Role = Role.ADMIN, study: str | None = None) -> TestClient:
+    """Return a browser in which somebody has signed in."""
+    client = TestClient(app, base_url="http://localhost", headers=HTML)
+    token = app.state.oddarms.tokens.make(role, study=study)
+    answer = client.post("/login", data={"token": token, "next": "/login"})
+    assert answer.status_code == 200
+    return client
+
+
+@pytest.fixture(scope="module")
+def admin(app: Any) -> Iterator[TestClient]:
+    with client_of(app) as client:
+        yield client
+
+
+def csrf_in(text: str) -> str:
+    found = re.search(r'name="csrf" value="(\w+)"', text)
+    assert found
+    return found[1]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_pages_have_no_inline_scripts_or_styles_and_say_so(admin: TestClient, path: str):
+    answer = admin.get(path)
+    policy = answer.headers["content-security-policy"]
+    assert "unsafe" not in policy
+    assert "script-src 'self'" in policy
+    assert not re.search(r"<script(?![^>]*\bsrc=)", answer.text)
+    assert not re.search(r"<style|\sstyle=|\son\w+=\"|javascript:", answer.text)
+    assert answer.text.count("<h1") == 1
+    assert answer.text.startswith("<!DOCTYPE html>\n<html lang=")
+
+
+def test_hostile_labels_and_names_are_only_text(admin: TestClient):
+    address = f"/studies/{quote(STRANGE, safe='')}"
+    pages = [admin.get(path).text for path in ("/", address, f"{address}/arms/0")]
+    pages += [
+        admin.get(f"{address}/parts/{part}").text for part in ("arms", "workers", "conflicts")
+    ]
+    for page in pages:
+        assert "<i>" not in page
+        assert "<script>alert" not in page
+        assert "<img src=x" not in page
+        assert "\u202e" not in page
+    assert html.escape(HOSTILE[0], quote=False).replace('"', "&#34;") in pages[1]
+    assert "49" not in re.findall(r"<bdi>(.*?)</bdi>", pages[1])
+    picture = admin.get(f"{address}/picture.json")
+    assert picture.headers["content-type"] == "application/json"
+    assert set(picture.json()["labels"]) >= {HOSTILE[0], HOSTILE[1]}
+
+
+def test_who_has_not_signed_in_is_sent_there_and_back(app: Any):
+    client = TestClient(app, base_url="http://localhost", headers=HTML)
+    answer = client.get("/studies/crowd?sort=mean")
+    assert answer.url.path == "/login"
+    wanted = re.search(r'name="next" value="([^"]*)"', answer.text)
+    assert wanted
+    assert html.unescape(wanted[1]) == "/studies/crowd?sort=mean"
+    for path in ("/studies/crowd/picture.json", "/studies/crowd/download/arms.csv"):
+        answer = client.get(path, headers={"accept": "application/json"})
+        assert answer.status_code == 401
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_a_wrong_token_stays_at_the_form_and_many_are_slowed_down(app: Any):
+    client = TestClient(app, base_url="http://localhost", headers=HTML, client=("10.9.8.7", 1))
+    for _ in range(10):
+        answer = client.post("/login", data={"token": "x" * 30, "next": "/"})
+        assert answer.status_code == 401
+        assert "does not know that token" in answer.text
+    answer = client.post("/login", data={"token": "x" * 30})
+    assert answer.status_code == 429
+    assert "Wait a minute" in answer.text
+
+
+@pytest.mark.parametrize("wanted", ["//evil.example/", "https://evil.example", "/\\evil.example"])
+def test_signing_in_leads_to_no_other_site(app: Any, wanted: str):
+    client = TestClient(app, base_url="http://localhost", follow_redirects=False)
+    token = app.state.oddarms.tokens.make(Role.READER)
+    answer = client.post("/login", data={"token": token, "next": wanted})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+
+
+def test_forms_of_other_sites_change_nothing(app: Any, admin: TestClient):
+    for action in ("stop", "resume", "budget", "delete"):
+        answer = admin.post(f"/studies/crowd/{action}", data={"again": "crowd", "budget": "1"})
+        assert answer.status_code == 403
+    assert admin.post("/new", data={"name": "x", "arms": "a\nb\nc"}).status_code == 403
+    study = app.state.oddarms.studies.get("crowd")
+    assert study.overview().stopped is None
+
+
+def test_readers_and_workers_see_what_is_theirs(app: Any):
+    reader = client_of(app, Role.READER)
+    page = reader.get("/studies/crowd").text
+    assert "Manage" not in page
+    assert reader.get("/new").status_code == 403
+    data = {"csrf": csrf_in(page)}
+    assert reader.post("/studies/crowd/stop", data=data).status_code == 403
+    worker = client_of(app, Role.WORKER, "crowd")
+    assert worker.get("/").url.path == "/studies/crowd"
+    assert worker.get(f"/studies/{quote(STRANGE, safe='')}").status_code == 404
+
+
+def test_a_study_is_made_changed_and_deleted(app: Any, admin: TestClient):
+    data = {
+        "csrf": csrf_in(admin.get("/new").text),
+        "name": "made/here",
+        "arms": "a\nb\nc",
+        "k": "1",
+    }
+    answer = admin.post("/new", data={**data, "delta": "7"})
+    assert answer.status_code == 422
+    assert "Delta must" in answer.text
+    assert "a\nb\nc</textarea>" in answer.text
+    answer = admin.post("/new", data=data)
+    assert answer.url.raw_path.startswith(b"/studies/made%2Fhere?")
+    assert "Workers can begin" in answer.text
+    assert admin.post("/new", data=data).status_code == 409
+    base = "/studies/made%2Fhere"
+    assert "stopped from the page" in admin.post(f"{base}/stop", data=data).text
+    assert app.state.oddarms.studies.get("made/here").ask(1).status.value == "stopped"
+    assert "The study goes on" in admin.post(f"{base}/resume", data=data).text
+    assert "The budget is changed" in admin.post(f"{base}/budget", data={**data, "budget": ""}).text
+    admin.post(f"{base}/budget", data={**data, "budget": "90"})
+    answer = admin.post(f"{base}/budget", data={**data, "budget": "5"})
+    assert answer.status_code == 422
+    assert "Budget must not become smaller" in answer.text
+    assert admin.post(f"{base}/delete", data={**data, "again": "made"}).status_code == 422
+    assert "is deleted" in admin.post(f"{base}/delete", data={**data, "again": "made/here"}).text
+    assert admin.get(base).status_code == 404
+
+
+def test_parts_data_and_files_answer(app: Any, admin: TestClient):
+    for part in ("summary", "arms", "decisions", "workers", "conflicts"):
+        text = admin.get(f"/studies/crowd/parts/{part}").text
+        assert text.strip().startswith("<section")
+    assert admin.get("/studies/crowd/parts/nothing").status_code == 404
+    assert admin.get("/studies/crowd/arms/30").status_code == 404
+    assert admin.get("/studies/crowd/arms/0/part").status_code == 200
+    result = app.state.oddarms.studies.get("crowd").result()
+    series = admin.get("/studies/crowd/series.json").json()
+    assert series["pulls"][-1] == result.pulls
+    assert admin.get("/studies/crowd/picture.json?width=5").json()["n"] == 30
+    assert admin.get("/studies/crowd/picture.svg").headers["content-type"] == "image/svg+xml"
+    arm = admin.get("/studies/crowd/arms/2/series.json").json()
+    assert arm["total"] == int(result.pulls_per_arm[2] + result.imported_per_arm[2]) + arm_ahead(
+        app
+    )
+    document = admin.get("/studies/crowd/download/result.json")
+    assert document.json() == json.loads(json.dumps(result.to_dict()))
+    assert 'attachment; filename="crowd.json"' in document.headers["content-disposition"]
+    table = admin.get(f"/studies/{quote(STRANGE, safe='')}/download/arms.csv").text
+    assert "'=cmd|" in table
+
+
+def arm_ahead(app: Any) -> int:
+    """Return how many rewards of arm 2 are there that no step has used yet."""
+    study = app.state.oddarms.studies.get("crowd")
+    told = sum(trial.arm == "test_2" for trial in study.trials())
+    return told - int(study.result().pulls_per_arm[2])
+
+
+def test_workers_of_many_results_are_counted_behind_the_page(
+    app: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("oddarms.server.pages._study_page.COUNTED_AT_ONCE", 10)
+    with client_of(create_app(app.state.oddarms.storage.name)) as fresh:
+        page = fresh.get("/studies/crowd").text
+        assert "worker 0" not in page
+        assert 'hx-trigger="load, pulse from:body"' in page
+        found = re.search(r'<noscript><p><a href="([^"]+)#workers">', page)
+        assert found
+        assert "worker 0" in fresh.get(html.unescape(found[1])).text
+        assert "worker 0" in fresh.get("/studies/crowd").text  # few are left to be counted
+
+
+@pytest.mark.long
+def test_the_first_view_of_a_hundred_thousand_arms_is_quick(tmp_path: Path):
+    labels = [f"host {i}" for i in range(100_000)]
+    study = create(tmp_path / "s.db", "s", labels, k=2, margin=0.05)
+    rewards = np.random.default_rng(1).random(200_000)
+    for _ in range(8):
+        tickets = study.ask(25_000, worker="w")
+        study.tell_many([(t, rewards[i]) for i, t in enumerate(tickets)])
+    study.ask(1)  # saves the state
+    taken = []
+    for _ in range(3):
+        with client_of(create_app(tmp_path / "s.db")) as client:
+            client.get("/")
+            began = time.process_time()
+            assert client.get("/studies/s").status_code == 200
+            taken.append(time.process_time() - began)
+    assert min(taken) < 0.3, taken
+
+
+@pytest.mark.long
+def test_the_report_is_a_page_to_keep(admin: TestClient):
+    answer = admin.get(f"/studies/{quote(STRANGE, safe='')}/download/report.html")
+    assert answer.status_code == 200
+    assert "attachment" in answer.headers["content-disposition"]
+    assert "<script" not in answer.text
+
+
+def test_assets_are_kept_by_browsers_and_small(admin: TestClient):
+    page = admin.get("/").text
+    addresses = re.findall(r'(?:src|href)="(/static/[^"]+)"', page)
+    assert len(addresses) >= 5
+    total = 0
+    for address in addresses:
+        answer = admin.get(html.unescape(address))
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+        total += len(answer.content)
+    assert total < 200_000
+    assert admin.get("/static/../_app.py").status_code == 404
+
+
+def test_a_prefix_is_in_every_address(tmp_path: Path):
+    app = create_app(tmp_path / "s.db", root_path="/odd")
+    create(tmp_path / "s.db", "s", ["a", "b", "c"], k=1)
+    client = TestClient(app, base_url="http://localhost", headers=HTML)
+    token = app.state.oddarms.tokens.make(Role.ADMIN)
+    answer = client.post("/odd/login", data={"token": token, "next": "/studies/s"})
+    assert answer.url.path == "/odd/studies/s"
+    addresses = re.findall(r'(?:src|href|action|hx-get|data-\w+)="(/[^"]*)"', answer.text)
+    assert len(addresses) > 20
+    assert all(address.startswith("/odd/") for address in addresses)
+
+
+def test_many_studies_are_searched_and_paged(tmp_path: Path):
+    for number in range(60):
+        create(tmp_path / "s.db", f"study {number:02d}", ["a", "b", "c"], k=1)
+    client = client_of(create_app(tmp_path / "s.db"))
+    first = client.get("/").text
+    assert "1 to 50 of 60 studies" in first
+    assert "study 59" in first
+    last = client.get("/?page=2").text
+    assert "51 to 60 of 60 studies" in last
+    assert "51 to 60 of 60" in client.get("/?page=99").text
+    found = client.get("/?q=study+1").text
+    assert "1 to 10 of 10 studies" in found
+    assert "No study is called like that" in client.get("/?q=zzz<b>").text
+
+
+def test_an_empty_server_says_how_to_begin(tmp_path: Path):
+    client = client_of(create_app(tmp_path / "s.db"))
+    page = client.get("/").text
+    assert "No studies yet" in page
+    assert "oddarms study create" in page
+    oddarms.create_study("new", ["a", "b", "c"], k=1, storage=tmp_path / "s.db")
+    page = client.get("/studies/new").text
+    assert "Nobody works on this yet" in page
+    assert "No arm is decided yet" in page

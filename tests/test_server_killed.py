@@ -1,0 +1,156 @@
+"""Clients of a server that is killed half-way and started again: nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from helpers import Run
+from oddarms import create_study, list_studies, load_study
+from oddarms.studies import verify
+from postgresql import fast_folder
+from processes import wait_until
+from servers import ServerProcess, admin_token
+
+ARMS = ("ann", "bob", "carl", "dora", "eve", "odd")
+PROBE = """
+import time
+
+def probe(arm):
+    time.sleep(0.002)
+    return float(arm == "odd")
+"""
+SUITE = """
+import pytest, random
+
+@pytest.mark.parametrize("name", ["ann", "bob", "carl", "dora", "eve", "odd"])
+def test_one(name):
+    assert name != "odd" or random.random() < 0.5
+"""
+
+
+class Killed:
+    """A server that is killed as soon as so many results are there, and started again."""
+
+    def __init__(self, folder: Path, after: int, times: int) -> None:
+        self.file = folder / "studies.db"
+        self.token = admin_token(str(self.file))
+        self.server = ServerProcess(str(self.file), folder)
+        self.kills: list[int] = []
+        self._plan = [after * (i + 1) for i in range(times)]
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._kill)
+
+    def recorded(self) -> int:
+        with closing(sqlite3.connect(f"file:{self.file}?mode=ro", uri=True)) as opened:
+            return int(opened.execute("SELECT count(*) FROM results").fetchone()[0])
+
+    def _kill(self) -> None:
+        for wanted in self._plan:
+            wait_until(lambda most=wanted: self._over.is_set() or self.recorded() >= most, 300.0)
+            if self._over.is_set():
+                return
+            self.server.kill()
+            self.kills.append(self.recorded())
+            time.sleep(0.1)
+            self.server.start()
+            self.server.wait()
+
+    def __enter__(self) -> Killed:
+        self.server.start()
+        self.server.wait()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self.server.kill()
+
+    def check(self, times: int) -> None:
+        """All that was there before each kill is there, in order, and the rest has followed."""
+        assert len(self.kills) == times
+        (only,) = list_studies(storage=self.file)
+        study = load_study(only.name, storage=self.file)
+        found = verify(study)
+        assert (found.problems, found.results) == ([], self.recorded())
+        assert found.results > self.kills[-1]
+        told = [trial.ticket for trial in study.trials()]
+        assert len(set(told)) == len(told)
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    made = fast_folder("oddarms-killed-")
+    (made / "probing.py").write_text(PROBE)
+    monkeypatch.syspath_prepend(str(made))
+    yield made
+    shutil.rmtree(made)
+
+
+@contextmanager
+def killed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, after: int, times: int
+) -> Iterator[Killed]:
+    with Killed(folder, after, times) as made:
+        monkeypatch.setenv("ODDARMS_TOKEN", made.token)
+        yield made
+
+
+KILLS = [
+    pytest.param(20, 1, id="once"),
+    pytest.param(15, 5, id="often", marks=pytest.mark.long),
+]
+QUESTION = ("--k", "1", "--delta", "0.001", "--seed", "1")
+
+
+@pytest.mark.parametrize(("after", "times"), KILLS)
+def test_find_gets_its_answer(
+    run_command: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, after: int, times: int
+) -> None:
+    with killed(folder, monkeypatch, after, times) as it:
+        place = ("--storage", it.server.address, "--study", "s", "--out", folder / "out")
+        arms = ("--arms", ",".join(ARMS), "--python", "probing:probe")
+        ran = run_command("find", *arms, *QUESTION, *place, "--format", "json")
+        assert ran.code == 0, ran.err
+        assert ran.json["outliers"] == ["odd"]
+        it.check(times)
+
+
+@pytest.mark.parametrize(("after", "times"), KILLS)
+def test_a_worker_goes_on(
+    run_command: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, after: int, times: int
+) -> None:
+    with killed(folder, monkeypatch, after, times) as it:
+        create_study("s", ARMS, k=1, delta=0.001, rng=1, storage=it.file)
+        words = ("--python", "probing:probe", "--storage", it.server.address)
+        assert run_command("study", "work", "s", *words).code == 0
+        assert load_study("s", storage=it.file).result().outliers == ["odd"]
+        it.check(times)
+
+
+@pytest.mark.parametrize(("after", "times"), KILLS)
+def test_the_pytest_plugin_gets_its_answer(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, after: int, times: int
+) -> None:
+    (folder / "test_suite.py").write_text(SUITE)
+    with killed(folder, monkeypatch, after, times) as it:
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        command += ["--oddarms", "--oddarms-k", "1", "--oddarms-storage", it.server.address]
+        command += ["--oddarms-study", "s", "--rootdir", str(folder), str(folder)]
+        ran = subprocess.run(
+            command, capture_output=True, text=True, cwd=folder, env={**os.environ}, check=False
+        )
+        assert ran.returncode == 1, ran.stdout + ran.stderr
+        assert "test_one[odd]" in ran.stdout
+        it.check(times)

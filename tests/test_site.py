@@ -1,0 +1,235 @@
+"""The documentation site: it builds without a warning, has everything, and needs no other host."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+import tomllib
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import oddarms
+from benchmarks.page import PAGES, filled
+from helpers import ROOT
+
+DOCS = ROOT / "docs"
+INTERNAL = {
+    "cli",
+    "documents",
+    "files",
+    "finding",
+    "freezing",
+    "interrupts",
+    "json_text",
+    "problem",
+    "pytest_plugin",
+    "randomness",
+    "text",
+}
+"""Modules that nobody imports from outside; what they offer is reached in another way."""
+
+
+def build(folder: Path, *, execute: bool) -> subprocess.CompletedProcess[str]:
+    """Build the site as `make docs` does, with or without running the tutorials."""
+    options = ["--quiet", "--fail-on-warning", "--keep-going", "-d", f"{folder}/doctrees"]
+    environment = {**os.environ, "ODDARMS_DOCS_EXECUTE": "force" if execute else "off"}
+    return subprocess.run(
+        [sys.executable, "-m", "sphinx", *options, str(DOCS), str(folder / "site")],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the site, built once, without running the tutorials."""
+    pytest.importorskip("sphinx", reason="the group docs is not installed")
+    folder = tmp_path_factory.mktemp("docs")
+    built = build(folder, execute=False)
+    assert built.returncode == 0, built.stderr
+    return folder / "site"
+
+
+class Links(HTMLParser):
+    """The ids of a page, and what it points to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        self.ids.update(values[name] for name in ("id", "name") if name in values)
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        if tag in ("script", "img", "iframe") and "src" in values:
+            self.loads.append(values["src"])
+        if tag == "link" and values.get("rel") in ("stylesheet", "preload", "icon"):
+            self.loads.append(values["href"])
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Links]:
+    return {path: Links(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+
+
+def test_links_within_the_site_lead_somewhere(site: Path, pages: dict[Path, Links]) -> None:
+    dead = [
+        f"{path.relative_to(site)}: {link}"
+        for path, page in pages.items()
+        for link in page.links
+        if not leads_somewhere(path, link, pages)
+    ]
+    assert dead == []
+
+
+def leads_somewhere(path: Path, link: str, pages: dict[Path, Links]) -> bool:
+    parts = urlsplit(link)
+    if parts.scheme or parts.netloc:
+        return parts.scheme in ("http", "https", "mailto")
+    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+    if target not in pages:
+        return target.is_file()
+    return not parts.fragment or unquote(parts.fragment) in pages[target].ids
+
+
+def test_nothing_is_loaded_from_another_host(site: Path, pages: dict[Path, Links]) -> None:
+    away = [
+        f"{path.relative_to(site)}: {source}"
+        for path, page in pages.items()
+        for source in page.loads
+        if urlsplit(source).netloc
+    ]
+    assert away == []
+    styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
+    assert not re.search(r"(?:@import|url\()\s*['\"]?(?:https?:)?//", styles)
+
+
+def test_the_search_knows_what_people_look_for(site: Path) -> None:
+    text = (site / "searchindex.js").read_text(encoding="utf-8")
+    index = json.loads(text[text.index("(") + 1 : text.rindex(")")])
+    assert {"docnames", "terms", "titleterms", "objects"} <= set(index)
+    for word in ("flaki", "outlier", "threshold", "latenc", "crowd"):
+        assert any(term.startswith(word) for term in index["terms"]), word
+
+
+def public_modules() -> list[str]:
+    found = [
+        f"oddarms.{module.name}"
+        for module in pkgutil.iter_modules(oddarms.__path__)
+        if not module.name.startswith("_") and module.name not in INTERNAL
+    ]
+    statistics = importlib.import_module("oddarms.statistics")
+    parts = [module.name for module in pkgutil.iter_modules(statistics.__path__)]
+    return ["oddarms", *found, *(f"oddarms.statistics.{part}" for part in parts)]
+
+
+def test_every_public_name_is_in_the_reference(site: Path, pages: dict[Path, Links]) -> None:
+    described = {
+        name
+        for path, page in pages.items()
+        if path.is_relative_to(site / "reference")
+        for name in page.ids
+    }
+    missing = []
+    for name in public_modules():
+        module = importlib.import_module(name)
+        assert name in described or f"module-{name}" in described, name
+        for public in getattr(module, "__all__", []):
+            homes = {f"{name}.{public}", f"oddarms.{public}", f"module-{name}.{public}"}
+            if not homes & described:
+                missing.append(f"{name}.{public}")
+    assert missing == []
+
+
+ROW = re.compile(
+    r'class="row-\w+"><td><p><a [^>]*title="([\w.]+)".*?</td>\s*<td>(.*?)</td>', re.DOTALL
+)
+
+
+def test_tables_say_of_every_name_what_it_is(site: Path) -> None:
+    """Of a constant too: not what its type is, such as "Convert a string or number to a float"."""
+    said = {
+        name: re.sub(r"<[^>]+>", "", cell).strip()
+        for path in (site / "reference").glob("*.html")
+        for name, cell in ROW.findall(path.read_text(encoding="utf-8"))
+    }
+    assert len(said) > 300
+    assert [name for name, text in said.items() if not text] == []
+    assert said["oddarms.search.AHEAD"].startswith("The share of the results so far")
+    assert said["oddarms.search.Patience"].startswith("How long to wait for a storage")
+
+
+def test_formulas_are_drawn_by_the_browser(site: Path) -> None:
+    page = (site / "tutorials" / "algorithms.html").read_text(encoding="utf-8")
+    assert "<math" in page
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_tables_are_those_of_the_benchmark(name: str) -> None:
+    """`python -m benchmarks.page docs` would change nothing."""
+    report = json.loads((DOCS / "benchmark.json").read_text(encoding="utf-8"))
+    page = (DOCS / name).read_text(encoding="utf-8")
+    assert "<!-- benchmark.json: " in page
+    assert filled(page, report) == page
+
+
+def test_the_readme_is_short_and_has_the_figures_of_the_benchmark() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = text.splitlines()
+    assert len(lines) <= 120
+    assert any("pytest --oddarms" in line for line in lines[:25])
+    for command in ("make run", "make test"):
+        assert any(line.startswith(command) for line in lines)
+    report = json.loads((DOCS / "benchmark.json").read_text(encoding="utf-8"))
+    shown = [row for row in report["samples"] if f"| {row['family']} |" in text]
+    assert len(shown) == 4
+    for row in shown:
+        assert f"| {row['family']} | {' | '.join(readme_cells(row))} |" in text
+
+
+def readme_cells(row: dict) -> list[str]:
+    """Return SPADE's mean, those of ADE and RR to two digits, and the limit."""
+    others = [row["algorithms"][name] for name in ("ADE", "RR")]
+    means = [float(format(one["mean_pulls"], ".2g")) for one in others]
+    more = ["> " if one["unfinished"] else "" for one in others]
+    rounded = [f"{sign}{mean:,.0f}" for sign, mean in zip(more, means, strict=True)]
+    return [f"{row['algorithms']['SPADE']['mean_pulls']:,.0f}", *rounded, f"{row['limit']:,.0f}"]
+
+
+def test_links_of_the_readme_lead_to_files() -> None:
+    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        for link in re.findall(r"\]\(([^)#]+)", text):
+            assert urlsplit(link).scheme or (ROOT / link).exists(), f"{name}: {link}"
+
+
+def test_every_extra_is_explained() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (DOCS / "python.md").read_text(encoding="utf-8")
+    table = page[page.index("| extra |") :]
+    assert [name for name in project["optional-dependencies"] if f"`{name}`" not in table] == []
+
+
+@pytest.mark.long
+def test_tutorials_run_from_top_to_bottom(tmp_path: Path) -> None:
+    built = build(tmp_path, execute=True)
+    assert built.returncode == 0, built.stderr
+    page = (tmp_path / "site" / "tutorials" / "flaky.html").read_text(encoding="utf-8")
+    assert "test_stock_is_updated" in page
+    assert "is abnormally flaky" in page
+    pictures = list((tmp_path / "site").rglob("_images/*.png"))
+    assert len(pictures) > 12
