@@ -191,9 +191,10 @@ def _samples(plan: _Plan, options: argparse.Namespace) -> dict[str, Any]:
         baselines=() if options.only_spade else BASELINES,
         limits=plan.limits,
     )
-    print(f"## Samples\n\n{samples_table(rows)}\n")
-    print("\n".join(verdict(rows)) + "\n")
-    report: dict[str, Any] = {"samples": samples_json(rows)}
+    figures = samples_json(rows)
+    print(f"## Samples\n\n{samples_table(figures)}\n")
+    print("\n".join(verdict(figures)) + "\n")
+    report: dict[str, Any] = {"samples": figures}
     if not options.only_spade:
         fixed = list(fixed_runs(rows, plan.effort, seed=options.seed))
         print(f"## What a fixed number of runs each gives\n\n{fixed_table(fixed)}\n")

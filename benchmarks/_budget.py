@@ -301,6 +301,10 @@ def budget_table(rows: Sequence[BudgetRow]) -> str:
     return markdown(header, list(body.values()))
 
 
+SAID = {"equal": "equal sampling", "SPADE": "SPADE, stopped", "rows": '`goal="budget"`'}
+"""The ways in words, where these differ."""
+
+
 def budget_means_table(rows: Sequence[BudgetRow]) -> str:
     """Return the means over families for each budget."""
     body = []
@@ -311,7 +315,7 @@ def budget_means_table(rows: Sequence[BudgetRow]) -> str:
             wrong, arms = fmean(r.any_wrong for r in own), fmean(r.wrong_arms for r in own)
             cells.append(f"{wrong:.2f} ({arms:.2f})")
         body.append(cells)
-    return markdown(["budget / limit", *WAYS], body)
+    return markdown(["budget / limit", *(SAID.get(way, way) for way in WAYS)], body)
 
 
 def reliability_table(found: Sequence[Bin]) -> str:

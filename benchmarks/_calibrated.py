@@ -31,7 +31,7 @@ from oddarms.statistics.totals import added_up
 from oddarms.theory import outliers
 
 DELTAS = (0.05, 0.1, 0.2)
-MOST_PULLS = 1_000_000_000
+MOST_PULLS = UNLIMITED
 BETA_MOST_PULLS = 3_000_000  # whose rewards are drawn one by one
 STREAM = 11  # keeps the rewards apart from those of other parts with the same seed
 
@@ -44,6 +44,7 @@ def calibrated_families() -> list[Setting]:
     """
     bernoulli: list[tuple[str, float, float, Draw]] = [
         ("2 at .499 and .501", 0.0, 0.0, lambda rng: rng.permutation([0.499, 0.501])),
+        ("2 at 1e-7 from their mean", 0.0, 0.0, lambda rng: 0.5 + rng.permutation([-1e-7, 1e-7])),
         ("8 U(0,1)", 1.0, 0.03, lambda rng: rng.uniform(0.0, 1.0, 8)),
         ("10 U(.3,.7)", 0.0, 0.01, lambda rng: rng.uniform(0.3, 0.7, 10)),
         (

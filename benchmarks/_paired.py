@@ -172,14 +172,19 @@ def paired_table(pairs: Sequence[Pair]) -> str:
     )
 
 
+def paired_change(pairs: Sequence[Pair]) -> str:
+    """Return the sentence that says how many more or fewer pulls all families take."""
+    change = geometric_mean(pair.new_over_old for pair in pairs)
+    error = math.hypot(*(pair.log_error for pair in pairs)) / len(pairs)
+    return f"Geometric mean of new / old over {len(pairs)} families: {_with_error(change, error)}."
+
+
 def paired_verdict(pairs: Sequence[Pair], earlier: Earlier) -> list[str]:
     """Return the sentences that sum the change up."""
     small = [pair for pair in pairs if pair.n <= SMALL]
-    change = geometric_mean(pair.new_over_old for pair in pairs)
-    error = math.hypot(*(pair.log_error for pair in pairs)) / len(pairs)
     mean = "Geometric mean of mean pulls / mean limit over"
     lines = [
-        f"Geometric mean of new / old over {len(pairs)} families: {_with_error(change, error)}.",
+        paired_change(pairs),
         f"{mean} all families: {_now_and_before(pairs)}.",
     ]
     if small:

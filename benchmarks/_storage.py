@@ -16,7 +16,7 @@ from benchmarks import _writers as writers
 from benchmarks._places import Place
 from benchmarks._writers import Way
 
-MISSING_OPTUNA = "No figures of Optuna: it is not installed (pip install -e '.[bench]')."
+MISSING_OPTUNA = "No figures of Optuna: it is not installed (`make bench` installs it)."
 
 
 @dataclass(frozen=True)

@@ -12,58 +12,60 @@ from typing import Any
 from benchmarks._compare import BASELINES, SMALL, SPADE, Row
 from benchmarks._speed import GrowthRow, RunsRow, SpeedRow
 from benchmarks._storage import StorageRow
-from oddarms.experiments import Summary
 from oddarms.paper._settings import DELTA
 from oddarms.statistics.binomial import most_errors
 
 
-def samples_table(rows: list[Row]) -> str:
-    """Return the comparison of SPADE and all algorithms that ran beside it."""
-    names = [one.name for one in BASELINES if one.name in rows[0].summaries]
+def samples_table(figures: list[dict[str, Any]]) -> str:
+    """Return the comparison of SPADE and all algorithms that ran beside it, from `samples_json`."""
+    names = [one.name for one in BASELINES if one.name in figures[0]["algorithms"]]
     ratios = ["ADE / SPADE", "better of RR, WRR / SPADE"] if names else []
     header = ["family", "n", "SPADE", "wrong", *names, *ratios, "limit", "SPADE / limit"]
-    return markdown(header, [_samples_row(row, names) for row in rows])
+    return markdown(header, [_samples_row(family, names) for family in figures])
 
 
-def _samples_row(row: Row, names: list[str]) -> list[str]:
-    spade = row.summaries[SPADE.name]
+def _samples_row(family: dict[str, Any], names: list[str]) -> list[str]:
+    algorithms = family["algorithms"]
+    spade = algorithms[SPADE.name]
     return [
-        row.setting.name,
-        f"{row.n:,}",
-        f"{spade.mean:,.0f} ± {spade.half_width:,.0f}",
-        f"{spade.wrong} of {spade.runs}",
-        *(_pulls(row.summaries[name]) for name in names),
-        *([_ratio(row, ("ADE",)), _ratio(row, ("RR", "WRR"))] if names else []),
-        f"{row.limit:,.0f}",
-        f"{row.ratio_to_limit:.1f}",
+        family["family"],
+        f"{family['n']:,}",
+        f"{spade['mean_pulls']:,.0f} ± {spade['half_width_95']:,.0f}",
+        f"{spade['wrong']} of {spade['runs']}",
+        *(_pulls(algorithms[name]) for name in names),
+        *([_ratio(algorithms, ("ADE",)), _ratio(algorithms, ("RR", "WRR"))] if names else []),
+        f"{family['limit']:,.0f}",
+        f"{family['spade_over_limit']:.1f}",
     ]
 
 
-def _pulls(summary: Summary) -> str:
-    wrong = f", {summary.wrong} wrong" if summary.wrong else ""
-    spread = 100.0 * summary.half_width / summary.mean
-    interval = "" if summary.unfinished or math.isnan(spread) else f" ± {spread:.0f} %"
-    return f"{_more_than(summary.unfinished)}{summary.mean:.2g}{interval}{wrong}"
+def _pulls(measured: dict[str, Any]) -> str:
+    wrong = f", {measured['wrong']} wrong" if measured["wrong"] else ""
+    spread = 100.0 * measured["half_width_95"] / measured["mean_pulls"]
+    interval = "" if measured["unfinished"] or math.isnan(spread) else f" ± {spread:.0f} %"
+    return f"{_more_than(measured)}{measured['mean_pulls']:.2g}{interval}{wrong}"
 
 
-def _ratio(row: Row, names: tuple[str, ...]) -> str:
-    best = min(names, key=lambda name: row.summaries[name].mean)
-    return f"{_more_than(row.summaries[best].unfinished)}{row.ratio_to(best):,.0f}"
+def _ratio(algorithms: dict[str, Any], names: tuple[str, ...]) -> str:
+    best = min((algorithms[name] for name in names), key=lambda measured: measured["mean_pulls"])
+    return f"{_more_than(best)}{best['over_spade_on_the_same_instances']:,.0f}"
 
 
-def _more_than(unfinished: int) -> str:
-    return "> " if unfinished else ""
+def _more_than(measured: dict[str, Any]) -> str:
+    return "> " if measured["unfinished"] else ""
 
 
-def verdict(rows: list[Row]) -> list[str]:
-    """Return the sentences that sum the comparison up."""
-    small = geometric_mean(row.ratio_to_limit for row in rows if row.n <= SMALL)
+def verdict(figures: list[dict[str, Any]]) -> list[str]:
+    """Return the sentences that sum the comparison up, from `samples_json`."""
+    small = geometric_mean(family["spade_over_limit"] for family in figures if family["n"] <= SMALL)
     lines = [f"Geometric mean of SPADE / limit over n <= {SMALL}: {small:.2f}."]
-    for row in rows:
-        spade = row.summaries[SPADE.name]
-        most = most_errors(spade.runs, DELTA)
-        if spade.wrong > most:
-            lines.append(f"{row.setting.name}: {spade.wrong} wrong is more than {most}: NOT VALID.")
+    for family in figures:
+        spade = family["algorithms"][SPADE.name]
+        most = most_errors(spade["runs"], DELTA)
+        if spade["wrong"] > most:
+            lines.append(
+                f"{family['family']}: {spade['wrong']} wrong is more than {most}: NOT VALID."
+            )
     if len(lines) == 1:
         lines.append(
             f"No family has more wrong answers than delta = {DELTA} allows (exact binomial bound,"

@@ -1,0 +1,1 @@
+"""What makes and checks the package and its pages; no part of it."""
