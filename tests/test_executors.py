@@ -508,11 +508,36 @@ if __name__ == "__main__":
 """
 
 
-def test_functions_and_classes_that_were_typed_in() -> None:
-    """They belong to no module that a worker could import."""
+SLOW_FEEDER = """
+import threading, time
+from joblib.externals.loky.backend import queues, resource_tracker
+
+feed, unregister = queues.Queue._feed, resource_tracker.unregister
+
+def feed_and_stay(*arguments):
+    feed(*arguments)
+    time.sleep(0.05)
+
+def unregister_slowly(*arguments):
+    if threading.current_thread().name == "QueueFeederThread":
+        time.sleep(0.3)
+    unregister(*arguments)
+
+queues.Queue._feed = staticmethod(feed_and_stay)
+resource_tracker.unregister = unregister_slowly
+"""
+
+
+@pytest.mark.parametrize(
+    "script",
+    [TYPED, SLOW_FEEDER + TYPED + "    time.sleep(0.1)"],
+    ids=["", "locks given back late"],
+)
+def test_functions_and_classes_that_were_typed_in(script: str) -> None:
+    """They belong to no module that a worker could import; nothing is left for loky to report."""
     done = subprocess.run(
         [sys.executable, "-", "joblib"],
-        input=TYPED,
+        input=script,
         capture_output=True,
         text=True,
         check=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import BrokenExecutor, Future
@@ -85,8 +86,11 @@ class JoblibExecutor(StagedExecutor):
         if self._pool is None:
             return
         self._wait_until_handed_on()
+        feeder = _feeder(self._pool)
         self._pool.shutdown(wait=True, kill_workers=True)
         self._pool = None
+        if feeder is not None:  # it has the last locks, and may not give them back at exit
+            feeder.join(_HANDED_ON_SECONDS)
 
     def _wait_until_handed_on(self) -> None:
         """Let loky's thread put calls into its queue, or it fails for want of those we kill."""
@@ -97,6 +101,11 @@ class JoblibExecutor(StagedExecutor):
     def _handed_on(self) -> bool:
         with uninterrupted():
             return all(future.running() or future.done() for future in self._begun)
+
+
+def _feeder(pool: Any) -> threading.Thread | None:
+    """Return the thread that puts calls into a pool's queue; shutting down does not wait for it."""
+    return getattr(getattr(pool, "_call_queue", None), "_thread", None)
 
 
 def _environment(jobs: int) -> dict[str, str]:
