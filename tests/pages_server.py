@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import oddarms
+from debian_packages import have
 from oddarms.studies import Study
 
 HOSTILE = (
@@ -85,19 +86,16 @@ def serving(storage: Path) -> Iterator[Served]:
         thread.join(timeout=20.0)
 
 
-def chromium() -> str:
-    """Return where a browser is, or skip."""
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    if found is None:
-        pytest.skip("no browser here: install Debian's chromium to test the pages in one")
-    return found
+def find_browser() -> str | None:
+    """Return where a browser is."""
+    return shutil.which("chromium") or shutil.which("google-chrome")
 
 
 @contextmanager
 def browsing() -> Iterator[Any]:
     """Start a browser without a window."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = chromium()
+    path = have("chromium", find_browser)
     options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     options += ["--disable-component-update", "--disable-sync", "--no-first-run"]
     with playwright.sync_playwright() as driver:

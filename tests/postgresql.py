@@ -9,7 +9,6 @@ one survive on a memory file system as on a disk; so that is where they are, if 
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import os
 import random
@@ -26,9 +25,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from debian_packages import have
+
 USER = "oddarms"
 START_SECONDS = 120.0
-INSTALL_SECONDS = 300.0
 PORTS = (15_000, 30_000)
 ATTEMPTS = 5
 ACCOUNTS = ("postgres", "nobody")
@@ -232,39 +232,10 @@ def find_binaries() -> Path | None:
     return next((f for f in folders if all((f / name).exists() for name in programs)), None)
 
 
-def _install() -> str:
-    """Install Debian's package where nobody minds; return what came of it."""
-    root = os.geteuid() == 0
-    if not shutil.which("apt-get") or not (root or os.environ.get("CI") == "true"):
-        return "install it (on Debian, apt-get install postgresql)"
-    command = [*([] if root else ["sudo", "-n"]), "apt-get", "install", "-y", "postgresql"]
-    with open(Path(tempfile.gettempdir(), "oddarms-postgresql.lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes may come here at once
-        if find_binaries() is not None:
-            return "another process installed it"
-        try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                timeout=INSTALL_SECONDS,
-                env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return f"apt-get: {error}"
-        return f"apt-get: {(done.stderr or done.stdout).strip()[-200:]}"
-
-
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[Server]:
     """A running server."""
-    binaries = find_binaries()
-    if binaries is None:
-        outcome = _install()
-        binaries = find_binaries()
-        if binaries is None:
-            pytest.skip(f"PostgreSQL is not installed here: {outcome}")
-    server = Server(binaries, fast_folder("oddarms-postgresql-"))
+    server = Server(have("postgresql", find_binaries), fast_folder("oddarms-postgresql-"))
     try:
         server.start()
         yield server
