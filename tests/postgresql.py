@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import itertools
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -26,10 +24,10 @@ import psycopg
 import pytest
 
 from debian_packages import have
+from processes import free_port
 
 USER = "oddarms"
 START_SECONDS = 120.0
-PORTS = (15_000, 30_000)
 ATTEMPTS = 5
 ACCOUNTS = ("postgres", "nobody")
 """Who runs the server if we are root, whom it refuses."""
@@ -102,7 +100,7 @@ class Server:
             self._start()
             return
         for attempt in range(ATTEMPTS):
-            self._port = _free_port()
+            self._port = free_port()
             try:
                 self._start()
                 return
@@ -193,21 +191,6 @@ def _account() -> dict[str, Any]:
     known = {account.pw_name: account.pw_gid for account in pwd.getpwall()}
     name = next(name for name in ACCOUNTS if name in known)
     return {"user": name, "group": known[name], "extra_groups": []}
-
-
-def _free_port() -> int:
-    """Return a port that nobody listens on, none of those that connections get by themselves.
-
-    One of these could be taken while the server is down.
-    """
-    while True:
-        port = random.SystemRandom().randrange(*PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 def _children(process: int) -> list[int]:

@@ -1,7 +1,9 @@
-"""Processes that tests have started: which of them live."""
+"""Processes that tests start: where they may listen, which of them live."""
 
 from __future__ import annotations
 
+import random
+import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -12,9 +14,10 @@ import pytest
 from oddarms.arms._guardian import guardian
 
 MARK = "ODDARMS_TEST"
+PORTS = (15_000, 30_000)
 
 
-def wait_until(happened: Callable[[], object], seconds: float = 30.0) -> None:
+def wait_until(happened: Callable[[], object], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < deadline
@@ -56,4 +59,19 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     value = uuid.uuid4().hex
     monkeypatch.setenv(MARK, value)
     yield value
-    wait_until(lambda: not marked(value), 30.0)
+    wait_until(lambda: not marked(value))
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on, none of those that connections get by themselves.
+
+    One of these could be taken while the server is down.
+    """
+    while True:
+        port = random.SystemRandom().randrange(*PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

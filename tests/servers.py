@@ -20,6 +20,7 @@ from oddarms.server._protocol import GuardedProtocol
 from oddarms.server._run import _Server
 from oddarms.server._tokens import Role, Tokens
 from oddarms.studies._database_storage import DatabaseStorage
+from processes import free_port
 from study_workers import PROCESSES
 
 PATIENCE = 60.0
@@ -76,13 +77,6 @@ def served(storage: Any, **options: Any) -> Iterator[Served]:
 def admin_token(storage: str) -> str:
     """Make a token where a server will look for it."""
     return Tokens(DatabaseStorage.opened(storage, create=True)).make(Role.ADMIN)
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 class ServerProcess:

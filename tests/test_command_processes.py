@@ -411,7 +411,7 @@ def test_commands_die_with_the_process(mark: str, tmp_path: Path) -> None:
     path = tmp_path / "ready"
     script = STRAY + STUBBORN.replace("; while", f"; sleep 600 & touch {path}; while", 1)
     killed_while_it_pulls(PULLING, script, "sleep 600", ready=path)
-    wait_until(lambda: not marked(mark), 30.0)
+    wait_until(lambda: not marked(mark))
 
 
 FORKING = """
@@ -444,7 +444,7 @@ def test_a_fork_that_lives_on_does_not_keep_them_alive(mark: str, tmp_path: Path
         process.wait()
     fork = int(alone.read_text())
     try:
-        wait_until(lambda: not is_running(commands[0]), 30.0)
+        wait_until(lambda: not is_running(commands[0]))
         assert is_running(fork)
     finally:
         os.kill(fork, signal.SIGKILL)
@@ -462,4 +462,4 @@ def test_a_command_that_pulls_itself_ends_its_own(mark: str, tmp_path: Path) -> 
     wait_until(path.exists)
     pull.stop(at_once=True)
     pulls.join()
-    wait_until(lambda: not marked(mark), 30.0)
+    wait_until(lambda: not marked(mark))

@@ -182,7 +182,7 @@ def test_a_second_signal_ends_it_at_once(mark: str, jobs: int) -> None:
         time.sleep(0.4)  # or it is taken for the same
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
-        wait_until(lambda: not marked(mark), 30.0)
+        wait_until(lambda: not marked(mark))
     assert not Path("o/result.json").exists()  # it was not the clean end
 
 
@@ -209,7 +209,7 @@ def test_with_9_the_commands_die_with_it(mark: str) -> None:
         wait_until(all_ready(2))
         process.kill()
         process.wait()
-        wait_until(lambda: not marked(mark), 30.0)
+        wait_until(lambda: not marked(mark))
 
 
 # Nobody there
