@@ -167,13 +167,13 @@ def test_given_gaps_replace_those_of_the_means():
 
 def test_first_order_is_fast():
     rng = np.random.default_rng(4)
-    for n, most in ((1_000, 0.05), (100_000, 2.0)):  # about 1 ms and 20 ms on an idle core
+    for n, most in ((1_000, 0.05), (100_000, 2.0)):  # it takes about 1 ms and 20 ms
         y = np.append(rng.normal(0.3, 0.075, n - n // 100).clip(0, 1), rng.random(n // 100))
         seconds = []
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             N = first_order_program(y, y * (1 - y), 3)
-            seconds.append(time.perf_counter() - start)
+            seconds.append(time.process_time() - start)
         assert min(seconds) < most
         D = y * (1 - y) * (1 - 2 * _first_order.threshold_gradient(y, 3))
         root = np.abs(_first_order.threshold_gradient(y, 3)) * np.sqrt(y * (1 - y))
