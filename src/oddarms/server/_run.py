@@ -106,7 +106,7 @@ def run(app: FastAPI, place: Place, started: Callable[[str], None]) -> None:
         server.run()
     if not server.was_started:
         raise StoreFailed(
-            f"{place.host} and {place.port} must be free to listen on but are not: choose another"
+            f"port {place.port} of {place.host} must be free to listen on but is not: choose another"
             " --port, or stop who has it."
         )
 

@@ -77,12 +77,14 @@ def serve(
         storage, root_path=root_path, allowed_hosts=names, open_metrics=open_metrics
     )
     tokens: Tokens = application.state.oddarms.tokens
-    first = _first_token(tokens, token_file)
+    if token_file is not None:
+        _use_file(tokens, token_file)
     prefix = application.state.oddarms.settings.root_path
 
     def started(address: str) -> None:
         emit(f"serving {shown(application.state.oddarms.storage.name)} at {address}{prefix}/\n")
-        if first is not None:
+        if token_file is None and not tokens.list():  # only now, as it is shown only once
+            first = tokens.make(Role.ADMIN, note="of the first start")
             emit(f"open this link: {address}{prefix}/login#{first}\n")
             note(
                 "what stands behind the # is an admin's token: it is shown only now, holds until it"
@@ -92,22 +94,17 @@ def serve(
     run(application, place, started)
 
 
-def _first_token(tokens: Tokens, file: Path | None) -> str | None:
-    """Return a token to be shown; None where there are some already, or it is in a file."""
-    if file is not None:
-        text = _in_file(file)
-        if text is None:
-            text = tokens.make(Role.ADMIN, note="of the first start, in a file")
-            _write(file, text)
-            note(f"the admin's token is in {shown(file)}")
-        else:
-            tokens.adopt(text)
-            if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-                note(f"others than its owner can read {shown(file)}: chmod 600 keeps the token")
-        return None
-    if tokens.list():
-        return None
-    return tokens.make(Role.ADMIN, note="of the first start")
+def _use_file(tokens: Tokens, file: Path) -> None:
+    """Let the admin's token in a file in; make it where there is no such file."""
+    text = _in_file(file)
+    if text is None:
+        text = tokens.make(Role.ADMIN, note="of the first start, in a file")
+        _write(file, text)
+        note(f"the admin's token is in {shown(file)}")
+        return
+    tokens.adopt(text)
+    if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        note(f"others than its owner can read {shown(file)}: chmod 600 keeps the token")
 
 
 def _in_file(file: Path) -> str | None:
