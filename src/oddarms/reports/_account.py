@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oddarms.documents import Literal, visible
-from oddarms.reports._figures import Figures, is_known
-from oddarms.search import TracePoint
+from oddarms.algorithms import Decision
+from oddarms.documents import Literal, number_text, visible
+from oddarms.reports._figures import DECISIONS, Figures, is_known
+from oddarms.search import ARMS, Result, Subject, TracePoint
 from oddarms.search._text import status_text
 
 MOST_ROWS = 2_000
@@ -18,7 +19,23 @@ MOST_LABEL_CHARACTERS = 400
 
 
 class Account(Figures):
-    """What the parts of the report know of one result."""
+    """What the parts of the report know of one result.
+
+    Attributes
+    ----------
+    subject
+        What its arms are.
+    """
+
+    def __init__(self, result: Result, subject: Subject = ARMS) -> None:
+        super().__init__(result)
+        self.subject = subject
+
+    def number(self, value: float) -> str:
+        """Return a reward with the digits that matter, or in percent."""
+        if not self.subject.in_percent(self.question):
+            return super().number(value)
+        return f"{number_text(100.0 * float(value), 100.0)} %"
 
     @property
     def trace(self) -> Sequence[TracePoint]:
@@ -28,7 +45,7 @@ class Account(Figures):
     @property
     def status(self) -> str:
         """Where the search stands, in the words of every other output."""
-        return status_text(self.result.status)
+        return status_text(self.result.status, self.subject)
 
     @property
     def has_file(self) -> bool:
@@ -45,6 +62,12 @@ class Account(Figures):
             where = f"between {self.number(bound.lower)} and {self.number(bound.upper)}"
             texts.append(f"The {side} threshold is about {self.number(bound.estimate)}, {where}.")
         return " ".join(texts)
+
+    def decision(self, decision: int) -> str:
+        """Return what is known of an arm."""
+        if decision == Decision.HIGH and self.subject is not ARMS:
+            return self.subject.guess
+        return DECISIONS[Decision(decision)]
 
     def label(self, label: object) -> str:
         """Return a label that is only text."""

@@ -15,44 +15,39 @@ from oddarms.reports._account import (
     MOST_ROWS,
     Account,
 )
-from oddarms.reports._figures import DECISIONS, is_known
+from oddarms.reports._figures import is_known
 from oddarms.reports._formats import doubt_text, exact, many, odds_text
+from oddarms.search import ARMS
 from oddarms.search._text import guarantee
 from oddarms.text import about
 
 LISTED = 500
 """Rows of the tables of outliers and of undecided arms."""
 NEAREST = 20
-_NUMBERS = (
-    "mean",
-    "interval",
-    "from the threshold",
-    "samples",
-    "odds",
-    "doubt",
-    "more samples, about",
-)
+_NUMBERS = ("mean", "interval", "from the threshold", "samples", "odds", "doubt", "needed")
 
 
 def key_figures(account: Account) -> Table:
     """Return the question, the answer and the cost."""
-    result, question = account.result, account.question
+    result, question, subject = account.result, account.question, account.subject
+    samples = subject.samples
     rows: list[tuple[str, str]] = [
-        ("arms", f"{question.n:,}"),
-        ("outliers", f"{len(result.outliers):,}"),
+        (subject.things, f"{question.n:,}"),
+        (subject.odd_ones, f"{len(result.outliers):,}"),
         ("normal", f"{len(result.normal):,}"),
         ("undecided", f"{len(result.undecided):,}"),
         ("status", account.status),
-        ("samples", f"{account.samples:,}"),
+        (samples, f"{account.samples:,}"),
     ]
     if result.imported:
-        rows.append(("samples imported, among these", f"{result.imported:,}"))
+        rows.append((f"{samples} imported, among these", f"{result.imported:,}"))
     if result.unused:
-        rows.append(("samples not used", f"{result.unused:,}"))
+        rows.append((f"{samples} not used", f"{result.unused:,}"))
     if result.beyond:
-        rows.append(("late samples beyond the budget, not used", f"{result.beyond:,}"))
+        rows.append((f"late {samples} beyond the budget, not used", f"{result.beyond:,}"))
     if account.equal_sampling is not None:
-        rows.append(("samples if all arms are sampled equally", f"{account.equal_sampling:,}"))
+        equally = f"{samples} if all {subject.things} are sampled equally"
+        rows.append((equally, f"{account.equal_sampling:,}"))
     rows += [
         (f"{side} threshold", _threshold_cell(account, bound))
         for side, bound in result.thresholds.items()
@@ -61,7 +56,7 @@ def key_figures(account: Account) -> Table:
     rows += [
         *((f"{side} threshold is", question.threshold_text(side)) for side in question.sides),
         ("what the answer is worth", guarantee(question)),
-        ("bounds of a sample", bounds),
+        (f"bounds of a {subject.sample}", bounds),
         ("algorithm", visible(result.algorithm, LABEL_CHARACTERS)),
     ]
     cells = [(name, Literal(value)) for name, value in rows]
@@ -78,14 +73,15 @@ def _threshold_cell(account: Account, bound: Threshold) -> str:
 
 def outliers(account: Account) -> list[Block]:
     """Return the arms that are known to be outliers."""
-    result = account.result
-    blocks: list[Block] = [Heading("Outliers")]
+    result, subject = account.result, account.subject
+    title = "Outliers" if subject is ARMS else f"{subject.odd_ones} {subject.things}".capitalize()
+    blocks: list[Block] = [Heading(title)]
     arms = np.flatnonzero(result.decisions >= Decision.HIGH)
     if not arms.size:
         more = " so far" if result.undecided else ""
-        return [*blocks, Paragraph(f"No arm is known to be an outlier{more}.")]
+        return [*blocks, Paragraph(f"No {subject.thing} is known to be {subject.odd}{more}.")]
     arms = arms[np.argsort(-account.distances[arms], kind="stable")]
-    return [*blocks, *_arms_table(account, arms, "Outliers, the most extreme first")]
+    return [*blocks, *_arms_table(account, arms, f"{title}, the most extreme first")]
 
 
 def undecided(account: Account) -> list[Block]:
@@ -95,8 +91,9 @@ def undecided(account: Account) -> list[Block]:
     if not arms.size:
         return []
     order = np.argsort(-result.suspicion[arms], kind="stable")
-    caption = "Undecided arms, the most suspicious first; guesses are not proven"
-    return [Heading("Undecided arms"), *_arms_table(account, arms[order], caption)]
+    title = f"Undecided {account.subject.things}"
+    caption = f"{title}, the most suspicious first; guesses are not proven"
+    return [Heading(title), *_arms_table(account, arms[order], caption)]
 
 
 def nearest(account: Account) -> list[Block]:
@@ -107,19 +104,21 @@ def nearest(account: Account) -> list[Block]:
     arms = arms[np.isfinite(account.distances[arms])]
     if not arms.size:
         return []
-    caption = f"The {many(arms.size, 'normal arm')} nearest to a threshold"
+    caption = f"The {many(arms.size, f'normal {account.subject.thing}')} nearest to a threshold"
     return [Heading("Nearly unusual"), *_arms_table(account, arms, caption)]
 
 
 def all_arms(account: Account) -> list[Block]:
     """Return every arm, or where they are."""
-    result = account.result
+    result, things = account.result, account.subject.things
+    title = f"All {things}"
     if account.has_file:
-        text = f"All {account.n:,} arms are in the file `arms.csv` beside this page."
-        return [Heading("All arms"), Paragraph(text)]
+        text = f"All {account.n:,} {things} are in the file `arms.csv` beside this page."
+        return [Heading(title), Paragraph(text)]
     arms = np.argsort(-np.nan_to_num(result.means, nan=-np.inf), kind="stable")
-    table = _arms_table(account, arms, "All arms, the highest mean first", most=MOST_ROWS)
-    return [Heading("All arms"), Details(f"Show all {account.n:,} arms", table)]
+    caption = f"{title}, the highest {account.subject.rate} first"
+    table = _arms_table(account, arms, caption, most=MOST_ROWS)
+    return [Heading(title), Details(f"Show all {account.n:,} {things}", table)]
 
 
 def _arms_table(account: Account, arms: IntArray, caption: str, most: int = LISTED) -> list[Block]:
@@ -130,13 +129,21 @@ def _arms_table(account: Account, arms: IntArray, caption: str, most: int = LIST
     columns += ["decision"] if mixed else []
     waiting = decisions == {Decision.UNDECIDED}
     columns += ["guess", "doubt"] if waiting and account.result.guesses is not None else []
-    columns += ["more samples, about"] if waiting and account.needed is not None else []
+    columns += ["needed"] if waiting and account.needed is not None else []
     columns += ["why open"] if waiting else []
     rows = [_arm_row(account, int(arm), columns) for arm in arms[:most]]
     numbers = [i for i, name in enumerate(columns) if name in _NUMBERS]
-    blocks: list[Block] = [Table(columns, rows, caption, numbers, named_rows=True)]
+    subject = account.subject
+    heads = {
+        "arm": subject.thing,
+        "mean": subject.mean,
+        "samples": subject.samples,
+        "needed": f"more {subject.samples}, about",
+    }
+    shown = [heads.get(name, name) for name in columns]
+    blocks: list[Block] = [Table(shown, rows, caption, numbers, named_rows=True)]
     if arms.size > most:
-        there = "the file `arms.csv`" if account.has_file else "the table of all arms"
+        there = "the file `arms.csv`" if account.has_file else f"the table of all {subject.things}"
         blocks.append(Paragraph(f"These are {most:,} of {arms.size:,}; {there} has all."))
     return blocks
 
@@ -151,10 +158,10 @@ def _arm_row(account: Account, arm: int, columns: Sequence[str]) -> list[str]:
         "from the threshold": account.number(account.distances[arm]),
         "samples": f"{int(result.pulls_per_arm[arm] + result.imported_per_arm[arm]):,}",
         "odds": "–" if account.odds is None else odds_text(float(account.odds[arm])),
-        "decision": DECISIONS[Decision(result.decisions[arm])],
-        "guess": "–" if result.guesses is None else DECISIONS[Decision(result.guesses[arm])],
+        "decision": account.decision(result.decisions[arm]),
+        "guess": "–" if result.guesses is None else account.decision(result.guesses[arm]),
         "doubt": "–" if result.doubts is None else doubt_text(float(result.doubts[arm])),
-        "more samples, about": "–" if account.needed is None else about(float(account.needed[arm])),
+        "needed": "–" if account.needed is None else about(float(account.needed[arm])),
         "why open": _why_open(account, arm),
     }
     return [cells[name] for name in columns]

@@ -42,23 +42,22 @@ def write_report(
     raw_csv
         As for `write_results`.
     subject
-        What the arms are, for the title, and for a note where they are not of any kind.
+        What the arms are, for the words of the page.
 
     Returns
     -------
     Path
         The page.
     """
-    account = Account(result)
+    account = Account(result, subject)
     if title is None:
         named = "" if subject is ARMS else f" {subject.things}"
         title = f"Which of {account.n:,}{named} are {_asked(subject)}?"
-    said = [subject.note] * bool(subject.note)
     place = writable_folder("folder", folder)
     blocks: list[Block] = [
         Heading(Literal(visible(title)), 1),
         *summary(account),
-        *(Paragraph(visible(note)) for note in [*said, *notes]),
+        *(Paragraph(visible(note)) for note in notes),
         Heading("Key figures"),
         key_figures(account),
         *pictures(account),

@@ -11,42 +11,49 @@ from oddarms.documents import Block, Drawing, Heading, visible
 from oddarms.plotting import file_content, plot_evidence, plot_intervals, plot_pulls
 from oddarms.reports._account import LABEL_CHARACTERS, Account
 from oddarms.reports._figures import DECISIONS
+from oddarms.search import Subject
 
 NARROW = (4.2, 4.8)
 """Size of a picture for a phone, in inches."""
 
 _HOW_INTERVALS = (
-    "Each arm's mean (marker) with its interval (line), from the lowest mean to the highest; of"
-    " many arms of a kind a band, from the lowest to the highest end of neighbours, with the median"
-    " of their means. The yellow band is the interval of the threshold, the line its estimate."
+    "Each {thing}'s {rate} (marker) with its interval (line), from the lowest to the highest; of"
+    " many {things} of a kind a band, from the lowest to the highest end of neighbours, with the"
+    " median of their {rates}. The yellow band is the interval of the threshold, the line its"
+    " estimate."
 )
 _HOW_PULLS = (
-    "How often each arm was sampled, in the same order; of many arms of a kind a band, from the"
-    " fewest to the most of neighbours. Arms near the threshold, the vertical line, are the hard"
-    " ones."
+    "How often each {thing} was sampled, in the same order; of many {things} of a kind a band, from"
+    " the fewest to the most of neighbours. Those near the threshold, the vertical line, are the"
+    " hard ones."
 )
 
-NOT_IMPORTED = " Imported samples are not counted."
+NOT_IMPORTED = " Imported {samples} are not counted."
 
 
 def pictures(account: Account) -> list[Block]:
     """Return the pictures for which there is something to draw."""
-    result = account.result
+    result, subject = account.result, account.subject
     blocks: list[Block] = []
     if not np.isnan(result.means).all():
-        blocks.append(Heading("Means and intervals", 3))
-        blocks.append(
-            _drawing(account, plot_intervals, _intervals_in_words(account), _HOW_INTERVALS)
-        )
+        blocks.append(Heading(f"{subject.rates.capitalize()} and intervals", 3))
+        how = _worded(_HOW_INTERVALS, subject)
+        blocks.append(_drawing(account, plot_intervals, _intervals_in_words(account), how))
     if result.pulls:
-        blocks.append(Heading("Samples of each arm", 3))
-        how = f"{_HOW_PULLS}{NOT_IMPORTED if result.imported else ''}"
+        blocks.append(Heading(f"{subject.samples.capitalize()} of each {subject.thing}", 3))
+        how = _worded(f"{_HOW_PULLS}{NOT_IMPORTED if result.imported else ''}", subject)
         blocks.append(_drawing(account, plot_pulls, _pulls_in_words(account), how))
     if account.trace:
         blocks.append(Heading("Over time", 3))
         how = _how_evidence(account)
         blocks.append(_drawing(account, plot_evidence, _evidence_in_words(account), how, tall=1.5))
     return [Heading("Pictures"), *blocks] if blocks else []
+
+
+def _worded(text: str, subject: Subject) -> str:
+    """Return a text in the words of its subject."""
+    words = {"thing": subject.thing, "things": subject.things, "samples": subject.samples}
+    return text.format(**words, rate=subject.rate, rates=subject.rates)
 
 
 def _drawing(
@@ -58,51 +65,56 @@ def _drawing(
 
 
 def _intervals_in_words(account: Account) -> str:
-    result = account.result
+    result, subject = account.result, account.subject
     counts = [
-        f"{int((result.decisions == decision).sum()):,} {name}"
-        for decision, name in DECISIONS.items()
+        f"{int((result.decisions == decision).sum()):,} {account.decision(decision)}"
+        for decision in DECISIONS
         if (result.decisions == decision).any()
     ]
-    text = f"Intervals of {account.n:,} arms in the order of their means:"
+    text = f"Intervals of {account.n:,} {subject.things} in the order of their {subject.rates}:"
     text += f" {', '.join(counts)}. {account.thresholds()}"
     known = result.means[~np.isnan(result.means)]
     if known.size:
         ends = f"{account.number(known.min())} to {account.number(known.max())}"
-        text += f" Means reach from {ends}."
+        text += f" {subject.rates.capitalize()} reach from {ends}."
     return text
 
 
 def _pulls_in_words(account: Account) -> str:
-    result = account.result
+    result, subject = account.result, account.subject
     pulls = result.pulls_per_arm
     most = visible(result.labels[int(pulls.argmax())], LABEL_CHARACTERS)
-    return (
-        f"Samples of each arm, in the order of their means: {pulls.min():,} to {pulls.max():,},"
-        f" on average {result.pulls / account.n:,.1f}; the most of arm {most}."
-        f"{NOT_IMPORTED if result.imported else ''}"
+    text = (
+        f"{subject.samples.capitalize()} of each {subject.thing}, in the order of their"
+        f" {subject.rates}: {pulls.min():,} to {pulls.max():,}, on average"
+        f" {result.pulls / account.n:,.1f}; the most of {subject.thing} {most}."
     )
+    return text + (_worded(NOT_IMPORTED, subject) if result.imported else "")
 
 
 def _evidence_in_words(account: Account) -> str:
-    trace = account.trace
+    trace, subject = account.trace, account.subject
     half = next((p for p in trace if 2 * p.undecided <= account.n), None)
-    text = f"The search over {trace[-1].pulls:,} samples."
+    text = f"The search over {trace[-1].pulls:,} {subject.samples}."
     if half is not None:
-        text += f" Half of the arms were decided after {half.pulls:,} samples;"
-    text += f" {trace[-1].undecided:,} arms are undecided at the end. {account.thresholds()}"
+        text += (
+            f" Half of the {subject.things} were decided after {half.pulls:,} {subject.samples};"
+        )
+    text += f" {trace[-1].undecided:,} {subject.things} are undecided at the end."
+    text += f" {account.thresholds()}"
     return text
 
 
 def _how_evidence(account: Account) -> str:
+    subject = account.subject
     text = (
-        "From left to right, the samples taken so far, on a scale where equal steps multiply."
-        " Above: how many arms were still open. Below: the interval of the threshold, which"
-        " narrows as samples come in."
+        f"From left to right, the {subject.samples} taken so far, on a scale where equal steps"
+        f" multiply. Above: how many {subject.things} were still open. Below: the interval of the"
+        f" threshold, which narrows as {subject.samples} come in."
     )
     if account.result.evidence is None:
         return text
     return (
-        f"{text} Last: the evidence for the decisions, as the logarithm of the odds. An arm is"
-        " decided once its evidence passes the dotted line."
+        f"{text} Last: the evidence for the decisions, as the logarithm of the odds."
+        f" {subject.a_thing.capitalize()} is decided once its evidence passes the dotted line."
     )

@@ -23,8 +23,8 @@ class Subject:
         What a mean is called in a sentence.
     shares
         Whether means are shares, to be shown in percent where rewards are 0 or 1.
-    note
-        What arms and samples are, where a text calls them so.
+    counts
+        What number a sample is, where that is not for the rewards to say.
     """
 
     thing: str = "arm"
@@ -36,12 +36,28 @@ class Subject:
     mean: str = "mean"
     rate: str = "mean"
     shares: bool = False
-    note: str = ""
+    counts: str = ""
 
     @property
     def things(self) -> str:
         """Several of them."""
         return f"{self.thing}s"
+
+    @property
+    def a_thing(self) -> str:
+        """One of them.
+
+        Examples
+        --------
+        >>> ARMS.a_thing, TESTS.a_thing
+        ('an arm', 'a test')
+        """
+        return f"{'an' if self.thing[0] in 'aeiou' else 'a'} {self.thing}"
+
+    @property
+    def rates(self) -> str:
+        """Several means."""
+        return f"{self.rate}s"
 
     @property
     def samples(self) -> str:
@@ -76,6 +92,6 @@ TESTS = Subject(
     mean="fails",
     rate="failure rate",
     shares=True,
-    note="An arm is a test, and a sample one run of it: 1 if the run failed, else 0.",
+    counts="1 if it failed, else 0",
 )
 """Tests of a suite, whose samples are runs."""

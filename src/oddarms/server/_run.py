@@ -106,8 +106,8 @@ def run(app: FastAPI, place: Place, started: Callable[[str], None]) -> None:
         server.run()
     if not server.was_started:
         raise StoreFailed(
-            f"port {place.port} of {place.host} must be free to listen on but is not: choose another"
-            " --port, or stop who has it."
+            f"port {place.port} of {place.host} must be free to listen on but is not: choose"
+            " another --port, or stop who has it."
         )
 
 
