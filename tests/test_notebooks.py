@@ -229,7 +229,7 @@ class TestStudies:
         assert "0 results, 0 pulls under way" in read(study).text
         work(study)
         shown = read(study).text
-        assert "Study crowd , decided: every arm is decided" in shown
+        assert "Study crowd , decided: everything is decided" in shown
         assert "1 of 6 arms is an outlier" in shown
 
     def test_a_hostile_name(self) -> None:
@@ -263,7 +263,7 @@ class TestStudies:
         texts = [read(content["text/html"]).text for content in pane]
         assert all("pulls," in text and "Study" in text for text in texts[:-1])
         assert "under way" in texts[0]
-        assert texts[-1].strip() == "Study crowd , decided: every arm is decided"
+        assert texts[-1].strip() == "Study crowd , decided: everything is decided"
 
     def test_watching_on_a_terminal(self, study: Study, capsys: pytest.CaptureFixture[str]) -> None:
         worker = threading.Thread(target=work, args=(study,))
@@ -381,4 +381,4 @@ def test_a_real_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
         ((kind, data),) = picture
         assert (kind, "image/png" in data) == ("execute_result", True)
     assert [kind for kind, _ in last] == ["display_data", "execute_result"]
-    assert read(last[0][1]["text/html"]).text.strip() == "Study s , decided: every arm is decided"
+    assert read(last[0][1]["text/html"]).text.strip() == "Study s , decided: everything is decided"

@@ -174,7 +174,7 @@ class TestWords:
         assert "right with probability at least 95 %" in words
         assert "independent" in words
         assert "every sample is a number between 0 and 1" in words
-        assert "decided: every arm is decided" in words
+        assert "decided: everything is decided" in words
         assert "Not everything is decided" not in words
 
     def test_open_arms_stay_open(self, tmp_path: Path) -> None:

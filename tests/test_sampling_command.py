@@ -48,7 +48,7 @@ def work(run_command: Run, *words: object) -> Any:
 def test_a_worker_works_until_the_study_is_done(run_command: Run, study: Study) -> None:
     ran = work(run_command, "--pull", PULL, "--jobs", 2, "--worker", "me")
     assert (ran.code, ran.out) == (0, "")
-    assert "decided: every arm is decided\n" in ran.err
+    assert "decided: everything is decided\n" in ran.err
     assert ran.err.endswith("the answer: oddarms study result s\n")
     assert study.result().outliers == ["e"]
     assert {trial.worker for trial in study.trials()} == {"me"}

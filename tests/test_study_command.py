@@ -285,7 +285,7 @@ def test_the_exit_code_says_whether_to_work_wait_or_stop(crowd: Run) -> None:
     work(crowd)
     done = crowd("ask", "crowd")
     assert (done.code, done.out) == (3, "")
-    assert done.err == "decided: every arm is decided; see `oddarms study result crowd`\n"
+    assert done.err == "decided: everything is decided; see `oddarms study result crowd`\n"
     assert crowd("ask", "crowd", "--format", "json").json == {"status": "decided", "tickets": []}
 
 
@@ -575,7 +575,7 @@ def test_a_study_is_described(crowd: Run) -> None:
     crowd("skip", "crowd", third)
     work(crowd)
     text = crowd("show", "crowd").out
-    assert "Status:     decided: every arm is decided\n" in text
+    assert "Status:     decided: everything is decided\n" in text
     assert "Arms:       1 outlier, 3 normal, 0 undecided\n" in text
     threshold = r"Threshold:  upper, mean \+ 1 sd: 0\.6830, within \[0\.\d{4}, \d\.\d{4}\]\n"
     assert re.search(threshold, text)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from oddarms.documents import Block, Drawing, Heading, visible
+from oddarms.documents import Block, Drawing, Heading, Paragraph, visible
 from oddarms.plotting import file_content, plot_evidence, plot_intervals, plot_pulls
 from oddarms.reports._account import LABEL_CHARACTERS, Account
 from oddarms.reports._figures import DECISIONS
-from oddarms.search import Subject
+from oddarms.search import ARMS, Subject
 
 NARROW = (4.2, 4.8)
 """Size of a picture for a phone, in inches."""
@@ -47,7 +47,16 @@ def pictures(account: Account) -> list[Block]:
         blocks.append(Heading("Over time", 3))
         how = _how_evidence(account)
         blocks.append(_drawing(account, plot_evidence, _evidence_in_words(account), how, tall=1.5))
+    if blocks and subject is not ARMS:
+        blocks.insert(0, Paragraph(_other_words(subject)))
     return [Heading("Pictures"), *blocks] if blocks else []
+
+
+def _other_words(subject: Subject) -> str:
+    return (
+        f"In the pictures, an arm is {subject.a_thing}, a sample is a {subject.sample} of it, and"
+        f" an outlier is {subject.odd}."
+    )
 
 
 def _worded(text: str, subject: Subject) -> str:

@@ -36,7 +36,7 @@ class Status(StrEnum):
 _MEANINGS = {
     Status.RUNNING: "it is still running",
     Status.WAITING: "all pulls that can be handed out are out",
-    Status.DECIDED: "every arm is decided",
+    Status.DECIDED: "everything is decided",
     Status.BUDGET: "the budget does not allow another step",
     Status.INTERRUPTED: "it was interrupted",
     Status.FAILED: "a pull failed",
