@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import random
 import signal
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import deque
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,14 +25,16 @@ import scipy.special  # noqa: F401
 import sqlalchemy.dialects.sqlite  # noqa: F401
 
 import oddarms.studies._database  # noqa: F401
+from oddarms.errors import StoreFailed
 from oddarms.interrupts import uninterrupted
 from oddarms.pytest_plugin._hunt import end_outside
 from oddarms.pytest_plugin._options import Settings, read_settings
 from oddarms.pytest_plugin._outcomes import Outcome, Verdict
 from oddarms.pytest_plugin._records import FirstRuns, Place, Record, runs_to_be_broken
-from oddarms.pytest_plugin._sampling import Sampling
+from oddarms.pytest_plugin._sampling import Sample, Sampling
 from oddarms.pytest_plugin._summary import _how
 from oddarms.pytest_plugin._xdist import Scheduler
+from oddarms.studies._study import StoredStudy
 
 INSTALLED = bool(importlib.metadata.entry_points(group="pytest11", name="oddarms"))
 PLUGIN = [] if INSTALLED else ["-p", "oddarms.pytest_plugin"]
@@ -664,8 +668,8 @@ class StubHunt:
         pass
 
 
-def settings(words: dict[str, Any]) -> Settings:
-    return Settings(words, None, None, None, None, "pytest", isolate=False, jobs=1, seed=3)
+def settings(words: dict[str, Any], storage: str | None = None, seed: int = 3) -> Settings:
+    return Settings(words, None, None, None, storage, "pytest", isolate=False, jobs=1, seed=seed)
 
 
 def scheduler(tests: int, nodes: list[Node]) -> tuple[Scheduler, StubHunt]:
@@ -700,7 +704,7 @@ def test_workers_with_a_sample_have_two_tests_and_never_the_same_twice() -> None
             assert len(queue) >= 2 or all(sample.between for sample in queue)
         moved = [run_one(schedule, node) for node in nodes]
         assert any(moved)
-    result = stub.sampling.result()
+    result = stub.sampling.finish("")
     assert result is not None
     assert result.outliers == ["test_0"]
     for node in nodes:
@@ -716,7 +720,7 @@ def test_next_to_a_slow_test_nearly_all_runs_count() -> None:
         for _ in range(50):
             run_one(schedule, fast)
     assert stub.sampling.runs_between < 0.1 * stub.sampling.runs
-    result = stub.sampling.result()
+    result = stub.sampling.finish("")
     assert result is not None
     assert result.complete
 
@@ -750,9 +754,10 @@ def test_a_worker_that_crashes_has_failed_its_test() -> None:
         for node in nodes:
             run_one(schedule, node)
     crashed = nodes[0].queue[0]
+    counts = not schedule._queues[nodes[0]][0].between
     before = stub.sampling.records[crashed].failures
     assert schedule.remove_node(nodes[0]) is None
-    assert stub.sampling.records[crashed].failures - before in (0, 1)  # 0 if it was in between
+    assert stub.sampling.records[crashed].failures - before == counts
     fresh = Node("gw2")
     schedule.add_node(fresh)
     schedule.add_node_collection(fresh, [f"test_{i}" for i in range(5)])
@@ -760,7 +765,7 @@ def test_a_worker_that_crashes_has_failed_its_test() -> None:
     while not schedule.tests_finished:
         moved = [run_one(schedule, node) for node in (nodes[1], fresh)]
         assert any(moved)
-    assert stub.sampling.result() is not None
+    assert stub.sampling.finish("") is not None
 
 
 def test_what_was_not_run_is_given_back_once() -> None:
@@ -770,10 +775,89 @@ def test_what_was_not_run_is_given_back_once() -> None:
     assert sample is not None
     sampling.lose(sample)
     sampling.lose(sample)
-    sampling.stop("enough")
-    result = sampling.result()
+    result = sampling.finish("enough")
     assert result is not None
     assert result.pulls == 0
+
+
+def searching(settings: Settings, tests: int, workers: int) -> tuple[Sampling, list[Sample]]:
+    """Return a sampling after its first runs, and a sample for each worker."""
+    sampling = Sampling([f"test_{i}" for i in range(tests)], settings, workers)
+    while (sample := sampling.next()) is not None and sample.ticket is None:
+        sampling.tell(sample, Outcome(Verdict.PASSED))
+    assert sample is not None
+    more = [sampling.next() for _ in range(workers - 1)]
+    return sampling, [sample, *(one for one in more if one is not None)]
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["in memory", "stored"])
+def test_what_is_under_way_when_the_time_is_over_counts(tmp_path: Path, stored: bool) -> None:
+    """Else slow failures would count less often than quick passes."""
+    storage = str(tmp_path / "runs.db") if stored else None
+    sampling, running = searching(settings({"k": 1.0}, storage), 5, 4)
+    sampling.tell(running.pop(), Outcome(Verdict.PASSED))
+    sampling.stop("600 seconds are over")
+    assert sampling.next() is None
+    for sample in running:
+        sampling.tell(sample, Outcome(Verdict.FAILED, "timeout", 30.0))
+    result = sampling.finish("")
+    assert result is not None
+    assert result.pulls + result.unused == 4
+    if sampling.study is not None:
+        assert [trial.reward for trial in sampling.study.trials()] == [0.0, 1.0, 1.0, 1.0]
+        assert sampling.study.overview().live == 0
+
+
+class Away:
+    """A call of a storage that is away for a moment, at the first call."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self.call = call
+        self.failed = 0
+
+    def __call__(self, *words: Any, **named: Any) -> Any:
+        if not self.failed:
+            self.failed = 1
+            raise StoreFailed("it is away.", passing=True)
+        return self.call(*words, **named)
+
+
+@pytest.mark.parametrize("name", ["overview", "renew", "progress", "result"])
+def test_a_storage_that_is_away_for_a_moment_ends_nothing(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = Away(getattr(StoredStudy, name))
+    monkeypatch.setattr(StoredStudy, name, lambda *words, **named: away(*words, **named))
+    monkeypatch.setattr("oddarms.pytest_plugin._sampling.RENEW_AFTER", 0.0)
+    monkeypatch.setattr("oddarms.pytest_plugin._sampling.TELL_AFTER", 0.0)
+    sampling, running = searching(settings({"k": 1.0}, str(tmp_path / "runs.db")), 5, 2)
+    for sample in running:
+        sampling.tell(sample, Outcome(Verdict.PASSED))
+        sampling.progress()
+    result = sampling.finish("enough")
+    assert away.failed
+    assert result is not None
+    assert result.pulls + result.unused == 2
+
+
+def test_few_tests_and_a_floor_take_few_runs_that_are_not_used() -> None:
+    """In one process, where the search often wants only the test that has just run."""
+    rates = [0.02, 0.02, 0.02, 0.02, 0.3]
+    question = settings({"rule": "absolute", "floor": 0.1, "k": 0.0}, seed=1)
+    sampling = Sampling([f"test_{i}" for i in range(5)], question)
+    rng, last = random.Random(1), None
+    while (sample := sampling.next(last) or _in_between(sampling, last)) is not None:
+        last = sample.index
+        failed = rng.random() < rates[last]
+        sampling.tell(sample, Outcome(Verdict.FAILED if failed else Verdict.PASSED))
+    result = sampling.finish("")
+    assert result is not None
+    assert result.outliers == ["test_4"]
+    assert sampling.runs < 1.2 * result.pulls
+
+
+def _in_between(sampling: Sampling, last: int | None) -> Sample | None:
+    return None if sampling.done else sampling.between(last)
 
 
 def test_workers_must_collect_the_same() -> None:

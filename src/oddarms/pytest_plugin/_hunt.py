@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from oddarms.errors import OddarmsError
+from oddarms.errors import OddarmsError, StoreFailed
 from oddarms.pytest_plugin import _forking as forking
 from oddarms.pytest_plugin._options import Settings
 from oddarms.pytest_plugin._records import Place
@@ -16,6 +16,7 @@ from oddarms.pytest_plugin._running import Runner
 from oddarms.pytest_plugin._sampling import Sample, Sampling
 from oddarms.pytest_plugin._summary import Answer, progress_text, summary_lines
 from oddarms.pytest_plugin._writing import write_all
+from oddarms.search import PATIENCE, Patience
 
 SHOW_AFTER = 0.5
 """Seconds between two states of the progress line of a terminal."""
@@ -75,21 +76,24 @@ class Hunt:
         except OddarmsError as error:
             if self.sampling is not None and self.sampling.searching:
                 with suppress(OddarmsError):  # what has failed may fail again
-                    self._finish(session, "it failed")
+                    self._finish(session, "it failed", patience=0)
             raise pytest.UsageError(f"--oddarms: {error}") from error
         except KeyboardInterrupt as error:
-            self._finish(session, "it was interrupted")
+            with suppress(StoreFailed):
+                self._finish(session, "it was interrupted", patience=0)
             end_outside(error)
             raise
-        self._finish(session, "nobody was left to run tests")
+        try:
+            self._finish(session, "nobody was left to run tests")
+        except OddarmsError as error:
+            raise pytest.UsageError(f"--oddarms: {error}") from error
         return ended
 
-    def _finish(self, session: pytest.Session, why: str) -> None:
+    def _finish(self, session: pytest.Session, why: str, patience: Patience = PATIENCE) -> None:
         sampling = self.sampling
         if sampling is None:
             return
-        sampling.stop(why)
-        self.answer = Answer(sampling, sampling.result())
+        self.answer = Answer(sampling, sampling.finish(why, patience=patience))
         session.testsfailed = len(self.answer.abnormal) + len(sampling.placed(Place.BROKEN))
         self.written = write_all(self.answer, self.settings.out, self.settings.summary)
 

@@ -5,7 +5,8 @@ a sample and tells its outcome.
 
 Samples of one test are interleaved with those of others: `next` never returns the test that ran
 last on the same worker. Where the search wants that one only, `between` has another one to run in
-between, and nobody looks at its outcome; whether a run counts is decided before it begins.
+between, and nobody looks at its outcome; whether a run counts is decided before it begins. So what
+is under way when the time is over counts as well: slow runs are more often among it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from oddarms.errors import StoreFailed, UnknownStudy
 from oddarms.finding import open_study
@@ -26,15 +27,14 @@ from oddarms.pytest_plugin._options import Settings
 from oddarms.pytest_plugin._outcomes import Outcome
 from oddarms.pytest_plugin._records import FirstRuns, Place, Record
 from oddarms.randomness import seed_of
-from oddarms.search import AHEAD, PATIENCE, Progress, Result, Search, Ticket, patiently
+from oddarms.search import AHEAD, PATIENCE, Patience, Progress, Result, Search, Ticket, patiently
 from oddarms.studies import Study
 from oddarms.studies._base import LEASE
 from oddarms.studies._desk import StudyDesk
 
+Answer = TypeVar("Answer")
 AT_A_TIME = 256
 """Tickets that are asked for by one process."""
-FURTHER = 100.0
-"""Times the samples there are, which may be ahead of the search where there is nothing else."""
 TELL_AFTER = 0.5
 """Seconds until results are stored; what is told later is lost if the process is killed."""
 RENEW_AFTER = 60.0
@@ -95,6 +95,8 @@ class Sampling:
         self._told_at = self._renewed_at = self.begun
         self._seconds = 0.0
         self._done = False
+        self._patience: Patience = PATIENCE
+        self._progress: Progress | None = None
 
     # What to run
 
@@ -160,11 +162,29 @@ class Sampling:
             self._first.give_back(sample.index)
 
     def stop(self, why: str) -> None:
-        """Begin no more runs; tickets that were not begun are given back."""
+        """Hand out no more samples; those under way are still to be told."""
         if self._done:
             return
         self.stopped = why
         self._end()
+
+    def finish(self, why: str, *, patience: Patience = PATIENCE) -> Result | None:
+        """Return what is known in the end, when nothing is under way any more.
+
+        Parameters
+        ----------
+        why
+            Why it ends, if it has not ended by itself.
+        patience
+            How long to wait for a storage that is away.
+        """
+        self._patience = patience
+        self.stop(why)
+        self._tell_all()
+        self._give_back([*self._pool, *self._out.values()])
+        self._pool, self._out = [], {}
+        search = self._search
+        return None if search is None else self._patiently(search.result)
 
     def _is_late(self) -> bool:
         seconds = self.settings.seconds
@@ -175,17 +195,11 @@ class Sampling:
         return Sample(index, f"{self._seed}:first:{record.nodeid}:{record.first_runs}")
 
     def _ticket_for(self, last: int | None) -> Sample | None:
-        """Return a sample of a ticket at hand, by lot; ask for more if there is none that fits.
-
-        First as far ahead as is sure to be of use, then as far as anything can be foreseen: the
-        alternative is a run that nobody looks at. A budget is not spent on that.
-        """
+        """Return a sample of a ticket at hand, by lot; ask for more if there is none that fits."""
         fitting = self._fitting(last)
-        further = FURTHER if "budget" not in self.settings.words else self._ahead
-        for ahead in (self._ahead, further):
-            if not fitting and not self._done:
-                self._ask(ahead)
-                fitting = self._fitting(last)
+        if not fitting:
+            self._ask()
+            fitting = self._fitting(last)
         if self._done or not fitting:
             return None
         ticket = self._pool.pop(self._rng.choice(fitting))
@@ -215,12 +229,12 @@ class Sampling:
         if self.settings.storage is None:
             self._search = Search(labels, rng=self._seed, **self.settings.whole_words)
         else:
-            self.study = patiently(lambda: self._opened(labels), PATIENCE)
-            self._seed = self.study.seed
-            before = self.study.overview()
+            self.study = study = self._patiently(lambda: self._opened(labels))
+            self._seed = study.seed
+            before = self._patiently(study.overview)
             self.stored_before = before.told
             self.answered = before.created if before.status.final else None
-            self._search = self.study.desk(lease=LEASE)
+            self._search = study.desk(lease=LEASE)
 
     def _opened(self, labels: list[str]) -> Study:
         """Return the search of these tests and words in the storage.
@@ -239,46 +253,53 @@ class Sampling:
         except UnknownStudy:
             return open_study(labels, words, rng=self._seed, **where)
 
-    def _ask(self, ahead: float) -> None:
+    def _ask(self) -> None:
         search = self._search
         assert search is not None
         self._tell_all()
-        tickets = patiently(lambda: search.ask(self._at_a_time, ahead=ahead), PATIENCE)
+        tickets = self._patiently(lambda: search.ask(self._at_a_time, ahead=self._ahead))
         self._pool += tickets
         if tickets.done:
             self._end()
+
+    def _patiently(self, call: Callable[[], Answer]) -> Answer:
+        """Return what a call to the search returns, which may be in a storage that is away."""
+        return patiently(call, self._patience)
 
     def _tell_all(self) -> None:
         """Tell the search, or store, the results at hand."""
         search, results = self._search, self._untold
         self._told_at = time.monotonic()
         if search is not None and results:
-            patiently(lambda: search.tell_many(results), PATIENCE)
+            self._patiently(lambda: search.tell_many(results))
             self._untold = []
 
     def _renew(self, now: float) -> None:
         if self.study is not None and now - self._renewed_at > RENEW_AFTER:
             self._renewed_at = now
-            self.study.renew([*self._pool, *self._out.values()], LEASE)
+            with suppress(StoreFailed), self.study.hurried():  # the next time will do
+                self.study.renew([*self._pool, *self._out.values()], LEASE)
 
     def _end(self) -> None:
+        """Hand out nothing more; what is under way still counts, as slow runs are among it."""
         self._done = True
         self._tell_all()
-        left = [*self._pool, *self._out.values()]
-        if self._search is not None and left:
+        self._give_back(self._pool)
+        self._pool = []
+
+    def _give_back(self, tickets: Sequence[Ticket]) -> None:
+        if self._search is not None and tickets:
             with suppress(StoreFailed):  # then their leases end by themselves
-                self._search.skip_many(left, "not begun")
-        self._pool, self._out = [], {}
+                self._search.skip_many(tickets, "not run")
 
     # What is known
 
     def progress(self) -> Progress | None:
-        """Return how far the search is."""
-        return None if self._search is None else self._search.progress()
-
-    def result(self) -> Result | None:
-        """Return what is known, if there is a search."""
-        return None if self._search is None else self._search.result()
+        """Return how far the search is, or was before its storage was away."""
+        if self._search is not None:
+            with suppress(StoreFailed):
+                self._progress = self._search.progress()
+        return self._progress
 
     @property
     def pace(self) -> float:

@@ -205,6 +205,8 @@ def run_lines(answer: Answer) -> Iterable[str]:
     parts = [f"{first:,} first"]
     if sampling.runs_between:
         parts.append(f"{sampling.runs_between:,} in between, which do not count")
+    if answer.result is not None and answer.result.unused:
+        parts.append(f"{answer.result.unused:,} not used yet")
     yield f"{counted(sampling.runs, 'run')} in {seconds:.1f} s ({', '.join(parts)})"
     if sampling.study is not None:
         yield f"kept in {shown(sampling.study.storage)} as {shown(sampling.study.name)}"
