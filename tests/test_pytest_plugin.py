@@ -593,7 +593,7 @@ def test_few_tests_cannot_stand_out(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_a(): pass\n" + FLAKY)
     result = pytester.runpytest_inprocess(*ALONE, "--oddarms", "--oddarms-seed=1")
     result.stdout.fnmatch_lines(
-        ["among 2 tests none can be 2 standard deviations out: select at least 5,"]
+        ["among 2 tests none can be more than 2 standard deviations out: select at least 6,"]
     )
 
 

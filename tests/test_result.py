@@ -211,6 +211,12 @@ def test_too_few_arms_for_an_outlier_are_explained() -> None:
     assert "no sample was needed: among 4 arms none can be 2 sd out" in repr(result)
 
 
+def test_as_many_arms_as_can_only_be_on_the_threshold_are_explained() -> None:
+    result = find(Bernoulli([0.1, 0.1, 0.1, 0.1, 0.9]), k=2, delta=0.1, budget=1000, rng=1)
+    assert not result.complete
+    assert "among 5 arms none can be more than 2 sd out, only just as far:\n" in repr(result)
+
+
 def test_a_negative_k_reads_well() -> None:
     assert "upper threshold, mean - 0.5 sd:" in repr(result_of(k=-0.5))
 

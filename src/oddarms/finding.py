@@ -106,11 +106,13 @@ def find(
         that has a row for each of them. Each of these is used once, in a random order, and the
         search ends with what they prove (`oddarms.arms.Table`).
     k
-        How many standard deviations, by default 2; any finite number. With k = 0 the threshold is
+        How many standard deviations, by default 2 (3 with the rule "mad", 1.5 with "tukey"); any
+        finite number. With k = 0 the threshold is
         the mean of all means, with k < 0 it lies below. An arm exactly on the threshold is an
         outlier, but no algorithm can find that out: with it, or with all means equal, the search
         ends only by a margin, a budget or an indifference. Among n < 1 + k^2 arms none can be an
-        outlier, and SPADE says so without a pull.
+        outlier, and SPADE says so without a pull; among n = 1 + k^2 one can only be on the
+        threshold, so take more arms or a smaller k.
     delta
         Permitted probability of any wrong decision, in (0, 1).
     algorithm

@@ -449,6 +449,15 @@ class Question:
         """The sides that are asked for."""
         return ("upper", "lower") if self.side == "both" else (self.side,)
 
+    @property
+    def can_have_outliers(self) -> bool:
+        """Whether a mean can lie beyond the threshold; on it, which no samples can tell, is less.
+
+        Of n numbers none is more than sqrt(n - 1) standard deviations from their mean (Samuelson,
+        JASA 63, 1968), and one is just as far out only if all others are equal.
+        """
+        return self.rule != "sigma" or self.k <= 0.0 or self.n > 1.0 + self.k**2
+
     def threshold_text(self, side: str) -> str:
         """Return what the threshold of a side is, in words."""
         upper = side == "upper"

@@ -66,9 +66,10 @@ margin = {margin:g}
 """
 
 READING = f"""
-limit: what no method can do without, to first order. SPADE: the average of
-{RUNS} simulated searches, in all and a thing. equal sampling: every thing as
-often as the hardest one needs (RR, at the same guarantee).
+limit: about what somebody needs who knows beforehand how to share out the
+samples best; a yardstick, not a bound. SPADE: the average of {RUNS} simulated
+searches, in all and a thing. equal sampling: every thing as often as the
+hardest one needs (RR, at the same guarantee).
 """
 
 SAVING = """
@@ -115,7 +116,7 @@ def explain(
       oddarms explain
       oddarms explain --n 200 --k 3 --gap 0.1
       oddarms explain --table runs.csv --arm test --reward failed
-      oddarms explain --study find --storage output/find/study.db
+      oddarms explain --study find --storage output/find-.../study.db
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     if table is not None or study is not None:
         emit(of_samples(_question(k, delta, margin), table, arm, reward, bounds, study, storage))

@@ -79,7 +79,7 @@ def reproduce(
         str | None, typer.Option(help="A running dask or ray cluster, instead of a local one.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer sizes and runs: a look in under two minutes.")
+        bool, typer.Option("--quick", help="Fewer sizes and runs: a first look.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
 ) -> None:

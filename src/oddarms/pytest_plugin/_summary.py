@@ -125,10 +125,10 @@ def advice_lines(answer: Answer) -> list[str]:
     if answer.result is None:
         return []
     question, n = answer.result.question, answer.result.question.n
-    if question.rule != "sigma" or n >= 1 + question.k**2:
+    if question.can_have_outliers:
         return []
-    least = math.ceil(1 + question.k**2)
-    out = f"{question.k:g} standard deviations out"
+    least = math.floor(1 + question.k**2) + 1
+    out = f"more than {question.k:g} standard deviations out"
     return [
         f"among {n} tests none can be {out}: select at least {least},",
         "or ask --oddarms-floor 0.01 for those that fail in more than 1 % of their runs",

@@ -176,6 +176,12 @@ def imported_text(result: Result) -> str:
 
 def still_needed(result: Result, subject: Subject = ARMS) -> str:
     """Return about how many more samples would decide the rest, as a line."""
+    if not result.question.can_have_outliers:
+        k, n = result.question.k, result.question.n
+        return (
+            f"among {n:,} {subject.things} none can be more than {k:g} sd out, only just as far:\n"
+            "  this may not end; a smaller k would end it\n"
+        )
     if result.all_alike:
         return f"all {subject.things} look alike, so this would not end; a margin would end it\n"
     needed = in_all_needed(result)

@@ -186,8 +186,8 @@ def estimates(rows: Rows, variance: FloatArray) -> Estimates:
 def sigma2_of_others(rows: Rows) -> FloatArray:
     """Return U_i, the variance of the true means of the arms other than i, without bias.
 
-    U_i = [W^2 ((sum d^2 - d_i^2)/h - d0_i^2)
-           - ((sum B - B_i)/h - (n^2 D - 2 n C_i + B_i)/h^2)] / (W^2 - W2),  d0_i = -d_i/h:
+    U_i = [W^2 ((sum d^2 - d_i^2)/h - d0_i^2) -
+    ((sum B - B_i)/h - (n^2 D - 2 n C_i + B_i)/h^2)] / (W^2 - W2), d0_i = -d_i/h:
 
     the population variance of y over the others, less its parts that are products of a row with
     itself, as the others' sum in row b is n x_b - x_bi. Needs two rows.

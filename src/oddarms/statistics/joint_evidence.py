@@ -52,8 +52,10 @@ def weigh(low: FloatArray, high: FloatArray, lines: Lines, sample: Sample, sign:
     is its slope along u = q. Let y* be where the joint evidence is smallest. By the tangents there,
     A(u) + T(q) >= A(y*) + T(y*) + (A' + T') (u - y*) + t (q - u). The third term is not negative,
     as y* is the minimum over [0, 1], and neither is the last, |t| |u - q|: so |t| at y* will do. It
-    is not known, but A' and T' rise with y and have opposite signs, so that for any y the smaller
-    of |A'(y)| and |T'(y)| is at most |T'(y*)|: the ends of the bracket are tried.
+    is not known, but A' and T' rise with y. Take "below", where T falls with the threshold. For
+    y >= y*, -T'(y) <= -T'(y*). For y < y*, A'(y) <= A'(y*) <= -T'(y*), as A' + T' is 0 at a minimum
+    inside and not above 0 at one at 1. So for any y the smaller of A'(y) and -T'(y), with their
+    signs, is at most -T'(y*): the ends of the bracket are tried. "Above" is the mirror image.
     """
     left = joint_evidence(low, lines, sample, sign)
     right = joint_evidence(high, lines, sample, sign)
