@@ -27,6 +27,14 @@ _SAME = {  # what docutils does not know, and what is the same to it
     r"\\tag\{([^}]*)\}": r"\\qquad\\text{(\1)}",
     r"\\qed(?![a-z])": r"\\square",
 }
+_APPLY = "<mo>&ApplyFunction;</mo>"
+_BAR = '<mo stretchy="false">|</mo>'
+_BAR_OF_SIZE = '<mo stretchy="false" lspace="0" rspace="0">|</mo>'
+_THIN_SPACE = '<mspace width="0.1667em"></mspace>'
+_BRACKET = re.compile(r"\s*(?:<mrow>\s*)?(?:<mo[^>]*>[(\[{⟨]|<mspace|</|$)")
+"""What follows a function without a space."""
+_ENDS_FACTOR = re.compile(r"<m[in][ >].*|<mo[^>]*>[)\]}]</mo>|</(?!munder|mt)\w+>")
+"""What a function follows with a space."""
 
 
 def mathml_of(code: str, *, block: bool) -> str:
@@ -35,7 +43,40 @@ def mathml_of(code: str, *, block: bool) -> str:
         code = re.sub(pattern, replacement, code)
     if block:
         code = _ENVIRONMENT.sub("", code)
-    return str(tex2mathml(code.strip(), as_block=block))
+    return _spaced(str(tex2mathml(code.strip(), as_block=block)))
+
+
+def _spaced(mathml: str) -> str:
+    """Return MathML spaced as TeX does: a thin one in "log x", none within "|x|"."""
+    lines, result = mathml.split("\n"), []
+    for number, line in enumerate(lines):
+        indent = line[: len(line) - len(line.lstrip())]
+        after = lines[number + 1 :]
+        if after and after[0].strip() == _APPLY and number > 0:
+            before = lines[number - 1]
+            if before.startswith(indent + "<") and _ENDS_FACTOR.fullmatch(before.strip()):
+                result.append(indent + _THIN_SPACE)
+        result.append(line)
+        if line.strip() == _APPLY and not _BRACKET.match(" ".join(after)):
+            result.append(indent + _THIN_SPACE)
+    return "\n".join(result).replace(_BAR, _BAR_OF_SIZE)
+
+
+def _keep_together(_app: Sphinx, doctree: nodes.document, _name: str) -> None:
+    """Let no line break part a formula from a bracket before it or a comma behind it."""
+    for node in list(doctree.findall(nodes.math)):
+        parent, place = node.parent, node.parent.index(node)
+        opening, closing = "", ""
+        if place > 0 and isinstance(before := parent[place - 1], nodes.Text):
+            opening = before[len(before.rstrip("([")) :]
+            parent[place - 1] = nodes.Text(before.removesuffix(opening))
+        if place + 1 < len(parent) and isinstance(after := parent[place + 1], nodes.Text):
+            closing = after[: len(after) - len(after.lstrip(",.;:)]?!"))]
+            parent[place + 1] = nodes.Text(after.removeprefix(closing))
+        if opening or closing:
+            together = nodes.inline("", "", classes=["formula"])
+            parent[place] = together
+            together.extend([nodes.Text(opening), node, nodes.Text(closing)])
 
 
 def _formula(node: nodes.Element, *, block: bool) -> str:
@@ -65,4 +106,5 @@ def _visit_block(translator: Any, node: nodes.math_block) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the renderer `mathml`."""
     app.add_html_math_renderer("mathml", (_visit_inline, None), (_visit_block, None))
+    app.connect("doctree-resolved", _keep_together)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
