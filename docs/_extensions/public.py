@@ -158,9 +158,31 @@ def _protected_line(line: str) -> str:
 
 
 def _process(*event: Any) -> None:
-    """Protect the signs of a docstring, before napoleon reads its sections."""
+    """Make a docstring what napoleon understands, before it reads its sections."""
+    kind: str = event[1]
     lines: list[str] = event[-1]
-    lines[:] = _protected(lines)
+    lines[:] = _one_by_one(_protected(lines))
+    if kind in ("attribute", "data", "property") and lines and ":" in lines[0]:
+        lines.insert(0, "")  # else what stands before the colon would be its type
+
+
+def _one_by_one(lines: list[str]) -> list[str]:
+    """Return a docstring whose attributes that are explained together have a text each."""
+    entries, section, found = [], "", []
+    for here, below in itertools.zip_longest(lines, lines[1:], fillvalue=""):
+        if set(below) == {"-"}:
+            section = here
+        together = section == "Attributes" and re.fullmatch(r"\w+(?:, \w+)+", here)
+        if together or not here.startswith(" "):
+            entries.append((together, here, found := []))
+        else:
+            found.append(here)
+    return [
+        line
+        for together, here, text in entries
+        for name in (here.split(", ") if together else [here])
+        for line in (name, *text)
+    ]
 
 
 def _read(app: Sphinx, page: str, source: list[str]) -> None:

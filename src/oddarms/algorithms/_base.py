@@ -74,6 +74,10 @@ class Threshold(NamedTuple):
 class Algorithm(ABC):
     """Base class of the algorithms.
 
+    A subclass implements `propose`, `absorb`, `intervals` and `threshold`, fills `decisions`, and
+    keeps `pulls`, `sums`, `round` and `threshold_pulls` up to date (`_count` helps). It takes
+    options of its own as keyword arguments with defaults.
+
     Parameters
     ----------
     n
@@ -84,10 +88,6 @@ class Algorithm(ABC):
         The permitted probability of any wrong decision.
     rng
         The only source of randomness the algorithm may use.
-
-    A subclass implements `propose`, `absorb`, `intervals` and `threshold`, fills `decisions`, and
-    keeps `pulls`, `sums`, `round` and `threshold_pulls` up to date (`_count` helps). It takes
-    options of its own as keyword arguments with defaults.
     """
 
     rules: ClassVar[frozenset[str]] = frozenset({"sigma"})
