@@ -1,4 +1,4 @@
-"""Whole runs in compiled code, pull for pull those of the interactive algorithms.
+"""Whole runs in compiled code: those of the interactive algorithms, up to rounding.
 
 The loops call the formulas of `oddarms.statistics`; only the bookkeeping around them is different:
 where an interactive algorithm looks at all n arms after each pull, a kernel looks at one or two
