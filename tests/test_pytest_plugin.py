@@ -12,6 +12,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +26,8 @@ import scipy.special  # noqa: F401
 import sqlalchemy.dialects.sqlite  # noqa: F401
 
 import oddarms.studies._database  # noqa: F401
-from oddarms.errors import StoreFailed
+from oddarms.errors import StoreFailed, UnknownStudy
+from oddarms.finding import open_study
 from oddarms.interrupts import uninterrupted
 from oddarms.pytest_plugin._hunt import end_outside
 from oddarms.pytest_plugin._options import Settings, read_settings
@@ -478,7 +480,7 @@ def test_a_floor_alone_asks_what_fails_more_often(pytester: pytest.Pytester) -> 
         *ALONE, "--oddarms", "--oddarms-floor=0.3", "--oddarms-seed=1"
     )
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["1 of 2 tests is abnormally flaky*", "abnormal: 0.3, 30.0 %"])
+    result.stdout.fnmatch_lines(["1 of 2 tests is abnormally flaky*", "abnormal: 30.0 % or more"])
 
 
 @pytest.mark.parametrize(
@@ -866,6 +868,111 @@ def test_workers_must_collect_the_same() -> None:
     schedule.add_node_collection(one, ["a", "b"])
     with pytest.raises(pytest.UsageError, match="the same tests on all workers"):
         schedule.add_node_collection(other, ["b", "a"])
+
+
+def test_a_session_that_cannot_be_torn_down_does_not_cost_the_answer(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        """
+import pytest
+
+@pytest.fixture(scope="session")
+def shop():
+    yield
+    raise RuntimeError("the shop is burning")
+
+@pytest.mark.parametrize("i", range(8))
+def test_one(shop, i):
+    pass
+"""
+    )
+    result = pytester.runpytest(*PLUGIN, *QUICK)
+    result.stdout.fnmatch_lines(
+        ["a fixture of the session failed*RuntimeError: the shop*", "nothing stands out among 8*"]
+    )
+    assert result.ret == 0
+
+
+def test_failures_are_placed_where_people_wrote_them(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_places="""
+import unittest
+
+class TestSums(unittest.TestCase):
+    def test_sum(self):
+        self.assertEqual(1 + 1, 3)
+
+def test_of_nothing(nonexistent):
+    pass
+"""
+    )
+    pytester.makepyfile(test_fine="def test_a(): pass\ndef test_b(): pass")
+    result = pytester.runpytest(*PLUGIN, *QUICK, "--oddarms-out=answer")
+    result.stdout.fnmatch_lines(["*test_places.py:5: AssertionError: 2 != 3*"])
+    result.stdout.fnmatch_lines(["*fixture 'nonexistent' not found*"])
+    cases = ElementTree.parse("answer/junit.xml").getroot().iter("testcase")
+    names = {(case.get("classname"), case.get("name")) for case in cases}
+    assert ("test_places.TestSums", "test_sum") in names
+
+
+def test_pytest_exit_says_what_is_known(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+import pytest
+runs = []
+def test_exit():
+    runs.append(1)
+    if len(runs) == 9:
+        pytest.exit("no more")
+@pytest.mark.parametrize("i", range(8))
+def test_one(i):
+    pass
+"""
+    )
+    result = pytester.runpytest(*PLUGIN, "--oddarms", "--oddarms-out=answer")
+    result.stdout.fnmatch_lines(["none of 9 tests is known to be abnormally flaky yet"])
+    assert Path("answer/result.json").exists()
+
+
+def test_an_error_of_the_collection_is_called_so(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_wrong="import nonexistent", test_right="def test_a(): pass")
+    result = pytester.runpytest(*PLUGIN, *QUICK)
+    result.stdout.fnmatch_lines(["ERROR test_wrong.py*"])
+
+
+@pytest.mark.parametrize("words", [{"k": 2.0}, {"delta": 0.05}, {"rule": "sigma"}])
+def test_a_default_that_is_named_is_no_other_search(tmp_path: Path, words: dict[str, Any]) -> None:
+    storage = str(tmp_path / "runs.db")
+    names = set()
+    for given in ({}, words):
+        sampling, _ = searching(settings(given, storage), 7, 1)
+        assert sampling.study is not None
+        names.add(sampling.study.name)
+        sampling.finish("")
+    assert len(names) == 1
+
+
+def test_two_jobs_that_begin_at_once_share_a_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = replace(settings({}, str(tmp_path / "runs.db")), seed=None)
+    first, _ = searching(question, 7, 1)
+    first.finish("")
+    looked: list[object] = []
+
+    def open_late(labels: Any, *words: Any, **where: Any) -> Any:
+        looked.append(labels)
+        if labels is None:  # the other one has not made it yet
+            raise UnknownStudy("study must be there.")
+        return open_study(labels, *words, **where)
+
+    monkeypatch.setattr("oddarms.pytest_plugin._sampling.open_study", open_late)
+    second, _ = searching(question, 7, 1)
+    assert len(looked) == 2
+    assert first.study is not None
+    assert second.study is not None
+    assert first.study.seed == second.study.seed
 
 
 @pytest.mark.long

@@ -24,6 +24,12 @@ SAY_AFTER = 20.0
 """Seconds between two lines where there is no terminal."""
 
 
+NOBODY_LEFT = (
+    "no worker was left to run tests (--max-worker-restart lets more of them crash,"
+    " --oddarms-isolate lets none)"
+)
+
+
 class Hunt:
     """Begins the sampling, shows how far it is, and says in the end what was found."""
 
@@ -78,13 +84,13 @@ class Hunt:
                 with suppress(OddarmsError):  # what has failed may fail again
                     self._finish(session, "it failed", patience=0)
             raise pytest.UsageError(f"--oddarms: {error}") from error
-        except KeyboardInterrupt as error:
+        except (KeyboardInterrupt, pytest.exit.Exception) as error:
             with suppress(StoreFailed):
                 self._finish(session, "it was interrupted", patience=0)
             end_outside(error)
             raise
         try:
-            self._finish(session, "nobody was left to run tests")
+            self._finish(session, NOBODY_LEFT)
         except OddarmsError as error:
             raise pytest.UsageError(f"--oddarms: {error}") from error
         return ended

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+_PLACE = "oddarms_place"
 MOST_CHARACTERS = 300
 """Of what is kept of a failure."""
 
@@ -66,12 +67,24 @@ def _text(report: pytest.TestReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None:
         first = str(crash.message).strip().split("\n")[0]
-        text = f"{_short(str(crash.path))}:{crash.lineno}: {first}"
+        path, line = getattr(report, _PLACE, (crash.path, crash.lineno))
+        text = f"{_short(str(path))}:{line}: {first}"
     else:
         lines = [line for line in str(report.longrepr or "").split("\n") if line.strip()]
-        text = lines[-1].strip() if lines else "failed"
+        errors = [line.removeprefix("E ") for line in lines if line.startswith("E ")]
+        text = (errors or lines[-1:] or ["failed"])[0].strip()
     when = "" if report.when == "call" else f"{report.when}: "
     return cut(f"{when}{text}")
+
+
+def note_place(
+    report: pytest.TestReport, item: pytest.Item, error: pytest.ExceptionInfo[BaseException]
+) -> None:
+    """Note on a report where its test has failed: not in unittest, where its assertions are."""
+    entries = item._traceback_filter(error)
+    own = [entry for entry in entries if "__unittest" not in entry.frame.f_globals]
+    if own:
+        setattr(report, _PLACE, (own[-1].path, own[-1].lineno + 1))
 
 
 def _short(path: str) -> str:

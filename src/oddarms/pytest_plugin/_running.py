@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-from oddarms.pytest_plugin._outcomes import Outcome, outcome_of
+from oddarms.pytest_plugin._outcomes import Outcome, cut, note_place, outcome_of
 from oddarms.pytest_plugin._seeds import Kept, free_hypothesis, reseed, seed_of
 
 
@@ -99,12 +99,14 @@ class Runner:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
-        self, call: pytest.CallInfo[None]
+        self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """See a setup fail, before it is torn down."""
+        """See a setup fail, before it is torn down, and where a failure is."""
         report = yield
         if call.when == "setup" and report.failed and self._between is not None:
             self._between.everything = True
+        if report.failed and call.excinfo is not None:
+            note_place(report, item, call.excinfo)
         return report
 
     def pytest_unconfigure(self) -> None:
@@ -118,9 +120,21 @@ class Runner:
             self._reports.append(report)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_report_teststatus(self) -> tuple[str, str, str] | None:
+    def pytest_report_teststatus(self, report: object) -> tuple[str, str, str] | None:
         """Show no single run on the terminal."""
-        return ("", "", "")
+        return ("", "", "") if isinstance(report, pytest.TestReport) else None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Tear down fixtures of the session; what that raises must not cost the answer."""
+        try:
+            session._setupstate.teardown_exact(None)
+        except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
+            reporter = session.config.pluginmanager.getplugin("terminalreporter")
+            if reporter is not None:
+                reporter.ensure_newline()
+                said = cut(f"{type(error).__name__}: {error}")
+                reporter.write_line(f"a fixture of the session failed at its teardown: {said}")
 
 
 def _show_no_tracebacks(config: pytest.Config) -> None:

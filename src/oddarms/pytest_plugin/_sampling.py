@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from oddarms.errors import StoreFailed, UnknownStudy
 from oddarms.finding import open_study
-from oddarms.problem import DEFAULT_DELTA
+from oddarms.problem import DEFAULT_DELTA, USUAL_K
 from oddarms.pytest_plugin._options import Settings
 from oddarms.pytest_plugin._outcomes import Outcome
 from oddarms.pytest_plugin._records import FirstRuns, Place, Record
@@ -35,6 +35,8 @@ from oddarms.studies._desk import StudyDesk
 Answer = TypeVar("Answer")
 AT_A_TIME = 256
 """Tickets that are asked for by one process."""
+OPEN_PATIENCE = 30.0
+"""Seconds to wait for a storage before there is anything to lose."""
 TELL_AFTER = 0.5
 """Seconds until results are stored; what is told later is lost if the process is killed."""
 RENEW_AFTER = 60.0
@@ -229,7 +231,7 @@ class Sampling:
         if self.settings.storage is None:
             self._search = Search(labels, rng=self._seed, **self.settings.whole_words)
         else:
-            self.study = study = self._patiently(lambda: self._opened(labels))
+            self.study = study = patiently(lambda: self._opened(labels), OPEN_PATIENCE)
             self._seed = study.seed
             before = self._patiently(study.overview)
             self.stored_before = before.told
@@ -243,7 +245,9 @@ class Sampling:
         words, are another search.
         """
         settings, words = self.settings, self.settings.whole_words
-        fixed = sorted((word, words[word]) for word in ("k", "delta", "rule") if word in words)
+        rule = words.get("rule", "sigma")
+        k = words.get("k", USUAL_K.get(rule, 0.0))
+        fixed = (k, words.get("delta", DEFAULT_DELTA), rule)
         text = repr((labels, fixed)).encode(errors="backslashreplace")
         name = f"{settings.study}-{hashlib.sha256(text).hexdigest()[:12]}"
         assert settings.storage is not None
@@ -251,7 +255,7 @@ class Sampling:
         try:
             return open_study(None, settings.words, **where)
         except UnknownStudy:
-            return open_study(labels, words, rng=self._seed, **where)
+            return open_study(labels, words, rng=settings.seed, **where)
 
     def _ask(self) -> None:
         search = self._search

@@ -139,6 +139,8 @@ def _rule(result: Result) -> str:
     """Return what abnormal means, and the threshold as far as it is known."""
     question = result.question
     text = question.threshold_text("upper")
+    if question.rule == "absolute":
+        return f"{_percent(question.floor or 0.0)} or more"
     threshold = result.thresholds["upper"].estimate
     return f"{text}, {_percent(threshold)}" if threshold == threshold else text
 

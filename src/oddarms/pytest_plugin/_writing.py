@@ -105,10 +105,13 @@ def junit_xml(answer: Answer) -> bytes:
 
 
 def _case(answer: Answer, record: Record) -> ElementTree.Element:
-    path, _, name = record.nodeid.partition("::")
+    parts, bracket, parameters = record.nodeid.partition("[")
+    path, *classes = parts.split("::")
+    name = f"{classes.pop() if classes else path}{bracket}{parameters}"
+    place = ".".join([path.removesuffix(".py").replace("/", "."), *classes])
     case = ElementTree.Element(
         "testcase",
-        classname=_allowed(path.removesuffix(".py").replace("/", ".")),
+        classname=_allowed(place),
         name=_allowed(name),
         time=f"{record.seconds:.3f}",
     )

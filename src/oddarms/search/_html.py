@@ -64,7 +64,8 @@ def result_blocks(result: Result, shown: int = SHOWN) -> list[Block]:
 def _figures(result: Result) -> list[Paragraph]:
     lines = [*threshold_lines(result), f"samples: {cost(result)}", comparison(result)]
     if not result.complete:
-        lines += [f"status: {status_text(result.status)}", still_needed(result)]
+        needed = still_needed(result).strip().split("\n")
+        lines += [f"status: {status_text(result.status)}", *needed]
     return [Paragraph(Literal(visible(line.strip()))) for line in lines if line]
 
 

@@ -76,7 +76,7 @@ def headline(result: Result, subject: Subject = ARMS) -> str:
         return with_guarantee(f"{text}{nearly(question)}", sure)
     among = f"among {n:,} {subject.things}"
     text = with_guarantee(f"nothing stands out {among}{nearly(question)}", sure)
-    if not result.pulls and not result.imported:
+    if not question.can_have_outliers:
         needed = f"no {subject.sample} was needed"
         return text + f"{needed}: {among} none can be {question.k:g} sd out\n"
     return text + farthest_text(result, subject)

@@ -65,7 +65,11 @@ def usual_folder(
 
 def folders_of(files: Sequence[str]) -> list[str] | None:
     """Return the folders of files that are added to with every run; None if there are no files."""
-    return sorted({os.path.dirname(os.path.normpath(file)) or "." for file in files}) or None
+    return sorted({_folder_of(os.path.normpath(file)) for file in files}) or None
+
+
+def _folder_of(path: str) -> str:
+    return path if os.path.isdir(path) else os.path.dirname(path) or "."
 
 
 def _path(text: str) -> str:

@@ -174,7 +174,7 @@ def show(
     """Show what a study asks and how far it is.
 
     A ticket is live if its result may still be on the way: its lease has not run out and it was
-    not given back. How many more samples are needed is a guess, mostly right to a factor of two.
+    not given back. How many more samples are needed is a guess, mostly right to a factor of three.
 
     \b
     Example:
