@@ -21,6 +21,7 @@ import pytest
 
 import oddarms
 from helpers import BIN, COMMAND, ROOT, Ran, Run, assert_refused, page_blocks
+from oddarms.cli.find._folder import folders_of
 
 ARMS = "a,b,c,d,e"
 PULL = "test {arm} != e"
@@ -353,6 +354,25 @@ def test_where_no_outlier_is_possible_that_is_said(find: Run) -> None:
     assert ran.code == 0
     assert "no sample was needed: among 3 arms none can be 2 sd out" in ran.out
     assert "samples: 0\n" in ran.out
+
+
+def test_a_table_of_too_few_things_says_so(
+    run_command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("four.csv").write_text("host,failed\n" + "a,1\nb,0\nc,0\nd,0\n" * 100)
+    ran = run_command("find", "--table", "four.csv", "--arm", "host", "--reward", "failed")
+    assert "among 4 arms none can be 2 sd out" in ran.out
+
+
+def test_folders_of_reports_are_told_apart(tmp_path: Path) -> None:
+    for name in ("go", "jest"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.xml").touch()
+    go, jest = str(tmp_path / "go"), str(tmp_path / "jest")
+    assert folders_of([go]) == folders_of([f"{go}/1.xml"]) == [go]
+    assert folders_of([go]) != folders_of([jest])
+    assert folders_of([]) is None
 
 
 # The same everywhere

@@ -34,7 +34,7 @@ from oddarms.pytest_plugin._options import Settings, read_settings
 from oddarms.pytest_plugin._outcomes import Outcome, Verdict
 from oddarms.pytest_plugin._records import FirstRuns, Place, Record, runs_to_be_broken
 from oddarms.pytest_plugin._sampling import Sample, Sampling
-from oddarms.pytest_plugin._summary import _how
+from oddarms.pytest_plugin._summary import Answer, _how, advice_lines
 from oddarms.pytest_plugin._xdist import Scheduler
 from oddarms.studies._study import StoredStudy
 
@@ -951,6 +951,21 @@ def test_a_default_that_is_named_is_no_other_search(tmp_path: Path, words: dict[
         names.add(sampling.study.name)
         sampling.finish("")
     assert len(names) == 1
+
+
+def test_words_of_earlier_runs_are_said(tmp_path: Path) -> None:
+    said = []
+    for words in ({}, {"floor": 0.7, "budget": 90}, {}):
+        sampling, _ = searching(settings(words, str(tmp_path / "runs.db")), 7, 1)
+        said.append(advice_lines(Answer(sampling, sampling.finish(""))))
+    assert said == [
+        [],
+        [],
+        [
+            "the floor is 0.7, as in an earlier run; --oddarms-floor changes it",
+            "the budget is 90, as in an earlier run; --oddarms-budget changes it",
+        ],
+    ]
 
 
 def test_two_jobs_that_begin_at_once_share_a_search(

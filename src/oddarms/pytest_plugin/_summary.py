@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from oddarms.problem import Question
 from oddarms.pytest_plugin._records import Place, Record
 from oddarms.pytest_plugin._sampling import Sampling
 from oddarms.search import TESTS, Result
@@ -121,17 +122,29 @@ def headline(answer: Answer) -> list[str]:
 
 
 def advice_lines(answer: Answer) -> list[str]:
-    """Return what to do where so few tests are compared that none can stand out."""
+    """Return what to know of the question: too few tests for it, and words of earlier runs."""
     if answer.result is None:
         return []
     question, n = answer.result.question, answer.result.question.n
     if question.can_have_outliers:
-        return []
+        return _earlier_words(answer, question)
     least = math.floor(1 + question.k**2) + 1
     out = f"more than {question.k:g} standard deviations out"
     return [
         f"among {n} tests none can be {out}: select at least {least},",
         "or ask --oddarms-floor 0.01 for those that fail in more than 1 % of their runs",
+    ]
+
+
+def _earlier_words(answer: Answer, question: Question) -> list[str]:
+    """Return which words a storage has from runs before this one, which did not give them."""
+    settings = answer.sampling.settings
+    plain = Question(question.labels, **settings.whole_words)
+    words = [word for word in ("margin", "floor", "budget") if word not in settings.words]
+    return [
+        f"the {word} is {kept:g}, as in an earlier run; --oddarms-{word} changes it"
+        for word in words
+        if (kept := getattr(question, word)) != getattr(plain, word)
     ]
 
 
