@@ -18,7 +18,7 @@ import pytest
 
 from oddarms.arms import Command, _guardian, _output, _running, _supervisor
 from oddarms.errors import PullFailed
-from processes import is_running, mark, marked, wait_until
+from processes import insist, is_running, mark, marked, wait_until
 
 __all__ = ["mark"]
 
@@ -123,14 +123,21 @@ def test_after_a_timeout_nothing_is_left(mark: str) -> None:
     assert not marked(mark)
 
 
-def test_a_command_that_prints_at_its_end_is_not_held_up(tmp_path: Path) -> None:
+def test_a_command_that_prints_at_its_end_is_not_held_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = tmp_path / "done"
+    monkeypatch.setattr(_running, "GRACE_SECONDS", 60.0)
+    trapped = tmp_path / "trapped"
     script = (
-        f"trap 'head -c 300000 /dev/zero >&2; touch {done}; exit' TERM;"
+        f"trap 'head -c 300000 /dev/zero >&2; touch {done}; exit' TERM; touch {trapped};"
         " while :; do sleep 0.02; done"
     )
-    with pytest.raises(PullFailed, match="took longer"):
-        Command('eval "$1"', shell=True, timeout=0.5)(script)
+    for timeout in (0.5, 5.0, 60.0):
+        with pytest.raises(PullFailed, match="took longer"):
+            Command('eval "$1"', shell=True, timeout=timeout)(script)
+        if trapped.exists():
+            break
     assert done.exists()
 
 
@@ -151,9 +158,15 @@ def test_who_does_not_wait_for_the_end_has_them_killed(
 ) -> None:
     monkeypatch.setattr(_running, "GRACE_SECONDS", 60.0)
     pulls = Pulls(Command('eval "$1"', shell=True), [ready(STUBBORN)], tmp_path)
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+
+    def stop() -> None:
+        timer.start()
         pulls.pull.stop()
+
+    with pytest.raises(KeyboardInterrupt):
+        stop()
+    timer.join()
     assert "was stopped" in str(pulls.join()[0])
     wait_until(lambda: not marked(mark))
 
@@ -177,9 +190,7 @@ def test_a_second_ctrl_c_does_not_hang_a_search_in_python(
         try:
             wait_until(lambda: len(list(tmp_path.glob("ready.*"))) >= 2)
             process.send_signal(signal.SIGINT)
-            time.sleep(0.4)
-            process.send_signal(signal.SIGINT)
-            assert process.wait(60) != 0
+            assert insist(process, signal.SIGINT) != 0
         finally:
             process.kill()
     wait_until(lambda: not marked(mark))

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import oddarms
-from processes import mark, marked, wait_until
+from processes import insist, mark, marked, wait_until
 
 __all__ = ["mark"]
 
@@ -32,6 +32,12 @@ from oddarms.cli.sampling import _output
 _output.write_report = lambda *_, **__: None
 sys.exit(main())
 """
+PATIENT = f"""
+from oddarms.search import _calls
+_calls.GRACE_SECONDS = 120.0
+{WITHOUT_REPORT}
+"""
+"""Waits for pulls under way for as long as a busy machine may need to end them."""
 SLOW_REPORT = """
 import sys, time
 from pathlib import Path
@@ -122,7 +128,7 @@ def test_with_one_job_a_signal_is_a_clean_end_too(mark: str) -> None:
 
 def test_what_comes_back_in_a_moment_is_kept_and_the_search_goes_on(mark: str) -> None:
     pull = "touch ready.$$; while ! test -e go; do sleep 0.02; done; test $1 != arm2"
-    with search(pull, jobs=3) as process:
+    with search(pull, jobs=3, program=("-c", PATIENT)) as process:
         wait_until(all_ready(3))
         process.send_signal(signal.SIGINT)
         Path("go").touch()
@@ -176,12 +182,10 @@ def test_a_signal_while_the_answer_is_written_waits_for_it() -> None:
 
 @pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_a_second_signal_ends_it_at_once(mark: str, jobs: int) -> None:
-    with search(STUBBORN, jobs=jobs) as process:
+    with search(STUBBORN, jobs=jobs, program=("-c", PATIENT)) as process:
         wait_until(all_ready(jobs))
         process.send_signal(signal.SIGINT)
-        time.sleep(0.4)  # or it is taken for the same
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 143
+        assert insist(process, signal.SIGTERM) == 143
         wait_until(lambda: not marked(mark))
     assert not Path("o/result.json").exists()  # it was not the clean end
 
@@ -196,9 +200,7 @@ def test_a_second_signal_ends_a_function_that_does_not_end() -> None:
     with search("endless:pull", source="--python") as process:
         wait_until(all_ready(2))
         process.send_signal(signal.SIGINT)
-        time.sleep(0.4)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert insist(process, signal.SIGINT) == 130
 
 
 # With -9

@@ -415,19 +415,23 @@ class TestSignalsWhileTheStorageIsAway:
         (ticket,) = desk.ask(1)
         other = sqlite3.connect(study.storage, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        seconds: list[float] = []
-        for _ in range(5):  # the quickest one counts: the machine may be busy
-            times: list[float] = []
+        times: list[float] = []
 
-            def interrupt(times: list[float] = times) -> None:
-                times.append(time.monotonic())
-                os.kill(os.getpid(), signal.SIGINT)
+        def interrupt() -> None:
+            times.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
 
+        def tell() -> None:
             threading.Timer(0.2, interrupt).start()
+            desk.tell_many([(ticket, 0.5)])
+
+        for _ in range(50):  # the quickest one counts: the machine may be busy
             with pytest.raises(KeyboardInterrupt):
-                desk.tell_many([(ticket, 0.5)])
-            seconds.append(time.monotonic() - times[0])
-        assert min(seconds) < 0.5
+                tell()
+            seconds = time.monotonic() - times[-1]
+            if seconds < 0.5:
+                break
+        assert seconds < 0.5
         other.execute("ROLLBACK")
         other.close()
         desk.tell_many([(ticket, 0.5)])
@@ -485,7 +489,7 @@ class TestServers:
         """Every reward that a function returned is in the log, once."""
         caplog.set_level(logging.CRITICAL + 1, "sqlalchemy")  # its records keep such cursors
         storage = postgresql.new_database()
-        budget = 400 * times
+        budget = 2000 * times
         study = make(storage, labels="ad", k=0, budget=budget)  # equal means: the budget ends it
         pulls = Pulls(lambda _call: time.sleep(0.003))
         outcome: list[Any] = []
