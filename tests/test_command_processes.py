@@ -214,13 +214,16 @@ def test_after_a_normal_end_a_session_of_its_own_is_left_alone_and_can_print(
     wait_until(lambda: said.exists() and said.read_text() == "0\n")
 
 
-@pytest.mark.usefixtures("short_grace")
-def test_what_a_command_leaves_in_its_group_has_a_moment_to_end(mark: str, tmp_path: Path) -> None:
+def test_what_a_command_leaves_in_its_group_has_a_moment_to_end(
+    mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_running, "GRACE_SECONDS", 60.0)
     polite, ready = tmp_path / "polite", tmp_path / "ready"
     left = f"trap 'touch {polite}; exit' TERM; touch {ready}; while :; do sleep 0.01; done"
     script = f'sh -c "{left}" & while ! test -e {ready}; do sleep 0.01; done'
     assert Command('eval "$1"', shell=True)(script) == 0.0
     assert polite.exists()
+    monkeypatch.setattr(_running, "GRACE_SECONDS", 0.2)
     assert Command('eval "$1"', shell=True)(f"({STUBBORN}) &") == 0.0
     assert not marked(mark)
 
