@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shlex
 import signal
@@ -158,15 +159,16 @@ def test_who_does_not_wait_for_the_end_has_them_killed(
 ) -> None:
     monkeypatch.setattr(_running, "GRACE_SECONDS", 60.0)
     pulls = Pulls(Command('eval "$1"', shell=True), [ready(STUBBORN)], tmp_path)
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
 
-    def stop() -> None:
-        timer.start()
-        pulls.pull.stop()
+    def interrupted(seconds: float) -> None:
+        """Get Ctrl-C in the wait, as elsewhere a file might just be open."""
+        if threading.current_thread() is threading.main_thread():
+            signal.raise_signal(signal.SIGINT)
+        time.sleep(seconds)
 
+    monkeypatch.setattr(_running, "end", functools.partial(_running.end, pause=interrupted))
     with pytest.raises(KeyboardInterrupt):
-        stop()
-    timer.join()
+        pulls.pull.stop()
     assert "was stopped" in str(pulls.join()[0])
     wait_until(lambda: not marked(mark))
 
