@@ -300,7 +300,7 @@ class Stage:
             self._let_go(self._crew[0])
             del self._crew[0]
         time.sleep(LEASE)
-        self._wait(lambda: self._read(self.study.overview).live == 0, "a lease did not end", 5.0)
+        self._wait(lambda: self._read(self.study.overview).live == 0, "a lease did not end")
         self.tally["acknowledged under faults"] += self._acknowledged
         finisher = self._start("finisher")
         self._crew = [finisher]

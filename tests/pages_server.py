@@ -18,6 +18,8 @@ import oddarms
 from debian_packages import have
 from oddarms.studies import Study
 
+PATIENCE = 120_000.0
+"""Milliseconds that a browser has for anything."""
 HOSTILE = (
     '<script>alert("xss")</script>',
     '"><img src=x onerror=alert(1)>',
@@ -83,7 +85,7 @@ def serving(storage: Path) -> Iterator[Served]:
     finally:
         app.state.oddarms.events.close()
         server.should_exit = True
-        thread.join(timeout=20.0)
+        thread.join(timeout=60.0)
 
 
 def find_browser() -> str | None:
@@ -99,7 +101,7 @@ def browsing() -> Iterator[Any]:
     options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     options += ["--disable-component-update", "--disable-sync", "--no-first-run"]
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=options)
+        browser = driver.chromium.launch(executable_path=path, args=options, timeout=PATIENCE)
         yield browser
         browser.close()
 
@@ -108,8 +110,8 @@ def browsing() -> Iterator[Any]:
 def signed_in(browser: Any, served: Served, **options: Any) -> Iterator[Any]:
     """Open a page of somebody who has signed in; errors of its scripts fail the test."""
     context = browser.new_context(viewport=options.pop("viewport", WIDE), **options)
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
-    page.set_default_timeout(60_000)
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("dialog", lambda dialog: wrong.append(f"a dialog: {dialog.message}"))

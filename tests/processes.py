@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 import socket
+import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +25,18 @@ def wait_until(happened: Callable[[], object], seconds: float = 120.0) -> None:
     while not happened():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def insist(process: subprocess.Popen[Any], number: int) -> int:
+    """Send a second signal, and again where it may have been taken for the first; return the code.
+
+    A process that a busy machine holds up sees two that were sent one after the other as one.
+    """
+    for _ in range(100):
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(0.6)
+        process.send_signal(number)
+    raise AssertionError("signals do not end it")
 
 
 def is_running(pid: int) -> bool:

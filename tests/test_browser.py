@@ -15,6 +15,7 @@ from oddarms.server._tokens import Role
 from processes import wait_until
 from tests.pages_server import (
     HOSTILE,
+    PATIENCE,
     PHONE,
     WIDE,
     Served,
@@ -54,7 +55,7 @@ def page(browser: Any, served: Served) -> Iterator[Any]:
 
 
 def wait_for(page: Any, selector: str, text: str) -> None:
-    page.locator(selector, has_text=re.compile(text)).first.wait_for(timeout=60_000)
+    page.locator(selector, has_text=re.compile(text)).first.wait_for(timeout=PATIENCE)
 
 
 def test_a_page_follows_a_worker_without_being_loaded_again(page: Any, served: Served):
@@ -172,6 +173,7 @@ def test_a_wrong_token_is_refused_and_a_right_one_goes_where_one_wanted(
     browser: Any, served: Served
 ):
     context = browser.new_context()
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     page.goto(f"{served.url}/studies/crowd?sort=mean")
     page.fill("#token", "wrong")
@@ -227,6 +229,7 @@ def test_no_page_is_wider_than_the_screen_and_axe_finds_nothing(
 @pytest.mark.long
 def test_everything_can_be_read_without_scripts(browser: Any, served: Served):
     context = browser.new_context(java_script_enabled=False)
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     page.goto(f"{served.url}/login")
     page.fill("#token", served.token)

@@ -14,14 +14,11 @@ import pytest
 from oddarms.arms import Command
 from oddarms.errors import InvalidParameter, PullFailed
 from oddarms.studies._location import VARIABLE as STORAGE
-from processes import is_running
+from processes import is_running, wait_until
 
 
 def pid_in(path: Path) -> int:
-    deadline = time.monotonic() + 30.0
-    while not (path.exists() and path.read_text().endswith("\n")):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: path.exists() and path.read_text().endswith("\n"))
     return int(path.read_text())
 
 
@@ -128,18 +125,18 @@ def test_much_output_is_no_burden() -> None:
 def test_a_hanging_command_is_killed_with_its_children(tmp_path: Path, trap: str) -> None:
     child = tmp_path / "child"
     script = f"{trap}(sleep 600 & echo $! > {child}; wait); while true; do sleep 600; done"
-    with pytest.raises(PullFailed, match=r"took longer than 0\.5 s"):
-        Command('eval "$1"', shell=True, timeout=0.5)(script)
+    for timeout in (0.5, 5.0, 60.0):  # a busy machine may not have started it at the first
+        with pytest.raises(PullFailed, match=rf"took longer than {timeout:g} s"):
+            Command('eval "$1"', shell=True, timeout=timeout)(script)
+        if child.exists() and child.read_text().endswith("\n"):
+            break
     assert not is_running(pid_in(child))
 
 
 def test_what_a_command_leaves_running_is_ended(tmp_path: Path) -> None:
     child = tmp_path / "child"
     assert Command('eval "$1"', shell=True)(f"sleep 600 & echo $! > {child}") == 0.0
-    deadline = time.monotonic() + 10.0
-    while is_running(pid_in(child)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not is_running(pid_in(child)))
 
 
 def test_stop_ends_what_is_running(tmp_path: Path) -> None:

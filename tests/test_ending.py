@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
-from oddarms import Study, create_study, find
+from oddarms import Study, create_study, find, interrupts
 from oddarms.errors import SearchInterrupted, StoreFailed
 from oddarms.executors import open_executor
 from oddarms.search import Status, Ticket, _calls
-from oddarms.studies import verify
+from oddarms.studies import _heartbeat, verify
 from oddarms.studies._desk import RUN_LEASE, StudyDesk
 from oddarms.studies._heartbeat import Heartbeat
+from processes import wait_until
 
 LABELS = ["a", "b", "c"]
 LONG = 60.0
@@ -108,15 +109,20 @@ class TestSignals:
         assert len(list(study.trials())) >= 6
         assert (study.overview().live, verify(study).problems) == (0, [])
 
-    def test_two_in_one_moment_are_one(self, study: Study) -> None:
+    def test_two_in_one_moment_are_one(self, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
         """As `timeout` sends them; the calls under way are still waited for."""
+        monkeypatch.setattr(_calls, "SAME_SECONDS", LONG)
+        monkeypatch.setattr(interrupts, "SAME_SECONDS", LONG)
         begun = threading.Barrier(2, timeout=LONG)
+        sent = threading.Event()
 
         def pull(_label: str) -> float:
             if begun.wait() == 0:
                 send(signal.SIGINT)
                 time.sleep(0.05)
                 send(signal.SIGINT)
+                sent.set()
+            sent.wait(LONG)
             time.sleep(0.2)
             return 0.5
 
@@ -124,27 +130,37 @@ class TestSignals:
             study.run(pull, jobs=2)
         assert len(list(study.trials())) == 2
 
-    def test_a_second_one_waits_for_no_thread(self, study: Study) -> None:
+    def test_a_second_one_waits_for_no_thread(
+        self, study: Study, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The calls go on for nobody; the source is told to stop before."""
-        ended = threading.Event()
+        ended, obeyed = threading.Event(), threading.Event()
+        first = threading.Lock()
         stopped: list[bool] = []
+        end_calls = _calls.Calls._end_calls
+
+        def noted(calls: _calls.Calls) -> None:
+            obeyed.set()
+            end_calls(calls)
 
         class Hangs:
             def __call__(self, _label: str) -> float:
-                if not stopped and not ended.is_set():
-                    signals.start_once()
-                ended.wait(LONG)
+                if first.acquire(blocking=False):
+                    send(signal.SIGINT)
+                    assert obeyed.wait(LONG)  # or the two could be one
+                    send(signal.SIGINT)
+                ended.wait(2 * LONG)
                 return 0.5
 
             def stop(self) -> None:
                 stopped.append(True)
 
-        signals = Twice(signal.SIGINT)
+        monkeypatch.setattr(_calls.Calls, "_end_calls", noted)
+        monkeypatch.setattr(_calls, "SAME_SECONDS", 0.0)
         started = time.monotonic()
         with pytest.raises(SearchInterrupted) as caught:
             study.run(Hangs(), jobs=2)
-        signals.done.set()
-        assert time.monotonic() - started < LONG / 2
+        assert time.monotonic() - started < LONG
         assert stopped == [True]
         assert caught.value.result.status is Status.INTERRUPTED
         assert study.overview().live == 0
@@ -162,34 +178,11 @@ class TestSignals:
             process.send_signal(number)
             for _ in range(10):  # on a busy machine two may count as one
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(5.0)
+                    process.wait(20.0)
                     break
                 process.send_signal(number)
             process.kill()
             assert process.stdout.read() == f"{number:d}\n".encode()
-
-
-class Twice:
-    """Sends a signal to this process, and again after a while."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self.done = threading.Event()
-        self._lock = threading.Lock()
-        self._started = False
-
-    def start_once(self) -> None:
-        with self._lock:
-            if not self._started:
-                self._started = True
-                threading.Thread(target=self._send, daemon=True).start()
-
-    def _send(self) -> None:
-        send(self._number)
-        time.sleep(0.5)
-        send(self._number)
-        while not self.done.wait(5.0):  # on a busy machine two may count as one
-            send(self._number)
 
 
 HANGS = """
@@ -218,10 +211,7 @@ def test_threads_that_were_left_end_with_their_calls() -> None:
     assert not future.done()
     release.set()
     assert future.result(LONG) is True
-    deadline = time.monotonic() + LONG
-    while any(thread.is_alive() for thread in executor._threads):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not any(thread.is_alive() for thread in executor._threads))
 
 
 class Renewed:
@@ -254,6 +244,11 @@ def hearts() -> list[threading.Thread]:
 
 
 class TestHeartbeat:
+    @pytest.fixture(autouse=True)
+    def long_stop(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let one that stops have the time that a busy machine takes."""
+        monkeypatch.setattr(_heartbeat, "STOP_SECONDS", LONG)
+
     def test_tickets_that_are_out_are_renewed(self) -> None:
         study = Renewed()
         heart = Heartbeat(study, LEASE)
@@ -296,7 +291,8 @@ class TestHeartbeat:
         assert time.monotonic() - started < LONG / 2
         assert hearts() == []
 
-    def test_one_that_hangs_is_not_waited_for(self) -> None:
+    def test_one_that_hangs_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_heartbeat, "STOP_SECONDS", 0.1)
         release = threading.Event()
         study = Renewed(lambda: release.wait(LONG))
         heart = Heartbeat(study, LEASE)
@@ -307,6 +303,7 @@ class TestHeartbeat:
         heart.stop()
         assert time.monotonic() - started < LONG / 2
         release.set()
+        wait_until(lambda: not hearts())
 
     @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

@@ -77,12 +77,32 @@ def leave_trace(path: Path) -> Path:
 
 
 def wait_for_trace(path: Path) -> None:
+    deadline = time.monotonic() + 120.0
     while not path.exists():
+        assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def leave_trace_when_let(path: Path) -> Path:
+    wait_for_trace(path.parent.parent / "go")
+    path.touch()
+    return path
 
 
 def start_time(number: int) -> tuple[float, int]:
     started = time.time()
+    time.sleep(0.03)
+    return started, number
+
+
+def start_time_near_others(folder: Path, behind: int, number: int) -> tuple[float, int]:
+    """Return when the call began; it ends when the one so far before it has begun, too.
+
+    So a process that is held up before its clock is read is not overtaken by many calls.
+    """
+    started = time.time()
+    (folder / str(number)).touch()
+    wait_for_trace(folder / str(max(number - behind, 0)))
     time.sleep(0.03)
     return started, number
 
@@ -275,10 +295,14 @@ class TestResults:
         array[1] = 2.0
         assert array[:3].tolist() == [1.0, 2.0, 0.0]
 
-    def test_calls_start_in_the_order_of_the_tasks(self, executor: Executor) -> None:
-        order = [number for _, number in sorted(executor.map_unordered(start_time, range(12)))]
+    def test_calls_start_in_the_order_of_the_tasks(
+        self, executor: Executor, tmp_path: Path
+    ) -> None:
+        most = 2 * executor.workers
+        call = functools.partial(start_time_near_others, tmp_path, most)
+        order = [number for _, number in sorted(executor.map_unordered(call, range(12)))]
         moves = [abs(number - place) for place, number in enumerate(order)]
-        assert max(moves) <= 2 * executor.workers
+        assert max(moves) <= most
 
     def test_tasks_may_be_endless(self, executor: Executor) -> None:
         tasks = itertools.count()
@@ -337,9 +361,12 @@ class TestSubmit:
     def test_cancelling_takes_back_what_has_not_begun(
         self, executor: Executor, tmp_path: Path
     ) -> None:
-        paths = [tmp_path / str(number) for number in range(30)]
-        futures = [executor.submit(leave_trace, path) for path in paths]
+        folder = tmp_path / "traces"
+        folder.mkdir()
+        paths = [folder / str(number) for number in range(30)]
+        futures = [executor.submit(leave_trace_when_let, path) for path in paths]
         cancelled = {future for future in futures if future.cancel()}
+        (tmp_path / "go").touch()
         assert 30 - 3 * executor.workers <= len(cancelled)
         assert executor.wait(futures) >= cancelled
         for future, path in zip(futures, paths, strict=True):
@@ -347,7 +374,7 @@ class TestSubmit:
                 assert future.result() == path
         assert sorted(executor.map_unordered(square, range(3))) == [0, 1, 4]
         left = [path for future, path in zip(futures, paths, strict=True) if not future.cancelled()]
-        assert set(tmp_path.iterdir()) == set(left)
+        assert set(folder.iterdir()) == set(left)
 
     @only("joblib", "ray", "dask")
     def test_what_cannot_be_sent_is_an_error_of_the_call(self, executor: Executor) -> None:
@@ -578,16 +605,16 @@ class TestUnavailable:
         assert "it asks for an authentication token" in words
 
     @pytest.mark.parametrize(
-        ("answer", "reason"),
+        ("answer", "seconds", "reason"),
         [
-            (b"HTTP/1.1 400 Bad Request\r\n", "what answers is not a dask scheduler"),
-            (b"", r"no answer within \d+ seconds"),
+            (b"HTTP/1.1 400 Bad Request\r\n", 60.0, "what answers is not a dask scheduler"),
+            (b"", 0.2, r"no answer within \d+ seconds"),
         ],
     )
     def test_something_that_is_no_scheduler(
-        self, answer: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+        self, answer: bytes, seconds: float, reason: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("oddarms.executors._dask.CONNECT_SECONDS", 0.2)
+        monkeypatch.setattr("oddarms.executors._dask.CONNECT_SECONDS", seconds)
         with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as stack:
 
             def accept() -> None:
@@ -730,16 +757,29 @@ class TestThreads:
 
     def test_closing_waits_for_calls_that_have_begun_and_takes_back_the_others(self) -> None:
         made: list[int] = []
+        begun, release = threading.Event(), threading.Event()
 
         def call(number: int) -> None:
-            time.sleep(0.1)
+            begun.set()
+            release.wait(120.0)
             made.append(number)
 
+        def release_after_the_others_are_taken_back() -> None:
+            begun.wait(120.0)
+            deadline = time.monotonic() + 60.0
+            while not futures[-1].cancelled() and time.monotonic() < deadline:
+                time.sleep(0.005)
+            time.sleep(0.1)  # in which one who does not wait would go on
+            release.set()
+
+        releaser = threading.Thread(target=release_after_the_others_are_taken_back)
         with open_executor("threads", jobs=1) as executor:
             futures = [executor.submit(call, number) for number in range(5)]
-            time.sleep(0.02)
+            assert begun.wait(120.0)
+            releaser.start()
         assert made == [0]
         assert [future.cancelled() for future in futures] == [False, True, True, True, True]
+        releaser.join()
         with pytest.raises(ProtocolError, match="the executor must be open but was closed"):
             executor.submit(call, 6)
 
@@ -893,10 +933,17 @@ class TestEventLoop:
             assert other.result() == 2
 
     def test_ctrl_c_ends_waiting_and_spoils_no_call(self) -> None:
+        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+
+        async def never_but_interrupt_soon(_: object) -> None:
+            timer.start()  # not before somebody waits
+            await never(_)
+
         with AsyncExecutor() as executor:
-            futures = [executor.submit(later, 1), executor.submit(never, 2)]
-            with interrupt_soon(), pytest.raises(KeyboardInterrupt):
+            futures = [executor.submit(later, 1), executor.submit(never_but_interrupt_soon, 2)]
+            with pytest.raises(KeyboardInterrupt):
                 executor.wait(futures[1:])
+            timer.join()
             assert executor.wait(futures) == {futures[0]}
         assert isinstance(futures[1].exception(), CancelledError)
 
@@ -943,16 +990,6 @@ class TestEventLoop:
             return await asyncio.to_thread(search)
 
         assert asyncio.run(notebook()) == 3.0
-
-
-@contextmanager
-def interrupt_soon() -> Iterator[None]:
-    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.join()
 
 
 LOOP_UNTIL_INTERRUPTED = """

@@ -21,10 +21,11 @@ from oddarms import create_study, find, load_study
 from oddarms.errors import InvalidParameter, PullFailed, SearchInterrupted
 from oddarms.search import Result, Status
 from oddarms.studies import verify
+from processes import wait_until
 
 RATES = {"a": 0.1, "b": 0.15, "c": 0.9, "d": 0.1, "e": 0.2, "f": 0.1}
 WORDS: dict[str, Any] = {"k": 1.0, "delta": 0.1, "rng": 5}
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 def reward(label: str, place: int) -> float:
@@ -368,16 +369,20 @@ class TestAnotherQuestion:
 
 
 KILLED = """
-import os, sys, time
+import os, sys, threading, time
 from pathlib import Path
 import oddarms
 
+one_at_a_time = threading.Lock()
 ledger = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 rates = {"a": 0.1, "b": 0.15, "c": 0.9, "d": 0.1, "e": 0.2, "f": 0.1}
 
 def pull(label):
-    os.write(ledger, f"{label}\\n".encode())
-    time.sleep(float(sys.argv[3]))
+    with one_at_a_time:
+        if os.fstat(ledger).st_size >= int(sys.argv[3]):
+            Path(sys.argv[2]).with_name("still").touch()
+            time.sleep(600)  # until it is killed
+        os.write(ledger, f"{label}\\n".encode())
     return rates[label]
 
 arms = {label: (lambda label=label: pull(label)) for label in rates}
@@ -390,8 +395,9 @@ class TestKilled:
     """With -9, which nothing survives but what is stored."""
 
     @staticmethod
-    def start(storage: Path, ledger: Path, seconds: float, jobs: int) -> subprocess.Popen[str]:
-        arguments = [str(storage), str(ledger), str(seconds), str(jobs)]
+    def start(storage: Path, ledger: Path, most: int, jobs: int) -> subprocess.Popen[str]:
+        """Start a search that stands still once its ledger has so many bytes."""
+        arguments = [str(storage), str(ledger), str(most), str(jobs)]
         return subprocess.Popen(
             [sys.executable, "-c", KILLED, *arguments],
             stdout=subprocess.PIPE,
@@ -400,17 +406,16 @@ class TestKilled:
         )
 
     def kill_at_work(self, storage: Path, ledger: Path, jobs: int, calls: int) -> None:
-        """Kill a process once it has made so many more calls."""
-        before = ledger.stat().st_size if ledger.exists() else 0
-        with self.start(storage, ledger, 0.003, jobs) as process:
-            deadline = time.monotonic() + PATIENCE
-            while not ledger.exists() or ledger.stat().st_size < before + 2 * calls:
-                assert process.poll() is None, "it ended before it was killed"
-                assert time.monotonic() < deadline
-                time.sleep(0.002)
+        """Kill a process at the call after so many more."""
+        most = (ledger.stat().st_size if ledger.exists() else 0) + 2 * calls
+        still = ledger.with_name("still")
+        with self.start(storage, ledger, most, jobs) as process:
+            wait_until(lambda: still.exists() or process.poll() is not None)
             process.kill()
             process.communicate()
-        assert process.returncode == -signal.SIGKILL
+        assert process.returncode == -signal.SIGKILL, "it ended before it was killed"
+        assert ledger.stat().st_size == most
+        still.unlink()
 
     @pytest.mark.parametrize(
         ("jobs", "times"),
@@ -433,7 +438,7 @@ class TestKilled:
             stored = now
         assert load_study("find", storage=storage).overview().live > 0
         started = time.monotonic()
-        with self.start(storage, ledger, 0.0, jobs) as process:
+        with self.start(storage, ledger, 10**9, jobs) as process:
             said, wrong = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, wrong
         assert said.startswith("['c'] [")

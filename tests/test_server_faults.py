@@ -20,9 +20,11 @@ from oddarms import create_study, delete_study, load_study
 from oddarms.server import _events
 from oddarms.studies import verify
 from postgresql import Server, fast_folder
+from processes import wait_until
 from servers import Served, ServerProcess, admin_token, served
 
 EVENTS = "/api/v1/studies/{}/events"
+PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -67,7 +69,7 @@ def shaken(storage: str, folder: Path, *, workers: int, server_kills: int, budge
 
 
 def test_killed_workers_and_servers_lose_nothing(folder: Path) -> None:
-    shaken(str(folder / "studies.db"), folder, workers=2, server_kills=1, budget=600)
+    shaken(str(folder / "studies.db"), folder, workers=2, server_kills=1, budget=5000)
 
 
 @pytest.mark.long
@@ -90,15 +92,15 @@ def server(tmp_path: Path) -> Iterator[Served]:
 
 def opened_stream(server: Served, name: str, stack: ExitStack) -> socket.socket:
     connection = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
-    connection.settimeout(30.0)
+    connection.settimeout(PATIENCE)
     head = f"GET {EVENTS.format(name)} HTTP/1.1\r\nHost: localhost\r\n"
     connection.sendall(f"{head}Authorization: Bearer {server.token}\r\n\r\n".encode())
     return connection
 
 
-def read_until(connection: socket.socket, text: bytes, times: int = 1) -> bytes:
+def read_until(connection: socket.socket, text: bytes) -> bytes:
     found = b""
-    while found.count(text) < times:
+    while text not in found:
         part = connection.recv(65536)
         assert part, f"the stream ended with {found!r}"
         found += part
@@ -139,25 +141,25 @@ class TestStreams:
         with ExitStack() as stack:
             for _ in range(2):
                 read_until(opened_stream(server, "s", stack), b"event: change")
-            response = httpx.get(server.address + EVENTS.format("s"), headers=server.headers)
+            address = server.address + EVENTS.format("s")
+            response = httpx.get(address, headers=server.headers, timeout=PATIENCE)
             assert (response.status_code, response.json()["code"]) == (503, "busy")
-        deadline = time.monotonic() + 30.0
-        while server.state.events.open_streams:  # who has gone is counted no more
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        assert server.state.events._watches == {}
+        events = server.state.events  # who has gone is counted no more
+        wait_until(lambda: not events.open_streams and not events._watches)
 
     def test_a_quiet_one_has_a_heartbeat_and_an_end(
         self, server: Served, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(_events, "HEARTBEAT_SECONDS", 0.05)
-        monkeypatch.setattr(_events, "STREAM_SECONDS", 0.5)
         create_study("s", [*"abc"], k=0.5, storage=server.address)
-        with ExitStack() as stack:
-            stream = opened_stream(server, "s", stack)
-            found = read_until(stream, b": still here", times=2)
-            while b"0\r\n\r\n" not in found:  # the last part
-                found += stream.recv(65536)
+        for seconds in (0.5, 5.0, 50.0):  # a busy machine may be late with both of them
+            monkeypatch.setattr(_events, "STREAM_SECONDS", seconds)
+            with ExitStack() as stack:
+                stream = opened_stream(server, "s", stack)
+                found = read_until(stream, b"0\r\n\r\n")  # the last part
+            if found.count(b": still here") >= 2:
+                break
+        assert found.count(b": still here") >= 2
 
 
 def test_a_server_ends_when_it_is_asked_to(folder: Path) -> None:
@@ -171,7 +173,8 @@ def test_a_server_ends_when_it_is_asked_to(folder: Path) -> None:
         os.environ["ODDARMS_TOKEN_FILE"] = str(file)
         create_study("s", [*"abc"], k=0.5, storage=server.address)
         headers = {"Authorization": f"Bearer {file.read_text().strip()}"}
-        with httpx.stream("GET", server.address + EVENTS.format("s"), headers=headers) as stream:
+        address = server.address + EVENTS.format("s")
+        with httpx.stream("GET", address, headers=headers, timeout=PATIENCE) as stream:
             lines = stream.iter_lines()
             assert next(lines).startswith("retry")
             assert server.terminate() == 0

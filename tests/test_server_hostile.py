@@ -7,10 +7,10 @@ import logging
 import resource
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -24,9 +24,11 @@ from oddarms.server._run import Place
 from oddarms.server._tokens import Role, Tokens
 from oddarms.studies._database_storage import DatabaseStorage
 from oddarms.studies._study import StoredStudy
+from processes import wait_until
 from servers import Served, served
 
 BASE = "/api/v1/studies"
+PATIENCE = 60.0
 REPORT = "/studies/s/download/report.html"
 SMUGGLED = (
     b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
@@ -44,23 +46,27 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def client(server: Served) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.address, headers=server.headers, trust_env=False) as client:
+    with calling(server, headers=server.headers) as client:
         yield client
 
 
-def raw(server: Served, text: bytes, seconds: float = 5.0, enough: bytes | None = None) -> bytes:
+def calling(server: Served, **options: Any) -> httpx.Client:
+    return httpx.Client(base_url=server.address, trust_env=False, timeout=PATIENCE, **options)
+
+
+def raw(server: Served, text: bytes, enough: bytes | None = None) -> bytes:
     """Send bytes as they are and return what comes back, until the end or until it is enough."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as connection:
-        connection.sendall(text)
-        answer = b""
+    answer = b""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
         try:
+            connection.sendall(text)
             while part := connection.recv(65536):
                 answer += part
                 if enough is not None and enough in answer:
                     break
-        except (TimeoutError, ConnectionResetError):
+        except (ConnectionResetError, BrokenPipeError):
             pass
-        return answer
+    return answer
 
 
 def _waiting(server: Served) -> int:
@@ -69,17 +75,18 @@ def _waiting(server: Served) -> int:
 
 class TestBodies:
     def test_who_is_unknown_sends_little(self, server: Served) -> None:
-        response = httpx.post(server.address + BASE, content=b"x" * 17_000, trust_env=False)
+        with calling(server) as unknown:
+            response = unknown.post(BASE, content=b"x" * 17_000)
         assert (response.status_code, response.json()["code"]) == (413, "too-large")
 
     def test_a_worker_sends_some(self, server: Served) -> None:
         token = server.state.tokens.make(Role.WORKER, study="s")
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         body = json.dumps({"results": [["x" * 40, 1]] * 60_000}).encode()
-        address = f"{server.address}{BASE}/s/tell"
-        assert httpx.post(address, content=body, headers=headers).status_code == 413
+        with calling(server, headers=headers) as worker:
+            assert worker.post(f"{BASE}/s/tell", content=body).status_code == 413
 
-    def test_it_is_counted_whatever_is_announced(self, server: Served) -> None:
+    def test_it_is_counted_whatever_is_announced(self, client: httpx.Client) -> None:
         """In parts without a length, of which there is no end."""
 
         def parts() -> Iterator[bytes]:
@@ -87,9 +94,9 @@ class TestBodies:
                 yield b" " * 2**16
 
         try:
-            response = httpx.post(server.address + BASE, content=parts(), headers=server.headers)
-        except httpx.WriteError:  # it has closed the connection before all was sent
-            return
+            response = client.post(BASE, content=parts())
+        except (httpx.NetworkError, httpx.RemoteProtocolError):
+            return  # it has closed the connection before all was sent
         assert response.status_code == 413
 
     @pytest.mark.parametrize("unit", [b"[],", b"{},", b"1,", b'"",', b"[[],", b'{"a":{},"b":'])
@@ -119,17 +126,19 @@ class TestBodies:
             b'{"worker": "\\ud800"}',
             b'{"worker": "\\u0000"}',
             b'{"lease": "Infinity"}',
-            b'{"ahead": 1e308}',
+            b'{"ahead": 1e309}',
             b'{"key": "' + b"x" * 65 + b'"}',
         ],
     )
     def test_what_is_no_request(self, client: httpx.Client, body: bytes) -> None:
         headers = {"Content-Type": "application/json"}
         response = client.post(f"{BASE}/s/ask", content=body, headers=headers)
-        assert response.status_code in (200, 400, 422), response.text
-        if response.status_code != 200:
-            assert response.headers["content-type"] == "application/problem+json"
+        assert response.status_code in (400, 422), response.text
+        assert response.headers["content-type"] == "application/problem+json"
         assert client.get("/healthz").status_code == 200
+
+    def test_a_number_that_is_large_and_no_more(self, client: httpx.Client) -> None:
+        assert client.post(f"{BASE}/s/ask", json={"ahead": 1e308}).status_code == 200
 
     def test_one_that_comes_slowly(self, server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(_limits, "BODY_SECONDS", 0.3)
@@ -144,13 +153,14 @@ class TestBodies:
 class TestConnections:
     def test_silent_ones_are_closed(self, server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(_protocol, "HEADER_SECONDS", 0.3)
-        began = time.monotonic()
-        assert raw(server, b"", seconds=20.0) == b""
-        assert raw(server, b"GET /healthz HTTP/1.1\r\nHost: loc", seconds=20.0) == b""
+        assert raw(server, b"") == b""
+        assert raw(server, b"GET /healthz HTTP/1.1\r\nHost: loc") == b""
         head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        answer = raw(server, head + b"GET /healthz HT", seconds=20.0)
+        for seconds in (0.3, 3.0, 30.0):  # a busy machine may send the first head too late
+            monkeypatch.setattr(_protocol, "HEADER_SECONDS", seconds)
+            if answer := raw(server, head + b"GET /healthz HT"):
+                break
         assert answer.count(b"HTTP/1.1 200") == 1
-        assert time.monotonic() - began < 30.0
 
     def test_heads_have_an_end(self, server: Served) -> None:
         head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
@@ -164,7 +174,7 @@ class TestConnections:
             for _ in range(60):
                 stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
             for _ in range(5):
-                with httpx.Client(base_url=server.address, trust_env=False) as other:
+                with calling(server) as other:
                     assert other.get("/healthz").status_code == 200
 
     def test_nor_do_those_whose_bodies_never_come(
@@ -177,14 +187,14 @@ class TestConnections:
                 address = ("127.0.0.1", server.port)
                 stack.enter_context(socket.create_connection(address)).sendall(head)
             for _ in range(5):
-                with httpx.Client(base_url=server.address, trust_env=False) as other:
+                with calling(server) as other:
                     assert other.get("/healthz").status_code == 200
 
     def test_a_head_behind_a_stream_has_an_end(self, server: Served) -> None:
         """While one request is answered, the next one is counted, too."""
         head = f"GET {BASE}/s/events HTTP/1.1\r\nHost: localhost\r\n"
         head += f"Authorization: Bearer {server.token}\r\n\r\n"
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20.0) as connection:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
             connection.sendall(head.encode())
             assert connection.recv(15) == b"HTTP/1.1 200 OK"
             with pytest.raises((ConnectionResetError, BrokenPipeError)):
@@ -202,13 +212,10 @@ class TestConnections:
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.connect(("127.0.0.1", server.port))
-            connection.settimeout(20.0)
+            connection.settimeout(PATIENCE)
             connection.sendall(head)
             assert connection.recv(15) == b"HTTP/1.1 200 OK"
-            until = time.monotonic() + 20.0
-            while _waiting(server) and time.monotonic() < until:
-                time.sleep(0.05)
-            assert not _waiting(server)
+            wait_until(lambda: not _waiting(server))
             assert not GuardedProtocol.unread
 
     @pytest.mark.parametrize(
@@ -226,8 +233,8 @@ class TestConnections:
     def test_what_is_no_http(
         self, server: Served, text: bytes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(_protocol, "HEADER_SECONDS", 0.3)
-        answer = raw(server, text, seconds=20.0, enough=b"\r\n")
+        monkeypatch.setattr(_protocol, "HEADER_SECONDS", 2.0)
+        answer = raw(server, text, enough=b"\r\n")
         assert not answer.startswith(b"HTTP/1.1 200")
         assert not answer.startswith(b"HTTP/1.1 5")
 
@@ -293,7 +300,7 @@ def test_one_token_does_not_take_all_threads(
 
     def slow(_: object) -> str:
         there.release()
-        assert hold.wait(30.0)
+        assert hold.wait(2 * PATIENCE)
         return "pulse"
 
     token = server.state.tokens.make(Role.READER)
@@ -301,11 +308,12 @@ def test_one_token_does_not_take_all_threads(
     address = f"{server.address}{BASE}/s/pulse"
     with monkeypatch.context() as patch, ThreadPoolExecutor(40) as pool:
         patch.setattr(StoredStudy, "pulse", slow)
-        asked = [pool.submit(httpx.get, address, headers=headers, timeout=60) for _ in range(40)]
+        words = {"headers": headers, "timeout": 2 * PATIENCE}
+        asked = [pool.submit(httpx.get, address, **words) for _ in range(40)]
         try:
             for _ in range(_limits.AT_A_TIME):
-                assert there.acquire(timeout=30.0)
-            assert client.get(f"{BASE}/s/question", timeout=30.0).status_code == 200
+                assert there.acquire(timeout=PATIENCE)
+            assert client.get(f"{BASE}/s/question").status_code == 200
             assert not there.acquire(blocking=False)
         finally:
             hold.set()
@@ -317,7 +325,7 @@ def test_a_stream_ends_with_its_token(server: Served, monkeypatch: pytest.Monkey
     tokens = server.state.tokens
     text = tokens.make(Role.READER)
     address, headers = f"{server.address}{BASE}/s/events", {"Authorization": f"Bearer {text}"}
-    with httpx.stream("GET", address, headers=headers, timeout=60.0) as response:
+    with httpx.stream("GET", address, headers=headers, timeout=PATIENCE) as response:
         lines = response.iter_lines()
         assert next(lines) == "retry: 2000"
         found = tokens.verified(text)
@@ -334,7 +342,8 @@ def test_two_kinds_of_content_do_not_hide_values(server: Served) -> None:
         ("Content-Type", "application/json"),
         ("Content-Type", "multipart/form-data"),
     ]
-    assert httpx.post(server.address + BASE, content=body, headers=headers).status_code == 413
+    with calling(server, headers=headers) as client:
+        assert client.post(BASE, content=body).status_code == 413
 
 
 def test_words_of_python_are_no_words_of_a_question(client: httpx.Client) -> None:

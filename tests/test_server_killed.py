@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -24,19 +25,39 @@ from servers import ServerProcess, admin_token
 
 ARMS = ("ann", "bob", "carl", "dora", "eve", "odd")
 PROBE = """
-import time
+import sqlite3, time
+from contextlib import closing
+from pathlib import Path
+
+here = Path(__file__).parent
+
+def await_kill():
+    deadline = time.monotonic() + 300.0
+    while time.monotonic() < deadline:
+        wanted = int((here / "wanted").read_text())
+        with closing(sqlite3.connect(f"file:{here / 'studies.db'}?mode=ro", uri=True)) as opened:
+            if opened.execute("SELECT count(*) FROM results").fetchone()[0] < wanted:
+                return
+        time.sleep(0.01)
 
 def probe(arm):
-    time.sleep(0.002)
+    await_kill()
     return float(arm == "odd")
 """
+"""A pull that is not made between the results that bring a kill and the kill."""
 SUITE = """
-import pytest, random
+import random
+import pytest
+from probing import await_kill
+
+chance = random.Random(1)
 
 @pytest.mark.parametrize("name", ["ann", "bob", "carl", "dora", "eve", "odd"])
 def test_one(name):
-    assert name != "odd" or random.random() < 0.5
+    await_kill()
+    assert name != "odd" or chance.random() < 0.5
 """
+NEVER = 10**9
 
 
 class Killed:
@@ -48,20 +69,29 @@ class Killed:
         self.server = ServerProcess(str(self.file), folder)
         self.kills: list[int] = []
         self._plan = [after * (i + 1) for i in range(times)]
+        self._wanted = folder / "wanted"
+        self._want(self._plan[0])
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._kill)
+
+    def _want(self, results: int) -> None:
+        """Let pulls wait as soon as there are so many results."""
+        new = self._wanted.with_name("new")
+        new.write_text(str(results))
+        new.rename(self._wanted)
 
     def recorded(self) -> int:
         with closing(sqlite3.connect(f"file:{self.file}?mode=ro", uri=True)) as opened:
             return int(opened.execute("SELECT count(*) FROM results").fetchone()[0])
 
     def _kill(self) -> None:
-        for wanted in self._plan:
+        for wanted, following in pairwise([*self._plan, NEVER]):
             wait_until(lambda most=wanted: self._over.is_set() or self.recorded() >= most, 300.0)
             if self._over.is_set():
                 return
             self.server.kill()
             self.kills.append(self.recorded())
+            self._want(following)
             time.sleep(0.1)
             self.server.start()
             self.server.wait()
@@ -94,6 +124,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     made = fast_folder("oddarms-killed-")
     (made / "probing.py").write_text(PROBE)
     monkeypatch.syspath_prepend(str(made))
+    monkeypatch.delitem(sys.modules, "probing", raising=False)  # that of another test
     yield made
     shutil.rmtree(made)
 
@@ -147,7 +178,8 @@ def test_the_pytest_plugin_gets_its_answer(
     with killed(folder, monkeypatch, after, times) as it:
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly"]
         command += ["--oddarms", "--oddarms-k", "1", "--oddarms-storage", it.server.address]
-        command += ["--oddarms-study", "s", "--rootdir", str(folder), str(folder)]
+        command += ["--oddarms-study", "s", "--oddarms-seed", "1"]
+        command += ["--rootdir", str(folder), str(folder)]
         ran = subprocess.run(
             command, capture_output=True, text=True, cwd=folder, env={**os.environ}, check=False
         )

@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -215,8 +216,8 @@ class TestFailuresThatPass:
             "a server: it cannot be reached. Trying again for 10 minutes; 1 result kept meanwhile."
         )
         assert more.startswith("a server: it cannot be reached. Trying again for ")
-        assert over.startswith("The storage answers again after 0.")
-        assert over.endswith(" seconds, and 1 result stored.")
+        said = r"The storage answers again after (\d+\.)?\d+ seconds, and 1 result stored\."
+        assert re.fullmatch(said, over)
 
     def test_it_is_said_on_stderr_unless_the_program_logs_otherwise(self) -> None:
         program = (
@@ -415,19 +416,23 @@ class TestSignalsWhileTheStorageIsAway:
         (ticket,) = desk.ask(1)
         other = sqlite3.connect(study.storage, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        seconds: list[float] = []
-        for _ in range(5):  # the quickest one counts: the machine may be busy
-            times: list[float] = []
+        times: list[float] = []
 
-            def interrupt(times: list[float] = times) -> None:
-                times.append(time.monotonic())
-                os.kill(os.getpid(), signal.SIGINT)
+        def interrupt() -> None:
+            times.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
 
+        def tell() -> None:
             threading.Timer(0.2, interrupt).start()
+            desk.tell_many([(ticket, 0.5)])
+
+        for _ in range(50):  # the quickest one counts: the machine may be busy
             with pytest.raises(KeyboardInterrupt):
-                desk.tell_many([(ticket, 0.5)])
-            seconds.append(time.monotonic() - times[0])
-        assert min(seconds) < 0.5
+                tell()
+            seconds = time.monotonic() - times[-1]
+            if seconds < 0.5:
+                break
+        assert seconds < 0.5
         other.execute("ROLLBACK")
         other.close()
         desk.tell_many([(ticket, 0.5)])
@@ -439,12 +444,14 @@ class TestFiles:
         monkeypatch.setattr(_database, "LOCK_SECONDS", 0.05)
         other = sqlite3.connect(study.storage, isolation_level=None, check_same_thread=False)
         pulls = Pulls(lambda call: lock() if call == 9 else None)
+        unlocking = threading.Timer(0.5, other.execute, ("ROLLBACK",))
 
         def lock() -> None:
             other.execute("BEGIN IMMEDIATE")
-            threading.Timer(0.5, other.execute, ("ROLLBACK",)).start()
+            unlocking.start()
 
         assert study.run(pulls, jobs=4).outliers == ["c"]
+        unlocking.join()
         other.close()
         assert_all_stored(study, pulls)
 
@@ -487,7 +494,15 @@ class TestServers:
         storage = postgresql.new_database()
         budget = 400 * times
         study = make(storage, labels="ad", k=0, budget=budget)  # equal means: the budget ends it
-        pulls = Pulls(lambda _call: time.sleep(0.003))
+        most = 0.0
+
+        def wait_for_the_end(call: int) -> None:
+            """Do not use the budget up before the next end of the server."""
+            time.sleep(0.003)
+            while call > most:
+                time.sleep(0.002)
+
+        pulls = Pulls(wait_for_the_end)
         outcome: list[Any] = []
 
         def work() -> None:
@@ -500,11 +515,14 @@ class TestServers:
         runner.start()
         try:
             for i, end in enumerate([postgresql.stop, postgresql.kill9] * times):
-                self.await_pulls(pulls, len(pulls.paid) + 10 + 10 * (i % 4), runner)
+                enough = len(pulls.paid) + 10 + 10 * (i % 4)
+                most = enough + 50
+                self.await_pulls(pulls, enough, runner)
                 assert runner.is_alive(), outcome
                 end()
                 postgresql.start()
         finally:
+            most = math.inf
             postgresql.start()
             runner.join(2 * LONG)
         assert isinstance(outcome[0], Result), outcome

@@ -129,11 +129,15 @@ class TestExecutors:
 
     def test_no_more_calls_at_a_time_than_jobs(self, study: Study) -> None:
         lock, now, most = threading.Lock(), Counter[str](), []
+        meeting = threading.Barrier(3, timeout=120.0)
 
         def pull(label: str) -> float:
             with lock:
                 now["calls"] += 1
                 most.append(now["calls"])
+                first = len(most) <= 3
+            if first:
+                meeting.wait()
             time.sleep(0.002)
             with lock:
                 now["calls"] -= 1
@@ -293,7 +297,7 @@ class TestTogether:
     def test_wait(self, study: Study) -> None:
         started = time.monotonic()
         assert study.wait(0.05, poll=0.01) is False
-        assert 0.05 <= time.monotonic() - started < 5.0
+        assert 0.05 <= time.monotonic() - started < 60.0
         assert study.wait(0) is False
         runner = threading.Thread(target=study.run, args=(certain,))
         runner.start()
@@ -330,9 +334,11 @@ class TestFailures:
     def test_pulls_under_way_are_finished_and_recorded(self, study: Study) -> None:
         begun, failed = threading.Event(), threading.Event()
         calls = itertools.count(1)
+        finished: list[str] = []
 
         def pull(label: str) -> float:
             if next(calls) == 1:
+                finished.append(label)
                 begun.set()
                 failed.wait(60)
                 time.sleep(0.05)
@@ -343,8 +349,8 @@ class TestFailures:
 
         with pytest.raises(PullFailed):
             study.run(pull, jobs=2)
-        assert [ticket_number(t.ticket) for t in study.trials() if t.ticket] == [1]
-        assert len(list(study.trials())) == 1
+        assert [trial.arm for trial in study.trials()] == finished
+        assert len(finished) == 1
         assert out(study) == 0
 
     @pytest.mark.parametrize("bad", [1.5, -1, float("nan"), "many", None])
@@ -415,8 +421,9 @@ class TestFailures:
 
 
 class TestInterruptions:
-    def test_ctrl_c_while_waiting(self, study: Study) -> None:
+    def test_ctrl_c_while_waiting(self, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
         """What was told is stored, what has come back is told, and the rest is given back."""
+        monkeypatch.setattr(_calls, "GRACE_SECONDS", 60.0)
         begun, held = threading.Event(), threading.Event()
         calls = itertools.count(1)
 
@@ -466,17 +473,20 @@ class TestInterruptions:
         monkeypatch.setattr(_calls, "GRACE_SECONDS", 0.05)
 
         class Pull:
-            stopped = threading.Event()
+            stopped, ended = threading.Event(), threading.Event()
 
             def __call__(self, label: str) -> float:
-                self.stopped.wait(60)
+                self.ended.wait(60)
                 return certain(label)
 
             def stop(self) -> None:
                 self.stopped.set()
 
-        with Interrupted(3, lambda: True) as executor, pytest.raises(KeyboardInterrupt):
-            study.run(Pull(), executor=executor)
+        with Interrupted(3, lambda: True) as executor:
+            with pytest.raises(KeyboardInterrupt):
+                study.run(Pull(), executor=executor)
+            assert Pull.stopped.is_set()
+            Pull.ended.set()
         assert list(study.trials()) == []
         assert (out(study), study.status) == (0, Status.RUNNING)
         assert set(skips(study)) == {"the run was interrupted"}
@@ -599,15 +609,18 @@ class TestBatches:
         assert (out(study), study.status) == (0, Status.RUNNING)
 
 
-def test_a_failure_that_counts_is_kept_at_an_interruption(study: Study) -> None:
+def test_a_failure_that_counts_is_kept_at_an_interruption(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else the worst rewards, and only they, would be drawn again."""
+    monkeypatch.setattr(_calls, "GRACE_SECONDS", 60.0)
     labels = list(study.labels)[:2]
     started: list[Any] = []
     release = threading.Event()
 
     def pull(label: Any) -> float:
         started.append(label)
-        release.wait(30.0)
+        release.wait(60.0)
         if label == labels[0]:
             raise ValueError("broken")
         return 0.0

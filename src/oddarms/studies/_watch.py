@@ -68,13 +68,15 @@ def watch(
     deadline = math.inf if timeout is None else time.monotonic() + _seconds("timeout", timeout)
     view = _NotebookView(study) if in_notebook() else _TerminalView()
     overview: Overview | None = None
+    shown = False
     try:
         while True:
             began = time.monotonic()
             overview = patiently(study.overview, patience)
-            if overview.status.final or began >= deadline:
+            if overview.status.final or (shown and began >= deadline):
                 break
             view.show(overview, patiently(study.progress, patience))
+            shown = True
             took = time.monotonic() - began
             pause(max(min(max(poll, took / SHARE), deadline - time.monotonic()), 0.0))
     except KeyboardInterrupt:
