@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,11 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
+from typer.core import TyperGroup
+from typer.main import get_command
 
 import oddarms
+from oddarms.cli._app import app as cli
 from oddarms.server import create_app
 from oddarms.server._tokens import Role
 from tests.pages_server import HOSTILE, create, planted, work
@@ -294,6 +298,36 @@ def test_many_studies_are_searched_and_paged(tmp_path: Path):
     found = client.get("/?q=study+1").text
     assert "1 to 10 of 10 studies" in found
     assert "No study is called like that" in client.get("/?q=zzz<b>").text
+
+
+def shown_commands(page: str) -> list[list[str]]:
+    """Return the words of each command in the boxes of a page."""
+    boxes = re.findall(r"<pre><code>(.*?)</code></pre>", page, re.DOTALL)
+    return [shlex.split(line) for box in boxes for line in html.unescape(box).splitlines()]
+
+
+def understood(words: list[str]) -> dict[str, Any]:
+    """Return what the command line makes of a command, without running it."""
+    command, rest, context = get_command(cli), words[1:], None
+    while True:
+        context = command.make_context(words[0], list(rest), parent=context)
+        if not isinstance(command, TyperGroup):
+            return context.params
+        _, command, rest = command.resolve_command(context, context._protected_args + context.args)
+
+
+@pytest.mark.parametrize("name", ["crowd", "it's; rm -rf ~ $(id)", "--help"])
+def test_the_commands_that_pages_show_work(tmp_path: Path, name: str):
+    client = client_of(create_app(tmp_path / "s.db"))
+    commands = shown_commands(client.get("/").text)
+    create(tmp_path / "s.db", name, ["a", "b", "c"], k=1)
+    commands += shown_commands(client.get(f"/studies/{quote(name, safe='')}").text)
+    assert [words[2] for words in commands] == ["create", "work", "work"]
+    options = [understood(words) for words in commands]
+    assert {option["storage"] for option in options} == {"http://localhost"}
+    assert options[0]["arms"] == "workers.txt"
+    assert [option["pull"] for option in options[1:]] == ["./probe {arm}"] * 2
+    assert [option["name"] for option in options] == ["crowd", "crowd", name]
 
 
 def test_an_empty_server_says_how_to_begin(tmp_path: Path):

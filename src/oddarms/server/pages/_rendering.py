@@ -17,6 +17,7 @@ from oddarms import __version__
 from oddarms.server._access import Principal
 from oddarms.server._problems import Problem
 from oddarms.server._tokens import Role
+from oddarms.server.pages._commands import create_command, work_command
 from oddarms.server.pages._links import Links
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
@@ -130,10 +131,12 @@ def prepare() -> None:
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals.update(create_command=create_command, work_command=work_command)
+    return environment

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -107,9 +106,8 @@ def _decisions(request: Request, study: StoredStudy, now: Snapshot) -> dict[str,
 def _workers(request: Request, study: StoredStudy, now: Snapshot) -> dict[str, Any]:  # noqa: ARG001
     whole = "part" not in request.path_params and "workers" not in request.query_params
     found = study.workers_at_once(COUNTED_AT_ONCE) if whole else study.workers()
-    shell_name = shlex.quote(study.name)
     if found is None:
-        return {"workers": None, "more_workers": "", "shell_name": shell_name}
+        return {"workers": None, "more_workers": ""}
     long_ago = datetime.min.replace(tzinfo=UTC)
     found.sort(key=lambda worker: worker.last_seen or long_ago, reverse=True)
     rows = [
@@ -123,7 +121,7 @@ def _workers(request: Request, study: StoredStudy, now: Snapshot) -> dict[str, A
         for worker in found[:WORKERS]
     ]
     more = f"{len(found):,}" if len(found) > WORKERS else ""
-    return {"workers": rows, "more_workers": more, "shell_name": shell_name}
+    return {"workers": rows, "more_workers": more}
 
 
 def _conflicts(request: Request, study: StoredStudy, now: Snapshot) -> dict[str, Any]:  # noqa: ARG001
