@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,6 +35,16 @@ TRACE = 12
 @router.get("/studies/{name}")
 def study_page(request: Request, study: StudyToRead) -> Response:
     """Return the whole page."""
+    return whole_page(request, study)
+
+
+def whole_page(
+    request: Request,
+    study: StoredStudy,
+    status: int = 200,
+    given: Mapping[str, str] | None = None,
+) -> Response:
+    """Return the whole page; `given` is what was typed into a form of it, and what is wrong."""
     now = snapshot_of(request, study)
     view = now.view
     context = {
@@ -43,15 +53,14 @@ def study_page(request: Request, study: StudyToRead) -> Response:
     return render(
         request,
         "study.html",
+        status,
         here="studies",
         name=study.name,
         pulse=now.pulse,
         question=words.sentence(view.question),
         picture_words=words.picture_words(view),
-        trace=_trace(view),
         rows=ROWS,
-        stopped=now.overview.stopped,
-        budget="" if view.question.budget is None else f"{view.question.budget:,}",
+        given=given,
         **context,
     )
 
@@ -63,7 +72,9 @@ def study_part(request: Request, study: StudyToRead, part: str) -> Response:
         raise HTTPException(404)
     now = snapshot_of(request, study)
     context = PARTS[part](request, study, now)
-    return render(request, f"parts/{part}.html", name=study.name, pulse=now.pulse, **context)
+    return render(
+        request, f"parts/{part}.html", name=study.name, pulse=now.pulse, given=None, **context
+    )
 
 
 def _summary(request: Request, study: StoredStudy, now: Snapshot) -> dict[str, Any]:  # noqa: ARG001
@@ -162,12 +173,23 @@ def _trace(view: View) -> list[list[str]]:
     ]
 
 
+def _trace_part(request: Request, study: StoredStudy, now: Snapshot) -> dict[str, Any]:  # noqa: ARG001
+    return {"trace": _trace(now.view)}
+
+
+def _manage(request: Request, study: StoredStudy, now: Snapshot) -> dict[str, Any]:  # noqa: ARG001
+    budget = now.view.question.budget
+    return {"stopped": now.overview.stopped, "budget": "" if budget is None else f"{budget:,}"}
+
+
 Part = Callable[[Request, StoredStudy, Snapshot], dict[str, Any]]
 PARTS: dict[str, Part] = {
     "summary": _summary,
     "arms": _arms,
     "decisions": _decisions,
+    "trace": _trace_part,
     "workers": _workers,
     "conflicts": _conflicts,
+    "manage": _manage,
 }
 """Parts of the page that are loaded anew when something has happened."""

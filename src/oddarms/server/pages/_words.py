@@ -216,5 +216,7 @@ def arm_words(view: View, arm: int) -> str:
     where = "above" if mean >= nearest.estimate else "below"
     distance = view.number(abs(mean - nearest.estimate))
     sure = guarantee(view.question)
-    still = "The samples so far do not tell which side it is on." if kind == "open" else ""
-    return f"Its average is {distance} {where} the threshold. {still or f'This is {sure}.'}"
+    what = "The samples so far do not tell which side it is on."
+    if kind != "open":
+        what = f"Of the decisions on all arms together: {sure}."
+    return f"Its average is {distance} {where} the threshold as it is estimated now. {what}"
