@@ -14,6 +14,7 @@ import pytest
 from oddarms import Search
 from oddarms.algorithms import Threshold
 from oddarms.errors import InvalidParameter
+from oddarms.plotting._style import MARKS, THRESHOLD_LINE
 from oddarms.search import Result
 from oddarms.server.pages._arm_series import arm_series
 from oddarms.server.pages._arms import Choice, table_of
@@ -23,10 +24,12 @@ from oddarms.server.pages._picture import interval_columns
 from oddarms.server.pages._snapshots import Snapshots
 from oddarms.server.pages._svg import interval_svg
 from oddarms.server.pages._timeline import decided_series, moments, study_series
-from oddarms.server.pages._view import ORDERS, View
+from oddarms.server.pages._view import KINDS, ORDERS, View
 from oddarms.server.pages._words import answer, counted, shares, summary, tiles
 from oddarms.studies import Study
 from tests.pages_server import HOSTILE, create, planted, work
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def result_of(n: int, steps: int, **words: Any) -> Result:
@@ -190,6 +193,29 @@ def test_words_of_every_side_and_state(tmp_path: Path):
         assert said["answer"]
         work(study, planted(8, 2), 1, 80)
     assert said["state"] == "budget used up" or said["status"] in ("running", "waiting")
+
+
+def test_the_image_draws_each_arm_as_what_it_is():
+    view = View(result_of(300, 70))
+    drawn = interval_svg(view)
+    paths = [dict(path.attrib) for path in ElementTree.fromstring(drawn).iter(f"{SVG}path")]
+
+    def moves(colour: str, **style: str) -> int:
+        wanted = {"stroke": colour, **style}
+        return sum(path["d"].count("M") for path in paths if wanted.items() <= path.items())
+
+    dot = {"stroke-linecap": "round"}
+    for decision, kind in KINDS.items():
+        assert moves(MARKS[decision].colour, **dot) == view.counts[kind]
+        assert moves(MARKS[decision].colour, fill="none") == view.counts[kind]
+    assert THRESHOLD_LINE in drawn[drawn.rindex("<path") :]
+    assert list(ElementTree.fromstring(drawn).itertext())[:2] == ["0", "0.2"]
+
+
+def test_a_huge_budget_does_not_fill_the_page(tmp_path: Path):
+    study = create(tmp_path / "s.db", "s", ["a", "b", "c"], k=1, budget=10**4000)
+    overview = study.overview()
+    assert tiles(View(overview.result), overview)[0]["more"] == "of a budget of over 10^4000"
 
 
 def test_no_label_reaches_the_image():

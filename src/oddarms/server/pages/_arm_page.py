@@ -15,7 +15,7 @@ from oddarms.server.pages._arms import arm_row
 from oddarms.server.pages._rendering import render
 from oddarms.server.pages._snapshots import Snapshot, snapshot_of
 from oddarms.server.pages._view import View
-from oddarms.server.pages._words import Moment, arm_words, threshold
+from oddarms.server.pages._words import Moment, arm_words, not_yet, threshold
 from oddarms.studies._study import StoredStudy
 
 router = APIRouter()
@@ -74,8 +74,7 @@ def _latest(study: StoredStudy, view: View, arm: int) -> list[dict[str, Any]]:
 def _unused(study: StoredStudy, now: Snapshot, arm: int) -> str:
     """Return how many rewards of an arm are recorded that the search has not used."""
     more = study.number_of(arm) - int(now.view.samples_per_arm[arm])
-    yet = "" if now.overview.status.final else " yet"
-    return f"{more:,} more recorded, not used{yet}" if more > 0 else ""
+    return f"{more:,} more recorded, not used{not_yet(now.overview)}" if more > 0 else ""
 
 
 @router.get("/studies/{name}/arms/{arm}/series.json")

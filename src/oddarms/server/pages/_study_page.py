@@ -125,7 +125,7 @@ def _workers(request: Request, study: StoredStudy, now: Snapshot) -> dict[str, A
         {
             "name": None if worker.name is None else visible(worker.name, 200),
             "pulls": f"{worker.pulls:,}",
-            "rate": "–" if worker.rate is None else f"{worker.rate:,.3g}",
+            "rate": "–" if worker.rate is None else _rate_text(worker.rate),
             "live": f"{worker.live:,}",
             "seen": Moment.of(worker.last_seen),
         }
@@ -133,6 +133,17 @@ def _workers(request: Request, study: StoredStudy, now: Snapshot) -> dict[str, A
     ]
     more = f"{len(found):,}" if len(found) > WORKERS else ""
     return {"workers": rows, "more_workers": more}
+
+
+def _rate_text(rate: float) -> str:
+    """Return results a second.
+
+    Examples
+    --------
+    >>> _rate_text(2941.2), _rate_text(0.01234)
+    ('2,941', '0.0123')
+    """
+    return f"{rate:,.0f}" if rate >= 100.0 else f"{rate:.3g}"
 
 
 def _conflicts(request: Request, study: StoredStudy, now: Snapshot) -> dict[str, Any]:  # noqa: ARG001
