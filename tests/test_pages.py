@@ -35,6 +35,7 @@ PATHS = (
     f"/studies/{quote(STRANGE, safe='')}",
     f"/studies/{quote(STRANGE, safe='')}/arms/1",
     "/studies/nobody",
+    "/api",
     "/nowhere",
 )
 
@@ -101,6 +102,26 @@ def test_hostile_labels_and_names_are_only_text(admin: TestClient):
     picture = admin.get(f"{address}/picture.json")
     assert picture.headers["content-type"] == "application/json"
     assert set(picture.json()["labels"]) >= {HOSTILE[0], HOSTILE[1]}
+
+
+def test_what_nobody_sees_is_shown(app: Any, admin: TestClient):
+    study = create(app.state.oddarms.storage.name, "a\u3164b", ["\u200b\u200b", "x", "y"], k=1)
+    work(study, [0.0, 0.0, 1.0], 1, 9)
+    pages = [admin.get("/").text, admin.get(f"/studies/{quote(study.name)}").text]
+    assert "<bdi>a\\u3164b</bdi>" in pages[0]
+    assert "<bdi>\\u200b\\u200b</bdi>" in pages[1]
+    assert not any(re.search(r"<bdi>[^<]*[\u200b\u3164][^<]*</bdi>", page) for page in pages)
+    oddarms.delete_study(study.name, storage=app.state.oddarms.storage.name)
+
+
+def test_the_api_is_described_on_a_page_of_the_site(admin: TestClient):
+    page = admin.get("/api").text
+    assert "POST /api/v1/studies/{name}/ask" in page
+    assert "<dt><code>lease</code></dt><dd>number, by default 600. Seconds.</dd>" in page
+    assert "<code>Question.from_dict</code>" in page
+    assert "`" not in page
+    assert '<main id="main">' in page
+    assert 'aria-current="page">API' in page
 
 
 def test_who_has_not_signed_in_is_sent_there_and_back(app: Any):
@@ -205,7 +226,7 @@ def test_a_study_is_made_changed_and_deleted(app: Any, admin: TestClient):
 
 def test_a_link_does_not_say_that_something_was_done(admin: TestClient):
     for word in ("stopped", "deleted", "created"):
-        assert 'class="note' not in admin.get(f"/studies/crowd?done={word}").text
+        assert 'class="note good' not in admin.get(f"/studies/crowd?done={word}").text
 
 
 def test_a_form_may_be_as_long_as_a_body(app: Any, admin: TestClient):
@@ -257,7 +278,7 @@ def test_the_page_of_an_arm_agrees_with_itself(tmp_path: Path):
             page = client.get(f"/studies/s/arms/{arm}").text
             series = client.get(f"/studies/s/arms/{arm}/series.json").json()
             assert series["total"] == used[arm]
-            assert f"<dt>Samples</dt><dd>{used[arm]}<" in page
+            assert f"<dt>Samples used</dt><dd>{used[arm]}<" in page
             waiting = recorded[arm] - int(used[arm])
             assert ("more recorded, not used yet" in page) == (waiting > 0)
             cells = re.findall(r'<tr><td class="number">(.*?)</td>', page)
