@@ -205,7 +205,7 @@ def test_a_study_is_made_changed_and_deleted(app: Any, admin: TestClient):
     assert "The study goes on" in admin.post(f"{base}/resume", data=data).text
     answer = admin.post(f"{base}/budget", data={**data, "budget": "90"})
     assert "The budget is changed" in answer.text
-    for typed, said in (("5", "Budget must not become smaller"), ("", "got none: tick")):
+    for typed, said in (("5", "but got 5: create a new study."), ("", "got none: tick")):
         answer = admin.post(f"{base}/budget", data={**data, "budget": typed})
         assert answer.status_code == 422
         assert said in answer.text

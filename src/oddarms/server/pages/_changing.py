@@ -14,7 +14,15 @@ from oddarms.randomness import seed_of
 from oddarms.server._access import Admin, StudyToChange, StudyToRead, audit, check_form
 from oddarms.server._problems import problem_of
 from oddarms.server._state import State, state_of
-from oddarms.server.pages._new import USUAL, NewStudy, Upload, budget_of, given_of, new_study
+from oddarms.server.pages._new import (
+    USUAL,
+    NewStudy,
+    Upload,
+    budget_of,
+    given_of,
+    in_words_of_the_form,
+    new_study,
+)
 from oddarms.server.pages._rendering import links_of, render, see, see_done
 from oddarms.server.pages._snapshots import forget_snapshot
 from oddarms.server.pages._study_page import whole_page
@@ -103,7 +111,7 @@ async def raise_budget(request: Request, study: StudyToChange) -> Response:
         await run_in_threadpool(lambda: study.revise(budget=budget))
     except OddarmsError as error:
         status, said = _said(request, error)
-        given = {"budget": typed, "problem": said}
+        given = {"budget": typed, "problem": in_words_of_the_form(said)}
         return await run_in_threadpool(whole_page, request, study, status, given)
     return _changed(request, study, "revise", "budget", budget=budget)
 

@@ -35,6 +35,7 @@ FIELDS = {"delta": "permitted error", "bounds": "smallest and largest reward"}
 REMEDIES = {
     "--encoding": "save it as UTF-8",
     "--missing": "fill it in, or leave the row out",
+    "--fresh": "create a new study",
     "--bounds": "the smallest and the largest reward are fields of this form",
 }
 """What to do here, by the option that a message names for the shell."""

@@ -131,6 +131,8 @@ _TEXTS = {
     "unknown-study": "There is no study of that name here. It may have been deleted, or the address"
     " has a mistake.",
     "not-found": "There is nothing at this address.",
+    "too-large": "That is more than this server takes at once. Go back, and what you typed is still"
+    " there. A larger study is created where its storage is, with oddarms study create.",
 }
 
 
