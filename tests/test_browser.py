@@ -85,6 +85,7 @@ def test_workers_follow_the_page_and_a_study_that_is_gone_is_said_to_be(
     wait_for(page, "#live", "^live$")
     oddarms.delete_study("brief", storage=served.storage)
     wait_for(page, "#live", "the study is gone")
+    wait_for(page, "#trouble", "The study is gone: somebody has deleted it. All studies")
 
 
 def test_arms_are_searched_sorted_and_opened_by_keyboard_alone(page: Any, served: Served):
@@ -105,6 +106,92 @@ def test_arms_are_searched_sorted_and_opened_by_keyboard_alone(page: Any, served
     page.wait_for_url("**/arms/3")
     assert page.locator("h1").inner_text() == "test_3"
     page.locator("[data-plot=arm-mean] canvas").wait_for()
+
+
+def test_the_page_of_an_arm_follows_its_rewards(page: Any, served: Served):
+    study = create(served.storage, "slow", ["a", "b", "c"], k=1)
+    page.goto(f"{served.url}/studies/slow/arms/0")
+    wait_for(page, "#latest", "Nothing has been recorded of this arm yet")
+    wait_for(page, "#live", "^live$")
+    work(study, [1.0, 0.0, 0.0], 2, 30)
+    page.locator("#latest tbody tr").nth(3).wait_for()
+    page.locator("[data-plot=arm-mean] canvas").wait_for()
+    rows = page.locator("#latest tbody tr").count()
+    page.locator("#latest-summary").click()
+    work(study, [1.0, 0.0, 0.0], 2, 30)
+    page.wait_for_function(
+        "rows => document.querySelectorAll('#latest tbody tr').length > rows", arg=rows
+    )
+    assert not page.evaluate("document.querySelector('#latest-details').open")
+
+
+def test_what_a_study_page_says_of_stopping_and_evidence_follows_it(page: Any, served: Served):
+    study = create(served.storage, "stopped", ["a", "b", "c"], k=1)
+    page.goto(f"{served.url}/studies/stopped")
+    wait_for(page, "#trace", "This fills as results arrive")
+    wait_for(page, "#live", "^live$")
+    work(study, [1.0, 0.0, 0.0], 2, 30)
+    wait_for(page, "#trace", "As a table")
+    page.fill("#budget", "12345")
+    study.stop("the lab is closed")
+    wait_for(page, "#manage-stop", "No more pulls are handed out: the lab is closed")
+    assert page.locator("#stop").count() == 0
+    assert page.input_value("#budget") == "12345"
+
+
+def test_a_search_that_fails_is_said_to_and_made_up_for(page: Any, served: Served):
+    page.goto(f"{served.url}/studies/crowd")
+    wait_for(page, "#live", "^live$")
+    asked = re.compile(r"/studies/crowd\?")
+    page.route(asked, lambda route: route.abort())
+    page.fill("#q", "test_3")
+    wait_for(page, "#trouble", "The server does not answer")
+    page.unroute(asked)
+    wait_for(page, "#arms-table .pages", "1 to 11 of 11 arms")
+    page.locator("#trouble").wait_for(state="hidden")
+    page.route(asked, lambda route: route.fulfill(status=503))
+    page.locator("#sort-label").click()
+    wait_for(page, "#trouble", "could not do that \\(HTTP 503\\)")
+    page.unroute(asked)
+    page.context.clear_cookies()
+    page.locator("#sort-label").click()
+    wait_for(page, "#trouble", "not signed in any more")
+    page.locator("#trouble a").click()
+    page.wait_for_url("**/login?next=*")
+    page.fill("#token", served.token)
+    page.click("main button")
+    wait_for(page, "#arms-table .pages", "1 to 11 of 11 arms")
+    page.locator('th[aria-sort="ascending"] #sort-label').wait_for()
+
+
+def test_a_session_that_ends_is_said_to(page: Any, served: Served):
+    page.goto(f"{served.url}/studies/crowd")
+    wait_for(page, "#live", "^live$")
+    page.route("**/events", lambda route: route.fulfill(status=401))
+    page.reload()
+    wait_for(page, "#trouble", "not signed in any more")
+
+
+def test_the_link_of_the_first_start_works_in_a_tab_that_is_open(browser: Any, served: Served):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{served.url}/login")
+    page.evaluate("token => { location.hash = token; }", served.token)
+    page.wait_for_url(f"{served.url}/", timeout=60_000)
+    context.close()
+
+
+def test_a_phone_has_whole_labels_and_every_order(browser: Any, served: Served):
+    with signed_in(browser, served, viewport=PHONE) as page:
+        page.goto(f"{served.url}/studies/crowd")
+        label = page.locator("#arms-table tbody th").first.bounding_box()
+        assert label["width"] > 300
+        for key in ("label", "interest", "mean", "samples", "evidence", "needed", "decided"):
+            assert page.locator(f"#sort-{key}").is_visible()
+        page.locator("#sort-samples").click()
+        page.locator('th[aria-sort="descending"] #sort-samples').wait_for()
+        cells = page.get_by_role("table", name="Arms").get_by_role("row").nth(1).get_by_role("cell")
+        assert cells.count() == 7
 
 
 @pytest.mark.long
@@ -158,7 +245,7 @@ def test_a_study_is_created_stopped_resumed_and_deleted(page: Any, served: Serve
     page.click("#manage button:has-text('Resume')")
     wait_for(page, ".badge", "running|waiting")
     page.fill("#budget", "2000")
-    page.click("text=Raise the budget")
+    page.click("text=Change the budget")
     wait_for(page, ".note", "The budget is changed")
     page.click("text=Delete this study")
     page.fill("#again", "something else")
@@ -213,11 +300,12 @@ def test_no_page_is_wider_than_the_screen_and_axe_finds_nothing(
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is missing")
     strange = quote(STRANGE, safe="")
     paths = ["/", "/new", "/studies/crowd", f"/studies/{strange}", "/studies/crowd/arms/0"]
+    paths += ["/studies/empty", "/api", "/studies/crowd/delete"]
     scheme = "dark" if viewport == PHONE else "light"
     with signed_in(browser, served, viewport=viewport, color_scheme=scheme) as page:
         for path in paths:
             page.goto(served.url + path)
-            if path.startswith("/studies"):
+            if path.startswith("/studies") and not path.endswith("delete"):
                 page.locator("canvas").first.wait_for()
             wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
             assert wide <= 0, path
@@ -237,6 +325,10 @@ def test_everything_can_be_read_without_scripts(browser: Any, served: Served):
     page.goto(f"{served.url}/studies/crowd")
     assert "outlier" in page.locator("#answer").inner_text()
     assert page.locator("noscript img").count() == 1
+    page.goto(f"{served.url}/studies/crowd/arms/0")
+    assert "scripts, which are off" in page.locator("noscript").inner_text()
+    assert page.locator("#latest tbody tr").count() > 0
+    page.goto(f"{served.url}/studies/crowd")
     page.fill("#q", "test_1")
     page.click("#arms button")
     assert page.locator("#arms tbody tr").count() == 11

@@ -14,19 +14,22 @@ import pytest
 from oddarms import Search
 from oddarms.algorithms import Threshold
 from oddarms.errors import InvalidParameter
+from oddarms.plotting._style import MARKS, THRESHOLD_LINE
 from oddarms.search import Result
 from oddarms.server.pages._arm_series import arm_series
 from oddarms.server.pages._arms import Choice, table_of
 from oddarms.server.pages._links import Links
-from oddarms.server.pages._new import USUAL, new_study
+from oddarms.server.pages._new import USUAL, Upload, budget_of, new_study, number
 from oddarms.server.pages._picture import interval_columns
 from oddarms.server.pages._snapshots import Snapshots
 from oddarms.server.pages._svg import interval_svg
 from oddarms.server.pages._timeline import decided_series, moments, study_series
-from oddarms.server.pages._view import ORDERS, View
+from oddarms.server.pages._view import KINDS, ORDERS, View
 from oddarms.server.pages._words import answer, counted, shares, summary, tiles
 from oddarms.studies import Study
 from tests.pages_server import HOSTILE, create, planted, work
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def result_of(n: int, steps: int, **words: Any) -> Result:
@@ -192,6 +195,29 @@ def test_words_of_every_side_and_state(tmp_path: Path):
     assert said["state"] == "budget used up" or said["status"] in ("running", "waiting")
 
 
+def test_the_image_draws_each_arm_as_what_it_is():
+    view = View(result_of(300, 70))
+    drawn = interval_svg(view)
+    paths = [dict(path.attrib) for path in ElementTree.fromstring(drawn).iter(f"{SVG}path")]
+
+    def moves(colour: str, **style: str) -> int:
+        wanted = {"stroke": colour, **style}
+        return sum(path["d"].count("M") for path in paths if wanted.items() <= path.items())
+
+    dot = {"stroke-linecap": "round"}
+    for decision, kind in KINDS.items():
+        assert moves(MARKS[decision].colour, **dot) == view.counts[kind]
+        assert moves(MARKS[decision].colour, fill="none") == view.counts[kind]
+    assert THRESHOLD_LINE in drawn[drawn.rindex("<path") :]
+    assert list(ElementTree.fromstring(drawn).itertext())[:2] == ["0", "0.2"]
+
+
+def test_a_huge_budget_does_not_fill_the_page(tmp_path: Path):
+    study = create(tmp_path / "s.db", "s", ["a", "b", "c"], k=1, budget=10**4000)
+    overview = study.overview()
+    assert tiles(View(overview.result), overview)[0]["more"] == "of a budget of over 10^4000"
+
+
 def test_no_label_reaches_the_image():
     search = Search(HOSTILE, k=1)
     text = interval_svg(View(search.result()))
@@ -267,7 +293,7 @@ def test_addresses_hold_any_name():
     assert links.static("app.css").startswith("/x/static/app.css?v=")
 
 
-TABLE = b"host,seconds,fine\na,0.5,1\nb,0.1,0\na,0.4,1\n"
+TABLE = Upload(b"host,seconds,fine\na,0.5,1\nb,0.1,0\na,0.4,1\n", "t.csv")
 
 
 def test_a_form_makes_a_question():
@@ -293,18 +319,49 @@ def test_a_form_makes_a_question():
         ({}, TABLE, "but both are there"),
         ({"arms": "", "reward": "nothing"}, TABLE, "the file, line 1"),
         ({"arms": "", "arm": "nothing"}, TABLE, "there must be a column 'nothing'"),
-        ({"arms": "", "reward": "fine"}, b"host,fine\na,7\nb,1\n", "the file"),
-        ({"arms": ""}, b"\xff\xfe\x00binary", "the file"),
+        ({"arms": "", "reward": "fine"}, Upload(b"host,fine\na,7\nb,1\n"), "fields of this form"),
+        ({"arms": ""}, Upload(b"\xff\xfe\x00binary"), "the file"),
+        ({"arms": ""}, Upload(b"name\nJos\xe9\n"), "has the byte 0xe9: save it as UTF-8"),
+        ({"arms": "", "reward": "fine"}, Upload(b"host,fine\na,\nb,1\n"), "empty: fill it in"),
+        ({"arms": "", "arm": "host"}, Upload(b"host,x\na,1\nhost,x\n"), "where files were joined"),
+        ({"high": "1,000"}, None, "largest reward must .* got '1,000': write 1000 or 1.000"),
+        ({"low": "-2,500"}, None, "write -2500 or -2.500"),
         ({"k": "x"}, None, "k must be a number but got 'x'"),
-        ({"delta": "2"}, None, "delta must"),
+        ({"delta": "2"}, None, "permitted error must"),
         ({"arms": "\n".join(map(str, range(100_001)))}, None, "at most 100,000 over HTTP"),
-        ({"budget": "many"}, None, "budget must be a whole number or empty"),
-        ({"budget": "9" * 31}, None, "budget must be a whole number or empty"),
-        ({"low": "1", "high": "0"}, None, "bounds must"),
+        ({"budget": "many"}, None, "budget must be a whole number"),
+        ({"budget": "1,5"}, None, "budget must be a whole number"),
+        ({"budget": "9" * 31}, None, "budget must be a whole number of at most"),
+        ({"low": "1", "high": "0"}, None, "smallest and largest reward must"),
         ({"side": "left"}, None, "side must"),
         ({"arms": "a\na"}, None, "labels must be unique"),
     ],
 )
-def test_a_form_says_what_is_wrong_with_it(changes: dict[str, str], table: bytes | None, said: str):
+def test_a_form_says_what_is_wrong_with_it(
+    changes: dict[str, str], table: Upload | None, said: str
+):
     with pytest.raises(InvalidParameter, match=said):
         new_study({**USUAL, "name": "s", "arms": "a\nb\nc", **changes}, table)
+
+
+@pytest.mark.parametrize(
+    ("table", "labels"),
+    [
+        (Upload(b"ann\nbob\ncy\ndee\n", "w.txt"), ["ann", "bob", "cy", "dee"]),
+        (Upload(b"ann\nbob\n", "w.csv"), ["ann", "bob"]),
+        (Upload(b"t[1,2]\nt[3,4]\n", "W.TXT"), ["t[1,2]", "t[3,4]"]),
+        (Upload(b"worker,wrong\nann,0\nbob,1\nann,1\n", "w.csv"), ["ann", "bob"]),
+    ],
+)
+def test_a_list_has_no_header_and_a_table_has_one(table: Upload, labels: list[str]):
+    made = new_study({**USUAL, "name": "s", "arms": "", "margin": "0"}, table)
+    assert list(made.question.labels) == labels
+
+
+def test_numbers_may_have_a_decimal_comma_or_groups_of_digits():
+    assert (number("k", "1,5"), number("k", "0,125"), number("k", "1000")) == (1.5, 0.125, 1000.0)
+    assert (budget_of("1,000"), budget_of("12 000 000"), budget_of(" ")) == (
+        1_000,
+        12_000_000,
+        None,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,11 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
+from typer.core import TyperGroup
+from typer.main import get_command
 
 import oddarms
+from oddarms.cli._app import app as cli
 from oddarms.server import create_app
 from oddarms.server._tokens import Role
 from tests.pages_server import HOSTILE, create, planted, work
@@ -31,6 +35,7 @@ PATHS = (
     f"/studies/{quote(STRANGE, safe='')}",
     f"/studies/{quote(STRANGE, safe='')}/arms/1",
     "/studies/nobody",
+    "/api",
     "/nowhere",
 )
 
@@ -99,6 +104,26 @@ def test_hostile_labels_and_names_are_only_text(admin: TestClient):
     assert set(picture.json()["labels"]) >= {HOSTILE[0], HOSTILE[1]}
 
 
+def test_what_nobody_sees_is_shown(app: Any, admin: TestClient):
+    study = create(app.state.oddarms.storage.name, "a\u3164b", ["\u200b\u200b", "x", "y"], k=1)
+    work(study, [0.0, 0.0, 1.0], 1, 9)
+    pages = [admin.get("/").text, admin.get(f"/studies/{quote(study.name)}").text]
+    assert "<bdi>a\\u3164b</bdi>" in pages[0]
+    assert "<bdi>\\u200b\\u200b</bdi>" in pages[1]
+    assert not any(re.search(r"<bdi>[^<]*[\u200b\u3164][^<]*</bdi>", page) for page in pages)
+    oddarms.delete_study(study.name, storage=app.state.oddarms.storage.name)
+
+
+def test_the_api_is_described_on_a_page_of_the_site(admin: TestClient):
+    page = admin.get("/api").text
+    assert "POST /api/v1/studies/{name}/ask" in page
+    assert "<dt><code>lease</code></dt><dd>number, by default 600. Seconds.</dd>" in page
+    assert "<code>Question.from_dict</code>" in page
+    assert "`" not in page
+    assert '<main id="main">' in page
+    assert 'aria-current="page">API' in page
+
+
 def test_who_has_not_signed_in_is_sent_there_and_back(app: Any):
     client = TestClient(app, base_url="http://localhost", headers=HTML)
     answer = client.get("/studies/crowd?sort=mean")
@@ -164,30 +189,64 @@ def test_a_study_is_made_changed_and_deleted(app: Any, admin: TestClient):
     }
     answer = admin.post("/new", data={**data, "delta": "7"})
     assert answer.status_code == 422
-    assert "Delta must" in answer.text
+    assert "Permitted error must" in answer.text
     assert "a\nb\nc</textarea>" in answer.text
     answer = admin.post("/new", data=data)
-    assert answer.url.raw_path.startswith(b"/studies/made%2Fhere?")
+    assert answer.url.raw_path == b"/studies/made%2Fhere"
     assert "Workers can begin" in answer.text
+    assert "Workers can begin" not in admin.get("/studies/made%2Fhere").text
     assert admin.post("/new", data=data).status_code == 409
     base = "/studies/made%2Fhere"
+    app.state.oddarms.studies.get("made/here").stop("no money")
+    assert "no money" in admin.post(f"{base}/stop", data=data).text
+    admin.post(f"{base}/resume", data=data)
     assert "stopped from the page" in admin.post(f"{base}/stop", data=data).text
     assert app.state.oddarms.studies.get("made/here").ask(1).status.value == "stopped"
     assert "The study goes on" in admin.post(f"{base}/resume", data=data).text
-    assert "The budget is changed" in admin.post(f"{base}/budget", data={**data, "budget": ""}).text
-    admin.post(f"{base}/budget", data={**data, "budget": "90"})
-    answer = admin.post(f"{base}/budget", data={**data, "budget": "5"})
-    assert answer.status_code == 422
-    assert "Budget must not become smaller" in answer.text
+    answer = admin.post(f"{base}/budget", data={**data, "budget": "90"})
+    assert "The budget is changed" in answer.text
+    for typed, said in (("5", "but got 5: create a new study."), ("", "got none: tick")):
+        answer = admin.post(f"{base}/budget", data={**data, "budget": typed})
+        assert answer.status_code == 422
+        assert said in answer.text
+        assert f'name="budget" value="{typed}"' in answer.text
+        assert "No samples yet of 3 arms" in answer.text
+    assert app.state.oddarms.studies.get("made/here").question.budget == 90
+    for action in ("budget", "stop", "resume"):
+        assert admin.get(f"{base}/{action}").url.raw_path == base.encode()
+    assert (
+        "The budget is changed"
+        in admin.post(f"{base}/budget", data={**data, "budget": "", "unlimited": "1"}).text
+    )
+    assert app.state.oddarms.studies.get("made/here").question.budget is None
     assert admin.post(f"{base}/delete", data={**data, "again": "made"}).status_code == 422
     assert "is deleted" in admin.post(f"{base}/delete", data={**data, "again": "made/here"}).text
     assert admin.get(base).status_code == 404
 
 
+def test_a_link_does_not_say_that_something_was_done(admin: TestClient):
+    for word in ("stopped", "deleted", "created"):
+        assert 'class="note good' not in admin.get(f"/studies/crowd?done={word}").text
+
+
+def test_a_form_may_be_as_long_as_a_body(app: Any, admin: TestClient):
+    labels = [f"host-{i:05d}.rack.example.org" for i in range(60_000)]
+    data = {"csrf": csrf_in(admin.get("/new").text), "name": "long", "arms": "\n".join(labels)}
+    files = {"table": ("", b"", "application/octet-stream")}
+    assert admin.post("/new", data=data, files=files).status_code == 200
+    assert app.state.oddarms.studies.get("long").n == 60_000
+    data = {**data, "name": "longer", "arms": "x" * 17 * 2**20}
+    answer = admin.post("/new", data=data, files=files)
+    assert answer.status_code == 413
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "Too large" in answer.text
+    oddarms.delete_study("long", storage=app.state.oddarms.storage.name)
+
+
 def test_parts_data_and_files_answer(app: Any, admin: TestClient):
-    for part in ("summary", "arms", "decisions", "workers", "conflicts"):
+    for part in ("summary", "arms", "decisions", "workers", "conflicts", "trace", "manage"):
         text = admin.get(f"/studies/crowd/parts/{part}").text
-        assert text.strip().startswith("<section")
+        assert text.strip().startswith("<div" if part == "trace" else "<section")
     assert admin.get("/studies/crowd/parts/nothing").status_code == 404
     assert admin.get("/studies/crowd/arms/30").status_code == 404
     assert admin.get("/studies/crowd/arms/0/part").status_code == 200
@@ -197,9 +256,7 @@ def test_parts_data_and_files_answer(app: Any, admin: TestClient):
     assert admin.get("/studies/crowd/picture.json?width=5").json()["n"] == 30
     assert admin.get("/studies/crowd/picture.svg").headers["content-type"] == "image/svg+xml"
     arm = admin.get("/studies/crowd/arms/2/series.json").json()
-    assert arm["total"] == int(result.pulls_per_arm[2] + result.imported_per_arm[2]) + arm_ahead(
-        app
-    )
+    assert arm["total"] == int(result.pulls_per_arm[2] + result.imported_per_arm[2])
     document = admin.get("/studies/crowd/download/result.json")
     assert document.json() == json.loads(json.dumps(result.to_dict()))
     assert 'attachment; filename="crowd.json"' in document.headers["content-disposition"]
@@ -207,11 +264,28 @@ def test_parts_data_and_files_answer(app: Any, admin: TestClient):
     assert "'=cmd|" in table
 
 
-def arm_ahead(app: Any) -> int:
-    """Return how many rewards of arm 2 are there that no step has used yet."""
-    study = app.state.oddarms.studies.get("crowd")
-    told = sum(trial.arm == "test_2" for trial in study.trials())
-    return told - int(study.result().pulls_per_arm[2])
+def test_the_page_of_an_arm_agrees_with_itself(tmp_path: Path):
+    study = create(tmp_path / "s.db", "s", [f"a{i}" for i in range(6)], k=1)
+    work(study, planted(6, 1), 7, 20)
+    for ticket in study.ask(30):  # some of a step that others hold back
+        if ticket.index:
+            study.tell(ticket, 0.0)
+    with client_of(create_app(tmp_path / "s.db")) as client:
+        used = study.result().pulls_per_arm
+        recorded = [sum(trial.arm == f"a{i}" for trial in study.trials()) for i in range(6)]
+        assert any(recorded[i] > used[i] for i in range(6))
+        for arm in range(6):
+            page = client.get(f"/studies/s/arms/{arm}").text
+            series = client.get(f"/studies/s/arms/{arm}/series.json").json()
+            assert series["total"] == used[arm]
+            assert f"<dt>Samples used</dt><dd>{used[arm]}<" in page
+            waiting = recorded[arm] - int(used[arm])
+            assert ("more recorded, not used yet" in page) == (waiting > 0)
+            cells = re.findall(r'<tr><td class="number">(.*?)</td>', page)
+            numbers = [int(cell) for cell in cells if cell.isdigit()]
+            assert numbers == list(range(used[arm], used[arm] - len(numbers), -1))
+            assert len(cells) - len(numbers) == min(waiting, 50)
+            assert "This is right" not in page
 
 
 def test_workers_of_many_results_are_counted_behind_the_page(
@@ -294,6 +368,36 @@ def test_many_studies_are_searched_and_paged(tmp_path: Path):
     found = client.get("/?q=study+1").text
     assert "1 to 10 of 10 studies" in found
     assert "No study is called like that" in client.get("/?q=zzz<b>").text
+
+
+def shown_commands(page: str) -> list[list[str]]:
+    """Return the words of each command in the boxes of a page."""
+    boxes = re.findall(r"<pre><code>(.*?)</code></pre>", page, re.DOTALL)
+    return [shlex.split(line) for box in boxes for line in html.unescape(box).splitlines()]
+
+
+def understood(words: list[str]) -> dict[str, Any]:
+    """Return what the command line makes of a command, without running it."""
+    command, rest, context = get_command(cli), words[1:], None
+    while True:
+        context = command.make_context(words[0], list(rest), parent=context)
+        if not isinstance(command, TyperGroup):
+            return context.params
+        _, command, rest = command.resolve_command(context, context._protected_args + context.args)
+
+
+@pytest.mark.parametrize("name", ["crowd", "it's; rm -rf ~ $(id)", "--help"])
+def test_the_commands_that_pages_show_work(tmp_path: Path, name: str):
+    client = client_of(create_app(tmp_path / "s.db"))
+    commands = shown_commands(client.get("/").text)
+    create(tmp_path / "s.db", name, ["a", "b", "c"], k=1)
+    commands += shown_commands(client.get(f"/studies/{quote(name, safe='')}").text)
+    assert [words[2] for words in commands] == ["create", "work", "work"]
+    options = [understood(words) for words in commands]
+    assert {option["storage"] for option in options} == {"http://localhost"}
+    assert options[0]["arms"] == "workers.txt"
+    assert [option["pull"] for option in options[1:]] == ["./probe {arm}"] * 2
+    assert [option["name"] for option in options] == ["crowd", "crowd", name]
 
 
 def test_an_empty_server_says_how_to_begin(tmp_path: Path):

@@ -8,7 +8,7 @@ import html
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,8 @@ NARROW = "40rem"
 """Screens up to this wide get the narrow form of a picture."""
 LONG_LABEL = 20
 """Characters of a label that may need more than one line."""
+MOST_MARKS = 4
+"""Above and below one letter; more would reach into the lines around it."""
 MEDIA_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 STYLE = """
 :root { color-scheme: light dark; }
@@ -294,7 +296,27 @@ def visible(value: object, most: int | None = None) -> str:
         text = f"{text[: most - end - 1]}…{text[len(text) - end :]}"
     if not text.strip(" "):
         return "␠" * len(text) or "(empty)"
-    return "".join(map(_visible_character, text))
+    if text.isascii():
+        return "".join(map(_visible_character, text))
+    return "".join(_among_others(text))
+
+
+def _among_others(text: str) -> Iterator[str]:
+    """Yield the characters of a text, visible, with what only belongs to one before them."""
+    before, above, spaces = "", 0, text.isspace()
+    for character in text:
+        category = unicodedata.category(character)
+        above = above + 1 if category in ("Mn", "Me") else 0
+        blank = _BLANK.match(character) is not None or (spaces and category == "Zs")
+        joins = character in _JOINERS and not before.isascii()
+        hidden = (blank or (category == "Cf" and character not in _SIGNS)) and not joins
+        escaped = hidden or above > MOST_MARKS
+        yield _escape(character) if escaped else _visible_character(character)
+        before = character
+
+
+def _escape(character: str) -> str:
+    return f"\\u{ord(character):04x}"
 
 
 def number_text(value: float, span: float) -> str:
@@ -316,6 +338,15 @@ def number_text(value: float, span: float) -> str:
     return f"{rounded:,.{max(digits, 0)}f}"
 
 
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U000e0000-\U000e0fff]"
+)
+"""Printable, or of another category than Cf, and blank all the same."""
+_JOINERS = "\u200c\u200d\ufe0e\ufe0f"
+"""Make one of several characters, as in many an emoji and in Persian."""
+_SIGNS = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2"
+"""Of the category Cf, and seen: they stand around numbers."""
 _SYMBOLS = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "␡"}
 _DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
@@ -329,7 +360,7 @@ def _visible_character(character: str) -> str:
     harmless = unicodedata.category(character) in ("Zs", "Cf", "Cn", "Co")
     if harmless and unicodedata.bidirectional(character) not in _DIRECTIONS:
         return character
-    return f"\\u{code:04x}"
+    return _escape(character)
 
 
 def _data_address(content: bytes, media_type: str) -> str:

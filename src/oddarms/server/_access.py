@@ -38,6 +38,7 @@ from starlette.datastructures import FormData
 from starlette.requests import HTTPConnection
 
 from oddarms.errors import InvalidParameter, UnknownStudy
+from oddarms.server._limits import ADMIN_BYTES
 from oddarms.server._problems import Problem
 from oddarms.server._state import State, state_of
 from oddarms.server._tokens import Role, Token
@@ -152,7 +153,7 @@ def check_csrf(request: Request, principal: Principal | None) -> None:
 
 async def check_form(request: Request) -> FormData:
     """Return the form of a request, if a page of this session has made it."""
-    form = await request.form()
+    form = await request.form(max_part_size=ADMIN_BYTES)  # the whole is counted before
     principal: Principal | None = getattr(request.state, "principal", None)
     if principal is None or principal.csrf is None:
         return form

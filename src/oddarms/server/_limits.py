@@ -10,10 +10,11 @@ import time
 from collections import Counter, OrderedDict, deque
 from typing import Any
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oddarms.errors import InvalidParameter
-from oddarms.server._problems import Problem
+from oddarms.server._problems import Problem, answer
 
 UNKNOWN_BYTES = 16 * 2**10
 """Of the body of somebody who was not let in."""
@@ -125,7 +126,7 @@ class Bodies:
             parts.clear()
             _check_values(scope, body)
         except Problem as problem:
-            await problem.response()(scope, receive, send)
+            await answer(Request(scope), problem)(scope, receive, send)
             return
         finally:
             self._held -= held

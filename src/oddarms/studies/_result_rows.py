@@ -238,10 +238,19 @@ def trial_rows(
         yield from found
 
 
-def rewards_of(connection: sa.Connection, study: int, arm: int) -> list[float]:
-    """Return all rewards of an arm, in order."""
-    wanted = "SELECT reward FROM results WHERE study = :study AND arm = :arm ORDER BY number"
-    return [row[0] for row in run(connection, wanted, study=study, arm=arm)]
+def rewards_of(connection: sa.Connection, study: int, arm: int, places: int) -> list[float]:
+    """Return the rewards of the first places of an arm, and imported ones, as recorded."""
+    wanted = (
+        "SELECT reward FROM results WHERE study = :study AND arm = :arm"
+        " AND (place IS NULL OR place < :places) ORDER BY number"
+    )
+    return [row[0] for row in run(connection, wanted, study=study, arm=arm, places=places)]
+
+
+def number_of(connection: sa.Connection, study: int, arm: int) -> int:
+    """Return how many rewards of an arm are recorded."""
+    wanted = "SELECT count(*) FROM results WHERE study = :study AND arm = :arm"
+    return int(run(connection, wanted, study=study, arm=arm).scalar_one())
 
 
 def latest_of(connection: sa.Connection, study: int, arm: int, most: int) -> list[Any]:

@@ -397,10 +397,19 @@ class StoredStudy(Study):
             late=bool(late),
         )
 
-    def rewards_of(self, arm: int) -> FloatArray:
-        """Return all rewards of an arm, by its number, in the order of recording."""
+    def rewards_of(self, arm: int, places: int) -> FloatArray:
+        """Return the rewards of the first places of an arm, and imported ones, as recorded.
+
+        A search that has used so many pulls of the arm has used these.
+        """
         with self._database.reading() as connection:
-            return np.array(result_rows.rewards_of(connection, self._number, arm), dtype=float)
+            found = result_rows.rewards_of(connection, self._number, arm, places)
+            return np.array(found, dtype=float)
+
+    def number_of(self, arm: int) -> int:
+        """Return how many rewards of an arm are recorded, used or not."""
+        with self._database.reading() as connection:
+            return result_rows.number_of(connection, self._number, arm)
 
     def latest_of(self, arm: int, most: int) -> list[Trial]:
         """Return the latest results of an arm, by its number, the last one first."""

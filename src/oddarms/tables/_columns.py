@@ -86,7 +86,7 @@ def rows(
         values: tuple[str, ...] = wanted(row)
         if tuple(value.strip().casefold() for value in values) == header.names:
             raise lines.wrong(
-                "the header must be there once but is here again: were files put together?"
+                "the header must be there once but is here again: remove it where files were joined"
             )
         if copies is not None and header.width > len(header.places):
             copies.add(row)

@@ -20,7 +20,7 @@ REWARDS = 1_500
 
 
 def arm_series(view: View, arm: int, rewards: FloatArray) -> dict[str, Any]:
-    """Return an arm's rewards in the order in which they were recorded, and what they say.
+    """Return an arm's rewards that are used, in the order of recording, and what they say.
 
     The interval is one that holds at all times for all n arms together with probability 1 - delta,
     found from this arm's rewards alone. The evidence is that of the rewards so far for the side of

@@ -8,14 +8,24 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 
-from oddarms.errors import OddarmsError
+from oddarms.documents import visible
+from oddarms.errors import InvalidParameter, OddarmsError
 from oddarms.randomness import seed_of
-from oddarms.server._access import Admin, StudyToChange, audit, check_form
+from oddarms.server._access import Admin, StudyToChange, StudyToRead, audit, check_form
 from oddarms.server._problems import problem_of
 from oddarms.server._state import State, state_of
-from oddarms.server.pages._new import USUAL, NewStudy, budget_of, given_of, new_study
-from oddarms.server.pages._rendering import links_of, render, see
+from oddarms.server.pages._new import (
+    USUAL,
+    NewStudy,
+    Upload,
+    budget_of,
+    given_of,
+    in_words_of_the_form,
+    new_study,
+)
+from oddarms.server.pages._rendering import links_of, render, see, see_done
 from oddarms.server.pages._snapshots import forget_snapshot
+from oddarms.server.pages._study_page import whole_page
 from oddarms.studies._database_storage import tried_question
 from oddarms.studies._storage import check_name
 from oddarms.studies._study import StoredStudy
@@ -38,19 +48,26 @@ async def create(request: Request, principal: Admin) -> Response:  # noqa: ARG00
         made = await run_in_threadpool(new_study, given, await _uploaded(form))
         await run_in_threadpool(_create, state, made)
     except OddarmsError as error:
-        problem = problem_of(error, state.storage.name)
-        said = f"{problem.detail[:1].upper()}{problem.detail[1:]}"
-        return render(request, "new.html", problem.status, here="new", given=given, problem=said)
+        status, said = _said(request, error)
+        return render(request, "new.html", status, here="new", given=given, problem=said)
     audit(request, "create", made.name, arms=made.question.n)
-    return see(links_of(request).study(made.name), "created")
+    return see_done(request, links_of(request).study(made.name), "created")
 
 
-async def _uploaded(form: FormData) -> bytes | None:
-    """Return the content of the file that was chosen, if one was."""
+async def _uploaded(form: FormData) -> Upload | None:
+    """Return the file that was chosen, if one was."""
     file: Any = form.get("table")
-    content = await file.read() if isinstance(file, UploadFile) else b""
+    uploaded = isinstance(file, UploadFile)
+    content = await file.read() if uploaded else b""
+    name = (file.filename or "") if uploaded else ""
     await form.close()
-    return content or None
+    return Upload(content, name) if content else None
+
+
+def _said(request: Request, error: OddarmsError) -> tuple[int, str]:
+    """Return the status of an error, and its sentence for a page."""
+    problem = problem_of(error, state_of(request).storage.name)
+    return problem.status, f"{problem.detail[:1].upper()}{problem.detail[1:]}"
 
 
 def _create(state: State, made: NewStudy) -> None:
@@ -65,8 +82,14 @@ def _create(state: State, made: NewStudy) -> None:
 async def stop(request: Request, study: StudyToChange) -> Response:
     """Hand out no more pulls."""
     await check_form(request)
-    await run_in_threadpool(study.stop, "stopped from the page")
+    await run_in_threadpool(_stop, study)
     return _changed(request, study, "stop", "stopped")
+
+
+def _stop(study: StoredStudy) -> None:
+    """Stop a study that is not stopped: why it was, somebody else has said."""
+    if study.outline()[0].stopped is None:
+        study.stop("stopped from the page")
 
 
 @router.post("/studies/{name}/resume")
@@ -79,12 +102,35 @@ async def resume(request: Request, study: StudyToChange) -> Response:
 
 @router.post("/studies/{name}/budget")
 async def raise_budget(request: Request, study: StudyToChange) -> Response:
-    """Let the budget grow."""
+    """Let the budget grow, or say on the page what is wrong with it."""
     form = await check_form(request)
     text = form.get("budget")
-    budget = budget_of(text if isinstance(text, str) else "")
-    await run_in_threadpool(lambda: study.revise(budget=budget))
+    typed = text if isinstance(text, str) else ""
+    try:
+        budget = _new_budget(typed, unlimited="unlimited" in form)
+        await run_in_threadpool(lambda: study.revise(budget=budget))
+    except OddarmsError as error:
+        status, said = _said(request, error)
+        given = {"budget": typed, "problem": in_words_of_the_form(said)}
+        return await run_in_threadpool(whole_page, request, study, status, given)
     return _changed(request, study, "revise", "budget", budget=budget)
+
+
+def _new_budget(typed: str, *, unlimited: bool) -> int | None:
+    budget = budget_of(typed)
+    if unlimited:
+        return None
+    if budget is None:
+        raise InvalidParameter("budget must be a number of pulls but got none: tick “no limit”.")
+    return budget
+
+
+@router.get("/studies/{name}/stop")
+@router.get("/studies/{name}/resume")
+@router.get("/studies/{name}/budget")
+def back_to_study(request: Request, study: StudyToRead) -> Response:
+    """Lead to the page whose forms have these addresses."""
+    return see(links_of(request).study(study.name))
 
 
 @router.get("/studies/{name}/delete")
@@ -97,14 +143,14 @@ def form_for_deletion(request: Request, study: StudyToChange) -> Response:
 async def delete(request: Request, study: StudyToChange) -> Response:
     """Delete a study whose name was typed in."""
     form = await check_form(request)
-    if form.get("again") != study.name:
+    if form.get("again") not in (study.name, visible(study.name)):
         said = "That is not its name, so nothing was deleted."
         return await run_in_threadpool(_deletion, request, study, said)
     state = state_of(request)
     await run_in_threadpool(state.storage.delete, study.name)
     state.studies.forget(study.name)
     audit(request, "delete", study.name)
-    return see(links_of(request).home(), "deleted")
+    return see_done(request, links_of(request).home(), "deleted")
 
 
 def _deletion(request: Request, study: StoredStudy, problem: str = "") -> Response:
@@ -124,4 +170,4 @@ def _deletion(request: Request, study: StoredStudy, problem: str = "") -> Respon
 def _changed(request: Request, study: StoredStudy, action: str, done: str, **more: Any) -> Response:
     forget_snapshot(request, study)
     audit(request, action, study.name, **more)
-    return see(links_of(request).study(study.name), done)
+    return see_done(request, links_of(request).study(study.name), done)

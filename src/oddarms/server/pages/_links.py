@@ -43,6 +43,10 @@ class Links:
         """Return the address of the description of the API."""
         return self._of("/api")
 
+    def openapi(self) -> str:
+        """Return the address of the description of the API for programs."""
+        return self._of("/api/v1/openapi.json")
+
     def study(self, name: str, query: Mapping[str, str] | None = None) -> str:
         """Return the address of a study."""
         return self._of(f"/studies/{quote(name, safe='')}", query)

@@ -14,11 +14,14 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from oddarms import __version__
+from oddarms.documents import visible
 from oddarms.server._access import Principal
 from oddarms.server._problems import Problem
 from oddarms.server._tokens import Role
+from oddarms.server.pages._commands import create_command, work_command
 from oddarms.server.pages._links import Links
 
+PARTS = "parts/"
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 NOTICES = {
     "stopped": ("good", "The study is stopped: no more pulls are handed out."),
@@ -27,7 +30,9 @@ NOTICES = {
     "created": ("good", "The study is there. Workers can begin."),
     "deleted": ("good", "The study is deleted."),
 }
-"""What is said after a change, by a word in the address."""
+"""What is said after a change, by a word in a cookie: a link to a page cannot have it."""
+DONE = "oddarms_done"
+DONE_SECONDS = 60
 ROLES = {Role.ADMIN: "admin", Role.WORKER: "worker", Role.READER: "read only"}
 
 
@@ -61,7 +66,8 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
     """Return a page, or a part of one."""
     principal: Principal | None = getattr(request.state, "principal", None)
     links = links_of(request)
-    kind, text = NOTICES.get(request.query_params.get("done", ""), ("", ""))
+    whole = not template.startswith(PARTS)
+    kind, text = NOTICES.get(request.cookies.get(DONE, ""), ("", "")) if whole else ("", "")
     values = {
         "links": links,
         "access": Access.of(principal),
@@ -72,12 +78,25 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
         "server": server_of(request),
         **context,
     }
-    return HTMLResponse(_environment().get_template(template).render(values), status)
+    page = HTMLResponse(_environment().get_template(template).render(values), status)
+    if text:
+        page.delete_cookie(DONE, path=f"{links.prefix}/")
+    return page
 
 
-def see(address: str, done: str = "") -> RedirectResponse:
-    """Return the answer to a form: look there, where it is said what was done."""
-    return RedirectResponse(address + (f"?{urlencode({'done': done})}" if done else ""), 303)
+def see(address: str) -> RedirectResponse:
+    """Return the answer to a form: look there."""
+    return RedirectResponse(address, 303)
+
+
+def see_done(request: Request, address: str, done: str) -> RedirectResponse:
+    """Return the answer to a form: look there, where it is said once what was done."""
+    response, path = see(address), f"{links_of(request).prefix}/"
+    secure = request.url.scheme == "https"
+    response.set_cookie(
+        DONE, done, DONE_SECONDS, path=path, secure=secure, httponly=True, samesite="strict"
+    )
+    return response
 
 
 def error_page(request: Request, problem: Problem) -> Response | None:
@@ -112,6 +131,8 @@ _TEXTS = {
     "unknown-study": "There is no study of that name here. It may have been deleted, or the address"
     " has a mistake.",
     "not-found": "There is nothing at this address.",
+    "too-large": "That is more than this server takes at once. Go back, and what you typed is still"
+    " there. A larger study is created where its storage is, with oddarms study create.",
 }
 
 
@@ -130,10 +151,13 @@ def prepare() -> None:
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["visible"] = visible
+    environment.globals.update(create_command=create_command, work_command=work_command)
+    return environment

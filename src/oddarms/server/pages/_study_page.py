@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,6 +35,16 @@ TRACE = 12
 @router.get("/studies/{name}")
 def study_page(request: Request, study: StudyToRead) -> Response:
     """Return the whole page."""
+    return whole_page(request, study)
+
+
+def whole_page(
+    request: Request,
+    study: StoredStudy,
+    status: int = 200,
+    given: Mapping[str, str] | None = None,
+) -> Response:
+    """Return the whole page; `given` is what was typed into a form of it, and what is wrong."""
     now = snapshot_of(request, study)
     view = now.view
     context = {
@@ -44,15 +53,14 @@ def study_page(request: Request, study: StudyToRead) -> Response:
     return render(
         request,
         "study.html",
+        status,
         here="studies",
         name=study.name,
         pulse=now.pulse,
         question=words.sentence(view.question),
         picture_words=words.picture_words(view),
-        trace=_trace(view),
         rows=ROWS,
-        stopped=now.overview.stopped,
-        budget="" if view.question.budget is None else f"{view.question.budget:,}",
+        given=given,
         **context,
     )
 
@@ -64,7 +72,9 @@ def study_part(request: Request, study: StudyToRead, part: str) -> Response:
         raise HTTPException(404)
     now = snapshot_of(request, study)
     context = PARTS[part](request, study, now)
-    return render(request, f"parts/{part}.html", name=study.name, pulse=now.pulse, **context)
+    return render(
+        request, f"parts/{part}.html", name=study.name, pulse=now.pulse, given=None, **context
+    )
 
 
 def _summary(request: Request, study: StoredStudy, now: Snapshot) -> dict[str, Any]:  # noqa: ARG001
@@ -107,23 +117,33 @@ def _decisions(request: Request, study: StoredStudy, now: Snapshot) -> dict[str,
 def _workers(request: Request, study: StoredStudy, now: Snapshot) -> dict[str, Any]:  # noqa: ARG001
     whole = "part" not in request.path_params and "workers" not in request.query_params
     found = study.workers_at_once(COUNTED_AT_ONCE) if whole else study.workers()
-    shell_name = shlex.quote(study.name)
     if found is None:
-        return {"workers": None, "more_workers": "", "shell_name": shell_name}
+        return {"workers": None, "more_workers": ""}
     long_ago = datetime.min.replace(tzinfo=UTC)
     found.sort(key=lambda worker: worker.last_seen or long_ago, reverse=True)
     rows = [
         {
             "name": None if worker.name is None else visible(worker.name, 200),
             "pulls": f"{worker.pulls:,}",
-            "rate": "–" if worker.rate is None else f"{worker.rate:,.3g}",
+            "rate": "–" if worker.rate is None else _rate_text(worker.rate),
             "live": f"{worker.live:,}",
             "seen": Moment.of(worker.last_seen),
         }
         for worker in found[:WORKERS]
     ]
     more = f"{len(found):,}" if len(found) > WORKERS else ""
-    return {"workers": rows, "more_workers": more, "shell_name": shell_name}
+    return {"workers": rows, "more_workers": more}
+
+
+def _rate_text(rate: float) -> str:
+    """Return results a second.
+
+    Examples
+    --------
+    >>> _rate_text(2941.2), _rate_text(0.01234)
+    ('2,941', '0.0123')
+    """
+    return f"{rate:,.0f}" if rate >= 100.0 else f"{rate:.3g}"
 
 
 def _conflicts(request: Request, study: StoredStudy, now: Snapshot) -> dict[str, Any]:  # noqa: ARG001
@@ -164,12 +184,23 @@ def _trace(view: View) -> list[list[str]]:
     ]
 
 
+def _trace_part(request: Request, study: StoredStudy, now: Snapshot) -> dict[str, Any]:  # noqa: ARG001
+    return {"trace": _trace(now.view)}
+
+
+def _manage(request: Request, study: StoredStudy, now: Snapshot) -> dict[str, Any]:  # noqa: ARG001
+    budget = now.view.question.budget
+    return {"stopped": now.overview.stopped, "budget": "" if budget is None else f"{budget:,}"}
+
+
 Part = Callable[[Request, StoredStudy, Snapshot], dict[str, Any]]
 PARTS: dict[str, Part] = {
     "summary": _summary,
     "arms": _arms,
     "decisions": _decisions,
+    "trace": _trace_part,
     "workers": _workers,
     "conflicts": _conflicts,
+    "manage": _manage,
 }
 """Parts of the page that are loaded anew when something has happened."""

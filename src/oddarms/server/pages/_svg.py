@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
+from oddarms.algorithms import Decision
 from oddarms.plotting._style import MARKS, THRESHOLD_BAND, THRESHOLD_LINE
 from oddarms.server.pages._picture import MARKED, interval_columns
 from oddarms.server.pages._view import KINDS, View
@@ -16,10 +19,11 @@ def interval_svg(view: View) -> str:
     columns = interval_columns(view, WIDTH - 60)
     draw = _Drawing(columns)
     body = [
-        draw.thresholds(),
-        draw.intervals(),
+        *map(draw.intervals, MARKS),
+        draw.bands(),
         draw.means(),
         *map(draw.marks, MARKED),
+        draw.lines(),
         draw.axis(),
     ]
     return (
@@ -42,52 +46,88 @@ class _Drawing:
         low, high = self.columns["range"]
         return float(EDGE + (HEIGHT - 30.0) * (1.0 - (value - low) / ((high - low) or 1.0)))
 
-    def thresholds(self) -> str:
-        parts = []
-        for estimate, low, high in self.columns["thresholds"].values():
-            top, bottom, line = self.y(high), self.y(low), self.y(estimate)
-            parts.append(
-                f'<rect x="50" y="{top:.1f}" width="{WIDTH - 60}" height="{bottom - top:.1f}"'
-                f' fill="{THRESHOLD_BAND}" opacity=".5"/>'
-                f'<path d="M50 {line:.1f}h{WIDTH - 60}" stroke="{THRESHOLD_LINE}"'
-                ' stroke-width="1.500" stroke-dasharray="7 4"/>'
-            )
-        return "".join(parts)
+    def bands(self) -> str:
+        return "".join(
+            f'<rect x="50" y="{self.y(high):.1f}" width="{WIDTH - 60}"'
+            f' height="{self.y(low) - self.y(high):.1f}" fill="{THRESHOLD_BAND}" opacity=".5"/>'
+            for _, low, high in self.columns["thresholds"].values()
+        )
 
-    def intervals(self) -> str:
+    def lines(self) -> str:
+        return "".join(
+            f'<path d="M50 {self.y(estimate):.1f}h{WIDTH - 60}" stroke="{THRESHOLD_LINE}"'
+            ' stroke-width="1.500" stroke-dasharray="7 4"/>'
+            for estimate, _, _ in self.columns["thresholds"].values()
+        )
+
+    def kind(self, column: int) -> str:
+        """Return what is drawn of a column: the most remarkable kind of its arms."""
+        return next(kind for kind in KINDS.values() if self.columns["counts"][kind][column])
+
+    def intervals(self, decision: Decision) -> str:
         ends = zip(self.columns["lower"], self.columns["upper"], strict=True)
         lines = "".join(
             f"M{self.x(i):.1f} {self.y(low):.1f}V{self.y(high):.1f}"
             for i, (low, high) in enumerate(ends)
+            if self.kind(i) == KINDS[decision]
         )
-        wide = min(max(self.step, 1.0), 3.0)
-        return f'<path d="{lines}" stroke="#9cc4de" stroke-width="{wide:.1f}" fill="none"/>'
+        wide, colour = min(max(self.step, 1.0), 3.0), MARKS[decision].colour
+        opacity = 0.45 if self.step >= 5.0 else 0.2  # where they touch, what is below is to be seen
+        style = f'stroke="{colour}" stroke-opacity="{opacity}" stroke-width="{wide:.1f}"'
+        return f'<path d="{lines}" {style} fill="none"/>'
 
     def means(self) -> str:
-        known = [(i, mean) for i, mean in enumerate(self.columns["least"]) if mean is not None]
-        dots = "".join(f"M{self.x(i):.1f} {self.y(mean):.1f}h0" for i, mean in known)
-        return f'<path d="{dots}" stroke="#0072b2" stroke-width="4" stroke-linecap="round"/>'
+        normal = self.columns["counts"]["normal"]
+        known = [
+            (self.x(i), mean)
+            for i, mean in enumerate(self.columns["least"])
+            if mean is not None and normal[i]
+        ]
+        return self.dots(known, MARKS[Decision.NORMAL].colour)
 
-    def marks(self, kind: Any) -> str:
-        marks, found = self.columns["marks"][KINDS[kind]], MARKS[kind]
+    def dots(self, places: list[tuple[float, float]], colour: str) -> str:
+        dots = "".join(f"M{x:.1f} {self.y(mean):.1f}h0" for x, mean in places)
+        return f'<path d="{dots}" stroke="{colour}" stroke-width="4" stroke-linecap="round"/>'
+
+    def marks(self, decision: Decision) -> str:
+        """Return a dot for every column with arms of a kind, and shapes where there is room."""
+        marks, found = self.columns["marks"][KINDS[decision]], MARKS[decision]
+        every = [(self.x(i), high) for i, high in zip(marks["at"], marks["high"], strict=True)]
         shape = {"D": "m0 -5l5 5l-5 5l-5 -5z", "v": "m0 5l5 -9h-10z", "^": "m0 -5l5 9h-10z"}
         places, last = [], -99.0
-        for column, high in zip(marks["at"], marks["high"], strict=True):
-            if self.x(column) - last >= 8.0:
-                last = self.x(column)
-                places.append(f"M{last:.1f} {self.y(high):.1f}{shape[found.marker]}")
+        for x, high in every:
+            if x - last >= 8.0:
+                last = x
+                places.append(f"M{x:.1f} {self.y(high):.1f}{shape[found.marker]}")
         fill = found.colour if found.filled else "#fff"
-        return f'<path d="{"".join(places)}" fill="{fill}" stroke="{found.colour}"/>'
+        shapes = f'<path d="{"".join(places)}" fill="{fill}" stroke="{found.colour}"/>'
+        return self.dots(every, found.colour) + shapes
 
     def axis(self) -> str:
-        low, high = self.columns["range"]
-        ticks = [low + (high - low) * part / 4.0 for part in range(5)]
         numbers = "".join(
-            f'<text x="44" y="{self.y(tick) + 4.0:.1f}" text-anchor="end">{tick:.3g}</text>'
-            for tick in ticks
+            f'<text x="44" y="{self.y(tick) + 4.0:.1f}" text-anchor="end">{tick:.4g}</text>'
+            for tick in round_ticks(*self.columns["range"])
         )
         ends = (
             f'<text x="50" y="{HEIGHT - 4}">lowest mean</text>'
             f'<text x="{WIDTH - 10}" y="{HEIGHT - 4}" text-anchor="end">highest mean</text>'
         )
         return f'<g font-family="sans-serif" font-size="12" fill="#555">{numbers}{ends}</g>'
+
+
+def round_ticks(low: float, high: float) -> Iterator[float]:
+    """Yield about five round numbers of a range.
+
+    Examples
+    --------
+    >>> list(round_ticks(0.03, 0.95))
+    [0.2, 0.4, 0.6, 0.8]
+    """
+    rough = (high - low) / 5.0
+    if not rough > 0.0:
+        yield low
+        return
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= rough * (1 - 1e-9))
+    for place in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1):
+        yield round(place * step, 12 - math.floor(math.log10(step)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from oddarms.problem import Question
@@ -150,10 +151,15 @@ def shares(view: View) -> list[dict[str, str]]:
 def tiles(view: View, overview: Overview) -> list[dict[str, str]]:
     """Return the figures below the answer."""
     result, budget = view.result, view.question.budget
-    of = f"of a budget of {budget:,}" if budget is not None else ""
-    extra = [of, f"{result.imported:,} imported" if result.imported else ""]
+    of = f"of a budget of {count_text(budget)}" if budget is not None else ""
+    unused = overview.told + overview.imported - view.samples
+    extra = [
+        of,
+        f"{result.imported:,} imported" if result.imported else "",
+        f"{unused:,} more recorded, not used{not_yet(overview)}" if unused > 0 else "",
+    ]
     found = [
-        _tile("Samples", f"{view.samples:,}", ", ".join(filter(None, extra))),
+        _tile("Samples used", f"{view.samples:,}", ", ".join(filter(None, extra))),
         *([] if overview.status is Status.DECIDED else [_tile("Still to go", *to_go(view))]),
         *(_tile(*threshold(view, side)) for side in result.thresholds),
         _tile("Out now", f"{overview.live:,}", "pulls that workers have"),
@@ -166,6 +172,23 @@ def tiles(view: View, overview: Overview) -> list[dict[str, str]]:
     if overview.conflicts:
         found.append(_tile("Conflicts", f"{overview.conflicts:,}", "results that were refused"))
     return found
+
+
+def not_yet(overview: Overview) -> str:
+    """Return what is said behind "not used" while that may change."""
+    return "" if overview.status.final else " yet"
+
+
+def count_text(count: int) -> str:
+    """Return a count that somebody has chosen; of a huge one only how large it is.
+
+    Examples
+    --------
+    >>> count_text(12_000), count_text(10**400)
+    ('12,000', 'over 10^400')
+    """
+    digits = len(str(count)) if count < 10**18 else int(Decimal(count).log10()) + 1
+    return f"{count:,}" if digits <= 18 else f"over 10^{digits - 1}"
 
 
 def to_go(view: View) -> tuple[str, str]:
@@ -216,5 +239,7 @@ def arm_words(view: View, arm: int) -> str:
     where = "above" if mean >= nearest.estimate else "below"
     distance = view.number(abs(mean - nearest.estimate))
     sure = guarantee(view.question)
-    still = "The samples so far do not tell which side it is on." if kind == "open" else ""
-    return f"Its average is {distance} {where} the threshold. {still or f'This is {sure}.'}"
+    what = "The samples so far do not tell which side it is on."
+    if kind != "open":
+        what = f"What is decided of all arms: {sure}."
+    return f"Its average is {distance} {where} the threshold as it is estimated now. {what}"

@@ -22,6 +22,62 @@
 
   document.documentElement.classList.add("js");
 
+  // What goes wrong with a request, said where it is seen
+
+  let unanswered = null;
+
+  function say(text, words, address) {
+    const note = $("#trouble");
+    const line = Object.assign(document.createElement("p"), { textContent: text + " " });
+    if (words) line.append(Object.assign(document.createElement("a"), { textContent: words, href: address }));
+    note.replaceChildren(line);
+    note.hidden = false;
+  }
+
+  function complain(status, wanted = location.href) {
+    if (status === 401) say("You are not signed in any more.", "Sign in again", wanted);
+    else if (status === 404) say("The study is gone: somebody has deleted it.", "All studies", $("#trouble").dataset.home);
+    else if (status) say("The server could not do that (HTTP " + status + "). What you see is as it was before.", "Try again", wanted);
+    else say("The server does not answer. What you see is as it was before; it is asked again every few seconds.", "Try again", wanted);
+  }
+
+  function answered() {
+    unanswered = null;
+    $("#trouble").hidden = true;
+  }
+
+  function again() {
+    if (!unanswered) return;
+    const asking = (unanswered.id && document.getElementById(unanswered.id)) || unanswered;
+    unanswered = null;
+    if (!asking.isConnected) return;
+    if (asking.matches("form")) htmx.trigger(asking, "submit");
+    else asking.click();
+  }
+
+  const byItself = (detail) => ["pulse", "load"].includes(detail.requestConfig.triggeringEvent?.type);
+
+  document.addEventListener("htmx:sendError", ({ detail }) => {
+    if (byItself(detail)) return;
+    unanswered = detail.elt;
+    complain(0, detail.pathInfo.finalRequestPath);
+    setTimeout(again, 3000);
+  });
+  document.addEventListener("htmx:responseError", ({ detail }) => {
+    const { status } = detail.xhr;
+    if (!byItself(detail)) complain(status, detail.pathInfo.finalRequestPath);
+    else if (status === 401 || status === 404) complain(status);
+  });
+  document.addEventListener("htmx:afterOnLoad", ({ detail }) => { if (detail.successful) answered(); });
+
+  // What somebody has opened stays open when a part of the page is replaced
+
+  const opened = new Map();
+  document.addEventListener("toggle", ({ target }) => { if (target.id) opened.set(target.id, target.open); }, true);
+  const reopen = () => opened.forEach((open, id) => { const found = document.getElementById(id); if (found) found.open = open; });
+  document.addEventListener("htmx:afterSwap", reopen);
+  document.addEventListener("htmx:oobAfterSwap", reopen);
+
   // The interval picture
 
   class Picture {
@@ -83,10 +139,11 @@
       pen.scale(ratio, ratio);
       pen.font = "12px system-ui, sans-serif";
       this.axes(pen);
-      this.thresholds(pen);
       const step = this.inner / data.starts.length;
-      if (step >= 5) this.whiskers(pen, step);
-      else this.bands(pen, step);
+      if (step < 5) this.bands(pen, step);
+      this.thresholds(pen);
+      if (step < 5) this.means(pen, step);
+      else this.whiskers(pen, step);
       this.lines(pen);
       if (this.at !== null) this.cross(pen);
     }
@@ -141,13 +198,17 @@
 
     bands(pen, step) {
       const { data } = this;
-      const wide = Math.max(step, 1);
       data.starts.forEach((_, column) => {
         const x = Math.floor(this.left + column * step), next = Math.floor(this.left + (column + 1) * step);
         const top = this.y(data.upper[column]);
         pen.fillStyle = colours(this.kindOf(column) + "-pale");
         pen.fillRect(x, top, Math.max(next - x, 1), Math.max(this.y(data.lower[column]) - top, 1));
       });
+    }
+
+    means(pen, step) {
+      const { data } = this;
+      const wide = Math.max(step, 1);
       pen.fillStyle = colours("normal");
       data.starts.forEach((_, column) => {
         if (data.least[column] === null) return;
@@ -253,21 +314,26 @@
   const pulls = { label: "pulls", value: (_, v) => (v === null || v === undefined ? "" : grouped(v)) };
   const steps = () => uPlot.paths.stepped({ align: 1 });
   const PLOTS = {
-    open: (d) => ({ data: [d.pulls, d.open], series: [pulls, line("open arms", "open", { fill: colour("open-pale"), paths: steps() })], log: true, zero: true }),
-    threshold: (d) => ({ data: [d.pulls, d.upper, d.lower, d.threshold], log: true, series: [pulls, line("to", "threshold-line", { width: 1, dash: [4, 3] }), line("from", "threshold-line", { width: 1, dash: [4, 3] }), line("threshold", "ink")], bands: [{ series: [1, 2], fill: colour("threshold") + "59" }], within: d.bounds }),
-    evidence: (d) => ({ data: [d.pulls, d.three_quarters, d.quarter, d.median, d.least], log: true, series: [pulls, line("three quarters", "normal", { width: 1 }), line("a quarter", "normal", { width: 1 }), line("median arm", "normal"), line("weakest arm", "high", { dash: [6, 3] })], bands: [{ series: [1, 2], fill: colour("normal-pale") + "99" }] }),
-    decided: (d) => ({ data: [d.decided.pulls, d.decided.normal, d.decided.outliers], zero: true, series: [pulls, line("normal", "normal", { paths: steps() }), line("outliers", "high", { dash: [6, 3], paths: steps() })] }),
-    "arm-mean": (d) => ({ data: [d.places, d.upper, d.lower, d.mean, ...Object.values(d.thresholds).map((t) => d.places.map(() => t))], series: [{ ...pulls, label: "rewards" }, line("to", "normal", { width: 1 }), line("from", "normal", { width: 1 }), line("mean", "normal"), ...Object.keys(d.thresholds).map((side) => line(side + " threshold", "threshold-line", { dash: [7, 4] }))], bands: [{ series: [1, 2], fill: colour("normal-pale") + "99" }], log: d.total > 50, within: d.bounds }),
+    open: (d) => ({ data: [d.pulls, d.open], series: [pulls, line("open arms", "open", { fill: colour("open-pale"), paths: steps() })], log: true, zero: true, whole: true }),
+    threshold: (d) => ({ data: [d.pulls, d.upper, d.lower, d.threshold], log: true, series: [pulls, line("upper end", "threshold-line", { width: 1, dash: [4, 3], key: "threshold" }), line("lower end", "threshold-line", { width: 1, dash: [4, 3], key: "threshold" }), line("threshold", "ink")], bands: [{ series: [1, 2], fill: colour("threshold") + "59" }], within: d.bounds }),
+    evidence: (d) => ({ data: [d.pulls, d.three_quarters, d.quarter, d.median, d.least], log: true, series: [pulls, line("upper quarter", "normal", { width: 1, key: "normal-pale" }), line("lower quarter", "normal", { width: 1, key: "normal-pale" }), line("median arm", "normal"), line("weakest arm", "high", { dash: [6, 3] })], bands: [{ series: [1, 2], fill: colour("normal-pale") + "99" }] }),
+    decided: (d) => ({ data: [d.decided.pulls, d.decided.normal, d.decided.outliers], least: 2, zero: true, whole: true, series: [pulls, line("normal", "normal", { paths: steps() }), line("outliers", "high", { dash: [6, 3], paths: steps() })] }),
+    "arm-mean": (d) => ({ data: [d.places, d.upper, d.lower, d.mean, ...Object.values(d.thresholds).map((t) => d.places.map(() => t))], series: [{ ...pulls, label: "rewards" }, line("upper end", "normal", { width: 1, key: "normal-pale" }), line("lower end", "normal", { width: 1, key: "normal-pale" }), line("mean", "normal"), ...Object.keys(d.thresholds).map((side) => line(side + " threshold", "threshold-line", { dash: [7, 4] }))], bands: [{ series: [1, 2], fill: colour("normal-pale") + "99" }], log: d.total > 50, within: d.bounds }),
     "arm-rewards": (d) => ({ data: [d.rewards.map((_, i) => d.first + i), d.rewards], series: [{ ...pulls, label: "no." }, line("reward", "normal", { width: 0, paths: () => null, points: { show: true, size: 5, fill: colour("normal"), stroke: colour("normal") } })], range: d.bounds }),
     "arm-evidence": (d) => ({ data: [d.places, d.evidence], series: [{ ...pulls, label: "rewards" }, line("power of ten", "normal")], log: d.total > 50 }),
   };
 
   function decades(_, __, low, high) {
-    const found = [];
-    for (let power = 10 ** Math.floor(Math.log10(low)); power <= high; power *= 10)
-      for (const digit of high / low > 50 ? [1] : [1, 2, 5]) if (digit * power >= low && digit * power <= high) found.push(digit * power);
-    return found;
+    const ticks = (digits) => {
+      const found = [];
+      for (let power = 10 ** Math.floor(Math.log10(low)); power <= high; power *= 10)
+        for (const digit of digits) if (digit * power >= low && digit * power <= high) found.push(digit * power);
+      return found;
+    };
+    return [[1], [1, 2, 5], [1, 2, 3, 4, 5, 6, 7, 8, 9]].map(ticks).find((found) => found.length > 2) || [low, high];
   }
+
+  const WHOLE = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
 
   function wait(place, text) {
     place.replaceChildren(Object.assign(document.createElement("p"), { className: "loading", textContent: text }));
@@ -275,18 +341,18 @@
 
   function plot(place, data) {
     const made = PLOTS[place.dataset.plot](data);
-    if (!made.data[0].length || !made.data[1]) {
-      return wait(place, "Nothing to draw yet.");
-    }
+    const drawn = made.data[0].length >= (made.least || 1) && Boolean(made.data[1]);
+    place.closest("figure").hidden = !drawn;
+    if (!drawn) return;
     const small = (_, values) => values.map((v) => (v === null ? "" : Math.abs(v) >= 1e6 ? short(v / 1e6) + "M" : Math.abs(v) >= 1e4 ? short(v / 1e3) + "k" : short(v)));
     const axis = () => ({ stroke: colour("faint"), font: "12px system-ui, sans-serif", grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, values: small });
     const pad = (_, low, high) => { const edge = (high - low || Math.abs(high) || 1) * 0.06; const ends = made.zero ? [0, Math.max(high + edge, 1)] : [low - edge, high + edge]; return made.within ? [Math.max(ends[0], made.within[0]), Math.min(ends[1], made.within[1])] : ends; };
     const span = made.range && [made.range[0] - 0.08 * (made.range[1] - made.range[0]), made.range[1] + 0.08 * (made.range[1] - made.range[0])];
     const log = made.log && made.data[0][0] >= 1 && made.data[0].length > 1;
     const options = {
-      width: place.clientWidth, height: 180, series: made.series, bands: made.bands || [], legend: { live: true },
+      width: place.clientWidth, height: 180, series: made.series, bands: made.bands || [], legend: { live: true, markers: { width: 2, stroke: (_, i) => made.series[i].stroke, fill: (_, i) => (made.series[i].key ? colour(made.series[i].key) : made.series[i].dash ? colour("card") : made.series[i].stroke), dash: (_, i) => (made.series[i].dash ? "dashed" : "solid") } },
       scales: { x: { time: false, range: (_, low, high) => [low, high > low ? high : low + 1], ...(log ? { distr: 3 } : {}) }, y: { range: span || pad } },
-      axes: [{ ...axis(), size: 28, ...(log ? { splits: decades, filter: (_, values) => values } : {}) }, { ...axis(), size: 44 }], cursor: { y: false, drag: { x: false, y: false } },
+      axes: [{ ...axis(), size: 28, incrs: WHOLE, ...(log ? { splits: decades, filter: (_, values) => values } : {}) }, { ...axis(), size: 44, ...(made.whole ? { incrs: WHOLE } : {}) }], cursor: { y: false, drag: { x: false, y: false } },
     };
     const keep = place.plotted;
     if (keep && keep.kind === log && keep.series.length === made.series.length && place.clientWidth === keep.width) keep.setData(made.data);
@@ -318,7 +384,7 @@
 
   function listen(address, refresh) {
     const sign = $("#live");
-    const say = (state, text) => { sign.hidden = false; sign.dataset.state = state; sign.textContent = text; };
+    const show = (state, text) => { sign.hidden = false; sign.dataset.state = state; sign.textContent = text; };
     let due = null, last = 0, missed = false;
     const soon = () => {
       if (document.hidden) { missed = true; return; }
@@ -327,21 +393,38 @@
     };
     document.addEventListener("visibilitychange", () => { if (!document.hidden && missed) { missed = false; soon(); } });
     const source = new EventSource(address);
-    let seen = $("#study").dataset.pulse;
-    source.addEventListener("open", () => say("on", "live"));
-    source.addEventListener("error", () => say("off", source.readyState === 2 ? "not live: reload to try again" : "reconnecting …"));
+    let seen = $("#study").dataset.pulse, away = false;
+    source.addEventListener("open", () => {
+      show("on", "live");
+      if (away) { again(); soon(); }
+      away = false;
+    });
+    source.addEventListener("error", () => {
+      away = true;
+      const over = source.readyState === 2;
+      show("off", over ? "not live: reload to try again" : "reconnecting …");
+      if (over) ask(address);
+    });
     source.addEventListener("change", (event) => {
-      say("on", "live");
+      show("on", "live");
       const { pulse } = JSON.parse(event.data);
       if (pulse !== seen) { seen = pulse; soon(); }
     });
-    source.addEventListener("deleted", () => { source.close(); say("off", "the study is gone"); });
+    source.addEventListener("deleted", () => { source.close(); show("off", "the study is gone"); complain(404); });
     // a very large study is shown as it was a moment ago: look again until it is what was announced
     document.body.addEventListener("htmx:afterSettle", () => {
       const shown = $("[data-now]");
       if (shown && shown.dataset.now !== seen) soon();
     });
     window.addEventListener("pagehide", () => source.close());
+  }
+
+  async function ask(address) {
+    try {
+      const answer = await fetch(address, { credentials: "same-origin" });
+      if (answer.body) answer.body.cancel();
+      if (!answer.ok) complain(answer.status);
+    } catch { complain(0); }
   }
 
   let told = null, toldAt = 0;

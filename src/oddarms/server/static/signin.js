@@ -1,10 +1,15 @@
 // The link that the server prints has the token behind "#", which browsers send to nobody.
 "use strict";
-document.addEventListener("DOMContentLoaded", () => {
-  const token = location.hash.slice(1);
-  const field = document.getElementById("token");
-  if (!token || !field || document.getElementById("problem")) return;
-  history.replaceState(null, "", location.pathname + location.search);
-  field.value = decodeURIComponent(token);
-  if ("atOnce" in field.form.dataset) field.form.submit(); // else another site's link led here
-});
+(() => {
+  function take(problem) {
+    const token = location.hash.slice(1);
+    const field = document.getElementById("token");
+    if (!token || !field || problem) return;
+    history.replaceState(null, "", location.pathname + location.search);
+    field.value = decodeURIComponent(token);
+    if ("atOnce" in field.form.dataset) field.form.submit(); // else another site's link led here
+  }
+  document.addEventListener("DOMContentLoaded", () => take(document.getElementById("problem")));
+  // the link was opened in a tab that shows this page already
+  window.addEventListener("hashchange", () => take(null));
+})();
