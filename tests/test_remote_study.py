@@ -415,23 +415,42 @@ class TestConnections:
         self, server: Served, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         study = make(server.address, "lost")
-        send = httpx.Client.send
-        lost = 0
-
-        def loses(client: httpx.Client, *arguments: Any, **options: Any) -> Any:
-            nonlocal lost
-            answer = send(client, *arguments, **options)
-            if arguments[0].url.path.endswith(("/ask", "/tell")) and lost < 3:
-                lost += 1
-                raise httpx.ReadError("the connection is gone")
-            return answer
-
-        monkeypatch.setattr(httpx.Client, "send", loses)
+        answers = LostAnswers(monkeypatch, 3)
         with pytest.raises(StoreFailed, match="may have been recorded") as caught:
             study.ask(3)
         assert caught.value.passing
         tickets = study.ask(3)
         assert (len(tickets), study.overview().handed_out) == (3, 3)
-        lost = 2
+        answers.left = 1
         assert study.tell(tickets[0], 0.5) is Told.REPEATED
         delete_study("lost", storage=server.address)
+
+    def test_a_key_of_the_caller_is_no_other_call_s(
+        self, server: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        study = make(server.address, "own")
+        LostAnswers(monkeypatch, 2)
+        with pytest.raises(StoreFailed, match="may have been recorded"):
+            study.ask(3, key="mine")
+        first = study.ask(3, key="mine")
+        others = study.ask(3)
+        assert {one.id for one in first}.isdisjoint(one.id for one in others)
+        assert study.overview().handed_out == 6
+        delete_study("own", storage=server.address)
+
+
+class LostAnswers:
+    """Lets a server do what it is asked, and loses so many of its answers to workers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, left: int) -> None:
+        self.left = left
+        send = httpx.Client.send
+
+        def loses(client: httpx.Client, *arguments: Any, **options: Any) -> Any:
+            answer = send(client, *arguments, **options)
+            if arguments[0].url.path.endswith(("/ask", "/tell")) and self.left:
+                self.left -= 1
+                raise httpx.ReadError("the connection is gone")
+            return answer
+
+        monkeypatch.setattr(httpx.Client, "send", loses)

@@ -83,19 +83,26 @@ class RemoteStudy(Study):
             "lease": check_lease(lease),
             "ahead": ahead,
         }
-        call = (threading.get_ident(), *body.values())
-        with self._lock:
-            used = key or self._lost.pop(call, None) or secrets.token_urlsafe(16)
-        try:
-            answer = self._post("ask", {**body, "key": used})
-        except (StoreFailed, KeyboardInterrupt) as error:
-            if isinstance(error, KeyboardInterrupt) or error.passing:
-                with self._lock:
-                    self._lost[call] = used
-            raise
+        if key is None:
+            answer = self._asked_under_a_new_key(body)
+        else:  # the caller repeats it
+            answer = self._post("ask", {**body, "key": key})
         if self._callbacks and answer["decided"] != self._decided:
             self.overview()
         return Tickets(map(ticket_of, answer["tickets"]), Status(answer["status"]))
+
+    def _asked_under_a_new_key(self, body: dict[str, Any]) -> Any:
+        """Ask under a key that nobody else has; the same call gets a lost answer's tickets."""
+        call = (threading.get_ident(), *body.values())
+        with self._lock:
+            key = self._lost.pop(call, None) or secrets.token_urlsafe(16)
+        try:
+            return self._post("ask", {**body, "key": key})
+        except (StoreFailed, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt) or error.passing:
+                with self._lock:
+                    self._lost[call] = key
+            raise
 
     def tell_many(
         self, results: Iterable[tuple[Ticket | str, float]], *, worker: str | None = None
