@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,16 @@ import httpx
 import numpy as np
 import pytest
 
-from oddarms import Result, arms, create_study, delete_study, find, list_studies, load_study
+from oddarms import (
+    Question,
+    Result,
+    arms,
+    create_study,
+    delete_study,
+    find,
+    list_studies,
+    load_study,
+)
 from oddarms.errors import (
     DuplicateStudy,
     InvalidParameter,
@@ -25,6 +35,7 @@ from oddarms.errors import (
     UnknownStudy,
 )
 from oddarms.search import Status
+from oddarms.search._alike import alike
 from oddarms.studies import Study, Told, verify
 from oddarms.studies._remote_study import RemoteStudy
 from oddarms.studies._study import StoredStudy
@@ -256,6 +267,17 @@ class TestWhatIsKnown:
         overview = study.overview()
         assert (overview.told, overview.handed_out, overview.live) == (120, 120, 0)
         assert study.progress().pulls == 120
+
+    def test_a_decided_result_is_whole(self, storage: str, tmp_path: Path) -> None:
+        question = Question(["a", "b", "c", "d"], k=1)
+        here = create_study("s", question, rng=1, storage=tmp_path / "here.db")
+        study = create_study("s", question, rng=1, storage=storage)
+        for one in (here, study):
+            one.run(lambda label: float(label == "c"))
+        result, expected = study.result(), here.result()
+        assert result.complete
+        for field in fields(Result):
+            assert alike(getattr(result, field.name), getattr(expected, field.name)), field.name
 
     def test_revisions(self, storage: str) -> None:
         study = create_study("s", [*"abc"], k=0.5, budget=5000, rng=1, storage=storage)
