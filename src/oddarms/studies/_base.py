@@ -415,7 +415,8 @@ class Study(ABC):
         Parameters
         ----------
         after
-            Only those behind the one with this `Trial.number`.
+            Only those behind the one with this `Trial.number`. Whoever goes on behind the last one
+            misses none: no result appears later with a lower number.
         most
             At most so many.
         """

@@ -217,9 +217,12 @@ _TRIALS = (
 
 
 def trial_rows(
-    connection: sa.Connection, study: int, after: int = 0, most: int | None = None
+    connection: sa.Connection, study: int, after: int, upto: int, most: int | None = None
 ) -> Iterator[Any]:
-    """Yield results behind a number with when they were asked for, in order, at most so many.
+    """Yield results behind a number and up to one, with when they were asked for, in order.
+
+    At most so many. Whoever goes on behind the last one misses none if `upto` was read by a
+    transaction that had the study alone: results may be stored in another order than numbered.
 
     A result has a worker of its own only where somebody else has told it than asked for it.
 
@@ -228,10 +231,15 @@ def trial_rows(
     """
     found = connection.execute(
         text(
-            f"{_TRIALS} WHERE r.study = :study"
-            f" AND r.number > :after ORDER BY r.number{'' if most is None else ' LIMIT :most'}"
+            f"{_TRIALS} WHERE r.study = :study AND r.number > :after AND r.number <= :upto"
+            f" ORDER BY r.number{'' if most is None else ' LIMIT :most'}"
         ),
-        {"study": study, "after": after, **({} if most is None else {"most": most})},
+        {
+            "study": study,
+            "after": after,
+            "upto": upto,
+            **({} if most is None else {"most": most}),
+        },
         execution_options={"stream_results": True},
     )
     with found:  # somebody may stop before the last one

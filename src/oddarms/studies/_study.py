@@ -378,9 +378,10 @@ class StoredStudy(Study):
         yield from list(trials) if self._database.one_connection else trials
 
     def _trials(self, after: int, most: int | None) -> Iterator[Trial]:
+        upto, _ = self._last_numbers()  # not those behind one that is not stored yet
         with self._database.reading() as connection:
             self._labels.all(connection)  # rather than one of them at a time
-            for row in result_rows.trial_rows(connection, self._number, after, most):
+            for row in result_rows.trial_rows(connection, self._number, after, upto, most):
                 yield self._trial(row, connection)
 
     def _trial(self, row: Any, connection: sa.Connection) -> Trial:
