@@ -89,7 +89,8 @@ class RemoteStudy(Study):
             answer = self._post("ask", {**body, "key": key})
         if self._callbacks and answer["decided"] != self._decided:
             self.overview()
-        return Tickets(map(ticket_of, answer["tickets"]), Status(answer["status"]))
+        tickets = map(ticket_of, answer["tickets"])
+        return Tickets(tickets, Status(answer["status"]), answer["decided"])
 
     def _asked_under_a_new_key(self, body: dict[str, Any]) -> Any:
         """Ask under a key that nobody else has; the same call gets a lost answer's tickets."""

@@ -107,11 +107,6 @@ class StoredStudy(Study):
         """The arms' labels."""
         return self._labels.all()
 
-    @property
-    def decided(self) -> int:
-        """How many arms are decided, as this process has read it last."""
-        return 0 if self._log.is_new else int((self._log.search.decisions != 0).sum())
-
     # Work
 
     def ask(
@@ -145,7 +140,7 @@ class StoredStudy(Study):
                     )
                     for arm, place in places:
                         out.setdefault(arm, set()).add(place)
-                status = self._status(search, out, ahead=ahead)
+                status, decided = self._status(search, out, ahead=ahead), search.decided
                 labels = self._labels.of([arm for _, arm, _ in placed.places], connection)
             expires = moment_of(placed.now + seconds)
             tickets = [
@@ -160,7 +155,7 @@ class StoredStudy(Study):
         except BaseException as error:
             self._abandon(tickets, f"ask ended with {type(error).__name__}")
             raise
-        return Tickets(tickets, status)
+        return Tickets(tickets, status, decided)
 
     def _abandon(self, tickets: list[Ticket], reason: str) -> None:
         """Give back tickets that nobody has got; where there is no time for it, leases end."""
