@@ -302,6 +302,22 @@ class TestWhatIsKnown:
         study.run(lambda label: float(label == "c"))
         assert sorted(label for label, _ in news) == ["a", "b", "c"]
 
+    def test_a_callback_that_raises_costs_no_ticket(self, storage: str) -> None:
+        study = make(storage)
+
+        def fails(*_: object) -> None:
+            raise RuntimeError("no disk")
+
+        study.on_decision(fails)
+
+        def work_on() -> None:
+            while tickets := study.ask(30):
+                study.tell_many([(ticket, float(ticket.arm == "c")) for ticket in tickets])
+
+        with pytest.raises(RuntimeError, match="no disk"):
+            work_on()
+        assert load_study("s", storage=storage).overview().live == 0
+
     def test_a_data_frame(self, storage: str) -> None:
         study = make(storage)
         work(study, 7)

@@ -10,7 +10,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from oddarms.algorithms import Decision
 from oddarms.arms import BatchFunction, Function
-from oddarms.errors import InvalidParameter, MissingExtra
+from oddarms.errors import InvalidParameter, MissingExtra, StoreFailed
 from oddarms.problem import Label, Question
 from oddarms.search import (
     AHEAD,
@@ -311,6 +311,19 @@ class Study(ABC):
 
         Returns how many.
         """
+
+    @contextmanager
+    def _given_back_on_error(self, tickets: Iterable[Ticket]) -> Iterator[None]:
+        """A block whose error gives back tickets that nobody gets to see.
+
+        Where there is no time for it, their leases end.
+        """
+        try:
+            yield
+        except BaseException as error:
+            with suppress(StoreFailed), self.hurried():
+                self.skip_many(tickets, f"ask ended with {type(error).__name__}")
+            raise
 
     def take_over(self) -> int:
         """Give back the tickets of processes of this machine that are gone; return how many.

@@ -87,9 +87,10 @@ class RemoteStudy(Study):
             answer = self._asked_under_a_new_key(body)
         else:  # the caller repeats it
             answer = self._post("ask", {**body, "key": key})
-        if self._callbacks and answer["decided"] != self._decided:
-            self.overview()
-        tickets = map(ticket_of, answer["tickets"])
+        tickets = list(map(ticket_of, answer["tickets"]))
+        with self._given_back_on_error(tickets):
+            if self._callbacks and answer["decided"] != self._decided:
+                self.overview()
         return Tickets(tickets, Status(answer["status"]), answer["decided"])
 
     def _asked_under_a_new_key(self, body: dict[str, Any]) -> Any:

@@ -148,19 +148,11 @@ class StoredStudy(Study):
                 for label, (number, arm, place) in zip(labels, placed.places, strict=True)
             ]
             state = self._log.state() if saving else None
-        try:
+        with self._given_back_on_error(tickets):
             if state is not None:
                 self._save(state)
             self._report_decisions()
-        except BaseException as error:
-            self._abandon(tickets, f"ask ended with {type(error).__name__}")
-            raise
         return Tickets(tickets, status, decided)
-
-    def _abandon(self, tickets: list[Ticket], reason: str) -> None:
-        """Give back tickets that nobody has got; where there is no time for it, leases end."""
-        with suppress(StoreFailed), self._database.hurry.block():
-            self.skip_many(tickets, reason)
 
     def _save(self, state: State) -> None:
         """Save a state; where the storage has no time for it, the next one will be."""
