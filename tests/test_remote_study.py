@@ -36,6 +36,7 @@ from oddarms.errors import (
 )
 from oddarms.search import Status
 from oddarms.search._alike import alike
+from oddarms.server._limits import GUESSES
 from oddarms.studies import Study, Told, verify
 from oddarms.studies._remote_study import RemoteStudy
 from oddarms.studies._study import StoredStudy
@@ -436,6 +437,17 @@ class TestConnections:
             list_studies(storage=server.address)
         assert secret not in str(caught.value)
         assert not caught.value.passing
+
+    def test_a_wrong_token_stays_wrong_however_often_it_is_tried(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setattr("oddarms.studies._connection.AGAIN_SECONDS", 0.0)
+        with served(tmp_path / "studies.db") as server:
+            monkeypatch.setenv("ODDARMS_TOKEN", "revoked" * 6)
+            for _ in range(GUESSES + 2):
+                with pytest.raises(StoreFailed, match="a token of this server") as caught:
+                    list_studies(storage=server.address)
+                assert not caught.value.passing
 
     @pytest.mark.parametrize(
         "address", ["http://", "http://user:secret@host", "http://host?x=1", "http://host:port"]
