@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -36,8 +37,9 @@ from oddarms.errors import (
 )
 from oddarms.search import Status
 from oddarms.search._alike import alike
-from oddarms.server._limits import GUESSES
+from oddarms.server._limits import ADMIN_BYTES, GUESSES, MOST_VALUES
 from oddarms.studies import Study, Told, verify
+from oddarms.studies._imports import in_parts
 from oddarms.studies._remote_study import RemoteStudy
 from oddarms.studies._study import StoredStudy
 from servers import Served, served
@@ -148,12 +150,107 @@ class TestAskAndTell:
         assert study.import_rewards({}) == 0
 
     def test_an_import_in_parts(self, storage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("oddarms.studies._remote_study.IMPORTED_AT_A_TIME", 3)
+        monkeypatch.setattr("oddarms.studies._imports.PART_SIZE", 150)
         study = make(storage)
-        rewards = {"a": [0.1] * 4, "b": [0.2], "c": [0.3] * 2}
+        rewards = {"c": [0.3] * 2, "a": [0.1] * 4, "b": [0.2]}
         assert study.import_rewards(rewards, key="k") == 7
         assert study.import_rewards(rewards, key="k") == 0
+        assert study.import_rewards({label: rewards[label] for label in "abc"}, key="k") == 0
         assert sorted(trial.arm for trial in study.trials()) == [*"aaaabcc"]
+        with pytest.raises(InvalidParameter, match="arm must be one"):
+            study.import_rewards({"a": [0.1] * 9, "nobody": [0.1]})
+        assert verify(study).ok
+
+    @pytest.mark.parametrize(
+        "others",
+        [
+            {"b": [0.9]},
+            {"a": [0.1] * 4},
+            {"a": [0.1] * 4, "b": [0.2], "c": [0.3] * 9},
+            {"a": [0.1] * 3 + [0.2], "b": [0.2], "c": [0.3] * 2},
+        ],
+    )
+    @pytest.mark.parametrize("large_first", [True, False])
+    def test_others_are_refused_wherever_an_import_is_divided(
+        self,
+        storage: str,
+        monkeypatch: pytest.MonkeyPatch,
+        others: dict[str, list[float]],
+        large_first: bool,
+    ) -> None:
+        monkeypatch.setattr("oddarms.studies._imports.PART_SIZE", 150)
+        study = make(storage)
+        rewards = {"a": [0.1] * 4, "b": [0.2], "c": [0.3] * 2}
+        first, second = (rewards, others) if large_first else (others, rewards)
+        count = study.import_rewards(first, key="k")
+        with pytest.raises(InvalidParameter, match="the key 'k' before but are others"):
+            study.import_rewards(second, key="k")
+        assert study.overview().imported == count
+
+    @pytest.mark.parametrize("lost_at", [0, 1, 2])
+    def test_an_import_that_broke_off_is_completed_once(
+        self, server: Served, monkeypatch: pytest.MonkeyPatch, lost_at: int
+    ) -> None:
+        study = make(server.address, "parts")
+        rewards = {"c": [0.3] * 2, "a": [0.1] * 4, "b": [0.2]}
+        post, calls = RemoteStudy._post, iter(range(100))
+
+        def breaks_off(self: RemoteStudy, what: str, body: dict[str, Any]) -> Any:
+            if next(calls) == lost_at:
+                raise StoreFailed("the server went away.", passing=True)
+            return post(self, what, body)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("oddarms.studies._imports.PART_SIZE", 150)
+            patch.setattr(RemoteStudy, "_post", breaks_off)
+            with pytest.raises(StoreFailed):
+                study.import_rewards(rewards, key="k")
+        before = study.overview().imported
+        assert before < 7
+        monkeypatch.setattr("oddarms.studies._imports.PART_SIZE", 210)  # divided elsewhere
+        assert study.import_rewards(rewards, key="k") == 7 - before
+        monkeypatch.undo()
+        assert study.import_rewards(rewards, key="k") == 0
+        told = sorted((trial.arm, trial.reward) for trial in study.trials())
+        assert told == [("a", 0.1)] * 4 + [("b", 0.2)] + [("c", 0.3)] * 2
+        assert verify(study).ok
+        delete_study("parts", storage=server.address)
+
+    def test_what_was_imported_where_the_storage_is_counts_once(
+        self, server: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        study = make(server.address, "both")
+        here = server.state.storage.load("both")
+        rewards = {"a": [0.1] * 4, "b": [0.2], "c": [0.3] * 2}
+        assert here.import_rewards(rewards, key="k") == 7
+        monkeypatch.setattr("oddarms.studies._imports.PART_SIZE", 150)
+        assert study.import_rewards(rewards, key="k") == 0
+        assert study.import_rewards(rewards, key="other") == 7
+        assert here.import_rewards(rewards, key="other") == 0
+        delete_study("both", storage=server.address)
+
+    def test_parts_of_an_older_version_are_not_counted_twice(self, storage: str) -> None:
+        study = make(storage)
+        key = hashlib.sha256(b"0:k").hexdigest()[:40]
+        assert study.import_rewards({"a": [0.1] * 4}, key=key) == 4
+        with pytest.raises(InvalidParameter, match="are others"):
+            study.import_rewards({"a": [0.1] * 4, "b": [0.2]}, key="k")
+
+    def test_long_labels_are_sent_in_parts_that_the_server_takes(self, server: Served) -> None:
+        labels = [f"{arm:04d}" + "\u1234,[" * 1200 for arm in range(1900)]
+        rewards = {label: [0.5, 0.25] for label in labels}
+        sizes = []
+        for part in in_parts(rewards):
+            text = json.dumps({"rewards": part})
+            assert sum(map(text.count, ",[{")) < MOST_VALUES
+            sizes.append(len(text))
+        assert len(sizes) > 1
+        assert max(sizes) < ADMIN_BYTES
+        study = make(str(server.state.storage.database.name), "long", labels=labels)
+        there = load_study("long", storage=server.address)
+        assert there.import_rewards(rewards, key="k") == 3800
+        assert study.overview().imported == 3800
+        delete_study("long", storage=server.address)
 
     def test_many_results_at_once(self, storage: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("oddarms.studies._remote_study.AT_A_TIME", 7)
@@ -442,8 +539,8 @@ class TestConnections:
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         monkeypatch.setattr("oddarms.studies._connection.AGAIN_SECONDS", 0.0)
-        with served(tmp_path / "studies.db") as server:
-            monkeypatch.setenv("ODDARMS_TOKEN", "revoked" * 6)
+        with served(tmp_path / "studies.db") as server, monkeypatch.context() as patch:
+            patch.setenv("ODDARMS_TOKEN", "revoked" * 6)
             for _ in range(GUESSES + 2):
                 with pytest.raises(StoreFailed, match="a token of this server") as caught:
                     list_studies(storage=server.address)

@@ -232,12 +232,15 @@ class Study(ABC):
                 worst=self.question.worst,
                 rng=np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(2,))),
             )
+        return self._import(self._checked(rewards), key)
+
+    def _checked(self, rewards: Mapping[Label, Any]) -> dict[Label, list[float]]:
+        """Return rewards by label as numbers, if all are some within the bounds."""
         lists = {label: np.atleast_1d(np.asarray(given)) for label, given in rewards.items()}
-        checked = {
+        return {
             label: [self.check_reward(reward) for reward in given.tolist()]
             for label, given in lists.items()
         }
-        return self._import(checked, key)
 
     @abstractmethod
     def _import(self, rewards: Mapping[Label, list[float]], key: str | None) -> int:

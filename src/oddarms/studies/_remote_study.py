@@ -6,13 +6,13 @@ same key, so that no ticket waits for its lease to end.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, TypeVar
 
 from oddarms.errors import InvalidParameter, StoreFailed
@@ -21,12 +21,13 @@ from oddarms.search import AHEAD, Progress, Result, Status, Ticket, Tickets
 from oddarms.studies._base import LEASE, Overview, Study, check_lease, check_text, storable
 from oddarms.studies._connection import LONG_SECONDS, Connection, segment
 from oddarms.studies._documents import conflict_of, ticket_of, trial_of, worker_of
+from oddarms.studies._imports import in_parts
 from oddarms.studies._log import Conflict, Revision, Told, Trial, Worker
+from oddarms.studies._receipts import import_digest
 from oddarms.studies._verify import Verification
 
 AT_A_TIME = 5000
 """Results or tickets of one request."""
-IMPORTED_AT_A_TIME = 500_000
 
 TOLD = {one.value: one for one in Told}
 
@@ -127,12 +128,28 @@ class RemoteStudy(Study):
         )
 
     def _import(self, rewards: Mapping[Label, list[float]], key: str | None) -> int:
-        """Import in parts that a server takes, each under a key: none is recorded twice."""
-        whole = key or secrets.token_urlsafe(16)
-        parts = list(_parts_of_rewards(rewards))
-        keys = [whole] if len(parts) == 1 else [_key(whole, i) for i in range(len(parts))]
-        bodies = [{"rewards": part, "key": one} for part, one in zip(parts, keys, strict=True)]
+        """Import in parts that a server takes, under one key: none is recorded twice."""
+        used = key or secrets.token_urlsafe(16)
+        parts = list(islice(in_parts(rewards), 2))
+        bodies: Iterable[dict[str, Any]] = ({"rewards": part, "key": used} for part in parts)
+        if len(parts) > 1:
+            bodies = self._parts_of_import(rewards, used)
         return sum(self._post("import", body)["count"] for body in bodies)
+
+    def _parts_of_import(
+        self, rewards: Mapping[Label, list[float]], key: str
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the requests of a large import, by arm, so that any part of it is always equal."""
+        arms = {label: arm for arm, label in enumerate(self.labels)}
+        for label in rewards:
+            if label not in arms:
+                raise InvalidParameter(f"arm must be one of the study's but got {label!r}.")
+        ordered = {label: rewards[label] for label in sorted(rewards, key=arms.__getitem__)}
+        rows = ((arms[label], reward) for label, given in ordered.items() for reward in given)
+        digest, start = import_digest(rows), 0
+        for part in in_parts(ordered):
+            yield {"rewards": part, "key": key, "start": start, "digest": digest}
+            start += sum(len(given) for _, given in part)
 
     def revise(self, /, **changes: Any) -> None:
         """See `Study.revise`."""
@@ -267,24 +284,3 @@ def _id(ticket: Ticket | str) -> str:
 def _parts(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     for start in range(0, len(items), AT_A_TIME):
         yield items[start : start + AT_A_TIME]
-
-
-def _parts_of_rewards(rewards: Mapping[Label, list[float]]) -> Iterator[list[Any]]:
-    """Yield pairs of label and rewards, in parts of a bounded size."""
-    part: list[tuple[Label, list[float]]] = []
-    room = IMPORTED_AT_A_TIME
-    for label, given in rewards.items():
-        start = 0
-        while start < len(given):
-            piece = given[start : start + room]
-            part.append((label, piece))
-            start, room = start + len(piece), room - len(piece)
-            if not room:
-                yield part
-                part, room = [], IMPORTED_AT_A_TIME
-    if part:
-        yield part
-
-
-def _key(whole: str, part: int) -> str:
-    return hashlib.sha256(f"{part}:{whole}".encode()).hexdigest()[:40]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from oddarms.errors import StoreFailed
+from oddarms.errors import InvalidParameter, StoreFailed
 from oddarms.problem import FloatArray, Label, Question, check_whole
 from oddarms.search import AHEAD, Progress, Result, Search, Status, Ticket, Tickets
 from oddarms.search._revising import changed, revision
@@ -39,6 +39,7 @@ from oddarms.studies._base import (
     storable,
 )
 from oddarms.studies._ids import TicketIds
+from oddarms.studies._imports import Part
 from oddarms.studies._labels import Labels
 from oddarms.studies._log import Conflict, Revision, RevisionRow, Told, Trial, Worker
 from oddarms.studies._replay import LoggedSearch, State, new_search, stored_question
@@ -188,7 +189,17 @@ class StoredStudy(Study):
             ticket_rows.require_study(connection, self._number)
             return ticket_rows.renew_leases(connection, self._number, numbers, seconds)
 
-    def _import(self, rewards: Mapping[Label, list[float]], key: str | None) -> int:
+    def import_part(
+        self, rewards: Mapping[Label, Sequence[Any]], key: str | None, part: Part
+    ) -> int:
+        """Record some rewards of an import that is too large for one call; return how many."""
+        if key is None:
+            raise InvalidParameter("key must be given for a part of an import but got None.")
+        return self._import(self._checked(rewards), check_text("key", key, most=MOST_KEY), part)
+
+    def _import(
+        self, rewards: Mapping[Label, list[float]], key: str | None, part: Part | None = None
+    ) -> int:
         with self._lock, self._database.writing() as connection:
             self._database.exclusive(connection, self._number)
             ticket_rows.require_study(connection, self._number)
@@ -198,7 +209,7 @@ class StoredStudy(Study):
                 for arm, given in zip(arms, rewards.values(), strict=True)
                 for reward in given
             ]
-            return result_rows.add_import(self._database, connection, self._number, rows, key)
+            return result_rows.add_import(self._database, connection, self._number, rows, key, part)
 
     def revise(self, /, **changes: Any) -> None:
         """See `Study.revise`."""

@@ -104,6 +104,14 @@ class Import(_Body):
         Field(description="By label; or pairs of label and rewards, as labels may be numbers."),
     ]
     key: Annotated[str | None, Field(max_length=64)] = None
+    start: Annotated[
+        int,
+        Field(ge=0, le=2**53, description="Of a part: how many rewards come before, by arm."),
+    ] = 0
+    digest: Annotated[
+        str | None,
+        Field(pattern="^[0-9a-f]{64}$", description="Of a part: that of the whole import."),
+    ] = None
 
 
 class Changes(BaseModel):
