@@ -6,6 +6,7 @@ A search one can leave and come back to, shared by many workers. `StoredStudy` h
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from abc import ABC, abstractmethod
@@ -213,7 +214,8 @@ class Study(ABC):
         rewards
             Rewards by label, of which arms may have any number or be missing; a data frame with a
             row per reward or with counts (the columns ``successes`` and ``trials``, in an order
-            that the seed of the study decides), or an array with a row for each of the `labels`.
+            that the seed of the study and the key decide), or an array with a row for each of the
+            `labels`.
         key
             A name for this import, of up to 64 characters; a second one with the same key and the
             same rewards records nothing and returns 0, one with others is refused.
@@ -230,9 +232,22 @@ class Study(ABC):
                 labels=labels,
                 missing=missing,
                 worst=self.question.worst,
-                rng=np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(2,))),
+                rng=self._rng_of_import(key),
             )
         return self._import(self._checked(rewards), key)
+
+    def _rng_of_import(self, key: str | None) -> np.random.Generator:
+        """Return what decides the order of counts: of each import another, of one always the same.
+
+        One without a key is known by what was imported before it.
+        """
+        if key is None:
+            before = self.overview().imported
+            words: tuple[int, ...] = (before,) if before else ()
+        else:
+            words = tuple(hashlib.sha256(key.encode()).digest())
+        sequence = np.random.SeedSequence(self.seed, spawn_key=(2, *words))
+        return np.random.default_rng(sequence)
 
     def _checked(self, rewards: Mapping[Label, Any]) -> dict[Label, list[float]]:
         """Return rewards by label as numbers, if all are some within the bounds."""
