@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from oddarms import create_study, find, load_study
-from oddarms.errors import InvalidParameter, PullFailed, SearchInterrupted
+from oddarms.errors import InvalidParameter, PullFailed, SearchError, SearchInterrupted
 from oddarms.search import Result, Status
 from oddarms.studies import verify
 from oddarms.studies._workers import this_process
@@ -386,6 +386,37 @@ arms = {label: (lambda label=label: pull(label)) for label in rates}
 result = oddarms.find(arms, k=1.0, delta=0.1, rng=5, storage=sys.argv[1], jobs=int(sys.argv[4]))
 print(result.outliers, result.pulls_per_arm.tolist())
 """
+
+
+class Noting:
+    """Arms that note what their generators give; they are worked on twice at the same time."""
+
+    labels = tuple("abcde")
+
+    def __init__(self, storage: Path) -> None:
+        self.words: dict[str, Any] = {"storage": storage, "algorithm": "rr", "batch": 5000}
+        self.drawn: list[float] = []
+
+    def seeded(self, rng: np.random.Generator) -> Noting:
+        self.drawn.append(rng.random())
+        if len(self.drawn) > 1:
+            raise RuntimeError("enough")
+        with pytest.raises((SearchError, RuntimeError), match="enough"):
+            find(self, rng=3, **self.words)
+        raise RuntimeError("both")
+
+    def pull(self, *_: object) -> Any:
+        raise AssertionError("nobody gets there")
+
+
+def test_two_that_begin_together_do_not_draw_the_same_rewards(tmp_path: Path) -> None:
+    source = Noting(tmp_path / "studies.db")
+    with pytest.raises((SearchError, RuntimeError), match="both"):
+        find(source, rng=3, **source.words)
+    first, second = source.drawn
+    assert first != second
+    in_memory = np.random.default_rng(3).spawn(2)[1]
+    assert first == in_memory.random()
 
 
 class TestKilled:
