@@ -401,6 +401,12 @@ def tell_until_refused(study: Study) -> tuple[list[str], list[str], str]:
         return told, left, str(error)
 
 
+def test_a_share_ahead_that_is_huge_is_no_damage(tmp_path: Path) -> None:
+    study = make(tmp_path / "studies.db")
+    work(study, 30)
+    assert len(study.ask(50, ahead=1e308)) == 50
+
+
 class TestFullDisks:
     def assert_kept(self, study: Study, told: list[str], file: Path) -> None:
         for opened in (study, load_study("s", storage=file)):
