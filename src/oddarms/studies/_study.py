@@ -427,9 +427,11 @@ class StoredStudy(Study):
     def workers_at_once(self, most: int) -> list[Worker] | None:
         """Return the workers, unless more than so many results and tickets were not counted yet."""
         with self._lock:
-            if self._tally.behind(*self._last_numbers()) > most:
-                return None
-            return self.workers()
+            upto = self._last_numbers()
+            with self._database.reading() as connection:
+                if self._tally.is_behind(connection, *upto, most):
+                    return None
+                return self._tally.brought_up(connection, *upto)
 
     def _last_numbers(self) -> tuple[int, int]:
         with self._database.reading() as connection:
