@@ -400,6 +400,22 @@ class TestWhatIsKnown:
         study.run(lambda label: float(label == "c"))
         assert sorted(label for label, _ in news) == ["a", "b", "c"]
 
+    def test_a_slow_thread_lets_no_arm_be_reported_twice(
+        self, storage: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        study = make(storage)
+        news: list[Any] = []
+        study.on_decision(lambda _, decided: news.extend(decided))
+        slow: list[tuple[Any, ...]] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(study, "_report", lambda *arguments: slow.append(arguments))
+            study.result()
+        study.run(lambda label: float(label == "c"))
+        assert len(news) == 3
+        study._report(*slow[0])
+        study.result()
+        assert len(news) == 3
+
     def test_a_callback_that_raises_costs_no_ticket(self, storage: str) -> None:
         study = make(storage)
 

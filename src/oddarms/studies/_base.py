@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -107,6 +108,8 @@ class Study(ABC):
         self._rewards = Rewards(question)
         self._callbacks: list[DecisionCallback] = []
         self._reported: npt.NDArray[np.int8] | None = None
+        self._reported_at = (0, 0)
+        self._reporting = threading.Lock()
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, {self.n:,} arms, storage={self.storage!r})"
@@ -519,11 +522,24 @@ class Study(ABC):
         arms = BatchFunction(pull, self.labels) if batch else Function(pull, self.labels)
         return drive(self.desk(worker, lease), arms, **options)
 
-    def _report(self, decisions: npt.NDArray[np.int8]) -> None:
-        """Call those who want to know of newly decided arms."""
-        before = self._reported if self._reported is not None else np.zeros_like(decisions)
-        fresh = np.flatnonzero((decisions != Decision.UNDECIDED) & (decisions != before))
-        self._reported = decisions
+    def _report(self, decisions: npt.NDArray[np.int8], at: tuple[int, int]) -> None:
+        """Call those who want to know of newly decided arms.
+
+        Decisions that are older than those reported last say nothing new: a thread was slow.
+
+        Parameters
+        ----------
+        decisions
+            Of all arms.
+        at
+            How many results and revisions they are made of.
+        """
+        with self._reporting:
+            if at < self._reported_at:
+                return
+            before = self._reported if self._reported is not None else np.zeros_like(decisions)
+            fresh = np.flatnonzero((decisions != Decision.UNDECIDED) & (decisions != before))
+            self._reported, self._reported_at = decisions, at
         if not fresh.size:
             return
         labels = self.labels

@@ -208,7 +208,7 @@ class RemoteStudy(Study):
         self._question = result.question
         self._decided = document["outliers"] + document["normal"]
         if self._callbacks:
-            self._report(result.decisions)
+            self._report(result.decisions, (document["results"] + document["imported"], 0))
         return Overview(
             created=datetime.fromisoformat(document["created"]),
             status=Status(document["status"]),

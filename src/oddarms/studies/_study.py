@@ -461,8 +461,8 @@ class StoredStudy(Study):
         with self._lock:
             if self._log.is_new:
                 return
-            decisions = self._log.search.decisions
-        self._report(decisions)
+            decisions, at = self._log.search.decisions, self._log.moment
+        self._report(decisions, at)
 
 
 def moment_of(seconds: float) -> datetime:
