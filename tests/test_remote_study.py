@@ -37,9 +37,16 @@ from oddarms.errors import (
 )
 from oddarms.search import Status
 from oddarms.search._alike import alike
-from oddarms.server._limits import ADMIN_BYTES, GUESSES, MOST_VALUES
+from oddarms.server._limits import ADMIN_BYTES, GUESSES, MOST_VALUES, WORKER_BYTES
 from oddarms.studies import Study, Told, verify
-from oddarms.studies._imports import in_parts
+from oddarms.studies._imports import MARK, PART_SIZE, in_parts
+from oddarms.studies._limits import (
+    AT_A_TIME,
+    MOST_RESULTS,
+    MOST_TEXT,
+    MOST_TICKET_ID,
+    MOST_TICKETS,
+)
 from oddarms.studies._remote_study import RemoteStudy
 from oddarms.studies._study import StoredStudy
 from servers import Served, served
@@ -235,6 +242,22 @@ class TestAskAndTell:
         assert study.import_rewards({"a": [0.1] * 4}, key=key) == 4
         with pytest.raises(InvalidParameter, match="are others"):
             study.import_rewards({"a": [0.1] * 4, "b": [0.2]}, key="k")
+
+    def test_what_a_client_sends_is_what_a_server_takes(self) -> None:
+        assert AT_A_TIME <= MOST_RESULTS
+        assert AT_A_TIME <= MOST_TICKETS
+        assert AT_A_TIME * (MOST_TICKET_ID + 30) + 2 * MOST_TEXT < WORKER_BYTES
+        assert PART_SIZE + 2 * MOST_TEXT < ADMIN_BYTES
+        assert PART_SIZE / (1 + MARK) + MOST_TEXT < MOST_VALUES
+
+    def test_a_reason_is_as_long_as_it_may_be(self, storage: str) -> None:
+        study = make(storage)
+        study.stop("x" * (MOST_TEXT + 1))
+        assert study.overview().stopped == "x" * MOST_TEXT
+        study.resume()
+        study.skip_many(study.ask(1, "ann"), "y" * (MOST_TEXT + 1))
+        study.ask(1, "ann")
+        assert study.skip_worker("ann", "y" * (MOST_TEXT + 1)) == 1
 
     def test_long_labels_are_sent_in_parts_that_the_server_takes(self, server: Served) -> None:
         labels = [f"{arm:04d}" + "\u1234,[" * 1200 for arm in range(1900)]

@@ -37,6 +37,7 @@ from oddarms.search import (
 )
 from oddarms.search._rewards import Rewards
 from oddarms.studies._desk import RUN_LEASE, StudyDesk
+from oddarms.studies._limits import MOST_KEY, MOST_TEXT
 from oddarms.studies._log import Conflict, Revision, Told, Trial, Worker
 from oddarms.studies._verify import Verification
 from oddarms.studies._watch import study_html, watch
@@ -46,8 +47,6 @@ from oddarms.tables import Missing, Recorded, recorded_rewards
 LEASE = timedelta(minutes=10)
 """Of tickets that nobody renews by itself."""
 MOST_LEASE = timedelta(days=365)
-MOST_KEY = 64
-"""Characters of a key by which a call may be repeated."""
 
 DecisionCallback = Callable[["Study", list[tuple[Label, Decision]]], None]
 
@@ -557,7 +556,7 @@ def check_lease(lease: timedelta) -> float:
     return lease.total_seconds()
 
 
-def check_text(name: str, text: str | None, most: int = 1000) -> str | None:
+def check_text(name: str, text: str | None, most: int = MOST_TEXT) -> str | None:
     """Return a text that every storage can hold."""
     if text is None:
         return None
@@ -571,3 +570,8 @@ def check_text(name: str, text: str | None, most: int = 1000) -> str | None:
 def storable(text: object) -> str:
     """Return a text with all that a storage cannot hold written out."""
     return str(text).encode(errors="backslashreplace").decode().replace("\0", "\\x00")
+
+
+def reason_of(text: object) -> str:
+    """Return as much of a reason as every storage holds."""
+    return storable(text)[:MOST_TEXT]

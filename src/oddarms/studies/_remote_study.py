@@ -18,16 +18,14 @@ from typing import Any, TypeVar
 from oddarms.errors import InvalidParameter, StoreFailed
 from oddarms.problem import Label, Question, check_whole
 from oddarms.search import AHEAD, Progress, Result, Status, Ticket, Tickets
-from oddarms.studies._base import LEASE, Overview, Study, check_lease, check_text, storable
+from oddarms.studies._base import LEASE, Overview, Study, check_lease, check_text, reason_of
 from oddarms.studies._connection import LONG_SECONDS, Connection, segment
 from oddarms.studies._documents import conflict_of, ticket_of, trial_of, worker_of
 from oddarms.studies._imports import in_parts
+from oddarms.studies._limits import AT_A_TIME, MOST_TICKET_ID
 from oddarms.studies._log import Conflict, Revision, Told, Trial, Worker
 from oddarms.studies._receipts import import_digest
 from oddarms.studies._verify import Verification
-
-AT_A_TIME = 5000
-"""Results or tickets of one request."""
 
 TOLD = {one.value: one for one in Told}
 
@@ -174,7 +172,7 @@ class RemoteStudy(Study):
 
     def stop(self, reason: str = "") -> None:
         """See `Study.stop`."""
-        self._post("stop", {"reason": storable(reason)[:1000]})
+        self._post("stop", {"reason": reason_of(reason)})
 
     def resume(self) -> None:
         """See `Study.resume`."""
@@ -182,13 +180,13 @@ class RemoteStudy(Study):
 
     def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
         """See `Study.skip_many`."""
-        said = storable(reason)[:1000]
+        said = reason_of(reason)
         for part in _parts([_id(ticket) for ticket in tickets]):
             self._post("skip", {"tickets": part, "reason": said})
 
     def skip_worker(self, worker: str, reason: str = "") -> int:
         """See `Study.skip_worker`."""
-        body = {"worker": check_text("worker", worker), "reason": storable(reason)[:1000]}
+        body = {"worker": check_text("worker", worker), "reason": reason_of(reason)}
         count: int = self._post("skip", body)["count"]
         return count
 
@@ -276,7 +274,7 @@ class RemoteStudy(Study):
 
 def _id(ticket: Ticket | str) -> str:
     text = ticket.id if isinstance(ticket, Ticket) else ticket
-    if not isinstance(text, str) or len(text) > 60:
+    if not isinstance(text, str) or len(text) > MOST_TICKET_ID:
         raise InvalidParameter(f"ticket must be an id that `ask` has given but got {text!r:.60}.")
     return text
 

@@ -29,18 +29,11 @@ from oddarms.studies import _revision_rows as revision_rows
 from oddarms.studies import _study_rows as study_rows
 from oddarms.studies import _ticket_rows as ticket_rows
 from oddarms.studies import _worker_rows as worker_rows
-from oddarms.studies._base import (
-    LEASE,
-    MOST_KEY,
-    Overview,
-    Study,
-    check_lease,
-    check_text,
-    storable,
-)
+from oddarms.studies._base import LEASE, Overview, Study, check_lease, check_text, reason_of
 from oddarms.studies._ids import TicketIds
 from oddarms.studies._imports import Part
 from oddarms.studies._labels import Labels
+from oddarms.studies._limits import MOST_KEY
 from oddarms.studies._log import Conflict, Revision, RevisionRow, Told, Trial, Worker
 from oddarms.studies._replay import LoggedSearch, State, new_search, stored_question
 from oddarms.studies._saving import save_state
@@ -54,9 +47,6 @@ if TYPE_CHECKING:
     from oddarms.studies._study_rows import StudyRow
 
 Looked = TypeVar("Looked", Result, tuple[Result, FindRows])
-
-MOST_REASON = 1000
-"""Characters of a reason for a stop."""
 
 
 class StoredStudy(Study):
@@ -260,7 +250,7 @@ class StoredStudy(Study):
 
     def stop(self, reason: str = "") -> None:
         """See `Study.stop`."""
-        self._set_stopped(storable(reason)[:MOST_REASON])
+        self._set_stopped(reason_of(reason))
 
     def resume(self) -> None:
         """See `Study.resume`."""
@@ -279,7 +269,7 @@ class StoredStudy(Study):
             return
         with self._database.writing() as connection:
             self._database.shared(connection, self._number)
-            ticket_rows.add_skips(connection, self._number, numbers, storable(reason))
+            ticket_rows.add_skips(connection, self._number, numbers, reason_of(reason))
 
     def skip_worker(self, worker: str, reason: str = "") -> int:
         """See `Study.skip_worker`."""
@@ -287,7 +277,7 @@ class StoredStudy(Study):
             self._database.shared(connection, self._number)
             numbers = ticket_rows.live_tickets(connection, self._number, worker)
             if numbers:
-                ticket_rows.add_skips(connection, self._number, numbers, storable(reason))
+                ticket_rows.add_skips(connection, self._number, numbers, reason_of(reason))
         return len(numbers)
 
     def _live_workers(self) -> list[str]:
