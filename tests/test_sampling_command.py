@@ -63,7 +63,8 @@ def test_two_workers_share_the_samples(run_command: Run, study: Study, tmp_path:
         subprocess.Popen([str(COMMAND), *words, "--worker", name], cwd=tmp_path, stderr=-1)
         for name in ("one", "two")
     ]
-    assert [worker.communicate(timeout=120)[1].count(b"every arm") for worker in both] == [1, 1]
+    said = [worker.communicate(timeout=120)[1] for worker in both]
+    assert [text.count(b"everything is decided") for text in said] == [1, 1]
     assert [worker.returncode for worker in both] == [0, 0]
     assert study.result().outliers == ["e"]
 
