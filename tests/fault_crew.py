@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,9 +34,8 @@ class Hand:
     @property
     def worker(self) -> str:
         """Its name in the log; ``oddarms find`` takes that of its process."""
-        pid = self.process.pid
-        name = f"process {pid}/{_workers._started(pid)} on {socket.gethostname()}"
-        return name if self.task.kind == "shell" else self.task.name
+        shell = self.task.kind == "shell"
+        return _workers.name_of(self.process.pid) if shell else self.task.name
 
     def read_on(self) -> int:
         """Return how many results more were acknowledged to this process for the first time."""

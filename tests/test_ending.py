@@ -24,6 +24,7 @@ from oddarms.search import Status, Ticket, _calls
 from oddarms.studies import _heartbeat, verify
 from oddarms.studies._desk import RUN_LEASE, StudyDesk
 from oddarms.studies._heartbeat import Heartbeat
+from oddarms.studies._hurry import Hurry
 from processes import wait_until
 
 LABELS = ["a", "b", "c"]
@@ -220,10 +221,16 @@ class Renewed:
     def __init__(self, then: Callable[[], object] = lambda: None) -> None:
         self.renewed: list[list[Any]] = []
         self.beat = threading.Condition()
+        self.hurry = Hurry()
+        self.patient = 0
         self._then = then
+
+    def hurried(self) -> contextlib.AbstractContextManager[None]:
+        return self.hurry.block()
 
     def renew(self, tickets: Iterable[Ticket], lease: timedelta) -> int:
         assert lease == LEASE
+        self.patient += not self.hurry
         with self.beat:
             self.renewed.append([ticket.id for ticket in tickets])
             self.beat.notify_all()
@@ -233,6 +240,19 @@ class Renewed:
     def await_beats(self, number: int) -> None:
         with self.beat:
             assert self.beat.wait_for(lambda: len(self.renewed) >= number, LONG)
+
+
+class Ended(threading.Event):
+    """An end that comes after so many waits, which are noted and take no time."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self.waits: list[float | None] = []
+        self._after = after
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.append(timeout)
+        return len(self.waits) >= self._after
 
 
 LEASE = timedelta(seconds=0.04)
@@ -272,6 +292,22 @@ class TestHeartbeat:
         heart.start()
         study.await_beats(3)
         heart.stop()
+
+    def test_nobody_is_waited_for_and_a_failure_is_made_up_for_sooner(self) -> None:
+        failures = [StoreFailed("a server: it is away.", passing=True)] * 2
+
+        def fail_twice() -> None:
+            if failures:
+                raise failures.pop()
+
+        study = Renewed(fail_twice)
+        heart = Heartbeat(study, LEASE)
+        heart.add([ONE])
+        ended = Ended(5)
+        heart._beat(ended)
+        beat = LEASE.total_seconds() / 4
+        assert ended.waits == pytest.approx([beat, beat / 3, beat / 3, beat, beat])
+        assert (len(study.renewed), study.patient) == (4, 0)
 
     def test_nothing_is_renewed_after_the_end_or_without_tickets(self) -> None:
         study = Renewed()

@@ -22,6 +22,7 @@ import pytest
 import oddarms
 from helpers import BIN, COMMAND, ROOT, Ran, Run, assert_refused, page_blocks
 from oddarms.cli.find._folder import folders_of
+from servers import served
 
 ARMS = "a,b,c,d,e"
 PULL = "test {arm} != e"
@@ -247,6 +248,12 @@ def test_labels_of_any_kind_reach_the_command_and_the_files(find: Run) -> None:
 )
 def test_bad_usage_is_a_sentence(find: Run, words: tuple[object, ...], said: str) -> None:
     assert_refused(find(*words), 2, said)
+
+
+def test_an_unknown_study_of_a_server_is_named_with_its_address(find: Run) -> None:
+    with served(Path("studies.db").absolute()) as server:
+        ran = find("--study", "nobody", "--storage", server.address)
+        assert_refused(ran, 2, f"no study 'nobody' in {server.address}")
 
 
 def test_an_empty_file_of_arms_is_refused(find: Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,9 +19,10 @@ import numpy as np
 import pytest
 
 from oddarms import create_study, find, load_study
-from oddarms.errors import InvalidParameter, PullFailed, SearchInterrupted
+from oddarms.errors import InvalidParameter, PullFailed, SearchError, SearchInterrupted
 from oddarms.search import Result, Status
 from oddarms.studies import verify
+from oddarms.studies._workers import this_process
 from processes import wait_until
 
 RATES = {"a": 0.1, "b": 0.15, "c": 0.9, "d": 0.1, "e": 0.2, "f": 0.1}
@@ -391,6 +393,37 @@ print(result.outliers, result.pulls_per_arm.tolist())
 """
 
 
+class Noting:
+    """Arms that note what their generators give; they are worked on twice at the same time."""
+
+    labels = tuple("abcde")
+
+    def __init__(self, storage: Path) -> None:
+        self.words: dict[str, Any] = {"storage": storage, "algorithm": "rr", "batch": 5000}
+        self.drawn: list[float] = []
+
+    def seeded(self, rng: np.random.Generator) -> Noting:
+        self.drawn.append(rng.random())
+        if len(self.drawn) > 1:
+            raise RuntimeError("enough")
+        with pytest.raises((SearchError, RuntimeError), match="enough"):
+            find(self, rng=3, **self.words)
+        raise RuntimeError("both")
+
+    def pull(self, *_: object) -> Any:
+        raise AssertionError("nobody gets there")
+
+
+def test_two_that_begin_together_do_not_draw_the_same_rewards(tmp_path: Path) -> None:
+    source = Noting(tmp_path / "studies.db")
+    with pytest.raises((SearchError, RuntimeError), match="both"):
+        find(source, rng=3, **source.words)
+    first, second = source.drawn
+    assert first != second
+    in_memory = np.random.default_rng(3).spawn(2)[1]
+    assert first == in_memory.random()
+
+
 class TestKilled:
     """With -9, which nothing survives but what is stored."""
 
@@ -458,17 +491,30 @@ class TestKilled:
             assert said.strip() == f"{calm.outliers} {calm.pulls_per_arm.tolist()}"
 
     def test_tickets_of_others_are_left_alone(self, tmp_path: Path) -> None:
-        """Those of processes that live, of other machines, and of people with names."""
+        """Those of processes that live, of other machines, and of people with names.
+
+        So are those with names of older versions, which machines of the same name may share.
+        """
         storage = tmp_path / "studies.db"
         study = create_study("find", list(RATES), storage=storage, **WORDS)
-        ended = subprocess.run([sys.executable, "-c", ""], check=False)
-        assert ended.returncode == 0
         host = os.uname().nodename
-        names = ["ann", f"process {os.getpid()}/0 on {host}", f"process 1/1 on {host}.elsewhere"]
+        here = re.search(r" \([0-9a-f]{10}\)$", this_process())
+        assert here, "the machine says what it is"
+        names = [
+            "ann",
+            this_process(),
+            f"process {os.getpid()}/0 on {host}{here[0]}",
+            f"process {gone_pid()}/12345 on {host}.elsewhere{here[0]}",
+            f"process {gone_pid()}/12345 on {host} (0123456789)",
+            f"process {gone_pid()}/12345 on {host}",
+        ]
         for name in names:
             study.ask(1, name)
-        gone = study.ask(2, f"process {gone_pid()}/12345 on {host}")
-        assert study.take_over() == len(gone)
+        gone = [
+            *study.ask(2, f"process {gone_pid()}/12345 on {host}{here[0]}"),
+            *study.ask(1, f"process {os.getpid()}/12345 on {host}{here[0]}"),
+        ]
+        assert study.take_over() == len(gone) == 3
         assert study.take_over() == 0
         assert study.overview().live == len(names)
 

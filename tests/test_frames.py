@@ -128,6 +128,20 @@ def test_a_study_takes_a_frame_once() -> None:
         delete_study("frames", storage="memory")
 
 
+@pytest.mark.parametrize("keys", [("monday", "tuesday"), (None, None)])
+def test_imports_of_counts_are_in_orders_of_their_own(keys: tuple[str | None, ...]) -> None:
+    study = create_study("frames", ["a", "b"], k=1, storage="memory", rng=1)
+    try:
+        for key, more in zip(keys, (0, 1), strict=True):
+            table = {"arm": ["a", "b"], "successes": [100 + more, 0], "trials": [200, 1]}
+            assert study.import_rewards(pandas.DataFrame(table), key=key) == 201
+        rewards = [trial.reward for trial in study.trials() if trial.arm == "a"]
+        differing = sum(a != b for a, b in zip(rewards[:200], rewards[200:], strict=True))
+        assert 50 < differing < 150, "of two random orders about half the places differ"
+    finally:
+        delete_study("frames", storage="memory")
+
+
 def test_functions_go_on_from_a_frame() -> None:
     functions = {label: (lambda rate=rate: float(rate > 0.5)) for label, rate in RATES.items()}
     some = frame()[:100]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,16 @@ import httpx
 import numpy as np
 import pytest
 
-from oddarms import Result, arms, create_study, delete_study, find, list_studies, load_study
+from oddarms import (
+    Question,
+    Result,
+    arms,
+    create_study,
+    delete_study,
+    find,
+    list_studies,
+    load_study,
+)
 from oddarms.errors import (
     DuplicateStudy,
     InvalidParameter,
@@ -25,7 +36,17 @@ from oddarms.errors import (
     UnknownStudy,
 )
 from oddarms.search import Status
+from oddarms.search._alike import alike
+from oddarms.server._limits import ADMIN_BYTES, GUESSES, MOST_VALUES, WORKER_BYTES
 from oddarms.studies import Study, Told, verify
+from oddarms.studies._imports import MARK, PART_SIZE, in_parts
+from oddarms.studies._limits import (
+    AT_A_TIME,
+    MOST_RESULTS,
+    MOST_TEXT,
+    MOST_TICKET_ID,
+    MOST_TICKETS,
+)
 from oddarms.studies._remote_study import RemoteStudy
 from oddarms.studies._study import StoredStudy
 from servers import Served, served
@@ -136,12 +157,123 @@ class TestAskAndTell:
         assert study.import_rewards({}) == 0
 
     def test_an_import_in_parts(self, storage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("oddarms.studies._remote_study.IMPORTED_AT_A_TIME", 3)
+        monkeypatch.setattr("oddarms.studies._imports.PART_SIZE", 150)
         study = make(storage)
-        rewards = {"a": [0.1] * 4, "b": [0.2], "c": [0.3] * 2}
+        rewards = {"c": [0.3] * 2, "a": [0.1] * 4, "b": [0.2]}
         assert study.import_rewards(rewards, key="k") == 7
         assert study.import_rewards(rewards, key="k") == 0
+        assert study.import_rewards({label: rewards[label] for label in "abc"}, key="k") == 0
         assert sorted(trial.arm for trial in study.trials()) == [*"aaaabcc"]
+        with pytest.raises(InvalidParameter, match="arm must be one"):
+            study.import_rewards({"a": [0.1] * 9, "nobody": [0.1]})
+        assert verify(study).ok
+
+    @pytest.mark.parametrize(
+        "others",
+        [
+            {"b": [0.9]},
+            {"a": [0.1] * 4},
+            {"a": [0.1] * 4, "b": [0.2], "c": [0.3] * 9},
+            {"a": [0.1] * 3 + [0.2], "b": [0.2], "c": [0.3] * 2},
+        ],
+    )
+    @pytest.mark.parametrize("large_first", [True, False])
+    def test_others_are_refused_wherever_an_import_is_divided(
+        self,
+        storage: str,
+        monkeypatch: pytest.MonkeyPatch,
+        others: dict[str, list[float]],
+        large_first: bool,
+    ) -> None:
+        monkeypatch.setattr("oddarms.studies._imports.PART_SIZE", 150)
+        study = make(storage)
+        rewards = {"a": [0.1] * 4, "b": [0.2], "c": [0.3] * 2}
+        first, second = (rewards, others) if large_first else (others, rewards)
+        count = study.import_rewards(first, key="k")
+        with pytest.raises(InvalidParameter, match="the key 'k' before but are others"):
+            study.import_rewards(second, key="k")
+        assert study.overview().imported == count
+
+    @pytest.mark.parametrize("lost_at", [0, 1, 2])
+    def test_an_import_that_broke_off_is_completed_once(
+        self, server: Served, monkeypatch: pytest.MonkeyPatch, lost_at: int
+    ) -> None:
+        study = make(server.address, "parts")
+        rewards = {"c": [0.3] * 2, "a": [0.1] * 4, "b": [0.2]}
+        post, calls = RemoteStudy._post, iter(range(100))
+
+        def breaks_off(self: RemoteStudy, what: str, body: dict[str, Any]) -> Any:
+            if next(calls) == lost_at:
+                raise StoreFailed("the server went away.", passing=True)
+            return post(self, what, body)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("oddarms.studies._imports.PART_SIZE", 150)
+            patch.setattr(RemoteStudy, "_post", breaks_off)
+            with pytest.raises(StoreFailed):
+                study.import_rewards(rewards, key="k")
+        before = study.overview().imported
+        assert before < 7
+        monkeypatch.setattr("oddarms.studies._imports.PART_SIZE", 210)  # divided elsewhere
+        assert study.import_rewards(rewards, key="k") == 7 - before
+        monkeypatch.undo()
+        assert study.import_rewards(rewards, key="k") == 0
+        told = sorted((trial.arm, trial.reward) for trial in study.trials())
+        assert told == [("a", 0.1)] * 4 + [("b", 0.2)] + [("c", 0.3)] * 2
+        assert verify(study).ok
+        delete_study("parts", storage=server.address)
+
+    def test_what_was_imported_where_the_storage_is_counts_once(
+        self, server: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        study = make(server.address, "both")
+        here = server.state.storage.load("both")
+        rewards = {"a": [0.1] * 4, "b": [0.2], "c": [0.3] * 2}
+        assert here.import_rewards(rewards, key="k") == 7
+        monkeypatch.setattr("oddarms.studies._imports.PART_SIZE", 150)
+        assert study.import_rewards(rewards, key="k") == 0
+        assert study.import_rewards(rewards, key="other") == 7
+        assert here.import_rewards(rewards, key="other") == 0
+        delete_study("both", storage=server.address)
+
+    def test_parts_of_an_older_version_are_not_counted_twice(self, storage: str) -> None:
+        study = make(storage)
+        key = hashlib.sha256(b"0:k").hexdigest()[:40]
+        assert study.import_rewards({"a": [0.1] * 4}, key=key) == 4
+        with pytest.raises(InvalidParameter, match="are others"):
+            study.import_rewards({"a": [0.1] * 4, "b": [0.2]}, key="k")
+
+    def test_what_a_client_sends_is_what_a_server_takes(self) -> None:
+        assert AT_A_TIME <= MOST_RESULTS
+        assert AT_A_TIME <= MOST_TICKETS
+        assert AT_A_TIME * (MOST_TICKET_ID + 30) + 2 * MOST_TEXT < WORKER_BYTES
+        assert PART_SIZE + 2 * MOST_TEXT < ADMIN_BYTES
+        assert PART_SIZE / (1 + MARK) + MOST_TEXT < MOST_VALUES
+
+    def test_a_reason_is_as_long_as_it_may_be(self, storage: str) -> None:
+        study = make(storage)
+        study.stop("x" * (MOST_TEXT + 1))
+        assert study.overview().stopped == "x" * MOST_TEXT
+        study.resume()
+        study.skip_many(study.ask(1, "ann"), "y" * (MOST_TEXT + 1))
+        study.ask(1, "ann")
+        assert study.skip_worker("ann", "y" * (MOST_TEXT + 1)) == 1
+
+    def test_long_labels_are_sent_in_parts_that_the_server_takes(self, server: Served) -> None:
+        labels = [f"{arm:04d}" + "\u1234,[" * 1200 for arm in range(1900)]
+        rewards = {label: [0.5, 0.25] for label in labels}
+        sizes = []
+        for part in in_parts(rewards):
+            text = json.dumps({"rewards": part})
+            assert sum(map(text.count, ",[{")) < MOST_VALUES
+            sizes.append(len(text))
+        assert len(sizes) > 1
+        assert max(sizes) < ADMIN_BYTES
+        study = make(str(server.state.storage.database.name), "long", labels=labels)
+        there = load_study("long", storage=server.address)
+        assert there.import_rewards(rewards, key="k") == 3800
+        assert study.overview().imported == 3800
+        delete_study("long", storage=server.address)
 
     def test_many_results_at_once(self, storage: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("oddarms.studies._remote_study.AT_A_TIME", 7)
@@ -257,6 +389,17 @@ class TestWhatIsKnown:
         assert (overview.told, overview.handed_out, overview.live) == (120, 120, 0)
         assert study.progress().pulls == 120
 
+    def test_a_decided_result_is_whole(self, storage: str, tmp_path: Path) -> None:
+        question = Question(["a", "b", "c", "d"], k=1)
+        here = create_study("s", question, rng=1, storage=tmp_path / "here.db")
+        study = create_study("s", question, rng=1, storage=storage)
+        for one in (here, study):
+            one.run(lambda label: float(label == "c"))
+        result, expected = study.result(), here.result()
+        assert result.complete
+        for field in fields(Result):
+            assert alike(getattr(result, field.name), getattr(expected, field.name)), field.name
+
     def test_revisions(self, storage: str) -> None:
         study = create_study("s", [*"abc"], k=0.5, budget=5000, rng=1, storage=storage)
         work(study, 60)
@@ -279,6 +422,38 @@ class TestWhatIsKnown:
         study.on_decision(lambda _, decided: news.extend(decided))
         study.run(lambda label: float(label == "c"))
         assert sorted(label for label, _ in news) == ["a", "b", "c"]
+
+    def test_a_slow_thread_lets_no_arm_be_reported_twice(
+        self, storage: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        study = make(storage)
+        news: list[Any] = []
+        study.on_decision(lambda _, decided: news.extend(decided))
+        slow: list[tuple[Any, ...]] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(study, "_report", lambda *arguments: slow.append(arguments))
+            study.result()
+        study.run(lambda label: float(label == "c"))
+        assert len(news) == 3
+        study._report(*slow[0])
+        study.result()
+        assert len(news) == 3
+
+    def test_a_callback_that_raises_costs_no_ticket(self, storage: str) -> None:
+        study = make(storage)
+
+        def fails(*_: object) -> None:
+            raise RuntimeError("no disk")
+
+        study.on_decision(fails)
+
+        def work_on() -> None:
+            while tickets := study.ask(30):
+                study.tell_many([(ticket, float(ticket.arm == "c")) for ticket in tickets])
+
+        with pytest.raises(RuntimeError, match="no disk"):
+            work_on()
+        assert load_study("s", storage=storage).overview().live == 0
 
     def test_a_data_frame(self, storage: str) -> None:
         study = make(storage)
@@ -399,6 +574,17 @@ class TestConnections:
         assert secret not in str(caught.value)
         assert not caught.value.passing
 
+    def test_a_wrong_token_stays_wrong_however_often_it_is_tried(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setattr("oddarms.studies._connection.AGAIN_SECONDS", 0.0)
+        with served(tmp_path / "studies.db") as server, monkeypatch.context() as patch:
+            patch.setenv("ODDARMS_TOKEN", "revoked" * 6)
+            for _ in range(GUESSES + 2):
+                with pytest.raises(StoreFailed, match="a token of this server") as caught:
+                    list_studies(storage=server.address)
+                assert not caught.value.passing
+
     @pytest.mark.parametrize(
         "address", ["http://", "http://user:secret@host", "http://host?x=1", "http://host:port"]
     )
@@ -415,23 +601,42 @@ class TestConnections:
         self, server: Served, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         study = make(server.address, "lost")
-        send = httpx.Client.send
-        lost = 0
-
-        def loses(client: httpx.Client, *arguments: Any, **options: Any) -> Any:
-            nonlocal lost
-            answer = send(client, *arguments, **options)
-            if arguments[0].url.path.endswith(("/ask", "/tell")) and lost < 3:
-                lost += 1
-                raise httpx.ReadError("the connection is gone")
-            return answer
-
-        monkeypatch.setattr(httpx.Client, "send", loses)
+        answers = LostAnswers(monkeypatch, 3)
         with pytest.raises(StoreFailed, match="may have been recorded") as caught:
             study.ask(3)
         assert caught.value.passing
         tickets = study.ask(3)
         assert (len(tickets), study.overview().handed_out) == (3, 3)
-        lost = 2
+        answers.left = 1
         assert study.tell(tickets[0], 0.5) is Told.REPEATED
         delete_study("lost", storage=server.address)
+
+    def test_a_key_of_the_caller_is_no_other_call_s(
+        self, server: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        study = make(server.address, "own")
+        LostAnswers(monkeypatch, 2)
+        with pytest.raises(StoreFailed, match="may have been recorded"):
+            study.ask(3, key="mine")
+        first = study.ask(3, key="mine")
+        others = study.ask(3)
+        assert {one.id for one in first}.isdisjoint(one.id for one in others)
+        assert study.overview().handed_out == 6
+        delete_study("own", storage=server.address)
+
+
+class LostAnswers:
+    """Lets a server do what it is asked, and loses so many of its answers to workers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, left: int) -> None:
+        self.left = left
+        send = httpx.Client.send
+
+        def loses(client: httpx.Client, *arguments: Any, **options: Any) -> Any:
+            answer = send(client, *arguments, **options)
+            if arguments[0].url.path.endswith(("/ask", "/tell")) and self.left:
+                self.left -= 1
+                raise httpx.ReadError("the connection is gone")
+            return answer
+
+        monkeypatch.setattr(httpx.Client, "send", loses)

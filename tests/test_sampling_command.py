@@ -228,6 +228,19 @@ def test_newly_decided_arms_are_listed_as_far_as_they_fit(study: Study) -> None:
     assert display._lines(PROGRESS)[-1] == "newest: OUTLIER e, normal a"
 
 
+def test_arms_may_be_decided_while_a_line_is_made(study: Study) -> None:
+    display = Display(Terminal(), study, PROGRESS, wanted=True)
+
+    class Label:
+        def __str__(self) -> str:
+            display.decided(study, [("b", Decision.NORMAL)])
+            return "a"
+
+    display.decided(study, [(Label(), Decision.NORMAL), ("e", Decision.HIGH)])
+    assert display._lines(PROGRESS)[-1] == "newest: OUTLIER e, normal a"
+    assert display._lines(PROGRESS)[-1].startswith("newest: normal b, ")
+
+
 # Lines that fit
 
 

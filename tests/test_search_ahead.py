@@ -239,6 +239,13 @@ class TestHowFar:
         outlook = [Pulls(np.arange(4), np.array(step)) for step in steps]
         assert missing_ahead(np.array(held), outlook, most).tolist() == found
 
+    @pytest.mark.parametrize("ahead", [1e300, 1e308])
+    def test_any_share_may_be_wanted(self, ahead: float) -> None:
+        search = Search(question_of("rr"), rng=1)
+        for ticket in search.ask(100):
+            search.tell(ticket, 0.5)
+        assert len(search.ask(500, ahead=ahead)) == 500
+
     def test_what_is_left_over_is_counted(self) -> None:
         search = Search(question_of("spade"), rng=1)
         crowd = Crowd(search, Table(1), 1, ahead=1.0, skips=0.0)

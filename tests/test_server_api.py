@@ -51,6 +51,27 @@ def create(client: TestClient, name: str = "s", **words: Any) -> Any:
     return response.json()
 
 
+def test_what_is_decided_is_said_of_the_moment_of_the_tickets(
+    client: TestClient, app: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(client)
+    asked = {"done": False}
+    while not asked["done"]:
+        asked = client.post(f"{BASE}/s/ask", json={"n": 40}).json()
+        results = [[one["id"], float(one["arm"] == "c")] for one in asked["tickets"]]
+        client.post(f"{BASE}/s/tell", json={"results": results})
+    study = app.state.oddarms.studies.opened("s")
+    ask = study.ask
+
+    def ask_before_somebody_looks(*arguments: Any, **options: Any) -> Any:
+        tickets = ask(*arguments, **options)
+        study._log._search = None  # as long as another thread reads what is new
+        return tickets
+
+    monkeypatch.setattr(study, "ask", ask_before_somebody_looks)
+    assert client.post(f"{BASE}/s/ask", json={}).json()["decided"] == 3
+
+
 def test_a_worker_with_nothing_but_http(client: TestClient, tmp_path: Path) -> None:
     create(client, algorithm="rr", options={"batch": 2}, budget=12)
     done = False

@@ -42,6 +42,7 @@ from oddarms.studies import (
 from oddarms.studies._location import location_of
 from oddarms.studies._log import ResultRow
 from oddarms.studies._replay import new_search, replay
+from oddarms.studies._study import StoredStudy
 from postgresql import Server, fast_folder
 from study_workers import (
     ask_for,
@@ -529,6 +530,29 @@ class TestManyAtOnce:
         assert next(study.trials()).ticket == slow[0].id
         assert study.progress().pulls == 1 + size, "all have been read"
         assert verify(study).ok
+
+    def test_whoever_reads_on_misses_no_result_that_was_stored_late(
+        self, postgresql: Server
+    ) -> None:
+        database = postgresql.new_database()
+        study = small(database)
+        slow, quick = study.ask(2)
+        teller = load_study_again(database)
+        assert isinstance(teller, StoredStudy)
+        stored = teller._database
+        waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        with ThreadPoolExecutor() as pool, psycopg.connect(database, autocommit=True) as looking:
+            with stored.writing() as connection:
+                stored.shared(connection, teller.number)
+                rows = [(ticket_number(slow), 0.0)]
+                _result_rows.add_results(stored, connection, teller.number, rows, None)
+                assert study.tell(quick, 1.0) is Told.RECORDED
+                reading = pool.submit(lambda: list(study.trials()))
+                while not reading.done() and looking.execute(waiting).fetchone() is None:
+                    time.sleep(0.01)
+            first = reading.result()
+        rest = study.trials(after=first[-1].number)
+        assert [trial.ticket for trial in (*first, *rest)] == [slow.id, quick.id]
 
     def test_batches_with_the_same_tickets_in_opposite_orders_do_not_block_each_other(
         self, shared_storage: str

@@ -40,6 +40,7 @@ from oddarms.search import Status, Ticket, Tickets
 from oddarms.studies import Told, verify
 from oddarms.studies import _result_rows as result_rows
 from oddarms.studies import _study_rows as study_rows
+from oddarms.studies._study import StoredStudy
 
 NASTY = ["'; DROP TABLE results; --", '"quoted"', "%s %(name)s :name ?", "é𝄞", "back\\slash", "{}"]
 
@@ -399,6 +400,29 @@ def tell_until_refused(study: Study) -> tuple[list[str], list[str], str]:
                 told.append(left.pop(0))
     except StoreFailed as error:
         return told, left, str(error)
+
+
+def test_a_share_ahead_that_is_huge_is_no_damage(tmp_path: Path) -> None:
+    study = make(tmp_path / "studies.db")
+    work(study, 30)
+    assert len(study.ask(50, ahead=1e308)) == 50
+
+
+def test_results_of_other_studies_are_not_counted(tmp_path: Path) -> None:
+    storage = tmp_path / "studies.db"
+    make(storage, "large").import_rewards({"a": [0.5] * 500})
+    study = make(storage, "small")
+    study.tell_many([(ticket, 0.5) for ticket in study.ask(3, "ann")])
+    again = load_study("small", storage=storage)
+    assert isinstance(again, StoredStudy)
+    assert again.workers_at_once(5) is None, "three tickets and three results"
+    found = again.workers_at_once(6)
+    assert found is not None
+    assert [(one.name, one.pulls) for one in found] == [("ann", 3)]
+    make(storage, "larger").import_rewards({"a": [0.5] * 500})
+    study.tell(study.ask(1, "ann")[0], 0.5)
+    assert again.workers_at_once(1) is None
+    assert again.workers_at_once(2) == again.workers()
 
 
 class TestFullDisks:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from oddarms.algorithms import Algorithm
 from oddarms.arms import (
@@ -26,6 +27,7 @@ from oddarms.problem import (
     WORDS,
     Error,
     Goal,
+    IntArray,
     Label,
     Question,
     RuleName,
@@ -48,7 +50,8 @@ from oddarms.search import (
 )
 from oddarms.search._revising import REVISABLE, changed
 from oddarms.studies import Study, create_study, load_study
-from oddarms.studies._desk import RUN_LEASE
+from oddarms.studies._desk import RUN_LEASE, StudyDesk
+from oddarms.studies._ids import number_in
 from oddarms.tables import History, Missing, Recorded, Transform, is_recorded, within
 
 Functions = Mapping[Any, Callable[[], Any]] | Sequence[Callable[[], Any]]
@@ -250,6 +253,8 @@ def find(
     if storage is None:
         algorithm_rng, reward_rng = generator_of(rng).spawn(2)
         desk = search = Search(source.labels, rng=algorithm_rng, **words)
+        if isinstance(source, SeededSource):
+            source = source.seeded(reward_rng)
         if imported is not None:
             search.import_rewards(imported, **columns)
     else:
@@ -262,10 +267,9 @@ def find(
             patiently(
                 lambda: study.import_rewards(history_of_study, key="find", **columns), patience
             )
-        desk = study.desk(lease=RUN_LEASE)
-        reward_rng = patiently(lambda: _fresh_rng(study), patience)
-    if isinstance(source, SeededSource):
-        source = source.seeded(reward_rng)
+        desk = own = study.desk(lease=RUN_LEASE)
+        if isinstance(source, SeededSource):
+            source = _SeededByTicket(source, own)
     return drive(
         desk,
         source,
@@ -416,12 +420,31 @@ def _another(study: Study, word: str, stored: object, given: object) -> InvalidP
     )
 
 
-def _fresh_rng(study: Study) -> np.random.Generator:
-    """Return a generator for simulated rewards that none was drawn from before.
+class _SeededByTicket:
+    """Simulated arms of one who works on a study: nobody else draws the same rewards.
 
-    At the beginning it is that of a search in memory; one that goes on has another child, as
-    rewards must not be drawn twice.
+    The first ticket decides the generator, as nobody else gets it. With the very first one of the
+    study it is that of a search in memory.
     """
-    pulls = study.progress().pulls
-    key = (1,) if pulls == 0 else (1, pulls)
-    return np.random.default_rng(np.random.SeedSequence(study.seed, spawn_key=key))
+
+    def __init__(self, source: SeededSource, desk: StudyDesk) -> None:
+        self._source = source
+        self._desk = desk
+        self._seeded: SeededSource | None = None
+
+    @property
+    def labels(self) -> Sequence[Label]:
+        """The arms' labels."""
+        return self._source.labels
+
+    def pull(self, indices: IntArray, counts: IntArray) -> npt.ArrayLike:
+        """Return rewards, as the source does."""
+        if self._seeded is None:
+            self._seeded = self._source.seeded(self._rng())
+        return self._seeded.pull(indices, counts)
+
+    def _rng(self) -> np.random.Generator:
+        assert self._desk.first is not None, "nothing is pulled without a ticket"
+        before = number_in(self._desk.first) - 1
+        key = (1, before) if before else (1,)
+        return np.random.default_rng(np.random.SeedSequence(self._desk.study.seed, spawn_key=key))

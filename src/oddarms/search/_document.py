@@ -9,7 +9,8 @@ import numpy as np
 
 from oddarms.algorithms import Decision, Decisions, Threshold
 from oddarms.errors import InvalidParameter
-from oddarms.problem import FloatArray, Label, Question
+from oddarms.problem import FloatArray, IntArray, Label, Question
+from oddarms.search._decided import OPEN
 from oddarms.search._result import VERSION, Result, Snapshot, TracePoint
 from oddarms.search._tickets import Status
 
@@ -38,10 +39,11 @@ def _result(document: dict[str, Any]) -> Result:
     lower, upper = _floats(columns["lower"], -math.inf), _floats(columns["upper"], math.inf)
     doubts, evidence = columns["doubt"], columns["log_evidence"]
     needed, guesses = columns["pulls_needed"], columns["guess"]
+    decisions = _decisions(columns["decision"])
     return Result(
         question=_question(document["question"], columns["label"]),
         status=Status(document["status"]),
-        decisions=_decisions(columns["decision"]),
+        decisions=decisions,
         pulls_per_arm=np.array(columns["pulls"], dtype=np.int64),
         means=means,
         intervals=np.column_stack([lower, upper]),
@@ -56,6 +58,7 @@ def _result(document: dict[str, Any]) -> Result:
         pulls_needed=None if _all_none(needed) else _floats(needed, math.inf),
         guesses=None if _all_none(guesses) else _decisions(guesses),
         doubts=None if _all_none(doubts) else _floats(doubts, math.nan),
+        decided_after=_decided_after(columns.get("decided_after"), decisions),
         trace=tuple(_point(point) for point in document["trace"]),
         first=_snapshot(document.get("first")),
         last=_snapshot(document.get("last")),
@@ -131,6 +134,13 @@ def _floats(values: list[float | None], missing: float) -> FloatArray:
 
 def _decisions(names: list[str]) -> Decisions:
     return np.array([_DECISIONS[name] for name in names], dtype=np.int8)
+
+
+def _decided_after(after: list[int | None] | None, decisions: Decisions) -> IntArray | None:
+    """Return when arms were decided; None where some are and nobody says when."""
+    if after is None or (_all_none(after) and decisions.any()):
+        return None
+    return np.array([OPEN if value is None else value for value in after], dtype=np.int64)
 
 
 def _all_none(values: list[Any]) -> bool:

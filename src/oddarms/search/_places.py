@@ -134,7 +134,8 @@ class Sequences:
         for arm, places in out.items():
             end = self._end(arm)
             held[arm] += sum(place >= end for place in places)
-        counts = missing_ahead(held, outlook, min(most, int(room) - int(held.sum())))
+        total = int(held.sum())
+        counts = missing_ahead(held, outlook, int(min(room, total + most)) - total)
         return [
             (arm, place)
             for arm in np.flatnonzero(counts).tolist()

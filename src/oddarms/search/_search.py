@@ -237,6 +237,11 @@ class Search:
         return int(self.algorithm.undecided.sum())
 
     @property
+    def decided(self) -> int:
+        """The number of arms that are decided."""
+        return self.question.n - self.undecided
+
+    @property
     def decisions(self) -> Decisions:
         """What is known of each arm, without the cost of a whole result."""
         return decisions(self.algorithm, self._rewards)
@@ -291,7 +296,7 @@ class Search:
         status = self.status_with(self._out_places, ahead=ahead)
         if status.final:
             self.stop(status)
-        return Tickets(tickets, status)
+        return Tickets(tickets, status, self.decided)
 
     def tell(self, ticket: Ticket | str, reward: float) -> None:
         """Take the reward of a ticket; one that is refused changes nothing."""

@@ -70,11 +70,12 @@ class Ticket:
 
 
 class Tickets(list[Ticket]):
-    """The tickets handed out, with the `status` after that."""
+    """The tickets handed out, with the `status` after that, and how many arms are `decided`."""
 
-    def __init__(self, tickets: Iterable[Ticket], status: Status) -> None:
+    def __init__(self, tickets: Iterable[Ticket], status: Status, decided: int) -> None:
         super().__init__(tickets)
         self.status = status
+        self.decided = decided
 
     @property
     def done(self) -> bool:

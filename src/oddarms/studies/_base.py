@@ -6,11 +6,13 @@ A search one can leave and come back to, shared by many workers. `StoredStudy` h
 
 from __future__ import annotations
 
+import hashlib
 import math
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,7 +22,7 @@ import numpy.typing as npt
 
 from oddarms.algorithms import Decision
 from oddarms.arms import BatchFunction, Function
-from oddarms.errors import InvalidParameter, MissingExtra
+from oddarms.errors import InvalidParameter, MissingExtra, StoreFailed
 from oddarms.problem import Label, Question
 from oddarms.search import (
     AHEAD,
@@ -35,6 +37,7 @@ from oddarms.search import (
 )
 from oddarms.search._rewards import Rewards
 from oddarms.studies._desk import RUN_LEASE, StudyDesk
+from oddarms.studies._limits import MOST_KEY, MOST_TEXT
 from oddarms.studies._log import Conflict, Revision, Told, Trial, Worker
 from oddarms.studies._verify import Verification
 from oddarms.studies._watch import study_html, watch
@@ -44,8 +47,6 @@ from oddarms.tables import Missing, Recorded, recorded_rewards
 LEASE = timedelta(minutes=10)
 """Of tickets that nobody renews by itself."""
 MOST_LEASE = timedelta(days=365)
-MOST_KEY = 64
-"""Characters of a key by which a call may be repeated."""
 
 DecisionCallback = Callable[["Study", list[tuple[Label, Decision]]], None]
 
@@ -106,6 +107,8 @@ class Study(ABC):
         self._rewards = Rewards(question)
         self._callbacks: list[DecisionCallback] = []
         self._reported: npt.NDArray[np.int8] | None = None
+        self._reported_at = (0, 0)
+        self._reporting = threading.Lock()
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, {self.n:,} arms, storage={self.storage!r})"
@@ -213,7 +216,8 @@ class Study(ABC):
         rewards
             Rewards by label, of which arms may have any number or be missing; a data frame with a
             row per reward or with counts (the columns ``successes`` and ``trials``, in an order
-            that the seed of the study decides), or an array with a row for each of the `labels`.
+            that the seed of the study and the key decide), or an array with a row for each of the
+            `labels`.
         key
             A name for this import, of up to 64 characters; a second one with the same key and the
             same rewards records nothing and returns 0, one with others is refused.
@@ -230,14 +234,30 @@ class Study(ABC):
                 labels=labels,
                 missing=missing,
                 worst=self.question.worst,
-                rng=np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(2,))),
+                rng=self._rng_of_import(key),
             )
+        return self._import(self._checked(rewards), key)
+
+    def _rng_of_import(self, key: str | None) -> np.random.Generator:
+        """Return what decides the order of counts: of each import another, of one always the same.
+
+        One without a key is known by what was imported before it.
+        """
+        if key is None:
+            before = self.overview().imported
+            words: tuple[int, ...] = (before,) if before else ()
+        else:
+            words = tuple(hashlib.sha256(key.encode()).digest())
+        sequence = np.random.SeedSequence(self.seed, spawn_key=(2, *words))
+        return np.random.default_rng(sequence)
+
+    def _checked(self, rewards: Mapping[Label, Any]) -> dict[Label, list[float]]:
+        """Return rewards by label as numbers, if all are some within the bounds."""
         lists = {label: np.atleast_1d(np.asarray(given)) for label, given in rewards.items()}
-        checked = {
+        return {
             label: [self.check_reward(reward) for reward in given.tolist()]
             for label, given in lists.items()
         }
-        return self._import(checked, key)
 
     @abstractmethod
     def _import(self, rewards: Mapping[Label, list[float]], key: str | None) -> int:
@@ -311,6 +331,19 @@ class Study(ABC):
 
         Returns how many.
         """
+
+    @contextmanager
+    def _given_back_on_error(self, tickets: Iterable[Ticket]) -> Iterator[None]:
+        """A block whose error gives back tickets that nobody gets to see.
+
+        Where there is no time for it, their leases end.
+        """
+        try:
+            yield
+        except BaseException as error:
+            with suppress(StoreFailed), self.hurried():
+                self.skip_many(tickets, f"ask ended with {type(error).__name__}")
+            raise
 
     def take_over(self) -> int:
         """Give back the tickets of processes of this machine that are gone; return how many.
@@ -415,7 +448,8 @@ class Study(ABC):
         Parameters
         ----------
         after
-            Only those behind the one with this `Trial.number`.
+            Only those behind the one with this `Trial.number`. Whoever goes on behind the last one
+            misses none: no result appears later with a lower number.
         most
             At most so many.
         """
@@ -487,11 +521,24 @@ class Study(ABC):
         arms = BatchFunction(pull, self.labels) if batch else Function(pull, self.labels)
         return drive(self.desk(worker, lease), arms, **options)
 
-    def _report(self, decisions: npt.NDArray[np.int8]) -> None:
-        """Call those who want to know of newly decided arms."""
-        before = self._reported if self._reported is not None else np.zeros_like(decisions)
-        fresh = np.flatnonzero((decisions != Decision.UNDECIDED) & (decisions != before))
-        self._reported = decisions
+    def _report(self, decisions: npt.NDArray[np.int8], at: tuple[int, int]) -> None:
+        """Call those who want to know of newly decided arms.
+
+        Decisions that are older than those reported last say nothing new: a thread was slow.
+
+        Parameters
+        ----------
+        decisions
+            Of all arms.
+        at
+            How many results and revisions they are made of.
+        """
+        with self._reporting:
+            if at < self._reported_at:
+                return
+            before = self._reported if self._reported is not None else np.zeros_like(decisions)
+            fresh = np.flatnonzero((decisions != Decision.UNDECIDED) & (decisions != before))
+            self._reported, self._reported_at = decisions, at
         if not fresh.size:
             return
         labels = self.labels
@@ -509,7 +556,7 @@ def check_lease(lease: timedelta) -> float:
     return lease.total_seconds()
 
 
-def check_text(name: str, text: str | None, most: int = 1000) -> str | None:
+def check_text(name: str, text: str | None, most: int = MOST_TEXT) -> str | None:
     """Return a text that every storage can hold."""
     if text is None:
         return None
@@ -523,3 +570,8 @@ def check_text(name: str, text: str | None, most: int = 1000) -> str | None:
 def storable(text: object) -> str:
     """Return a text with all that a storage cannot hold written out."""
     return str(text).encode(errors="backslashreplace").decode().replace("\0", "\\x00")
+
+
+def reason_of(text: object) -> str:
+    """Return as much of a reason as every storage holds."""
+    return storable(text)[:MOST_TEXT]

@@ -24,5 +24,8 @@ CLASSES: dict[str, type[errors.OddarmsError]] = {
 } | {"invalid-request": errors.InvalidParameter}
 """The error of each code; any other is that of a storage that failed."""
 
+TOO_MANY_GUESSES = "too-many-guesses"
+"""Of the answer to a wrong token after some others, also if it is the same one again."""
+
 HURRY = "x-oddarms-hurry"
 """A header: wait for a lock for a moment only."""

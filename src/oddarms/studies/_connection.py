@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 
 from oddarms.errors import InvalidParameter, MissingExtra, RewardRejected, StoreFailed
 from oddarms.interrupts import pause
-from oddarms.studies._codes import CLASSES, HURRY
+from oddarms.studies._codes import CLASSES, HURRY, TOO_MANY_GUESSES
 from oddarms.studies._hurry import Hurry
 
 if TYPE_CHECKING:
@@ -208,10 +208,11 @@ class Connection:
             return rejected
         if kind is not None:
             return kind(detail)
-        if status in _PASSING:
+        wrong_token = status == 401 or problem.get("code") == TOO_MANY_GUESSES
+        if status in _PASSING and not wrong_token:
             said = detail or f"the server cannot answer (HTTP {status})."
             return _Busy(f"{self.address}: {said}", passing=True)
-        if status == 401:
+        if wrong_token:
             said = f"{self.address}: {TOKEN} or {TOKEN_FILE} must give a token of this server."
             return StoreFailed(said)
         if not detail:

@@ -27,10 +27,14 @@ class StudyDesk:
     wait for a lock for a moment only: whoever drives it has patience, and says so.
     """
 
+    first: Ticket | None
+    """The first ticket that it was given."""
+
     def __init__(self, study: Study, worker: str | None, lease: timedelta) -> None:
         self.study = study
         self.worker = this_process() if worker is None else worker
         self.lease = lease
+        self.first = None
         self._out = Heartbeat(study, lease)
 
     def __enter__(self) -> Self:
@@ -54,6 +58,8 @@ class StudyDesk:
         with self.study.hurried():
             tickets = self.study.ask(n, self.worker, self.lease, ahead=ahead)
         self._out.add(tickets)
+        if self.first is None and tickets:
+            self.first = tickets[0]
         return tickets
 
     def tell_many(self, results: Iterable[tuple[Ticket, float]]) -> list[Told]:

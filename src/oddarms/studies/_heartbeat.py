@@ -6,12 +6,15 @@ import logging
 import os
 import threading
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Protocol
 
 from oddarms.search import Ticket
 
 BEATS_IN_A_LEASE = 4
+SOONER = 3
+"""By so much the next renewal comes sooner after one that failed."""
 STOP_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
@@ -24,12 +27,18 @@ class Renewing(Protocol):
         """Let leases run from now; return how many."""
         ...
 
+    def hurried(self) -> AbstractContextManager[None]:
+        """Return a block in which calls wait for others for a moment only."""
+        ...
+
 
 class Heartbeat:
     """Renews the leases of a worker's tickets, in a thread that keeps no process alive.
 
-    A renewal that fails is left to the next one: three in a row may fail before a lease runs out,
-    and a result that comes later still counts. A forked process has no heartbeat.
+    A renewal waits for nobody: one that hung would outlast the lease. One that fails is left to the
+    next one, which comes sooner then. In a lease of a minute there is time for eight that find a
+    lock, and for three that get no answer from a server; a result that comes after the lease still
+    counts. A forked process has no heartbeat.
     """
 
     def __init__(self, study: Renewing, lease: timedelta) -> None:
@@ -70,10 +79,19 @@ class Heartbeat:
         self._thread = None
 
     def _beat(self, ended: threading.Event) -> None:
-        while not ended.wait(self._lease.total_seconds() / BEATS_IN_A_LEASE):
-            tickets = list(self._tickets)
-            try:
-                if tickets:
+        usual = self._lease.total_seconds() / BEATS_IN_A_LEASE
+        renewed = True
+        while not ended.wait(usual if renewed else usual / SOONER):
+            renewed = self._renewed()
+
+    def _renewed(self) -> bool:
+        """Renew all leases; return False if that failed."""
+        tickets = list(self._tickets)
+        try:
+            if tickets:
+                with self._study.hurried():
                     self._study.renew(tickets, self._lease)
-            except Exception as error:
-                _log.debug("leases of %d tickets were not renewed: %s", len(tickets), error)
+        except Exception as error:
+            _log.debug("leases of %d tickets were not renewed: %s", len(tickets), error)
+            return False
+        return True

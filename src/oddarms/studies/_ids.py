@@ -24,6 +24,11 @@ def new_secret() -> bytes:
     return secrets.token_bytes(SECRET_BYTES)
 
 
+def number_in(ticket: Ticket) -> int:
+    """Return the number of a ticket that a study has handed out."""
+    return int(ticket.id.partition("-")[0])
+
+
 class TicketIds:
     """Makes and reads the ids of one study, such as ``17-mzxw6ytboi4dgnbt``.
 

@@ -6,27 +6,26 @@ same key, so that no ticket waits for its lease to end.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, TypeVar
 
 from oddarms.errors import InvalidParameter, StoreFailed
 from oddarms.problem import Label, Question, check_whole
 from oddarms.search import AHEAD, Progress, Result, Status, Ticket, Tickets
-from oddarms.studies._base import LEASE, Overview, Study, check_lease, check_text, storable
+from oddarms.studies._base import LEASE, Overview, Study, check_lease, check_text, reason_of
 from oddarms.studies._connection import LONG_SECONDS, Connection, segment
 from oddarms.studies._documents import conflict_of, ticket_of, trial_of, worker_of
+from oddarms.studies._imports import in_parts
+from oddarms.studies._limits import AT_A_TIME, MOST_TICKET_ID
 from oddarms.studies._log import Conflict, Revision, Told, Trial, Worker
+from oddarms.studies._receipts import import_digest
 from oddarms.studies._verify import Verification
-
-AT_A_TIME = 5000
-"""Results or tickets of one request."""
-IMPORTED_AT_A_TIME = 500_000
 
 TOLD = {one.value: one for one in Told}
 
@@ -83,19 +82,28 @@ class RemoteStudy(Study):
             "lease": check_lease(lease),
             "ahead": ahead,
         }
+        if key is None:
+            answer = self._asked_under_a_new_key(body)
+        else:  # the caller repeats it
+            answer = self._post("ask", {**body, "key": key})
+        tickets = list(map(ticket_of, answer["tickets"]))
+        with self._given_back_on_error(tickets):
+            if self._callbacks and answer["decided"] != self._decided:
+                self.overview()
+        return Tickets(tickets, Status(answer["status"]), answer["decided"])
+
+    def _asked_under_a_new_key(self, body: dict[str, Any]) -> Any:
+        """Ask under a key that nobody else has; the same call gets a lost answer's tickets."""
         call = (threading.get_ident(), *body.values())
         with self._lock:
-            used = key or self._lost.pop(call, None) or secrets.token_urlsafe(16)
+            key = self._lost.pop(call, None) or secrets.token_urlsafe(16)
         try:
-            answer = self._post("ask", {**body, "key": used})
+            return self._post("ask", {**body, "key": key})
         except (StoreFailed, KeyboardInterrupt) as error:
             if isinstance(error, KeyboardInterrupt) or error.passing:
                 with self._lock:
-                    self._lost[call] = used
+                    self._lost[call] = key
             raise
-        if self._callbacks and answer["decided"] != self._decided:
-            self.overview()
-        return Tickets(map(ticket_of, answer["tickets"]), Status(answer["status"]))
 
     def tell_many(
         self, results: Iterable[tuple[Ticket | str, float]], *, worker: str | None = None
@@ -118,12 +126,28 @@ class RemoteStudy(Study):
         )
 
     def _import(self, rewards: Mapping[Label, list[float]], key: str | None) -> int:
-        """Import in parts that a server takes, each under a key: none is recorded twice."""
-        whole = key or secrets.token_urlsafe(16)
-        parts = list(_parts_of_rewards(rewards))
-        keys = [whole] if len(parts) == 1 else [_key(whole, i) for i in range(len(parts))]
-        bodies = [{"rewards": part, "key": one} for part, one in zip(parts, keys, strict=True)]
+        """Import in parts that a server takes, under one key: none is recorded twice."""
+        used = key or secrets.token_urlsafe(16)
+        parts = list(islice(in_parts(rewards), 2))
+        bodies: Iterable[dict[str, Any]] = ({"rewards": part, "key": used} for part in parts)
+        if len(parts) > 1:
+            bodies = self._parts_of_import(rewards, used)
         return sum(self._post("import", body)["count"] for body in bodies)
+
+    def _parts_of_import(
+        self, rewards: Mapping[Label, list[float]], key: str
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the requests of a large import, by arm, so that any part of it is always equal."""
+        arms = {label: arm for arm, label in enumerate(self.labels)}
+        for label in rewards:
+            if label not in arms:
+                raise InvalidParameter(f"arm must be one of the study's but got {label!r}.")
+        ordered = {label: rewards[label] for label in sorted(rewards, key=arms.__getitem__)}
+        rows = ((arms[label], reward) for label, given in ordered.items() for reward in given)
+        digest, start = import_digest(rows), 0
+        for part in in_parts(ordered):
+            yield {"rewards": part, "key": key, "start": start, "digest": digest}
+            start += sum(len(given) for _, given in part)
 
     def revise(self, /, **changes: Any) -> None:
         """See `Study.revise`."""
@@ -148,7 +172,7 @@ class RemoteStudy(Study):
 
     def stop(self, reason: str = "") -> None:
         """See `Study.stop`."""
-        self._post("stop", {"reason": storable(reason)[:1000]})
+        self._post("stop", {"reason": reason_of(reason)})
 
     def resume(self) -> None:
         """See `Study.resume`."""
@@ -156,13 +180,13 @@ class RemoteStudy(Study):
 
     def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
         """See `Study.skip_many`."""
-        said = storable(reason)[:1000]
+        said = reason_of(reason)
         for part in _parts([_id(ticket) for ticket in tickets]):
             self._post("skip", {"tickets": part, "reason": said})
 
     def skip_worker(self, worker: str, reason: str = "") -> int:
         """See `Study.skip_worker`."""
-        body = {"worker": check_text("worker", worker), "reason": storable(reason)[:1000]}
+        body = {"worker": check_text("worker", worker), "reason": reason_of(reason)}
         count: int = self._post("skip", body)["count"]
         return count
 
@@ -182,7 +206,7 @@ class RemoteStudy(Study):
         self._question = result.question
         self._decided = document["outliers"] + document["normal"]
         if self._callbacks:
-            self._report(result.decisions)
+            self._report(result.decisions, (document["results"] + document["imported"], 0))
         return Overview(
             created=datetime.fromisoformat(document["created"]),
             status=Status(document["status"]),
@@ -250,7 +274,7 @@ class RemoteStudy(Study):
 
 def _id(ticket: Ticket | str) -> str:
     text = ticket.id if isinstance(ticket, Ticket) else ticket
-    if not isinstance(text, str) or len(text) > 60:
+    if not isinstance(text, str) or len(text) > MOST_TICKET_ID:
         raise InvalidParameter(f"ticket must be an id that `ask` has given but got {text!r:.60}.")
     return text
 
@@ -258,24 +282,3 @@ def _id(ticket: Ticket | str) -> str:
 def _parts(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     for start in range(0, len(items), AT_A_TIME):
         yield items[start : start + AT_A_TIME]
-
-
-def _parts_of_rewards(rewards: Mapping[Label, list[float]]) -> Iterator[list[Any]]:
-    """Yield pairs of label and rewards, in parts of a bounded size."""
-    part: list[tuple[Label, list[float]]] = []
-    room = IMPORTED_AT_A_TIME
-    for label, given in rewards.items():
-        start = 0
-        while start < len(given):
-            piece = given[start : start + room]
-            part.append((label, piece))
-            start, room = start + len(piece), room - len(piece)
-            if not room:
-                yield part
-                part, room = [], IMPORTED_AT_A_TIME
-    if part:
-        yield part
-
-
-def _key(whole: str, part: int) -> str:
-    return hashlib.sha256(f"{part}:{whole}".encode()).hexdigest()[:40]

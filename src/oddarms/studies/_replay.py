@@ -184,6 +184,11 @@ class LoggedSearch:
         return self._search
 
     @property
+    def moment(self) -> tuple[int, int]:
+        """How many results and revisions the search has."""
+        return self.search.taken, self._revised
+
+    @property
     def question(self) -> Question:
         """The question in force, as it was read last."""
         return self._questions[-1]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from oddarms.errors import InvalidParameter
+from oddarms.studies._imports import Part, digest_in, older_key, part_key, parts_begin
 from oddarms.studies._log import ResultRow, Told
 from oddarms.studies._receipts import import_digest, result_receipt
 from oddarms.studies._sql import LOCK_SPACE, now, run, text, timed
@@ -137,19 +138,15 @@ def add_import(
     study: int,
     rows: Sequence[tuple[int, float]],
     key: str | None,
+    part: Part | None = None,
 ) -> int:
-    """Record results nobody asked for; return how many, 0 if the key is known."""
+    """Record results nobody asked for; return how many, without those that the key has already."""
     if not rows:
         return 0
-    digest = import_digest(rows)
-    known = None if key is None else _known_import(connection, study, key)
-    if known is not None and known != digest:
-        raise InvalidParameter(
-            f"rewards must be those that were imported under the key {key!r} before but are"
-            " others: choose another key to import them, too."
-        )
-    if known is not None:
-        return 0
+    if key is not None:
+        rows, key = _not_imported(connection, study, rows, key, part)
+        if not rows:
+            return 0
     batch, now = timed(
         connection,
         "SELECT coalesce(max(batch), 0) + 1, :wall FROM imports WHERE study = :study",
@@ -164,7 +161,7 @@ def add_import(
         key=key,
         results=len(rows),
         now=now,
-        digest=digest,
+        digest=import_digest(rows),
     )
     run(connection, "UPDATE studies SET imports = imports + 1 WHERE id = :study", study=study)
     database.copy(
@@ -176,15 +173,56 @@ def add_import(
     return len(rows)
 
 
-def _known_import(connection: sa.Connection, study: int, key: str) -> str | None:
-    """Return the digest of the import with a key, None if there is none."""
+def _not_imported(
+    connection: sa.Connection,
+    study: int,
+    rows: Sequence[tuple[int, float]],
+    key: str,
+    part: Part | None,
+) -> tuple[Sequence[tuple[int, float]], str]:
+    """Return those rows that an import does not have yet, and what to store them under."""
+    whole = Part(0, import_digest(rows)) if part is None else part
+    digests, there = _imported_under(connection, study, key)
+    if any(not whole.digest.startswith(digest) for digest in digests):
+        raise InvalidParameter(
+            f"rewards must be those that were imported under the key {key!r} before but are"
+            " others: choose another key to import them, too."
+        )
+    if whole.start > there:
+        raise InvalidParameter(
+            f"start must be at most {there}, as many rewards as are there of this import, but got"
+            f" {whole.start}: send the parts in their order."
+        )
+    if part is None and not there:
+        return rows, key
+    if part is None:
+        rows = sorted(rows, key=lambda row: row[0])  # as parts have them
+    return rows[there - whole.start :], part_key(key, Part(there, whole.digest))
+
+
+def _imported_under(connection: sa.Connection, study: int, key: str) -> tuple[set[str], int]:
+    """Return how the digests of what a key has begin, and how many rewards that is.
+
+    What an older version has imported in parts is not known as a whole, so no digest fits it.
+    """
     found = run(
         connection,
-        "SELECT digest FROM imports WHERE study = :study AND key = :key",
+        "SELECT key, digest, results FROM imports WHERE study = :study"
+        " AND (key = :key OR key = :older OR key LIKE :parts)",
         study=study,
         key=key,
-    ).first()
-    return None if found is None else str(found[0])
+        older=older_key(key),
+        parts=f"{parts_begin(key)}%",
+    ).all()
+    digests = {_digest(key, stored, digest) for stored, digest, _ in found}
+    return digests, sum(int(results) for _, _, results in found)
+
+
+def _digest(key: str, stored: str, digest: str) -> str:
+    """Return how the digest of an import begins, by what a part or all of it is stored under."""
+    if stored == key:
+        return str(digest)
+    return "unknown" if stored == older_key(key) else digest_in(stored)
 
 
 def result_rows(connection: sa.Connection, study: int, *, after: int) -> Iterator[list[ResultRow]]:
@@ -217,9 +255,12 @@ _TRIALS = (
 
 
 def trial_rows(
-    connection: sa.Connection, study: int, after: int = 0, most: int | None = None
+    connection: sa.Connection, study: int, after: int, upto: int, most: int | None = None
 ) -> Iterator[Any]:
-    """Yield results behind a number with when they were asked for, in order, at most so many.
+    """Yield results behind a number and up to one, with when they were asked for, in order.
+
+    At most so many. Whoever goes on behind the last one misses none if `upto` was read by a
+    transaction that had the study alone: results may be stored in another order than numbered.
 
     A result has a worker of its own only where somebody else has told it than asked for it.
 
@@ -228,10 +269,15 @@ def trial_rows(
     """
     found = connection.execute(
         text(
-            f"{_TRIALS} WHERE r.study = :study"
-            f" AND r.number > :after ORDER BY r.number{'' if most is None else ' LIMIT :most'}"
+            f"{_TRIALS} WHERE r.study = :study AND r.number > :after AND r.number <= :upto"
+            f" ORDER BY r.number{'' if most is None else ' LIMIT :most'}"
         ),
-        {"study": study, "after": after, **({} if most is None else {"most": most})},
+        {
+            "study": study,
+            "after": after,
+            "upto": upto,
+            **({} if most is None else {"most": most}),
+        },
         execution_options={"stream_results": True},
     )
     with found:  # somebody may stop before the last one

@@ -85,6 +85,22 @@ def server_address(storage: str | Path | None) -> str | None:
     return chosen.rstrip("/")
 
 
+def storage_name(storage: str | Path | None) -> str:
+    """Return where a storage is, without secrets.
+
+    Examples
+    --------
+    >>> storage_name("https://example.org/a/"), storage_name("postgresql://ann:secret@host/db")
+    ('https://example.org/a', 'postgresql://ann:***@host/db')
+    """
+    address = server_address(storage)
+    if address is not None:
+        return address
+    from oddarms.studies._location import location_of  # which a client of a server can do without
+
+    return location_of(storage).name
+
+
 def check_name(name: str) -> str:
     """Return the name of a study, if it can be one."""
     if not isinstance(name, str) or not name.strip() or len(name) > 200 or not name.isprintable():

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from oddarms.errors import StoreFailed
+from oddarms.errors import InvalidParameter, StoreFailed
 from oddarms.problem import FloatArray, Label, Question, check_whole
 from oddarms.search import AHEAD, Progress, Result, Search, Status, Ticket, Tickets
 from oddarms.search._revising import changed, revision
@@ -29,17 +29,11 @@ from oddarms.studies import _revision_rows as revision_rows
 from oddarms.studies import _study_rows as study_rows
 from oddarms.studies import _ticket_rows as ticket_rows
 from oddarms.studies import _worker_rows as worker_rows
-from oddarms.studies._base import (
-    LEASE,
-    MOST_KEY,
-    Overview,
-    Study,
-    check_lease,
-    check_text,
-    storable,
-)
+from oddarms.studies._base import LEASE, Overview, Study, check_lease, check_text, reason_of
 from oddarms.studies._ids import TicketIds
+from oddarms.studies._imports import Part
 from oddarms.studies._labels import Labels
+from oddarms.studies._limits import MOST_KEY
 from oddarms.studies._log import Conflict, Revision, RevisionRow, Told, Trial, Worker
 from oddarms.studies._replay import LoggedSearch, State, new_search, stored_question
 from oddarms.studies._saving import save_state
@@ -53,9 +47,6 @@ if TYPE_CHECKING:
     from oddarms.studies._study_rows import StudyRow
 
 Looked = TypeVar("Looked", Result, tuple[Result, FindRows])
-
-MOST_REASON = 1000
-"""Characters of a reason for a stop."""
 
 
 class StoredStudy(Study):
@@ -107,11 +98,6 @@ class StoredStudy(Study):
         """The arms' labels."""
         return self._labels.all()
 
-    @property
-    def decided(self) -> int:
-        """How many arms are decided, as this process has read it last."""
-        return 0 if self._log.is_new else int((self._log.search.decisions != 0).sum())
-
     # Work
 
     def ask(
@@ -145,7 +131,7 @@ class StoredStudy(Study):
                     )
                     for arm, place in places:
                         out.setdefault(arm, set()).add(place)
-                status = self._status(search, out, ahead=ahead)
+                status, decided = self._status(search, out, ahead=ahead), search.decided
                 labels = self._labels.of([arm for _, arm, _ in placed.places], connection)
             expires = moment_of(placed.now + seconds)
             tickets = [
@@ -153,19 +139,11 @@ class StoredStudy(Study):
                 for label, (number, arm, place) in zip(labels, placed.places, strict=True)
             ]
             state = self._log.state() if saving else None
-        try:
+        with self._given_back_on_error(tickets):
             if state is not None:
                 self._save(state)
             self._report_decisions()
-        except BaseException as error:
-            self._abandon(tickets, f"ask ended with {type(error).__name__}")
-            raise
-        return Tickets(tickets, status)
-
-    def _abandon(self, tickets: list[Ticket], reason: str) -> None:
-        """Give back tickets that nobody has got; where there is no time for it, leases end."""
-        with suppress(StoreFailed), self._database.hurry.block():
-            self.skip_many(tickets, reason)
+        return Tickets(tickets, status, decided)
 
     def _save(self, state: State) -> None:
         """Save a state; where the storage has no time for it, the next one will be."""
@@ -201,7 +179,17 @@ class StoredStudy(Study):
             ticket_rows.require_study(connection, self._number)
             return ticket_rows.renew_leases(connection, self._number, numbers, seconds)
 
-    def _import(self, rewards: Mapping[Label, list[float]], key: str | None) -> int:
+    def import_part(
+        self, rewards: Mapping[Label, Sequence[Any]], key: str | None, part: Part
+    ) -> int:
+        """Record some rewards of an import that is too large for one call; return how many."""
+        if key is None:
+            raise InvalidParameter("key must be given for a part of an import but got None.")
+        return self._import(self._checked(rewards), check_text("key", key, most=MOST_KEY), part)
+
+    def _import(
+        self, rewards: Mapping[Label, list[float]], key: str | None, part: Part | None = None
+    ) -> int:
         with self._lock, self._database.writing() as connection:
             self._database.exclusive(connection, self._number)
             ticket_rows.require_study(connection, self._number)
@@ -211,7 +199,7 @@ class StoredStudy(Study):
                 for arm, given in zip(arms, rewards.values(), strict=True)
                 for reward in given
             ]
-            return result_rows.add_import(self._database, connection, self._number, rows, key)
+            return result_rows.add_import(self._database, connection, self._number, rows, key, part)
 
     def revise(self, /, **changes: Any) -> None:
         """See `Study.revise`."""
@@ -262,7 +250,7 @@ class StoredStudy(Study):
 
     def stop(self, reason: str = "") -> None:
         """See `Study.stop`."""
-        self._set_stopped(storable(reason)[:MOST_REASON])
+        self._set_stopped(reason_of(reason))
 
     def resume(self) -> None:
         """See `Study.resume`."""
@@ -281,7 +269,7 @@ class StoredStudy(Study):
             return
         with self._database.writing() as connection:
             self._database.shared(connection, self._number)
-            ticket_rows.add_skips(connection, self._number, numbers, storable(reason))
+            ticket_rows.add_skips(connection, self._number, numbers, reason_of(reason))
 
     def skip_worker(self, worker: str, reason: str = "") -> int:
         """See `Study.skip_worker`."""
@@ -289,7 +277,7 @@ class StoredStudy(Study):
             self._database.shared(connection, self._number)
             numbers = ticket_rows.live_tickets(connection, self._number, worker)
             if numbers:
-                ticket_rows.add_skips(connection, self._number, numbers, storable(reason))
+                ticket_rows.add_skips(connection, self._number, numbers, reason_of(reason))
         return len(numbers)
 
     def _live_workers(self) -> list[str]:
@@ -378,9 +366,10 @@ class StoredStudy(Study):
         yield from list(trials) if self._database.one_connection else trials
 
     def _trials(self, after: int, most: int | None) -> Iterator[Trial]:
+        upto, _ = self._last_numbers()  # not those behind one that is not stored yet
         with self._database.reading() as connection:
             self._labels.all(connection)  # rather than one of them at a time
-            for row in result_rows.trial_rows(connection, self._number, after, most):
+            for row in result_rows.trial_rows(connection, self._number, after, upto, most):
                 yield self._trial(row, connection)
 
     def _trial(self, row: Any, connection: sa.Connection) -> Trial:
@@ -437,9 +426,11 @@ class StoredStudy(Study):
     def workers_at_once(self, most: int) -> list[Worker] | None:
         """Return the workers, unless more than so many results and tickets were not counted yet."""
         with self._lock:
-            if self._tally.behind(*self._last_numbers()) > most:
-                return None
-            return self.workers()
+            upto = self._last_numbers()
+            with self._database.reading() as connection:
+                if self._tally.is_behind(connection, *upto, most):
+                    return None
+                return self._tally.brought_up(connection, *upto)
 
     def _last_numbers(self) -> tuple[int, int]:
         with self._database.reading() as connection:
@@ -469,8 +460,8 @@ class StoredStudy(Study):
         with self._lock:
             if self._log.is_new:
                 return
-            decisions = self._log.search.decisions
-        self._report(decisions)
+            decisions, at = self._log.search.decisions, self._log.moment
+        self._report(decisions, at)
 
 
 def moment_of(seconds: float) -> datetime:

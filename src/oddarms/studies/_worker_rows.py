@@ -19,6 +19,10 @@ _TOLD = (
     " r.told AS told FROM results r WHERE r.study = :study AND r.number > :after"
     " AND r.number <= :upto AND r.ticket IS NOT NULL) AS told GROUP BY told.worker"
 )
+_NEW = (
+    "SELECT count(*) FROM (SELECT 1 FROM results WHERE study = :study AND number > :after"
+    " AND number <= :upto LIMIT :most) AS some"
+)
 _ASKED = (
     "SELECT worker, count(*), max(asked) FROM tickets WHERE study = :study"
     " AND number > :after AND number <= :upto GROUP BY worker"
@@ -79,9 +83,18 @@ class WorkerTally:
         self._ticket = 0
         self._counts: dict[str | None, _Count] = {}
 
-    def behind(self, result: int, ticket: int) -> int:
-        """Return how many results and tickets at most would have to be read to be brought up."""
-        return result - self._result + ticket - self._ticket
+    def is_behind(self, connection: sa.Connection, result: int, ticket: int, most: int) -> bool:
+        """Return whether more than so many results and tickets have to be read to be brought up.
+
+        All studies of a storage number their results together, so this one's are counted.
+        """
+        room = most - (ticket - self._ticket)
+        if room < 0:
+            return True
+        new = run(
+            connection, _NEW, study=self._study, after=self._result, upto=result, most=room + 1
+        )
+        return int(new.scalar_one()) > room
 
     def brought_up(self, connection: sa.Connection, result: int, ticket: int) -> list[Worker]:
         """Return all workers by name, with everything up to a result and a ticket."""

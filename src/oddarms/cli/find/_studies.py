@@ -9,6 +9,7 @@ from oddarms.cli._printing import note
 from oddarms.errors import InvalidParameter, UnknownStudy
 from oddarms.finding import STUDY_NAME, open_study
 from oddarms.studies import Study, load_study
+from oddarms.studies._storage import storage_name
 from oddarms.tables import RecordedArms
 from oddarms.text import counted, shown
 
@@ -42,11 +43,9 @@ def opened(
     try:
         return open_study(labels, words, storage=storage, name=name or STUDY_NAME, rng=seed)
     except UnknownStudy:
-        from oddarms.studies._location import location_of
-
         raise UnknownStudy(
-            f"--study must be one that exists, or --arms or --table must say what its things are,"
-            f" but there is no study {name!r} in {shown(location_of(storage).name)}."
+            "--study must be one that exists, or --arms or --table must say what its things are,"
+            f" but there is no study {name or STUDY_NAME!r} in {shown(storage_name(storage))}."
         ) from None
 
 

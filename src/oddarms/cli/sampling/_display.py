@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import deque
 from types import TracebackType
 from typing import Any, Self, TextIO
 
@@ -63,7 +62,7 @@ class Display:
         self._labels, self._bounds = study.labels, study.bounds
         self._command = None if command is None or command.timeout is not None else command
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
-        self._newest: deque[tuple[Label, Decision]] = deque(maxlen=NEWEST)
+        self._newest: tuple[tuple[Label, Decision], ...] = ()  # replaced, as the clock reads it
         self._started = time.monotonic()
         self._due = self._started + (0.0 if self._terminal else PLAIN_SECONDS)
         self._first = before.pulls
@@ -97,7 +96,8 @@ class Display:
     def decided(self, study: Study, news: list[tuple[Label, Decision]]) -> None:
         """Take note of newly decided arms."""
         del study
-        self._newest.extend(sorted(news, key=lambda item: item[1]))  # outliers last, so they stay
+        by_kind = sorted(news, key=lambda item: item[1])  # outliers last, so they stay
+        self._newest = (*self._newest, *by_kind)[-NEWEST:]
         if self._wanted and not self._terminal:
             odd = [(label, decision) for label, decision in news if decision != Decision.NORMAL]
             for label, decision in odd[:MOST_LINES]:

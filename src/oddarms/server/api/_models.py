@@ -8,18 +8,20 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from oddarms.problem import DEFAULT_DELTA
 from oddarms.server._limits import MOST_ARMS
-
-MOST_RESULTS = 10_000
-MOST_TICKETS = 10_000
+from oddarms.studies._base import LEASE, MOST_LEASE
+from oddarms.studies._limits import (
+    MOST_KEY,
+    MOST_RESULTS,
+    MOST_TEXT,
+    MOST_TICKET_ID,
+    MOST_TICKETS,
+)
 
 Reward = Annotated[Any, Field(json_schema_extra={"type": "number"})]
 """Checked by the study, which says what is wrong with one."""
 Label = StrictStr | StrictInt
-MOST_TEXT = 1_000
-MOST_TICKET_ID = 60
-"""Characters."""
 Text = Annotated[str, Field(max_length=MOST_TEXT)]
-Seconds = Annotated[float, Field(gt=0.0, le=365 * 86_400.0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0.0, le=MOST_LEASE.total_seconds(), allow_inf_nan=False)]
 TicketId = Annotated[str, Field(max_length=MOST_TICKET_ID)]
 
 
@@ -61,11 +63,13 @@ class Ask(_Body):
 
     n: Annotated[int, Field(ge=1, le=MOST_TICKETS)] = 1
     worker: Text | None = None
-    lease: Annotated[Seconds, Field(description="Seconds.")] = 600.0
+    lease: Annotated[Seconds, Field(description="Seconds.")] = LEASE.total_seconds()
     ahead: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None = None
     key: Annotated[
         str | None,
-        Field(max_length=64, description="Repeat the request with it, and get the same tickets."),
+        Field(
+            max_length=MOST_KEY, description="Repeat the request with it, and get the same tickets."
+        ),
     ] = None
 
 
@@ -93,7 +97,7 @@ class Renew(_Body):
     """Tickets whose pulls are still under way."""
 
     tickets: Annotated[list[TicketId], Field(max_length=MOST_TICKETS)]
-    lease: Annotated[Seconds, Field(description="Seconds from now.")] = 600.0
+    lease: Annotated[Seconds, Field(description="Seconds from now.")] = LEASE.total_seconds()
 
 
 class Import(_Body):
@@ -103,7 +107,15 @@ class Import(_Body):
         dict[str, list[Reward]] | list[tuple[Label, list[Reward]]],
         Field(description="By label; or pairs of label and rewards, as labels may be numbers."),
     ]
-    key: Annotated[str | None, Field(max_length=64)] = None
+    key: Annotated[str | None, Field(max_length=MOST_KEY)] = None
+    start: Annotated[
+        int,
+        Field(ge=0, le=2**53, description="Of a part: how many rewards come before, by arm."),
+    ] = 0
+    digest: Annotated[
+        str | None,
+        Field(pattern="^[0-9a-f]{64}$", description="Of a part: that of the whole import."),
+    ] = None
 
 
 class Changes(BaseModel):

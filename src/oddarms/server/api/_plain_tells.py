@@ -14,8 +14,8 @@ from oddarms.errors import InvalidParameter, StoreFailed, UnknownStudy
 from oddarms.server._limits import replayed
 from oddarms.server._problems import problem_of
 from oddarms.server._state import State
-from oddarms.server.api._models import MOST_RESULTS, MOST_TEXT, MOST_TICKET_ID
 from oddarms.studies._codes import HURRY
+from oddarms.studies._limits import MOST_RESULTS, MOST_TEXT, MOST_TICKET_ID
 from oddarms.studies._study import StoredStudy
 
 _TELL = re.compile(r"/api/v1/studies/([^/]+)/tell", re.DOTALL)

@@ -19,10 +19,10 @@ from oddarms.server.api._common import OF_BODY, OF_STUDY, answered, unchanged
 from oddarms.server.api._models import Changes
 from oddarms.studies import Trial
 from oddarms.studies._documents import plain, trials_as_csv
+from oddarms.studies._limits import MOST_RESULTS
 from oddarms.studies._study import StoredStudy
 
 PAGE = 1000
-MOST_TRIALS = 10_000
 EXPORTED_AT_A_TIME = 5000
 """Each part is read in a transaction of its own: a slow reader keeps nobody waiting."""
 
@@ -67,7 +67,7 @@ def pulse(study: StudyToRead) -> Response:
 def trials(
     study: StudyToRead,
     after: Annotated[int, Query(ge=0, le=2**62)] = 0,
-    most: Annotated[int, Query(ge=1, le=MOST_TRIALS)] = PAGE,
+    most: Annotated[int, Query(ge=1, le=MOST_RESULTS)] = PAGE,
 ) -> Response:
     """Return results in the order of recording, behind a number; `next` is where to go on."""
     found = list(study.trials(after=after, most=most))

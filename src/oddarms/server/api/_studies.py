@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from oddarms.errors import InvalidParameter
-from oddarms.problem import Question
+from oddarms.problem import Label, Question
 from oddarms.randomness import seed_of
 from oddarms.server._access import Admin, Anybody, StudyToChange, StudyToRead, audit
 from oddarms.server._limits import check_arms
@@ -17,6 +17,7 @@ from oddarms.server.api._common import OF_BODY, OF_STUDY, answered, problems
 from oddarms.server.api._models import Changes, Count, Import, NewStudy, Stop
 from oddarms.studies._database_storage import tried_question
 from oddarms.studies._documents import study_document, summary_document
+from oddarms.studies._imports import Part
 from oddarms.studies._storage import check_name
 from oddarms.studies._study import StoredStudy
 
@@ -103,10 +104,13 @@ def import_rewards(request: Request, study: StudyToChange, body: Import) -> Coun
     """Record rewards that nobody asked for; a second import with the same key adds none."""
     given = body.rewards
     pairs = list(given.items()) if isinstance(given, dict) else given
-    rewards = dict(pairs)
+    rewards: dict[Label, list[Any]] = dict(pairs)
     if len(rewards) != len(pairs):
         raise InvalidParameter("rewards must name each arm once but one is there twice.")
-    count = study.import_rewards(rewards, key=body.key)
+    if body.digest is None:
+        count = study.import_rewards(rewards, key=body.key)
+    else:
+        count = study.import_part(rewards, body.key, Part(body.start, body.digest))
     audit(request, "import", study.name, results=count)
     return Count(count=count)
 

@@ -35,7 +35,7 @@ def ask(request: Request, name: str, body: Ask) -> Response:
             {
                 "status": tickets.status.value,
                 "done": tickets.done,
-                "decided": study.decided,
+                "decided": tickets.decided,
                 "tickets": [plain(ticket) for ticket in tickets],
             }
         )
