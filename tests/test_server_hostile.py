@@ -140,6 +140,34 @@ class TestBodies:
         answer = raw(server, head.encode())
         assert answer.startswith(b"HTTP/1.1 408")
 
+    def test_all_that_are_here_are_counted(
+        self, server: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also those that wait for their turn, and not only those that are arriving."""
+        hold = threading.Event()
+        monkeypatch.setattr(_limits, "ALL_BYTES", 12 * 2**20)
+        monkeypatch.setattr(_limits, "AT_A_TIME", 1)
+        token = server.state.tokens.make(Role.WORKER, study="s")
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        body = b'{"tickets": []' + b" " * (2**20 - 100) + b"}"
+
+        def slow(*_: object) -> int:
+            assert hold.wait(60.0)
+            return 0
+
+        def renew(_: int) -> int:
+            address = f"{server.address}{BASE}/s/renew"
+            said = httpx.post(address, content=body, headers=headers, timeout=120.0).status_code
+            if said == 503:
+                hold.set()
+            return said
+
+        monkeypatch.setattr(StoredStudy, "renew", slow)
+        with ThreadPoolExecutor(20) as pool:
+            statuses = list(pool.map(renew, range(20)))
+        assert set(statuses) == {200, 503}
+        assert statuses.count(200) <= 12 + 1  # one may have gone by the time the last one came
+
 
 class TestConnections:
     def test_silent_ones_are_closed(self, server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,6 +238,28 @@ class TestConnections:
                 time.sleep(0.05)
             assert not _waiting(server)
             assert not GuardedProtocol.unread
+
+    def test_those_who_do_not_read_keep_nobody_waiting(
+        self, server: Served, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Nor do they fill the log, when they have gone."""
+        head = b"GET /static/vendor/uplot.min.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        until = time.monotonic() + 60.0
+        with ExitStack() as stack:
+            for _ in range(_limits.AT_A_TIME + 2):
+                connection = stack.enter_context(socket.socket())
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                connection.connect(("127.0.0.1", server.port))
+                connection.sendall(head * 200)
+            while len(GuardedProtocol.unread) < _limits.AT_A_TIME and time.monotonic() < until:
+                time.sleep(0.05)
+            for path in ("/healthz", "/login"):
+                said = httpx.get(server.address + path, trust_env=False, timeout=30.0)
+                assert said.status_code == 200
+        while _waiting(server) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not _waiting(server)
+        assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
 
     @pytest.mark.parametrize(
         "text",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import re
 import threading
 import time
 from collections import Counter, OrderedDict, deque
@@ -25,8 +24,6 @@ MOST_VALUES = 2_000_000
 """Commas and brackets of a body: each value of JSON costs many times its text."""
 FORMS = (b"multipart/form-data", b"application/x-www-form-urlencoded")
 BODY_SECONDS = 60.0
-SEND_SECONDS = 60.0
-"""How long a client may read nothing of what it has asked for."""
 
 MOST_ARMS = 100_000
 """Of a study that is created over HTTP."""
@@ -102,7 +99,6 @@ class Bodies:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        send = _patient(send)
         if scope["method"] in ("GET", "HEAD", "OPTIONS"):
             await self._app(scope, receive, send)
             return
@@ -124,13 +120,11 @@ class Bodies:
             body = b"".join(parts)
             parts.clear()
             _check_values(scope, body)
+            await self._app(scope, replayed(body, receive), send)
         except Problem as problem:
             await problem.response()(scope, receive, send)
-            return
-        finally:
+        finally:  # only now: it is here while it waits for its turn, and as long as it is answered
             self._held -= held
-        # counted no more from here on, but for what the route holds at the same time
-        await self._app(scope, replayed(body, receive), send)
 
     def _check(self, scope: Scope, held: int) -> None:
         principal = scope.get("state", {}).get("principal")
@@ -146,13 +140,11 @@ class Bodies:
             raise Problem(503, "busy", said, {"Connection": "close", "Retry-After": "1"})
 
 
-_STREAM = re.compile(r".*/api/v1/studies/[^/]+/events", re.DOTALL)
-
-
 class Shared:
     """Middleware that lets further requests of a token wait, so that others find a thread.
 
-    Those of people without a token share one place in the line. Streams of events take no thread.
+    People without a token share one line, so that none of them may hold it up by not reading: their
+    turn is over when the answer begins. So is that of a stream of events, which takes no thread.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -162,20 +154,57 @@ class Shared:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http" or _STREAM.fullmatch(scope["path"]):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         principal = scope.get("state", {}).get("principal")
         owner = "" if principal is None else principal.token.parent or principal.token.id
         self._users[owner] += 1
         turns = self._turns.setdefault(owner, asyncio.Semaphore(AT_A_TIME))
+        turn = _Turn(turns)
         try:
-            async with turns:
-                await self._app(scope, receive, send)
+            async with turn:
+                await self._app(scope, receive, _over_early(turn, send, always=principal is None))
         finally:
             self._users[owner] -= 1
             if not self._users[owner]:
                 del self._users[owner], self._turns[owner]
+
+
+class _Turn:
+    """A turn that may be over before its block ends."""
+
+    def __init__(self, turns: asyncio.Semaphore) -> None:
+        self._turns = turns
+        self._mine = False
+
+    async def __aenter__(self) -> None:
+        await self._turns.acquire()
+        self._mine = True
+
+    async def __aexit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Let the next one have it."""
+        if self._mine:
+            self._mine = False
+            self._turns.release()
+
+
+def _over_early(turn: _Turn, send: Send, *, always: bool) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start" and (always or is_stream(message)):
+            turn.end()
+        await send(message)
+
+    return sent
+
+
+def is_stream(started: Message) -> bool:
+    """Return whether an answer that begins is a stream of events, which may last long."""
+    kinds = (value for name, value in started.get("headers", []) if name == b"content-type")
+    return any(kind.startswith(b"text/event-stream") for kind in kinds)
 
 
 class Dear:
@@ -235,13 +264,3 @@ def replayed(body: bytes, receive: Receive) -> Receive:
         return message
 
     return again
-
-
-def _patient(send: Send) -> Send:
-    """Give up on a client that reads nothing for too long; the connection is closed then."""
-
-    async def within(message: Message) -> None:
-        async with asyncio.timeout(SEND_SECONDS):
-            await send(message)
-
-    return within
