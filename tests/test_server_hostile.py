@@ -298,7 +298,6 @@ class TestConnections:
         f"{BASE}/%ff",
         f"{BASE}/%",
         "//evil.example/healthz",
-        "/healthz/",
         "/HEALTHZ",
         "/" + "a" * 8000,
     ],
@@ -447,3 +446,25 @@ def test_a_proxy_is_believed_where_there_is_one(monkeypatch: pytest.MonkeyPatch)
     assert Place(tls_elsewhere=True).has_proxy
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.0.0.1")
     assert Place().has_proxy
+
+
+def test_a_stream_is_no_request_under_way(server: Served, client: httpx.Client) -> None:
+    def numbers() -> dict[str, float]:
+        lines = [one for one in client.get("/metrics").text.splitlines() if one[0] != "#"]
+        return {name: float(value) for name, value in (one.rsplit(" ", 1) for one in lines)}
+
+    def wait_for(name: str, value: float) -> None:
+        until = time.monotonic() + 60.0
+        while numbers()[name] != value and time.monotonic() < until:
+            time.sleep(0.05)
+        assert numbers()[name] == value
+
+    with httpx.stream("GET", f"{server.address}{BASE}/s/events", headers=server.headers) as stream:
+        assert next(stream.iter_lines()) == "retry: 2000"
+        wait_for("oddarms_http_requests_under_way", 1.0)  # the one that asks
+        found = numbers()
+        labels = 'method="GET",route="/api/v1/studies/{name}/events"'
+        assert found[f'oddarms_http_requests_total{{{labels},status="200"}}'] >= 1.0
+        before = found[f"oddarms_http_seconds_total{{{labels}}}"]
+    wait_for("oddarms_event_streams", 0.0)
+    assert numbers()[f"oddarms_http_seconds_total{{{labels}}}"] == before

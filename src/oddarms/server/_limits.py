@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
+import math
 import threading
 import time
 from collections import Counter, OrderedDict, deque
@@ -13,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oddarms.errors import InvalidParameter
 from oddarms.server._problems import Problem
+from oddarms.text import shown
 
 UNKNOWN_BYTES = 16 * 2**10
 """Of the body of somebody who was not let in."""
@@ -34,6 +37,10 @@ AT_A_TIME = 10
 GUESSES = 10
 GUESS_SECONDS = 60.0
 MOST_ADDRESSES = 10_000
+MOST_LOGGED = 100
+"""Addresses with wrong tokens that are named in the log in a minute."""
+
+audit_log = logging.getLogger("oddarms.audit")
 
 
 def check_arms(count: int) -> None:
@@ -50,6 +57,7 @@ class WrongTokens:
 
     def __init__(self) -> None:
         self._guesses: OrderedDict[str, deque[float]] = OrderedDict()
+        self._logged: dict[str, float] = {}
 
     def problem(self, client: Any) -> Problem:
         """Return the answer to a wrong token: wrong, or too many."""
@@ -61,11 +69,21 @@ class WrongTokens:
             self._guesses.popitem(last=False)
         many = len(guesses) == GUESSES and now - guesses[0] < GUESS_SECONDS
         guesses.append(now)
+        self._log(address, now)
         if many:
             said = f"too many wrong tokens came from {address}: wait a minute."
             return Problem(429, "too-many-guesses", said, {"Retry-After": str(int(GUESS_SECONDS))})
         said = "the token must be one of this server but is not: `oddarms serve token` makes one."
         return Problem(401, "unauthorized", said, {"WWW-Authenticate": "Bearer"})
+
+    def _log(self, address: str, now: float) -> None:
+        """Leave one line for an address and minute, whatever comes from there."""
+        if now - self._logged.get(address, -math.inf) < GUESS_SECONDS:
+            return
+        recent = {one: at for one, at in self._logged.items() if now - at < GUESS_SECONDS}
+        if len(recent) < MOST_LOGGED:
+            self._logged = {**recent, address: now}
+            audit_log.warning("wrong token from=%s", shown(address).replace(" ", "_"))
 
 
 def _network(address: str) -> str:
@@ -105,6 +123,7 @@ class Bodies:
         held = 0
         parts: list[bytes] = []
         try:
+            _check_encoding(scope)
             try:
                 async with asyncio.timeout(BODY_SECONDS):
                     async for part in _parts(receive):
@@ -238,6 +257,15 @@ async def _parts(receive: Receive) -> Any:
             raise _Gone
         more = message.get("more_body", False)
         yield message.get("body", b"")
+
+
+def _check_encoding(scope: Scope) -> None:
+    """Refuse what nobody here unpacks."""
+    for name, value in scope["headers"]:
+        if name == b"content-encoding" and value.strip().lower() != b"identity":
+            given = shown(value.decode("latin-1"))[:60]
+            said = f"Content-Encoding must be left out but got {given}: send the body as it is."
+            raise Problem(415, "unsupported-media-type", said, {"Connection": "close"})
 
 
 def _check_values(scope: Scope, body: bytes) -> None:

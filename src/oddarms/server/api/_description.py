@@ -8,6 +8,8 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
+from oddarms.server.api._models import ProblemOut
+
 router = APIRouter()
 
 
@@ -20,10 +22,15 @@ def openapi(request: Request) -> Response:
 
 
 def _described(request: Request) -> dict[str, Any]:
-    described: dict[str, Any] = dict(request.app.openapi())
-    described["servers"] = [{"url": request.scope["root_path"] or "/"}]
+    return {**request.app.openapi(), "servers": [{"url": request.scope["root_path"] or "/"}]}
+
+
+def completed(described: dict[str, Any]) -> dict[str, Any]:
+    """Return the framework's description with what it does not know: tokens and problems."""
     components = dict(described.get("components", {}))
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    schemas = components.get("schemas", {})
+    components["schemas"] = {**schemas, "ProblemOut": ProblemOut.model_json_schema()}
     return {**described, "components": components, "security": [{"token": []}]}
 
 

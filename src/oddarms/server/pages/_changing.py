@@ -42,6 +42,9 @@ async def create(request: Request, principal: Admin) -> Response:  # noqa: ARG00
         said = f"{problem.detail[:1].upper()}{problem.detail[1:]}"
         return render(request, "new.html", problem.status, here="new", given=given, problem=said)
     audit(request, "create", made.name, arms=made.question.n)
+    if made.rewards:
+        results = sum(len(rewards) for rewards in made.rewards.values())
+        audit(request, "import", made.name, results=results)
     return see(links_of(request).study(made.name), "created")
 
 
