@@ -21,6 +21,7 @@ from oddarms import create_study
 from oddarms.server import _events, _limits, _protocol
 from oddarms.server._protocol import GuardedProtocol
 from oddarms.server._run import Place
+from oddarms.server._studies import OpenStudies
 from oddarms.server._tokens import Role, Tokens
 from oddarms.studies._database_storage import DatabaseStorage
 from oddarms.studies._study import StoredStudy
@@ -359,6 +360,37 @@ def test_one_token_does_not_take_all_threads(
         finally:
             hold.set()
         assert {one.result().status_code for one in asked} == {200}
+
+
+def test_nor_does_one_that_opens_streams(
+    server: Served, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream takes no thread, but the study that it is of may have to be loaded."""
+    hold, there, get = threading.Event(), threading.Semaphore(0), OpenStudies.get
+
+    def slow(studies: OpenStudies, name: str) -> StoredStudy:
+        there.release()
+        assert hold.wait(60.0)
+        return get(studies, name)
+
+    headers = {"Authorization": f"Bearer {server.state.tokens.make(Role.READER)}"}
+
+    def first_line(_: int) -> str:
+        address = f"{server.address}{BASE}/s/events"
+        with httpx.stream("GET", address, headers=headers, timeout=60.0) as response:
+            return next(response.iter_lines())
+
+    monkeypatch.setattr(OpenStudies, "get", slow)
+    with ThreadPoolExecutor(40) as pool:
+        opened = [pool.submit(first_line, number) for number in range(40)]
+        try:
+            for _ in range(_limits.AT_A_TIME):
+                assert there.acquire(timeout=30.0)
+            assert client.get(BASE, timeout=30.0).status_code == 200
+            assert not there.acquire(blocking=False)
+        finally:
+            hold.set()
+        assert {one.result() for one in opened} == {"retry: 2000"}
 
 
 def test_a_stream_ends_with_its_token(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
