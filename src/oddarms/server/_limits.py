@@ -22,7 +22,7 @@ UNKNOWN_BYTES = 16 * 2**10
 WORKER_BYTES = 2 * 2**20
 ADMIN_BYTES = 16 * 2**20
 ALL_BYTES = 64 * 2**20
-"""Of all bodies that are here at a time."""
+"""Of all bodies that are here at a time; those of one token may be half of it."""
 MOST_VALUES = 2_000_000
 """Commas and brackets of a body: each value of JSON costs many times its text."""
 FORMS = (b"multipart/form-data", b"application/x-www-form-urlencoded")
@@ -110,53 +110,79 @@ class Bodies:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._held = 0
+        self._held: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
             await self._app(scope, receive, send)
             return
-        if scope["method"] in ("GET", "HEAD", "OPTIONS"):
-            await self._app(scope, receive, send)
-            return
-        held = 0
-        parts: list[bytes] = []
+        owner, parts = _owner(scope), _Parts()
         try:
-            _check_encoding(scope)
             try:
-                async with asyncio.timeout(BODY_SECONDS):
-                    async for part in _parts(receive):
-                        held += len(part)
-                        self._held += len(part)
-                        parts.append(part)
-                        self._check(scope, held)
-            except TimeoutError:
-                said = f"the body must come within {BODY_SECONDS:.0f} seconds but did not."
-                raise Problem(408, "slow", said, {"Connection": "close"}) from None
+                body = await self._read(scope, receive, parts)
+            except Problem as problem:
+                await problem.response()(scope, receive, send)
+                return
             except _Gone:
                 return
-            body = b"".join(parts)
-            parts.clear()
-            _check_values(scope, body)
             await self._app(scope, replayed(body, receive), send)
-        except Problem as problem:
-            await problem.response()(scope, receive, send)
         finally:  # only now: it is here while it waits for its turn, and as long as it is answered
-            self._held -= held
+            self._held[owner] -= parts.size
+            if not self._held[owner]:
+                del self._held[owner]
 
-    def _check(self, scope: Scope, held: int) -> None:
+    async def _read(self, scope: Scope, receive: Receive, parts: _Parts) -> bytes:
+        _check_encoding(scope)
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                async for part in _parts(receive):
+                    parts.add(part)
+                    self._held[_owner(scope)] += len(part)
+                    self._check(scope, parts.size)
+        except TimeoutError:
+            said = f"the body must come within {BODY_SECONDS:.0f} seconds but did not."
+            raise Problem(408, "slow", said, {"Connection": "close"}) from None
+        body = parts.joined()
+        _check_values(scope, body)
+        return body
+
+    def _check(self, scope: Scope, size: int) -> None:
         principal = scope.get("state", {}).get("principal")
         if principal is None:
             most = UNKNOWN_BYTES
         else:
             most = ADMIN_BYTES if principal.is_admin else WORKER_BYTES
-        if held > most:
+        if size > most:
             said = f"the body must have at most {most:,} bytes but has more: send it in parts."
             raise Problem(413, "too-large", said, {"Connection": "close"})
-        if self._held > ALL_BYTES:
+        if self._held[_owner(scope)] > ALL_BYTES // 2 or self._held.total() > ALL_BYTES:
             said = "the server has too much to read at this moment: repeat the request."
             raise Problem(503, "busy", said, {"Connection": "close", "Retry-After": "1"})
+
+
+class _Parts:
+    """The parts of a body, and how large they are together, also once they are joined."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self.size = 0
+
+    def add(self, part: bytes) -> None:
+        self._parts.append(part)
+        self.size += len(part)
+
+    def joined(self) -> bytes:
+        """Return the body, and keep nothing of it."""
+        body = b"".join(self._parts)
+        self._parts.clear()
+        return body
+
+
+def _owner(scope: Scope) -> str:
+    """Return whose a request is: the id of a token, and of all who have none the same nothing."""
+    principal = scope.get("state", {}).get("principal")
+    return "" if principal is None else principal.token.parent or principal.token.id
 
 
 class Shared:
@@ -176,14 +202,13 @@ class Shared:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        principal = scope.get("state", {}).get("principal")
-        owner = "" if principal is None else principal.token.parent or principal.token.id
+        owner = _owner(scope)
         self._users[owner] += 1
         turns = self._turns.setdefault(owner, asyncio.Semaphore(AT_A_TIME))
         turn = _Turn(turns)
         try:
             async with turn:
-                await self._app(scope, receive, _over_early(turn, send, always=principal is None))
+                await self._app(scope, receive, _over_early(turn, send, always=not owner))
         finally:
             self._users[owner] -= 1
             if not self._users[owner]:
