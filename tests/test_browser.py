@@ -276,6 +276,18 @@ def test_a_wrong_token_is_refused_and_a_right_one_goes_where_one_wanted(
     context.close()
 
 
+def test_a_link_of_another_site_leads_on(page: Any, served: Served):
+    """The browser sends no cookie along with it; the page asks again by itself."""
+    elsewhere = "http://elsewhere.invalid/"
+    link = f'<a href="{served.url}/studies/crowd?sort=mean">there</a>'
+    page.route(elsewhere, lambda route: route.fulfill(body=link, content_type="text/html"))
+    page.goto(elsewhere)
+    page.click("text=there")
+    page.wait_for_url(f"{served.url}/studies/crowd?sort=mean")
+    page.goto(f"{served.url}/login")
+    page.wait_for_url(f"{served.url}/")
+
+
 def test_labels_and_names_are_only_text(page: Any, served: Served):
     page.goto(served.url)
     page.click(f"text={STRANGE}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import logging
 import re
 import shlex
 import time
@@ -148,6 +149,32 @@ def test_a_wrong_token_stays_at_the_form_and_many_are_slowed_down(app: Any):
     assert "Wait a minute" in answer.text
 
 
+@pytest.mark.parametrize("name", ["a/b", "50%", "a%2Fb", "\u00e4 b?#"])
+def test_signing_in_finds_the_way_to_any_name(tmp_path: Path, name: str):
+    app = create_app(tmp_path / "s.db", root_path="/odd")
+    create(tmp_path / "s.db", name, ["a", "b", "c"], k=1)
+    address = f"/odd/studies/{quote(name, safe='')}"
+    client = TestClient(app, base_url="http://localhost", headers=HTML)
+    form = client.get(f"{address}?sort=mean")
+    wanted = re.search(r'name="next" value="([^"]*)"', form.text)
+    assert wanted
+    token = app.state.oddarms.tokens.make(Role.READER)
+    data = {"token": token, "next": html.unescape(wanted[1])}
+    answer = client.post("/odd/login", data=data)
+    assert (answer.status_code, str(answer.url)) == (200, f"http://localhost{address}?sort=mean")
+
+
+def test_who_has_signed_in_goes_on(app: Any, admin: TestClient):
+    wanted = "/login?next=/studies/crowd"
+    assert 'id="go-on" href="/studies/crowd"' in admin.get(wanted).text
+    assert 'id="go-on" href="/"' in admin.get("/login?next=//evil.example").text
+    stranger = TestClient(app, base_url="http://localhost", headers=HTML)
+    assert "go-on" not in stranger.get(wanted).text
+    foreign = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert "data-ask-again" in stranger.get(wanted, headers=foreign).text
+    assert "data-ask-again" not in stranger.get(wanted).text
+
+
 @pytest.mark.parametrize("wanted", ["//evil.example/", "https://evil.example", "/\\evil.example"])
 def test_signing_in_leads_to_no_other_site(app: Any, wanted: str):
     client = TestClient(app, base_url="http://localhost", follow_redirects=False)
@@ -241,6 +268,20 @@ def test_a_form_may_be_as_long_as_a_body(app: Any, admin: TestClient):
     assert answer.headers["content-type"].startswith("text/html")
     assert "Too large" in answer.text
     oddarms.delete_study("long", storage=app.state.oddarms.storage.name)
+
+
+def test_an_upload_leaves_lines_of_the_study_and_of_its_rewards(
+    admin: TestClient, caplog: pytest.LogCaptureFixture
+):
+    data = {"csrf": csrf_in(admin.get("/new").text), "name": "uploaded", "k": "1"}
+    data |= {"arm": "arm", "reward": "reward"}
+    file = ("t.csv", b"arm,reward\na,0\na,1\nb,1\nc,0\n", "text/csv")
+    with caplog.at_level(logging.INFO, logger="oddarms.audit"):
+        assert admin.post("/new", data=data, files={"table": file}).status_code == 200
+    lines = [one.getMessage() for one in caplog.records if one.name == "oddarms.audit"]
+    assert [line.partition(" ")[0] for line in lines] == ["create", "import"]
+    assert lines[1].endswith("study='uploaded' results=4")
+    admin.post("/studies/uploaded/delete", data={**data, "again": "uploaded"})
 
 
 def test_parts_data_and_files_answer(app: Any, admin: TestClient):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +26,17 @@ def file(tmp_path: Path) -> str:
 
 def tokens_of(file: str) -> Tokens:
     return Tokens(DatabaseStorage.opened(file))
+
+
+@pytest.fixture(autouse=True)
+def logs() -> Iterator[None]:
+    """A server that is started here writes to streams that are closed after the test."""
+    logs = [logging.getLogger(name) for name in ("oddarms", "uvicorn")]
+    before = [(log.level, log.handlers, log.propagate) for log in logs]
+    yield
+    for log, (level, handlers, propagate) in zip(logs, before, strict=True):
+        log.setLevel(level)
+        log.handlers, log.propagate = handlers, propagate
 
 
 @pytest.fixture
@@ -63,6 +78,53 @@ class TestStart:
         refused = run_command("serve", "--storage", file, "--token-file", kept)
         assert (refused.code, "a token must have" in refused.err) == (2, True)
 
+    def test_a_file_that_cannot_be_written_makes_no_token(
+        self, run_command: Run, file: str, tmp_path: Path
+    ) -> None:
+        missing = tmp_path / "nowhere" / "token"
+        refused = run_command("serve", "--storage", file, "--token-file", missing)
+        assert (refused.code, "token-file must be" in refused.err) == (2, True)
+        assert tokens_of(file).list() == []
+
+    def test_another_token_in_the_file_ends_the_former(
+        self, run_command: Run, file: str, tmp_path: Path
+    ) -> None:
+        kept = tmp_path / "token"
+        run_command("serve", "--storage", file, "--token-file", kept)
+        (first,) = tokens_of(file).list()
+        kept.write_text("n" * 40)
+        again = run_command("serve", "--storage", file, "--token-file", kept)
+        assert f"the token {first.id}" in again.err
+        assert "is revoked" in again.err.replace("\n", " ")
+        (second,) = tokens_of(file).list()
+        assert second.id != first.id
+        kept.write_text(tokens_of(file).make(Role.READER))
+        refused = run_command("serve", "--storage", file, "--token-file", kept)
+        assert (refused.code, "an admin's token" in refused.err) == (2, True)
+
+    def test_who_has_no_admin_is_shown_one(self, run_command: Run, file: str) -> None:
+        tokens_of(file).make(Role.WORKER, study="crowd")
+        assert "login#" in run_command("serve", "--storage", file).out
+        assert "login#" not in run_command("serve", "--storage", file).out
+
+    def test_a_prefix_is_checked(self, run_command: Run, file: str) -> None:
+        refused = run_command("serve", "--storage", file, "--root-path", "/studies")
+        assert (refused.code, "root-path must be" in refused.err) == (2, True)
+
+    def test_files_of_tls_that_are_none(self, run_command: Run, file: str, tmp_path: Path) -> None:
+        one, other = tmp_path / "c.pem", tmp_path / "k.pem"
+        words = ("serve", "--storage", file, "--certificate", one, "--key", other)
+        missing = run_command(*words)
+        assert (missing.code, "certificate must be a file" in missing.err) == (2, True)
+        one.write_text("x")
+        missing = run_command(*words)
+        assert (missing.code, "key must be a file" in missing.err) == (2, True)
+        other.write_text("x")
+        wrong = run_command(*words)
+        assert wrong.code == 2
+        for word in ("PEM files", "c.pem", "k.pem"):
+            assert word in wrong.err.replace("\n", " ")
+
     @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "odd.example"])
     def test_others_reach_it_only_on_purpose(
         self, run_command: Run, file: str, tmp_path: Path, host: str
@@ -102,6 +164,13 @@ class TestTokens:
         assert tokens_of(file).verified(texts[0]) is None
         assert run_command("serve", "token", "revoke", "nothing", *there).code == 2
 
+    @pytest.mark.parametrize("days", ["3000000", "1e9", "inf", "1e300", "nan", "0", "-1"])
+    def test_days_that_no_date_has(self, run_command: Run, file: str, days: str) -> None:
+        refused = run_command("serve", "token", "admin", "--days", days, "--storage", file)
+        assert (refused.code, "Traceback" in refused.err) == (2, False)
+        assert "--days" in refused.err
+        assert tokens_of(file).list() == []
+
     def test_a_worker_has_a_study(self, run_command: Run, file: str) -> None:
         there = ("--storage", file)
         assert run_command("serve", "token", "worker", *there).code == 2
@@ -127,3 +196,28 @@ def test_a_port_that_is_taken(run_command: Run, file: str, monkeypatch: pytest.M
     assert refused.code == 1
     assert "must be free to listen on" in refused.err.replace("\n", " ")
     assert tokens_of(file).list() == []  # a token that nobody was shown would be the only one
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [("192.0.2.1", "an address of this machine"), ("nobody.invalid", "nobody knows that name")],
+)
+def test_a_host_that_is_not_here(run_command: Run, file: str, host: str, said: str) -> None:
+    words = ("--host", host, "--tls-elsewhere", "--port", "0")
+    refused = run_command("serve", "--storage", file, *words)
+    assert refused.code == 1
+    assert said in refused.err.replace("\n", " ")
+    assert "--port" not in refused.err
+
+
+def test_a_machine_without_limits_of_files() -> None:
+    """Windows has none, and no module for them."""
+    lines = "import sys; sys.modules['resource'] = None\n"
+    lines += "from oddarms.server import _run; _run._raise_file_limit()"
+    subprocess.run([sys.executable, "-c", lines], check=True, timeout=120)
+
+
+def test_times_of_the_log_have_a_zone(capsys: pytest.CaptureFixture[str]) -> None:
+    _run._log_to_stderr()
+    logging.getLogger("oddarms.audit").info("a line")
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d{4} ", capsys.readouterr().err)

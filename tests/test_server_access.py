@@ -77,6 +77,13 @@ def client_of(app: Any, token: str | None = None) -> TestClient:
     return client
 
 
+def session_of(browser: TestClient) -> str:
+    """The only session that a browser has."""
+    (text,) = [one.value for one in browser.cookies.jar if one.name.startswith(COOKIE)]
+    assert text is not None
+    return text
+
+
 @pytest.fixture
 def tokens(app: Any) -> Tokens:
     found: Tokens = app.state.oddarms.tokens
@@ -179,15 +186,15 @@ class TestTokens:
         assert other.verified(tokens.make(Role.READER)) is not None
 
     def test_one_from_a_file(self, tokens: Tokens) -> None:
-        tokens.adopt("f" * 32)
-        tokens.adopt("f" * 32)
+        tokens.adopt("f" * 32, "in a file")
+        tokens.adopt("f" * 32, "in a file")
         assert len(tokens.list()) == 1
         found = tokens.verified("f" * 32)
         assert found is not None
         assert found.role is Role.ADMIN
         for bad in ("short", "x" * 201, "with space" * 5, "é" * 30):
             with pytest.raises(InvalidParameter, match="a token must have"):
-                tokens.adopt(bad)
+                tokens.adopt(bad, "in a file")
             assert tokens.verified(bad) is None
 
     def test_whose_they_are(self, tokens: Tokens) -> None:
@@ -232,17 +239,17 @@ class TestSessions:
         return client
 
     def csrf(self, browser: TestClient) -> str:
-        return csrf_of(browser.cookies[COOKIE])
+        return csrf_of(session_of(browser))
 
     def test_a_browser_reads_with_its_cookie(self, browser: TestClient, tokens: Tokens) -> None:
         assert browser.get(BASE).status_code == 200
         assert len(tokens.list()) == 1  # a session is none that people see
-        assert browser.cookies[COOKIE] not in {one.id for one in tokens.list()}
+        assert session_of(browser) not in {one.id for one in tokens.list()}
 
     def test_a_wrong_token_begins_none(self, app: Any) -> None:
         client = client_of(app)
         assert client.post("/test/login", data={"token": "x" * 40}).status_code == 401
-        assert COOKIE not in client.cookies
+        assert not client.cookies
 
     def test_changes_need_what_the_page_has(self, browser: TestClient) -> None:
         assert browser.post(f"{BASE}/mine/stop", json={}).json()["code"] == "csrf"
@@ -273,7 +280,7 @@ class TestSessions:
         assert browser.get(f"{BASE}/mine").json()["stopped"] is None
 
     def test_it_ends_with_the_token(self, browser: TestClient, tokens: Tokens) -> None:
-        cookie = browser.cookies[COOKIE]
+        cookie = session_of(browser)
         assert tokens.verified(cookie) is not None
         tokens.revoke(tokens.list()[0].id)
         assert browser.get(BASE).status_code == 401
@@ -296,12 +303,12 @@ class TestSessions:
 
     def test_it_is_no_token_and_a_token_is_none(self, browser: TestClient, app: Any) -> None:
         """Else it would prolong itself, and tokens could be guessed where nobody counts."""
-        session = browser.cookies[COOKIE]
+        session = session_of(browser)
         assert client_of(app, session).get(BASE).status_code == 401
         other = client_of(app)
         assert other.post("/test/login", data={"token": session}).status_code == 401
         token = app.state.oddarms.tokens.make(Role.ADMIN)
-        assert other.get(BASE, headers={"Cookie": f"{COOKIE}={token}"}).status_code == 401
+        assert other.get(BASE, headers={"Cookie": f"{COOKIE}x={token}"}).status_code == 401
 
     def test_a_token_has_so_many(self, tokens: Tokens, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("oddarms.server._tokens.MOST_SESSIONS", 3)
@@ -311,7 +318,7 @@ class TestSessions:
         assert [tokens.verified(one) is not None for one in made] == [False] * 3 + [True] * 3
 
     def test_logging_out(self, browser: TestClient, tokens: Tokens) -> None:
-        cookie = browser.cookies[COOKIE]
+        cookie = session_of(browser)
         browser.post("/test/logout", data={"csrf": self.csrf(browser)})
         assert tokens.verified(cookie) is None
         assert len(tokens.list()) == 1
@@ -407,3 +414,129 @@ def test_every_change_leaves_a_line(
     ]
     assert all(tokens.list()[0].id in line and "study='new'" in line for line in lines)
     assert not any(text in line or "\n" in line for line in lines)
+
+
+class TestSeveralServers:
+    """Browsers send the cookies of a host to all its ports, and those of `/` to all its paths."""
+
+    def cookies_of(self, app: Any, token: str, before: str = "") -> str:
+        answer = client_of(app).post(
+            "/test/login", data={"token": token}, headers={"Cookie": before}
+        )
+        assert answer.status_code == 200
+        kept = dict(pair.split("=", 1) for pair in before.split("; ") if pair)
+        for line in answer.headers.get_list("set-cookie"):
+            name, _, text = line.partition(";")[0].partition("=")
+            kept[name] = text
+            if "max-age=0" in line.lower():
+                del kept[name]
+        return "; ".join(f"{name}={text}" for name, text in kept.items())
+
+    def test_their_sessions_leave_each_other_alone(
+        self, app: Any, tokens: Tokens, tmp_path: Path
+    ) -> None:
+        other = create_app(tmp_path / "other.db")
+        other.include_router(_pages())
+        first = self.cookies_of(app, tokens.make(Role.ADMIN))
+        both = self.cookies_of(other, other.state.oddarms.tokens.make(Role.ADMIN), first)
+        for cookies in (both, "; ".join(reversed(both.split("; ")))):
+            for server in (app, other):
+                answer = client_of(server).get(BASE, headers={"Cookie": cookies})
+                assert answer.status_code == 200
+        other.state.oddarms.storage.database.close()
+
+    def test_two_of_one_name(self, app: Any, tokens: Tokens) -> None:
+        """One of them of a path above, which has ended."""
+        good = self.cookies_of(app, tokens.make(Role.ADMIN))
+        bad = f"{good.partition('=')[0]}=oddarms_{'x' * 43}"
+        for cookies in (f"{good}; {bad}", f"{bad}; {good}"):
+            assert client_of(app).get(BASE, headers={"Cookie": cookies}).status_code == 200
+
+    def test_who_signs_in_anew_is_somebody_else(self, app: Any, tokens: Tokens) -> None:
+        first = self.cookies_of(app, tokens.make(Role.ADMIN))
+        second = self.cookies_of(app, tokens.make(Role.READER), first)
+        assert client_of(app).get(BASE, headers={"Cookie": first}).status_code == 401
+        assert second.count(COOKIE) == 1
+        assert client_of(app).get(BASE, headers={"Cookie": second}).status_code == 200
+        assert client_of(app).get("/new", headers={"Cookie": second}).status_code == 403
+
+
+def test_where_a_proxy_has_the_tls_a_session_is_for_tls(file: Path) -> None:
+    """Also where it does not say so."""
+    for tls in (False, True):
+        app = create_app(file, tls_elsewhere=tls)
+        token = app.state.oddarms.tokens.make(Role.ADMIN)
+        client = client_of(app)
+        said = client.post("/login", data={"token": token}, follow_redirects=False).headers
+        assert ("secure" in said["set-cookie"].lower()) is tls
+        app.state.oddarms.storage.database.close()
+
+
+def test_another_token_in_a_file_ends_the_former(tokens: Tokens) -> None:
+    assert tokens.adopt("a" * 32, "in the file x") == []
+    assert tokens.adopt("b" * 32, "in the file y") == []
+    (former,) = tokens.adopt("c" * 32, "in the file x")
+    assert former.note == "in the file x"
+    assert [tokens.verified(letter * 32) is not None for letter in "abc"] == [False, True, True]
+
+
+def test_a_file_has_no_other_role(tokens: Tokens) -> None:
+    reader = tokens.make(Role.READER)
+    over = tokens.make(Role.ADMIN, lasts=timedelta(microseconds=1))
+    for text, said in ((reader, "one of role reader"), (over, "one whose time is over")):
+        with pytest.raises(InvalidParameter, match=f"an admin's token but has {said}"):
+            tokens.adopt(text, "in the file x")
+    found = tokens.verified(reader)
+    assert found is not None
+    assert found.role is Role.READER
+
+
+def test_tokens_have_an_end_that_has_a_date(tokens: Tokens) -> None:
+    for days in (0, -1, 3_000_000):
+        with pytest.raises(InvalidParameter, match="lasts must be more than nothing and at most"):
+            tokens.make(Role.ADMIN, lasts=timedelta(days=days))
+    tokens.make(Role.ADMIN, lasts=timedelta(days=36_500))
+    assert len(tokens.list()) == 1
+
+
+def test_guesses_leave_a_line_and_are_counted(
+    app: Any, tokens: Tokens, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = client_of(app, "w" * 43)
+    with caplog.at_level(logging.INFO, logger="oddarms.audit"):
+        for _ in range(GUESSES + 2):
+            wrong.get(BASE)
+    assert [one.getMessage() for one in caplog.records if one.name == "oddarms.audit"] == [
+        "wrong token from=testclient"
+    ]
+    client = client_of(app, tokens.make(Role.ADMIN))
+    client.get(BASE, headers={"Host": "evil.example"})
+    client_of(app).post("/login", content=b"x" * 20_000)
+    client.get("/api/v1/nothing")
+    metrics = client.get("/metrics").text
+    for method, status, count in (("GET", 401, 10), ("GET", 429, 2), ("GET", 421, 1)):
+        line = f'{{method="{method}",route="other",status="{status}"}} {count}'
+        assert f"oddarms_http_requests_total{line}\n" in metrics
+    assert 'method="POST",route="other",status="413"} 1\n' in metrics
+    assert "/api/v1other" not in metrics
+
+
+def test_a_failure_is_guarded_like_any_answer(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oddarms.studies._database.Database.version", lambda _: 1 / 0)
+    client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+    for accepted in ("application/json", "text/html"):
+        response = client.get("/healthz", headers={"Accept": accepted})
+        assert response.status_code == 500
+        assert "default-src 'none'" in response.headers["content-security-policy"]
+        assert response.headers["x-frame-options"] == "DENY"
+        assert response.headers["cache-control"] == "no-store"
+
+
+def test_what_cannot_be_opened_is_not_remembered(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    studies = app.state.oddarms.studies
+    with monkeypatch.context() as patch:
+        patch.setattr(DatabaseStorage, "load", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            studies.get("mine")
+    assert studies._opening == {}
+    assert studies.get("mine").name == "mine"

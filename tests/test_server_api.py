@@ -14,6 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from oddarms import create_study, load_study
+from oddarms.errors import InvalidParameter
 from oddarms.server import create_app
 from oddarms.server._tokens import Role
 
@@ -139,6 +140,7 @@ def test_a_result_that_is_known_is_not_sent_again(client: TestClient) -> None:
     assert (again.status_code, again.content) == (304, b"")
     client.post(f"{BASE}/s/ask", json={})
     assert client.get(f"{BASE}/s/result", headers={"If-None-Match": tag}).status_code == 200
+    assert first.headers["cache-control"] == again.headers["cache-control"] == "private, no-cache"
 
 
 def test_answers_are_packed(client: TestClient) -> None:
@@ -204,9 +206,9 @@ def test_a_batch_is_told_alike_on_both_ways(
         ("POST", "", {"name": "a\nb", "arms": 3}, 422, "invalid-parameter"),
         ("POST", "", {"name": "t", "arms": 3, "seed": "x"}, 422, "invalid-parameter"),
         ("POST", "", {"name": "t", "arms": 3, "seed": -1}, 422, "invalid-parameter"),
-        ("POST", "", {"name": "t", "arms": 10**12}, 422, "invalid-request"),
+        ("POST", "", {"name": "t", "arms": 10**12}, 422, "invalid-parameter"),
         ("POST", "", {"name": "t", "arms": list(range(1, 100_002))}, 422, "invalid-parameter"),
-        ("POST", "", {"name": "t", "arms": 100_001}, 422, "invalid-request"),
+        ("POST", "", {"name": "t", "arms": 100_001}, 422, "invalid-parameter"),
         ("POST", "", {"name": "t", "arms": ["a", "a"]}, 422, "invalid-parameter"),
         ("POST", "", {"name": "t", "arms": [None, True]}, 422, "invalid-request"),
         ("POST", "/s/ask", {"n": 0}, 422, "invalid-request"),
@@ -322,3 +324,108 @@ def test_it_can_be_mounted(tmp_path: Path) -> None:
     assert client.get(f"/inner{BASE}").json() == {"studies": [], "total": 0}
     create_study("a/b", ["x", "y"], k=0.5, storage=tmp_path / "studies.db")
     assert client.get(f"/inner{BASE}/a%2Fb/status").json()["status"] == "running"
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["/studies", "api/x", "/team a", "/\u00e4", "/a?b", "/a/../b", "/a//b", "/.", "/a%20b"],
+)
+def test_a_prefix_that_no_address_can_have(tmp_path: Path, prefix: str) -> None:
+    with pytest.raises(InvalidParameter, match="root-path must be made of"):
+        create_app(tmp_path / "studies.db", root_path=prefix)
+    assert not (tmp_path / "studies.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("root_path", "outside"),
+    [("", "/odd"), ("/outer", "/outer/odd"), ("/outer/odd", "/outer/odd"), ("/odd", "/odd")],
+)
+def test_a_mount_behind_a_proxy(tmp_path: Path, root_path: str, outside: str) -> None:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    inner = create_app(tmp_path / "studies.db", root_path=root_path)
+    client = TestClient(Starlette(routes=[Mount("/odd", app=inner)]), base_url="http://localhost")
+    described = client.get("/odd/api/v1/openapi.json").json()
+    assert described["servers"] == [{"url": outside}]
+    page = client.get("/odd/", headers={"Accept": "text/html"}, follow_redirects=False)
+    assert page.headers["location"] == f"{outside}/login"
+
+
+def test_a_slash_at_the_end_means_nothing(client: TestClient) -> None:
+    create(client, name="a/b 50%")
+    for path in (
+        f"{BASE}/a%2Fb%2050%25/status/",
+        f"{BASE}/",
+        "/healthz/",
+        "/studies/a%2Fb%2050%25/",
+    ):
+        assert client.get(path, follow_redirects=False).status_code == 200, path
+
+
+def test_only_the_head_is_wanted(client: TestClient) -> None:
+    create(client)
+    for path in (
+        "/healthz",
+        "/login",
+        "/api",
+        f"{BASE}/s/result",
+        f"{BASE}/s/events",
+        "/static/app.js",
+    ):
+        said = client.head(path)
+        assert (said.status_code, said.content) == (200, b""), path
+    assert client.head("/healthz").headers["content-length"] == "15"
+    assert client.head(f"{BASE}/nobody").status_code == 404
+
+
+def test_messages_say_what_to_send(client: TestClient) -> None:
+    create(client)
+    cases: list[tuple[bytes, dict[str, str], int, str]] = [
+        (
+            b'{"n": 1}',
+            {"Content-Type": "application/x-www-form-urlencoded"},
+            415,
+            "send the header",
+        ),
+        (b'{"n": 1}', {"Content-Type": ""}, 415, "application/json but is missing"),
+        (b'{"n": 1', {}, 400, "must be JSON but is not"),
+        (b"\x1f\x8b", {"Content-Encoding": "gzip"}, 415, "send the body as it is"),
+        (b'{"worker": "\xff"}', {}, 400, "must be JSON in UTF-8"),
+        (b"[]", {}, 422, "the body is not as it must be"),
+    ]
+    for body, headers, status, said in cases:
+        given = {"Content-Type": "application/json", **headers}
+        response = client.post(f"{BASE}/s/ask", content=body, headers=given)
+        assert (response.status_code, said in response.json()["detail"]) == (status, True), (
+            response.text
+        )
+    many = client.post(BASE, json={"name": "t", "arms": 100_001}).json()["detail"]
+    assert "oddarms study create" in many
+    unclear = client.post(BASE, json={"name": "t", "arms": None}).json()["detail"]
+    assert unclear.startswith("arms is not as it must be: Input should be a valid list; or: ")
+
+
+def test_every_answer_is_described(client: TestClient) -> None:
+    described = client.get("/api/v1/openapi.json").json()
+    assert described["paths"]["/healthz"]["get"]["security"] == []
+    for path, routes in described["paths"].items():
+        for route in routes.values():
+            for status, said in route["responses"].items():
+                for kind, content in said.get("content", {}).items():
+                    problem = kind == "application/problem+json"
+                    assert problem is (status >= "400"), (path, status)
+                    assert content.get("schema") or kind != "application/json", (path, status)
+    schemas = described["components"]["schemas"]
+    used = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(described)))
+    assert used <= schemas.keys()
+
+
+def test_a_file_that_has_gone_is_no_health(client: TestClient, tmp_path: Path) -> None:
+    assert client.get("/healthz").status_code == 200
+    (tmp_path / "studies.db").rename(tmp_path / "moved.db")
+    said = client.get("/healthz")
+    assert said.status_code >= 500
+    assert "removed or replaced" in said.json()["detail"]
+    (tmp_path / "moved.db").rename(tmp_path / "studies.db")
+    assert client.get("/healthz").status_code == 200

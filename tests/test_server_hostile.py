@@ -7,6 +7,7 @@ import logging
 import resource
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -21,6 +22,7 @@ from oddarms import create_study
 from oddarms.server import _events, _limits, _protocol
 from oddarms.server._protocol import GuardedProtocol
 from oddarms.server._run import Place
+from oddarms.server._studies import OpenStudies
 from oddarms.server._tokens import Role, Tokens
 from oddarms.studies._database_storage import DatabaseStorage
 from oddarms.studies._study import StoredStudy
@@ -149,6 +151,37 @@ class TestBodies:
         answer = raw(server, head.encode())
         assert answer.startswith(b"HTTP/1.1 408")
 
+    def test_all_that_are_here_are_counted(
+        self, server: Served, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also those that wait for their turn, and not only those that are arriving."""
+        hold = threading.Event()
+        others: list[int] = []
+        monkeypatch.setattr(_limits, "ALL_BYTES", 12 * 2**20)
+        monkeypatch.setattr(_limits, "AT_A_TIME", 1)
+        token = server.state.tokens.make(Role.WORKER, study="s")
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        body = b'{"tickets": []' + b" " * (2**20 - 100) + b"}"
+
+        def slow(*_: object) -> int:
+            assert hold.wait(60.0)
+            return 0
+
+        def renew(_: int) -> int:
+            address = f"{server.address}{BASE}/s/renew"
+            said = httpx.post(address, content=body, headers=headers, timeout=120.0).status_code
+            if said == 503 and not hold.is_set():
+                others.append(client.post(f"{BASE}/s/ask", json={}, timeout=60.0).status_code)
+                hold.set()
+            return said
+
+        monkeypatch.setattr(StoredStudy, "renew", slow)
+        with ThreadPoolExecutor(20) as pool:
+            statuses = list(pool.map(renew, range(20)))
+        assert set(statuses) == {200, 503}
+        assert set(others) == {200}  # half is left to them
+        assert statuses.count(200) <= 6 + 1  # one may have gone by the time the last one came
+
 
 class TestConnections:
     def test_silent_ones_are_closed(self, server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,6 +251,28 @@ class TestConnections:
             wait_until(lambda: not _waiting(server))
             assert not GuardedProtocol.unread
 
+    def test_those_who_do_not_read_keep_nobody_waiting(
+        self, server: Served, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Nor do they fill the log, when they have gone."""
+        head = b"GET /static/vendor/uplot.min.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        until = time.monotonic() + 60.0
+        with ExitStack() as stack:
+            for _ in range(_limits.AT_A_TIME + 2):
+                connection = stack.enter_context(socket.socket())
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                connection.connect(("127.0.0.1", server.port))
+                connection.sendall(head * 200)
+            while len(GuardedProtocol.unread) < _limits.AT_A_TIME and time.monotonic() < until:
+                time.sleep(0.05)
+            for path in ("/healthz", "/login"):
+                said = httpx.get(server.address + path, trust_env=False, timeout=30.0)
+                assert said.status_code == 200
+        while _waiting(server) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not _waiting(server)
+        assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+
     @pytest.mark.parametrize(
         "text",
         [
@@ -255,7 +310,6 @@ class TestConnections:
         f"{BASE}/%ff",
         f"{BASE}/%",
         "//evil.example/healthz",
-        "/healthz/",
         "/HEALTHZ",
         "/" + "a" * 8000,
     ],
@@ -318,6 +372,37 @@ def test_one_token_does_not_take_all_threads(
         finally:
             hold.set()
         assert {one.result().status_code for one in asked} == {200}
+
+
+def test_nor_does_one_that_opens_streams(
+    server: Served, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream takes no thread, but the study that it is of may have to be loaded."""
+    hold, there, get = threading.Event(), threading.Semaphore(0), OpenStudies.get
+
+    def slow(studies: OpenStudies, name: str) -> StoredStudy:
+        there.release()
+        assert hold.wait(60.0)
+        return get(studies, name)
+
+    headers = {"Authorization": f"Bearer {server.state.tokens.make(Role.READER)}"}
+
+    def first_line(_: int) -> str:
+        address = f"{server.address}{BASE}/s/events"
+        with httpx.stream("GET", address, headers=headers, timeout=60.0) as response:
+            return next(response.iter_lines())
+
+    monkeypatch.setattr(OpenStudies, "get", slow)
+    with ThreadPoolExecutor(40) as pool:
+        opened = [pool.submit(first_line, number) for number in range(40)]
+        try:
+            for _ in range(_limits.AT_A_TIME):
+                assert there.acquire(timeout=30.0)
+            assert client.get(BASE, timeout=30.0).status_code == 200
+            assert not there.acquire(blocking=False)
+        finally:
+            hold.set()
+        assert {one.result() for one in opened} == {"retry: 2000"}
 
 
 def test_a_stream_ends_with_its_token(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -406,3 +491,25 @@ def test_a_proxy_is_believed_where_there_is_one(monkeypatch: pytest.MonkeyPatch)
     assert Place(tls_elsewhere=True).has_proxy
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.0.0.1")
     assert Place().has_proxy
+
+
+def test_a_stream_is_no_request_under_way(server: Served, client: httpx.Client) -> None:
+    def numbers() -> dict[str, float]:
+        lines = [one for one in client.get("/metrics").text.splitlines() if one[0] != "#"]
+        return {name: float(value) for name, value in (one.rsplit(" ", 1) for one in lines)}
+
+    def wait_for(name: str, value: float) -> None:
+        until = time.monotonic() + 60.0
+        while numbers()[name] != value and time.monotonic() < until:
+            time.sleep(0.05)
+        assert numbers()[name] == value
+
+    with httpx.stream("GET", f"{server.address}{BASE}/s/events", headers=server.headers) as stream:
+        assert next(stream.iter_lines()) == "retry: 2000"
+        wait_for("oddarms_http_requests_under_way", 1.0)  # the one that asks
+        found = numbers()
+        labels = 'method="GET",route="/api/v1/studies/{name}/events"'
+        assert found[f'oddarms_http_requests_total{{{labels},status="200"}}'] >= 1.0
+        before = found[f"oddarms_http_seconds_total{{{labels}}}"]
+    wait_for("oddarms_event_streams", 0.0)
+    assert numbers()[f"oddarms_http_seconds_total{{{labels}}}"] == before

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -38,21 +37,22 @@ from starlette.datastructures import FormData
 from starlette.requests import HTTPConnection
 
 from oddarms.errors import InvalidParameter, UnknownStudy
-from oddarms.server._limits import ADMIN_BYTES
+from oddarms.server._limits import ADMIN_BYTES, audit_log
 from oddarms.server._problems import Problem
 from oddarms.server._state import State, state_of
 from oddarms.server._tokens import Role, Token
 from oddarms.studies._study import StoredStudy
 from oddarms.text import shown
 
-COOKIE = "oddarms_session"
+COOKIE = "oddarms_session_"
+"""Before the id of the session's token: browsers send cookies to all servers of a host."""
+MOST_COOKIES = 20
+"""Of one request that are looked at; those of other servers are among them."""
 SESSION = timedelta(days=7)
 SAFE = ("GET", "HEAD", "OPTIONS")
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 Done = TypeVar("Done")
-
-audit_log = logging.getLogger("oddarms.audit")
 
 
 @dataclass(frozen=True)
@@ -101,13 +101,24 @@ async def identified(connection: HTTPConnection, state: State) -> Principal | No
         if token is None or token.parent is not None:  # a session is for its cookie
             raise state.wrong_tokens.problem(connection.client)
         return Principal(token)
-    cookie = connection.cookies.get(COOKIE)
-    if not cookie:
-        return None
-    token = await _verified(state, cookie)
-    if token is None or token.parent is None:  # who guesses tokens has to do it where they count
-        return None
-    return Principal(token, csrf_of(cookie))
+    for _, cookie, token in await _sessions(connection, state):
+        return Principal(token, csrf_of(cookie))
+    return None
+
+
+async def _sessions(connection: HTTPConnection, state: State) -> list[tuple[str, str, Token]]:
+    """Return names and texts of the cookies that are sessions of this storage, and what they are.
+
+    Two of one name come where another server has a path above ours.
+    """
+    pairs = connection.headers.get("cookie", "").split(";")
+    named = [tuple(part.strip() for part in pair.split("=", 1)) for pair in pairs if "=" in pair]
+    found = []
+    for name, text in [pair for pair in named if pair[0].startswith(COOKIE)][:MOST_COOKIES]:
+        token = await _verified(state, text)
+        if token is not None and token.parent is not None:  # tokens are guessed where they count
+            found.append((name, text, token))
+    return found
 
 
 async def _verified(state: State, text: str) -> Token | None:
@@ -176,13 +187,14 @@ async def log_in(request: Request, response: Response, text: str) -> Principal:
     token = await run_in_threadpool(state.tokens.verified, text.strip())
     if token is None or token.parent is not None:  # no session prolongs itself
         raise state.wrong_tokens.problem(request.client)
+    await _end_sessions(request, response)
     cookie = await run_in_threadpool(state.tokens.session, token, SESSION)
     response.set_cookie(
-        COOKIE,
+        f"{COOKIE}{token.id}",
         cookie,
         max_age=int(SESSION.total_seconds()),
         path=f"{request.scope['root_path']}/",
-        secure=request.url.scheme == "https",
+        secure=state.settings.tls_elsewhere or request.url.scheme == "https",
         httponly=True,
         samesite="strict",
     )
@@ -195,9 +207,16 @@ async def log_out(request: Request, response: Response) -> None:
     """End the session of a request."""
     principal: Principal | None = getattr(request.state, "principal", None)
     if principal is not None and principal.csrf is not None:
-        await run_in_threadpool(state_of(request).tokens.revoke, principal.token.id)
+        await _end_sessions(request, response)
         audit(request, "log out", principal=principal)
-    response.delete_cookie(COOKIE, path=f"{request.scope['root_path']}/")
+
+
+async def _end_sessions(request: Request, response: Response) -> None:
+    """End all sessions of a browser here; those of other servers stay."""
+    state = state_of(request)
+    for name, _, token in await _sessions(request, state):
+        await run_in_threadpool(state.tokens.revoke, token.id)
+        response.delete_cookie(name, path=f"{request.scope['root_path']}/")
 
 
 def audit(

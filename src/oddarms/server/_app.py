@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import scipy.special  # noqa: F401 -- where it is wanted first it would keep a page waiting
 from fastapi import FastAPI
@@ -11,7 +12,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from oddarms.server import api, pages
 from oddarms.server._counts import Counted
-from oddarms.server._guards import Guards
+from oddarms.server._guards import Guards, checked_prefix
 from oddarms.server._limits import Bodies, Shared
 from oddarms.server._problems import add_problems
 from oddarms.server._state import Settings, State
@@ -20,12 +21,18 @@ from oddarms.server._tokens import Tokens
 from oddarms.studies._database_storage import DatabaseStorage
 
 
+class _Application(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        return api.completed(super().openapi())
+
+
 def create_app(
     storage: str | Path | None = None,
     *,
     root_path: str = "",
     allowed_hosts: Iterable[str] = (),
     open_metrics: bool = False,
+    tls_elsewhere: bool = False,
 ) -> FastAPI:
     """Return the ASGI application that serves the studies of a storage.
 
@@ -37,22 +44,27 @@ def create_app(
     storage
         A file or PostgreSQL, as for `oddarms.create_study`; it is made where there is none.
     root_path
-        The prefix under which a proxy serves it, such as ``/oddarms``.
+        The prefix under which a proxy serves it, such as ``/oddarms``; where the application is
+        mounted in another one, the path of the mount follows it.
     allowed_hosts
         Names by which clients reach it, beside localhost and addresses that are numbers.
     open_metrics
         Whether ``/metrics`` is for everybody; otherwise it needs a token.
+    tls_elsewhere
+        Whether a proxy in front of it has the TLS; then browsers send the cookies of sessions over
+        TLS alone, also where the proxy does not say that it has it.
     """
+    prefix = checked_prefix(root_path)
     opened = DatabaseStorage.opened(storage, create=True)
-    prefix = f"/{root_path.strip('/')}" if root_path.strip("/") else ""
-    settings = Settings(prefix, frozenset(allowed_hosts), open_metrics)
+    settings = Settings(prefix, frozenset(allowed_hosts), open_metrics, tls_elsewhere)
     state = State(opened, OpenStudies(opened), Tokens(opened), settings)
-    app = FastAPI(
+    app = _Application(
         title="oddarms",
         summary="Studies: which of many things are abnormal?",
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        redirect_slashes=False,  # see _guards
     )
     app.state.oddarms = state
     pages.prepare()
@@ -63,8 +75,8 @@ def create_app(
     app.mount("/static", pages.Assets(), name="static")
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     app.add_middleware(api.PlainTells, state=state, hidden=hidden)
-    app.add_middleware(Counted, counts=state.counts)
     app.add_middleware(Shared)
     app.add_middleware(Bodies)
-    app.add_middleware(Guards, state=state)  # the last one added is the first to be asked
+    app.add_middleware(Guards, state=state)
+    app.add_middleware(Counted, counts=state.counts)  # the last one added is the first to be asked
     return app

@@ -7,6 +7,8 @@ from collections import Counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from oddarms.server._limits import is_stream
+
 
 class Counts:
     """How many requests were answered, by method, route and status, and how long they took."""
@@ -65,26 +67,37 @@ class Counted:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope = dict(scope)  # ours from here on, so that the route can be seen at the end
         status = 500
+        is_over = False
         began = time.monotonic()
+        method = scope["method"] if scope["method"] in METHODS else "other"
+
+        def end() -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                self._counts.ended(method, _pattern(scope), status, time.monotonic() - began)
 
         async def noted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if is_stream(message):  # whose time says nothing
+                    end()
             await send(message)
 
         self._counts.began()
         try:
             await self._app(scope, receive, noted)
         finally:
-            route = _pattern(scope)
-            method = scope["method"] if scope["method"] in METHODS else "other"
-            self._counts.ended(method, route, status, time.monotonic() - began)
+            end()
 
 
 def _pattern(scope: Scope) -> str:
-    route = getattr(scope.get("route"), "path", "other")
+    route = getattr(scope.get("route"), "path", None)
+    if route is None:
+        return "other"
     api = f"{scope.get('root_path', '')}/api/v1"
     below = scope["path"].startswith(f"{api}/") and not route.startswith("/api/")
     return f"/api/v1{route}" if below else str(route)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
 from functools import lru_cache
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from oddarms.errors import InvalidParameter
 from oddarms.server._access import check_csrf, identified
-from oddarms.server._problems import Problem, answer
+from oddarms.server._problems import Problem, answer, failed
 from oddarms.server._state import State
 
 HEADERS = {
@@ -29,6 +31,40 @@ KNOWN_HOSTS = 128
 """Of the headers Host seen last it is remembered what they are."""
 _HOST = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?", re.ASCII)
 FOREIGN_SITES = ("cross-site", "same-site")
+OURS = ("api", "healthz", "login", "logout", "metrics", "new", "static", "studies")
+"""With what our addresses begin: below such a prefix nobody could tell whether it was stripped."""
+_SEGMENT = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._~-]+")
+
+
+def checked_prefix(root_path: str) -> str:
+    """Return a prefix with one slash, before it; refuse one that addresses cannot have.
+
+    Examples
+    --------
+    >>> checked_prefix("team/odd/"), checked_prefix("/")
+    ('/team/odd', '')
+    """
+    inner = root_path.strip("/")
+    if not inner:
+        return ""
+    segments = inner.split("/")
+    if segments[0] in OURS or not all(_SEGMENT.fullmatch(one) for one in segments):
+        raise InvalidParameter(
+            "root-path must be made of ASCII letters, digits and ._~- between slashes, and begin"
+            f" with none of {', '.join(OURS)}, but got {root_path!r:.60}: choose another prefix."
+        )
+    return f"/{inner}"
+
+
+def address_of(path: str) -> str:
+    r"""Return a path as `Guards` leaves it as the address that somebody asked for.
+
+    Examples
+    --------
+    >>> address_of("/studies/a\0b 50%")
+    '/studies/a%2Fb%2050%25'
+    """
+    return quote(path).replace("%00", "%2F")
 
 
 class Guards:
@@ -45,8 +81,9 @@ class Guards:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope = {**scope, "state": dict(scope.get("state", {}))}
+        scope["state"] = dict(scope.get("state", {}))
         request = Request(scope, receive)
+        send = _guarded(send)
         try:
             self._place(scope)
             self._check_host(request)
@@ -54,14 +91,34 @@ class Guards:
             scope["state"]["principal"] = principal = await identified(request, self._state)
             check_csrf(request, principal)
         except Problem as problem:
-            await answer(request, problem)(scope, receive, _guarded(send))
+            await answer(request, problem)(scope, receive, send)
             return
-        await self._app(scope, receive, _guarded(send))
+        if scope["method"] == "HEAD":
+            scope["method"] = "GET"
+            receive, send = _without_body(send)
+        await self._answered(request, receive, send)
+
+    async def _answered(self, request: Request, receive: Receive, send: Send) -> None:
+        """Answer, also where the application fails before it has begun to."""
+        begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(request.scope, receive, noted)
+        except Exception as error:
+            if begun:
+                raise
+            await failed(request, error)(request.scope, receive, send)
 
     def _place(self, scope: Scope) -> None:
         """Find the path below the prefix, whether a proxy has stripped it or not.
 
-        A slash within the name of a study, %2F, becomes a NUL, which no name has.
+        A slash within the name of a study, %2F, becomes a NUL, which no name has. One at the end
+        means nothing.
         """
         raw = scope.get("raw_path") or scope["path"].encode()
         if b"%00" in raw or b"\0" in raw:
@@ -71,8 +128,14 @@ class Guards:
         for prefix in (mounted, self._prefix):
             if prefix and (path == prefix or path.startswith(f"{prefix}/")):
                 path = path.removeprefix(prefix)
-        scope["root_path"] = mounted or self._prefix
-        scope["path"] = scope["root_path"] + (path or "/")
+        scope["root_path"] = self._outside(mounted)
+        scope["path"] = scope["root_path"] + (path.rstrip("/") or "/")
+
+    def _outside(self, mounted: str) -> str:
+        """Return the prefix of our addresses: that of a proxy, and that of a mount within it."""
+        if mounted.startswith(self._prefix):
+            return mounted
+        return self._prefix.removesuffix(mounted) + mounted
 
     def _check_host(self, request: Request) -> None:
         """Refuse names that are not ours: a page elsewhere may let its name mean this machine."""
@@ -148,3 +211,20 @@ def _guarded(send: Send) -> Send:
         await send(message)
 
     return with_headers
+
+
+def _without_body(send: Send) -> tuple[Receive, Send]:
+    """Answer HEAD by the head alone; to what would go on sending, the client has gone then."""
+    begun = asyncio.Event()
+
+    async def gone() -> Message:
+        await begun.wait()
+        return {"type": "http.disconnect"}
+
+    async def head(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await send(message)
+            await send({"type": "http.response.body", "body": b""})
+            begun.set()
+
+    return gone, head

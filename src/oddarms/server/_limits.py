@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import re
+import logging
+import math
 import threading
 import time
 from collections import Counter, OrderedDict, deque
@@ -15,19 +16,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oddarms.errors import InvalidParameter
 from oddarms.server._problems import Problem, answer
+from oddarms.text import shown
 
 UNKNOWN_BYTES = 16 * 2**10
 """Of the body of somebody who was not let in."""
 WORKER_BYTES = 2 * 2**20
 ADMIN_BYTES = 16 * 2**20
 ALL_BYTES = 64 * 2**20
-"""Of all bodies that are here at a time."""
+"""Of all bodies that are here at a time; those of one token may be half of it."""
 MOST_VALUES = 2_000_000
 """Commas and brackets of a body: each value of JSON costs many times its text."""
 FORMS = (b"multipart/form-data", b"application/x-www-form-urlencoded")
 BODY_SECONDS = 60.0
-SEND_SECONDS = 60.0
-"""How long a client may read nothing of what it has asked for."""
 
 MOST_ARMS = 100_000
 """Of a study that is created over HTTP."""
@@ -38,6 +38,10 @@ AT_A_TIME = 10
 GUESSES = 10
 GUESS_SECONDS = 60.0
 MOST_ADDRESSES = 10_000
+MOST_LOGGED = 100
+"""Addresses with wrong tokens that are named in the log in a minute."""
+
+audit_log = logging.getLogger("oddarms.audit")
 
 
 def check_arms(count: int) -> None:
@@ -54,6 +58,7 @@ class WrongTokens:
 
     def __init__(self) -> None:
         self._guesses: OrderedDict[str, deque[float]] = OrderedDict()
+        self._logged: dict[str, float] = {}
 
     def problem(self, client: Any) -> Problem:
         """Return the answer to a wrong token: wrong, or too many."""
@@ -65,11 +70,21 @@ class WrongTokens:
             self._guesses.popitem(last=False)
         many = len(guesses) == GUESSES and now - guesses[0] < GUESS_SECONDS
         guesses.append(now)
+        self._log(address, now)
         if many:
             said = f"too many wrong tokens came from {address}: wait a minute."
             return Problem(429, "too-many-guesses", said, {"Retry-After": str(int(GUESS_SECONDS))})
         said = "the token must be one of this server but is not: `oddarms serve token` makes one."
         return Problem(401, "unauthorized", said, {"WWW-Authenticate": "Bearer"})
+
+    def _log(self, address: str, now: float) -> None:
+        """Leave one line for an address and minute, whatever comes from there."""
+        if now - self._logged.get(address, -math.inf) < GUESS_SECONDS:
+            return
+        recent = {one: at for one, at in self._logged.items() if now - at < GUESS_SECONDS}
+        if len(recent) < MOST_LOGGED:
+            self._logged = {**recent, address: now}
+            audit_log.warning("wrong token from=%s", shown(address).replace(" ", "_"))
 
 
 def _network(address: str) -> str:
@@ -96,64 +111,86 @@ class Bodies:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._held = 0
+        self._held: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
             await self._app(scope, receive, send)
             return
-        send = _patient(send)
-        if scope["method"] in ("GET", "HEAD", "OPTIONS"):
-            await self._app(scope, receive, send)
-            return
-        held = 0
-        parts: list[bytes] = []
+        owner, parts = _owner(scope), _Parts()
         try:
             try:
-                async with asyncio.timeout(BODY_SECONDS):
-                    async for part in _parts(receive):
-                        held += len(part)
-                        self._held += len(part)
-                        parts.append(part)
-                        self._check(scope, held)
-            except TimeoutError:
-                said = f"the body must come within {BODY_SECONDS:.0f} seconds but did not."
-                raise Problem(408, "slow", said, {"Connection": "close"}) from None
+                body = await self._read(scope, receive, parts)
+            except Problem as problem:
+                await answer(Request(scope), problem)(scope, receive, send)
+                return
             except _Gone:
                 return
-            body = b"".join(parts)
-            parts.clear()
-            _check_values(scope, body)
-        except Problem as problem:
-            await answer(Request(scope), problem)(scope, receive, send)
-            return
-        finally:
-            self._held -= held
-        # counted no more from here on, but for what the route holds at the same time
-        await self._app(scope, replayed(body, receive), send)
+            await self._app(scope, replayed(body, receive), send)
+        finally:  # only now: it is here while it waits for its turn, and as long as it is answered
+            self._held[owner] -= parts.size
+            if not self._held[owner]:
+                del self._held[owner]
 
-    def _check(self, scope: Scope, held: int) -> None:
+    async def _read(self, scope: Scope, receive: Receive, parts: _Parts) -> bytes:
+        _check_encoding(scope)
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                async for part in _parts(receive):
+                    parts.add(part)
+                    self._held[_owner(scope)] += len(part)
+                    self._check(scope, parts.size)
+        except TimeoutError:
+            said = f"the body must come within {BODY_SECONDS:.0f} seconds but did not."
+            raise Problem(408, "slow", said, {"Connection": "close"}) from None
+        body = parts.joined()
+        _check_values(scope, body)
+        return body
+
+    def _check(self, scope: Scope, size: int) -> None:
         principal = scope.get("state", {}).get("principal")
         if principal is None:
             most = UNKNOWN_BYTES
         else:
             most = ADMIN_BYTES if principal.is_admin else WORKER_BYTES
-        if held > most:
+        if size > most:
             said = f"the body must have at most {most:,} bytes but has more: send it in parts."
             raise Problem(413, "too-large", said, {"Connection": "close"})
-        if self._held > ALL_BYTES:
+        if self._held[_owner(scope)] > ALL_BYTES // 2 or self._held.total() > ALL_BYTES:
             said = "the server has too much to read at this moment: repeat the request."
             raise Problem(503, "busy", said, {"Connection": "close", "Retry-After": "1"})
 
 
-_STREAM = re.compile(r".*/api/v1/studies/[^/]+/events", re.DOTALL)
+class _Parts:
+    """The parts of a body, and how large they are together, also once they are joined."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self.size = 0
+
+    def add(self, part: bytes) -> None:
+        self._parts.append(part)
+        self.size += len(part)
+
+    def joined(self) -> bytes:
+        """Return the body, and keep nothing of it."""
+        body = b"".join(self._parts)
+        self._parts.clear()
+        return body
+
+
+def _owner(scope: Scope) -> str:
+    """Return whose a request is: the id of a token, and of all who have none the same nothing."""
+    principal = scope.get("state", {}).get("principal")
+    return "" if principal is None else principal.token.parent or principal.token.id
 
 
 class Shared:
     """Middleware that lets further requests of a token wait, so that others find a thread.
 
-    Those of people without a token share one place in the line. Streams of events take no thread.
+    People without a token share one line, so that none of them may hold it up by not reading: their
+    turn is over when the answer begins. So is that of a stream of events, which takes no thread.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -163,20 +200,56 @@ class Shared:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http" or _STREAM.fullmatch(scope["path"]):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        principal = scope.get("state", {}).get("principal")
-        owner = "" if principal is None else principal.token.parent or principal.token.id
+        owner = _owner(scope)
         self._users[owner] += 1
         turns = self._turns.setdefault(owner, asyncio.Semaphore(AT_A_TIME))
+        turn = _Turn(turns)
         try:
-            async with turns:
-                await self._app(scope, receive, send)
+            async with turn:
+                await self._app(scope, receive, _over_early(turn, send, always=not owner))
         finally:
             self._users[owner] -= 1
             if not self._users[owner]:
                 del self._users[owner], self._turns[owner]
+
+
+class _Turn:
+    """A turn that may be over before its block ends."""
+
+    def __init__(self, turns: asyncio.Semaphore) -> None:
+        self._turns = turns
+        self._mine = False
+
+    async def __aenter__(self) -> None:
+        await self._turns.acquire()
+        self._mine = True
+
+    async def __aexit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Let the next one have it."""
+        if self._mine:
+            self._mine = False
+            self._turns.release()
+
+
+def _over_early(turn: _Turn, send: Send, *, always: bool) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start" and (always or is_stream(message)):
+            turn.end()
+        await send(message)
+
+    return sent
+
+
+def is_stream(started: Message) -> bool:
+    """Return whether an answer that begins is a stream of events, which may last long."""
+    kinds = (value for name, value in started.get("headers", []) if name == b"content-type")
+    return any(kind.startswith(b"text/event-stream") for kind in kinds)
 
 
 class Dear:
@@ -212,6 +285,15 @@ async def _parts(receive: Receive) -> Any:
         yield message.get("body", b"")
 
 
+def _check_encoding(scope: Scope) -> None:
+    """Refuse what nobody here unpacks."""
+    for name, value in scope["headers"]:
+        if name == b"content-encoding" and value.strip().lower() != b"identity":
+            given = shown(value.decode("latin-1"))[:60]
+            said = f"Content-Encoding must be left out but got {given}: send the body as it is."
+            raise Problem(415, "unsupported-media-type", said, {"Connection": "close"})
+
+
 def _check_values(scope: Scope, body: bytes) -> None:
     kinds = [value for name, value in scope["headers"] if name == b"content-type"]
     if kinds and all(kind.startswith(FORMS) for kind in kinds):  # whose parts are counted elsewhere
@@ -236,13 +318,3 @@ def replayed(body: bytes, receive: Receive) -> Receive:
         return message
 
     return again
-
-
-def _patient(send: Send) -> Send:
-    """Give up on a client that reads nothing for too long; the connection is closed then."""
-
-    async def within(message: Message) -> None:
-        async with asyncio.timeout(SEND_SECONDS):
-            await send(message)
-
-    return within

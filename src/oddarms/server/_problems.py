@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -101,6 +102,12 @@ def answer(request: Request, problem: Problem) -> Response:
     return problem.response()
 
 
+def failed(request: Request, error: Exception) -> Response:
+    """Return the answer where the server itself has failed, and log why."""
+    _log.error("%s %s failed", request.method, shown(request.url.path), exc_info=error)
+    return answer(request, Problem(500, "failed", "the server failed; its log says why."))
+
+
 def add_problems(app: FastAPI, hidden: str) -> None:
     """Let an application answer every error by a problem."""
 
@@ -113,12 +120,13 @@ def add_problems(app: FastAPI, hidden: str) -> None:
 
     async def of_request(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return answer(request, Problem(422, "invalid-request", _first(error)))
+        return answer(request, _refused(request, error))
 
     async def of_framework(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         status = HTTPStatus(error.status_code)
         said = error.detail if error.detail != status.phrase else _SENTENCES.get(status)
+        said = _UNREADABLE if error.detail == "There was an error parsing the body" else said
         problem = Problem(status, status.phrase.lower().replace(" ", "-"), said or status.phrase)
         problem.headers = dict(error.headers or {})
         return answer(request, problem)
@@ -127,16 +135,10 @@ def add_problems(app: FastAPI, hidden: str) -> None:
         assert isinstance(error, Problem)
         return answer(request, error)
 
-    async def unexpected(request: Request, error: Exception) -> Response:
-        _log.error("%s %s failed", request.method, shown(request.url.path), exc_info=error)
-        said = "the server failed; its log says why."
-        return answer(request, Problem(500, "failed", said))
-
     app.add_exception_handler(errors.OddarmsError, of_library)
     app.add_exception_handler(RequestValidationError, of_request)
     app.add_exception_handler(HTTPException, of_framework)
     app.add_exception_handler(Problem, of_ours)
-    app.add_exception_handler(Exception, unexpected)
 
 
 _SENTENCES = {
@@ -145,8 +147,46 @@ _SENTENCES = {
 }
 
 
-def _first(error: RequestValidationError) -> str:
-    """Return what is wrong with a request first, as a sentence."""
+_UNREADABLE = "the body must be JSON in UTF-8 that is not nested deeply but is not."
+
+
+def _refused(request: Request, error: RequestValidationError) -> Problem:
+    """Return what is wrong with a request first."""
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body") or "the body"
-    return f"{shown(where)[:200]} is not as it must be: {shown(str(first['msg']))[:300]}."
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if first["type"] == "json_invalid":
+        why = f"{first['ctx']['error']} at character {first['loc'][-1]}"
+        return Problem(400, "invalid-request", f"the body must be JSON but is not: {shown(why)}.")
+    if tuple(first["loc"]) == ("body",) and first["type"] != "missing" and not _is_json(kind):
+        said = (
+            f"Content-Type must be application/json but is {shown(kind)[:100] or 'missing'}: send"
+            " the header `Content-Type: application/json`."
+        )
+        return Problem(415, "unsupported-media-type", said)
+    return Problem(422, "invalid-request", _sentence(error))
+
+
+def _is_json(kind: str) -> bool:
+    return kind == "application/json" or (
+        kind.startswith("application/") and kind.endswith("+json")
+    )
+
+
+def _sentence(error: RequestValidationError) -> str:
+    """Return what is wrong with the first wrong field; where it may be of several kinds, with each.
+
+    The framework names these kinds as if they were further fields.
+    """
+    fields = [(_field(one["loc"]), shown(str(one["msg"]))[:300]) for one in error.errors()]
+    where = fields[0][0]
+    reasons = list(dict.fromkeys(reason for field, reason in fields if field == where))
+    return f"{where} is not as it must be: {'; or: '.join(reasons[:3])}."
+
+
+def _field(location: Sequence[Any]) -> str:
+    named = [str(part) for part in location if part != "body" and str(part) not in _KINDS]
+    plain = [part for part in named if "[" not in part]
+    return shown(".".join(plain))[:200] or "the body"
+
+
+_KINDS = ("int", "str", "float", "bool")

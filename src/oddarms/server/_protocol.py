@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -35,6 +36,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._reading: asyncio.TimerHandle | None = None
         self._head = 0
         self._in_head = False
+        self._unanswered: deque[Any] = deque()
         self.idle_since = time.monotonic()
 
     @property
@@ -79,11 +81,19 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.abort()
             return
         super().on_headers_complete()
+        while self._unanswered and self._unanswered[0].response_complete:
+            self._unanswered.popleft()
+        if self.cycle is not None:
+            self._unanswered.append(self.cycle)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of everything."""
+        """Let go of everything, and tell those who answer; uvicorn tells the last one only."""
         self._stop_waiting()
         self._has_read()
+        for cycle in self._unanswered:
+            cycle.disconnected = cycle.disconnected or not cycle.response_complete
+            cycle.message_event.set()
+        self._unanswered.clear()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:

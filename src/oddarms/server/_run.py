@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import logging
 import os
-import resource
+import socket
+import ssl
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +21,7 @@ from fastapi import FastAPI
 from oddarms.errors import InvalidParameter, StoreFailed
 from oddarms.server._protocol import MOST_CONNECTIONS, GuardedProtocol
 from oddarms.server._state import State
+from oddarms.text import shown
 
 KEEP_ALIVE_SECONDS = 30
 SHUTDOWN_SECONDS = 10
@@ -66,12 +69,69 @@ class Place:
         """Refuse to be reached from elsewhere by mistake: whoever listens would have the token."""
         if (self.certificate is None) != (self.key is None):
             raise InvalidParameter("certificate and key must be given together but one is missing.")
+        self._check_files()
         if self.is_local or self.certificate or self.tls_elsewhere or has_token:
             return
         raise InvalidParameter(
             f"host must be one of this machine only but got {self.host}: to be reached from"
             " elsewhere give --certificate and --key, or --tls-elsewhere where a proxy has them, or"
             " --token-file in a network that you trust."
+        )
+
+    def _check_files(self) -> None:
+        """Refuse a certificate or a key that TLS could not begin with."""
+        if self.certificate is None or self.key is None:
+            return
+        for name, file in (("certificate", self.certificate), ("key", self.key)):
+            try:
+                with open(file, "rb"):
+                    pass
+            except OSError as error:
+                raise InvalidParameter(
+                    f"{name} must be a file that can be read but got {shown(file)}:"
+                    f" {error.strerror}."
+                ) from None
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+                self.certificate, self.key, password=_no_password
+            )
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or str(error)
+            raise InvalidParameter(
+                "certificate and key must be PEM files that belong together, the key without a"
+                f" password, but got {shown(self.certificate)} and {shown(self.key)}:"
+                f" {reason}."
+            ) from None
+
+    def refusal(self) -> StoreFailed:
+        """Return why nobody could listen here."""
+        where = f"port {self.port} of {shown(self.host)}"
+        try:
+            known = socket.getaddrinfo(
+                self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            for family, kind, protocol, _, address in known:
+                with socket.socket(family, kind, protocol) as tried:
+                    tried.bind(address)
+        except socket.gaierror:
+            return StoreFailed(
+                f"host must be a name or an address of this machine but got {shown(self.host)}:"
+                " nobody knows that name."
+            )
+        except PermissionError:
+            return StoreFailed(
+                f"{where} must be one that you may listen on but is not: choose another --port,"
+                " from 1024 on."
+            )
+        except OSError as error:
+            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                return StoreFailed(
+                    f"host must be an address of this machine but got {shown(self.host)}: choose"
+                    " another --host."
+                )
+        return StoreFailed(
+            f"{where} must be free to listen on but is not: choose another --port, or stop who"
+            " has it."
         )
 
     def url(self, port: int) -> str:
@@ -105,10 +165,7 @@ def run(app: FastAPI, place: Place, started: Callable[[str], None]) -> None:
     with suppress(SystemExit):
         server.run()
     if not server.was_started:
-        raise StoreFailed(
-            f"port {place.port} of {place.host} must be free to listen on but is not: choose"
-            " another --port, or stop who has it."
-        )
+        raise place.refusal()
 
 
 class _Server(uvicorn.Server):
@@ -137,8 +194,17 @@ class _Server(uvicorn.Server):
         self._captured_signals.clear()  # it has ended as it was asked to
 
 
+def _no_password() -> str:
+    """Ask nobody: a server may start where nobody is."""
+    return ""
+
+
 def _raise_file_limit() -> None:
     """Have as many connections as the system lets, and know how many."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows has no such limit
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_CONNECTIONS + SPARE_FILES
     if soft < wanted:
@@ -152,7 +218,8 @@ def _raise_file_limit() -> None:
 def _log_to_stderr() -> None:
     """Write changes and failures to stderr, a line each."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    form = "%(asctime)s %(name)s %(levelname)s %(message)s"
+    handler.setFormatter(logging.Formatter(form, "%Y-%m-%d %H:%M:%S%z"))
     for name, level in (("oddarms", logging.INFO), ("uvicorn", logging.WARNING)):
         logger = logging.getLogger(name)
         logger.setLevel(level)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection
 
+from oddarms.errors import StoreFailed
 from oddarms.server._counts import Counts
 from oddarms.server._events import Events
 from oddarms.server._limits import WrongTokens
@@ -21,6 +23,7 @@ class Settings:
     root_path: str = ""
     allowed_hosts: frozenset[str] = frozenset()
     open_metrics: bool = False
+    tls_elsewhere: bool = False
 
 
 @dataclass
@@ -52,10 +55,30 @@ class State:
     wrong_tokens: WrongTokens = field(default_factory=WrongTokens)
     events: Events = field(init=False)
     counts: Counts = field(default_factory=Counts)
+    _file: tuple[int, int] | None = field(init=False)
 
     def __post_init__(self) -> None:
-        """Let streams end with their tokens."""
+        """Let streams end with their tokens, and remember the file."""
         self.events = Events(self.tokens)
+        self._file = _file_of(self.storage)
+
+    def check_file(self) -> None:
+        """Refuse to call a storage well whose file has gone: who has it open can still read it."""
+        if _file_of(self.storage) != self._file:
+            raise StoreFailed(
+                f"{self.storage.name}: the file was removed or replaced while it was in use: put it"
+                " back, with its -wal file, and start the server again."
+            )
+
+
+def _file_of(storage: DatabaseStorage) -> tuple[int, int] | None:
+    """Return what tells the file of a storage from any other; None where there is none."""
+    file = storage.database.location.file
+    try:
+        found = os.stat(file) if file is not None else None
+    except OSError:
+        return None
+    return None if found is None else (found.st_dev, found.st_ino)
 
 
 def state_of(connection: HTTPConnection) -> State:

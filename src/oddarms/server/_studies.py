@@ -41,11 +41,14 @@ class OpenStudies:
             known = self._known(name, number)
             if known is not None:
                 return known
-            study = self.storage.load(name)
+            try:
+                study = self.storage.load(name)
+            finally:
+                with self._lock:
+                    self._opening.pop(name, None)
             with self._lock:
                 self._open[name] = study
                 self._open.move_to_end(name)
-                self._opening.pop(name, None)
                 self._close_some()
             return study
 

@@ -25,6 +25,7 @@ REMEMBERED_SECONDS = 5.0
 REMEMBERED = 10_000
 MOST_SESSIONS = 100
 """Of one token: a further one ends the oldest."""
+LONGEST = timedelta(days=36_500)
 
 _FORM = re.compile(rf"[A-Za-z0-9._~+/=-]{{{LEAST_CHARACTERS},{MOST_CHARACTERS}}}")
 
@@ -103,18 +104,33 @@ class Tokens:
         parent
             The token that a session begins with; the session has its role and study.
         """
-        text = PREFIX + secrets.token_urlsafe(32)
+        text = new_text()
         self._add(text, role, study=study, note=note, lasts=lasts, parent=parent)
         return text
 
-    def adopt(self, text: str) -> None:
-        """Let a token in that somebody else has made, such as the one in a file, as an admin's."""
+    def adopt(self, text: str, note: str) -> list[Token]:
+        """Let the token of a file in as an admin's; return those of that note, which it ends."""
         if not _FORM.fullmatch(text):
             raise InvalidParameter(
                 f"a token must have {LEAST_CHARACTERS} to {MOST_CHARACTERS} letters, digits or"
                 " -._~+/= but the one given has not: leave the file out and one is made."
             )
-        self._add(text, Role.ADMIN, note="from a file")
+        self._add(text, Role.ADMIN, note=note)
+        known = self.verified(text)
+        if known is None or known.role is not Role.ADMIN or known.parent is not None:
+            held = "one whose time is over" if known is None else f"one of role {known.role.value}"
+            raise InvalidParameter(
+                f"token-file must have an admin's token but has {held}: leave the file out and one"
+                " is made."
+            )
+        former = [one for one in self.list() if one.note == note and one.id != known.id]
+        for one in former:
+            self.revoke(one.id)
+        return former
+
+    def has_admin(self) -> bool:
+        """Return whether some admin's token holds."""
+        return any(one.role is Role.ADMIN and self.holds(one) for one in self.list())
 
     def session(self, token: Token, lasts: timedelta) -> str:
         """Make a session that began with a token; it ends with it, too."""
@@ -184,6 +200,11 @@ class Tokens:
         parent: Token | None = None,
     ) -> None:
         note = check_text("note", note, most=200) or ""
+        if lasts is not None and not timedelta(0) < lasts <= LONGEST:
+            raise InvalidParameter(
+                f"lasts must be more than nothing and at most {LONGEST.days:,} days but got"
+                f" {lasts.days:,} days."
+            )
         number = parent.study if parent is not None else self._study(role, study)
         with self._database.writing() as connection:
             if parent is not None:
@@ -212,6 +233,11 @@ class Tokens:
         if number is None:
             raise UnknownStudy(f"study must be one of {self._storage.name} but got {study!r}.")
         return number
+
+
+def new_text() -> str:
+    """Return a token that nobody has yet."""
+    return PREFIX + secrets.token_urlsafe(32)
 
 
 def _identity(text: str) -> str:

@@ -17,9 +17,12 @@ from oddarms.cli.study._storage import StorageOption
 from oddarms.errors import InvalidParameter
 from oddarms.server import create_app
 from oddarms.server._run import Place, run
-from oddarms.server._tokens import Role, Tokens
+from oddarms.server._tokens import Role, Tokens, new_text
 from oddarms.studies._storage import server_address
 from oddarms.text import shown
+
+MOST_PATH = 150
+"""Characters of a file's path in the note of its token, by which it is known again."""
 
 
 def serve(
@@ -74,7 +77,11 @@ def serve(
     place.check(has_token=token_file is not None)
     names = [*(allow_host or []), *([] if place.host[:1].isdigit() else [place.host])]
     application = create_app(
-        storage, root_path=root_path, allowed_hosts=names, open_metrics=open_metrics
+        storage,
+        root_path=root_path,
+        allowed_hosts=names,
+        open_metrics=open_metrics,
+        tls_elsewhere=tls_elsewhere,
     )
     tokens: Tokens = application.state.oddarms.tokens
     if token_file is not None:
@@ -83,7 +90,7 @@ def serve(
 
     def started(address: str) -> None:
         emit(f"serving {shown(application.state.oddarms.storage.name)} at {address}{prefix}/\n")
-        if token_file is None and not tokens.list():  # only now, as it is shown only once
+        if token_file is None and not tokens.has_admin():  # only now, as it is shown only once
             first = tokens.make(Role.ADMIN, note="of the first start")
             emit(f"open this link: {address}{prefix}/login#{first}\n")
             note(
@@ -98,11 +105,11 @@ def _use_file(tokens: Tokens, file: Path) -> None:
     """Let the admin's token in a file in; make it where there is no such file."""
     text = _in_file(file)
     if text is None:
-        text = tokens.make(Role.ADMIN, note="of the first start, in a file")
+        text = new_text()
         _write(file, text)
         note(f"the admin's token is in {shown(file)}")
-        return
-    tokens.adopt(text)
+    for former in tokens.adopt(text, f"in the file {shown(file.resolve())[-MOST_PATH:]}"):
+        note(f"the token {former.id}, which was in {shown(file)} before, is revoked")
     if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
         note(f"others than its owner can read {shown(file)}: chmod 600 keeps the token")
 

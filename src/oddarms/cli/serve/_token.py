@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from typing import Annotated
 
@@ -13,14 +14,15 @@ from oddarms.cli._suggestions import SuggestingCommand, SuggestingGroup
 from oddarms.cli.study._show import moment
 from oddarms.cli.study._storage import FormatOption, StorageOption, chosen
 from oddarms.errors import InvalidParameter
-from oddarms.server._tokens import Role, Tokens
+from oddarms.server._tokens import LONGEST, Role, Tokens
 from oddarms.studies._database_storage import DatabaseStorage
 from oddarms.studies._storage import server_address
 from oddarms.text import table
 
 NoteOption = Annotated[str, typer.Option("--note", help="What it is for, for the list.")]
 DaysOption = Annotated[
-    float | None, typer.Option(min=0.001, help="How long it holds.", show_default="for ever")
+    float | None,
+    typer.Option(min=0.001, max=LONGEST.days, help="How long it holds.", show_default="for ever"),
 ]
 
 
@@ -110,6 +112,8 @@ def revoke(
 def _make(
     role: Role, study: str | None, said: str, days: float | None, storage: str | None
 ) -> None:
+    if days is not None and math.isnan(days):  # which is beyond no bound
+        raise InvalidParameter(f"--days must be a number but got {days}.")
     lasts = None if days is None else timedelta(days=days)
     emit(_tokens(storage).make(role, study=study, note=said, lasts=lasts) + "\n")
     note("it is shown only now: give it to its user as ODDARMS_TOKEN, or in a file")

@@ -6,6 +6,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from oddarms.server.api._models import ProblemOut
+
 router = APIRouter()
 
 
@@ -19,8 +21,13 @@ def openapi(request: Request) -> Response:
 
 def described(request: Request) -> dict[str, Any]:
     """Return the description of all routes, as this request reaches them."""
-    document: dict[str, Any] = dict(request.app.openapi())
-    document["servers"] = [{"url": request.scope["root_path"] or "/"}]
-    components = dict(document.get("components", {}))
+    return {**request.app.openapi(), "servers": [{"url": request.scope["root_path"] or "/"}]}
+
+
+def completed(described: dict[str, Any]) -> dict[str, Any]:
+    """Return the framework's description with what it does not know: tokens and problems."""
+    components = dict(described.get("components", {}))
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    return {**document, "components": components, "security": [{"token": []}]}
+    schemas = components.get("schemas", {})
+    components["schemas"] = {**schemas, "ProblemOut": ProblemOut.model_json_schema()}
+    return {**described, "components": components, "security": [{"token": []}]}

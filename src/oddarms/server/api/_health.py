@@ -9,8 +9,15 @@ from oddarms.server._state import state_of
 router = APIRouter()
 
 
-@router.get("/healthz", tags=["server"], summary="Whether the server answers")
+@router.get(
+    "/healthz",
+    tags=["server"],
+    summary="Whether the server answers",
+    openapi_extra={"security": []},
+)
 def healthz(request: Request) -> dict[str, str]:
     """Answer as long as the storage does; needs no token."""
-    state_of(request).storage.database.version()
+    state = state_of(request)
+    state.storage.database.version()
+    state.check_file()
     return {"status": "ok"}

@@ -34,8 +34,8 @@ class NewStudy(_Body):
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     arms: Annotated[
-        list[Label] | Annotated[int, Field(le=MOST_ARMS)],
-        Field(description="Labels, texts or whole numbers, at most 100,000; or their number."),
+        list[Label] | int,
+        Field(description=f"Labels, texts or whole numbers, at most {MOST_ARMS:,}; or how many."),
     ]
     k: float | None = None
     delta: float = DEFAULT_DELTA
@@ -162,6 +162,66 @@ class Count(BaseModel):
     """How many."""
 
     count: int
+
+
+class Document(BaseModel):
+    """A document whose words are those of the library, such as `result.json`."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class StudiesOut(BaseModel):
+    """A page of studies, and how many there are in all."""
+
+    studies: list[Document]
+    total: int
+
+
+class StatusOut(BaseModel):
+    """Where a study stands; done if no more tickets will be handed out."""
+
+    status: str
+    done: bool
+
+
+class PulseOut(BaseModel):
+    """A text that is another one once anything has changed."""
+
+    pulse: str
+
+
+class TrialsOut(BaseModel):
+    """Recorded results, and the number to go on behind; null at the end."""
+
+    trials: list[Document]
+    next: int | None
+
+
+class ConflictsOut(BaseModel):
+    """Results that were refused."""
+
+    conflicts: list[Document]
+
+
+class RevisionsOut(BaseModel):
+    """Changes of the question."""
+
+    revisions: list[Document]
+
+
+class WorkersOut(BaseModel):
+    """Who has worked on a study."""
+
+    workers: list[Document]
+
+
+class VerifiedOut(BaseModel):
+    """Whether all that is stored follows from the log."""
+
+    ok: bool
+    results: int
+    chain: str
+    problems: list[str]
 
 
 class ProblemOut(BaseModel):

@@ -15,8 +15,18 @@ from fastapi.responses import StreamingResponse
 
 from oddarms.server._access import StudyToRead
 from oddarms.server._limits import Dear
-from oddarms.server.api._common import OF_BODY, OF_STUDY, answered, unchanged
-from oddarms.server.api._models import Changes
+from oddarms.server.api._common import OF_BODY, OF_STUDY, answered, tagged, unchanged
+from oddarms.server.api._models import (
+    Changes,
+    ConflictsOut,
+    Document,
+    PulseOut,
+    RevisionsOut,
+    StatusOut,
+    TrialsOut,
+    VerifiedOut,
+    WorkersOut,
+)
 from oddarms.studies import Trial
 from oddarms.studies._documents import plain, trials_as_csv
 from oddarms.studies._limits import MOST_RESULTS
@@ -31,15 +41,15 @@ _verifying = Dear("the verification of a study")
 _trying = Dear("a look at what another question would give", waiting=2)
 
 
-@router.get("/result", summary="The result document", responses=OF_STUDY)
+@router.get("/result", summary="The result document", responses=OF_STUDY, response_model=Document)
 def result(request: Request, study: StudyToRead, snapshots: bool = False) -> Response:
     """Return what is known, as `result.json` has it; with an ETag that changes with the study."""
     tag = f'"{study.pulse()}{int(snapshots)}"'
     document = study.result().to_dict(snapshots=snapshots)
-    return unchanged(request, tag) or answered(document, ETag=tag)
+    return unchanged(request, tag) or answered(document, headers=tagged(tag))
 
 
-@router.get("/progress", summary="How far it is", responses=OF_STUDY)
+@router.get("/progress", summary="How far it is", responses=OF_STUDY, response_model=Document)
 def progress(study: StudyToRead) -> Response:
     """Return pulls, open arms, the threshold and about how many pulls are needed."""
     values = asdict(study.progress())
@@ -50,20 +60,27 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-@router.get("/status", summary="Where it stands, in a word", responses=OF_STUDY)
+@router.get(
+    "/status", summary="Where it stands, in a word", responses=OF_STUDY, response_model=StatusOut
+)
 def status(study: StudyToRead) -> Response:
     """Return the status: running, waiting, decided, budget or stopped."""
     found = study.status
     return answered({"status": found.value, "done": found.final})
 
 
-@router.get("/pulse", summary="Changes when anything has changed", responses=OF_STUDY)
+@router.get(
+    "/pulse",
+    summary="Changes when anything has changed",
+    responses=OF_STUDY,
+    response_model=PulseOut,
+)
 def pulse(study: StudyToRead) -> Response:
     """Return a short text that is another one once anything of the study has changed."""
     return answered({"pulse": study.pulse()})
 
 
-@router.get("/trials", summary="Recorded results", responses=OF_STUDY)
+@router.get("/trials", summary="Recorded results", responses=OF_STUDY, response_model=TrialsOut)
 def trials(
     study: StudyToRead,
     after: Annotated[int, Query(ge=0, le=2**62)] = 0,
@@ -130,32 +147,46 @@ def _in_parts(lines: Iterator[str], size: int = 2**16) -> Iterator[str]:
     yield "".join(part)
 
 
-@router.get("/conflicts", summary="Results that were refused", responses=OF_STUDY)
+@router.get(
+    "/conflicts",
+    summary="Results that were refused",
+    responses=OF_STUDY,
+    response_model=ConflictsOut,
+)
 def conflicts(study: StudyToRead) -> Response:
     """Return second results of a ticket that differ from the first."""
     return answered({"conflicts": [plain(one) for one in study.conflicts()]})
 
 
-@router.get("/revisions", summary="Changes of the question", responses=OF_STUDY)
+@router.get(
+    "/revisions", summary="Changes of the question", responses=OF_STUDY, response_model=RevisionsOut
+)
 def revisions(study: StudyToRead) -> Response:
     """Return all changes of the question, in their order; labels are numbers."""
     return answered({"revisions": [plain(one) for one in study.revisions()]})
 
 
-@router.get("/workers", summary="Who has worked on it", responses=OF_STUDY)
+@router.get(
+    "/workers", summary="Who has worked on it", responses=OF_STUDY, response_model=WorkersOut
+)
 def workers(study: StudyToRead) -> Response:
     """Return every worker with tickets, results, rate, and when it was last seen."""
     return answered({"workers": [plain(one) for one in study.workers()]})
 
 
-@router.post("/what-if", summary="What another question would give", responses=OF_BODY)
+@router.post(
+    "/what-if",
+    summary="What another question would give",
+    responses=OF_BODY,
+    response_model=Document,
+)
 def what_if(study: StudyToRead, body: Changes) -> Response:
     """Return the result document of a changed question on the same samples; changes nothing."""
     with _trying:
         return answered(study.what_if(body.model_dump()).to_dict())
 
 
-@router.get("/verify", summary="Replay the log", responses=OF_STUDY)
+@router.get("/verify", summary="Replay the log", responses=OF_STUDY, response_model=VerifiedOut)
 def verify(study: StudyToRead) -> Response:
     """Hold everything stored against the log; one study at a time."""
     with _verifying:

@@ -14,7 +14,15 @@ from oddarms.server._limits import check_arms
 from oddarms.server._state import state_of
 from oddarms.server._tokens import Role
 from oddarms.server.api._common import OF_BODY, OF_STUDY, answered, problems
-from oddarms.server.api._models import Changes, Count, Import, NewStudy, Stop
+from oddarms.server.api._models import (
+    Changes,
+    Count,
+    Document,
+    Import,
+    NewStudy,
+    Stop,
+    StudiesOut,
+)
 from oddarms.studies._database_storage import tried_question
 from oddarms.studies._documents import study_document, summary_document
 from oddarms.studies._imports import Part
@@ -26,7 +34,7 @@ MOST_LISTED = 1000
 router = APIRouter(prefix="/studies", tags=["studies"])
 
 
-@router.get("", summary="List studies", responses=problems())
+@router.get("", summary="List studies", responses=problems(), response_model=StudiesOut)
 def list_studies(
     request: Request,
     principal: Anybody,
@@ -45,7 +53,13 @@ def list_studies(
     return answered({"studies": [summary_document(one) for one in page], "total": page.total})
 
 
-@router.post("", status_code=201, summary="Create a study", responses=problems(400, 408, 409, 413))
+@router.post(
+    "",
+    status_code=201,
+    summary="Create a study",
+    responses=problems(400, 408, 409, 413, 415),
+    response_model=Document,
+)
 def create(request: Request, _: Admin, body: NewStudy) -> Response:
     """Create a study; the answer is what `GET /studies/{name}` gives."""
     words = body.model_dump(exclude={"name", "arms", "seed"})
@@ -66,7 +80,7 @@ def _seed(given: int | str | None) -> int | None:
     return given
 
 
-@router.get("/{name}", summary="Where a study stands", responses=OF_STUDY)
+@router.get("/{name}", summary="Where a study stands", responses=OF_STUDY, response_model=Document)
 def show(study: StudyToRead, result: bool = False) -> Response:
     """Return all about a study but its arms; with `result` the whole result document, too."""
     return answered(_document(study, with_result=result))
@@ -82,7 +96,12 @@ def _document(study: StoredStudy, *, with_result: bool = False) -> dict[str, Any
     return {**document, "result": result} if with_result else document
 
 
-@router.get("/{name}/question", summary="The question, with all labels", responses=OF_STUDY)
+@router.get(
+    "/{name}/question",
+    summary="The question, with all labels",
+    responses=OF_STUDY,
+    response_model=Document,
+)
 def question(study: StudyToRead) -> Response:
     """Return the question in force, as `Question.from_dict` takes it."""
     study.progress()  # reads changes that others have made
@@ -115,7 +134,9 @@ def import_rewards(request: Request, study: StudyToChange, body: Import) -> Coun
     return Count(count=count)
 
 
-@router.post("/{name}/revise", summary="Change the question", responses=OF_BODY)
+@router.post(
+    "/{name}/revise", summary="Change the question", responses=OF_BODY, response_model=Document
+)
 def revise(request: Request, study: StudyToChange, body: Changes) -> Response:
     """Ask a somewhat different question: margin, floor, indifference or a larger budget."""
     changes = body.model_dump()
@@ -124,7 +145,7 @@ def revise(request: Request, study: StudyToChange, body: Changes) -> Response:
     return answered(_document(study))
 
 
-@router.post("/{name}/stop", summary="Stop a study", responses=OF_BODY)
+@router.post("/{name}/stop", summary="Stop a study", responses=OF_BODY, response_model=Document)
 def stop(request: Request, study: StudyToChange, body: Stop) -> Response:
     """Hand out no more tickets until it is resumed; results of those that are out are taken."""
     study.stop(body.reason)
@@ -132,7 +153,12 @@ def stop(request: Request, study: StudyToChange, body: Stop) -> Response:
     return answered(_document(study))
 
 
-@router.post("/{name}/resume", summary="Let a stopped study go on", responses=OF_STUDY)
+@router.post(
+    "/{name}/resume",
+    summary="Let a stopped study go on",
+    responses=OF_STUDY,
+    response_model=Document,
+)
 def resume(request: Request, study: StudyToChange) -> Response:
     """Hand out tickets again."""
     study.resume()

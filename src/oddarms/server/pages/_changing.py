@@ -51,6 +51,9 @@ async def create(request: Request, principal: Admin) -> Response:  # noqa: ARG00
         status, said = _said(request, error)
         return render(request, "new.html", status, here="new", given=given, problem=said)
     audit(request, "create", made.name, arms=made.question.n)
+    if made.rewards:
+        results = sum(len(rewards) for rewards in made.rewards.values())
+        audit(request, "import", made.name, results=results)
     return see_done(request, links_of(request).study(made.name), "created")
 
 

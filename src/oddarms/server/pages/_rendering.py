@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from oddarms import __version__
 from oddarms.documents import visible
 from oddarms.server._access import Principal
+from oddarms.server._guards import address_of
 from oddarms.server._problems import Problem
 from oddarms.server._tokens import Role
 from oddarms.server.pages._commands import create_command, work_command
@@ -103,7 +104,7 @@ def error_page(request: Request, problem: Problem) -> Response | None:
     """Return a problem as a page; somebody who has not signed in is sent there."""
     links = links_of(request)
     if problem.status == 401 and request.method in ("GET", "HEAD"):
-        wanted = request.url.path.removeprefix(links.prefix)
+        wanted = address_of(request.scope["path"].removeprefix(links.prefix))
         query = f"?{request.url.query}" if request.url.query else ""
         to = {} if wanted in ("", "/") else {"next": f"{wanted}{query}"}
         return RedirectResponse(links.sign_in() + (f"?{urlencode(to)}" if to else ""), 303)

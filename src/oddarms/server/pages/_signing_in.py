@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from starlette.responses import HTMLResponse
 
-from oddarms.server._access import check_form, log_in, log_out
+from oddarms.server._access import Principal, check_form, log_in, log_out
 from oddarms.server._problems import Problem
 from oddarms.server.pages._rendering import links_of, render, see
 
@@ -18,11 +18,32 @@ MOST_ADDRESS = 1_000
 def ask_for_token(request: Request) -> HTMLResponse:
     """Return the form for a token."""
     wanted = request.query_params.get("next", "")[:MOST_ADDRESS]
-    return render(request, "signin.html", next=wanted, problem="", at_once=_opened_by_hand(request))
+    return _form(request, wanted, at_once=_opened_by_hand(request))
+
+
+def _form(
+    request: Request, wanted: str, status: int = 200, problem: str = "", *, at_once: bool = False
+) -> HTMLResponse:
+    principal: Principal | None = getattr(request.state, "principal", None)
+    session = principal is not None and principal.csrf is not None and not problem
+    return render(
+        request,
+        "signin.html",
+        status,
+        next=wanted,
+        problem=problem,
+        at_once=at_once,
+        ask_again=not _opened_by_hand(request),
+        go_on=links_of(request).prefix + safe_address(wanted) if session else "",
+    )
 
 
 def _opened_by_hand(request: Request) -> bool:
-    """Return whether no page of another site led here: its link may have a token of its own."""
+    """Return whether no page of another site led here.
+
+    Its link may have a token of its own; and browsers do not send the cookie along with it, so that
+    the page asks again by itself.
+    """
     return request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
 
 
@@ -42,9 +63,7 @@ async def sign_in(request: Request) -> Response:
             said = (
                 "This server does not know that token. Tokens are case-sensitive; copy all of it."
             )
-        page = render(
-            request, "signin.html", problem.status, next=wanted, problem=said, at_once=False
-        )
+        page = _form(request, wanted, problem.status, said)
         page.headers.update(problem.headers)
         return page
     return response
