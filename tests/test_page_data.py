@@ -173,6 +173,11 @@ def test_an_arm_over_time_ends_at_its_average():
     assert found["rewards"] == rewards[-1_500:].tolist()
     assert found["first"] == 3_501
     assert max(found["evidence"]) > 3
+    turned = arm_series(view, 3, np.sort(rewards))  # the other side looked right at first
+    zeros = int((rewards == 0.0).sum())
+    early = np.array(turned["places"]) <= zeros
+    assert early.any()
+    assert np.array(turned["evidence"])[early].max() <= 0.0
     assert arm_series(view, 3, rewards[:0])["mean"] == []
 
 

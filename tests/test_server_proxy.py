@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -13,6 +14,8 @@ import httpx
 import pytest
 
 from debian_packages import have
+from oddarms import list_studies
+from oddarms.errors import StoreFailed
 from processes import free_port, wait_until
 from servers import ServerProcess, admin_token
 
@@ -49,6 +52,7 @@ def block(language: str) -> str:
 def make_certificate(folder: Path) -> None:
     made = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
     words = ["-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={NAME}"]
+    words += ["-addext", f"subjectAltName=DNS:{NAME},IP:127.0.0.1"]
     command = [have("openssl", lambda: shutil.which("openssl")), "req", "-x509", *words, *made]
     subprocess.run(command, check=True, capture_output=True)
 
@@ -127,6 +131,29 @@ def test_the_documented_proxy(client: httpx.Client) -> None:
     addresses = re.findall(r'(?:href|src|action)="(/[^"]*)"', page.text)
     assert addresses
     assert all(address.startswith("/oddarms/") for address in addresses)
+
+
+@pytest.mark.long
+def test_a_certificate_that_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not pass by itself; and SSL_CERT_FILE holds for this machine, too."""
+    make_certificate(tmp_path)
+    file = tmp_path / "studies.db"
+    monkeypatch.setenv("ODDARMS_TOKEN", admin_token(str(file)))
+    files = ("--certificate", str(tmp_path / "certificate.pem"), "--key", str(tmp_path / "key.pem"))
+    server = ServerProcess(str(file), tmp_path, *files)
+    server.start()
+    try:
+        server.wait()
+        address = server.address.replace("http:", "https:")
+        with pytest.raises(StoreFailed, match="its certificate is not trusted") as caught:
+            list_studies(storage=address)
+        assert not caught.value.passing
+        del caught
+        gc.collect()  # else the client without the certificate is shared
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+        assert list_studies(storage=address) == []
+    finally:
+        server.kill()
 
 
 @pytest.mark.long

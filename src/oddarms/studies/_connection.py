@@ -145,7 +145,10 @@ class Connection:
                 extensions={"timeout": timeout},
             )
             response = client.send(request)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout):
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                said = "its certificate is not trusted: SSL_CERT_FILE may name one that is."
+                raise StoreFailed(f"{self.address}: {said}") from None
             said = f"{self.address}: the server cannot be reached."
             raise StoreFailed(said, passing=True) from None
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
@@ -182,10 +185,12 @@ class Connection:
             import httpx
         except ModuleNotFoundError:
             raise MissingExtra.of("remote", "a study on a server") from None
-        local = urlsplit(self.address).hostname in ("localhost", "127.0.0.1", "::1")
+        parts = urlsplit(self.address)
+        local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+        trusted = httpx.create_ssl_context() if parts.scheme == "https" else True
         limits = httpx.Limits(max_connections=64, max_keepalive_connections=16)
         headers = {"authorization": f"Bearer {token}", "user-agent": "oddarms"}
-        return httpx.Client(headers=headers, limits=limits, trust_env=not local)
+        return httpx.Client(headers=headers, limits=limits, verify=trusted, trust_env=not local)
 
     def _read(self, response: httpx.Response) -> Any:
         if response.status_code == 204:

@@ -82,7 +82,9 @@ def _evidence(
     )
     with np.errstate(all="ignore"):
         logs, _ = (log_mean_above if above else log_mean_below)(*tally, level)
-    return _numbers(logs / math.log(10.0))
+    counts, sums, _ = tally
+    there = (sums >= level * counts) == above  # else it is evidence for the other side
+    return _numbers(np.where(there, logs, np.minimum(logs, 0.0)) / math.log(10.0))
 
 
 def _numbers(values: FloatArray) -> list[float | None]:
