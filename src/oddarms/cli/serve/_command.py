@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import stat
 from pathlib import Path
 from typing import Annotated
@@ -21,8 +22,8 @@ from oddarms.server._tokens import Role, Tokens, new_text
 from oddarms.studies._storage import server_address
 from oddarms.text import shown
 
-MOST_PATH = 150
-"""Characters of a file's path in the note of its token, by which it is known again."""
+MOST_NODE, MOST_PATH = 60, 120
+"""Characters of a machine's name and a file's path in the note by which a token is known again."""
 
 
 def serve(
@@ -108,7 +109,8 @@ def _use_file(tokens: Tokens, file: Path) -> None:
         text = new_text()
         _write(file, text)
         note(f"the admin's token is in {shown(file)}")
-    for former in tokens.adopt(text, f"in the file {shown(file.resolve())[-MOST_PATH:]}"):
+    machine, path = shown(platform.node())[:MOST_NODE], shown(file.resolve())[-MOST_PATH:]
+    for former in tokens.adopt(text, f"in a file of {machine}: {path}"):  # others' stay
         note(f"the token {former.id}, which was in {shown(file)} before, is revoked")
     if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
         note(f"others than its owner can read {shown(file)}: chmod 600 keeps the token")
