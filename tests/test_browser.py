@@ -108,6 +108,7 @@ def test_arms_are_searched_sorted_and_opened_by_keyboard_alone(page: Any, served
     page.locator("[data-plot=arm-mean] canvas").wait_for()
 
 
+@pytest.mark.long
 def test_the_page_of_an_arm_follows_its_rewards(page: Any, served: Served):
     study = create(served.storage, "slow", ["a", "b", "c"], k=1)
     page.goto(f"{served.url}/studies/slow/arms/0")
@@ -125,6 +126,7 @@ def test_the_page_of_an_arm_follows_its_rewards(page: Any, served: Served):
     assert not page.evaluate("document.querySelector('#latest-details').open")
 
 
+@pytest.mark.long
 def test_what_a_study_page_says_of_stopping_and_evidence_follows_it(page: Any, served: Served):
     study = create(served.storage, "stopped", ["a", "b", "c"], k=1)
     page.goto(f"{served.url}/studies/stopped")
@@ -139,6 +141,7 @@ def test_what_a_study_page_says_of_stopping_and_evidence_follows_it(page: Any, s
     assert page.input_value("#budget") == "12345"
 
 
+@pytest.mark.long
 def test_a_search_that_fails_is_said_to_and_made_up_for(page: Any, served: Served):
     page.goto(f"{served.url}/studies/crowd")
     wait_for(page, "#live", "^live$")

@@ -930,9 +930,9 @@ def test_one(i):
     pass
 """
     )
-    result = pytester.runpytest(*PLUGIN, "--oddarms", "--oddarms-out=answer")
+    result = pytester.runpytest(*PLUGIN, "--oddarms", "--oddarms-summary=answer.md")
     result.stdout.fnmatch_lines(["none of 9 tests is known to be abnormally flaky yet"])
-    assert Path("answer/result.json").exists()
+    assert "9 are undecided" in Path("answer.md").read_text()
 
 
 def test_an_error_of_the_collection_is_called_so(pytester: pytest.Pytester) -> None:

@@ -170,6 +170,7 @@ def test_a_worker_goes_on(
         it.check(times)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("after", "times"), KILLS)
 def test_the_pytest_plugin_gets_its_answer(
     folder: Path, monkeypatch: pytest.MonkeyPatch, after: int, times: int
