@@ -75,7 +75,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-SIGTERM = signal.getsignal(signal.SIGTERM)
+HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
 
 @pytest.fixture(autouse=True)
@@ -86,9 +86,10 @@ def same_chances_every_time() -> None:
 
 @pytest.fixture(autouse=True)
 def signals_as_they_were() -> None:
-    """Ray leaves a handler that ends the program."""
-    if signal.getsignal(signal.SIGTERM) is not SIGTERM:
-        signal.signal(signal.SIGTERM, SIGTERM)
+    """Ray leaves a handler of SIGTERM that ends the program, and others leave one of Ctrl-C."""
+    for number, handler in HANDLERS.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -71,6 +71,7 @@ def test_a_call_can_end_whenever_its_wait_was_interrupted(
         executor = opened(pool)
         futures = [executor.submit(abs, number) for number in range(2)]
         interrupted = interrupted_at(moment, lambda: executor.wait(futures, 1e-4))  # noqa: B023
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         for call in pool.calls:
             thread = threading.Thread(target=call.set_result, args=(7,), daemon=True)
             thread.start()

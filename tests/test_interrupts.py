@@ -121,6 +121,16 @@ def test_a_signal_at_the_end_of_a_block_leaves_no_other_one_put_off(
     assert not survived
 
 
+def test_a_signal_while_handlers_are_put_back_leaves_none_of_ours() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    block = _Block()
+    block.begin()
+    block.restored = True  # as in `restore`, before it has put back any
+    with pytest.raises(KeyboardInterrupt):
+        _send(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_two_signals_in_one_moment_are_one_and_a_later_one_ends_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -208,11 +218,19 @@ def test_the_signal_is_known_after_the_exception_became_another() -> None:
 def test_a_block_that_could_not_be_left_properly_hides_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    set_handler, came = signal.signal, []
+
+    def interrupted(number: int, handler: Any) -> Any:
+        if not came:
+            came.append(number)
+            signal.raise_signal(signal.SIGINT)
+        return set_handler(number, handler)
+
     block = _Block()
     block.begin()
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(signal, "signal", lambda *_: signal.raise_signal(signal.SIGINT))
+            patch.setattr(signal, "signal", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 block.end()
         with pytest.raises(KeyboardInterrupt):

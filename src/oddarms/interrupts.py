@@ -99,11 +99,15 @@ class _Block:
 
     def restore(self) -> None:
         self.restored = True  # a handler that is back may raise before the others are
+        self._put_back()
+
+    def _put_back(self) -> None:
         for number, handler in self.handlers.items():
             signal.signal(number, handler)
 
     def _receive(self, number: int, frame: Any) -> None:
         if self.restored:
+            self._put_back()  # what the handler raises may end `restore` before it has done so
             self.handlers[number](number, frame)
             return
         now = time.monotonic()
