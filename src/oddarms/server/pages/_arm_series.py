@@ -9,7 +9,7 @@ import numpy as np
 
 from oddarms.algorithms import Decision
 from oddarms.problem import FloatArray, IntArray
-from oddarms.server.pages._timeline import _number, _within
+from oddarms.server.pages._timeline import plain_number, within
 from oddarms.server.pages._view import View
 from oddarms.statistics.evidence import log_mean_above, log_mean_below, mean_interval
 
@@ -43,7 +43,7 @@ def arm_series(view: View, arm: int, rewards: FloatArray) -> dict[str, Any]:
         "first": first + 1,
         "rewards": _numbers(rewards[first:]),
         "thresholds": {
-            side: _within(t.estimate, a, b) for side, t in view.result.thresholds.items()
+            side: within(t.estimate, a, b) for side, t in view.result.thresholds.items()
         },
         "bounds": [a, b],
     }
@@ -88,4 +88,4 @@ def _evidence(
 
 
 def _numbers(values: FloatArray) -> list[float | None]:
-    return [_number(value) for value in values.tolist()]
+    return [plain_number(value) for value in values.tolist()]

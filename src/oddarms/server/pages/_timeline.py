@@ -85,9 +85,9 @@ def study_series(view: View) -> dict[str, Any]:
     return {
         "pulls": [point.pulls for point in trace],
         "open": [point.undecided for point in trace],
-        "threshold": [_within(point.threshold, a, b) for point in trace],
-        "lower": [_within(point.threshold_lower, a, b) for point in trace],
-        "upper": [_within(point.threshold_upper, a, b) for point in trace],
+        "threshold": [within(point.threshold, a, b) for point in trace],
+        "lower": [within(point.threshold_lower, a, b) for point in trace],
+        "upper": [within(point.threshold_upper, a, b) for point in trace],
         "least": [_tens(point.evidence_least) for point in trace],
         "quarter": [_tens(point.evidence_lower_quartile) for point in trace],
         "median": [_tens(point.evidence_median) for point in trace],
@@ -96,13 +96,15 @@ def study_series(view: View) -> dict[str, Any]:
     }
 
 
-def _number(value: float | None) -> float | None:
+def plain_number(value: float | None) -> float | None:
+    """Return a number with the digits that a plot needs; None where there is none."""
     return float(f"{value:.6g}") if value is not None and math.isfinite(value) else None
 
 
-def _within(value: float, a: float, b: float) -> float | None:
-    return None if math.isnan(value) else _number(min(max(value, a), b))
+def within(value: float, a: float, b: float) -> float | None:
+    """Return a number moved to the nearest within bounds."""
+    return None if math.isnan(value) else plain_number(min(max(value, a), b))
 
 
 def _tens(log: float | None) -> float | None:
-    return None if log is None else _number(log / math.log(10.0))
+    return None if log is None else plain_number(log / math.log(10.0))
