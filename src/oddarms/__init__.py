@@ -15,7 +15,7 @@ import typing
 if typing.TYPE_CHECKING:
     from oddarms import algorithms, arms, errors, plotting, theory
     from oddarms.errors import OddarmsError, SearchError, SearchInterrupted
-    from oddarms.finding import find
+    from oddarms.finding import afind, find
     from oddarms.problem import Question
     from oddarms.search import Progress, Result, Search, Status, Ticket
     from oddarms.simulation import Simulation, simulate
@@ -25,7 +25,6 @@ if typing.TYPE_CHECKING:
         delete_study,
         list_studies,
         load_study,
-        upgrade_storage,
     )
     from oddarms.tables import read_junit
 
@@ -43,6 +42,7 @@ __all__ = [
     "Status",
     "Study",
     "Ticket",
+    "afind",
     "algorithms",
     "arms",
     "create_study",
@@ -55,12 +55,11 @@ __all__ = [
     "read_junit",
     "simulate",
     "theory",
-    "upgrade_storage",
 ]
 
 _HOMES = {
     "errors": ["OddarmsError", "SearchError", "SearchInterrupted"],
-    "finding": ["find"],
+    "finding": ["afind", "find"],
     "problem": ["Question"],
     "search": ["Progress", "Result", "Search", "Status", "Ticket"],
     "simulation": ["Simulation", "simulate"],
@@ -70,7 +69,6 @@ _HOMES = {
         "delete_study",
         "list_studies",
         "load_study",
-        "upgrade_storage",
     ],
     "tables": ["read_junit"],
 }

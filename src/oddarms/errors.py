@@ -10,11 +10,10 @@
     ├── ProtocolError (RuntimeError)       ask() and tell() were called out of turn
     ├── TwoThresholds (AttributeError)     a search on both sides has no one threshold
     ├── MissingExtra (ImportError)         an optional dependency is not installed
-    ├── BackendUnavailable (ConnectionError)  a cluster cannot be reached or started
     ├── WorkerLost (RuntimeError)          a worker process died
     ├── UnknownStudy (LookupError)         the storage has no study of that name
     ├── DuplicateStudy (ValueError)        the storage has a study of that name already
-    ├── StoreFailed (OSError)              results could not be written or read
+    ├── StorageFailed (OSError)            results could not be written or read
     └── SearchError                        a search could not go on; `result` has what was paid for
         ├── RewardRejected (ValueError)    a source returned what is not a reward
         └── PullFailed (RuntimeError)      a source raised an exception
@@ -87,7 +86,7 @@ class _KeepsSamples(BaseException):
         self.untold = []
 
 
-class StoreFailed(_KeepsSamples, OddarmsError, OSError):
+class StorageFailed(_KeepsSamples, OddarmsError, OSError):
     """Results could not be written to disk or read from it.
 
     Attributes
@@ -104,14 +103,6 @@ class StoreFailed(_KeepsSamples, OddarmsError, OSError):
     def __init__(self, message: str, *, passing: bool = False) -> None:
         super().__init__(message)
         self.passing = passing
-
-
-class BackendUnavailable(_KeepsSamples, OddarmsError, ConnectionError):
-    """A cluster cannot be reached or started; the message names its address.
-
-    Where it goes away during a search, `result`, `unabsorbed` and `untold` are as for
-    `SearchError`.
-    """
 
 
 class WorkerLost(_KeepsSamples, OddarmsError, RuntimeError):

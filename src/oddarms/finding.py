@@ -1,196 +1,116 @@
-"""`find`: from things that can be pulled to the answer, in memory or through a study."""
+"""`find`: from things that can be sampled to the answer, in memory or through a study."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from oddarms.algorithms import Algorithm
-from oddarms.arms import (
-    Callables,
-    CalledSource,
-    FiniteSource,
-    SeededSource,
-    Source,
-    Table,
-    transformed,
-)
-from oddarms.arms._table import check_fits
+from oddarms.arms import Callables, CalledSource, Resampled, SeededSource, Source, transformed
 from oddarms.errors import DuplicateStudy, InvalidParameter, UnknownStudy
-from oddarms.problem import (
-    DEFAULT_DELTA,
-    UNIT,
-    WORDS,
-    Error,
-    Goal,
-    IntArray,
-    Label,
-    Question,
-    RuleName,
-    Side,
-    brief,
-    check_bounds,
-)
+from oddarms.executors import CoroutineExecutor
+from oddarms.problem import FloatArray, Label, Question
 from oddarms.randomness import Rng, generator_of
 from oddarms.search import (
-    AHEAD,
-    PATIENCE,
-    Desk,
+    PREFETCH,
+    RETRY_FOR,
     OnError,
-    Patience,
+    Policy,
     ProgressCallback,
     Result,
     Search,
-    drive,
-    patiently,
+    Seconds,
+    Ticket,
+    run,
+    seconds_of,
 )
-from oddarms.search._revising import REVISABLE, changed
-from oddarms.studies import Study, create_study, load_study
-from oddarms.studies._desk import RUN_LEASE, StudyDesk
-from oddarms.studies._ids import number_in
-from oddarms.tables import History, Missing, Recorded, Transform, is_recorded, within
+from oddarms.studies import Study, Worker, create_study, load_study, retried
+from oddarms.tables import Recorded, Transform, is_recorded
 
 Functions = Mapping[Any, Callable[[], Any]] | Sequence[Callable[[], Any]]
-Arms = Source | CalledSource | Functions | Recorded
+Arms = Source | CalledSource | Functions
 STUDY_NAME = "find"
 
 
 def find(
     arms: Arms,
+    question: Question | None = None,
     *,
-    k: float | None = None,
-    delta: float = DEFAULT_DELTA,
-    algorithm: str | type[Algorithm] | None = None,
-    bounds: tuple[float, float] = UNIT,
-    side: Side = "upper",
-    budget: int | None = None,
-    rule: RuleName = "sigma",
-    margin: float = 0.0,
-    floor: float | None = None,
-    control: Label = None,
-    quantile: float | None = None,
-    error: Error = "any",
-    goal: Goal = "sure",
     rng: Rng = None,
-    imported: Recorded | None = None,
-    arm: str | None = None,
-    reward: str | None = None,
-    labels: Iterable[Label] | None = None,
-    missing: Missing = "stop",
+    history: Recorded | None = None,
     clip: tuple[float, float] | None = None,
     above: float | None = None,
     jobs: int | None = None,
-    executor: Any = None,
+    executor: Executor | None = None,
     on_error: OnError = "stop",
-    ahead: float = AHEAD,
+    timeout: Seconds | None = None,
+    retry_for: Seconds = RETRY_FOR,
+    prefetch: float = PREFETCH,
     storage: str | Path | None = None,
     name: str = STUDY_NAME,
-    patience: Patience = PATIENCE,
     progress: ProgressCallback | bool | None = None,
-    **options: Any,
+    **words: Any,
 ) -> Result:
-    """Find the arms whose mean lies at or above mean + k standard deviations of all arms' means.
+    """Sample arms until it is known which are abnormal.
 
-    The whole answer is right with probability at least 1 - delta, whatever the distributions of
-    the rewards, if they are independent and within the bounds.
+    By default an arm is abnormal if its mean lies at or above mean + 2 standard deviations of all
+    arms' means. The whole answer is right with probability at least 1 - delta, whatever the
+    distributions of the rewards, if they are independent and within the bounds.
 
     Parameters
     ----------
     arms
-        A mapping from label to a function that returns one reward, or a sequence of such functions
-        (``async def`` ones are awaited, many at a time); or an object of `oddarms.arms`, or one of
-        your own with `labels` and `pull(indices, counts)`. Or rewards that are recorded: a mapping
-        from label to a list or array of them, a data frame of pandas or polars with a row per
-        reward or with counts (the columns ``successes`` and ``trials``), or with `labels` an array
-        that has a row for each of them. Each of these is used once, in a random order, and the
-        search ends with what they prove (`oddarms.arms.Table`).
-    k
-        How many standard deviations, by default 2 (3 with the rule "mad", 1.5 with "tukey"); any
-        finite number. With k = 0 the threshold is
-        the mean of all means, with k < 0 it lies below. An arm exactly on the threshold is an
-        outlier, but no algorithm can find that out: with it, or with all means equal, the search
-        ends only by a margin, a budget or an indifference. Among n < 1 + k^2 arms none can be an
-        outlier, and SPADE says so without a pull; among n = 1 + k^2 one can only be on the
-        threshold, so take more arms or a smaller k.
-    delta
-        Permitted probability of any wrong decision, in (0, 1).
-    algorithm
-        Name or class of the algorithm, see `oddarms.algorithms`; by default what suits the rule,
-        the goal, and a table whose rows are the population.
-    bounds
-        Smallest and largest possible reward.
-    side
-        "upper", "lower" (mean - k standard deviations or less) or "both".
-    budget
-        At most this many pulls; arms still open then are reported as undecided.
-    rule
-        How the threshold follows from the means, see `oddarms.rules`: "sigma" is mean + k standard
-        deviations, "mad" median + k MAD, "tukey" Q3 + k IQR; "quantile", "control", "absolute".
-    margin
-        An outlier is also at least this far above the mean of all means (of other rules: above
-        their centre). Arms that are all alike then end the search: nothing stands out. By default
-        0, as in the definition; the shell and the plugin ask with 0.05 of the bounds' width, and
-        so may decide more on the same rewards.
-    floor
-        An outlier is also at or above this (on the lower side: at or below).
-    control, quantile
-        The label of the arm to compare with, and the share of normal arms, for these two rules.
-    error
-        "any": no decision is wrong, with probability 1 - delta. "fdr": the expected shares of
-        wrong names among the outliers and among the normal arms are at most delta/2 each.
-    goal
-        "sure", or "budget": spend the whole budget on the best guess for every arm.
+        A mapping from label to a function that returns one reward, or a sequence of such
+        functions; coroutine functions are awaited, many at a time. Or an object of `oddarms.arms`,
+        or one of your own with `labels` and `pull(indices, counts)`. For rewards that are recorded
+        already use `oddarms.analyze`.
+    question, **words
+        What is asked: a `Question` about these arms, or its words as keywords, such as ``k=3``,
+        ``delta=0.01``, ``margin=0.1``, ``rule="mad"``, ``side="both"``, ``budget=5000`` or
+        ``algorithm="ade"``; see `Question`. Other words are options of the algorithm, such as
+        ``indifference=0.01``.
     rng
         Decides the algorithm's choices and the rewards of simulated arms: a seed, a generator, or
         whatever `numpy.random.default_rng` takes.
-    imported
-        Rewards that are there already, by label or in a frame or array as for `arms`. They count
-        as evidence and cost no budget; how many an arm has must not have been decided by looking
-        at them.
-    arm, reward
-        The columns of a frame: the labels, by default in ``arm`` or the index, and the rewards, by
-        default in ``reward``, or else counts.
-    labels
-        The names of an array's rows.
-    missing
-        What a recorded reward of None or NaN means. "stop": an error. "skip": no sample, which
-        keeps the guarantee only if being missing has nothing to do with the reward. "worst": the
-        most abnormal reward.
+    history
+        Rewards from before: by label, a data frame with the columns ``arm`` and ``reward``, or
+        the result of `oddarms.read_rewards`. They are used before new samples are asked for, and
+        cost no budget. How many an arm has must not have been decided by looking at them.
     clip, above
         For rewards without known bounds, such as seconds. ``clip=(0, 10)`` counts a reward outside
-        as the nearer end, and asks about the means of clipped rewards; these are the bounds unless
-        you give others. ``above=0.5`` counts a reward as 1 if it is above and as 0 otherwise, and
-        asks about the share of samples above.
+        as the nearer end, and asks about the means of clipped rewards. ``above=0.5`` counts a
+        reward as 1 if it is above and as 0 otherwise, and asks about the share of samples above.
     jobs
-        Calls of functions at a time, in threads; 1 by default, 100 for ``async def`` functions,
-        which need no threads.
+        Calls of functions at a time, in threads: 1 by default. Of coroutine functions 100 run at a
+        time, without threads.
     executor
-        Where functions are called instead: a concurrent.futures executor, a dask ``Client``, or
-        the ray module (initialised).
+        Makes the calls instead: any executor of concurrent.futures, such as
+        ``dask.distributed.Client().get_executor()`` or `oddarms.executors.RayExecutor`.
     on_error
-        What a function that raises, or returns no reward, means. "stop": record what is under way
-        and raise `PullFailed`. "retry": pull again, which keeps the guarantee only if failing has
-        nothing to do with the reward. "worst": count it as the most abnormal reward.
-    ahead
-        So that several workers are never idle, pulls of later steps are made while a step waits
-        for its last ones: at most this share of the pulls so far. 0 turns it off.
+        What it means if a function raises, or returns no reward. "stop": finish what is under way
+        and raise `PullFailed`. "retry": try again, with growing pauses, for up to `retry_for`; this
+        keeps the guarantee only if failing has nothing to do with the reward. "worst": count it as
+        the most abnormal reward. An exception with an attribute `retry_after` (seconds) is always
+        retried, after that time.
+    timeout
+        A call that takes longer has failed: seconds or a timedelta. A thread cannot be stopped, so
+        a call in one goes on; its result is ignored.
+    retry_for
+        How long to retry a pull that fails (with ``on_error="retry"``), or a storage that is
+        unavailable; seconds or a timedelta. Results are kept meanwhile.
+    prefetch
+        So that workers are never idle, pulls of later steps are made while a step waits for its
+        last ones: at most this share of the pulls so far. 0 turns it off.
     storage, name
-        Where to keep every result, and under which name: a file, ``sqlite:///FILE`` or
-        ``postgresql://USER@HOST/NAME``. A search that was stopped in any way goes on where it was.
-        Without a storage nothing is written.
-    patience
-        How long to wait for a storage that goes away during the search - a server that restarts, a
-        lock, a full disk - as a timedelta or in seconds. Pulls under way are finished meanwhile,
-        and their results kept and stored once it is back.
+        Where to keep every result, and under which name: a file,
+        ``postgresql://USER@HOST/NAME`` or a server's address, as for `oddarms.create_study`. The
+        same call continues a search that was interrupted. Without a storage nothing is written.
     progress
-        True for a line on stderr, in a notebook a bar below the cell, or a function that is called
+        True for a line on stderr, in a notebook a bar below the cell; or a function that is called
         with a `Progress` now and then.
-    **options
-        Options of the algorithm, such as ``indifference=0.01`` or ``batch=1000``.
 
     Returns
     -------
@@ -202,16 +122,14 @@ def find(
     InvalidParameter, UnknownAlgorithm, UnknownOption
         Before the first pull.
     SearchError, SearchInterrupted
-        Where a pull fails or a reward is invalid, and where Ctrl-C is pressed or the program is
-        asked to end by SIGTERM or SIGHUP. The `result` of either has everything absorbed before,
-        `unabsorbed` the rewards of the unfinished step (none where there is a storage, which has
-        them). Calls under way in threads are waited for; a second Ctrl-C leaves them to
-        themselves, as they cannot be stopped.
-    StoreFailed
-        Where a storage cannot be used, or was away for longer than the patience; `untold` has the
-        results that it does not have, for `Study.tell_many`.
-    WorkerLost, BackendUnavailable
-        Where a process of the executor dies, or a cluster goes away; with `result`, too.
+        If a pull fails or a reward is invalid, and at Ctrl-C, SIGTERM or SIGHUP. `result` of
+        either has everything known, `unabsorbed` the rewards of the unfinished step. Calls in
+        threads are waited for; a second Ctrl-C abandons them.
+    StorageFailed
+        If a storage cannot be used, or was unavailable for longer than `retry_for`; `untold` has
+        the results that it does not have, for `Study.tell_many`.
+    WorkerLost
+        If a process of the executor dies; with `result`, too.
 
     Examples
     --------
@@ -220,231 +138,174 @@ def find(
     >>> oddarms.find(servers, k=1.5, algorithm="rr", batch=100, rng=1).outliers
     ['e']
     """
-    transform = Transform.of(clip, above)
-    if transform is not None and bounds == UNIT:
-        bounds = transform.bounds
-    worst = check_bounds(bounds)[0 if side == "lower" else 1]
-    history = History(arm, reward, labels, missing, worst, transform)
-    history.check_words(arms, imported)
-    source = _source_of(arms, history, bounds)
-    if imported is not None and transform is not None:
-        imported = history.rewards(imported, generator_of(rng).spawn(3)[2])
-    columns = history.words(imported)
-    algorithm, options = _fitting(source, algorithm, options)
-    if isinstance(source, FiniteSource) and source.rewards_left is not None:
-        _check_finite(source, imported, storage)
-    words = {
-        "k": k,
-        "delta": delta,
-        "algorithm": algorithm,
-        "bounds": bounds,
-        "side": side,
-        "budget": budget,
-        "rule": rule,
-        "margin": margin,
-        "floor": floor,
-        "control": control,
-        "quantile": quantile,
-        "error": error,
-        "goal": goal,
-        **options,
-    }
-    desk: Desk
-    if storage is None:
-        algorithm_rng, reward_rng = generator_of(rng).spawn(2)
-        desk = search = Search(source.labels, rng=algorithm_rng, **words)
-        if isinstance(source, SeededSource):
-            source = source.seeded(reward_rng)
-        if imported is not None:
-            search.import_rewards(imported, **columns)
-    else:
-        study = patiently(
-            lambda: open_study(source.labels, _said(words), storage=storage, name=name, rng=rng),
-            patience,
-        )
-        if imported is not None:
-            history_of_study = imported
-            patiently(
-                lambda: study.import_rewards(history_of_study, key="find", **columns), patience
-            )
-        desk = own = study.desk(lease=RUN_LEASE)
-        if isinstance(source, SeededSource):
-            source = _SeededByTicket(source, own)
-    return drive(
-        desk,
-        source,
+    policy = Policy(
         jobs=jobs,
         executor=executor,
         on_error=on_error,
-        ahead=ahead,
-        patience=patience,
-        progress=progress,
+        timeout=timeout,
+        retry_for=retry_for,
+        prefetch=prefetch,
     )
+    transform = Transform.of(clip, above)
+    source = source_of(arms, transform)
+    if transform is not None:
+        words.setdefault("bounds", transform.bounds)
+    if isinstance(source, Resampled) and not source.replace:
+        words = {"algorithm": "census", "rows": source.sizes.tolist(), **words}
+    asked = question_of(source.labels, question, words)
+    if storage is None:
+        algorithm_rng, reward_rng = generator_of(rng).spawn(2)
+        search = Search(asked, rng=algorithm_rng)
+        if history is not None:
+            search.add_history(history)
+        if isinstance(source, SeededSource):
+            source = source.seeded(reward_rng)
+        return run(search, source, policy, progress)
+    seconds = seconds_of("retry_for", retry_for)
+    study = retried(lambda: open_study(asked, storage=storage, name=name, rng=rng), seconds)
+    if history is not None:
+        rows = history
+        retried(lambda: study.add_history(rows, key="find"), seconds)
+    if isinstance(source, SeededSource):
+        source = _SeededByTicket(source, study.seed)
+    return run(Worker(study, retry_for=retry_for), source, policy, progress)
 
 
-def _source_of(arms: Arms, history: History, bounds: tuple[float, float]) -> Source | CalledSource:
-    """Return what can be pulled; recorded rewards can be once each."""
-    if is_recorded(arms, history.labels):
-        return Table(within(history.rewards(arms), bounds))
-    source, transform = as_source(arms), history.transform
-    if transform is None:
-        return source
-    if isinstance(source, Callables):
-        return source.changed(lambda function: transformed(function, transform))
-    raise InvalidParameter(
-        "clip and above must be left out where arms are an object that is pulled but got"
-        f" {type(arms).__name__}: let its pull return what a reward counts as."
-    )
+async def afind(arms: Arms, question: Question | None = None, **options: Any) -> Result:
+    """Do what `find` does, from an event loop that runs already: in a notebook, in a service.
 
-
-def as_source(arms: Arms) -> Source | CalledSource:
-    """Return what can be pulled as a source."""
-    if isinstance(arms, Source | CalledSource):
-        return arms
-    if isinstance(arms, Mapping | Sequence):
-        return Callables(arms)  # type: ignore[arg-type] # which says what is no function
-    raise InvalidParameter(
-        "arms must have labels and pull(indices, counts), or be a mapping or sequence of"
-        " functions, or recorded rewards (a mapping to lists, a frame, an array with labels), but"
-        f" got {type(arms).__name__}."
-    )
-
-
-def _fitting(
-    source: object, algorithm: str | type[Algorithm] | None, options: dict[str, Any]
-) -> tuple[str | type[Algorithm] | None, dict[str, Any]]:
-    """Return the algorithm for a source and its options; a table's rows are known to it."""
-    rows = isinstance(source, Table) and source.population == "rows"
-    if algorithm is None and rows:
-        algorithm = "census"
-    if algorithm is not None:
-        check_fits(source, algorithm)
-    if not (isinstance(source, Table) and rows):
-        return algorithm, options
-    if "rows" in options:
-        raise InvalidParameter(
-            "rows must be left out for a table, which knows how many it has, but got"
-            f" {brief(options['rows'])}."
-        )
-    return algorithm, {**options, "rows": source.sizes.tolist()}
-
-
-def _check_finite(
-    source: FiniteSource, imported: Recorded | None, storage: str | Path | None
-) -> None:
-    if storage is not None:
-        raise InvalidParameter(
-            "storage must be left out where every reward is used once, as the rewards are recorded"
-            f" already, but got {storage!r}: give rewards as `imported` to go on from them."
-        )
-    if imported is not None and isinstance(source, Table) and source.population == "rows":
-        raise InvalidParameter(
-            "imported must be left out where a table's rows are the population but got some: the"
-            " rows are all there is."
-        )
-
-
-def open_study(
-    labels: Iterable[Label] | None,
-    words: Mapping[str, Any],
-    *,
-    storage: str | Path,
-    name: str = STUDY_NAME,
-    rng: Rng = None,
-) -> Study:
-    """Return the study of that name, which must have been begun with these words, or a new one.
-
-    Another margin, floor or indifference, and a larger budget, are asked of it from now on
-    (`Study.revise`). Tickets of processes of this machine that are gone are given back.
+    Coroutine functions run on that loop, others in a thread. Cancelling ends the search at the
+    next result.
 
     Parameters
     ----------
-    labels
-        The arms' names, None for those of a study that must be there.
-    words
-        Of the question, and options of the algorithm; a study has its own for what is left out.
-    storage, name, rng
+    arms, question, **options
         As for `find`.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> async def ping(mean):
+    ...     return mean
+    >>> arms = {"a": lambda: ping(0.0), "b": lambda: ping(0.1), "c": lambda: ping(1.0)}
+    >>> asyncio.run(afind(arms, k=1)).outliers
+    ['c']
+    """
+    import asyncio
+
+    source = source_of(arms)
+    if isinstance(source, CalledSource) and source.is_async:
+        options.setdefault("executor", CoroutineExecutor(asyncio.get_running_loop()))
+    return await asyncio.to_thread(find, arms, question, **options)
+
+
+def source_of(arms: Arms, transform: Transform | None = None) -> Source | CalledSource:
+    """Return something that can be pulled as a source."""
+    if isinstance(arms, Source | CalledSource):
+        if transform is None:
+            return arms
+        raise InvalidParameter(
+            "clip and above work with functions only: let `pull` of the arms return what a reward"
+            " counts as."
+        )
+    if isinstance(arms, str | Path) or is_recorded(arms):
+        raise InvalidParameter(
+            "find samples live and takes functions. For data that are recorded already, call"
+            " oddarms.analyze(data, arm=..., reward=...)."
+        )
+    if isinstance(arms, Mapping | Sequence):
+        source = Callables(arms)
+        if transform is None:
+            return source
+        return source.changed(lambda function: transformed(function, transform))
+    raise InvalidParameter(
+        "arms must be functions by label, a list of functions, or an object with labels and"
+        f" pull(indices, counts), but got {type(arms).__name__}."
+    )
+
+
+def question_of(
+    labels: Sequence[Label], question: Question | None, words: Mapping[str, Any]
+) -> Question:
+    """Return the question about these labels that a question, or words, ask."""
+    if question is None:
+        return Question.of(labels, words)
+    if words:
+        raise InvalidParameter(
+            f"Give either a question or its words, not both: got {', '.join(words)} as well."
+        )
+    if question.n != len(labels):
+        raise InvalidParameter(
+            f"question is about {question.n:,} arms but there are {len(labels):,}."
+        )
+    if list(question.labels) == list(labels):
+        return question
+    if isinstance(question.labels, range):
+        return question.relabelled(labels)
+    raise InvalidParameter("question is about other arms than those given.")
+
+
+def open_study(
+    question: Question, *, storage: str | Path, name: str = STUDY_NAME, rng: Rng = None
+) -> Study:
+    """Return the study of that name, which must ask the same, or a new one.
+
+    A larger budget is raised. Tickets of processes of this machine that are gone are given back.
     """
     try:
         study = load_study(name, storage=storage)
     except UnknownStudy:
-        if labels is None:
-            raise
         try:
-            return create_study(name, labels, storage=storage, rng=rng, **words)
-        except DuplicateStudy:  # somebody else has made it in the meantime
+            return create_study(name, question, storage=storage, rng=rng)
+        except DuplicateStudy:  # another process was faster
             study = load_study(name, storage=storage)
-    asked = study.question
-    given = changed(asked, words)
-    for word in words:
-        stored, new = _word(asked, word), _word(given, word)
-        if word not in REVISABLE and stored != new:
-            raise _another(study, word, stored, new)
-    if labels is not None and list(asked.labels) != list(labels):
-        raise _another(study, "arms", _few(asked.labels), _few(list(labels)))
-    if isinstance(rng, int | np.integer) and rng != study.seed:
-        raise _another(study, "rng (--seed)", study.seed, rng)
-    revised = [word for word in REVISABLE if getattr(asked, word) != getattr(given, word)]
-    if revised:
-        study.revise(**{word: words[word] for word in revised})
+    _check_same(study, question, rng)
+    if question.budget is not None and question.budget != study.question.budget:
+        study.raise_budget(question.budget)
     study.take_over()
     return study
 
 
-def _word(question: Question, word: str) -> Any:
-    return getattr(question, word) if word in WORDS else question.options.get(word)
-
-
-def _said(words: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the words without margin, floor and budget where these are as if nobody gave them.
-
-    A study has its own then, and nobody changes it by saying nothing.
-    """
-    usual = {"margin": 0.0, "floor": None, "budget": None}
-    return {
-        word: value for word, value in words.items() if word not in usual or value != usual[word]
-    }
-
-
-def _few(labels: Sequence[Label]) -> str:
-    shown_labels = ", ".join(map(str, labels[:3]))
-    return f"{len(labels):,}: {shown_labels}{', ...' if len(labels) > 3 else ''}"
-
-
-def _another(study: Study, word: str, stored: object, given: object) -> InvalidParameter:
-    return InvalidParameter(
-        f"{word} must be what the study {study.name!r} in {study.storage} was begun with"
-        f" ({stored}) but got {given}: choose another name or storage to begin anew (in the shell,"
-        " --fresh, --study or --out)."
-    )
+def _check_same(study: Study, question: Question, rng: Rng) -> None:
+    """Raise if a stored study asks something else."""
+    stored, wanted = study.question.to_dict(), question.to_dict()
+    differing = [
+        (word, stored[word], wanted[word])
+        for word in stored
+        if word != "budget" and stored[word] != wanted[word]
+    ]
+    if isinstance(rng, int | np.integer) and rng != study.seed:
+        differing.append(("rng (--seed)", study.seed, int(rng)))
+    if differing:
+        word, before, now = differing[0]
+        said = "other arms" if word in ("labels", "n") else f"{word} {before!r}, not {now!r}"
+        raise InvalidParameter(
+            f"The study {study.name!r} in {study.storage} was begun with {said}. Choose another"
+            " name or storage for a new search (on the command line, --fresh, --study or --out)."
+        )
 
 
 class _SeededByTicket:
-    """Simulated arms of one who works on a study: nobody else draws the same rewards.
+    """Simulated arms whose rewards follow from the seed, the arm and the place.
 
-    The first ticket decides the generator, as nobody else gets it. With the very first one of the
-    study it is that of a search in memory.
+    So a study of simulated arms has the same rewards with any number of workers.
     """
 
-    def __init__(self, source: SeededSource, desk: StudyDesk) -> None:
+    def __init__(self, source: SeededSource, seed: int) -> None:
+        self.labels = source.labels
         self._source = source
-        self._desk = desk
-        self._seeded: SeededSource | None = None
+        self._seed = seed
 
-    @property
-    def labels(self) -> Sequence[Label]:
-        """The arms' labels."""
-        return self._source.labels
+    def pull(self, indices: Any, counts: Any) -> FloatArray:
+        raise NotImplementedError
 
-    def pull(self, indices: IntArray, counts: IntArray) -> npt.ArrayLike:
-        """Return rewards, as the source does."""
-        if self._seeded is None:
-            self._seeded = self._source.seeded(self._rng())
-        return self._seeded.pull(indices, counts)
-
-    def _rng(self) -> np.random.Generator:
-        assert self._desk.first is not None, "nothing is pulled without a ticket"
-        before = number_in(self._desk.first) - 1
-        key = (1, before) if before else (1,)
-        return np.random.default_rng(np.random.SeedSequence(self._desk.study.seed, spawn_key=key))
+    def pull_tickets(self, tickets: Sequence[Ticket]) -> list[float]:
+        """Return the reward of each ticket."""
+        one = np.ones(1, dtype=np.int64)
+        rewards = []
+        for ticket in tickets:
+            key = (1, ticket.index, ticket.place)
+            rng = np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=key))
+            arm = np.array([ticket.index])
+            rewards.append(float(self._source.seeded(rng).pull(arm, one)[0]))  # type: ignore[index]
+        return rewards

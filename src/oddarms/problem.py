@@ -28,15 +28,15 @@ BoolArray = npt.NDArray[np.bool_]
 Label = Hashable
 Side = Literal["upper", "lower", "both"]
 RuleName = Literal["sigma", "mad", "tukey", "quantile", "control", "absolute"]
-Error = Literal["any", "fdr"]
-Goal = Literal["sure", "budget"]
+Error = Literal["fwer", "fdr"]
+Goal = Literal["confidence", "budget"]
 
 
-MOST_ARMS = 100_000_000
+MAX_ARMS = 100_000_000
 """A search of more does not fit into any memory; a number in a file may say anything."""
-MOST_AT_A_TIME = 10_000_000_000
+MAX_AT_A_TIME = 10_000_000_000
 """Pulls that an option may ask for; so many of each of the most arms can still be counted."""
-LEAST_DELTA = 1e-100
+MIN_DELTA = 1e-100
 """A share of it, such as that of an arm and a round, is still a number above 0."""
 
 
@@ -73,8 +73,8 @@ def check_delta(delta: float) -> float:
     """Return delta as a float strictly between 0 and 1, and large enough to be divided."""
     if not 0.0 < check_number("delta", delta) < 1.0:
         raise InvalidParameter(f"delta must be strictly between 0 and 1 but got {delta}.")
-    if delta < LEAST_DELTA:
-        raise InvalidParameter(f"delta must be at least {LEAST_DELTA:g} but got {delta}.")
+    if delta < MIN_DELTA:
+        raise InvalidParameter(f"delta must be at least {MIN_DELTA:g} but got {delta}.")
     return float(delta)
 
 
@@ -195,8 +195,8 @@ def check_number_of_arms(n: int) -> int:
     """Return n if there are at least two arms to compare."""
     if n < 2:
         raise InvalidParameter(f"arms must be at least 2 but got {n}.")
-    if n > MOST_ARMS:
-        raise InvalidParameter(f"arms must be at most {MOST_ARMS:,} but got {Decimal(n):.3g}.")
+    if n > MAX_ARMS:
+        raise InvalidParameter(f"arms must be at most {MAX_ARMS:,} but got {Decimal(n):.3g}.")
     return n
 
 
@@ -223,10 +223,10 @@ DEFAULT_K = 2.0
 USUAL_K: dict[str, float] = {"sigma": DEFAULT_K, "mad": 3.0, "tukey": 1.5}
 """Of each rule that has a k."""
 USUAL_MARGIN = 0.05
-"""Of the bounds' width, in the shell and the plugin: things all alike are no outliers there."""
+"""Of the bounds' width: where all means are alike, the search ends with no outliers."""
 DEFAULT_DELTA = 0.05
 UNIT: tuple[float, float] = (0.0, 1.0)
-VERSION = 2
+VERSION = 1
 """Of a question as JSON; those of version 1 have the first words only."""
 
 
@@ -258,8 +258,10 @@ class Question:
         deviations), "mad" (median + k MAD), "tukey" (Q3 + k IQR), "quantile", "control" (a named
         arm's mean) or "absolute" (the floor).
     margin
-        An outlier lies also at least so far above the centre of the means: their mean for
-        "sigma", the control arm for "control", else the median.
+        An outlier also lies at least this far above the centre of the means: their mean for
+        "sigma", the control arm for "control", else the median. By default 0.05 of the width of
+        the bounds, so that a search among equal arms ends; 0 for negative k and for the rules
+        "quantile" and "absolute". 0 is the definition of the ADE paper.
     floor
         An outlier lies also at or above this; for the lower side at or below it.
     control
@@ -267,14 +269,12 @@ class Question:
     quantile
         The share of the arms that are not outliers, for the rule "quantile".
     error
-        What delta bounds: the probability that "any" decision is wrong, or "fdr": the expected
-        share of wrong names among those called outliers, and among those called normal, by
-        delta/2 each.
+        What delta bounds. "fwer": the probability that any decision is wrong (the family-wise
+        error rate). "fdr": the expected share of wrong decisions among the arms called outliers
+        or among those called normal, whichever is larger.
     goal
-        "sure": stop once the answer is; or "budget": spend the budget on the best guess.
-    revised
-        True once margin or floor were changed on samples that were there: the answer is then
-        right with probability at least 1 - 3 delta, see `oddarms.algorithms`.
+        "confidence": stop once the answer is proven. "budget": spend the whole budget on the best
+        guess for every arm.
     algorithm
         A name, see `oddarms.algorithms`, or a class. By default "spade", "lucb" for rules
         other than "sigma", and "calibrated" where the goal is a budget.
@@ -283,7 +283,7 @@ class Question:
 
     Examples
     --------
-    >>> question = Question(["ann", "bob", "cy"], k=1)
+    >>> question = Question(["ann", "bob", "cy"], k=1, margin=0)
     >>> Question.from_json(question.to_json()) == question
     True
     >>> print(question.sentence())
@@ -303,7 +303,6 @@ class Question:
     quantile: float | None
     error: Error
     goal: Goal
-    revised: bool
     algorithm: str | type
     _options: tuple[tuple[str, Any], ...]
 
@@ -317,13 +316,12 @@ class Question:
         side: Side = "upper",
         budget: int | None = None,
         rule: RuleName = "sigma",
-        margin: float = 0.0,
+        margin: float | None = None,
         floor: float | None = None,
         control: Label = None,
         quantile: float | None = None,
-        error: Error = "any",
-        goal: Goal = "sure",
-        revised: bool = False,
+        error: Error = "fwer",
+        goal: Goal = "confidence",
         algorithm: str | type | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -332,19 +330,20 @@ class Question:
         check_choice("goal", goal, get_args(Goal))
         values = {
             "labels": _labels_or_numbers(labels),
-            "k": check_k(USUAL_K.get(rule, 0.0) if k is None else k),
+            "k": (k := check_k(USUAL_K.get(rule, 0.0) if k is None else k)),
             "delta": check_delta(delta),
             "bounds": bounds,
             "side": check_side(side),
             "budget": check_budget(budget),
             "rule": rule,
-            "margin": check_margin(margin, bounds),
+            "margin": check_margin(
+                usual_margin(rule, k, bounds) if margin is None else margin, bounds
+            ),
             "floor": check_floor(floor, bounds),
             "control": control.item() if isinstance(control, np.generic) else control,
             "quantile": check_quantile(quantile),
             "error": check_choice("error", error, get_args(Error)),
             "goal": goal,
-            "revised": bool(revised),
             "algorithm": check_algorithm(algorithm or usual_algorithm(rule, goal)),
             "_options": _checked_options(options or {}),
         }
@@ -418,11 +417,6 @@ class Question:
         return dict(self._options)
 
     @property
-    def risk(self) -> float:
-        """The permitted probability of an error: delta, or three times it once it was revised."""
-        return min(3.0 * self.delta, 1.0) if self.revised else self.delta
-
-    @property
     def algorithm_name(self) -> str:
         """The algorithm's name, or that of its class."""
         return self.algorithm if isinstance(self.algorithm, str) else self.algorithm.__name__
@@ -434,6 +428,11 @@ class Question:
         In units of the rewards.
         """
         return float(self.options.get("indifference", 0.0))
+
+    @property
+    def may_not_end(self) -> bool:
+        """Whether a search among equal means ends only by its budget."""
+        return self.rule == "sigma" and self.margin == 0.0 and self.indifference == 0.0
 
     def __repr__(self) -> str:
         words = {**self._words(), **self.options}
@@ -550,13 +549,12 @@ class Question:
         """Return the question that `to_dict` was called on."""
         try:
             version = values["version"]
-            if type(version) is not int or not 1 <= version <= VERSION:
+            if version != VERSION:
                 raise InvalidParameter(
-                    f"a question must be of version {VERSION} or before but this one is of"
-                    f" {version!r}: upgrade oddarms."
+                    f"a question must be of version {VERSION} but this one is of {version!r}."
                 )
             labels = values["n"] if values["labels"] is None else values["labels"]
-            words = {name: values[name] for name in (WORDS if version > 1 else FIRST_WORDS)}
+            words = {name: values[name] for name in WORDS}
             return cls(labels, **words, options=values["options"])
         except (AttributeError, KeyError, TypeError) as error:
             raise InvalidParameter(
@@ -589,11 +587,9 @@ class Question:
         return cls.from_dict(values)
 
 
-FIRST_WORDS = ("k", "delta", "bounds", "side", "budget", "rule", "algorithm")
-"""The words of a question of version 1."""
 WORDS = (
     *("k", "delta", "bounds", "side", "budget", "rule", "margin", "floor", "control", "quantile"),
-    *("error", "goal", "revised", "algorithm"),
+    *("error", "goal", "algorithm"),
 )
 """What a question is made of, beside the labels and the algorithm's options."""
 
@@ -601,6 +597,13 @@ WORDS = (
 def _printable(label: Label) -> str:
     """Return a label as text that does nothing to a terminal."""
     return "".join(c if c.isprintable() else "?" for c in str(label))
+
+
+def usual_margin(rule: str, k: float, bounds: tuple[float, float]) -> float:
+    """Return the margin of a question where none is given."""
+    if k < 0.0 or rule in ("quantile", "absolute"):
+        return 0.0
+    return USUAL_MARGIN * (bounds[1] - bounds[0])
 
 
 def usual_algorithm(rule: str, goal: str) -> str:

@@ -45,17 +45,3 @@ class TotalsSource(Source, Protocol):
     def pull_totals(self, indices: IntArray, counts: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return each entry's sum of rewards and sum of squared rewards."""
         ...
-
-
-@runtime_checkable
-class FiniteSource(Source, Protocol):
-    """A source that has so many rewards of each arm and no more.
-
-    A search of it ends where an arm has fewer left than the next step needs. The rewards that are
-    left then are pulled, too, and used as far as the algorithm can.
-    """
-
-    @property
-    def rewards_left(self) -> IntArray | None:
-        """How many rewards each arm still has; None where they do not end."""
-        ...

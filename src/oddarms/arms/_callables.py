@@ -24,11 +24,17 @@ class CalledSource(Protocol):
     labels
         The arms' names.
     is_async
-        Whether what a call returns is to be awaited.
+        Whether calls return coroutines.
+    needs_thread
+        Whether calls must not run in the main thread, where a signal may interrupt them.
+    shares_signals
+        Whether a signal that ends this process may have reached what the calls do.
     """
 
     labels: Sequence[Label]
     is_async: bool
+    needs_thread: bool
+    shares_signals: bool
 
     def task(self, label: Label) -> Task:
         """Return the call that makes a pull of an arm."""
@@ -55,6 +61,8 @@ class Callables:
     >>> call(argument)
     1
     """
+
+    needs_thread = shares_signals = False
 
     def __init__(
         self, functions: Mapping[Any, Callable[[], Any]] | Sequence[Callable[[], Any]]
@@ -104,6 +112,7 @@ class Function:
         self.labels: Sequence[Label] = labels if isinstance(labels, range) else check_labels(labels)
         self._function = function
         self.is_async = is_async(function)
+        self.needs_thread = bool(getattr(function, "needs_thread", False))
         self.shares_signals = bool(getattr(function, "shares_signals", False))
 
     def task(self, label: Label) -> Task:

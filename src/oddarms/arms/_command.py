@@ -4,25 +4,44 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 import signal
+import threading
 import time
 from collections.abc import Collection
 from typing import Literal, NamedTuple, get_args
 
-from oddarms.arms._exit_codes import SIGNALS, checked_codes, unstarted_codes
-from oddarms.arms._running import Commands, Running
-from oddarms.arms._templates import PLACEHOLDER, VARIABLE, check_shell_template, check_words
+from oddarms.arms._process import Running, end
 from oddarms.errors import InvalidParameter, PullFailed
-from oddarms.interrupts import uninterrupted
 from oddarms.problem import Label, check_number
 
 RewardKind = Literal["exit-code", "stdout"]
-_STORAGE = "ODDARMS_STORAGE"  # where studies are: it may hold a password, so no command gets it
+PLACEHOLDER = "{arm}"
+VARIABLE = "ODDARMS_ARM"
+_STORAGE = "ODDARMS_STORAGE"  # the URL of studies: it may hold a password, so no command gets it
+_ARGUMENT = re.compile(r"\$(\{?1|[@*])")
+
+MAX_CODE = 255
+NOT_STARTED = frozenset({126, 127})
+"""Exit codes of a shell, env, nice and such if a program cannot be run, or does not exist."""
+SIGNALS = frozenset(range(128 + 1, 128 + 32))
+"""Exit codes of a shell whose program died of a signal."""
+PYTEST = frozenset({2, 3, 4, 5})
+"""Exit codes of pytest if it did not run the test."""
+_PYTEST_NAMES = frozenset({"pytest", "py.test"})
+_MEANINGS = {
+    2: "pytest was interrupted or cannot import a test",
+    3: "pytest had an internal error",
+    4: "pytest does not understand its arguments, or the test does not exist",
+    5: "pytest found no test",
+    126: "a program cannot be run",
+    127: "a program was not found",
+}
 
 
 class _Ended(NamedTuple):
-    """How a command ended, and the last lines of what it printed."""
+    """How a command ended, and the last lines that it printed."""
 
     code: int | None
     output: str
@@ -32,11 +51,9 @@ class _Ended(NamedTuple):
 class Command:
     """A command that makes one pull of the arm whose label it is called with.
 
-    The label stands in for ``{arm}`` wherever that appears in a word of the command, and is in the
-    environment variable ODDARMS_ARM. No shell is involved unless asked for, so a label is only an
-    argument; what the command makes of its arguments is its own affair. In program text, as after
-    ``sh -c``, ``{arm}`` is refused. Of the environment of this process, a command does not get
-    ODDARMS_STORAGE, which may hold a password.
+    The label replaces ``{arm}`` in the words of the command, and is in the environment variable
+    ODDARMS_ARM. No shell reads the words, so a label is part of one argument, whatever it contains.
+    A command does not get the environment variable ODDARMS_STORAGE, which may hold a password.
 
     Parameters
     ----------
@@ -45,24 +62,23 @@ class Command:
     reward
         "exit-code": 1 if the command fails, else 0. "stdout": the number in its last line.
     timeout
-        Seconds after which the command is killed, with all processes it has started.
+        Seconds after which the command is ended, with all processes of its group.
     shell
-        Whether to run it by ``sh -c``. The label is then its argument: write ``"$1"``, with the
-        quotes. ``{arm}`` stands for that among plain words, and is refused elsewhere, as the shell
-        might read the label as a program.
+        Whether to run it by ``sh -c``. The label is then the shell's first argument: write
+        ``"$1"``, with the quotes. ``{arm}`` is refused.
     failure_codes
-        Exit codes that are no reward but a failure of the pull. By default those of a shell, 126
-        and 127 (no such program) and 129 to 159 (it died of a signal), and of a command with
-        pytest in it 2 to 5 too (no such test, not importable, and so on).
+        Exit codes that are not a reward but a failure of the pull. By default those of a shell:
+        126 and 127 (no such program) and 129 to 159 (it died of a signal). For a command with
+        pytest in it also 2 to 5 (no such test, not importable, and so on).
 
     Raises
     ------
     PullFailed
         When called: if the command takes too long, dies of a signal, ends with a code that is a
-        failure or, where its output is wanted, fails or prints no number.
+        failure or, with ``reward="stdout"``, fails or prints no number.
     InvalidParameter
-        When called: if it cannot be started, or its first pull of an arm ends with a code that
-        says so: more pulls would say the same. Not where `failure_codes` is given.
+        When called: if it cannot be started, or its first pull of an arm ends with 126, 127 or a
+        pytest code, so that more pulls would fail the same way. Not if `failure_codes` is given.
 
     Examples
     --------
@@ -72,7 +88,8 @@ class Command:
     (0.0, 1.0)
     """
 
-    shares_signals = True  # one that ends this process may have reached the commands, too
+    needs_thread = True  # a signal between starting a command and noting it would leave it behind
+    shares_signals = True
 
     def __init__(
         self,
@@ -87,18 +104,7 @@ class Command:
             raise InvalidParameter(f"reward must be 'exit-code' or 'stdout' but got {reward!r}.")
         if timeout is not None and not 0.0 < check_number("timeout", timeout) < math.inf:
             raise InvalidParameter(f"timeout must be a positive number but got {timeout}.")
-        try:
-            self.words = [command] if shell else shlex.split(command)
-        except ValueError as error:
-            raise InvalidParameter(
-                f"command must be well quoted but got {command!r}: {error}."
-            ) from None
-        if not any(word.strip() for word in self.words):
-            raise InvalidParameter("command must have at least one word but is empty.")
-        if shell:
-            check_shell_template(command)
-        else:
-            check_words(self.words)
+        self.words = _words(command, shell=shell)
         self.reward = reward
         self.timeout = timeout
         self.shell = shell
@@ -108,23 +114,26 @@ class Command:
         )
         self._unstarted = unstarted if failure_codes is None else frozenset[int]()
         self._measured: set[Label] = set()
-        self._commands = Commands()
+        self._stops = 0
 
-    def stop(self, *, at_once: bool = False) -> None:
-        """End all commands that run now, with all processes they have started; their pulls fail.
+    def stop(self) -> None:
+        """End all commands that run now, with their process groups; their pulls fail.
 
-        Parameters
-        ----------
-        at_once
-            Kill them. Otherwise they are asked to end (SIGTERM) and have two seconds to do so.
+        They get SIGTERM, all at the same time, and two seconds later SIGKILL.
         """
-        self._commands.stop(at_once=at_once)
+        with _starting:
+            self._stops += 1
+        end([running for running, (command, _) in list(_running.items()) if command is self])
 
     def longest(self) -> tuple[Label, float] | None:
         """Return the arm whose command runs longest now, and for how many seconds."""
         now = time.monotonic()
-        under_way = [(label, now - one.began) for one, label in self._commands.all()]
-        return max(under_way, key=lambda pair: pair[1], default=None)
+        mine = [
+            (label, now - running.began)
+            for running, (command, label) in list(_running.items())
+            if command is self
+        ]
+        return max(mine, key=lambda pair: pair[1], default=None)
 
     def __call__(self, label: Label) -> float:
         """Run the command for an arm and return the reward."""
@@ -135,10 +144,10 @@ class Command:
             raise _failed(label, f"died of {_signal_name(-ended.code)}", ended)
         if ended.code in self._unstarted and label not in self._measured:
             raise InvalidParameter(
-                f"command must be one that can try every arm but for {label!r} it ended with exit"
-                f" code {ended.code}, which {_meaning(ended.code)}{_words_of(ended)}: try it by"
-                " hand; if that is a result, not a mistake, list the codes that are none as"
-                " failure_codes (--failure-codes)."
+                f"The command for {label!r} ended with exit code {ended.code}:"
+                f" {_MEANINGS[ended.code]}{_stderr_of(ended)}. Try it by hand. If this code is a"
+                " result and not a mistake, set failure_codes (--failure-codes) to the codes that"
+                " are mistakes."
             )
         if ended.code in self.failure_codes or (ended.code != 0 and self.reward == "stdout"):
             raise _failed(label, f"ended with exit code {ended.code}", ended)
@@ -150,22 +159,23 @@ class Command:
     def _run(self, label: Label) -> _Ended:
         running: Running | None = None
         in_time, stopped, code = True, False, None
-        stops = self._commands.stops
+        stops = self._stops
         try:
-            with uninterrupted(), self._commands.lock:  # or it has started and nobody ends it
-                if self._commands.stops != stops:
+            with _starting:
+                if self._stops != stops:
                     raise PullFailed(f"arm {label!r}: the command was stopped.", label)
                 running = self._start(label)
-                self._commands.running[running] = label
+                _running[running] = self, label
             in_time = running.wait(self.timeout)
             stopped = running.stopped
         finally:
             if running is not None:
-                with uninterrupted():
+                try:
                     code = running.finish()
-                    self._commands.running.pop(running, None)
+                finally:
+                    del _running[running]
         ended = _Ended(code, running.output.last_line(), running.errors.last_line())
-        if stopped:  # it may have seen to its own end: then its exit code is no reward
+        if stopped:  # it may handle SIGTERM: its exit code is not a reward
             raise _failed(label, "was stopped", ended)
         if not in_time:
             late = _failed(label, f"took longer than {self.timeout:g} s", ended)
@@ -174,7 +184,10 @@ class Command:
         return ended
 
     def _start(self, label: Label) -> Running:
-        words = self._words(label)
+        if self.shell:
+            words = ["sh", "-c", *self.words, "sh", str(label)]
+        else:
+            words = [word.replace(PLACEHOLDER, str(label)) for word in self.words]
         environment = {name: value for name, value in os.environ.items() if name != _STORAGE}
         environment[VARIABLE] = str(label)
         try:
@@ -182,13 +195,92 @@ class Command:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise InvalidParameter(
-                f"command must be one that can be started but {words[0]!r} cannot: {reason}."
+                f"The command cannot be started: {words[0]!r}: {reason}."
             ) from error
 
-    def _words(self, label: Label) -> list[str]:
-        if self.shell:
-            return ["sh", "-c", self.words[0].replace(PLACEHOLDER, '"$1"'), "sh", str(label)]
-        return [word.replace(PLACEHOLDER, str(label)) for word in self.words]
+
+_starting = threading.Lock()
+_running: dict[Running, tuple[Command, Label]] = {}
+
+
+def kill_commands() -> None:
+    """Kill all commands that this process runs, without waiting for anything.
+
+    For the handler of a signal, after which the process ends.
+    """
+    for running in list(_running):
+        running.send(signal.SIGKILL)
+
+
+def _words(command: str, *, shell: bool) -> list[str]:
+    try:
+        words = [command] if shell else shlex.split(command)
+    except ValueError as error:
+        raise InvalidParameter(f"The command {command!r} is badly quoted: {error}.") from None
+    if not any(word.strip() for word in words):
+        raise InvalidParameter("The command is empty.")
+    if shell and PLACEHOLDER in command:
+        raise InvalidParameter(
+            f'With --shell (shell=True), write "$1" in place of {PLACEHOLDER}, with these quotes:'
+            f" the shell would read a label as part of its program. Got {command!r}."
+        )
+    return words
+
+
+def check_uses_label(template: str, *, shell: bool) -> None:
+    """Raise if a command never uses the label, so that it would sample the same for all arms."""
+    own = '"$1"' if shell else PLACEHOLDER
+    if own in template or VARIABLE in template or (shell and _ARGUMENT.search(template)):
+        return
+    raise InvalidParameter(
+        f"The command {template!r} is the same for all items. Write {own} where the item belongs."
+        f" If the program reads {VARIABLE} by itself, write 'env {VARIABLE}={own} ...'."
+    )
+
+
+def unstarted_codes(template: str) -> frozenset[int]:
+    """Return the exit codes that mean that a command did not even try.
+
+    Examples
+    --------
+    >>> sorted(unstarted_codes("python -m pytest -q {arm}"))
+    [2, 3, 4, 5, 126, 127]
+    """
+    names = {word.rpartition("/")[2] for word in re.split(r"[\s|&;<>()'\"]+", template)}
+    return NOT_STARTED | PYTEST if names & _PYTEST_NAMES else NOT_STARTED
+
+
+def checked_codes(codes: Collection[int]) -> frozenset[int]:
+    """Return exit codes that a command may fail with, or raise."""
+    for code in codes:
+        if isinstance(code, bool) or not isinstance(code, int) or not 0 < code <= MAX_CODE:
+            raise InvalidParameter(
+                f"failure_codes must be numbers from 1 to {MAX_CODE} but got {code!r}."
+            )
+    return frozenset(codes)
+
+
+def codes_of(text: str) -> frozenset[int]:
+    """Return the exit codes of a text such as ``2-5,127``, or of ``none``.
+
+    Examples
+    --------
+    >>> sorted(codes_of("2-4, 127")), sorted(codes_of("none"))
+    ([2, 3, 4, 127], [])
+    """
+    if text.strip() == "none":
+        return frozenset()
+    codes: set[int] = set()
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*(\d{1,3})\s*(?:-\s*(\d{1,3})\s*)?", part, re.ASCII)
+        first, last = (0, 0) if found is None else (int(found[1]), int(found[2] or found[1]))
+        if not 0 < first <= last <= MAX_CODE:
+            raise InvalidParameter(
+                f"--failure-codes takes numbers from 1 to {MAX_CODE} and ranges, such as"
+                f" 2-5,126,127, or none; got {text!r}."
+            )
+        codes.update(range(first, last + 1))
+    return frozenset(codes)
 
 
 def _number(label: Label, line: str) -> float:
@@ -206,23 +298,11 @@ def _number(label: Label, line: str) -> float:
 
 
 def _failed(label: Label, what: str, ended: _Ended) -> PullFailed:
-    return PullFailed(f"arm {label!r}: the command {what}{_words_of(ended)}.", label)
+    return PullFailed(f"arm {label!r}: the command {what}{_stderr_of(ended)}.", label)
 
 
-def _words_of(ended: _Ended) -> str:
-    return f" (it said: {ended.errors[:200]})" if ended.errors else ""
-
-
-def _meaning(code: int) -> str:
-    meanings = {
-        2: "pytest has if it was interrupted or cannot import a test",
-        3: "pytest has for an error of its own",
-        4: "pytest has for words that it does not understand, such as a test that is not there",
-        5: "pytest has if it finds no test",
-        126: "means that a program cannot be run",
-        127: "means that a program was not found",
-    }
-    return meanings[code]
+def _stderr_of(ended: _Ended) -> str:
+    return f" (stderr: {ended.errors[:200]})" if ended.errors else ""
 
 
 def _signal_name(number: int) -> str:

@@ -282,7 +282,7 @@ def check_endless(arms: SimulatedArms) -> SimulatedArms:
     if not arms.endless:
         raise InvalidParameter(
             f"instance must be arms that can be pulled for ever but got {arms!r}, whose rows are"
-            " used once: Table(records, replay=True) draws them with replacement."
+            " used once: Resampled(records) draws them with replacement."
         )
     return arms
 

@@ -25,6 +25,7 @@ class _Transformed:
         self.function = function
         self.transform = transform
         self.batch = batch
+        self.needs_thread = bool(getattr(function, "needs_thread", False))
         self.shares_signals = bool(getattr(function, "shares_signals", False))
 
     def __call__(self, *arguments: Any) -> Any:

@@ -1,29 +1,47 @@
-"""The core: `Search` asks and is told, `drive` makes its pulls, `Result` is what comes out."""
+"""The core: `Search` asks and is told, `run` makes its pulls, `Result` is what comes out."""
 
-from oddarms.search._calls import OnError
-from oddarms.search._desk import Desk
-from oddarms.search._driver import drive
-from oddarms.search._patience import PATIENCE, Patience, patiently
+from oddarms.search._answer import (
+    LeftOut,
+    answer,
+    as_html,
+    as_markdown,
+    as_text,
+    facts,
+    guarantee,
+    headline,
+    is_proven,
+    number,
+    number_style,
+    odds_text,
+    status_text,
+)
 from oddarms.search._progress import Progress, ProgressCallback, ProgressLine
 from oddarms.search._result import Result, Snapshot, TracePoint
-from oddarms.search._search import AHEAD, Search
+from oddarms.search._rewards import Rewards
+from oddarms.search._run import RETRY_FOR, Desk, OnError, Policy, Seconds, run, seconds_of
+from oddarms.search._search import PREFETCH, FindIntervals, Search
+from oddarms.search._sequences import Place
 from oddarms.search._subject import ARMS, TESTS, Subject
-from oddarms.search._text import answer
 from oddarms.search._tickets import Status, Ticket, Tickets
 
 __all__ = [
-    "AHEAD",
     "ARMS",
-    "PATIENCE",
+    "PREFETCH",
+    "RETRY_FOR",
     "TESTS",
     "Desk",
+    "FindIntervals",
+    "LeftOut",
     "OnError",
-    "Patience",
+    "Place",
+    "Policy",
     "Progress",
     "ProgressCallback",
     "ProgressLine",
     "Result",
+    "Rewards",
     "Search",
+    "Seconds",
     "Snapshot",
     "Status",
     "Subject",
@@ -31,6 +49,17 @@ __all__ = [
     "Tickets",
     "TracePoint",
     "answer",
-    "drive",
-    "patiently",
+    "as_html",
+    "as_markdown",
+    "as_text",
+    "facts",
+    "guarantee",
+    "headline",
+    "is_proven",
+    "number",
+    "number_style",
+    "odds_text",
+    "run",
+    "seconds_of",
+    "status_text",
 ]

@@ -10,8 +10,7 @@ import numpy as np
 from oddarms.algorithms import Decision, Decisions, Threshold
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, IntArray, Label, Question
-from oddarms.search._decided import OPEN
-from oddarms.search._result import VERSION, Result, Snapshot, TracePoint
+from oddarms.search._result import OPEN, VERSION, Result, Snapshot, TracePoint
 from oddarms.search._tickets import Status
 
 _DECISIONS = {decision.name.lower(): int(decision) for decision in Decision}
@@ -37,7 +36,7 @@ def _result(document: dict[str, Any]) -> Result:
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     means = _floats(columns["mean"], math.nan)
     lower, upper = _floats(columns["lower"], -math.inf), _floats(columns["upper"], math.inf)
-    doubts, evidence = columns["doubt"], columns["log_evidence"]
+    ranks, evidence = columns["rank"], columns["log_evidence"]
     needed, guesses = columns["pulls_needed"], columns["guess"]
     decisions = _decisions(columns["decision"])
     return Result(
@@ -51,13 +50,12 @@ def _result(document: dict[str, Any]) -> Result:
         centre=_centre(document.get("centre")),
         round=document["round"],
         threshold_pulls=document["threshold_pulls"],
-        imported_per_arm=np.array(columns["imported"], dtype=np.int64),
+        history_per_arm=np.array(columns["history"], dtype=np.int64),
         unused=document["unused"],
-        beyond=document["beyond"],
         evidence=None if _all_none(evidence) else _floats(evidence, math.nan),
         pulls_needed=None if _all_none(needed) else _floats(needed, math.inf),
         guesses=None if _all_none(guesses) else _decisions(guesses),
-        doubts=None if _all_none(doubts) else _floats(doubts, math.nan),
+        ranks=_ranks(ranks, decisions),
         decided_after=_decided_after(columns.get("decided_after"), decisions),
         trace=tuple(_point(point) for point in document["trace"]),
         first=_snapshot(document.get("first")),
@@ -141,6 +139,13 @@ def _decided_after(after: list[int | None] | None, decisions: Decisions) -> IntA
     if after is None or (_all_none(after) and decisions.any()):
         return None
     return np.array([OPEN if value is None else value for value in after], dtype=np.int64)
+
+
+def _ranks(ranks: list[int | None], decisions: Decisions) -> IntArray | None:
+    """Return places in the order of suspicion; None where arms are undecided and none has one."""
+    if _all_none(ranks) and not decisions.all():
+        return None
+    return np.array([rank or 0 for rank in ranks], dtype=np.int64)
 
 
 def _all_none(values: list[Any]) -> bool:

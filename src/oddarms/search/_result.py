@@ -13,14 +13,14 @@ import numpy as np
 from oddarms.algorithms import Decision, Decisions, Threshold
 from oddarms.errors import MissingExtra, TwoThresholds
 from oddarms.problem import BoolArray, FloatArray, IntArray, Label, Question
-from oddarms.rules import gaps_to_thresholds
 from oddarms.search._progress import look_alike
-from oddarms.search._text import answer
+from oddarms.search._answer import as_html, as_text
 from oddarms.search._tickets import Status
-from oddarms.statistics.round_robin import pulls_until_decided
 
 VERSION = 1
 """Of the result as a document."""
+OPEN = -1
+"""In `Result.decided_after`, of an arm that is not decided."""
 
 
 class TracePoint(NamedTuple):
@@ -77,22 +77,21 @@ class Result:
         An interval of the mean of all means; of rules other than "sigma", of their centre.
     round, threshold_pulls
         Rounds of the algorithm, and the pulls made only for the threshold.
-    imported_per_arm
-        Rewards that were given without being asked for; not part of the pulls.
+    history_per_arm
+        Rewards from before the search; not part of the pulls.
     unused
-        Rewards that are there but not part of the answer: their step is not complete, or they
-        were made ahead, or came too late.
-    beyond
-        Rewards of lost tickets that arrived when the budget was used up: a study keeps them in
-        its log, and the answer does not use them.
+        Rewards that are there but not part of the answer: their step is not complete, or no step
+        asked for them.
     evidence
         Per arm the log e-value for its decision or, while it is undecided, for the side of the
         threshold it seems to be on; None where the algorithm has none.
     pulls_needed
         Per arm about how many more pulls it needs, None where the algorithm cannot tell.
-    guesses, doubts
-        Per arm what it seems to be, a decision where there is one, and about the probability that
-        this is wrong, at most 0.5. **Not proven**: a large-sample estimate.
+    guesses
+        Per arm what it seems to be, a decision where there is one. **Not proven.**
+    ranks
+        Per undecided arm its place in the order of suspicion, 1 for the likeliest outlier; 0 for
+        decided arms. **Not proven.**
     decided_after
         Per arm after how many pulls of all arms it got the decision that it has; -1 of open ones.
     trace
@@ -110,14 +109,13 @@ class Result:
     thresholds: dict[str, Threshold]
     round: int
     threshold_pulls: int
-    imported_per_arm: IntArray
+    history_per_arm: IntArray
     centre: tuple[float, float] = (-math.inf, math.inf)
     unused: int = 0
-    beyond: int = 0
     evidence: FloatArray | None = None
     pulls_needed: FloatArray | None = None
     guesses: Decisions | None = None
-    doubts: FloatArray | None = None
+    ranks: IntArray | None = None
     decided_after: IntArray | None = None
     trace: tuple[TracePoint, ...] = ()
     first: Snapshot | None = None
@@ -155,48 +153,35 @@ class Result:
 
     @cached_property
     def undecided(self) -> list[Label]:
-        """Labels of the arms still open."""
-        return self._labels_where(self.decisions == Decision.UNDECIDED)
+        """Labels of the arms still open, the likeliest outliers first; the order is not proven."""
+        return [self.labels[i] for i in self.suspects.tolist()]
+
+    @cached_property
+    def suspects(self) -> IntArray:
+        """Numbers of the arms still open, the likeliest outliers first; not proven."""
+        arms = np.flatnonzero(self.decisions == Decision.UNDECIDED)
+        return arms if self.ranks is None else arms[np.argsort(self.ranks[arms], kind="stable")]
 
     @cached_property
     def guess(self) -> list[Label]:
-        """Labels of the arms that seem to be outliers, the least doubtful first. Not proven.
+        """Labels of the arms that seem to be outliers, the surest first. Not proven.
 
         For a search that is not complete; the outliers that are known come first.
         """
         if self.guesses is None:
             return self.outliers
-        odd = np.flatnonzero(self.guesses >= Decision.HIGH)
-        order = np.lexsort((-self.suspicion[odd], self.decisions[odd] == Decision.UNDECIDED))
-        return [self.labels[i] for i in odd[order].tolist()]
-
-    @property
-    def suspicion(self) -> FloatArray:
-        """Per arm about the probability that it is an outlier. Not proven."""
-        if self.guesses is None or self.doubts is None:
-            return (self.decisions >= Decision.HIGH).astype(np.float64)
-        return np.where(self.guesses >= Decision.HIGH, 1.0 - self.doubts, self.doubts)
+        likely = self.suspects[self.guesses[self.suspects] >= Decision.HIGH]
+        return [*self.outliers, *(self.labels[i] for i in likely.tolist())]
 
     @property
     def all_alike(self) -> bool:
         """Whether the averages differ no more than chance makes them, and nothing ends that."""
-        question, (a, b) = self.question, self.question.bounds
-        if question.margin > 0.0 or question.indifference > 0.0 or question.rule != "sigma":
+        a, b = self.question.bounds
+        if not self.question.may_not_end:
             return False
-        samples = self.pulls_per_arm + self.imported_per_arm
-        everything_open = len(self.undecided) == question.n
+        samples = self.pulls_per_arm + self.history_per_arm
+        everything_open = not self.decisions.any()
         return everything_open and look_alike((self.means - a) / (b - a), samples)
-
-    @property
-    def doubt(self) -> float:
-        """About the probability that any guess about an undecided arm is wrong. Not proven.
-
-        At most 1: the sum of the doubts.
-        """
-        if self.doubts is None:
-            return float(bool(self.undecided))
-        doubts = self.doubts[self.decisions == Decision.UNDECIDED]
-        return min(float(doubts.sum()), 1.0)
 
     def _labels_where(self, mask: BoolArray) -> list[Label]:
         return [self.labels[i] for i in np.flatnonzero(mask).tolist()]
@@ -207,9 +192,9 @@ class Result:
         return int(self.pulls_per_arm.sum())
 
     @property
-    def imported(self) -> int:
-        """All rewards that were given without being asked for."""
-        return int(self.imported_per_arm.sum())
+    def history(self) -> int:
+        """All rewards from before the search."""
+        return int(self.history_per_arm.sum())
 
     @property
     def arm_pulls(self) -> int:
@@ -242,7 +227,7 @@ class Result:
     @property
     def nothing_stands_out(self) -> bool:
         """True if every arm is decided and none is an outlier."""
-        return self.complete and not self.outliers
+        return self.complete and not (self.decisions >= Decision.HIGH).any()
 
     @property
     def farthest(self) -> dict[str, float]:
@@ -277,27 +262,6 @@ class Result:
             return None
         return np.exp(np.minimum(self.evidence, 700.0))
 
-    @property
-    def equal_sampling(self) -> int | None:
-        """About how many pulls equal sampling (RR) would take at the estimated means.
-
-        None where not every arm is decided, on both sides at once, for other rules, kinds of error
-        and algorithms, with an indifference, and for an arm on the threshold.
-        """
-        question = self.question
-        like_rr = question.algorithm_name in ("spade", "ade", "rr", "wrr")
-        if not (self.complete and like_rr and question.error == "any" and question.rule == "sigma"):
-            return None
-        if len(question.sides) > 1 or question.indifference > 0.0:
-            return None
-        if np.isnan(self.means).any():
-            return None
-        a, b = question.bounds
-        k = question.k if question.side == "upper" else -question.k
-        gap = float(gaps_to_thresholds(question, self.means).min()) / (b - a)
-        pulls = pulls_until_decided(gap, k, question.n, question.delta)
-        return int(pulls) if math.isfinite(pulls) and pulls < 1e15 else None
-
     @classmethod
     def from_dict(cls, document: Any) -> Result:
         """Return the result that `to_dict` was called on.
@@ -326,18 +290,15 @@ class Result:
             "outliers": [_plain_label(label) for label in self.outliers],
             "undecided": [_plain_label(label) for label in self.undecided],
             "guess": [_plain_label(label) for label in self.guess],
-            "doubt": self.doubt,
             "thresholds": {side: _plain(t._asdict()) for side, t in self.thresholds.items()},
             "centre": _plain(list(self.centre)),
             "nothing_stands_out": self.nothing_stands_out,
             "farthest": _plain(self.farthest),
             "pulls": self.pulls,
             "threshold_pulls": self.threshold_pulls,
-            "imported": self.imported,
+            "history": self.history,
             "unused": self.unused,
-            "beyond": self.beyond,
             "pulls_needed": None if needed is None else _plain(float(needed.sum())),
-            "equal_sampling": self.equal_sampling,
             "round": self.round,
             "arms": self.rows(),
             "trace": [_plain(point._asdict()) for point in self.trace],
@@ -367,9 +328,9 @@ class Result:
         """
         chosen = np.arange(self.question.n) if arms is None else np.asarray(arms, dtype=np.int64)
         nothing = [None] * chosen.size
-        odds, evidence, needed, doubts = (
+        odds, evidence, needed = (
             nothing if values is None else values[chosen].tolist()
-            for values in (self.odds, self.evidence, self.pulls_needed, self.doubts)
+            for values in (self.odds, self.evidence, self.pulls_needed)
         )
         columns: dict[str, list[Any]] = {
             "label": [_plain_label(self.labels[i]) for i in chosen.tolist()],
@@ -380,13 +341,13 @@ class Result:
             "odds": _plain(odds),
             "log_evidence": _plain(evidence),
             "pulls": self.pulls_per_arm[chosen].tolist(),
-            "imported": self.imported_per_arm[chosen].tolist(),
+            "history": self.history_per_arm[chosen].tolist(),
             "pulls_needed": _plain(needed),
             "decided_after": nothing
             if self.decided_after is None
-            else _after(self.decided_after[chosen]),
+            else _or_none(self.decided_after[chosen], least=0),
             "guess": nothing if self.guesses is None else names_of(self.guesses[chosen]),
-            "doubt": _plain(doubts),
+            "rank": nothing if self.ranks is None else _or_none(self.ranks[chosen], least=1),
         }
         names = list(columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -400,13 +361,11 @@ class Result:
         return pd.DataFrame(self.rows())
 
     def __repr__(self) -> str:
-        return answer(self).rstrip("\n")
+        return as_text(self).rstrip("\n")
 
     def _repr_html_(self) -> str:
         """Return the answer as a notebook shows it."""
-        from oddarms.search._html import result_html
-
-        return result_html(self)
+        return as_html(self)
 
 
 def names_of(decisions: Decisions) -> list[str]:
@@ -414,8 +373,8 @@ def names_of(decisions: Decisions) -> list[str]:
     return [Decision(decision).name.lower() for decision in decisions.tolist()]
 
 
-def _after(pulls: IntArray) -> list[int | None]:
-    return [after if after >= 0 else None for after in pulls.tolist()]
+def _or_none(numbers: IntArray, least: int) -> list[int | None]:
+    return [number if number >= least else None for number in numbers.tolist()]
 
 
 def _plain_label(label: Label) -> str | int | float | bool | None:

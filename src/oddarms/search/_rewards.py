@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from oddarms.algorithms import Pulls
 from oddarms.errors import InvalidParameter, RewardRejected
-from oddarms.problem import FloatArray, Question, brief, check_number
+from oddarms.problem import FloatArray, IntArray, Question, brief, check_number
 from oddarms.statistics.totals import added_up, possible_totals, scaled_totals
 
 
@@ -30,11 +30,6 @@ class Rewards:
         """Return rewards as the algorithm sees them."""
         a, b = self.bounds
         return (b - values if self.mirrored else values - a) / (b - a)
-
-    def scaled_one(self, value: float) -> float:
-        """Return one reward as the algorithm sees it."""
-        a, b = self.bounds
-        return (b - value if self.mirrored else value - a) / (b - a)
 
     def in_units(self, scaled: Any) -> Any:
         """Return what the algorithm says of rewards in the user's units."""
@@ -96,9 +91,9 @@ class Rewards:
             raise error
         return values
 
-    def totals(self, values: FloatArray, pulls: Pulls) -> tuple[FloatArray, FloatArray]:
-        """Return each entry's sum and sum of squares of scaled rewards."""
-        return added_up(pulls.counts, self.scaled(values))
+    def totals(self, values: FloatArray, counts: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return the sums and sums of squares of scaled rewards, of groups of these sizes."""
+        return added_up(counts, self.scaled(values))
 
     def checked_totals(
         self, sums: npt.ArrayLike, squares: npt.ArrayLike, pulls: Pulls

@@ -1,111 +1,71 @@
-"""The one ask-and-tell machine: labels, bounds, sides, budget and workers around an algorithm.
+"""`Search`: the ask-and-tell machine around an algorithm.
 
-Which reward is used for which bound
-------------------------------------
-The algorithm proposes *steps*, each so many rewards of some arms. Every arm has a sequence of
-rewards with numbered *places*, and a ticket is an order to make the pull for one place: the reward
-of an arm's s-th place is that arm's s-th reward, whoever makes the pull and whenever its result
-arrives. A step takes the next places of its arms. Its rewards reach the algorithm together, once
-the last of them is there; before that none of them touches a bound, an interval or a decision.
-Results of places that no step wants yet wait for theirs. Those that none has wanted when the
-search ends are counted in `Result.unused`.
-
-A ticket is *lost* if it is given back (`skip`), if its lease runs out, or if its worker dies or is
-interrupted while the pull is under way. Its place is then handed out again. Where both tickets
-answer in the end, the first result has the place and the other one becomes a *spare*: it takes a
-place whose reward is not there yet, in this step or a later one.
-
-Rewards that nobody asked for are *imported* between two steps. SPADE adds them to what it knows.
-ADE, RR and WRR cannot; a step of theirs that wants five rewards of an arm with three imported ones
-takes those and two places.
-
-Pulls ahead
------------
-Where all places of the step are out, `ask` hands out places of the steps that the algorithm
-expects next (`Algorithm.outlook`), so that slow pulls do not hold up workers who have nothing to
-do. What waits or is out ahead is at most max(ahead * told, min(PER_WORKER * workers, ahead *
-expected)): told are the results so far, workers those who ask or have tickets out, and expected
-the results that the search will take in all, as far as the algorithm can tell.
+Which reward is used for what
+-----------------------------
+The algorithm proposes *steps*: so many rewards of some arms. Every arm has a sequence of rewards
+with numbered *places*, and a ticket is an order to make the pull for one place. A step takes the
+next places of its arms. Its rewards reach the algorithm together, once the last one has arrived.
+Results of places that no step wants yet wait. Rewards from before the search (`history`) are
+results told in advance: they fill the next places of their arms, so a step uses them before it
+asks for new ones.
 
 Why slow and early workers cannot bias the answer
 -------------------------------------------------
 Think of a table, fixed in advance, of the rewards of all places of all arms: independent, each
-with its arm's mean, the same whoever makes the pull, when, and beside what. (So the speed of a
-pull may depend on its reward, but a reward must not depend on speed, load or time.) Suppose that
-no ticket is lost, and nothing is imported once pulls are out.
+with its arm's mean, whoever makes the pull and when. (So the duration of a pull may depend on its
+reward, but a reward must not depend on load or time.) *What the algorithm knows after j steps is a
+function of the table alone.* By induction: the plan of step j + 1 is a function of what is known
+after j steps, and takes places that no step used before; which places these are was decided by
+rewards of other places. So given everything used before, the rewards of step j + 1 are independent
+with their arms' means, which is all that the proofs of the algorithms use. When a result arrives
+decides only when a step ends.
 
-Claim: what the algorithm has after j steps is a function of the table alone. By induction: the
-plan of step j + 1 is a function of what it has after j steps, and takes the next places of its
-arms. When a result arrived decides only when a step ends, and how many places were handed out
-ahead only which results are there already. The places of step j + 1 have not been used before, and
-which ones they are was decided by those that were. So given all that was used before, its rewards
-are independent with their arms' means. That is all that the algorithms' proofs use.
+The guarantee covers all steps at once. So anybody may stop, or look, at any time. The budget stops
+a search, too: a larger one (`raise_budget`) continues behind the last step that the smaller one
+allowed, so it changes nothing that was decided. Two things are exact only at the end of a search,
+or where the duration of a pull does not depend on its reward: a single e-value (`Result.evidence`),
+and the error rates of ``error="fdr"``.
 
-The guarantee speaks of all steps at once. So one may stop, or look, at any moment, even one chosen
-by looking at results that no step has; and though with a budget early results that no step wants
-use it up, so that speed may decide at which step the search ends, it does not decide what is known
-there. Two things are fair only at the end of a search, or where speed does not depend on the reward
-and nobody stops it by looking at results of an unfinished step: a single e-value
-(`Result.evidence`), and the shares of wrong names where ``error="fdr"``.
+Lost tickets
+------------
+The place of a ticket that is given back (`skip`), or whose lease ends, is handed out again. If
+losing a ticket has nothing to do with its reward, this changes nothing. If slow pulls are lost
+more often and have other rewards, the reward of their place is drawn again, and not fairly: a few
+such losses shift an arm's mean by at most (tickets lost)/(pulls), regular ones void the guarantee.
+So leases must be longer than the longest pull, and a pull must not be given back because it takes
+long. If a ticket is lost *because* of its reward (a test that hangs when it fails), report the
+pull as a reward instead (a timeout as the worst one).
 
-What losses mean
-----------------
-If neither speed nor loss depends on the reward, condition on all of them: the rewards are as they
-were, and which ticket serves a place is decided without looking at their rewards. Nothing changes.
-
-If speed does depend on the reward, so do losses by lease, by kill and by interruption, as slow
-pulls are hit more often. Each of them redraws a reward, and not a fair sample of rewards. A few in
-a long search shift an arm's mean by at most (its tickets lost)/(its pulls); regular ones, with
-pulls about as long as the time between them, void the guarantee. So leases must be longer than the
-longest pull, and nobody should give a ticket back because it takes long.
-
-If loss itself depends on the reward - a test that hangs when it fails, an expert who does not
-answer when in doubt - and a lost ticket never answers, what is estimated is the mean of the
-rewards that come back. Report such pulls as a reward (a timeout as the worst one) rather than lose
-them.
-
-An import while pulls are out falls between two steps that the speed of these pulls decides. So
-where speed depends on the reward, import before the first `ask`, or while no ticket is out.
-
-Revisions
----------
-`revise` changes margin, floor or indifference on the samples that are there, where the algorithm
-is `revisable`, and of any algorithm a budget to a larger one; a search without a budget may get
-one, which ends it as Ctrl-C would. What the answer is worth after that is said at the algorithm:
-for SPADE 1 - 3 delta once margin or floor were changed after the first result
-(`Question.revised`), for indifference and budget nothing changes. Nothing that was told is lost:
-results that no step has taken wait, also when every arm is decided, as another question may want
-them. A search that had ended then goes on, and one that has its answer ends.
-
-The step in progress goes on as it was planned, even if the answer is there and it is finished only
-after another revision. So a step's places are decided by what was used before it, also if somebody
-chooses a margin by looking at rewards that the step has so far. Rewards that wait for *later* steps
-are another matter: who looks at single results (`Study.trials`) and chooses by them decides by
-rewards which places come before them. `result` shows none of these; choose by that. And where
-speed depends on the reward, revise while no ticket is out, as for an import.
+History
+-------
+The guarantee holds if the rewards of the history were drawn like all others, and if the number of
+rewards that an arm has was not decided by looking at them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from oddarms.algorithms import (
+    UNLIMITED,
     Algorithm,
     Decision,
     Decisions,
     Pulls,
+    Threshold,
+    check_options,
     create,
     get_algorithm,
     no_pulls,
 )
-from oddarms.algorithms._base import UNLIMITED, check_options
 from oddarms.errors import InvalidParameter, ProtocolError, RewardRejected
 from oddarms.problem import (
+    BoolArray,
     FloatArray,
     IntArray,
     Label,
@@ -115,50 +75,42 @@ from oddarms.problem import (
 )
 from oddarms.randomness import Rng, generator_of
 from oddarms.rules import rule_of
-from oddarms.search._decided import DecisionTimes
-from oddarms.search._places import Outlook, Place, Sequences
 from oddarms.search._progress import Progress, look_alike, most_abnormal
-from oddarms.search._result import Result, Snapshot, TracePoint
-from oddarms.search._revising import DECIDING, changed, revision
+from oddarms.search._result import OPEN, Result, Snapshot, TracePoint
 from oddarms.search._rewards import Rewards
-from oddarms.search._saved import frozen_state, guarded, restore_state
-from oddarms.search._step import Out
+from oddarms.search._sequences import Outlook, Place, Sequences
 from oddarms.search._tickets import Status, Ticket, Tickets
-from oddarms.search._view import (
-    FindRows,
-    centre,
-    decisions,
-    later_intervals,
-    on_side,
-    snapshot,
-    thresholds,
-    trace_point,
-)
-from oddarms.tables import Missing, Recorded, recorded_rewards
+from oddarms.tables import Missing, Recorded
+from oddarms.tables._new import read_rewards
 
-AHEAD = 0.2
+PREFETCH = 0.2
 """The share of the results so far that may wait, or be out, ahead of the step in progress."""
 PER_WORKER = 24
 """Early on, results that may wait or be out ahead for each worker."""
 EARLY_ROWS = 20
 """Pulls of each arm that are expected before an algorithm can tell."""
 TRACE_GROWTH = 1.05
+BULK = 500
+"""From so many results on, taking them at once is faster."""
+
+FindIntervals = Callable[[IntArray], FloatArray]
+"""Returns an (m, 2) array of the ends of the intervals of m arms."""
 
 
 class Search:
     """A search that you drive: `ask` for pulls, `tell` their rewards, until it is `done`.
 
-    Use it where rewards come from elsewhere (a queue, people, a cluster); `oddarms.find` is the
-    same loop around things that can be called. The module's text says which reward is used when.
+    Use it where rewards come from elsewhere (a queue, people, a cluster). `oddarms.find` is the
+    same loop around things that can be called. One thread at a time may use a search.
 
     Parameters
     ----------
     question
-        What is asked; or the arms' labels or number, with the question's other words as keywords.
+        What is asked; or the arms' labels or number, with the words of a `Question` as keywords.
     rng
         Decides the algorithm's random choices.
     **words
-        Of a `Question`, and options of the algorithm.
+        Words of a `Question`, and options of the algorithm.
 
     Examples
     --------
@@ -192,31 +144,21 @@ class Search:
         self.question = Question.of(question, words)
         self.algorithm = _new_algorithm(self.question, generator_of(rng))
         self.status = Status.RUNNING
-        self.told = 0
-        """Results of tickets or steps within the budget, used yet or not."""
-        self.beyond = 0
-        """Results of tickets that came when the budget was used up; they are not used."""
-        self.taken = 0
-        """All results, the imported ones included."""
-        self.total_pulls = 0
-        """Pulls that the algorithm has the rewards of; some of them may have been imported."""
-        self.imported: IntArray = np.zeros(self.question.n, dtype=np.int64)
+        self._budgets = [self.question.budget]
         self._rewards = Rewards(self.question)
         self._sequences = Sequences(self.question.n)
-        self._imports: list[tuple[IntArray, FloatArray]] = []
-        self._free = 0  # imported rewards that are used as pulls, and cost no budget
-        self._unused = 0
-        # what is expected of the search, found once in a step: results in all, and the next steps
-        self._needed: float | None = None
-        self._outlook: Outlook | None = None
         self._asked = False
-        self._out: dict[str, Place] = {}
-        self._out_places: Out = {}
+        self._out: dict[str, Ticket] = {}
+        self._out_places: set[Place] = set()
         self._last_id = 0
+        # what is expected of the search, computed once in a step: results in all, and next steps
+        self._expected: float | None = None
+        self._outlook: Outlook | None = None
         self._trace: list[TracePoint] = []
         self._next_trace = 0.0
         self._first: Snapshot | None = None
-        self._decided = DecisionTimes(self.question.n)
+        self._decided_after: IntArray = np.full(self.question.n, OPEN, dtype=np.int64)
+        self._decisions_seen: Decisions = self.algorithm.decisions.copy()
         self._propose()
 
     # What is known
@@ -244,7 +186,7 @@ class Search:
     @property
     def decisions(self) -> Decisions:
         """What is known of each arm, without the cost of a whole result."""
-        return decisions(self.algorithm, self._rewards)
+        return self._on_side(self.algorithm.decisions.copy())
 
     @property
     def means(self) -> FloatArray:
@@ -254,57 +196,53 @@ class Search:
 
     @property
     def pulls(self) -> int:
-        """Pulls that were made and that the algorithm has the rewards of; imported ones are not."""
-        return int(self._sequences.used.sum())
+        """Pulls that steps have used; rewards of the history do not count."""
+        return int(self._sequences.pulled.sum())
 
     @property
-    def unused(self) -> int:
-        """Results that no step has taken, those of the step in progress not counted."""
-        imported = sum(rewards.size for _, rewards in self._imports)
-        return self._unused + self._sequences.waiting + imported
-
-    @property
-    def in_step(self) -> int:
-        """Results that have arrived for the step in progress."""
-        step = self._sequences.step
-        return step.total - step.missing
+    def told(self) -> int:
+        """Results that were told, used yet or not; rewards of the history do not count."""
+        return self._sequences.total - int(self._sequences.history.sum())
 
     # Tickets
 
-    def ask(self, n: int = 1, *, ahead: float = AHEAD) -> Tickets:
+    def ask(self, n: int = 1, *, prefetch: float = PREFETCH) -> Tickets:
         """Hand out up to n pulls.
 
-        Fewer, or none, come back where there is nothing to do until results arrive; `status` of
+        Fewer, or none, are returned if there is nothing to do until results arrive. `status` of
         the list says whether to wait for them ("waiting") or to stop.
 
         Parameters
         ----------
         n
-            How many at most.
-        ahead
-            How far pulls of later steps may be handed out, as a share of the results so far;
-            0 for not at all.
+            The largest number of tickets.
+        prefetch
+            How far pulls of later steps may be handed out, as a share of the results so far; 0
+            for not at all.
         """
         check_whole("n", n, least=1)
         tickets = []
-        for arm, place in self.open_places(n, self._out_places, ahead=ahead):
+        for arm, place in self.open_places(n, self._out_places, prefetch=prefetch):
             self._last_id += 1
             ticket = Ticket(str(self._last_id), self.labels[arm], arm, place)
-            self._out[ticket.id] = (arm, place)
-            self._out_places.setdefault(arm, set()).add(place)
+            self._out[ticket.id] = ticket
+            self._out_places.add((arm, place))
             tickets.append(ticket)
-        status = self.status_with(self._out_places, ahead=ahead)
-        if status.final:
-            self.stop(status)
-        return Tickets(tickets, status, self.decided)
+        if len(tickets) < n:
+            status = self.status_with(self._out_places, prefetch=prefetch)
+            if status.final:
+                self.stop(status)
+            return Tickets(tickets, status, self.decided)
+        return Tickets(tickets, self.status, self.decided)
 
     def tell(self, ticket: Ticket | str, reward: float) -> None:
-        """Take the reward of a ticket; one that is refused changes nothing."""
+        """Take the reward of a ticket; a reward that is refused changes nothing."""
         value = self.check_reward(reward)
-        self.take(*self._returned(ticket), value)
+        if self._sequences.take(*self._returned(ticket), value) and not self._sequences.missing:
+            self._advance()
 
     def tell_many(self, results: Iterable[tuple[Ticket | str, float]]) -> None:
-        """Take several rewards, all of them or, where one breaks a rule, none."""
+        """Take several rewards: all of them or, if one is refused, none."""
         checked = [(self._known(ticket), self.check_reward(reward)) for ticket, reward in results]
         _check_different([name for name, _ in checked])
         for name, value in checked:
@@ -313,12 +251,12 @@ class Search:
     def skip(self, ticket: Ticket | str, reason: str = "") -> None:
         """Give a ticket back without a result; its place is handed out again.
 
-        Not because it takes long or may turn out badly: what comes back would be a selection.
+        Do not skip a pull because it takes long or may turn out badly: that selects rewards.
         """
         self.skip_many([ticket], reason)
 
     def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
-        """Give several tickets back; a study keeps the reason."""
+        """Give several tickets back. Only a study keeps the reason."""
         del reason
         names = [self._known(ticket) for ticket in tickets]
         _check_different(names)
@@ -326,64 +264,56 @@ class Search:
             self._returned(name)
 
     def check_reward(self, reward: Any) -> float:
-        """Return a reward as a number, if it is one within the bounds."""
+        """Return a reward as a float if it is a number within the bounds."""
         try:
             return self._rewards.checked_one(reward)
         except RewardRejected as error:
             error.result = self.result()
             raise
 
-    def has_used(self, ticket: Ticket) -> bool:
-        """Return whether the step that a ticket's place belongs to is complete."""
-        return ticket.place < int(self._sequences.used[ticket.index])
-
     def _known(self, ticket: Ticket | str) -> str:
         name = ticket.id if isinstance(ticket, Ticket) else ticket
-        if name not in self._out:
+        known = self._out.get(name)
+        if known is None:
             raise InvalidParameter(
-                f"ticket must be one that is out but {name!r} was told, given back, or never"
-                " handed out."
+                f"Ticket {name!r} is not out: it was told or given back before, or never existed."
             )
-        if isinstance(ticket, Ticket) and (
-            self._out[name] != (ticket.index, ticket.place)
-            or self.labels[ticket.index] != ticket.arm
-        ):
-            raise InvalidParameter(
-                f"ticket must be one of this search but {name} here is for another pull."
-            )
+        if isinstance(ticket, Ticket) and ticket != known:
+            raise InvalidParameter(f"Ticket {name!r} belongs to another search.")
         return name
 
     def _returned(self, ticket: Ticket | str) -> Place:
-        arm, place = self._out.pop(self._known(ticket))
-        self._out_places[arm].discard(place)
-        if not self._out_places[arm]:
-            del self._out_places[arm]
-        return arm, place
+        known = self._out.pop(self._known(ticket))
+        place = (known.index, known.place)
+        self._out_places.discard(place)
+        return place
 
     # Whole steps
 
     def ask_step(self) -> Pulls:
-        """Return all pulls that the step in progress misses: `counts[j]` of arm `indices[j]`.
+        """Return all pulls that the step in progress needs: `counts[j]` of arm `indices[j]`.
 
         The same request is returned until its rewards are told.
         """
         if self.done:
-            raise ProtocolError(
-                f"ask_step() was called after the search had stopped: {self.status}."
-            )
+            raise ProtocolError(f"ask_step() was called after the search stopped: {self.status}.")
         if self._out:
             raise ProtocolError("ask_step() was called while tickets are out: tell or skip them.")
         self._asked = True
-        return self._sequences.step.rest()
+        return self._sequences.rest()
 
     def tell_step(self, rewards: npt.ArrayLike) -> None:
         """Take the rewards of the last `ask_step`, one per pull, in the order asked.
 
-        Either all of them are absorbed or, where one breaks a rule, none.
+        Either all of them are taken or, if one is refused, none.
         """
         pulls = self._waiting_step("tell_step")
-        values = self._checked(rewards, pulls)
-        self._take_rest(pulls, *self._rewards.totals(values, pulls))
+        try:
+            values = self._rewards.checked(rewards, pulls)
+        except RewardRejected as error:
+            error.result = self.result()
+            raise
+        self._finish_step(pulls, *self._rewards.totals(values, pulls.counts))
 
     def tell_step_totals(self, sums: npt.ArrayLike, squares: npt.ArrayLike) -> None:
         """Take, instead of single rewards, each entry's sum of rewards and of squared rewards."""
@@ -393,293 +323,184 @@ class Search:
         except RewardRejected as error:
             error.result = self.result()
             raise
-        self._take_rest(pulls, *totals)
-
-    def _checked(self, rewards: npt.ArrayLike, pulls: Pulls) -> FloatArray:
-        try:
-            return self._rewards.checked(rewards, pulls)
-        except RewardRejected as error:
-            error.result = self.result()
-            raise
+        self._finish_step(pulls, *totals)
 
     def _waiting_step(self, method: str) -> Pulls:
         if not self._asked:
             raise ProtocolError(f"{method}() was called without calling ask_step().")
-        return self._sequences.step.rest()
+        return self._sequences.rest()
 
-    def _take_rest(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
-        self.told += pulls.total
-        self.taken += pulls.total
-        self._sequences.step.add_rest(sums, squares)
-        self._advance()
+    # History
 
-    # Imports
-
-    def import_rewards(
+    def add_history(
         self,
-        rewards: Recorded,
+        history: Recorded,
         *,
-        arm: str | None = None,
+        arm: str | Sequence[str] | None = None,
         reward: str | None = None,
         labels: Iterable[Label] | None = None,
         missing: Missing = "stop",
     ) -> int:
-        """Take rewards that nobody asked for; return how many.
+        """Take rewards from before the search; return how many.
 
-        They count as evidence but not as pulls, and cost no budget. The guarantee stays if they
-        were drawn like all others and how many of them an arm has was not decided by looking at
-        them; arms may have any number, or be missing. Where the speed of a pull depends on its
-        reward, import before the first `ask`, or while no ticket is out.
+        They fill the next places of their arms and cost no budget. The module's text says when
+        the guarantee holds with them.
 
         Parameters
         ----------
-        rewards
-            Lists or arrays by label, a data frame with a row per reward or with counts (the columns
-            ``successes`` and ``trials``, in an order that `rng` of the search decides), or an
-            array with a row for each of the `labels`.
-        arm, reward
-            The frame's columns of labels and of rewards, as for `oddarms.find`.
-        labels
-            Of the array's rows.
-        missing
-            What a missing reward means: "stop", "skip" or "worst", as for `oddarms.find`.
+        history
+            Lists or arrays by label, a data frame with a row per reward or with counts, or an
+            array with a row for each of the `labels`. Arms may have any number of rewards, or
+            none. Counts are put in a random order that `rng` of the search decides.
+        arm, reward, labels, missing
+            As for `oddarms.analyze`.
 
         Examples
         --------
         >>> search = Search(["a", "b", "c"], k=1, delta=0.1)
-        >>> search.import_rewards({"a": [0, 0, 1], "c": [1, 1, 1, 1]})
+        >>> search.add_history({"a": [0, 0, 1], "c": [1, 1, 1, 1]})
         7
-        >>> search.result().imported
+        >>> search.result().history
         7
         """
-        rewards = self._recorded(rewards, arm, reward, labels, missing)
-        index = {label: i for i, label in enumerate(self.labels)}
-        unknown = next((label for label in rewards if label not in index), None)
-        if unknown is not None:
-            raise InvalidParameter(f"rewards must name arms of the search but have {unknown!r}.")
-        arms, values = [], []
-        for label, given in rewards.items():
-            array = np.atleast_1d(np.asarray(given))
-            one_arm = Pulls(np.array([index[label]]), np.array([array.size]))
-            values.append(self._checked(array, one_arm))
-            arms.append(np.full(array.size, index[label]))
-        if not values:
-            return 0
-        self.take_import(np.concatenate(arms), np.concatenate(values))
-        return sum(array.size for array in values)
-
-    def _recorded(
-        self,
-        rewards: Recorded,
-        arm: str | None,
-        reward: str | None,
-        labels: Iterable[Label] | None,
-        missing: Missing,
-    ) -> Mapping[Any, npt.ArrayLike]:
-        plain = (arm, reward, labels, missing) == (None, None, None, "stop")
-        if isinstance(rewards, Mapping) and plain:
-            return rewards
-        return recorded_rewards(
-            rewards,
-            arm=arm,
-            reward=reward,
-            labels=labels,
-            missing=missing,
-            worst=self.question.worst,
-            rng=self.algorithm.rng,
+        arms, rewards = history_rows(
+            history, self.question, arm=arm, reward=reward, labels=labels, missing=missing
         )
+        order = self.algorithm.rng.spawn(1)[0].permutation(arms.size)  # counts come sorted
+        arms, rewards = arms[order], rewards[order]
+        ends = self._sequences.behind(self._out_places)
+        places = ends[arms] + numbers_within(arms)
+        self.load(arms, places, rewards, np.ones(arms.size, dtype=np.bool_))
+        return arms.size
 
-    def end(self, rewards: Mapping[Any, npt.ArrayLike]) -> None:
-        """Take the last rewards there are, too few for the step in progress, and end the search.
+    # The budget
 
-        They are imported instead of that step: SPADE uses them all, and other algorithms none, so
-        that `Result.unused` counts them. How many are left of an arm was decided by how many it
-        had and by the rewards used before, not by looking at them, so the guarantee stays. The
-        status is "ended", or "decided" if they decide every arm.
-        """
-        if self._out:
-            raise ProtocolError("end() was called while tickets are out: tell or skip them.")
-        self._asked = False
-        self.import_rewards(rewards)
-        self.stop(Status.ENDED)
+    @property
+    def budget(self) -> int | None:
+        """How many pulls the search may ask for; None for no limit."""
+        return self._budgets[-1]
 
-    def take_import(self, arms: IntArray, values: FloatArray) -> None:
-        """Take checked rewards that nobody asked for, by the arms' numbers."""
-        self.taken += arms.size
-        self.imported += np.bincount(arms, minlength=self.question.n)
-        if self.status is Status.BUDGET:
-            self.status = Status.RUNNING  # they cost none of it, and may be all that is needed
-        between_steps = not self.done and self._sequences.step.untouched and not self._asked
-        if self.algorithm.takes_imports:
-            self._imports.append((arms, values))
-            if between_steps:
-                self._propose()
-        else:
-            self._free += arms.size
-            self._sequences.take_imported(arms, self._rewards.scaled(values))
-            if between_steps and self._sequences.step.total:
-                self._sequences.begin(self._sequences.step.pulls)
-            elif between_steps:
-                self._propose()
-        self._advance()
-
-    # Revisions
-
-    def revise(self, question: Question | None = None, /, **changes: Any) -> None:
-        """Ask a somewhat different question of the same arms, on the samples that are there.
-
-        Margin, floor and indifference may be changed, where the algorithm can decide anew (SPADE
-        can). The budget may become larger, or None, and a search without one may be given one. The
-        search goes on, or ends, or was over and goes on. Once margin or floor were changed after
-        the first result, the answer is right with probability at least 1 - 3 delta; indifference
-        and budget cost nothing. The module's text says by what they may be chosen.
-
-        Parameters
-        ----------
-        question
-            The other question, whole; by default that of the search.
-        **changes
-            Words of it that are changed.
-
-        Examples
-        --------
-        >>> truth = [0.0, 0.1, 0.2, 0.9]
-        >>> search = Search(4, k=1, delta=0.1)
-        >>> while not search.done:
-        ...     pulls = search.ask_step()
-        ...     search.tell_step(np.array(truth)[pulls.indices].repeat(pulls.counts))
-        >>> search.result().outliers
-        [3]
-        >>> search.revise(floor=0.95)
-        >>> search.result().outliers, search.status.value
-        ([], 'decided')
-        """
-        wanted = changed(question or self.question, changes)
-        new = revision(self.question, wanted, self.algorithm, looked=self.taken > 0, told=self.told)
-        if new == self.question:
-            return
-        if any(getattr(new, word) != getattr(self.question, word) for word in DECIDING):
-            a, b = new.bounds
-            indifference = new.indifference / (b - a)
-            self.algorithm.revise(rule_of(new), indifference, revised=new.revised)
-        limited = self.question.budget is None and new.budget is not None
-        self.question = new
-        self._go_on(limited=limited)
-
-    def _go_on(self, *, limited: bool) -> None:
-        """Find out where the search stands under another question, perhaps with a new limit."""
-        step = self._sequences.step
-        self._needed = self._outlook = None
-        self.status = Status.DECIDED if self.algorithm.done else Status.RUNNING
-        self._note_decisions()
-        untouched = step.untouched and not self._asked
-        wanted = step.total == 0 or (untouched and (limited or bool(self._imports)))
-        if not self.done and wanted:
-            self._propose()
-        if self._trace and self._trace[-1].pulls == self.pulls:
-            self._trace[-1] = self.latest()
-        self._advance()
+    def raise_budget(self, budget: int | None) -> None:
+        """Allow more pulls, or any number (None); a search that the budget stopped goes on."""
+        check_raised(self.budget, budget)
+        if budget != self.budget:
+            self._budgets.append(budget)
+            if self.status is Status.BUDGET:
+                self.status = Status.RUNNING
+                if not self._sequences.step.total:  # the smaller budget allows no further step
+                    self._budgets.pop(0)
+                    self._propose()
+                self._advance()
 
     # Places, for those who keep the tickets themselves
 
     def take(self, arm: int, place: int, reward: float) -> None:
-        """Take the checked reward of a place of an arm, or count it as beyond the budget."""
-        self.taken += 1
-        if self.question.budget is not None and self.told >= self.question.budget:
-            self.beyond += 1
+        """Take the checked reward of a place; one that is there already counts once."""
+        if self._sequences.take(arm, place, reward) and self._sequences.missing == 0:
+            self._advance()
+
+    def load(
+        self, arms: IntArray, places: IntArray, rewards: FloatArray, history: BoolArray
+    ) -> None:
+        """Take many checked rewards at once, such as a log or history."""
+        if arms.size < BULK and not history.any():
+            for row in zip(arms.tolist(), places.tolist(), rewards.tolist(), strict=True):
+                self.take(*row)
             return
-        self.told += 1
-        if self._is_over:
-            self._unused += 1  # there is no step to wait for
-            return
-        self._sequences.take(arm, place, self._rewards.scaled_one(reward))
+        self._sequences.load(arms, places, rewards, history)
+        self._asked = False
         self._advance()
 
-    def open_places(self, n: int, out: Out, *, ahead: float = AHEAD) -> list[Place]:
+    def open_places(self, n: int, out: set[Place], *, prefetch: float = PREFETCH) -> list[Place]:
         """Return up to n places to be pulled now, given those that are out."""
-        check_ahead(ahead)
+        check_prefetch(prefetch)
         if self.done:
             return []
-        number_out = sum(map(len, out.values()))
-        workers = n + number_out
-        if self.question.budget is not None:
-            n = min(n, self.question.budget - self.told - number_out)
+        workers = n + len(out)
+        if self.budget is not None:
+            n = min(n, self.budget - self.told - len(out))
         if n <= 0:
             return []
         found = self._sequences.open_in_step(n, out)
-        if len(found) < n and ahead > 0.0:
-            room = self._room_ahead(ahead, workers)
+        if len(found) < n and prefetch > 0.0:
+            room = self._room_ahead(prefetch, workers)
             if self._outlook is None:
                 self._outlook = Outlook(self.algorithm.outlook())
             found += self._sequences.open_ahead(n - len(found), out, self._outlook, room)
         return found
 
-    def _room_ahead(self, ahead: float, workers: int) -> float:
+    def _room_ahead(self, prefetch: float, workers: int) -> float:
         """Return how many results may wait or be out ahead of the step.
 
         To hide a pull that takes many times as long as others, each worker must find as many
         others to make meanwhile. Early in a search that is much more than a share of what is
         there, and sure to be used; so the share is then that of the results expected in all.
         """
-        if self._needed is None:
+        if self._expected is None:
             needed = self.algorithm.pulls_needed()
             rows = EARLY_ROWS * self.question.n
-            self._needed = self.total_pulls + (rows if needed is None else float(needed.sum()))
-        early = min(PER_WORKER * workers, ahead * self._needed)
-        return max(ahead * self.told, early)
+            known = int(self._sequences.used.sum())
+            self._expected = known + (rows if needed is None else float(needed.sum()))
+        return max(prefetch * self.told, min(PER_WORKER * workers, prefetch * self._expected))
 
-    def status_with(self, out: Out, *, ahead: float = AHEAD) -> Status:
-        """Return where the search stands, given the places that are out."""
-        if self.done or self.open_places(1, out, ahead=ahead):
+    def status_with(self, out: set[Place], *, prefetch: float = PREFETCH) -> Status:
+        """Return the status of the search, given the places that are out."""
+        if self.done or self.open_places(1, out, prefetch=prefetch):
             return self.status
         # the step needs pulls: if none is out and none may be handed out, the budget is in the way
-        return Status.WAITING if any(out.values()) else Status.BUDGET
+        return Status.WAITING if out else Status.BUDGET
 
     # Steps
 
     def _propose(self) -> None:
-        """Give the algorithm what was imported, and find the next step or why there is none."""
-        while self._imports and not self.algorithm.done:
-            arms, values = self._imports.pop(0)
-            order = np.argsort(arms, kind="stable")
-            counts = np.bincount(arms, minlength=self.question.n)
-            self.algorithm.absorb_imports(counts, self._rewards.scaled(values[order]))
-        budget = self.question.budget
-        allowed = UNLIMITED if budget is None else min(budget + self._free, UNLIMITED)
-        left = allowed - self.total_pulls
-        pulls = no_pulls() if self.algorithm.done else _frozen(self.algorithm.propose(left))
+        """Begin the next step, or find out why there is none."""
+        while True:
+            limit = self._limit()
+            pulls = no_pulls() if self.algorithm.done else _frozen(self.algorithm.propose(limit))
+            if pulls.total <= limit or len(self._budgets) == 1:
+                break
+            self._budgets.pop(0)
         self._asked = False
-        self._needed = self._outlook = None
+        self._expected = self._outlook = None
         self._note_decisions()
         if pulls.total == 0:
             self.status = Status.DECIDED
-        elif pulls.total > left:
+        elif pulls.total > limit:
             self.status = Status.BUDGET
         self._sequences.begin(no_pulls() if self.done else pulls)
 
+    def _limit(self) -> int:
+        """Return how many pulls the budget allows the algorithm.
+
+        A smaller budget that was raised later counts until it is used up, so that raising it
+        changes no step before.
+        """
+        budget = self._budgets[0]
+        return UNLIMITED if budget is None else min(budget - self.pulls, UNLIMITED)
+
     def _advance(self) -> None:
         """Give the algorithm every step that is complete."""
-        while not self.done and self._sequences.step.missing == 0:
-            pulls, sums, squares = self._sequences.finish()
-            self.algorithm.absorb(pulls, sums, squares)
-            self.total_pulls += pulls.total
-            self._propose()
-            self._record()
-        if self._is_over:
-            self._unused = self.unused  # only count what no step has taken
-            self._sequences.forget()
-            self._imports = []
+        while not self.done and self._sequences.missing == 0:
+            self._finish_step(no_pulls(), np.empty(0), np.empty(0))
 
-    @property
-    def _is_over(self) -> bool:
-        """True if no step will follow, whatever comes: a larger budget, or another question."""
-        return self.status is Status.DECIDED and not self.algorithm.revisable
+    def _finish_step(self, told: Pulls, sums: FloatArray, squares: FloatArray) -> None:
+        """Give the algorithm a step: rewards that are there, and totals of those just told."""
+        step = self._sequences.step
+        found = self._sequences.finish()
+        if found.rewards.size:
+            own, own_squares = self._rewards.totals(found.rewards, found.counts)
+            missing = found.counts < step.counts
+            own[missing] += sums
+            own_squares[missing] += squares
+            sums, squares = own, own_squares
+        self.algorithm.absorb(step, sums, squares)
+        self._propose()
+        self._record()
+        if told.total:
+            self._advance()
 
     def stop(self, reason: Status) -> None:
         """End the search for a reason of the caller's own, such as `Status.INTERRUPTED`."""
-        if reason not in set(Status):
-            known = ", ".join(Status)
-            raise InvalidParameter(f"reason must be one of {known} but got {reason!r}.")
         if not self.done:
             self.status = Status(reason)
 
@@ -687,52 +508,59 @@ class Search:
 
     def _record(self) -> None:
         if self._first is None and self.algorithm.round >= 2:
-            self._first = snapshot(self.algorithm, self._rewards)
+            self._first = self._snapshot()
         pulls = self.pulls
         if pulls >= self._next_trace or self.done:
             self._next_trace = max(pulls * TRACE_GROWTH, pulls + 1)
             self._trace.append(self.latest())
 
     def _note_decisions(self) -> None:
-        self._decided.note(self.algorithm.decisions, self.total_pulls)
+        decisions = self.algorithm.decisions
+        new = decisions != self._decisions_seen
+        if new.any():
+            pulls = int(self._sequences.used.sum())
+            self._decided_after[new] = np.where(decisions[new] == 0, OPEN, pulls)
+            self._decisions_seen = decisions.copy()
 
     def result(self) -> Result:
         """Return what is known now; may be called at any time."""
-        last = snapshot(self.algorithm, self._rewards)
+        last = self._snapshot()
         ends = np.column_stack([last.lower, last.upper])
-        return self._known_of(ends, first=self._first or last, last=last)
+        return self._result_with(ends, first=self._first or last, last=last)
 
-    def outline(self) -> tuple[Result, FindRows]:
-        """Return what is known now at less cost, and what finds the intervals of some arms later.
+    def outline(self) -> tuple[Result, FindIntervals]:
+        """Return what is known now at less cost, and a function that finds intervals of some arms.
 
-        The intervals of the result itself have no ends.
+        The intervals of the result itself are infinite.
         """
         ends = np.tile([-np.inf, np.inf], (self.question.n, 1))
-        return self._known_of(ends), later_intervals(self.algorithm, self._rewards)
+        find = self.algorithm.later_intervals()
+        return self._result_with(ends), lambda arms: np.column_stack(self._in_units(*find(arms)))
 
-    def _known_of(self, intervals: FloatArray, **snapshots: Snapshot) -> Result:
-        algorithm, rewards, trace = self.algorithm, self._rewards, self._trace
-        if self.total_pulls and (not trace or trace[-1].pulls < self.pulls):
+    def _result_with(self, intervals: FloatArray, **snapshots: Snapshot) -> Result:
+        algorithm, trace = self.algorithm, self._trace
+        guesses = algorithm.guesses()
+        if self._sequences.total and (not trace or trace[-1].pulls < self.pulls):
             trace = [*trace, self.latest()]
+        sequences = self._sequences
         return Result(
             question=self.question,
             status=self.status,
-            decisions=decisions(algorithm, rewards),
-            pulls_per_arm=self._sequences.used.copy(),
-            means=rewards.in_units(algorithm.means),
+            decisions=self.decisions,
+            pulls_per_arm=sequences.pulled.copy(),
+            means=self.means,
             intervals=intervals,
-            thresholds=thresholds(algorithm, rewards),
-            centre=centre(algorithm, rewards),
+            thresholds=self._thresholds(),
+            centre=self._centre(),
             round=algorithm.round,
-            threshold_pulls=min(algorithm.threshold_pulls, self.pulls),  # imports may serve it
-            imported_per_arm=self.imported.copy(),
-            unused=self.unused + self.in_step,
-            beyond=self.beyond,
+            threshold_pulls=min(algorithm.threshold_pulls, self.pulls),  # history may serve it
+            history_per_arm=sequences.history.copy(),
+            unused=sequences.total - int(sequences.used.sum()),
             evidence=algorithm.evidence(),
             pulls_needed=algorithm.pulls_needed(),
-            guesses=on_side(algorithm.guesses(), rewards),
-            doubts=algorithm.doubts(),
-            decided_after=self._decided.after.copy(),
+            guesses=self._on_side(guesses.decisions),
+            ranks=_ranks(guesses.suspicion, algorithm.undecided),
+            decided_after=self._decided_after.copy(),
             trace=tuple(trace),
             **snapshots,
         )
@@ -751,74 +579,111 @@ class Search:
             pulls_needed=None if needed is None else float(needed.sum()),
             alike=self._look_alike(),
             worst=most_abnormal(
-                self._rewards.in_units(self.algorithm.means),
-                self.algorithm.decisions != Decision.NORMAL,
-                self.question.side,
+                self.means, self.algorithm.decisions != Decision.NORMAL, self.question.side
             ),
         )
 
     def _look_alike(self) -> bool:
-        """Return whether all arms look alike, where nothing would end such a search."""
-        asked, algorithm = self.question, self.algorithm  # as `Result.all_alike`, at no cost
-        if asked.margin > 0.0 or asked.indifference > 0.0 or asked.rule != "sigma":
+        """Return whether all arms look alike and nothing would end such a search."""
+        algorithm = self.algorithm  # as `Result.all_alike`, without its cost
+        if not self.question.may_not_end or not algorithm.undecided.all():
             return False
-        everything_open = bool(algorithm.undecided.all())
-        return everything_open and look_alike(algorithm.means, algorithm.pulls)
-
-    def wait_for_others(self, seconds: float) -> None:
-        """Refuse to wait: whoever drives a search in memory has all its tickets."""
-        del seconds
-        raise ProtocolError(
-            "a search must be driven when no tickets of it are out elsewhere but some are: tell or"
-            " skip them."
-        )
+        return look_alike(algorithm.means, algorithm.pulls)
 
     def latest(self) -> TracePoint:
         """Return the present moment as a point of the trace."""
-        return trace_point(self.algorithm, self._rewards, self.pulls)
+        bound = next(iter(self._thresholds().values()))
+        algorithm = self.algorithm
+        quartiles = _quartiles(algorithm.evidence())
+        return TracePoint(self.pulls, algorithm.round, self.undecided, *bound, *quartiles)
 
-    # As bytes
+    def waiting_rewards(self) -> list[tuple[Label, float]]:
+        """Return label and reward of all results that no step has used; history is left out."""
+        return [(self.labels[arm], reward) for arm, reward in self._sequences.waiting_rewards()]
 
-    def to_bytes(self) -> bytes:
-        """Return the whole state but the question, in a size that goes with the arms.
+    def wait(self) -> None:
+        """Refuse to wait: somebody else has the tickets of this search."""
+        raise ProtocolError(
+            "A search cannot be run while tickets of it are out: tell or skip them first."
+        )
 
-        Tickets that are out are not part of it: to whoever reads it, their places are open again.
-        """
-        return frozen_state(self)
+    # In the user's units and on the user's side
 
-    @classmethod
-    def from_bytes(cls, question: Question, data: bytes) -> Search:
-        """Return the search that `to_bytes` was called on; the question is kept by the caller."""
-        search = (_SavedSearch if cls is Search else cls)(question)
-        restore_state(search, data)
-        return search
+    def _snapshot(self) -> Snapshot:
+        lower, upper = self._in_units(*self.algorithm.intervals())
+        return Snapshot(
+            self.algorithm.round, self.means, lower, upper, self.decisions, self._thresholds()
+        )
+
+    def _in_units(self, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
+        ends = self._rewards.in_units(lower), self._rewards.in_units(upper)
+        return ends[::-1] if self._rewards.mirrored else ends
+
+    def _on_side(self, found: Decisions) -> Decisions:
+        if self._rewards.mirrored:
+            found[found == Decision.HIGH] = Decision.LOW
+        return found
+
+    def _thresholds(self) -> dict[str, Threshold]:
+        in_units = self._rewards.in_units
+        found: dict[str, Threshold] = {}
+        for side, (estimate, lower, upper) in self.algorithm.thresholds().items():
+            if self._rewards.mirrored:
+                found["lower"] = Threshold(*map(in_units, (estimate, upper, lower)))
+            else:
+                found[side] = Threshold(*map(in_units, (estimate, lower, upper)))
+        return found
+
+    def _centre(self) -> tuple[float, float]:
+        low, high = (float(self._rewards.in_units(end)) for end in self.algorithm.centre())
+        return min(low, high), max(low, high)
 
 
-class _SavedSearch(Search):
-    """A search whose state was read: whatever fails, as its figures do not fit, is a sentence."""
-
-    ask = guarded(Search.ask)
-    tell = guarded(Search.tell)
-    tell_many = guarded(Search.tell_many)
-    skip_many = guarded(Search.skip_many)
-    ask_step = guarded(Search.ask_step)
-    tell_step = guarded(Search.tell_step)
-    tell_step_totals = guarded(Search.tell_step_totals)
-    take = guarded(Search.take)
-    take_import = guarded(Search.take_import)
-    open_places = guarded(Search.open_places)
-    revise = guarded(Search.revise)
-    result = guarded(Search.result)
-    outline = guarded(Search.outline)
-    progress = guarded(Search.progress)
-    latest = guarded(Search.latest)
+def check_prefetch(prefetch: float) -> float:
+    """Return how far pulls may be made ahead, as a share of the results so far."""
+    if not 0.0 <= check_number("prefetch", prefetch) < math.inf:
+        raise InvalidParameter(f"prefetch must be at least 0 but got {prefetch}.")
+    return prefetch
 
 
-def check_ahead(ahead: float) -> float:
-    """Return how far pulls may be made ahead, a share of the results so far."""
-    if not 0.0 <= check_number("ahead", ahead) < math.inf:
-        raise InvalidParameter(f"ahead must be a share of at least 0 but got {ahead}.")
-    return ahead
+def check_raised(before: int | None, budget: int | None) -> None:
+    """Raise if a budget is smaller than the one before."""
+    if budget is not None:
+        check_whole("budget", budget, least=0)
+    if before is None and budget is not None:
+        raise InvalidParameter(f"budget is unlimited and cannot become {budget:,}.")
+    if before is not None and budget is not None and budget < before:
+        raise InvalidParameter(
+            f"budget can only grow, from {before:,}, but got {budget:,}: start a new search."
+        )
+
+
+def history_rows(
+    history: Recorded, question: Question, **columns: Any
+) -> tuple[IntArray, FloatArray]:
+    """Return the arm and the reward of each row of a history, checked."""
+    read = read_rewards(history, bounds=question.bounds, worst=question.worst, **columns)
+    index = {label: i for i, label in enumerate(question.labels)}
+    unknown = next((label for label in read.labels if label not in index), None)
+    if unknown is not None:
+        raise InvalidParameter(f"history has rewards of {unknown!r}, which is not an arm.")
+    numbers = np.array([index[label] for label in read.labels], dtype=np.int64)
+    return numbers[read.arms], read.rewards
+
+
+def numbers_within(arms: IntArray) -> IntArray:
+    """Return for each row how many rows of the same arm come before it.
+
+    Examples
+    --------
+    >>> numbers_within(np.array([3, 1, 3, 3])).tolist()
+    [0, 0, 1, 2]
+    """
+    order = np.argsort(arms, kind="stable")
+    ordered = arms[order]
+    found: IntArray = np.empty(arms.size, dtype=np.int64)
+    found[order] = np.arange(arms.size) - np.searchsorted(ordered, ordered)
+    return found
 
 
 def _new_algorithm(question: Question, rng: np.random.Generator) -> Algorithm:
@@ -840,15 +705,31 @@ def _new_algorithm(question: Question, rng: np.random.Generator) -> Algorithm:
         side="both" if question.side == "both" else "upper",
         error=question.error,
         goal=question.goal,
-        revised=question.revised,
         **options,
     )
+
+
+def _ranks(suspicion: FloatArray, undecided: BoolArray) -> IntArray:
+    """Return each undecided arm's rank, 1 for the most suspicious one; 0 for the others."""
+    arms = np.flatnonzero(undecided)
+    ranks: IntArray = np.zeros(undecided.size, dtype=np.int64)
+    ranks[arms[np.argsort(-suspicion[arms], kind="stable")]] = np.arange(1, arms.size + 1)
+    return ranks
+
+
+def _quartiles(evidence: FloatArray | None) -> list[float]:
+    """Return the smallest value and the quartiles; each is the value of an arm."""
+    if evidence is None:
+        return []
+    places = [(evidence.size - 1) * quarter // 4 for quarter in range(4)]
+    found: list[float] = np.partition(evidence, places)[places].tolist()
+    return found
 
 
 def _check_different(names: list[str]) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidParameter(f"tickets must be different but {twice} appears twice.")
+        raise InvalidParameter(f"Ticket {twice!r} appears twice in one call.")
 
 
 def _frozen(pulls: Pulls) -> Pulls:

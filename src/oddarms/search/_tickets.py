@@ -35,13 +35,13 @@ class Status(StrEnum):
 
 _MEANINGS = {
     Status.RUNNING: "it is still running",
-    Status.WAITING: "all pulls that can be handed out are out",
+    Status.WAITING: "it waits for results that others are getting",
     Status.DECIDED: "everything is decided",
     Status.BUDGET: "the budget does not allow another step",
     Status.INTERRUPTED: "it was interrupted",
     Status.FAILED: "a pull failed",
     Status.ENDED: "there are no more rewards",
-    Status.STOPPED: "somebody has stopped it, and may let it go on",
+    Status.STOPPED: "it was stopped and may be resumed",
 }
 
 
