@@ -1,81 +1,61 @@
-"""The storage of studies: a SQLite file, PostgreSQL, or memory, behind one small interface.
+"""A database with studies: a SQLite file, PostgreSQL, or memory, behind one small interface.
 
-What the rest may rely on
--------------------------
 - `writing` is a transaction: when its block ends without an exception everything in it is on the
-  disk (SQLite: WAL with synchronous=FULL; PostgreSQL: its default), and otherwise nothing of it is
-  stored. It may be called from any thread or process.
-- Results are appended under `shared` of their study, everything that reads results in order or
-  hands out tickets under `exclusive`. So the numbers of results grow in the order in which readers
-  see them, and no result appears below a number that was read already.
-- A database that was away is reached again at the next call.
-- While a call waits for others Ctrl-C is obeyed at once; from then on it waits for the call's end.
-- A forked process has no connection of its parent's: a file's locks would not hold in it, and its
-  results would be lost when the parent closes the file.
-- Nothing is written to a database before it is known to be ours or empty, and nothing at all by
-  those who only read.
+  disk (SQLite: WAL with synchronous=FULL; PostgreSQL: its default), and otherwise nothing is.
+- Results are appended under `appending`, and `settled` waits for all who do. So a reader who asks
+  for results up to a number that `settled` returned misses none.
+- Tickets are handed out under `alone`, one caller at a time.
+- A database that was unavailable is reached again at the next call.
+- A forked process has no connection of its parent's.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-import struct
+import sqlite3
 import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import NullPool, QueuePool, StaticPool
 
-from oddarms.errors import InvalidParameter, MissingExtra, OddarmsError, StoreFailed
-from oddarms.interrupts import interruptible, pause, uninterrupted
-from oddarms.studies._failures import DAMAGED, Failure, failure_of, first_line
-from oddarms.studies._hurry import Hurry
+from oddarms.errors import InvalidParameter, MissingExtra, OddarmsError, StorageFailed
 from oddarms.studies._location import Location, location_of
-from oddarms.studies._sql import LOCK_SPACE
-from oddarms.studies._sqlite import sqlite_engine
-from oddarms.studies._versions import REVISIONS, look_at_file, upgrade_schema, version_of
+from oddarms.studies._schema import TABLES, VERSION, statements
 
-LOCK_SECONDS = 60.0
-HURRY_SECONDS = 1.0
-TURN_SECONDS = 0.001
+LOCK_SECONDS = 10.0
+"""How long a call waits for others; the caller may repeat it."""
 HOLD_SECONDS = 300.0
-"""Whoever has a study alone and does nothing for so long, as a suspended process, loses it."""
+"""A client that has locked a study and does nothing for so long, as if suspended, loses it."""
+TURN_SECONDS = 0.001
 SILENCE_SECONDS = 60
 """After so long without a sign of life the other side of a connection counts as gone."""
+LOCK_SPACE, ASK_SPACE = 0x0DDA, 0x0DDB
+"""Our parts of PostgreSQL's advisory locks."""
 
-_WRONG_KINDS = (
-    TypeError,
-    ValueError,
-    AttributeError,
-    LookupError,
-    AssertionError,
-    OverflowError,
-    RecursionError,
-    MemoryError,
-    struct.error,
-)
-"""What rows lead to that nobody of us has written."""
-
-_memory: dict[str, Database] = {}
 _memory_lock = threading.Lock()
+_memory: list[Database] = []
 _opened: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
 class Database:
-    """A storage; `open_database` returns it, at the present version."""
+    """A storage; `open_database` returns it."""
 
     def __init__(self, location: Location) -> None:
         self.location = location
         self._engine = _engine(location)
         self.dialect = self._engine.dialect.name
         self._process = os.getpid()
-        self._turn = threading.RLock() if self.one_connection else nullcontext()
-        self.hurry = Hurry()
+        self._turn = threading.RLock() if location.memory else nullcontext()
         self._file = None if location.file is None else _identity(location.file)
         _opened.add(self)
         weakref.finalize(self, _dispose, self._engine, self._process)
@@ -84,91 +64,57 @@ class Database:
         return f"Database({self.name!r})"
 
     @property
-    def one_connection(self) -> bool:
-        """True if all transactions use the same connection, one after the other."""
-        return self.location.memory
-
-    @property
     def name(self) -> str:
         """Where it is, without a password."""
         return self.location.name
 
     @property
-    def lock_seconds(self) -> float:
-        """How long a call of this thread waits for others."""
-        return HURRY_SECONDS if self.hurry else LOCK_SECONDS
+    def is_postgresql(self) -> bool:
+        """Whether it is PostgreSQL; otherwise it is SQLite."""
+        return self.dialect == "postgresql"
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """A transaction that may write; once it has begun, Ctrl-C waits for its end."""
+        """A transaction that may write."""
         self._check_file()
-        with uninterrupted(), self._translated(), self._engine.connect() as connection:
-            if self.dialect == "sqlite":
-                connection = connection.execution_options(oddarms_waits=self.lock_seconds)
-            with connection.begin():
-                yield connection
-
-    @contextmanager
-    def statement(self) -> Iterator[sa.Connection]:
-        """A transaction of one statement, which on PostgreSQL is one message to and fro.
-
-        There it may wait for a lock as long as anybody, and be interrupted: it may have been
-        executed then or not.
-        """
-        if self.dialect != "postgresql":
-            with self.writing() as connection:
-                yield connection
-            return
-        with uninterrupted(), self._translated(), self._engine.connect() as connection:
-            connection = connection.execution_options(isolation_level="AUTOCOMMIT")
-            with interruptible():
-                yield connection
+        with self._translated(), self._engine.begin() as connection:
+            yield connection
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """A transaction that only reads, each statement what was stored before it."""
-        with self._translated(), self._engine.connect() as connection:
-            connection = connection.execution_options(oddarms_reads=True)
+        """A transaction that only reads."""
+        reads = {"oddarms_reads": True}
+        with self._translated(), self._engine.connect().execution_options(**reads) as connection:
             with connection.begin():
                 yield connection
 
-    @contextmanager
-    def view(self) -> Iterator[sa.Connection]:
-        """A transaction that sees the storage as it is at one moment while others go on."""
+    def appending(self, connection: sa.Connection, study: int) -> None:
+        """Append results of a study, together with others who do."""
+        if self.is_postgresql:
+            run(
+                connection,
+                f"SELECT pg_advisory_xact_lock_shared({LOCK_SPACE}, :study)",
+                study=study,
+            )
+
+    def alone(self, connection: sa.Connection, study: int) -> None:
+        """Hand out tickets of a study, or give results places, while nobody else does."""
+        if self.is_postgresql:
+            run(connection, f"SELECT pg_advisory_xact_lock({ASK_SPACE}, :study)", study=study)
+
+    def settled(self, study: int) -> int:
+        """Return the number of the last result; none with a lower number will appear later."""
         with self.reading() as connection:
-            if self.dialect == "postgresql":
-                connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
-            yield connection
+            if self.is_postgresql:
+                run(connection, f"SELECT pg_advisory_xact_lock({LOCK_SPACE}, :study)", study=study)
+            last = "SELECT coalesce(max(id), 0) FROM results WHERE study = :study"
+            return int(run(connection, last, study=study).scalar_one())
 
-    def shared(self, connection: sa.Connection, study: int) -> None:
-        """Append results of a study while others do; nobody reads them in order meanwhile."""
-        self._lock(connection, study, "pg_advisory_xact_lock_shared")
-
-    def exclusive(self, connection: sa.Connection, study: int) -> None:
-        """Have a study alone until the transaction ends."""
-        self._lock(connection, study, "pg_advisory_xact_lock")
-
-    def _lock(self, connection: sa.Connection, study: int, function: str) -> None:
-        """Lock on PostgreSQL; in SQLite every writer is alone anyway."""
-        if self.dialect != "postgresql":
-            return
-        limits = {
-            "idle_in_transaction_session_timeout": HOLD_SECONDS,
-            "lock_timeout": self.lock_seconds,
-        }
-        settings = [
-            f"set_config('{name}', '{seconds * 1000:.0f}', true)"
-            for name, seconds in limits.items()
-        ]
-        call = sa.text(f"SELECT {', '.join(settings)}, {function}(:space, :study)")
-        with interruptible():
-            connection.execute(call, {"space": LOCK_SPACE, "study": study})
-
-    def copy(self, connection: sa.Connection, table: str, columns: list[str], rows: Any) -> None:
+    def insert(self, connection: sa.Connection, table: str, columns: list[str], rows: Any) -> None:
         """Insert many rows, in the fastest way there is."""
         names = ", ".join(columns)
         raw: Any = connection.connection.driver_connection
-        if self.dialect == "postgresql":
+        if self.is_postgresql:
             with raw.cursor().copy(f"COPY {table} ({names}) FROM STDIN") as copying:
                 for row in rows:
                     copying.write_row(row)
@@ -176,57 +122,105 @@ class Database:
         marks = ", ".join("?" for _ in columns)
         raw.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)
 
-    def _check_file(self) -> None:
-        """Refuse to write to a file that is gone from its place: what it has nobody would find."""
-        if self.location.file is None:
-            return
-        found = _identity(self.location.file)
-        self._file = self._file or found
-        if found is None or found != self._file:
-            raise StoreFailed(
-                f"{self.name}: the file was removed or replaced while it was in use, and nothing of"
-                " this call was recorded: put it back, with its -wal file, and open it again."
-            )
+    def now(self, connection: sa.Connection) -> Now:
+        """Return the time by which leases go, and the time of day."""
+        if self.is_postgresql:
+            wall = run(connection, "SELECT extract(epoch FROM clock_timestamp())").scalar_one()
+            return Now(float(wall), float(wall), 0)
+        return Now(time.time(), steady(), boot())
 
     def close(self) -> None:
         """Close all connections; the next call opens new ones."""
         self._engine.dispose()
 
-    def version(self) -> str | None:
-        """Return the version of the schema, None for an empty storage; refuse a foreign one."""
+    def check_integrity(self) -> list[str]:
+        """Return what the database's own check finds wrong; PostgreSQL checks its pages itself."""
+        if self.is_postgresql:
+            return []
         with self.reading() as connection:
-            return version_of(connection, self.name)
+            found = [str(row[0]) for row in run(connection, "PRAGMA integrity_check(20)")]
+        return [] if found == ["ok"] else found
 
-    def upgrade(self) -> None:
-        """Bring the schema to the present version, in one transaction."""
-        if self.dialect == "sqlite" and not self.one_connection:
-            self._use_wal()
-        with self.writing() as connection:
-            self.exclusive(connection, 0)
-            upgrade_schema(connection, self.name)
+    def vacuum(self) -> None:
+        """Give the space of deleted studies back to the file system."""
+        if self.is_postgresql or self.location.memory:
+            return
+        with (
+            self._translated(),
+            closing(sqlite3.connect(_address(str(self.location.file)), uri=True)) as raw,
+        ):
+            raw.execute("VACUUM")
+
+    def _check_file(self) -> None:
+        """Refuse to write to a file that is no longer in its place: nobody would find the data."""
+        if self.location.file is not None and _identity(self.location.file) != self._file:
+            raise StorageFailed(
+                f"{self.name}: the file was removed or replaced while it was in use, so nothing of"
+                " this call was recorded. Put it back, with its -wal file, and open it again."
+            )
+
+    # Creation
+
+    def prepare(self, *, create: bool) -> bool:
+        """Check the schema, creating it in an empty database; return False if it stays empty."""
+        with self.reading() as connection:
+            if self._has_schema(connection):
+                return True
+        if create:
+            if not self.is_postgresql and not self.location.memory:
+                self._use_wal()
+            with self.writing() as connection:
+                self.alone(connection, 0)
+                if not self._has_schema(connection):
+                    for statement in statements(self.dialect):
+                        connection.exec_driver_sql(statement)
+                    run(
+                        connection,
+                        "INSERT INTO oddarms (version) VALUES (:version)",
+                        version=VERSION,
+                    )
+        return create
+
+    def _has_schema(self, connection: sa.Connection) -> bool:
+        tables = _tables(connection)
+        if not tables:
+            return False
+        if "oddarms" not in tables or not tables >= TABLES:
+            others = ", ".join(sorted(tables - TABLES or tables)[:3])
+            raise StorageFailed(
+                f"{self.name} is a database with other tables ({others}), which were not touched:"
+                " choose another file or database."
+            )
+        version = run(connection, "SELECT version FROM oddarms").scalar()
+        if version != VERSION:
+            raise StorageFailed(
+                f"{self.name} was written by another version of oddarms (schema {version}, while"
+                f" this one has {VERSION}): export its studies with that version."
+            )
+        return True
 
     def _use_wal(self) -> None:
         """Let readers and the writer of a file not wait for each other; it stays so for good."""
-        deadline = time.monotonic() + self.lock_seconds
+        deadline = time.monotonic() + LOCK_SECONDS
         while True:
             try:
                 with self._translated(), self._engine.connect() as connection:
                     raw: Any = connection.connection.driver_connection
                     raw.execute("PRAGMA journal_mode = WAL")
                     return
-            except StoreFailed as error:  # changing the mode does not wait for locks
+            except StorageFailed as error:  # changing the mode does not wait for locks
                 if not error.passing or time.monotonic() > deadline:
                     raise
-                pause(10.0 * TURN_SECONDS)
+                time.sleep(10.0 * TURN_SECONDS)
 
     # Errors
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        if self.one_connection and self._process != os.getpid():
-            raise StoreFailed(
-                "memory: it is that of another process; keep a study that processes share in a file"
-                " or in PostgreSQL."
+        if self.location.memory and self._process != os.getpid():
+            raise StorageFailed(
+                "memory: this storage belongs to another process; processes share a file or"
+                " PostgreSQL."
             )
         driver: Any = self._engine.dialect.dbapi
         try:
@@ -240,140 +234,100 @@ class Database:
         except SQLAlchemyError as error:
             passing = isinstance(error, sa.exc.TimeoutError)  # all connections are in use
             raise self._failed(Failure(first_line(error), passing)) from self._cause(error)
-        except driver.Error as error:  # `copy` does not go through SQLAlchemy
+        except driver.Error as error:  # `insert` does not go through SQLAlchemy
             raise self._failed(failure_of(error)) from self._cause(error)
-        except UnicodeError as error:  # in a text or, of SQLite, in a message about one
-            reason = DAMAGED if self.dialect == "sqlite" else "its address cannot be read"
-            raise self._failed(Failure(reason, False)) from self._cause(error)
-        except _WRONG_KINDS as error:  # a file may hold anything in any column
-            kind = type(error).__name__
-            reason = f"it is damaged, or was changed by hand ({kind}: {first_line(error)[:100]})"
-            raise self._failed(Failure(reason, False)) from self._cause(error)
 
-    def _failed(self, failure: Failure) -> StoreFailed:
+    def _failed(self, failure: Failure) -> StorageFailed:
         safe = failure.known or self.location.is_safe(failure.reason)
-        reason = failure.reason if safe else "it failed, in words with the password in them"
-        return StoreFailed(f"{self.name}: {reason}.", passing=failure.passing)
+        reason = failure.reason if safe else "it failed with a message that contains the password"
+        return StorageFailed(f"{self.name}: {reason}.", passing=failure.passing)
 
     def _cause(self, error: Exception) -> Exception | None:
-        """Return the cause to show, None if a password stands in it."""
+        """Return the cause to show, None if it has a password in it."""
         return error if self.location.is_safe(str(error)) else None
 
 
-def open_database(
-    storage: str | Path | None, *, create: bool = False, upgrade: bool = False
-) -> Database | None:
-    """Return a storage, None if it has no tables yet and is not to be made.
-
-    An older version is upgraded if asked for and otherwise refused, with the command that does
-    it; a newer one and one of somebody else's are refused, and not touched.
-
-    Parameters
-    ----------
-    storage
-        Where it is.
-    create
-        Whether to make the file and its tables where there is nothing.
-    upgrade
-        Whether to upgrade an older version.
-    """
+def open_database(storage: str | Path | None, *, create: bool = False) -> Database | None:
+    """Return a storage, None if it is empty and is not to be created."""
     location = location_of(storage)
     if location.memory:
-        return _in_memory()
-    if location.file is not None and not Path(location.file).exists():
-        if not create:
-            return None
-        _make_file(location.file)
+        with _memory_lock:
+            if not _memory:
+                _memory.append(Database(location))
+                _memory[0].prepare(create=True)
+            return _memory[0]
     if location.file is not None:
-        look_at_file(location.file)
+        if not Path(location.file).exists():
+            if not create:
+                return None
+            _make_file(location.file)
+        _look_at_file(location.file)
     database = Database(location)
-    version = database.version()
-    if version is None and not create:
-        return None
-    if version not in (None, *REVISIONS):
-        raise StoreFailed(
-            f"{database.name} was written by a newer oddarms (schema {version}, while this one"
-            f" knows {REVISIONS[-1]}): upgrade oddarms."
-        )
-    if version is not None and version != REVISIONS[-1] and not upgrade:
-        raise StoreFailed(
-            f"{database.name} was written by an older oddarms (schema {version}, now"
-            f" {REVISIONS[-1]}): make a copy of it, then run `oddarms study upgrade`"
-            " (in Python, oddarms.upgrade_storage)."
-        )
-    if version != REVISIONS[-1]:
-        database.upgrade()
-    return database
+    return database if database.prepare(create=create) else None
 
 
-def _identity(path: str) -> tuple[int, int] | None:
-    """Return which file there is at a path."""
+# Statements
+
+
+class Now(NamedTuple):
+    """The time of day, for people; and the time by which leases go, with the machine's boot."""
+
+    wall: float
+    steady: float
+    boot: int
+
+
+@lru_cache(maxsize=256)
+def _text(statement: str) -> sa.TextClause:
+    return sa.text(statement)
+
+
+def run(connection: sa.Connection, statement: str, **values: Any) -> Any:
+    """Execute a statement; values are parameters."""
+    return connection.execute(_text(statement), values)
+
+
+@cache
+def boot() -> int:
+    """Return a number for this boot of the machine, 0 if unknown (not Linux)."""
     try:
-        found = os.stat(path)
+        digest = hashlib.sha256(Path("/proc/sys/kernel/random/boot_id").read_bytes()).digest()
     except OSError:
-        return None
-    return found.st_dev, found.st_ino
+        return 0
+    return 1 + int.from_bytes(digest[:7], "big")
 
 
-def _in_memory() -> Database:
-    with _memory_lock:
-        if "memory" not in _memory:
-            _memory["memory"] = Database(Location())
-            _memory["memory"].upgrade()
-        return _memory["memory"]
+def steady() -> float:
+    """Return seconds that nobody can set, those of a suspended machine included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if boot() else time.time()
 
 
-def _make_file(path: str) -> None:
-    """Make an empty file with the rights that the umask lets, which SQLite would not use."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o666))
-    except OSError as error:
-        reason = failure_of("unable to open").reason
-        raise StoreFailed(f"{path}: {reason} ({error.strerror}).") from None
+# Connections
 
 
 def _engine(location: Location) -> sa.Engine:
     if location.server is None:
-        engine = sqlite_engine(location.file)
-        sa.event.listen(engine, "begin", _begin_sqlite)
-        return engine
+        return _sqlite_engine(location.file)
     try:
         engine = sa.create_engine(
-            location.server, connect_args={"connect_timeout": 10, **_keepalives("")}
+            location.server, connect_args={"connect_timeout": 5, **_keepalives("")}
         )
     except ModuleNotFoundError:
         raise MissingExtra.of("postgresql", "PostgreSQL") from None
     except (NoSuchModuleError, sa.exc.ArgumentError, ValueError):
-        raise InvalidParameter("storage must be a URL that names a server but is not.") from None
+        raise InvalidParameter("storage must be a URL that names a server.") from None
     sa.event.listen(engine, "connect", _prepare_postgresql)
     return engine
 
 
-def _dispose(engine: sa.Engine, process: int) -> None:
-    """Close the connections of a storage nobody uses any more, if they are this process's."""
-    if process == os.getpid():
-        engine.dispose()
-
-
-def _close_before_fork() -> None:
-    for database in list(_opened):
-        if not database.one_connection:
-            database.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_close_before_fork)
-
-
 def _prepare_postgresql(connection: Any, _record: Any) -> None:
-    """Let the server notice a worker's machine that is gone, and sync even if it is told not to.
-
-    The locks of a transaction last as long as the server thinks that its client is there.
-    """
+    """Let the server notice a client's machine that is gone, and sync even if it is told not to."""
     sync = "current_setting('synchronous_commit')"
     settings = [f"set_config('{name}', '{n}', false)" for name, n in _keepalives("tcp_").items()]
     settings += [f"set_config('synchronous_commit', replace({sync}, 'off', 'on'), false)"]
-    settings += [f"set_config('lock_timeout', '{LOCK_SECONDS * 1000:.0f}', false)"]
+    limits = {"lock_timeout": LOCK_SECONDS, "idle_in_transaction_session_timeout": HOLD_SECONDS}
+    for name, seconds in limits.items():
+        settings.append(f"set_config('{name}', '{seconds * 1000:.0f}', false)")
     connection.execute(f"SELECT {', '.join(settings)}")
     connection.commit()
 
@@ -387,18 +341,61 @@ def _keepalives(prefix: str) -> dict[str, int]:
     }
 
 
+def _sqlite_engine(file: str | None) -> sa.Engine:
+    if file is None:
+        engine = sa.create_engine(
+            "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
+        )
+    else:
+        pool: Any = QueuePool if _is_writable(file) else NullPool
+        engine = sa.create_engine(
+            "sqlite://",
+            poolclass=pool,
+            creator=lambda: sqlite3.connect(_address(file), uri=True, check_same_thread=False),
+        )
+    sa.event.listen(engine, "connect", _prepare_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _address(file: str) -> str:
+    """Return the file as a URI with which SQLite does not create it.
+
+    Who may only read it can do so if those who write have it open, as their side files are there;
+    and otherwise nobody writes, so that it may be read without locks.
+    """
+    path = quote(os.fsencode(os.path.abspath(file)))
+    if _is_writable(file):
+        return f"file:{path}?mode=rw"
+    in_use = Path(f"{file}-wal").exists()
+    return f"file:{path}?mode=ro" if in_use else f"file:{path}?mode=ro&immutable=1"
+
+
+def _is_writable(file: str) -> bool:
+    effective = os.access in os.supports_effective_ids
+    folder = os.path.dirname(os.path.abspath(file))
+    return all(os.access(path, os.W_OK, effective_ids=effective) for path in (file, folder))
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # transactions begin where we say, not at the first INSERT
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")  # a file may come from anywhere
+    connection.execute(f"PRAGMA busy_timeout = {LOCK_SECONDS * 1000:.0f}")
+
+
 def _begin_sqlite(connection: sa.Connection) -> None:
     """Begin a transaction; one that writes waits for its turn.
 
-    SQLite itself looks ten times a second only, and finds others there for many seconds if they
+    SQLite itself looks ten times a second only, and may find others there for many seconds if they
     write without a pause.
     """
     raw: Any = connection.connection.driver_connection
-    options = connection.get_execution_options()
-    if options.get("oddarms_reads", False):
+    if connection.get_execution_options().get("oddarms_reads", False):
         raw.execute("BEGIN")
         return
-    deadline = time.monotonic() + options.get("oddarms_waits", LOCK_SECONDS)
+    deadline = time.monotonic() + LOCK_SECONDS
     raw.execute("PRAGMA busy_timeout = 0")
     try:
         while True:
@@ -408,6 +405,164 @@ def _begin_sqlite(connection: sa.Connection) -> None:
             except raw.OperationalError as error:
                 if "locked" not in str(error) or time.monotonic() > deadline:
                     raise
-                pause(TURN_SECONDS)
+                time.sleep(TURN_SECONDS)
     finally:
         raw.execute(f"PRAGMA busy_timeout = {LOCK_SECONDS * 1000:.0f}")
+
+
+def _dispose(engine: sa.Engine, process: int) -> None:
+    """Close the connections of a storage that is no longer used, if they are this process's."""
+    if process == os.getpid():
+        engine.dispose()
+
+
+def _close_before_fork() -> None:
+    for database in list(_opened):
+        if not database.location.memory:
+            database.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_close_before_fork)
+
+
+# Files
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return which file there is at a path."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _make_file(path: str) -> None:
+    """Create an empty file for its owner alone; SQLite copies the mode for -wal and -shm."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        reason = failure_of("unable to open").reason
+        raise StorageFailed(f"{path}: {reason} ({error.strerror}).") from None
+
+
+def _look_at_file(path: str) -> None:
+    """Refuse a file with more than tables and indexes before it is opened for writing.
+
+    A trigger, a view or a computed column would run whatever its author likes.
+    """
+    address = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(address, uri=True)) as connection:
+            kinds = connection.execute("SELECT type, name FROM sqlite_master").fetchall()
+            tables = {str(name) for kind, name in kinds if kind == "table"}
+            more = {str(name) for kind, name in kinds if kind not in ("table", "index")}
+            for table in tables & TABLES:
+                columns = connection.execute(f"PRAGMA table_xinfo({table})").fetchall()
+                more |= {f"{table}.{column[1]}" for column in columns if column[6]}
+    except sqlite3.Error:
+        return  # opening it says what is wrong
+    if more and "oddarms" in tables:
+        raise StorageFailed(
+            f"{path} has triggers, views or computed columns ({', '.join(sorted(more)[:3])}):"
+            " oddarms did not create it, and ran none of them."
+        )
+
+
+_RELATIONS = """
+SELECT c.relname FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace
+AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f') AND NOT EXISTS (
+    SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.deptype IN ('e', 'a', 'i')
+)
+"""
+
+
+def _tables(connection: sa.Connection) -> set[str]:
+    """Return the names of all tables and views, but for those of the database and extensions."""
+    found = connection.exec_driver_sql(
+        _RELATIONS
+        if connection.dialect.name == "postgresql"
+        else "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+    )
+    return {str(row[0]) for row in found if not str(row[0]).startswith("sqlite_")}
+
+
+# What a database says when it fails
+
+
+class Failure(NamedTuple):
+    """A reason in words, whether a repeated call may succeed, and whether the words are ours."""
+
+    reason: str
+    passing: bool
+    known: bool = False
+
+
+_LOST = (
+    "the connection to the server was lost, so this call may have been recorded or not: repeat it,"
+    " a result that is told twice counts once"
+)
+_FULL = "the disk is full; nothing of this call was recorded, everything before it is"
+_STARTING = "the server is starting; repeat the call"
+_UNAVAILABLE = "the server cannot be reached"
+_DAMAGED = "it is damaged; the command `sqlite3 FILE .recover` may save what is left"
+
+# In this order: the first mark that the message contains decides.
+_LASTING = {
+    "readonly": "it cannot be written to",
+    "read-only": "it cannot be written to",
+    "permission denied": "this user may not do that there",
+    "unable to open": "it cannot be opened: the folder must exist and be writable",
+    "not a database": "it is not a SQLite file, or it is damaged",
+    "malformed": _DAMAGED,
+    "password authentication": "the user or the password is wrong",
+    "no password supplied": "the server wants a password and none was given",
+    "no pg_hba.conf entry": "the server does not let this user in from here",
+    "does not exist": "there is no such database, user or table",
+    "foreign key constraint": "the study was deleted",
+}
+_PASSING = {
+    "disk is full": _FULL,
+    "no space left": _FULL,
+    "disk i/o error": "the disk failed; nothing of this call was recorded",
+    "is locked": "another process keeps it locked",
+    "lock timeout": "another process keeps it locked",
+    "deadlock": "two calls waited for each other; nothing of this one was recorded: repeat it",
+    "too many": "the server has no connection left to give",
+    "remaining connection slots": "the server has no connection left to give",
+    "starting up": _STARTING,
+    "not yet accepting": _STARTING,
+    "recovery mode": _STARTING,
+    "shutting down": "the server is shutting down",
+    "connection refused": _UNAVAILABLE,
+    "could not connect": _UNAVAILABLE,
+    "connection failed": _UNAVAILABLE,
+    "connection timeout": _UNAVAILABLE,
+    "server closed the connection": _LOST,
+    "terminating connection": _LOST,
+    "connection is lost": _LOST,
+    "connection is closed": _LOST,
+    "administrator command": _LOST,
+    # what psycopg says of a server that was killed between two queries
+    "sending query failed": _LOST,
+    "pipeline mode while busy": _LOST,
+    "another command is already in progress": _LOST,
+}
+
+
+def failure_of(error: object, *, gone: bool = False) -> Failure:
+    """Return what an error of the database means; `gone` if the connection was lost with it."""
+    text = str(error).lower()
+    for reasons, passing in ((_LASTING, False), (_PASSING, True)):
+        known = next((reason for mark, reason in reasons.items() if mark in text), None)
+        if known is not None:
+            return Failure(known, passing, known=True)
+    if gone:
+        return Failure(_LOST, passing=True, known=True)
+    return Failure(first_line(error), passing=False)
+
+
+def first_line(error: object) -> str:
+    """Return the first line of a message of a library, which may go on for a page."""
+    return str(error).strip().partition("\n")[0].rstrip(".")

@@ -11,59 +11,21 @@ from typing import Any
 import sqlalchemy as sa
 
 from oddarms.errors import InvalidParameter, MissingExtra
-from oddarms.studies._storage import VARIABLE
+from oddarms.studies._study import VARIABLE, server_address
 
 DEFAULT_FILE = "oddarms.db"
-
 
 _FORMS = (
     "storage must be a path, sqlite:///FILE, postgresql://USER@HOST/NAME, http://HOST:PORT or"
     " memory"
 )
-_MEMORY = ("memory", "memory:", ":memory:", "sqlite://", "sqlite:///:memory:")
+_MEMORY = ("memory", ":memory:", "sqlite://", "sqlite:///:memory:")
 _SERVERS = ("postgres", "postgresql", "postgresql+psycopg")
 _DRIVER = "postgresql+psycopg"
 _WORDS = re.compile(r"\s*\w+\s*=")
-_LIBPQ = re.compile(
-    r"\b(host|hostaddr|port|dbname|user|password|passfile|service)\s*=", re.IGNORECASE
-)
+_LIBPQ = re.compile(r"\b(host|hostaddr|port|dbname|user|password|service)\s*=", re.IGNORECASE)
 _URL_LIKE = re.compile(r"[A-Za-z][\w+.-]+:/|[^/]*:[^/@]*@")
 _SECRETS = ("password", "sslpassword")
-_PLAIN = [
-    "host",
-    "hostaddr",
-    "port",
-    "service",
-    "passfile",
-    "connect_timeout",
-    "application_name",
-    "options",
-    "sslmode",
-    "sslcert",
-    "sslkey",
-    "sslrootcert",
-    "sslcrl",
-    "sslcrldir",
-    "sslsni",
-    "sslcompression",
-    "ssl_min_protocol_version",
-    "ssl_max_protocol_version",
-    "requirepeer",
-    "channel_binding",
-    "gssencmode",
-    "gsslib",
-    "krbsrvname",
-    "target_session_attrs",
-    "load_balance_hosts",
-    "client_encoding",
-    "keepalives",
-    "keepalives_idle",
-    "keepalives_interval",
-    "keepalives_count",
-    "tcp_user_timeout",
-    "require_auth",
-    "sslnegotiation",
-]
 _NAMED = ("host", "port", "service")
 """Parameters that say where a server is, and nothing else."""
 
@@ -93,7 +55,7 @@ class Location:
         return f"Location({self.name!r})"
 
     def is_safe(self, text: str) -> bool:
-        """Return whether what a library has said can be repeated: no password stands in it."""
+        """Return whether a message of a library can be repeated: it has no password in it."""
         return not any(secret in text for secret in self._secrets())
 
     def _secrets(self) -> list[str]:
@@ -118,10 +80,21 @@ def location_of(storage: str | Path | None) -> Location:
     if _WORDS.match(chosen) and _LIBPQ.search(chosen):
         return Location(server=_libpq(chosen))
     if mark and scheme not in ("sqlite", "sqlite+pysqlite"):
-        raise InvalidParameter(f"{_FORMS} but got one of another kind, {scheme:.20}://.")
+        raise InvalidParameter(f"{_FORMS} but got {scheme:.20}://.")
     if not mark and _URL_LIKE.match(chosen):
-        raise InvalidParameter(f"{_FORMS} but got what looks like a URL and is none.")
+        raise InvalidParameter(f"{_FORMS} but got something that looks like a damaged URL.")
     return Location(file=_file(rest.removeprefix("/") if mark else chosen))
+
+
+def storage_name(storage: str | Path | None) -> str:
+    """Return where a storage is, without secrets.
+
+    Examples
+    --------
+    >>> storage_name("https://example.org/a/"), storage_name("postgresql://ann:secret@host/db")
+    ('https://example.org/a', 'postgresql://ann:***@host/db')
+    """
+    return server_address(storage) or location_of(storage).name
 
 
 def _file(path: str) -> str:
@@ -131,18 +104,12 @@ def _file(path: str) -> str:
 
 
 def _server(url: str) -> sa.URL:
-    """Return the URL of a server; what it is must not be repeated, as there may be a password."""
+    """Return the URL of a server. Messages do not repeat it, as it may have a password."""
+    hint = "A password with : or @ or / in it must be percent-encoded."
     try:
         return _checked(sa.make_url(url))
-    except InvalidParameter:
-        raise
-    except ValueError:
-        raise InvalidParameter(
-            f"{_FORMS} but the port of the URL given is not a number (a password with : or @ or /"
-            " in it must be percent-encoded)."
-        ) from None
-    except sa.exc.ArgumentError:
-        raise InvalidParameter(f"{_FORMS} but the URL given is none of these.") from None
+    except (ValueError, sa.exc.ArgumentError):
+        raise InvalidParameter(f"{_FORMS} but the URL given cannot be read. {hint}") from None
 
 
 def _libpq(words: str) -> sa.URL:
@@ -166,32 +133,20 @@ def _libpq(words: str) -> sa.URL:
                 query={key: str(value) for key, value in given.items()},
             )
         )
-    except InvalidParameter:
-        raise
     except (Error, ValueError):
-        raise InvalidParameter(
-            f"{_FORMS} but the words given (host=... dbname=...) are not those of libpq."
-        ) from None
+        raise InvalidParameter(f"{_FORMS} but host=... dbname=... cannot be read.") from None
 
 
 def _checked(url: sa.URL) -> sa.URL:
-    """Return a URL whose parts are what they seem, with the password where it is looked for."""
+    """Return a URL with the password in its place; raise ValueError for a badly quoted one."""
     query = dict(url.query)
     names = {"user": url.username, "dbname": url.database, "password": url.password}
     for key in names:
         value = query.pop(key, None)
         names[key] = names[key] if value is None else str(value)
-    if not query.keys() <= {*_PLAIN, *_SECRETS}:
-        raise InvalidParameter(
-            "storage must have no other parameters than those of libpq but has: see PostgreSQL's"
-            " list of connection parameters."
-        )
     parts = (url.host or "", names["dbname"] or "")
     if any(mark in part for part in parts for mark in ("@", "://", "=")) or ":" in parts[1]:
-        raise InvalidParameter(
-            f"{_FORMS} but the URL given has @, : or = in the name of its host or database (a"
-            " password with : or @ or / in it must be percent-encoded)."
-        )
+        raise ValueError("the password is not quoted")
     return sa.URL.create(
         url.drivername,
         username=names["user"],

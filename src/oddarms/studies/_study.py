@@ -1,472 +1,626 @@
-"""A study in a storage: a search one can leave and come back to, shared by many workers.
+"""What a study and a storage are, wherever they live: in a database, or behind a server.
 
-A search, plus a log of every result in a storage, plus leases of the tickets that are out. The
-search is a pure function of the results, and of the changes of its question, in the order in which
-they were recorded, so that every process that has the study open has the same one;
-`oddarms.search._search` says which reward is used when, and what slow and lost workers mean for the
-guarantee.
+A study is a search that many workers share and that outlives them: its question, its seed, and a
+log of results. Its state is a function of these three, so every process that has a study open
+computes the same one. `oddarms.search._search` says which reward is used for what, and what slow
+and lost workers mean for the guarantee.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+import math
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from oddarms.errors import InvalidParameter, StoreFailed
-from oddarms.problem import FloatArray, Label, Question, check_whole
-from oddarms.search import AHEAD, Progress, Result, Search, Status, Ticket, Tickets
-from oddarms.search._revising import changed, revision
-from oddarms.search._step import Out
-from oddarms.search._view import FindRows
-from oddarms.studies import _result_rows as result_rows
-from oddarms.studies import _revision_rows as revision_rows
-from oddarms.studies import _study_rows as study_rows
-from oddarms.studies import _ticket_rows as ticket_rows
-from oddarms.studies import _worker_rows as worker_rows
-from oddarms.studies._base import LEASE, Overview, Study, check_lease, check_text, reason_of
-from oddarms.studies._ids import TicketIds
-from oddarms.studies._imports import Part
-from oddarms.studies._labels import Labels
-from oddarms.studies._limits import MOST_KEY
-from oddarms.studies._log import Conflict, Revision, RevisionRow, Told, Trial, Worker
-from oddarms.studies._replay import LoggedSearch, State, new_search, stored_question
-from oddarms.studies._saving import save_state
-from oddarms.studies._verify import Verification, verified
-from oddarms.studies._worker_rows import WorkerTally
+from oddarms.arms import BatchFunction, Function
+from oddarms.errors import InvalidParameter, MissingExtra, StorageFailed
+from oddarms.problem import Label, Question, check_plain_label
+from oddarms.search import (
+    PREFETCH,
+    RETRY_FOR,
+    Policy,
+    Progress,
+    ProgressCallback,
+    Result,
+    Rewards,
+    Search,
+    Seconds,
+    Status,
+    Ticket,
+    Tickets,
+    run,
+    seconds_of,
+)
+from oddarms.studies._watch import study_html, watch
+from oddarms.studies._worker import WORKER_LEASE, Worker, is_gone
+from oddarms.tables import Missing, Recorded
 
-if TYPE_CHECKING:
-    import sqlalchemy as sa
+VARIABLE = "ODDARMS_STORAGE"
+"""The environment variable with the storage that is used by default."""
+LEASE = timedelta(minutes=10)
+"""Of tickets that are asked for without a worker that renews them."""
+MAX_LEASE = timedelta(hours=1)
+MAX_TEXT = 1000
+"""Characters of a worker's name, and of a reason."""
+MAX_KEY = 64
+"""Characters of a key by which a call may be repeated."""
+CONFLICTS_KEPT = 3
+"""Conflicts of a ticket that are stored; further ones are counted."""
 
-    from oddarms.studies._database import Database
-    from oddarms.studies._study_rows import StudyRow
 
-Looked = TypeVar("Looked", Result, tuple[Result, FindRows])
+class Told(StrEnum):
+    """What became of a result."""
+
+    RECORDED = "recorded"
+    REPEATED = "repeated"
+    """The same result was there already; it counts once."""
+    CONFLICT = "conflict"
+    """A different result was there already and stands; `Study.conflicts` lists this one."""
 
 
-class StoredStudy(Study):
-    """A study in a file, in PostgreSQL or in memory."""
+@dataclass(frozen=True)
+class Trial:
+    """A recorded result.
 
-    def __init__(
-        self,
-        database: Database,
-        name: str,
-        row: StudyRow,
-        question: Question,
-        revisions: Sequence[RevisionRow] = (),
-    ) -> None:
-        self._database = database
-        self._number = row.number
-        super().__init__(name, row.seed, question)
-        # at the beginning, with numbers for labels, of which there may be a great many
-        self._asked = question
-        self._ids = TicketIds(name, row.secret)
-        self._labels = Labels(database, row.number, question.n)
-        self._log = LoggedSearch(database.name, row.number, question, row.seed, revisions)
-        self._named: tuple[Question, Question] | None = None
-        self._lock = threading.RLock()
-        self._tally = WorkerTally(row.number)
+    Attributes
+    ----------
+    number
+        Its number in the log; later results have larger ones.
+    ticket, worker
+        The id of the ticket that it answers and who told it; None for history.
+    arm, place, reward
+        The arm's label, the result's place in the arm's sequence, and the reward.
+    told
+        When it was recorded, in UTC.
+    """
+
+    number: int
+    ticket: str | None
+    arm: Label
+    place: int
+    reward: float
+    worker: str | None
+    told: datetime
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A second result of a ticket, which differs from the first and was not used."""
+
+    number: int
+    ticket: str
+    arm: Label
+    first: float
+    second: float
+    worker: str | None
+    told: datetime
+
+
+@dataclass(frozen=True)
+class WorkerRecord:
+    """Who works on a study, or has; times are in UTC.
+
+    Attributes
+    ----------
+    name
+        As it was given to `ask`; None for tickets that were asked for without a name.
+    handed_out, results, live
+        Tickets it was given, results it told, and tickets that it has out.
+    last_told, last_seen
+        When its last result was recorded, and when it last asked or told; None for never.
+    rate
+        Results a second between its first and its last one; None with fewer than two.
+    """
+
+    name: str | None
+    handed_out: int
+    results: int
+    live: int
+    last_told: datetime | None
+    last_seen: datetime | None
+    rate: float | None
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A study at one moment.
+
+    Attributes
+    ----------
+    created
+        When it was created.
+    status
+        "running", "waiting" (all pulls that can be handed out are out), "decided", "budget" or
+        "stopped".
+    result
+        What is known.
+    handed_out, live
+        All tickets, and those that are out.
+    told, conflicts
+        Results of tickets, and results that were refused.
+    stopped
+        Why it is stopped; None if it is not.
+    """
+
+    created: datetime
+    status: Status
+    result: Result
+    handed_out: int
+    live: int
+    told: int
+    conflicts: int
+    stopped: str | None = None
+
+
+@dataclass
+class Verification:
+    """What `Study.verify` found: how many results the log has, and a sentence for each problem."""
+
+    results: int = 0
+    problems: list[str] = field(default_factory=list)
 
     @property
-    def number(self) -> int:
-        """Its number in the storage, which no other study has there, nor ever had."""
-        return self._number
+    def ok(self) -> bool:
+        """True if there is no problem."""
+        return not self.problems
+
+
+@dataclass(frozen=True)
+class StudySummary:
+    """A study as `list_studies` shows it; the labels of its question are numbers."""
+
+    name: str
+    question: Question
+    created: datetime
+    handed_out: int
+    results: int
+    stopped: str | None = None
+
+
+class StudyList(list[StudySummary]):
+    """Some studies of a storage; `total` is how many there are in all."""
+
+    def __init__(self, studies: Iterable[StudySummary], total: int) -> None:
+        super().__init__(studies)
+        self.total = total
+
+
+class Study(ABC):
+    """A search that many workers share. `oddarms.create_study` and `oddarms.load_study` return it.
+
+    Any number of processes may have the same study open; methods may be called from any thread.
+
+    Attributes
+    ----------
+    name
+        Its name in the storage.
+    seed
+        Decides the algorithm's random choices.
+    """
+
+    def __init__(self, name: str, seed: int, question: Question) -> None:
+        self.name = name
+        self.seed = seed
+        self._rewards = Rewards(question)
+
+    def __repr__(self) -> str:
+        return f"Study({self.name!r}, {self.n:,} arms, storage={self.storage!r})"
 
     @property
+    def n(self) -> int:
+        """The number of arms."""
+        return len(self._rewards.labels)
+
+    @property
+    @abstractmethod
     def storage(self) -> str:
         """Where the study is stored."""
-        return self._database.name
 
     @property
+    @abstractmethod
     def question(self) -> Question:
-        """What is asked: the question in force, as this process has read it last."""
-        return self._with_labels(self._log.question)
-
-    def _with_labels(self, question: Question) -> Question:
-        known = self._named
-        if known is None or known[0] is not question:
-            self._named = known = question, question.relabelled(self._labels.all())
-        return known[1]
+        """What is asked, with the present budget."""
 
     @property
-    def labels(self) -> tuple[Label, ...]:
+    @abstractmethod
+    def labels(self) -> Sequence[Label]:
         """The arms' labels."""
-        return self._labels.all()
 
     # Work
 
+    @abstractmethod
     def ask(
         self,
         n: int = 1,
         worker: str | None = None,
-        lease: timedelta = LEASE,
+        lease: Seconds = LEASE,
         *,
-        ahead: float = AHEAD,
+        prefetch: float = PREFETCH,
         key: str | None = None,
     ) -> Tickets:
-        """See `Study.ask`."""
-        n = check_whole("n", n, least=1)
-        worker = check_text("worker", worker)
-        key = check_text("key", key, most=MOST_KEY)
-        seconds = check_lease(lease)
-        self._catch_up()
-        with self._lock:
-            with self._database.writing() as connection:
-                self._database.exclusive(connection, self._number)
-                search = self._log.brought_up(connection)
-                saving = self._log.claims_saving(connection)
-                ticket_rows.drop_ended_leases(connection, self._number)
-                out = ticket_rows.live_places(connection, self._number)
-                placed = ticket_rows.asked_before(connection, self._number, key, seconds)
-                if placed is None:
-                    stopped = self._log.stopped is not None
-                    places = [] if stopped else search.open_places(n, out, ahead=ahead)
-                    placed = ticket_rows.add_tickets(
-                        self._database, connection, self._number, places, worker, seconds, key
-                    )
-                    for arm, place in places:
-                        out.setdefault(arm, set()).add(place)
-                status, decided = self._status(search, out, ahead=ahead), search.decided
-                labels = self._labels.of([arm for _, arm, _ in placed.places], connection)
-            expires = moment_of(placed.now + seconds)
-            tickets = [
-                Ticket(self._ids.of(number), label, arm, place, expires)
-                for label, (number, arm, place) in zip(labels, placed.places, strict=True)
-            ]
-            state = self._log.state() if saving else None
-        with self._given_back_on_error(tickets):
-            if state is not None:
-                self._save(state)
-            self._report_decisions()
-        return Tickets(tickets, status, decided)
+        """Hand out up to n pulls.
 
-    def _save(self, state: State) -> None:
-        """Save a state; where the storage has no time for it, the next one will be."""
-        with suppress(StoreFailed), self.hurried():
-            save_state(self._database, self._number, state)
+        Workers that ask at the same time get different work. Fewer than n tickets, or none, are
+        returned if there is nothing to do until results arrive; `status` of the list says whether
+        to wait for them ("waiting") or to stop ("decided", "budget", "stopped").
 
+        Parameters
+        ----------
+        n
+            The largest number of pulls.
+        worker
+            A name for the log.
+        lease
+            For how long, as a timedelta or in seconds, at most an hour; afterwards the pull may be
+            handed to somebody else. A result that comes later is still recorded and used. Choose
+            it longer than a pull takes, or `renew` it meanwhile, as `run` does.
+        prefetch
+            How far pulls of later steps may be handed out, as a share of the results so far; 0 for
+            not at all.
+        key
+            A name of up to 64 characters for this call, by which it may be repeated after an
+            error: it then returns those of the same tickets that are still out, with new leases.
+        """
+
+    def tell(self, ticket: Ticket | str, reward: float, *, worker: str | None = None) -> Told:
+        """Record the result of a ticket; when this returns it is stored for good.
+
+        May be repeated after an error: the same result counts once. A second, different result
+        does not count and is returned as a conflict.
+        """
+        return self.tell_many([(ticket, reward)], worker=worker)[0]
+
+    @abstractmethod
     def tell_many(
         self, results: Iterable[tuple[Ticket | str, float]], *, worker: str | None = None
     ) -> list[Told]:
-        """See `Study.tell_many`."""
-        rows = [(self._ids.number(ticket), self.check_reward(reward)) for ticket, reward in results]
-        worker = check_text("worker", worker)
-        if not rows:
-            return []
-        if len(rows) == 1 and not self._database.hurry:
-            with self._database.statement() as connection:
-                if result_rows.add_new_results(
-                    self._database, connection, self._number, dict(rows), worker
-                ):
-                    return [Told.RECORDED]
-        with self._database.writing() as connection:
-            self._database.shared(connection, self._number)
-            return result_rows.add_results(self._database, connection, self._number, rows, worker)
+        """Record several results at once: all of them or, if one is refused, none."""
 
-    def renew(self, tickets: Iterable[Ticket | str], lease: timedelta = LEASE) -> int:
-        """See `Study.renew`."""
-        numbers = [self._ids.number(ticket) for ticket in tickets]
-        seconds = check_lease(lease)
-        if not numbers:
-            return 0
-        with self._database.writing() as connection:
-            self._database.shared(connection, self._number)
-            ticket_rows.require_study(connection, self._number)
-            return ticket_rows.renew_leases(connection, self._number, numbers, seconds)
+    @abstractmethod
+    def renew(self, tickets: Iterable[Ticket | str], lease: Seconds = LEASE) -> int:
+        """Let leases last as long from now, as pulls are still under way; return how many.
 
-    def import_part(
-        self, rewards: Mapping[Label, Sequence[Any]], key: str | None, part: Part
-    ) -> int:
-        """Record some rewards of an import that is too large for one call; return how many."""
-        if key is None:
-            raise InvalidParameter("key must be given for a part of an import but got None.")
-        return self._import(self._checked(rewards), check_text("key", key, most=MOST_KEY), part)
+        Fewer than were given if a result is there, or the place was handed to somebody else.
+        """
 
-    def _import(
-        self, rewards: Mapping[Label, list[float]], key: str | None, part: Part | None = None
-    ) -> int:
-        with self._lock, self._database.writing() as connection:
-            self._database.exclusive(connection, self._number)
-            ticket_rows.require_study(connection, self._number)
-            arms = self._labels.numbers(list(rewards), connection)
-            rows = [
-                (arm, reward)
-                for arm, given in zip(arms, rewards.values(), strict=True)
-                for reward in given
-            ]
-            return result_rows.add_import(self._database, connection, self._number, rows, key, part)
+    def skip(self, ticket: Ticket | str, reason: str = "") -> None:
+        """Give a ticket back without a result; its pull may be handed out again at once.
 
-    def revise(self, /, **changes: Any) -> None:
-        """See `Study.revise`."""
-        self._catch_up()
-        with self._lock:
-            with self._database.writing() as connection:
-                self._database.exclusive(connection, self._number)
-                search = self._log.brought_up(connection)
-                wanted = changed(search.question, changes)
-                new = revision(
-                    search.question,
-                    wanted,
-                    search.algorithm,
-                    looked=search.taken > 0,
-                    told=search.told,
-                )
-                if new == search.question:
-                    return
-                new_search(self._asked, self.seed).revise(new)  # whether the algorithm takes it
-                revision_rows.add_revision(
-                    connection, self._number, self._log.position, new.to_json(), self._log.chain
-                )
-            with self._database.reading() as connection:
-                self._current(connection)
-        self._report_decisions()
+        Do not skip a pull because it takes long or may turn out badly: that selects rewards.
+        """
+        self.skip_many([ticket], reason)
 
-    def what_if(self, changes: Mapping[str, Any]) -> Result:
-        """See `Study.what_if`."""
-        with self._lock, self._database.reading() as connection:
-            search = self._current(connection)
-            copy = Search.from_bytes(search.question, search.to_bytes())
-        copy.revise(**changes)
-        return copy.result()
-
-    def revisions(self) -> list[Revision]:
-        """See `Study.revisions`."""
-        with self._database.reading() as connection:
-            rows = revision_rows.revision_rows(connection, self._number)
-        return [
-            Revision(
-                row.number,
-                row.position,
-                stored_question(row.question).relabelled(self.labels),
-                moment_of(row.made),
-            )
-            for row in rows
-        ]
-
-    def stop(self, reason: str = "") -> None:
-        """See `Study.stop`."""
-        self._set_stopped(reason_of(reason))
-
-    def resume(self) -> None:
-        """See `Study.resume`."""
-        self._set_stopped(None)
-
-    def _set_stopped(self, reason: str | None) -> None:
-        with self._lock, self._database.writing() as connection:
-            self._database.exclusive(connection, self._number)
-            ticket_rows.require_study(connection, self._number)
-            study_rows.set_stopped(connection, self._number, reason)
-
+    @abstractmethod
     def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
-        """See `Study.skip_many`."""
-        numbers = [self._ids.number(ticket) for ticket in tickets]
-        if not numbers:
-            return
-        with self._database.writing() as connection:
-            self._database.shared(connection, self._number)
-            ticket_rows.add_skips(connection, self._number, numbers, reason_of(reason))
+        """Give several tickets back at once."""
 
+    @abstractmethod
     def skip_worker(self, worker: str, reason: str = "") -> int:
-        """See `Study.skip_worker`."""
-        with self._database.writing() as connection:
-            self._database.shared(connection, self._number)
-            numbers = ticket_rows.live_tickets(connection, self._number, worker)
-            if numbers:
-                ticket_rows.add_skips(connection, self._number, numbers, reason_of(reason))
-        return len(numbers)
+        """Give back all tickets that a worker has out, if it is gone; return how many."""
 
-    def _live_workers(self) -> list[str]:
-        with self._database.reading() as connection:
-            return ticket_rows.live_workers(connection, self._number)
+    def take_over(self) -> int:
+        """Give back the tickets of processes of this machine that are gone; return how many.
 
-    def hurried(self) -> AbstractContextManager[None]:
-        """Return a block in which this thread's calls wait for a lock for a moment only."""
-        return self._database.hurry.block()
+        So nobody has to wait for the leases of a process that was killed.
+        """
+        live = [one.name for one in self.workers() if one.live and one.name is not None]
+        return sum(self.skip_worker(name, "its process is gone") for name in live if is_gone(name))
+
+    @abstractmethod
+    def add_history(
+        self,
+        history: Recorded,
+        *,
+        key: str | None = None,
+        arm: str | Sequence[str] | None = None,
+        reward: str | None = None,
+        labels: Iterable[Label] | None = None,
+        missing: Missing = "stop",
+    ) -> int:
+        """Record rewards that nobody asked for; return how many.
+
+        They fill the next places of their arms and cost no budget. The guarantee holds if they
+        were drawn like all others and how many an arm has was not decided by looking at them.
+
+        Parameters
+        ----------
+        history
+            As for `Search.add_history`; the order of counts is decided by the study's seed and the
+            key.
+        key
+            A name for this call, of up to 64 characters: a second call with the same key records
+            nothing and returns 0.
+        arm, reward, labels, missing
+            As for `oddarms.analyze`.
+        """
+
+    @abstractmethod
+    def raise_budget(self, budget: int | None) -> None:
+        """Allow more pulls, or any number (None); a study that the budget stopped goes on."""
+
+    @abstractmethod
+    def stop(self, reason: str = "") -> None:
+        """Hand out no more tickets until `resume`; results of tickets that are out are taken.
+
+        The status is then "stopped", and `run` ends everywhere.
+        """
+
+    @abstractmethod
+    def resume(self) -> None:
+        """Hand out tickets again; changes nothing if the study is not stopped."""
+
+    def check_reward(self, reward: Any) -> float:
+        """Return a reward as a float if it is a number within the bounds."""
+        return self._rewards.checked_one(reward)
+
+    def worker(
+        self,
+        name: str | None = None,
+        *,
+        lease: Seconds = WORKER_LEASE,
+        retry_for: Seconds = RETRY_FOR,
+    ) -> Worker:
+        """Return a desk for one who works on the study, as `run` uses it."""
+        return Worker(self, name, lease=lease, retry_for=retry_for)
+
+    def run(
+        self,
+        pull: Callable[[Any], Any],
+        *,
+        worker: str | None = None,
+        lease: Seconds = WORKER_LEASE,
+        batch: bool = False,
+        progress: ProgressCallback | bool | None = None,
+        **policy: Any,
+    ) -> Result:
+        """Ask, pull and tell until the study is done; return what it found.
+
+        Several processes may run the same study at once. Whatever ends this - an exception,
+        Ctrl-C, kill - the results told before are stored, and running again goes on from there.
+
+        Parameters
+        ----------
+        pull
+            Called with a label, returns a reward; coroutine functions are awaited. If it has a
+            method `stop`, that is called when the run is interrupted, to end calls under way.
+        worker
+            A name for the log.
+        lease
+            How long pulls stand still if this process dies; as long as it lives, it renews them.
+        batch
+            Whether `pull` takes a list of labels and returns a list of rewards; it is then called
+            in this thread, with up to a thousand labels at a time.
+        progress, **policy
+            `jobs`, `executor`, `on_error`, `timeout`, `retry_for` and `prefetch` as for
+            `oddarms.find`.
+        """
+        arms = BatchFunction(pull, self.labels) if batch else Function(pull, self.labels)
+        chosen = Policy(**policy)
+        return run(
+            self.worker(worker, lease=lease, retry_for=chosen.retry_for), arms, chosen, progress
+        )
 
     # What is known
 
+    def result(self) -> Result:
+        """Return what is known now."""
+        return self.overview().result
+
+    @abstractmethod
     def overview(self) -> Overview:
-        """See `Study.overview`."""
-        overview, result = self._looked(Search.result)
-        named = self._with_labels(result.question)
-        return replace(overview, result=replace(overview.result, question=named))
+        """Return the state of the study, all of it at the same moment."""
 
-    def outline(self) -> tuple[Overview, FindRows]:
-        """Return where the study stands at less cost, and what finds intervals of some arms later.
-
-        The arms of the result are numbers, and its own intervals have no ends.
-        """
-        overview, (_, find) = self._looked(Search.outline)
-        return overview, find
-
-    def labels_of(self, arms: Sequence[int]) -> list[Label]:
-        """Return the labels of some arms."""
-        with self._database.reading() as connection:
-            return self._labels.of(arms, connection)
-
-    def _looked(self, look: Callable[[Search], Looked]) -> tuple[Overview, Looked]:
-        """Return the study, and what a look at its search has found, at the same moment."""
-        with self._lock, self._database.reading() as connection:
-            search = self._current(connection)
-            out = ticket_rows.live_places(connection, self._number)
-            status, stopped = self._status(search, out), self._log.stopped
-            handed_out, created = study_rows.counts(connection, self._number)
-            conflicts = result_rows.number_of_conflicts(connection, self._number)
-            found = look(search)
-            told, taken, beyond = search.told, search.taken, search.beyond
-        self._report_decisions()
-        known = status if status.final else Status.RUNNING
-        result = found if isinstance(found, Result) else found[0]
-        overview = Overview(
-            created=moment_of(created),
-            status=status,
-            result=replace(result, status=known),
-            handed_out=handed_out,
-            live=sum(map(len, out.values())),
-            told=told + beyond,
-            beyond=beyond,
-            imported=taken - told - beyond,
-            conflicts=conflicts,
-            stopped=stopped,
-        )
-        return overview, found
-
+    @abstractmethod
     def progress(self) -> Progress:
-        """See `Study.progress`."""
-        with self._lock, self._database.reading() as connection:
-            return self._current(connection).progress()
+        """Return pulls, open arms, threshold and estimated pulls to go, at less cost."""
 
+    @abstractmethod
     def pulse(self) -> str:
-        """See `Study.pulse`."""
-        with self._database.reading() as connection:
-            return study_rows.pulse(connection, self._number)
+        """Return a short text that changes when anything of the study has changed; cheap."""
 
     @property
+    @abstractmethod
     def status(self) -> Status:
-        """See `Study.status`."""
-        with self._lock, self._database.reading() as connection:
-            search = self._current(connection)
-            return self._status(search, ticket_rows.live_places(connection, self._number))
+        """The status: "running", "waiting", "decided", "budget" or "stopped"."""
 
-    def _status(self, search: Search, out: Out, *, ahead: float = AHEAD) -> Status:
-        """Return where the study stands, with the search as it was just read."""
-        status = search.status_with(out, ahead=ahead)
-        stopped = self._log.stopped is not None and not status.final
-        return Status.STOPPED if stopped else status
+    @property
+    def done(self) -> bool:
+        """True once no more pulls will be handed out."""
+        return self.status.final
 
-    def trials(self, *, after: int = 0, most: int | None = None) -> Iterator[Trial]:
-        """See `Study.trials`."""
-        trials = self._trials(after, most)
-        # where all share one connection it cannot be kept for as long as somebody goes through them
-        yield from list(trials) if self._database.one_connection else trials
+    def wait(self, timeout: float | None = None, *, poll: float = 0.5) -> bool:
+        """Wait until the study is done; return False if that took longer than the timeout."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while not self.done:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(min(poll, max(deadline - time.monotonic(), 0.0)))
+        return True
 
-    def _trials(self, after: int, most: int | None) -> Iterator[Trial]:
-        upto, _ = self._last_numbers()  # not those behind one that is not stored yet
-        with self._database.reading() as connection:
-            self._labels.all(connection)  # rather than one of them at a time
-            for row in result_rows.trial_rows(connection, self._number, after, upto, most):
-                yield self._trial(row, connection)
+    def watch(
+        self,
+        timeout: float | None = None,
+        *,
+        poll: float = 1.0,
+        retry_for: Seconds = RETRY_FOR,
+    ) -> Result:
+        """Show the study until it is done, while others work on it; return what it found.
 
-    def _trial(self, row: Any, connection: sa.Connection) -> Trial:
-        number, ticket, arm, place, reward, worker, told, late, asked = row
-        return Trial(
-            number=number,
-            ticket=None if ticket is None else self._ids.of(ticket),
-            arm=self._labels.of([arm], connection)[0],
-            place=place,
-            reward=reward,
-            worker=worker,
-            asked=None if asked is None else moment_of(asked),
-            told=moment_of(told),
-            late=bool(late),
-        )
+        A notebook shows the study below the cell, a terminal shows a line on stderr. Ctrl-C ends
+        the watching, not the study, and returns what is known.
 
-    def rewards_of(self, arm: int, places: int) -> FloatArray:
-        """Return the rewards of the first places of an arm, and imported ones, as recorded.
+        Parameters
+        ----------
+        timeout
+            For how many seconds at most.
+        poll
+            Seconds between two looks; it looks less often if a look takes long.
+        retry_for
+            How long to wait for a storage that is unavailable, as for `oddarms.find`.
 
-        A search that has used so many pulls of the arm has used these.
+        Examples
+        --------
+        >>> from oddarms import create_study, delete_study
+        >>> study = create_study("ads", ["a", "b", "c"], k=1, budget=100, storage="memory")
+        >>> study.watch(timeout=0).pulls
+        0
+        >>> delete_study("ads", storage="memory")
         """
-        with self._database.reading() as connection:
-            found = result_rows.rewards_of(connection, self._number, arm, places)
-            return np.array(found, dtype=float)
+        return watch(self, timeout=timeout, poll=poll, retry_for=retry_for)
 
-    def number_of(self, arm: int) -> int:
-        """Return how many rewards of an arm are recorded, used or not."""
-        with self._database.reading() as connection:
-            return result_rows.number_of(connection, self._number, arm)
+    def _repr_html_(self) -> str:
+        """Return the study as a notebook shows it."""
+        return study_html(self)
 
-    def latest_of(self, arm: int, most: int) -> list[Trial]:
-        """Return the latest results of an arm, by its number, the last one first."""
-        with self._database.reading() as connection:
-            rows = result_rows.latest_of(connection, self._number, arm, most)
-            return [self._trial(row, connection) for row in rows]
+    @abstractmethod
+    def trials(self, *, after: int = 0, most: int | None = None) -> Iterator[Trial]:
+        """Yield recorded results in the order of their numbers.
 
-    def conflicts(self) -> list[Conflict]:
-        """See `Study.conflicts`."""
-        with self._database.reading() as connection:
-            rows = list(result_rows.conflict_rows(connection, self._number))
-            labels = self._labels.of([row[1] for row in rows], connection)
-        return [
-            Conflict(self._ids.of(ticket), label, first, second, worker, moment_of(told))
-            for (ticket, _, first, second, worker, told), label in zip(rows, labels, strict=True)
-        ]
+        Parameters
+        ----------
+        after
+            Only those with larger numbers. Going on behind the last one misses none.
+        most
+            The largest number of results.
+        """
 
-    def workers(self) -> list[Worker]:
-        """See `Study.workers`."""
-        with self._lock:
-            upto = self._last_numbers()
-            with self._database.reading() as connection:
-                return self._tally.brought_up(connection, *upto)
+    def to_frame(self) -> Any:
+        """Return the trials as a pandas data frame (``pip install 'oddarms[frame]'``)."""
+        try:
+            import pandas
+        except ImportError:
+            raise MissingExtra.of("frame", "a data frame") from None
+        columns = list(Trial.__dataclass_fields__)
+        rows = [[getattr(trial, column) for column in columns] for trial in self.trials()]
+        return pandas.DataFrame(rows, columns=columns)
 
-    def workers_at_once(self, most: int) -> list[Worker] | None:
-        """Return the workers, unless more than so many results and tickets were not counted yet."""
-        with self._lock:
-            upto = self._last_numbers()
-            with self._database.reading() as connection:
-                if self._tally.is_behind(connection, *upto, most):
-                    return None
-                return self._tally.brought_up(connection, *upto)
+    @abstractmethod
+    def conflicts(self, *, after: int = 0, most: int | None = None) -> list[Conflict]:
+        """Return results that were refused because their ticket had a different one already.
 
-    def _last_numbers(self) -> tuple[int, int]:
-        with self._database.reading() as connection:
-            self._database.exclusive(connection, self._number)
-            return worker_rows.last_numbers(connection, self._number)
+        The first three of each ticket are stored; `Overview.conflicts` counts all of them.
 
+        Parameters
+        ----------
+        after
+            Return those with larger numbers only.
+        most
+            The largest number of conflicts.
+        """
+
+    @abstractmethod
+    def workers(self) -> list[WorkerRecord]:
+        """Return who has worked on the study, by name."""
+
+    @abstractmethod
     def verify(self) -> Verification:
-        """See `oddarms.studies.verify`."""
-        return verified(self)
-
-    # The search
-
-    def _catch_up(self) -> None:
-        """Read a file's new results while others can write; there may be many of them."""
-        if self._log.is_stale and self._database.dialect == "sqlite":
-            with self._lock, self._database.reading() as connection:
-                self._current(connection)
-
-    def _current(self, connection: sa.Connection) -> Search:
-        """Return the search with all results stored now, in a transaction that only reads."""
-        self._database.exclusive(connection, self._number)
-        return self._log.brought_up(connection)
-
-    def _report_decisions(self) -> None:
-        if not self._callbacks:
-            return
-        with self._lock:
-            if self._log.is_new:
-                return
-            decisions, at = self._log.search.decisions, self._log.moment
-        self._report(decisions, at)
+        """Run the database's own check of its integrity, then replay and check the whole log."""
 
 
-def moment_of(seconds: float) -> datetime:
-    """Return a stored time of day."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC)
-    except (OSError, OverflowError, TypeError, ValueError):
-        raise StoreFailed(f"the storage is damaged: it has a time of {seconds!r:.50}.") from None
+class Storage(ABC):
+    """A place with studies: a database, or a server that has one. Any thread may use it."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Where it is, without secrets."""
+
+    @abstractmethod
+    def create(self, name: str, question: Question, seed: int) -> Study:
+        """Create a study."""
+
+    @abstractmethod
+    def load(self, name: str) -> Study:
+        """Return a study."""
+
+    @abstractmethod
+    def list(
+        self, search: str = "", most: int | None = None, skip: int = 0, *, newest: bool = False
+    ) -> StudyList:
+        """Return studies, as `list_studies` does."""
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Delete a study with all its results, for good."""
+
+
+class NoStorage(StorageFailed):
+    """There is no such file, or it has no tables."""
+
+
+def new_search(question: Question, seed: int) -> Search:
+    """Return a study's search at its beginning: that of `oddarms.find` with the same seed."""
+    algorithm_rng, _ = np.random.default_rng(seed).spawn(2)
+    return Search(question, rng=algorithm_rng)
+
+
+def checked_question(question: Question, seed: int) -> Question:
+    """Return a question as it comes back from a storage, if a search can be made of it."""
+    for label in question.labels:
+        check_plain_label(label)
+    asked = Question.from_json(question.numbered().to_json())
+    new_search(asked, seed)
+    return asked.relabelled(question.labels)
+
+
+def server_address(storage: str | Path | None) -> str | None:
+    """Return the address of the server that a storage is, None for a file or database.
+
+    Examples
+    --------
+    >>> server_address("http://localhost:8321/"), server_address("studies.db")
+    ('http://localhost:8321', None)
+    """
+    chosen = storage if storage is not None else os.environ.get(VARIABLE)
+    if not isinstance(chosen, str) or not chosen.lower().startswith(("http://", "https://")):
+        return None
+    return chosen.rstrip("/")
+
+
+def check_name(name: str) -> str:
+    """Return the name of a study if it can be one."""
+    if not isinstance(name, str) or not name.strip() or len(name) > 200 or not name.isprintable():
+        raise InvalidParameter(
+            f"The name of a study must have 1 to 200 printable characters but got {name!r:.300}."
+        )
+    if name in (".", ".."):  # addresses of a server cannot have them
+        raise InvalidParameter(f"A study cannot be called {name!r}.")
+    return name
+
+
+def check_lease(lease: Seconds) -> float:
+    """Return the seconds of a lease."""
+    seconds = seconds_of("lease", lease)
+    if not 0.0 < seconds <= MAX_LEASE.total_seconds():
+        raise InvalidParameter(f"lease must be longer than 0 and at most an hour but got {lease}.")
+    return seconds
+
+
+def check_text(name: str, text: str | None, most: int = MAX_TEXT) -> str | None:
+    """Return a text that every storage can hold."""
+    if text is None:
+        return None
+    if not isinstance(text, str) or len(text) > most or storable(text) != text:
+        raise InvalidParameter(
+            f"{name} must be a text of up to {most} characters, without NUL, but got {text!r:.100}."
+        )
+    return text
+
+
+def storable(text: object) -> str:
+    """Return a text with everything escaped that a storage cannot hold."""
+    return str(text).encode(errors="backslashreplace").decode().replace("\0", "\\x00")
+
+
+def reason_of(text: object) -> str:
+    """Return as much of a reason as every storage holds."""
+    return storable(text)[:MAX_TEXT]

@@ -5,92 +5,65 @@ from __future__ import annotations
 import html
 import math
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from oddarms.documents import Block, Literal, Paragraph, to_fragment, visible
-from oddarms.errors import InvalidParameter, OddarmsError
-from oddarms.interrupts import pause
-from oddarms.problem import check_number
-from oddarms.search import PATIENCE, Patience, Progress, ProgressLine, Result, patiently
-from oddarms.search._html import result_blocks
-from oddarms.search._notebook import Pane, bar, in_notebook
-from oddarms.search._progress import describe
-from oddarms.search._text import status_text
+from oddarms.errors import OddarmsError
+from oddarms.search import (
+    Progress,
+    ProgressLine,
+    Result,
+    Seconds,
+    answer,
+    seconds_of,
+    status_text,
+)
+from oddarms.search._progress import Pane, bar, describe, in_notebook
+from oddarms.studies._worker import retried
 
 if TYPE_CHECKING:
-    from oddarms.studies import Overview
+    from oddarms.studies._study import Overview, Study
 
 LIVE_ROWS = 5
 """Of the tables that are shown live."""
-LEAST_POLL = 0.05
+MIN_POLL = 0.05
 SHARE = 0.1
 """Of the time that looking may take, however many arms there are."""
 
 
-class Watched(Protocol):
-    """What can be watched: a study, wherever it is stored."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        ...
-
-    def overview(self) -> Overview:
-        """Return where it stands."""
-        ...
-
-    def progress(self) -> Progress:
-        """Return how far it is."""
-        ...
-
-
-def study_html(study: Watched) -> str:
+def study_html(study: Study) -> str:
     """Return what is known of a study, for a notebook; if it does not answer, why."""
     try:
         overview = study.overview()
     except OddarmsError as error:
         reason = html.escape(visible(error), quote=False)
         return f"<p>{html.escape(visible(study.name), quote=False)}: {reason}</p>"
-    return to_fragment(
-        [_head(study, overview), _tickets(overview), *result_blocks(overview.result)]
-    )
+    return to_fragment([_head(study, overview), _tickets(overview), *answer(overview.result)])
 
 
-def watch(
-    study: Watched,
-    *,
-    timeout: float | None = None,
-    poll: float = 1.0,
-    patience: Patience = PATIENCE,
-) -> Result:
+def watch(study: Study, *, timeout: float | None, poll: float, retry_for: Seconds) -> Result:
     """Show a study until it is done, the time is over, or Ctrl-C; return what is known then."""
-    poll = max(_seconds("poll", poll), LEAST_POLL)
-    deadline = math.inf if timeout is None else time.monotonic() + _seconds("timeout", timeout)
+    poll = max(seconds_of("poll", poll), MIN_POLL)
+    retry_for = seconds_of("retry_for", retry_for)
+    deadline = math.inf if timeout is None else time.monotonic() + seconds_of("timeout", timeout)
     view = _NotebookView(study) if in_notebook() else _TerminalView()
     overview: Overview | None = None
     shown = False
     try:
         while True:
             began = time.monotonic()
-            overview = patiently(study.overview, patience)
+            overview = retried(study.overview, retry_for)
             if overview.status.final or (shown and began >= deadline):
                 break
-            view.show(overview, patiently(study.progress, patience))
+            view.show(overview, retried(study.progress, retry_for))
             shown = True
             took = time.monotonic() - began
-            pause(max(min(max(poll, took / SHARE), deadline - time.monotonic()), 0.0))
+            time.sleep(max(min(max(poll, took / SHARE), deadline - time.monotonic()), 0.0))
     except KeyboardInterrupt:
         overview = study.overview()
     finally:
         view.close(overview)
     return overview.result
-
-
-def _seconds(name: str, value: float) -> float:
-    seconds = check_number(name, value)
-    if not seconds >= 0.0:
-        raise InvalidParameter(f"{name} must be seconds, 0 or more, but got {value}.")
-    return seconds
 
 
 class _TerminalView:
@@ -105,13 +78,13 @@ class _TerminalView:
 
     def close(self, overview: Overview | None) -> None:
         del overview
-        self._line.close()
+        self._line.__exit__()
 
 
 class _NotebookView:
     """The study and its most interesting arms, in a notebook; in the end its status is left."""
 
-    def __init__(self, study: Watched) -> None:
+    def __init__(self, study: Study) -> None:
         self._study = study
         self._pane = Pane()
 
@@ -120,7 +93,7 @@ class _NotebookView:
             _head(self._study, overview),
             bar(progress),
             _tickets(overview),
-            *result_blocks(overview.result, shown=LIVE_ROWS),
+            *answer(overview.result, shown=LIVE_ROWS),
         ]
         self._pane.show(describe(progress), blocks)
 
@@ -131,7 +104,7 @@ class _NotebookView:
             self._pane.show(status_text(overview.status), [_head(self._study, overview)])
 
 
-def _head(study: Watched, overview: Overview) -> Block:
+def _head(study: Study, overview: Overview) -> Block:
     name = Literal(visible(study.name))
     return Paragraph(("**Study** ", name, f", {status_text(overview.status)}"))
 

@@ -1,0 +1,101 @@
+"""What a server and its clients agree on: documents of JSON, limits, and codes of errors."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+from oddarms import errors
+from oddarms.search import Ticket
+from oddarms.studies._study import Conflict, Overview, Study, StudySummary, Trial, WorkerRecord
+
+MAX_RESULTS = 10_000
+"""Results or tickets of one request."""
+AT_A_TIME = MAX_RESULTS // 2
+"""Results or tickets that our client sends, or asks for, at once."""
+MAX_HISTORY = 100_000
+"""Rewards of a history in one request."""
+MAX_TICKET_ID = 80
+"""Characters of the id of a ticket."""
+
+CODES: dict[type[errors.OddarmsError], tuple[str, int]] = {
+    errors.RewardRejected: ("reward-rejected", 422),
+    errors.UnknownStudy: ("unknown-study", 404),
+    errors.DuplicateStudy: ("duplicate-study", 409),
+    errors.UnknownAlgorithm: ("unknown-algorithm", 422),
+    errors.UnknownOption: ("unknown-option", 422),
+    errors.InvalidParameter: ("invalid-parameter", 422),
+    errors.MissingExtra: ("missing-extra", 501),
+    errors.StorageFailed: ("storage-failed", 500),
+    errors.OddarmsError: ("failed", 500),
+}
+"""Code and status of every kind of error; the first class that fits counts."""
+
+CLASSES: dict[str, type[errors.OddarmsError]] = {
+    code: kind
+    for kind, (code, _) in CODES.items()
+    if kind not in (errors.StorageFailed, errors.OddarmsError)
+} | {"invalid-request": errors.InvalidParameter}
+"""The error of each code; any other is that of a storage that failed."""
+
+
+def study_document(study: Study, overview: Overview, document: dict[str, Any]) -> dict[str, Any]:
+    """Return everything about a study but the arms; `document` is that of its result."""
+    result = overview.result
+    return {
+        "name": study.name,
+        "storage": study.storage,
+        "created": overview.created.isoformat(),
+        "status": overview.status.value,
+        "stopped": overview.stopped,
+        "question": document["question"],
+        "seed": study.seed,
+        "outliers": len(result.outliers),
+        "normal": len(result.normal),
+        "undecided": len(result.undecided),
+        "pulls": result.pulls,
+        "handed_out": overview.handed_out,
+        "live": overview.live,
+        "results": overview.told,
+        "history": result.history,
+        "unused": result.unused,
+        "conflicts": overview.conflicts,
+        "pulls_needed": document["pulls_needed"],
+        "thresholds": document["thresholds"],
+    }
+
+
+def summary_document(summary: StudySummary) -> dict[str, Any]:
+    """Return a line of the list of studies."""
+    question = summary.question.to_dict()
+    del question["labels"]
+    return {
+        "name": summary.name,
+        "arms": summary.question.n,
+        "question": question,
+        "created": summary.created.isoformat(),
+        "handed_out": summary.handed_out,
+        "results": summary.results,
+        "stopped": summary.stopped,
+    }
+
+
+def plain(record: Trial | Conflict | WorkerRecord | Ticket) -> dict[str, Any]:
+    """Return a record of a study with texts for times."""
+    values = {one.name: getattr(record, one.name) for one in fields(record)}
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in values.items()
+    }
+
+
+def record_of(kind: type[Any], values: dict[str, Any]) -> Any:
+    """Return the record that `plain` was called on."""
+    times = ("told", "last_told", "last_seen", "expires")
+    return kind(
+        **{
+            name: datetime.fromisoformat(value) if name in times and value else value
+            for name, value in values.items()
+        }
+    )

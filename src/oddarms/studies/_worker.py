@@ -1,0 +1,293 @@
+"""A worker's desk at a study: leases, their renewal, retries, and results not yet stored.
+
+`oddarms.search.run` drives it as it drives a `Search`. What is told or skipped is sent to the
+study in batches. While the storage is unavailable, results are kept here and sent later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from oddarms.errors import StorageFailed
+from oddarms.interrupts import ended, pause
+from oddarms.problem import Question
+from oddarms.search import (
+    PREFETCH,
+    RETRY_FOR,
+    Progress,
+    Result,
+    Seconds,
+    Ticket,
+    Tickets,
+    seconds_of,
+)
+from oddarms.text import counted, duration
+
+if TYPE_CHECKING:
+    from oddarms.studies._study import Study
+
+Answer = TypeVar("Answer")
+
+WORKER_LEASE = timedelta(minutes=1)
+"""The lease of a worker, which renews it: so long its pulls stand still if it dies."""
+RENEWALS = 4
+"""Renewals in the time of a lease."""
+FLUSH_SECONDS = 0.5
+"""How long results wait to be stored, at most."""
+MAX_UNTOLD = 1000
+FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
+FIRST_IDLE, MAX_IDLE = 0.02, 0.5
+SAY_SECONDS = 60.0
+"""How often a wait that goes on is logged."""
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Asks a study and tells it results under one name.
+
+    In a ``with`` block a thread renews the leases of its tickets, however long a pull takes, and
+    the end of the block sends what was not stored yet.
+
+    Parameters
+    ----------
+    study
+        The study.
+    name
+        A name for the log; by default one that identifies this process.
+    lease
+        How long its pulls stand still if it dies.
+    retry_for
+        How long to retry while the storage is unavailable.
+
+    Attributes
+    ----------
+    untold
+        Rewards by ticket that the storage does not have, or has not acknowledged.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        name: str | None = None,
+        *,
+        lease: Seconds = WORKER_LEASE,
+        retry_for: Seconds = RETRY_FOR,
+    ) -> None:
+        self.study = study
+        self.name = this_process() if name is None else name
+        self.untold: dict[Ticket, float] = {}
+        self._lease = lease
+        self._retry_for = seconds_of("retry_for", retry_for)
+        self._returned: dict[Ticket, str] = {}
+        self._flushed = time.monotonic()
+        self._idle = FIRST_IDLE
+        self._out: dict[Ticket, None] = {}  # single operations on it are atomic
+        self._ended = threading.Event()
+        self._renewing: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._ended = threading.Event()
+        self._renewing = threading.Thread(
+            target=self._renew, args=(self._ended,), name="oddarms-leases", daemon=True
+        )
+        self._renewing.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.flush()
+            else:
+                with suppress(StorageFailed):  # the error on its way has what is not stored
+                    self.flush(retry=False)
+        finally:
+            self._ended.set()
+
+    # The desk
+
+    @property
+    def question(self) -> Question:
+        """What is asked."""
+        return self.study.question
+
+    def ask(self, n: int = 1, *, prefetch: float = PREFETCH) -> Tickets:
+        """Hand out up to n pulls."""
+        self.flush()
+        key = secrets.token_urlsafe(16)  # repeated after a lost answer, it gets the same tickets
+        tickets = self._retried(
+            lambda: self.study.ask(n, self.name, self._lease, prefetch=prefetch, key=key)
+        )
+        self._out.update(dict.fromkeys(tickets))
+        if tickets:
+            self._idle = FIRST_IDLE
+        return tickets
+
+    def tell(self, ticket: Ticket, reward: float) -> None:
+        """Take a result; it is stored within half a second, or with the next `ask`."""
+        self.untold[ticket] = self.study.check_reward(reward)
+        if len(self.untold) >= MAX_UNTOLD or time.monotonic() - self._flushed > FLUSH_SECONDS:
+            self.flush()
+
+    def skip_many(self, tickets: Iterable[Ticket], reason: str = "") -> None:
+        """Take tickets back that will have no result."""
+        self._returned.update({t: reason for t in tickets if t not in self.untold})
+
+    def check_reward(self, reward: Any) -> float:
+        """Return a reward as a float if it is a number within the bounds."""
+        return self.study.check_reward(reward)
+
+    def wait(self) -> None:
+        """Wait a moment, as all pulls are with others: each time longer, up to half a second."""
+        seconds, self._idle = self._idle, min(2.0 * self._idle, MAX_IDLE)
+        self.flush()
+        pause(seconds)
+
+    def result(self) -> Result:
+        """Return what is known, with everything that was told."""
+        self.flush()
+        return self._retried(self.study.result)
+
+    def progress(self) -> Progress:
+        """Return how far the study is."""
+        return self._retried(self.study.progress)
+
+    def flush(self, *, retry: bool = True) -> None:
+        """Store all results, and give back all tickets, that are here."""
+        self._flushed = time.monotonic()
+        if self.untold:
+            results = list(self.untold.items())
+            self._retried(lambda: self.study.tell_many(results, worker=self.name), retry=retry)
+            for ticket, _ in results:
+                del self.untold[ticket]
+                self._out.pop(ticket, None)
+        for reason in dict.fromkeys(self._returned.values()):
+            tickets = [ticket for ticket, said in self._returned.items() if said == reason]
+            self._retried(lambda t=tickets, r=reason: self.study.skip_many(t, r), retry=retry)
+            for ticket in tickets:
+                del self._returned[ticket]
+                self._out.pop(ticket, None)
+
+    # Retries and renewal
+
+    def _retried(self, call: Callable[[], Answer], *, retry: bool = True) -> Answer:
+        """Make a call, again and again while the storage is unavailable."""
+        return retried(call, self._retry_for if retry else 0.0, kept=len(self.untold))
+
+    def _renew(self, stopped: threading.Event) -> None:
+        seconds = seconds_of("lease", self._lease) / RENEWALS
+        process = os.getpid()
+        while not stopped.wait(seconds) and os.getpid() == process:
+            try:
+                if tickets := list(self._out):
+                    self.study.renew(tickets, self._lease)
+            except Exception as error:  # the next renewal may succeed
+                _log.debug("leases of %d tickets were not renewed: %s", len(tickets), error)
+
+
+def retried(call: Callable[[], Answer], retry_for: float, *, kept: int = 0) -> Answer:
+    """Return what a call returns; repeat it while the storage is unavailable.
+
+    A signal ends the wait at once.
+
+    Parameters
+    ----------
+    call
+        May be made twice, as its answer can be lost on the way.
+    retry_for
+        For how many seconds.
+    kept
+        How many results wait to be stored, for the log.
+    """
+    began = time.monotonic()
+    said, seconds, failed = -SAY_SECONDS, FIRST_PAUSE, False
+    while True:
+        try:
+            answer = call()
+        except StorageFailed as error:
+            waited = time.monotonic() - began
+            if not error.passing or waited >= retry_for or ended():
+                raise
+            failed = True
+            if waited - said >= SAY_SECONDS:
+                said = waited
+                _log.warning(
+                    "%s Retrying for %s%s.", error, duration(retry_for - waited), _kept(kept)
+                )
+        else:
+            if failed:
+                _log.warning(
+                    "The storage is available again after %s.", duration(time.monotonic() - began)
+                )
+            return answer
+        pause(min(seconds, max(retry_for - waited, 0.0)))
+        seconds = min(2.0 * seconds, MAX_PAUSE)
+
+
+def _kept(kept: int) -> str:
+    return f"; {counted(kept, 'result')} kept meanwhile" if kept else ""
+
+
+# Names of processes
+
+_NAME = re.compile(r"process ([0-9]{1,10})/([0-9]{1,20}) on (.+) \(([0-9a-f]{10})\)")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_PID_NAMESPACE = Path("/proc/self/ns/pid")
+
+
+def this_process() -> str:
+    """Return a name that no other process has, on any machine.
+
+    It has the process's number and start time, the host, and a hash of the machine's boot and the
+    PID namespace: a container has other processes under the same numbers.
+    """
+    pid = os.getpid()
+    name = f"process {pid}/{_started(pid) or 0} on {socket.gethostname()}"
+    space = _pid_space()
+    return name if space is None else f"{name} ({space})"
+
+
+def is_gone(worker: str) -> bool:
+    """Return whether a name is that of a process of this machine that has ended."""
+    found = _NAME.fullmatch(worker)
+    if found is None or (found[3], found[4]) != (socket.gethostname(), _pid_space()):
+        return False
+    pid, started = int(found[1]), int(found[2])
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:  # it runs as another user
+        pass
+    now = _started(pid)
+    return now is not None and started != 0 and now != started
+
+
+def _pid_space() -> str | None:
+    """Return a hash of the machine's boot and the PID namespace; None if unknown (not Linux)."""
+    try:
+        seen = f"{_BOOT_ID.read_text(encoding='utf-8').strip()} {os.readlink(_PID_NAMESPACE)}"
+    except (OSError, ValueError):
+        return None
+    return hashlib.sha256(seen.encode()).hexdigest()[:10]
+
+
+def _started(pid: int) -> int | None:
+    """Return when a process started, in ticks since boot; None if unknown."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return int(fields.rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
