@@ -19,22 +19,28 @@ name            what it is
 """
 
 from oddarms.algorithms._base import (
+    UNLIMITED,
     Algorithm,
     Decision,
     Decisions,
+    Guesses,
     Pulls,
     Threshold,
+    check_options,
     no_pulls,
 )
 from oddarms.algorithms._registry import available, create, get_algorithm, register
 
 __all__ = [
+    "UNLIMITED",
     "Algorithm",
     "Decision",
     "Decisions",
+    "Guesses",
     "Pulls",
     "Threshold",
     "available",
+    "check_options",
     "create",
     "get_algorithm",
     "no_pulls",

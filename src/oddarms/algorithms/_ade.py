@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, averages, no_pulls
+from oddarms.algorithms._base import (
+    Algorithm,
+    Decision,
+    Pulls,
+    Threshold,
+    averages,
+    no_pulls,
+    outwards,
+)
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray
 from oddarms.rules import Rule
@@ -140,4 +148,5 @@ class ADE(Algorithm):
     def threshold(self) -> Threshold:
         """Return the interval of theta, around its estimate."""
         theta, mu = self.theta_hat, self.mu_hat
-        return Threshold(self.rule.raised((theta, theta), (mu, mu))[0], *self._ends())
+        ends = outwards(*self._ends())
+        return Threshold(self.rule.raised((theta, theta), (mu, mu))[0], *ends)

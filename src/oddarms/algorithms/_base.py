@@ -20,7 +20,7 @@ from oddarms.errors import InvalidParameter, ProtocolError, UnknownOption
 from oddarms.problem import BoolArray, FloatArray, IntArray, check_number
 from oddarms.rules import Rule, Sigma
 from oddarms.rules._base import Ends
-from oddarms.statistics.doubts import LARGEST_DOUBT, guess_and_doubt
+from oddarms.statistics.guesses import suspicion
 
 RESERVED = frozenset({"algorithm", "n", "rule", "delta", "rng", "side", "error", "goal", "revised"})
 """What every algorithm is made with; no option has such a name."""
@@ -29,6 +29,8 @@ UNLIMITED = 2**50
 
 Sums of more rewards may be off by more than `oddarms.statistics.totals.relative_error` allows for.
 """
+
+ROUNDING = 2.0**-48  # more than a few sums of numbers of size 1 are off
 
 LARGEST_INDIFFERENCE = 1e6  # in ranges of the rewards; beyond it squares lose all precision
 
@@ -71,6 +73,16 @@ class Threshold(NamedTuple):
     upper: float
 
 
+class Guesses(NamedTuple):
+    """What arms seem to be, a decision where there is one. Not proven.
+
+    A larger suspicion is that of a likelier outlier; only the order of the numbers means anything.
+    """
+
+    decisions: Decisions
+    suspicion: FloatArray
+
+
 class Algorithm(ABC):
     """Base class of the algorithms.
 
@@ -93,7 +105,7 @@ class Algorithm(ABC):
     rules: ClassVar[frozenset[str]] = frozenset({"sigma"})
     """The names of the rules that it can take."""
 
-    errors: ClassVar[frozenset[str]] = frozenset({"any"})
+    errors: ClassVar[frozenset[str]] = frozenset({"fwer"})
     """What its delta may bound; the constructor takes ``error="fdr"`` where that is one of them."""
 
     proven: ClassVar[bool] = True
@@ -102,7 +114,7 @@ class Algorithm(ABC):
     revisable: ClassVar[bool] = False
     """True where it has `revise`, and the constructor takes ``revised=True``."""
 
-    goals: ClassVar[frozenset[str]] = frozenset({"sure"})
+    goals: ClassVar[frozenset[str]] = frozenset({"confidence"})
     """What it can aim at; the constructor takes ``goal="budget"`` where that is one of them."""
 
     handles_both_sides: ClassVar[bool] = False
@@ -176,7 +188,12 @@ class Algorithm(ABC):
 
     @abstractmethod
     def intervals(self) -> tuple[FloatArray, FloatArray]:
-        """Return lower and upper ends that contain every arm's mean; within [0, 1]."""
+        """Return lower and upper ends that contain every arm's mean; within [0, 1].
+
+        They hold together with those of `thresholds`, so they never decide an arm that is
+        undecided: if an algorithm's own rule may leave such arms open, `settle` decides them.
+        (Not those of an algorithm that is not `proven`.)
+        """
 
     def later_intervals(self) -> FindIntervals:
         """Return what finds this moment's intervals of some arms, also once it has passed.
@@ -220,32 +237,38 @@ class Algorithm(ABC):
         """Return the threshold of each side the algorithm looks at."""
         return {"upper": self.threshold()}
 
+    def settle(self) -> None:
+        """Decide the open arms whose interval meets no threshold's: nothing is paid for it.
+
+        For the end of `absorb`, if the intervals are cheap.
+        """
+        lower, upper = self.intervals()
+        found, open_ = self.thresholds(), self.undecided
+        above, normal = lower >= found["upper"].upper, upper < found["upper"].lower
+        if "lower" in found:
+            below = (upper <= found["lower"].lower) & (normal | self.rule.ordered)
+            self.decisions[open_ & below] = Decision.LOW
+            normal &= lower > found["lower"].upper
+        self.decisions[open_ & normal] = Decision.NORMAL
+        self.decisions[open_ & above] = Decision.HIGH
+
     def evidence(self) -> FloatArray | None:
         """Return each arm's log e-value for its decision, where the algorithm has one."""
         return None
 
-    def guesses(self) -> Decisions:
-        """Return what each arm seems to be: its decision or, while it is open, a guess."""
-        return self._guessed()[0]
-
-    def doubts(self) -> FloatArray:
-        """Return about the probability that each arm's guess is wrong, at most 0.5. Not proven."""
-        return self._guessed()[1]
-
-    def _guessed(self) -> tuple[Decisions, FloatArray]:
-        """Return guesses and doubts, on both sides where both are asked for."""
+    def guesses(self) -> Guesses:
+        """Return what each arm seems to be and how suspicious it is. Not proven."""
         means, pulls, variances = self._estimates()
         sides = [means, 1.0 - means] if "lower" in self.thresholds() else [means]
         high, *lower = (
-            guess_and_doubt(y, variances, pulls, self.rule.influence(y), self.rule.threshold(y))
+            suspicion(y, variances, pulls, self.rule.influence(y), self.rule.threshold(y))
             for y in sides
         )
-        odd, doubts = np.where(high.odd, Decision.HIGH, Decision.NORMAL), high.doubt
+        most, odd = high, np.where(high > 0.0, Decision.HIGH, Decision.NORMAL)
         for low in lower:
-            odd = np.where(low.odd & ~high.odd, Decision.LOW, odd)
-            either = np.where(low.odd, low.doubt, high.doubt + low.doubt)
-            doubts = np.minimum(np.where(high.odd, high.doubt, either), LARGEST_DOUBT)
-        return np.where(self.undecided, odd, self.decisions).astype(np.int8), doubts
+            odd = np.where((low > 0.0) & (high <= 0.0), Decision.LOW, odd)
+            most = np.maximum(high, low)
+        return Guesses(np.where(self.undecided, odd, self.decisions).astype(np.int8), most)
 
     def _estimates(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return averages (1/2 of an arm without pulls), pulls, and at least their variances."""
@@ -266,6 +289,24 @@ def averages(sums: FloatArray, counts: FloatArray | IntArray) -> FloatArray:
     means = np.full(sums.size, np.nan)
     np.divide(sums, counts, out=means, where=counts > 0)
     return means
+
+
+def outwards(low: float, high: float) -> Ends:
+    """Return a reported interval of a threshold that has room for rounding and meets [0, 1].
+
+    The means are there, and the intervals of arms are cut to it. An algorithm that decides by
+    intervals as they were before must report no more of the threshold than it uses.
+    """
+    return (
+        min(low - ROUNDING * (1.0 + abs(low)), 1.0),
+        max(high + ROUNDING * (1.0 + abs(high)), 0.0),
+    )
+
+
+def mirrored(threshold: Threshold) -> Threshold:
+    """Return the threshold of the lower side from that of rewards 1 - X, rounded outwards."""
+    estimate, low, high = threshold
+    return Threshold(1.0 - estimate, 1.0 - high - ROUNDING, 1.0 - low + ROUNDING)
 
 
 def no_pulls() -> Pulls:

@@ -35,7 +35,6 @@ from oddarms.statistics.calibrated import (
     verdict,
 )
 from oddarms.statistics.directions import Tally
-from oddarms.statistics.doubts import LARGEST_DOUBT
 from oddarms.statistics.evidence import mean_interval
 from oddarms.statistics.totals import Totals
 
@@ -65,9 +64,8 @@ class Calibrated(Algorithm):
     Parameters
     ----------
     goal
-        "sure" stops when the stated error is at most delta. "budget" spends the whole budget in
-        the way that leaves the least doubt, and decides nothing: `guesses` and `doubts` say what
-        seems to be so. It needs a budget, of at least two pulls an arm to say anything.
+        "confidence" stops when the stated error is at most delta. "budget" spends the whole budget
+        where it helps the answer most, and decides nothing: `guesses` says what seems to be so.
 
     Notes
     -----
@@ -81,7 +79,7 @@ class Calibrated(Algorithm):
     """
 
     proven = False
-    goals = frozenset({"sure", "budget"})
+    goals = frozenset({"confidence", "budget"})
 
     def __init__(
         self,
@@ -90,7 +88,7 @@ class Calibrated(Algorithm):
         rule: Rule,
         delta: float,
         rng: np.random.Generator,
-        goal: Goal = "sure",
+        goal: Goal = "confidence",
     ) -> None:
         super().__init__(n, rule=rule, delta=delta, rng=rng)
         self.asked = Conditions(self.k, rule.margin, rule.floor)
@@ -140,7 +138,7 @@ class Calibrated(Algorithm):
         self.rows = self.rows.plus(self._row.weight, pulls.counts, sums)
         self._row = None
         self.round += 1
-        if self.goal == "sure" and self.rows.number >= FIRST_ROWS:
+        if self.goal == "confidence" and self.rows.number >= FIRST_ROWS:
             found = self._verdict()
             if stated_error(self.totals.pulls, found) <= self.delta:
                 self.decisions = _decisions(found)
@@ -156,31 +154,11 @@ class Calibrated(Algorithm):
     def _verdict(self) -> Verdict:
         return verdict(look(self.totals, self.rows, self.asked))
 
-    def guesses(self) -> Decisions:
-        """Return what each arm seems to be, before it is decided: `Decision` values. Not proven.
-
-        UNDECIDED while there are fewer than two rows.
-        """
-        if self.done:
-            return self.decisions.copy()
-        if self.rows.number < LEAST_ROWS:
-            return np.full(self.n, Decision.UNDECIDED, dtype=np.int8)
-        return _decisions(self._verdict())
-
-    def doubts(self) -> FloatArray:
-        """Return about the probability that each arm's guess is wrong, at most 0.5. Not proven.
-
-        0.5 while there are fewer than two rows; 0 where the rule leaves nothing to find out.
-        """
-        if self.rows.number < LEAST_ROWS:
-            return np.full(self.n, 0.0 if self.done else LARGEST_DOUBT)
-        return np.minimum(self._verdict().tail, LARGEST_DOUBT)
-
     @property
     def error_estimate(self) -> float:
         """About the probability that any arm's guess is wrong, at most 1. Not proven.
 
-        With goal "sure" it has in it the price of stopping by looking.
+        With goal "confidence" it has in it the price of stopping by looking.
         """
         if self.rows.number < LEAST_ROWS:
             return 0.0 if self.done else 1.0

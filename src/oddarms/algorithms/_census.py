@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, no_pulls
+from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, mirrored, no_pulls
 from oddarms.errors import InvalidParameter
-from oddarms.problem import MOST_AT_A_TIME, FloatArray, IntArray, Side, check_whole
+from oddarms.problem import MAX_AT_A_TIME, FloatArray, IntArray, Side, check_whole
 from oddarms.rules import Rule
 from oddarms.statistics.threshold_box import Verdicts, influence, known_outliers, verdicts
 from oddarms.statistics.totals import relative_error
@@ -148,7 +148,7 @@ class Census(Algorithm):
         if self.both:
             lower = self._verdicts(mirrored=True)
             self.decisions[upper.normal & ~lower.normal] = Decision.UNDECIDED
-            self.decisions[upper.normal & lower.odd] = Decision.LOW
+            self.decisions[lower.odd & (upper.normal | self.rule.ordered)] = Decision.LOW
         self.decisions[upper.odd] = Decision.HIGH
 
     def _verdicts(self, *, mirrored: bool) -> Verdicts:
@@ -182,7 +182,7 @@ class Census(Algorithm):
             low, high = self.rule.bounds(*self._mirrored())
             estimate = self.rule.threshold(1.0 - np.nan_to_num(self.means, nan=0.5))
             within = float(np.clip(estimate, low, high))
-            found["lower"] = Threshold(1.0 - within, 1.0 - high, 1.0 - low)
+            found["lower"] = mirrored(Threshold(within, low, high))
         return found
 
 
@@ -190,14 +190,14 @@ def _check_rows(rows: int | Sequence[int] | None, n: int) -> IntArray:
     if rows is None:
         raise InvalidParameter(
             "rows must say how many rewards each arm has in all where the algorithm is the census"
-            " but got none: give a list of numbers, or Table(records, population='rows') to"
-            " `find`, or --population rows in the shell."
+            " but got none: give a list of numbers, or Resampled(records, replace=False) to"
+            " `find`."
         )
     if not isinstance(rows, Sequence | np.ndarray):
-        return np.full(n, check_whole("rows", rows, least=1, most=MOST_AT_A_TIME), dtype=np.int64)
+        return np.full(n, check_whole("rows", rows, least=1, most=MAX_AT_A_TIME), dtype=np.int64)
     if len(rows) != n:
         raise InvalidParameter(f"rows must be one number per arm ({n}) but got {len(rows)}.")
-    checked = [check_whole("rows", number, least=1, most=MOST_AT_A_TIME) for number in rows]
+    checked = [check_whole("rows", number, least=1, most=MAX_AT_A_TIME) for number in rows]
     return np.array(checked, dtype=np.int64)
 
 

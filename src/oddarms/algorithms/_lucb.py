@@ -16,6 +16,7 @@ from oddarms.algorithms._base import (
     Threshold,
     averages,
     check_indifference,
+    mirrored,
     no_pulls,
 )
 from oddarms.algorithms._spade import CHUNK
@@ -147,7 +148,8 @@ class LUCB(Algorithm):
         alpha = self.delta / self.n
         if self.sd is None:
             return mean_interval(totals.pulls, totals.total, totals.scatter, alpha)
-        return sub_gaussian_interval(*totals, self.sd, alpha)
+        low, high = sub_gaussian_interval(*totals, self.sd, alpha)
+        return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)  # where all means are
 
     def _decide(self) -> None:
         for side in self.normal:
@@ -169,7 +171,8 @@ class LUCB(Algorithm):
         not_high = self.normal["upper"]
         if "lower" in self.normal:
             self.decisions[not_high & self.normal["lower"]] = Decision.NORMAL
-            self.decisions[not_high & self.odd["lower"]] = Decision.LOW
+            low = self.odd["lower"] & (not_high | self.rule.ordered)
+            self.decisions[low] = Decision.LOW
         else:
             self.decisions[not_high] = Decision.NORMAL
         self.decisions[self.odd["upper"]] = Decision.HIGH
@@ -241,8 +244,8 @@ class LUCB(Algorithm):
         return means, pulls, self.totals.scatter / np.maximum(pulls, 1.0)
 
     def intervals(self) -> tuple[FloatArray, FloatArray]:
-        """Return intervals that contain all means together, cut to [0, 1]."""
-        return np.clip(self.low, 0.0, 1.0), np.clip(self.high, 0.0, 1.0)
+        """Return intervals that contain all means together."""
+        return self.low.copy(), self.high.copy()
 
     def threshold(self) -> Threshold:
         """Return the upper threshold."""
@@ -252,8 +255,7 @@ class LUCB(Algorithm):
         """Return the threshold of each side."""
         found = {"upper": self._threshold("upper")}
         if "lower" in self.normal:
-            estimate, low, high = self._threshold("lower")
-            found["lower"] = Threshold(1.0 - estimate, 1.0 - high, 1.0 - low)
+            found["lower"] = mirrored(self._threshold("lower"))
         return found
 
     def _threshold(self, side: str) -> Threshold:

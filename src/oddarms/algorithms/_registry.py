@@ -73,8 +73,8 @@ def create(
     delta: float,
     rng: np.random.Generator,
     side: Side = "upper",
-    error: Error = "any",
-    goal: Goal = "sure",
+    error: Error = "fwer",
+    goal: Goal = "confidence",
     revised: bool = False,
     **options: Any,
 ) -> Algorithm:
@@ -88,9 +88,9 @@ def create(
     check_number_of_arms(n)
     check_delta(delta)
     _check_fits(cls, {"rule": rule.name, "error": error, "goal": goal})
-    if error != "any":
+    if error != "fwer":
         options["error"] = error
-    if goal != "sure":
+    if goal != "confidence":
         options["goal"] = goal
     if revised and cls.revisable:
         options["revised"] = True

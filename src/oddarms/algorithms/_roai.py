@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, no_pulls
+from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, no_pulls, outwards
 from oddarms.algorithms._lucb import check_sd
 from oddarms.problem import BoolArray, FloatArray, IntArray
 from oddarms.rules import Rule
@@ -96,7 +96,7 @@ class ROAI(Algorithm):
     def threshold(self) -> Threshold:
         """Return the threshold's interval and its middle."""
         low, high = self.theta
-        return Threshold(0.5 * (low + high) if self.round else math.nan, low, high)
+        return Threshold(0.5 * (low + high) if self.round else math.nan, *outwards(low, high))
 
 
 class ROAIElim(ROAI):

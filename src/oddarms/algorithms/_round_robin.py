@@ -7,10 +7,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, no_pulls
+from oddarms.algorithms._base import (
+    Algorithm,
+    Decision,
+    Pulls,
+    Threshold,
+    no_pulls,
+    outwards,
+)
 from oddarms.errors import InvalidParameter
-from oddarms.problem import MOST_AT_A_TIME, BoolArray, FloatArray, check_number, check_whole
+from oddarms.problem import MAX_AT_A_TIME, BoolArray, FloatArray, check_number, check_whole
 from oddarms.rules import Rule
+from oddarms.rules._base import Ends
 from oddarms.statistics.round_robin import (
     beta_arm,
     beta_theta,
@@ -27,7 +35,7 @@ from oddarms.statistics.round_robin import (
 
 def check_batch(batch: int) -> int:
     """Return the pulls per turn, at least 1."""
-    return check_whole("batch", batch, least=1, most=MOST_AT_A_TIME)
+    return check_whole("batch", batch, least=1, most=MAX_AT_A_TIME)
 
 
 def check_rho(rho: float | None, n: int, k: float, delta: float) -> float:
@@ -119,7 +127,7 @@ class RR(Algorithm):
         if self.rule.is_plain:
             active = is_active(self.y_hat, self.beta, self.theta_hat, self.beta_theta)
         else:
-            _, low, high = self.threshold()
+            low, high = self._ends()
             active = (self.y_hat - self.beta < high) & (self.y_hat + self.beta > low)
         return active
 
@@ -141,7 +149,7 @@ class RR(Algorithm):
         y_hat = np.nan_to_num(self.y_hat, nan=0.5)
         return np.clip(y_hat - self.beta, 0.0, 1.0), np.clip(y_hat + self.beta, 0.0, 1.0)
 
-    def threshold(self) -> Threshold:
+    def _ends(self) -> Ends:
         """Return theta_hat -+ beta_theta, and what margin and floor make of it.
 
         On the event that every arm lies within its beta_i, on both sides, mu lies within their
@@ -150,10 +158,13 @@ class RR(Algorithm):
         """
         theta, radius = self.theta_hat, self.beta_theta
         mu, mu_radius = float(self.y_hat.mean()), float(self.beta.mean())
-        low, high = self.rule.raised(
-            (theta - radius, theta + radius), (mu - mu_radius, mu + mu_radius)
-        )
-        return Threshold(self.rule.raised((theta, theta), (mu, mu))[0], low, high)
+        return self.rule.raised((theta - radius, theta + radius), (mu - mu_radius, mu + mu_radius))
+
+    def threshold(self) -> Threshold:
+        """Return the interval of theta, around its estimate."""
+        theta, mu = self.theta_hat, float(self.y_hat.mean())
+        estimate = self.rule.raised((theta, theta), (mu, mu))[0]
+        return Threshold(estimate, *outwards(*self._ends()))
 
 
 class WRR(RR):

@@ -36,7 +36,7 @@ from oddarms.algorithms._spade_plans import (
 )
 from oddarms.errors import InvalidParameter
 from oddarms.problem import (
-    MOST_AT_A_TIME,
+    MAX_AT_A_TIME,
     BoolArray,
     Error,
     FloatArray,
@@ -56,11 +56,12 @@ LEAST_VARIANCE = 0.2  # of a reward, in gaps, where pulls to come are guessed: b
 TYPICAL_OVERHEAD = 2.0  # of an arm's pulls over an oracle's, where they are guessed: by experiment
 MIXTURE_COST = 2.5  # nats by which the evidence of an arm is behind that of the best bet, about
 MOST_PLANS = 300  # that are looked ahead for a guess; each adds 8 % to some arms
+REPORTED = 1.0 - 1e-9  # intervals are wider than those used, by more than rounding can do
 CHUNK = 65_536  # arms at a time, where intervals of a great many are computed
 
 
 def _check_max_step(max_step: int) -> int:
-    return check_whole("max_step", max_step, least=1, most=MOST_AT_A_TIME)
+    return check_whole("max_step", max_step, least=1, most=MAX_AT_A_TIME)
 
 
 class SPADE(Algorithm):
@@ -95,7 +96,7 @@ class SPADE(Algorithm):
     """
 
     handles_both_sides = True
-    errors = frozenset({"any", "fdr"})
+    errors = frozenset({"fwer", "fdr"})
     revisable = True
     lengths = frozenset({"indifference"})
 
@@ -107,7 +108,7 @@ class SPADE(Algorithm):
         delta: float,
         rng: np.random.Generator,
         side: Side = "upper",
-        error: Error = "any",
+        error: Error = "fwer",
         revised: bool = False,
         indifference: float = 0.0,
         max_step: int | None = None,
@@ -224,7 +225,7 @@ class SPADE(Algorithm):
                 self._learn(row, float(size), self._guesses())
                 used += size
         self._learn(between(np.full(self.n, used), counts), 0.0, self._guesses())
-        self._decide()
+        self._decide(anew=True)
 
     def outlook(self) -> Iterator[Pulls]:
         """Yield the rest of the plan, then the plans that would follow at the present estimates."""
@@ -291,18 +292,23 @@ class SPADE(Algorithm):
             for view in self.views.values():
                 view.look(self.totals)
 
-    def _decide(self) -> None:
-        if self.rows >= 2:
-            for view in self.views.values():
-                view.decide(self._to_look_at(view), self.totals)
+    def _decide(self, *, anew: bool = False) -> None:
+        """Decide what can be; `anew` for the intervals of all arms as they are now."""
+        for view in self.views.values():
+            tally, certificate = view.seen(self.totals), view.certificate
+            certificate.look(tally, anew=anew)
+            open_arms = self._to_look_at(view)
+            if self.rows >= 2 and view.guess is not None and open_arms.size:
+                certificate.decide(open_arms, tally, view.guess)
+            certificate.settle(self._to_look_at(view), tally)
+        if self.views:
             self._merge_verdicts()
 
     def _to_look_at(self, view: View) -> IntArray:
-        """Return the arms whose verdict on a side is open: all where no verdict is final."""
+        """Return the arms without a final verdict on a side; names that are not final are open."""
         if self.error == "fdr":
             self.decisions[:] = Decision.UNDECIDED
-            return np.arange(self.n)
-        return np.flatnonzero(self.undecided & ~view.normal & ~view.odd)
+        return np.flatnonzero(self.undecided & ~view.certificate.final)
 
     def _merge_verdicts(self) -> None:
         """Combine the sides; an arm beyond both thresholds, as k < 0 allows, is called high."""
@@ -311,8 +317,7 @@ class SPADE(Algorithm):
             self.decisions[upper.normal] = Decision.NORMAL
         else:
             self.decisions[upper.normal & lower.normal] = Decision.NORMAL
-            not_high = upper.normal | (self.k >= 0.0)
-            self.decisions[lower.odd & not_high] = Decision.LOW
+            self.decisions[lower.odd & (upper.normal | self.rule.ordered)] = Decision.LOW
         self.decisions[upper.odd] = Decision.HIGH
 
     # The next step
@@ -393,9 +398,13 @@ class SPADE(Algorithm):
         return self.later_intervals()(np.arange(self.n))
 
     def later_intervals(self) -> FindIntervals:
-        """Return what finds this moment's intervals of some arms, also once it has passed."""
-        alpha = BOX_SHARE * self.delta / (max(len(self.views), 1) * self.n)
-        known = [column.copy() for column in Tally.seen(self._known())]
+        """Return what finds this moment's intervals of some arms, also once it has passed.
+
+        They are no narrower than those by which arms are settled, so rewards of an unfinished step
+        are not in them.
+        """
+        alpha = BOX_SHARE * self.delta / (max(len(self.views), 1) * self.n) * REPORTED
+        known = [column.copy() for column in Tally.seen(self.totals)]
 
         def found(arms: IntArray) -> tuple[FloatArray, FloatArray]:
             p, s, q = (column[arms] for column in known)
@@ -437,7 +446,7 @@ class SPADE(Algorithm):
         if not self.views:
             return super().centre()
         view = self.views["upper"]
-        low, high = view.certificate.mu
+        low, high = view.certificate.centre
         return (1.0 - high, 1.0 - low) if view.mirrored else (low, high)
 
     def _estimates(self) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from oddarms.algorithms._base import Threshold, mirrored
 from oddarms.algorithms._spade_joint import (
     BOX_SHARE,
     EDGE,
@@ -33,15 +34,16 @@ from oddarms.algorithms._spade_joint import (
     decide,
     distance_rate,
     empty_rows,
-    exclude_outliers,
     joint_row_weights,
     least_gap,
     level_evidence,
     level_of_arms,
+    mean_within,
     narrowed,
     nats_of_bets,
     raised,
     rows_with,
+    settle,
 )
 from oddarms.problem import BoolArray, Error, FloatArray, IntArray
 from oddarms.rules import Sigma
@@ -70,7 +72,7 @@ class Certificate(ABC):
     Attributes
     ----------
     verdicts
-        Per arm 0, 1 (normal) or 2 (outlier); final.
+        Per arm 0, 1 (normal) or 2 (outlier); final, unless a share of them may be wrong.
     log_evidence
         Per arm the log e-value for the verdict it tends to, with what its weight among the arms
         adds to it (`oddarms.statistics.levels`): it suffices at `log_level`.
@@ -98,13 +100,12 @@ class Certificate(ABC):
         rate: float,
         arms_share: float,
         *,
-        error: Error = "any",
+        error: Error = "fwer",
     ) -> None:
         self.n = n
         self.k = rule.k
         self.beyond = Beyond(rule.margin, rule.floor)
-        # what the other events may take is taken from the share of wrong names on either side
-        self.share_of_names = (arms_share - 0.5) * delta if error == "fdr" else 0.0
+        self.fdr = error == "fdr"
         self.delta = delta
         self.slack = slack
         self.rate = rate
@@ -156,11 +157,26 @@ class Certificate(ABC):
         """Return intervals of all means, at the cost of BOX_SHARE."""
         return box_of(tally, self.delta)
 
-    def look(self, tally: Tally) -> None:
-        """Narrow the box, where there are enough new pulls to do so."""
+    def look(self, tally: Tally, *, anew: bool = False) -> None:
+        """Narrow the box, where there are enough new pulls to do so or one asks for it."""
         pulls = float(tally.pulls.sum())
-        if pulls >= LOOK_AGAIN * self._pulls_seen:
-            self.standing = narrowed(self.standing, self.intervals(tally), pulls)
+        if anew or pulls >= LOOK_AGAIN * self._pulls_seen:
+            self.standing = narrowed(self.rules, self.standing, self.intervals(tally), pulls)
+
+    def settle(self, arms: IntArray, tally: Tally) -> None:
+        """Decide the open arms whose interval and that of the threshold do not meet."""
+        settle(self.rules, self.raised, arms, tally)
+
+    @property
+    def centre(self) -> tuple[float, float]:
+        """An interval of mu."""
+        return mean_within(self.box, self.mu)
+
+    @property
+    def final(self) -> BoolArray:
+        """The arms whose verdict stays."""
+        named: BoolArray = self.verdicts != UNDECIDED
+        return named & (self.log_evidence >= self.log_level) if self.fdr else named
 
     @property
     def raised(self) -> Standing:
@@ -203,7 +219,7 @@ class JointCertificate(Certificate):
     arms_share = JOINT_ARMS_SHARE
 
     def __init__(
-        self, n: int, rule: Sigma, delta: float, indifference: float, *, error: Error = "any"
+        self, n: int, rule: Sigma, delta: float, indifference: float, *, error: Error = "fwer"
     ) -> None:
         k = rule.k
         rate = distance_rate(n, k)
@@ -215,7 +231,7 @@ class JointCertificate(Certificate):
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
         """Enter a row into the streams; the first rows serve only the forecast."""
         if guess is not None:
-            self.rows = rows_with(self.rows, row, size, guess)
+            self.rows = rows_with(self.rows, row, size, guess, self.beyond.margin)
 
     def row_weights(self, tally: Tally, guess: Forecast) -> FloatArray:
         """Return weights like |c_j| times the reward's sd: `joint_row_weights`."""
@@ -225,7 +241,7 @@ class JointCertificate(Certificate):
         """Weigh each open arm on the side of its threshold where it seems to be."""
         self.mu = interval_of_mean(self.rows.mu, MU_SHARE * self.delta)
         known = self.rules, self.beyond, self.rows, self.standing
-        self.standing = decide(*known, arms, tally, guess, self.share_of_names)
+        self.standing = decide(*known, arms, tally, guess, fdr=self.fdr)
 
 
 class SweepInterval:
@@ -267,7 +283,7 @@ class HybridCertificate(JointCertificate):
     arms_share = HYBRID_ARMS_SHARE
 
     def __init__(
-        self, n: int, rule: Sigma, delta: float, indifference: float, *, error: Error = "any"
+        self, n: int, rule: Sigma, delta: float, indifference: float, *, error: Error = "fwer"
     ) -> None:
         super().__init__(n, rule, delta, indifference, error=error)
         self.sweeps = SweepInterval(n, rule.k, delta)
@@ -283,7 +299,6 @@ class HybridCertificate(JointCertificate):
 
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Sharpen the interval, then weigh the open arms."""
-        self.look(tally)
         low, high = self.sweeps.sharpen(self.box)
         self.low, self.high = max(self.low, low), min(self.high, high)
         super().decide(arms, tally, guess)
@@ -301,7 +316,7 @@ class IntervalCertificate(Certificate):
     uniform = True
 
     def __init__(
-        self, n: int, rule: Sigma, delta: float, indifference: float, *, error: Error = "any"
+        self, n: int, rule: Sigma, delta: float, indifference: float, *, error: Error = "fwer"
     ) -> None:
         super().__init__(n, rule, delta, indifference, 1.0, LEVEL_ARMS_SHARE, error=error)
         self.sweeps = SweepInterval(n, rule.k, delta)
@@ -317,19 +332,16 @@ class IntervalCertificate(Certificate):
 
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Hold each open arm against the end of the interval beyond which it seems to be."""
-        self.look(tally)
         low, high = self.sweeps.sharpen(self.box)
         self.low, self.high = max(self.low, low), min(self.high, high)
         self.mu = self.sweeps.true_direction.mean_interval()
         known = self.raised
-        if exclude_outliers(self.rules, known, arms):
-            return
         near = closeness(least_gap(self.rules, known, *self.box))
-        fdr = self.share_of_names > 0.0  # then all arms are looked at, at one moment
-        weights = Weights(near, self.slack, even=self.beyond.revised or fdr)
-        due = arms if fdr else arms[tally.pulls[arms] >= self._next_look[arms]]
+        weights = Weights(near, self.slack, even=self.beyond.revised)
+        # names of which a share may be wrong are read at one moment
+        due = arms if self.fdr else arms[tally.pulls[arms] >= self._next_look[arms]]
         found = self._weigh(due, known, weights, tally, guess)
-        conclude(self.rules, self.standing, due, found, self.share_of_names)
+        conclude(self.rules, self.standing, due, found, fdr=self.fdr)
         self._look_later(due[(found.normal > -math.inf) | (found.outlier > -math.inf)], tally)
         self._share_doubt(arms[self.verdicts[arms] == UNDECIDED], tally, guess)
 
@@ -386,7 +398,7 @@ class View:
         *,
         lower: bool,
         indifference: float,
-        error: Error = "any",
+        error: Error = "fwer",
     ) -> None:
         k = rule.k
         self.mirrored = lower != (k < 0)
@@ -409,11 +421,6 @@ class View:
             return np.ones(self.certificate.n)
         return self.certificate.row_weights(self.seen(totals), self.guess)
 
-    def decide(self, arms: IntArray, totals: Totals) -> None:
-        """Look at the open arms again."""
-        if self.guess is not None and arms.size:
-            self.certificate.decide(arms, self.seen(totals), self.guess)
-
     @property
     def odd(self) -> BoolArray:
         """The arms found beyond the threshold."""
@@ -429,4 +436,4 @@ class View:
     def interval(self) -> tuple[float, float]:
         """Return the interval of the threshold, unmirrored."""
         low, high = self.certificate.raised[2:4]
-        return (1.0 - high, 1.0 - low) if self.mirrored else (low, high)
+        return mirrored(Threshold(math.nan, low, high))[1:] if self.mirrored else (low, high)

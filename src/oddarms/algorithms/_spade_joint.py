@@ -26,15 +26,24 @@ from oddarms.statistics.directions import (
 from oddarms.statistics.elementwise import Numbers, choose
 from oddarms.statistics.evidence import (
     LEAST_LEVEL,
+    PART,
     log_mean_above,
     log_mean_below,
     mean_interval,
     sample_above,
     sample_below,
+    surely_above,
+    surely_below,
 )
-from oddarms.statistics.false_discoveries import discoveries
+from oddarms.statistics.false_discoveries import names
 from oddarms.statistics.joint_evidence import weigh
 from oddarms.statistics.levels import closeness, log_relative_weights
+from oddarms.statistics.threshold_box import (
+    lower_bounds,
+    rounding,
+    thresholds_within,
+    upper_bounds,
+)
 from oddarms.statistics.threshold_streams import (
     Linear,
     Lines,
@@ -63,7 +72,8 @@ JOINT_ARMS_SHARE = 0.87  # 0.87 + 0.05 + 2 * 0.03 + 2 * 0.01 <= 1
 DOUBT_DIRECTION, DOUBT_VARIANCE, SMALLEST_WEIGHT = 3.0, 2.0, 0.5
 LOOK_AGAIN = 1.2  # times as many pulls, until intervals of the arms are computed anew
 EDGE, NEAR_END = 1e-9, 1e-6
-PART = 4096  # arms at a time, where there are very many
+ROUNDING = 1e-12  # more than is rounded in a few sums of numbers of size 1, with room to spare
+FLAT = 0.5  # margins: where k sd seems to be at most this, the margin is what counts
 LEAST_SHARE = 0.02  # of an arm's doubt that is the threshold's
 PART_SHARES: FloatArray = np.array([0.5, 0.25, 0.25])  # of mu + k sigma, mu + margin, floor
 
@@ -104,13 +114,18 @@ def empty_rows(n: int, k: float, others_k: float, nats: float) -> Rows:
     )
 
 
-def rows_with(rows: Rows, row: Tally, size: float, guess: Forecast) -> Rows:
-    """Enter a row worth `size` sweeps into all streams; `guess` precedes it."""
+def rows_with(rows: Rows, row: Tally, size: float, guess: Forecast, margin: float = 0.0) -> Rows:
+    """Enter a row worth `size` sweeps into the streams; `guess` precedes it.
+
+    If the means seem to be so equal that the margin is what counts, the row does not enter the
+    thresholds without one arm: a bet that these lie high would be lost.
+    """
     lean = lean_of(guess.shrunk, guess.error)
+    flat = rows.common.k * float(guess.shrunk.std()) <= FLAT * margin
     return Rows(
         with_row(rows.mu, row, size, lean, guess),
         with_row(rows.common, row, size, lean, guess),
-        with_row(rows.lower, row, size, lean, guess),
+        rows.lower if flat and margin > 0.0 else with_row(rows.lower, row, size, lean, guess),
         with_plug_in_row(rows.upper, row, size, guess),
     )
 
@@ -205,11 +220,18 @@ def nothing_found(count: int) -> Found:
 
 def raised(known: Standing, beyond: Beyond, mu: tuple[float, float]) -> Standing:
     """Return what is known, with the interval of the largest of the thresholds."""
-    margin = beyond.margin if beyond.margin > 0.0 else -math.inf
-    return known._replace(
-        low=max(known.low, mu[0] + margin, beyond.floor),
-        high=max(known.high, mu[1] + margin, beyond.floor),
-    )
+    low, high = known.low, known.high
+    if beyond.margin > 0.0:
+        mu = mean_within(known.box, mu)
+        low, high = max(low, mu[0] + beyond.margin), max(high, mu[1] + beyond.margin)
+    return known._replace(low=max(low, beyond.floor), high=max(high, beyond.floor))
+
+
+def mean_within(box: Box, mu: tuple[float, float]) -> tuple[float, float]:
+    """Return an interval of mu, narrowed by those of the arms."""
+    low, high = (float(end.mean()) for end in box)
+    room = rounding(box[0].size, 1.0)
+    return max(mu[0], low - room), min(mu[1], high + room)
 
 
 def distance_rate(n: int, k: float) -> float:
@@ -245,23 +267,37 @@ def least_gap(rules: Rules, known: Standing, low: Numbers, high: Numbers) -> Num
     return np.maximum(known.low - high, low - known.high) / rules.rate
 
 
-def exclude_outliers(rules: Rules, known: Standing, arms: IntArray) -> bool:
-    """Call all open arms normal if no mean in [0, 1] can reach the threshold."""
-    if not known.low > 1.0:
-        return False
-    known.log_evidence[arms] = np.maximum(known.log_evidence[arms], rules.log_level)
-    known.verdicts[arms] = NORMAL
-    return True
+def settle(rules: Rules, known: Standing, arms: IntArray, tally: Tally) -> None:
+    """Decide open arms by their intervals; `known` has that of the largest threshold.
+
+    The intervals of all arms and of the threshold hold together, on events that are paid for. So an
+    arm is normal if its interval lies below that of the threshold, and an outlier if it lies above
+    (or reaches beyond it by less than an indifference).
+    """
+    alpha, near = BOX_SHARE * rules.delta / tally.pulls.size, rules.slack * rules.rate
+    some = tally_of(tally, arms)
+    below = surely_below(*some, known.low + near, alpha)
+    above = surely_above(*some, known.high - near, alpha) & ~below
+    for which, verdict in ((below, NORMAL), (above, OUTLIER)):
+        settled = arms[which]
+        known.log_evidence[settled] = np.maximum(known.log_evidence[settled], rules.log_level)
+        known.verdicts[settled] = verdict
 
 
-def narrowed(known: Standing, box: Box, pulls: float) -> Standing:
-    """Narrow the box by another one."""
+def narrowed(rules: Rules, known: Standing, box: Box, pulls: float) -> Standing:
+    """Narrow the box by another one, and the threshold by the box where that may do so."""
     low, high = np.maximum(known.box[0], box[0]), np.minimum(known.box[1], box[1])
+    least, most = known.low, known.high
+    flat, wide = thresholds_within(low, high, rules.k)
+    if flat > least:
+        least = max(least, lower_bounds(low, high, rules.k)[0])
+    if wide < most:
+        most = min(most, upper_bounds(low, high, rules.k)[0])
     return Standing(
         known.verdicts,
         known.log_evidence,
-        known.low,
-        known.high,
+        least,
+        most,
         (low, high),
         pulls,
         known.threshold_share,
@@ -276,7 +312,8 @@ def decide(
     arms: IntArray,
     tally: Tally,
     guess: Forecast,
-    share_of_names: float = 0.0,
+    *,
+    fdr: bool = False,
 ) -> Standing:
     """Weigh each open arm on the side of its threshold where it seems to be: see `conclude`."""
     mu = interval_of_mean(rows.mu, MU_SHARE * rules.delta)
@@ -285,25 +322,41 @@ def decide(
         low=max(known.low, lower_bound(rows.common, end, mu)),
         high=min(known.high, upper_bound(rows.upper, rules.k, end)),
     )
-    if exclude_outliers(rules, raised(known, beyond, mu), arms) or rows.upper.weight == 0.0:
+    if rows.upper.weight == 0.0:
         return known
-    pulls = float(tally.pulls.sum())
-    if pulls >= LOOK_AGAIN * known.pulls_seen:
-        known = narrowed(known, box_of(tally, rules.delta), pulls)
     near = closeness(least_gap(rules, raised(known, beyond, mu), known.box[0], known.box[1]))
-    weights = Weights(near, rules.slack, even=beyond.revised or share_of_names > 0.0)
-    found = sigma_evidence(rules, rows, known, weights, arms, tally, guess, mu)
+    weights = Weights(near, rules.slack, even=beyond.revised)
+    least = least_means(rules, beyond, known.box, arms, mu)
+    found = sigma_evidence(rules, rows, known, weights, arms, tally, guess, mu, least)
     if not beyond.plain:
         parts = [found]
         if beyond.margin > 0.0:
-            parts.append(margin_evidence(rules, beyond, rows.mu, weights, arms, tally, guess))
+            parts.append(
+                margin_evidence(rules, beyond, rows.mu, weights, arms, tally, guess, least)
+            )
         if beyond.floor > -math.inf:
             parts.append(floor_evidence(rules, beyond, weights, arms, tally, guess))
         found = together(parts, beyond.shares)
-    conclude(rules, known, arms, found, share_of_names)
+    conclude(rules, known, arms, found, fdr=fdr)
     open_arms = known.verdicts[arms] == UNDECIDED
     share = float(found.share[open_arms].mean()) if open_arms.any() else known.threshold_share
     return known._replace(threshold_share=share)
+
+
+def least_means(
+    rules: Rules, beyond: Beyond, box: Box, arms: IntArray, mu: tuple[float, float]
+) -> FloatArray:
+    """Return at most the mean of each of the arms, where it is wrong to call it normal.
+
+    It then lies at or above the floor, and a margin above the others' mean, by the slack and by as
+    much more as the verdict errs. The others' mean is at least 0, and (n mu - y_i)/(n - 1).
+    """
+    n = box[0].size
+    least: FloatArray = np.full(arms.size, max(beyond.floor + rules.slack, 0.0))
+    if beyond.margin > 0.0:
+        others = np.maximum((n * mu[0] - box[1][arms]) / (n - 1.0) - ROUNDING, 0.0)
+        least = np.maximum(least, others + beyond.margin * n / (n - 1.0) + rules.slack)
+    return np.minimum(least, 1.0 - NEAR_END)
 
 
 def sigma_evidence(
@@ -315,22 +368,25 @@ def sigma_evidence(
     tally: Tally,
     guess: Forecast,
     mu: tuple[float, float],
+    least: FloatArray,
 ) -> Found:
     """Return the evidence on arms against mu + k sigma of the others, on the side they seem on."""
     theta = thresholds_without_one(guess.shrunk, rules.others_k)[arms]
     found, mean = nothing_found(arms.size), guess.mean[arms]
-    below, above = mean < theta + rules.slack, mean > theta - rules.slack
+    level = np.maximum(theta + rules.slack, least)
+    below, above = mean < level, mean > theta - rules.slack
     if below.any():
         some = arms[below]
         lines = lower_lines(rows.lower, some, -rules.slack, mu)
-        hold(found, below, theta + rules.slack, lines, weights, arms, tally, mean, -1.0)
+        hold(found, below, level, lines, weights, arms, tally, mean, -1.0, least)
         flat = below.copy()
         slow = falls_slowly(lines.speed, flat_lines(rows.lower, some, -rules.slack).speed)
         flat[below] = slow
         if slow.any():
             lines = flat_lines(rows.lower, arms[flat], -rules.slack)
             again, centre = nothing_found(arms.size), means_without_one(guess.mean)[arms]
-            hold(again, flat, centre + rules.slack, lines, weights, arms, tally, mean, -1.0)
+            level = np.maximum(centre + rules.slack, least)
+            hold(again, flat, level, lines, weights, arms, tally, mean, -1.0, least)
             better = again.normal > found.normal
             found.normal[better], found.share[better] = again.normal[better], again.share[better]
     if above.any():
@@ -357,15 +413,20 @@ def hold(
     tally: Tally,
     mean: FloatArray,
     sign: float,
+    least: FloatArray | None = None,
 ) -> None:
     """Enter the joint evidence of arms against thresholds of which `lines` is the evidence.
 
-    That they lie below for sign -1, above for sign 1.
+    That they lie below for sign -1, above for sign 1; `least` is that of `least_means`.
     """
     some = tally_of(tally, arms[which])
     sample = (sample_above if sign > 0.0 else sample_below)(some.pulls, some.total, some.scatter)
     level, mean = level[which], mean[which]
-    held = weigh(*bracket(mean, level), lines, sample, sign)
+    least = np.zeros(level.size) if least is None else least[which]
+    low, high = bracket(mean, level)
+    low = np.maximum(low, least)
+    high = np.where(high > low, high, 0.5 * (1.0 + low))
+    held = weigh(low, high, lines, sample, sign, least)
     side = found.outlier if sign > 0.0 else found.normal
     side[which] = held.evidence + weights.added(arms[which], held.steepness)
     found.share[which] = threshold_shares(level, mean, held.y)
@@ -379,6 +440,7 @@ def margin_evidence(
     arms: IntArray,
     tally: Tally,
     guess: Forecast,
+    least: FloatArray,
 ) -> Found:
     """Return the evidence on arms against mu + margin, from the rows that bound mu.
 
@@ -386,15 +448,15 @@ def margin_evidence(
     """
     n, mean = guess.mean.size, guess.mean[arms]
     margin = beyond.margin * n / (n - 1.0)
-    level = means_without_one(guess.mean)[arms] + margin
-    found = nothing_found(arms.size)
-    below, above = mean < level + rules.slack, mean > level - rules.slack
+    centre = means_without_one(guess.mean)[arms] + margin
+    found, level = nothing_found(arms.size), np.maximum(centre + rules.slack, least)
+    below, above = mean < level, mean > centre - rules.slack
     if below.any():
         lines = mean_lines(rows, arms[below], -rules.slack - margin, -1.0)
-        hold(found, below, level + rules.slack, lines, weights, arms, tally, mean, -1.0)
+        hold(found, below, level, lines, weights, arms, tally, mean, -1.0, least)
     if above.any():
         lines = mean_lines(rows, arms[above], rules.slack - margin, 1.0)
-        hold(found, above, level - rules.slack, lines, weights, arms, tally, mean, 1.0)
+        hold(found, above, centre - rules.slack, lines, weights, arms, tally, mean, 1.0)
     return found
 
 
@@ -465,27 +527,29 @@ def together(parts: Sequence[Found], shares: FloatArray) -> Found:
 
 
 def conclude(
-    rules: Rules, known: Standing, arms: IntArray, found: Found, share_of_names: float = 0.0
+    rules: Rules, known: Standing, arms: IntArray, found: Found, *, fdr: bool = False
 ) -> None:
     """Record the evidence, and the verdicts where it suffices.
 
-    By default verdicts are final. If a share of the names may be wrong, `share_of_names` of those
-    called normal and of those called outliers, all arms are looked at and all verdicts are new.
-    Arms near the threshold may be looked at on both sides, where there is an indifference: the
-    evidence of the side that decides is kept, of none the one looked at last.
+    These are final. If a share of the names may be wrong (`fdr`), verdicts are also given where
+    the evidence suffices for the names of a whole list, and these are new each time; the arms must
+    then be all that have no final verdict. Arms near the threshold may be looked at on both sides,
+    where there is an indifference or a margin: the evidence of the side that decides is kept, of
+    none the one looked at last.
     """
-    if share_of_names > 0.0:
-        known.verdicts[:] = UNDECIDED
+    if fdr:
+        known.verdicts[arms] = UNDECIDED
     for evidence, verdict in ((found.normal, NORMAL), (found.outlier, OUTLIER)):
-        if share_of_names > 0.0:
-            # of one set, less those of the other, a larger share might be wrong: none is in both
-            free = known.verdicts[arms] == UNDECIDED
-            enough = discoveries(np.where(free, evidence, -math.inf), share_of_names)
-        else:
-            enough = evidence >= rules.log_level
+        enough = evidence >= rules.log_level
         kept = enough | (known.verdicts[arms] == UNDECIDED) & (evidence > -math.inf)
         known.log_evidence[arms[kept]] = evidence[kept]
         known.verdicts[arms[enough]] = verdict
+    for evidence, verdict in ((found.normal, NORMAL), (found.outlier, OUTLIER)) if fdr else ():
+        free = known.verdicts[arms] == UNDECIDED
+        sure = int((known.verdicts == verdict).sum())
+        chosen = names(np.where(free, evidence, -math.inf), rules.log_level, sure)
+        known.log_evidence[arms[chosen]] = evidence[chosen]
+        known.verdicts[arms[chosen]] = verdict
 
 
 def largest_without_one(box: Box, k: float, arms: IntArray, mu: tuple[float, float]) -> FloatArray:

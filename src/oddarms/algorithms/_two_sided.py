@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold
+from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, mirrored, no_pulls
 from oddarms.problem import FloatArray, IntArray
 from oddarms.rules import Rule
 from oddarms.rules._base import Ends
@@ -41,7 +41,7 @@ class TwoSided(Algorithm):
 
     def propose(self, limit: int) -> Pulls:
         """Return the proposal of the side that is being searched."""
-        return self._current.propose(limit)
+        return no_pulls() if self.done else self._current.propose(limit)
 
     def absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
         """Pass the rewards on, mirrored for the lower side."""
@@ -74,11 +74,8 @@ class TwoSided(Algorithm):
         self.decisions[(up == Decision.NORMAL) & (down == Decision.NORMAL)] = Decision.NORMAL
         self.decisions[down == Decision.HIGH] = Decision.LOW
         self.decisions[up == Decision.HIGH] = Decision.HIGH
-
-    @property
-    def done(self) -> bool:
-        """True once both searches are done."""
-        return self.upper.done and self.lower.done
+        if self.upper.proven:
+            self.settle()  # each search uses its own intervals only
 
     def intervals(self) -> tuple[FloatArray, FloatArray]:
         """Return the intersection of what both searches know of an arm."""
@@ -99,6 +96,4 @@ class TwoSided(Algorithm):
 
     def thresholds(self) -> dict[str, Threshold]:
         """Return both thresholds."""
-        estimate, lower, upper = self.lower.threshold()
-        mirrored = Threshold(1.0 - estimate, 1.0 - upper, 1.0 - lower)
-        return {"upper": self.upper.threshold(), "lower": mirrored}
+        return {"upper": self.upper.threshold(), "lower": mirrored(self.lower.threshold())}

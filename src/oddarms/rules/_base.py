@@ -78,6 +78,14 @@ class Rule(ABC):
         return ()
 
     @property
+    def ordered(self) -> bool:
+        """Whether the threshold of the lower side is at most that of the upper one.
+
+        If not, an arm may lie beyond both; it is called high.
+        """
+        return float(getattr(self, "k", 0.0)) >= 0.0
+
+    @property
     def is_plain(self) -> bool:
         """Whether there is neither a margin nor a floor."""
         return self.margin == 0.0 and self.floor == -math.inf

@@ -43,6 +43,11 @@ class Quantile(OrderRule):
 
     share: float = 0.9
 
+    @property
+    def ordered(self) -> bool:
+        """Whether no arm is among the top and the bottom ones."""
+        return self.share >= 0.5
+
     def below(self, n: int) -> int:
         """Return how many of n arms lie below the threshold."""
         return min(max(math.floor(self.share * n + CLOSE), 1), n - 1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from oddarms.problem import BoolArray, FloatArray, check_k
 from oddarms.rules._base import Ends, Rule
-from oddarms.statistics.threshold_box import bounds_over_box
+from oddarms.statistics.threshold_box import bounds_over_box, rounding
 from oddarms.theory import threshold
 
 
@@ -46,8 +46,9 @@ class Sigma(Rule):
         return bounds_over_box(low, high, self.k)[:2]
 
     def centre_bounds(self, low: FloatArray, high: FloatArray) -> Ends:
-        """Return the means of the ends."""
-        return float(low.mean()), float(high.mean())
+        """Return the means of the ends, rounded outwards."""
+        room = rounding(low.size, 1.0)
+        return float(low.mean()) - room, float(high.mean()) + room
 
     def plain_influence(self, means: FloatArray) -> FloatArray:
         """Return c_j = (1 + k z_j)/n, z the standardised means; 1/n where all are equal.

@@ -14,7 +14,7 @@ from oddarms.algorithms import Decision, Decisions, get_algorithm
 from oddarms.arms import SimulatedArms
 from oddarms.arms._simulated import check_endless
 from oddarms.errors import InvalidParameter, MissingExtra
-from oddarms.executors import open_executor
+from oddarms.executors import unordered
 from oddarms.problem import BoolArray, FloatArray, IntArray, Question, check_whole
 from oddarms.randomness import Rng, generator_of
 from oddarms.rules import gaps_to_thresholds, true_outliers
@@ -119,8 +119,8 @@ def simulate(
     compiled
         True to insist on compiled code, False to avoid it; by default, where possible.
     **words
-        Of the question (`k`, `delta`, `algorithm`, `bounds`, `side`, `budget`), of the family, and
-        options of the algorithm.
+        Words of the question (`k`, `delta`, `algorithm`, `bounds`, `side`, `budget`), of the
+        family, and options of the algorithm. Without a `margin` it is 0, as in the ADE paper.
 
     Examples
     --------
@@ -138,6 +138,8 @@ def simulate(
         raise InvalidParameter(
             "instance must have no generator of its own but got an rng: that of the run decides."
         )
+    if question is None:
+        words = {"margin": 0.0, **words}
     asked = Question.of(arms.means.size if question is None else question, words)
     if asked.n != arms.means.size:
         raise InvalidParameter(
@@ -168,8 +170,8 @@ def _run_all(task: Task, children: Sequence[np.random.Generator], jobs: int) -> 
     name = task.question.algorithm
     if not task.compiled and isinstance(name, str):  # of which a process may not have heard
         task = replace(task, question=task.question.but(algorithm=get_algorithm(name)))
-    with open_executor("threads" if task.compiled else "joblib", jobs=jobs) as executor:
-        found = dict(executor.map_unordered(partial(_numbered, task), enumerate(children)))
+    numbered = enumerate(children)
+    found = dict(unordered(partial(_numbered, task), numbered, jobs=jobs, threads=task.compiled))
     return [found[number] for number in range(len(children))]
 
 

@@ -13,6 +13,7 @@ from numba import njit
 from numba.extending import register_jitable
 
 from oddarms.algorithms import Decision
+from oddarms.algorithms._base import ROUNDING
 from oddarms.algorithms._spade_joint import (
     BOX_SHARE,
     END_SHARE,
@@ -55,9 +56,11 @@ from oddarms.simulation._spade_evidence import (
     costs_without,
     log_relative_weight,
     mean_interval_of_one,
+    reaches,
     smallest_sd_without,
     weigh_of_one,
 )
+from oddarms.statistics import threshold_box
 from oddarms.statistics.direction_box import largest_coefficients
 from oddarms.statistics.directions import (
     Forecast,
@@ -69,11 +72,13 @@ from oddarms.statistics.directions import (
     thresholds_without_one,
 )
 from oddarms.statistics.evidence import (
+    LEAST_LEVEL,
     normal_mixture_boundary,
     sample_above,
     sample_below,
 )
 from oddarms.statistics.levels import WIDTHS, closeness_at
+from oddarms.statistics.threshold_box import lower_bounds, upper_bounds
 from oddarms.statistics.threshold_streams import (
     AROUND,
     LOG_LIGHT_SHARE,
@@ -107,6 +112,8 @@ for _formula in (
     *(normal_mixture_boundary, bets_around, bets_for, costs_near, interval_of_mean),
     *(no_plug_in_rows, no_rows, radius_of, square_of_leans, upper_bound, with_plug_in_row),
     *(lower_bound, empty_rows, means_without_one, falls_slowly, flat_line),
+    *(threshold_box.rounding, threshold_box._mean_and_sd, threshold_box._along),
+    *(threshold_box._lean_at_least, lower_bounds, upper_bounds),
 ):
     register_jitable(error_model="numpy")(_formula)
 
@@ -168,16 +175,45 @@ def row_taken(rows: Rows, row: Tally, size: float, guess: Forecast) -> Rows:
 
 
 @njit(nogil=True, error_model="numpy")
-def narrow(box: Any, tally: Tally, delta: float, logs: Any) -> None:
-    """Narrow the intervals of all means."""
-    n = tally.pulls.size
-    alpha = BOX_SHARE * delta / n
-    for i in range(n):
+def look(rules: Rules, known: Standing, tally: Tally, logs: Any) -> Standing:
+    """Narrow the intervals of all means, and the threshold by them, after enough new pulls."""
+    pulls, box = tally.pulls.sum(), known.box
+    if pulls < LOOK_AGAIN * known.pulls_seen:
+        return known
+    alpha = BOX_SHARE * rules.delta / tally.pulls.size
+    for i in range(tally.pulls.size):
         low, high = mean_interval_of_one(
             tally.pulls[i], tally.total[i], tally.scatter[i], alpha, logs
         )
         box[0][i] = max(box[0][i], low)
         box[1][i] = min(box[1][i], high)
+    least = max(known.low, lower_bounds(box[0], box[1], rules.k)[0])
+    most = min(known.high, upper_bounds(box[0], box[1], rules.k)[0])
+    kept = known.verdicts, known.log_evidence
+    return Standing(*kept, least, most, box, pulls, known.threshold_share)
+
+
+@njit(nogil=True, error_model="numpy")
+def settle_one_by_one(rules: Rules, known: Standing, tally: Tally, logs: Any) -> None:
+    """Decide the open arms whose interval and that of the threshold do not meet: `settle`."""
+    n, near = tally.pulls.size, rules.slack * rules.rate
+    low, high = known.low + near, known.high - near
+    level = np.log(2.0 / (BOX_SHARE * rules.delta / n))
+    least_room = max(np.nextafter(1.0 - low, 2.0), LEAST_LEVEL)
+    most_room = max(high, LEAST_LEVEL)
+    for i in range(n):
+        if known.verdicts[i] != UNDECIDED:
+            continue
+        some = tally.pulls[i], tally.total[i], tally.scatter[i]
+        mean = some[1] / some[0]
+        below, above = low > 1.0, high <= 0.0
+        if LEAST_LEVEL < low <= 1.0 and 1.0 - mean > least_room:
+            below = reaches(sample_below(*some), least_room, level, logs)
+        if not below and 0.0 < high < 1.0 and mean > most_room:
+            above = reaches(sample_above(*some), most_room, level, logs)
+        if below or above:
+            known.log_evidence[i] = max(known.log_evidence[i], rules.log_level)
+            known.verdicts[i] = FOUND_NORMAL if below else OUTLIER
 
 
 @njit(nogil=True, error_model="numpy")
@@ -298,17 +334,8 @@ def decide_one_by_one(
     high = min(known.high, upper_bound(rows.upper, rules.k, end))
     verdicts, log_evidence, box = known.verdicts, known.log_evidence, known.box
     pulls_seen, share = known.pulls_seen, known.threshold_share
-    if low > 1.0:
-        for i in arms:
-            log_evidence[i] = max(log_evidence[i], rules.log_level)
-            verdicts[i] = FOUND_NORMAL
-        return Standing(verdicts, log_evidence, low, high, box, pulls_seen, share)
     if rows.upper.weight == 0.0:
         return Standing(verdicts, log_evidence, low, high, box, pulls_seen, share)
-    pulls = tally.pulls.sum()
-    if pulls >= LOOK_AGAIN * pulls_seen:
-        pulls_seen = pulls
-        narrow(box, tally, rules.delta, np.empty(MOST_TERMS))
     now = Standing(verdicts, log_evidence, low, high, box, pulls_seen, share)
     near, sums = np.empty((WIDTH_COUNT, n)), np.zeros(WIDTH_COUNT)
     for j in range(n):
@@ -369,7 +396,7 @@ def run_spade(
     known = Standing(verdicts, np.zeros(n), -np.inf, np.inf, box, 0.0, 0.5)
     every, total, squares = np.zeros(n), np.zeros(n), np.zeros(n)
     tally = seen(every, total, squares, swapped)
-    weights = np.ones(n)
+    weights, logs = np.ones(n), np.empty(MOST_TERMS)
     guess = Forecast(weights, weights, weights, weights, weights)  # none before the first row
     rounds, threshold_pulls, used, count, focus_steps = 0, 0, 0, 0, 0
     sweeps, row_pulls = 0.0, 0.0
@@ -401,12 +428,11 @@ def run_spade(
             focus_steps = 0
         cost = counts.sum()
         if cost > limit:
-            if used == 0 and limit > 0:  # less than a row, which says nothing of the threshold
-                counts = (np.arange(n) < limit).astype(np.int64)
-                pull(reward_rng, family, y, parameter, mirrored, counts)
-                pulls += counts
-                return 1, 0, np.nan, np.inf
-            break
+            if used > 0 or limit <= 0:
+                break
+            size = 0.0  # less than a row
+            counts = (np.arange(n) < limit).astype(np.int64)
+            cost = limit
         sums, sums_of_squares = pull(reward_rng, family, y, parameter, mirrored, counts)
         pulls += counts
         used += cost
@@ -423,9 +449,12 @@ def run_spade(
         squares = squares + sums_of_squares
         rounds += 1
         tally = seen(every, total, squares, swapped)
-        guess = forecast(tally)
+        if every.min() > 0.0:
+            guess = forecast(tally)
+        known = look(rules, known, tally, logs)
         if count >= 2:
             known = decide_one_by_one(rules, rows, known, np.flatnonzero(undecided), tally, guess)
+        settle_one_by_one(rules, known, tally, logs)
     for i in range(n):
         if verdicts[i] != UNDECIDED:
             out[i] = HIGH if (verdicts[i] == OUTLIER) != swapped else NORMAL
@@ -433,7 +462,9 @@ def run_spade(
         return 0, 0, np.nan, np.inf
     low, high = known.low, known.high
     if swapped:
-        low, high = 1.0 - high, 1.0 - low
+        low, high = 1.0 - high - ROUNDING, 1.0 - low + ROUNDING
+    if every.min() == 0.0:
+        return rounds, threshold_pulls, np.nan, (high - low) / 2.0
     scatter = seen(every, total, squares, False).scatter
     estimate = estimated_threshold(k, every, total, scatter)
     return rounds, threshold_pulls, min(max(estimate, low), high), (high - low) / 2.0

@@ -12,13 +12,12 @@ import numpy as np
 
 from oddarms.algorithms import Decision, Decisions, get_algorithm
 from oddarms.algorithms._ade import ADE
-from oddarms.algorithms._base import UNLIMITED
+from oddarms.algorithms._base import UNLIMITED, outwards
 from oddarms.algorithms._round_robin import RR, WRR, check_batch, check_rho
 from oddarms.algorithms._spade_certificates import JOINT_UP_TO
 from oddarms.arms import SimulatedArms
-from oddarms.arms._table import check_fits
 from oddarms.problem import UNIT, IntArray, Question
-from oddarms.search import Result, Search, drive
+from oddarms.search import Result, Search, run
 from oddarms.simulation._families import BERNOULLI, LEAST_BETA, drawn_alike, family_of
 from oddarms.simulation._taped_arms import TapedBernoulli
 from oddarms.statistics.directions import leave_one_out_k
@@ -31,8 +30,8 @@ PLAIN: dict[str, Any] = {
     "rule": "sigma",
     "margin": 0.0,
     "floor": None,
-    "error": "any",
-    "goal": "sure",
+    "error": "fwer",
+    "goal": "confidence",
     "revised": False,
     "bounds": UNIT,
 }
@@ -138,6 +137,9 @@ class Task:
             rho = self._rho(n)
             found = run_round_robin(*head, rho, batch, *shared_arguments)
         rounds, threshold_pulls, threshold, radius = found
+        if self.question.algorithm != "spade":
+            low, high = outwards(threshold - radius, threshold + radius)
+            radius = (high - low) / 2.0
         if mirrored:
             decisions[decisions == Decision.HIGH] = Decision.LOW
             threshold = 1.0 - threshold
@@ -159,12 +161,11 @@ def run_search(question: Question, arms: SimulatedArms, rng: np.random.Generator
 
     Where a kernel would play its rewards from tapes, so does this.
     """
-    check_fits(arms, question.algorithm)
     algorithm_rng, reward_rng = rng.spawn(2)
     played = (
         TapedBernoulli(arms.means, labels=arms.labels) if _plays_tapes(question, arms) else arms
     )
-    return drive(Search(question, rng=algorithm_rng), played.seeded(reward_rng))
+    return run(Search(question, rng=algorithm_rng), played.seeded(reward_rng))
 
 
 def _plays_tapes(question: Question, arms: SimulatedArms) -> bool:

@@ -44,8 +44,8 @@ import numpy as np
 
 from oddarms.problem import BoolArray, FloatArray, IntArray
 from oddarms.statistics.directions import leave_one_out_k
-from oddarms.statistics.doubts import padded_variance
 from oddarms.statistics.elementwise import Numbers
+from oddarms.statistics.guesses import padded_variance
 from oddarms.statistics.special import ndtr
 from oddarms.statistics.totals import Totals
 

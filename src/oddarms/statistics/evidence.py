@@ -14,11 +14,12 @@ Fan, Grama and Liu (Electronic Journal of Probability 2015); Waudby-Smith and Ra
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from oddarms.problem import FloatArray, IntArray
+from oddarms.problem import BoolArray, FloatArray, IntArray
 from oddarms.statistics.elementwise import Numbers, choose
 from oddarms.statistics.totals import relative_error
 
@@ -35,6 +36,8 @@ TYPICAL_PULLS = 32.0  # for which the sub-Gaussian mixture is tuned, times about
 BISECTIONS = 12  # to find an end of an interval
 FEW_PULLS = 2.0**18  # with more of them the ends of an interval are sought near the mean first
 MOST_BELOW_ONE = 2.0**-53 - 1.0  # quotients are above 0, and as small as this where nothing is seen
+PART = 4096  # arms at a time, where there are very many
+SCREENED = 1e-6  # nats, and a share: how far bounds on the evidence may be off by rounding
 STIRLING = 10.0  # from here on Stirling's series is exact to the last digits
 BETA_SHARE = 0.1  # of the Jeffreys mixture in an arm's evidence; the bets have the rest
 _PRIOR: FloatArray = 1.0 / (1.0 + ((np.arange(12.0)[:, None] - 7.0) / 3.0) ** 2)
@@ -324,6 +327,65 @@ def mean_interval(
     above = excluded_room(sample_above(safe, total, scatter), level)
     below = excluded_room(sample_below(safe, total, scatter), level)
     return between_rooms(pulls, above, below)
+
+
+def surely_below(
+    pulls: FloatArray, total: FloatArray, scatter: FloatArray, level: float, alpha: float
+) -> BoolArray:
+    """Tell of each arm whether its `mean_interval` lies below a level, without finding its ends.
+
+    It does if the evidence against the level reaches 2/alpha. Means are in [0, 1].
+    """
+    if level > 1.0 or level <= LEAST_LEVEL:
+        return np.full(pulls.size, level > 1.0)
+    room = max(float(np.nextafter(1.0 - level, 2.0)), LEAST_LEVEL)
+    gap = 1.0 - total / np.maximum(pulls, 1.0)
+    return _reaching(sample_below, (pulls, total, scatter), gap, room, math.log(2.0 / alpha))
+
+
+def surely_above(
+    pulls: FloatArray, total: FloatArray, scatter: FloatArray, level: float, alpha: float
+) -> BoolArray:
+    """Tell of each arm whether its `mean_interval` lies at or above a level."""
+    if level <= 0.0 or level >= 1.0:
+        return np.full(pulls.size, level <= 0.0)
+    room = max(level, LEAST_LEVEL)
+    gap = total / np.maximum(pulls, 1.0)
+    return _reaching(sample_above, (pulls, total, scatter), gap, room, math.log(2.0 / alpha))
+
+
+def _reaching(
+    sample_of_side: Callable[..., Sample],
+    arms: tuple[FloatArray, FloatArray, FloatArray],
+    gap: FloatArray,
+    room: float,
+    level: float,
+) -> BoolArray:
+    """Tell whether the evidence at a room reaches a level; arms for which it cannot are skipped.
+
+    A bet on the two-point sample of `Sample`, a share z at the end and the others at the distance
+    r, gains at most N kl(z, 1 - room/r), at the best of all bets; so does the Jeffreys mixture, for
+    which z is as large as a sample with this mean allows. And that is at most N log(gap/room).
+    """
+    pulls, _, scatter = arms
+    if pulls.size == 0 or pulls.max() * -math.log(room) < level - SCREENED:
+        return np.zeros(pulls.size, dtype=np.bool_)
+    found: BoolArray = (gap > room) & (pulls > 0.0)
+    found[found] = pulls[found] * np.log(gap[found] / room) >= level - SCREENED
+    some, g = np.flatnonzero(found), gap[found]
+    variance = scatter[some] / pulls[some]
+    at_end = variance / (variance + g * g)
+    others, reach = 1.0 - at_end, np.minimum(g + variance / g, 1.0)
+    ends = np.maximum(1.0 - room / reach, MOST_BELOW_ONE + 1.0)
+    best = at_end * np.log(np.maximum(at_end, SMALLEST_GAP) / ends)
+    best += others * np.log(np.maximum(others, SMALLEST_GAP) * reach / room)
+    some = some[pulls[some] * best >= level * (1.0 - SCREENED) - SCREENED]
+    found[:] = False
+    for first in range(0, some.size, PART):
+        part = some[first : first + PART]
+        sample = sample_of_side(*(column[part] for column in arms))
+        found[part] = log_evidence(sample, np.full(part.size, room))[0] >= level
+    return found
 
 
 def wide_mean_interval(

@@ -40,11 +40,19 @@ def joint_evidence(y: FloatArray, lines: Lines, sample: Sample, sign: float) -> 
     return found
 
 
-def weigh(low: FloatArray, high: FloatArray, lines: Lines, sample: Sample, sign: float) -> Weighed:
-    """Return a lower bound on the smallest joint evidence over all y in [0, 1], for each arm.
+def weigh(
+    low: FloatArray,
+    high: FloatArray,
+    lines: Lines,
+    sample: Sample,
+    sign: float,
+    least: FloatArray | float = 0.0,
+) -> Weighed:
+    """Return a lower bound on the smallest joint evidence over all y in [least, 1], for each arm.
 
-    The evidence is convex in y. The next point to look at is where the tangents at the ends of the
-    bracket meet; in the end, tangents bound the minimum from below wherever it is.
+    `low` is at least `least`. The evidence is convex in y. The next point to look at is where the
+    tangents at the ends of the bracket meet; in the end, tangents bound the minimum from below
+    wherever it is.
 
     The steepness s is such that A(u) + T(q) >= evidence + s |u - q| for all u and q that are on the
     wrong side of each other, A and T the evidence against the arm's mean u and its threshold q. T
@@ -56,6 +64,9 @@ def weigh(low: FloatArray, high: FloatArray, lines: Lines, sample: Sample, sign:
     y >= y*, -T'(y) <= -T'(y*). For y < y*, A'(y) <= A'(y*) <= -T'(y*), as A' + T' is 0 at a minimum
     inside and not above 0 at one at 1. So for any y the smaller of A'(y) and -T'(y), with their
     signs, is at most -T'(y*): the ends of the bracket are tried. "Above" is the mirror image.
+
+    `least` may be above 0 for "below", where u >= least + |u - q| is known: if y* is `least`, then
+    u - y* >= |u - q| in the third term, and A' + T', the slope there, comes on top of |t|.
     """
     left = joint_evidence(low, lines, sample, sign)
     right = joint_evidence(high, lines, sample, sign)
@@ -66,7 +77,7 @@ def weigh(low: FloatArray, high: FloatArray, lines: Lines, sample: Sample, sign:
         rising = found[1] > 0.0
         low, high = np.where(rising, low, y), np.where(rising, y, high)
         left, right = np.where(rising, left, found), np.where(rising, found, right)
-    return weighed(low, high, left, right, lines, sign)
+    return weighed(low, high, left, right, lines, sign, least)
 
 
 def line_at(lines: Lines, y: Numbers, bets: Numbers, costs: Numbers) -> Numbers:
@@ -81,14 +92,22 @@ def next_cut(low: Numbers, left: Numbers, right: Numbers, width: Numbers) -> Num
 
 
 def weighed(
-    low: Numbers, high: Numbers, left: Numbers, right: Numbers, lines: Lines, sign: float
+    low: Numbers,
+    high: Numbers,
+    left: Numbers,
+    right: Numbers,
+    lines: Lines,
+    sign: float,
+    least: Numbers = 0.0,
 ) -> Weighed:
     """Return what tangents at the ends of a bracket say of the minimum, wherever it is."""
     inside = left[0] + np.minimum(left[1], 0.0) * meeting(left, right, high - low)
-    before, after = left[0] - left[1] * low, right[0] + right[1] * (1.0 - high)
+    before = left[0] - left[1] * (low - least)
+    after = right[0] + right[1] * (1.0 - high)
     value = choose(left[1] > 0.0, before, choose(right[1] < 0.0, after, inside))
     steepness = np.maximum(steepness_of(left, lines, sign), steepness_of(right, lines, sign))
-    return Weighed(value, np.maximum(steepness, 0.0), 0.5 * (low + high))
+    on_top = choose(low <= least, np.maximum(left[1], 0.0), 0.0)
+    return Weighed(value, np.maximum(steepness, 0.0) + on_top, 0.5 * (low + high))
 
 
 def steepness_of(found: Numbers, lines: Lines, sign: float) -> Numbers:

@@ -118,23 +118,3 @@ def plug_in_threshold(moments: Moments, k: float) -> float:
 def harmonic_mean_of_pulls(moments: Moments) -> float:
     """Return h = n / sum_i 1/m_i."""
     return moments.n / moments.inverse_pulls
-
-
-def pulls_until_decided(smallest_gap: float, k: float, n: int, delta: float) -> float:
-    """Return about how many pulls RR makes on rewards in [0, 1]: the T at which its intervals part.
-
-    T = n m with beta_i + beta_theta = Delta_min, all m_i = m, at the true means. An estimate: the
-    empirical means move a little either way.
-
-    Examples
-    --------
-    >>> round(pulls_until_decided(0.3, 2.0, 50, 0.1) / 1e5, 2)
-    1.01
-    """
-    if smallest_gap <= 0.0:
-        return math.inf
-    factor = (1.0 + math.sqrt(l_of_k(k, n, delta))) ** 2 / (2.0 * smallest_gap**2)
-    m = factor
-    for _ in range(100):  # a contraction: m enters by its logarithm
-        m = factor * log_inverse_delta_prime(delta, n, max(int(n * m), 2))
-    return n * m

@@ -67,8 +67,8 @@ def bounds_over_box(low: FloatArray, high: FloatArray, k: float) -> Bounds:
     if k < 0.0:
         least, most, at_high, at_low = bounds_over_box(1.0 - high, 1.0 - low, -k)
         return Bounds(1.0 - most, 1.0 - least, 1.0 - at_low, 1.0 - at_high)
-    least, at_high = _lower_bounds(low, high, k)
-    most, at_low = _upper_bounds(low, high, k)
+    least, at_high = lower_bounds(low, high, k)
+    most, at_low = upper_bounds(low, high, k)
     return Bounds(least, most, at_high, at_low)
 
 
@@ -110,7 +110,7 @@ def verdicts(
         bounds = bounds_over_box(low, high, k)
         odd, normal = low >= bounds.most_at_low, high < bounds.least_at_high
     if margin > 0.0:
-        width, slack = (high - low) / n, _slack(n, 1.0)
+        width, slack = (high - low) / n, rounding(n, 1.0)
         odd &= low >= high.mean() - width + margin + slack
         normal |= high < low.mean() + width + margin - slack
     return Verdicts(odd & (low >= floor), normal | (high < floor))
@@ -175,23 +175,40 @@ def _fractions(totals: FloatArray, rows: FloatArray) -> list[Fraction]:
     ]
 
 
-def _lower_bounds(low: FloatArray, high: FloatArray, k: float) -> tuple[float, FloatArray]:
+def thresholds_within(low: FloatArray, high: FloatArray, k: float) -> tuple[float, float]:
+    """Return mu + k sigma of two points of a box: a flat one, and one that is spread.
+
+    No lower bound exceeds the first and no upper bound is below the second, so that much dearer
+    bounds need not be sought where these say nothing new.
+    """
+    centre = 0.5 * float(low.mean() + high.mean())
+    flat, flat_sd = _mean_and_sd(np.minimum(np.maximum(centre, low), high))
+    wide, wide_sd = _mean_and_sd(np.where(high - centre >= centre - low, high, low))
+    return flat + k * flat_sd, wide + k * wide_sd
+
+
+def lower_bounds(low: FloatArray, high: FloatArray, k: float) -> tuple[float, FloatArray]:
     """Return lower bounds of mu + k sigma, k >= 0: over a box, and with each mean at its upper end.
 
     In floating point the average of w is 0 up to e = `relative_error(n)` and that of w^2 is 1 up to
     2 e, so <c, y> exceeds theta by at most 2 k e; its sum of terms errs by e times the sum of
     |c_j|, at most e (1 + k); and a box that was mirrored, by a unit. All of it is taken off.
     """
-    n = low.size
-    leans = [np.zeros(n)] if k == 0.0 else [np.zeros(n), _lean_at_least(low, high, k)]
-    found: list[tuple[float, FloatArray]] = []
-    for lean in leans:
-        c = (1.0 + k * lean) / n
-        terms = np.where(c >= 0.0, c * low, c * high)
-        least = float(terms.sum()) - _slack(n, k)
-        found.append((least, least - terms + c * high))
-    bounds, at_high = zip(*found, strict=True)
-    return max(bounds), np.maximum.reduce(at_high)
+    least, at_high = _along(low, high, k, np.zeros(low.size))
+    if k == 0.0:
+        return least, at_high
+    other, other_at_high = _along(low, high, k, _lean_at_least(low, high, k))
+    return max(least, other), np.maximum(at_high, other_at_high)
+
+
+def _along(
+    low: FloatArray, high: FloatArray, k: float, lean: FloatArray
+) -> tuple[float, FloatArray]:
+    """Return the lower bounds that w = `lean` gives."""
+    c = (1.0 + k * lean) / low.size
+    terms = np.where(c >= 0.0, c * low, c * high)
+    least = float(terms.sum()) - rounding(low.size, k)
+    return least, least - terms + c * high
 
 
 def _lean_at_least(low: FloatArray, high: FloatArray, k: float) -> FloatArray:
@@ -204,14 +221,14 @@ def _lean_at_least(low: FloatArray, high: FloatArray, k: float) -> FloatArray:
             left = level
         else:
             right = level
-    away = np.clip(0.5 * (left + right), low, high)
+    away = np.minimum(np.maximum(0.5 * (left + right), low), high)
     away = away - away.mean()
     away -= away.mean()  # what rounding the mean left
     lean: FloatArray = away / max(float(np.sqrt((away**2).mean())), SMALLEST_SD)
     return lean
 
 
-def _upper_bounds(low: FloatArray, high: FloatArray, k: float) -> tuple[float, FloatArray]:
+def upper_bounds(low: FloatArray, high: FloatArray, k: float) -> tuple[float, FloatArray]:
     """Return upper bounds of mu + k sigma, k >= 0: over a box, and with each mean at its lower end.
 
     All terms are non-negative, so that their sum has a relative error below `relative_error(n)`;
@@ -224,15 +241,13 @@ def _upper_bounds(low: FloatArray, high: FloatArray, k: float) -> tuple[float, F
     s = max(s, float((high - low).max()) / 2.0)
     for _ in range(HALVES):
         s = max(s, SMALLEST_SD)
-        if k == 0.0:
-            lowest, highest = low, high
-        else:
-            lowest, highest = (end + k * (end - c) ** 2 / (2.0 * s) for end in (low, high))
+        lowest = low + k * (low - c) ** 2 / (2.0 * s)
+        highest = high + k * (high - c) ** 2 / (2.0 * s)
         terms = np.maximum(lowest, highest)
         bound = k * s / 2.0 + float(terms.mean())
         if not bound < np.inf:
             break
-        bound = bound * (1.0 + 2.0 * float(relative_error(n))) + _slack(n, k)
+        bound = bound * (1.0 + 2.0 * float(relative_error(n))) + rounding(n, k)
         most = min(most, bound)
         at_low = np.minimum(at_low, bound - (terms - lowest) / n)
         mu, sigma = _mean_and_sd(np.where(highest >= lowest, high, low))
@@ -244,8 +259,9 @@ def _mean_and_sd(values: FloatArray) -> tuple[float, float]:
     """Return both, faster than numpy does."""
     mean = float(values.sum()) / values.size
     away = values - mean
-    return mean, math.sqrt(float(away @ away) / values.size)
+    return mean, math.sqrt(float((away * away).sum()) / values.size)
 
 
-def _slack(n: int, k: float) -> float:
+def rounding(n: int, k: float) -> float:
+    """Return more than averages of n numbers in [0, 1], and mu + k sigma of them, are off."""
     return 4.0 * float(relative_error(n)) * (1.0 + k)

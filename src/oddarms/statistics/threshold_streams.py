@@ -44,6 +44,7 @@ PRICED = 16  # bets, for up to 10^7 sweeps: the costs of longer ones follow, see
 AROUND = 3  # bets looked at, before and after the one made for the present number of sweeps
 SEEN_SHARE = 0.25  # of the bets that pay for the squares seen, of the upper stream
 LOG_SEEN_SHARE, LOG_LIGHT_SHARE = math.log(SEEN_SHARE), math.log(1.0 - SEEN_SHARE)
+NO_BET_SHARE = 0.1  # of no bet at all, where means are said to be above a level
 SLOW = 0.5  # times the speed of a flat line: slower ones are not the only ones tried
 SMALLEST_VARIANCE = 1e-12
 HIGHEST_COST = 1e100
@@ -206,19 +207,21 @@ def mean_lines(rows: Linear, arms: IntArray, shift: float, sign: float) -> Lines
 
     Against "mu_-i <= y + shift" for sign -1 and "mu_-i >= y + shift" for sign 1. Rows with the
     coefficients 1/n add up, without arm i, to W mu_-i plus errors, W = A (n-1)/n, and the bets of
-    either sign cost the same.
+    either sign cost the same. With many arms all bets looked at may be so large that, as y grows,
+    they lose faster than the arm's own evidence grows. So for sign -1 a share of the mixture is not
+    bet at all; it is enough where the least that mu_-i can be is known.
     """
     n, near = rows.sums.size, bets_around(rows.weight)
     W = rows.weight * (n - 1.0) / n
-    costs = costs_without_one(rows, near, arms)
+    bets, costs = rows.bets[near], costs_without_one(rows, near, arms)
+    costs = costs - LOG_SHARES[near].reshape(-1, 1)
+    if sign < 0.0:
+        none = np.full((1, arms.size), -math.log(NO_BET_SHARE))
+        bets = np.append(bets, 0.0)
+        costs = np.concatenate((costs - math.log1p(-NO_BET_SHARE), none))
     total = rows.sums.sum() - rows.sums[arms]
-    return Lines(
-        sign * (W * shift - total),
-        np.full(arms.size, sign * W),
-        rows.bets[near],
-        costs - LOG_SHARES[near].reshape(-1, 1),
-        np.ones(arms.size),
-    )
+    speed = np.full(arms.size, sign * W)
+    return Lines(sign * (W * shift - total), speed, bets, costs, np.ones(arms.size))
 
 
 def square_of_leans(rows: Linear) -> float:
@@ -248,8 +251,11 @@ def lower_lines(rows: Linear, arms: IntArray, shift: float, mu: tuple[float, flo
     All thresholds without one arm use the same z, of all n arms: leaving out arm i takes C_i out of
     the sums, W = A - (k/m) Z_i, and as Z sums to 0, |C - W/m|^2 is (k/m)^2 times
     |Z|^2 - Z_i^2 (1 + 1/m). So G is the root of the latter over m, and no k is divided by. What
-    rounding may have taken from that difference is added.
+    rounding may have taken from that difference is added. Before the first row all bets are 1.
     """
+    if rows.weight == 0.0:
+        nothing = np.zeros(arms.size)
+        return Lines(nothing, nothing, np.zeros(1), np.zeros((1, arms.size)), nothing)
     square = square_of_leans(rows)
     near = bets_around(rows.weight)
     shares, costs = LOG_SHARES[near], costs_without_one(rows, near, arms)
