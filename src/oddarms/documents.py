@@ -1,4 +1,8 @@
-"""Documents made of a few kinds of blocks, written as Markdown and as one HTML page."""
+"""Documents made of a few kinds of blocks, written as text, as Markdown and as HTML.
+
+Labels and messages of others are hostile input: a `Literal` is text in every form, whatever
+characters it has.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from oddarms.text import filled, table
+
 NARROW = "40rem"
 """Screens up to this wide get the narrow form of a picture."""
+WIDTH = 79
+"""Of text for a terminal."""
 LONG_LABEL = 20
 """Characters of a label that may need more than one line."""
-MOST_MARKS = 4
+MAX_MARKS = 4
 """Above and below one letter; more would reach into the lines around it."""
 MEDIA_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 STYLE = """
@@ -89,9 +97,13 @@ class Heading:
     text: str
     level: int = 2
 
+    def to_text(self) -> str:
+        """Return it for a terminal."""
+        return f"{_plain(self.text)}\n"
+
     def to_markdown(self) -> str:
         """Return it as Markdown."""
-        return f"{'#' * self.level} {self.text}"
+        return f"{'#' * self.level} {markdown(self.text)}"
 
     def to_html(self, folder: Path) -> str:  # noqa: ARG002
         """Return it as HTML."""
@@ -104,9 +116,13 @@ class Paragraph:
 
     text: str | tuple[str, ...]
 
+    def to_text(self) -> str:
+        """Return it for a terminal."""
+        return filled("".join(map(_plain, self._parts)), WIDTH) + "\n"
+
     def to_markdown(self) -> str:
         """Return it as Markdown."""
-        return "".join(self._parts)
+        return "".join(map(markdown, self._parts))
 
     def to_html(self, folder: Path) -> str:  # noqa: ARG002
         """Return it as HTML."""
@@ -115,6 +131,29 @@ class Paragraph:
     @property
     def _parts(self) -> tuple[str, ...]:
         return (self.text,) if isinstance(self.text, str) else self.text
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values, one below the other."""
+
+    facts: Sequence[tuple[str, str]]
+
+    def to_text(self) -> str:
+        """Return it for a terminal."""
+        return "".join(
+            filled(f"{name}: {_plain(value)}", WIDTH).replace("\n", "\n  ") + "\n"
+            for name, value in self.facts
+        )
+
+    def to_markdown(self) -> str:
+        """Return it as Markdown."""
+        return "\n".join(f"- {name}: {markdown(value)}" for name, value in self.facts)
+
+    def to_html(self, folder: Path) -> str:  # noqa: ARG002
+        """Return it as HTML."""
+        lines = "".join(f"<li>{inline(name)}: {inline(text)}</li>" for name, text in self.facts)
+        return f"<ul>{lines}</ul>"
 
 
 @dataclass(frozen=True)
@@ -130,11 +169,19 @@ class Table:
     numbers: Collection[int] = ()
     named_rows: bool = False
 
+    def to_text(self) -> str:
+        """Return it for a terminal; texts of the first column are wrapped where there is no room."""
+        caption = f"{_plain(self.caption)}:\n" if self.caption else ""
+        right = [self.header[i] for i in self.numbers]
+        return caption + table(self.header, self.rows, right=right, wrap=self.header[0])
+
     def to_markdown(self) -> str:
         """Return it as Markdown."""
-        lines = [self.header, ["---"] * len(self.header), *self.rows]
-        table = "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
-        return f"{self.caption}\n\n{table}" if self.caption else table
+        sides = ["---:" if i in self.numbers else "---" for i in range(len(self.header))]
+        lines = [[markdown(text) for text in line] for line in (self.header, *self.rows)]
+        lines.insert(1, sides)
+        rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return f"**{markdown(self.caption)}**\n\n{rows}" if self.caption else rows
 
     def to_html(self, folder: Path) -> str:  # noqa: ARG002
         """Return it as HTML."""
@@ -166,6 +213,10 @@ class Picture:
     alternative: str
     caption: str = ""
 
+    def to_text(self) -> str:
+        """Return nothing: a terminal shows no pictures."""
+        return ""
+
     def to_markdown(self) -> str:
         """Return it as Markdown."""
         picture = f"![{self.alternative}]({self.file})"
@@ -190,6 +241,10 @@ class Drawing:
     caption: str = ""
     narrow: bytes | None = None
 
+    def to_text(self) -> str:
+        """Return nothing: a terminal shows no pictures."""
+        return ""
+
     def to_markdown(self) -> str:
         """Return it as Markdown: what it shows, in words."""
         return f"{self.alternative}\n\n{self.caption}" if self.caption else self.alternative
@@ -206,14 +261,20 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Details:
-    """Blocks that HTML shows when asked for."""
+    """Blocks that HTML and Markdown fold, and that a terminal leaves out but for the summary."""
 
     summary: str
     blocks: Sequence[Block]
 
+    def to_text(self) -> str:
+        """Return it for a terminal."""
+        return f"... and {self.summary}\n"
+
     def to_markdown(self) -> str:
         """Return it as Markdown."""
-        return "\n\n".join([f"**{self.summary}**", *(b.to_markdown() for b in self.blocks)])
+        parts = [f"<details><summary>{html.escape(self.summary)}</summary>"]
+        parts += [block.to_markdown() for block in self.blocks]
+        return "\n\n".join([*parts, "</details>"])
 
     def to_html(self, folder: Path) -> str:
         """Return it as HTML."""
@@ -229,9 +290,13 @@ class Bar:
     total: int
     text: str
 
+    def to_text(self) -> str:
+        """Return it for a terminal: in words."""
+        return f"{self.text}\n"
+
     def to_markdown(self) -> str:
         """Return it as Markdown: in words."""
-        return self.text
+        return markdown(self.text)
 
     def to_html(self, folder: Path) -> str:  # noqa: ARG002
         """Return it as HTML."""
@@ -242,7 +307,16 @@ class Bar:
         )
 
 
-Block = Bar | Heading | Paragraph | Table | Picture | Drawing | Details
+Block = Bar | Heading | Paragraph | Facts | Table | Picture | Drawing | Details
+
+
+def to_text(blocks: Sequence[Block]) -> str:
+    """Return a document for a terminal of 80 columns; a table with a caption has a line before it."""
+    parts = []
+    for block in blocks:
+        gap = "\n" if parts and isinstance(block, Table) and block.caption else ""
+        parts.append(gap + block.to_text())
+    return "".join(parts)
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
@@ -279,6 +353,28 @@ def inline(text: str) -> str:
     return re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", escaped)
 
 
+def markdown(text: str) -> str:
+    """Return text as Markdown; of a `Literal` nothing is anything but text.
+
+    Examples
+    --------
+    >>> markdown("**bold** and `code`"), markdown(Literal("a|b")), markdown(Literal("test_a[1]"))
+    ('**bold** and `code`', '<code>a&#124;b</code>', '`test_a[1]`')
+    """
+    if not isinstance(text, Literal):
+        return str(text).replace("|", r"\|").replace("\n", " ").replace("<", "&lt;")
+    seen = visible(text)
+    if not set(seen) & set("`|"):
+        return f"`{seen}`"
+    entities = (f"&#{ord(c)};" if c in "`|\\*_[]&#~@$!:<>" else c for c in seen)
+    return f"<code>{''.join(entities)}</code>"
+
+
+def _plain(text: str) -> str:
+    """Return text without its marks."""
+    return visible(text) if isinstance(text, Literal) else text.replace("**", "").replace("`", "")
+
+
 def visible(value: object, most: int | None = None) -> str:
     r"""Return something as text in which nothing is invisible or changes what stands around it.
 
@@ -310,7 +406,7 @@ def _among_others(text: str) -> Iterator[str]:
         blank = _BLANK.match(character) is not None or (spaces and category == "Zs")
         joins = character in _JOINERS and not before.isascii()
         hidden = (blank or (category == "Cf" and character not in _SIGNS)) and not joins
-        escaped = hidden or above > MOST_MARKS
+        escaped = hidden or above > MAX_MARKS
         yield _escape(character) if escaped else _visible_character(character)
         before = character
 
@@ -374,7 +470,3 @@ def _html_figure(source: str, alternative: str, caption: str, narrow: str | None
         picture = f"<picture>{other}{picture}</picture>"
     words = f"<figcaption>{inline(caption)}</figcaption>" if caption else ""
     return f"<figure>{picture}{words}</figure>"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", r"\|").replace("\n", " ")

@@ -80,6 +80,21 @@ def seconds_of(text: str) -> float:
     return float(found[1]) * SECONDS[found[2] or "s"]
 
 
+def duration(seconds: float) -> str:
+    """Return a duration in words.
+
+    Examples
+    --------
+    >>> duration(600.0), duration(1.25), duration(math.inf)
+    ('10 minutes', '1.2 seconds', 'any time')
+    """
+    if math.isinf(seconds):
+        return "any time"
+    if seconds >= 90.0:
+        return counted(round(seconds / 60.0), "minute")
+    return f"{seconds:.2g} seconds"
+
+
 def about(value: float) -> str:
     """Return a guess with the two digits that count.
 

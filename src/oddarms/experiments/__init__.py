@@ -1,19 +1,26 @@
-"""Comparisons of algorithms: declared as a grid, run in parallel, resumed when interrupted."""
+"""Comparisons of algorithms, and the experiments of the papers on ADE and ROAI run again."""
 
-from oddarms.experiments._grid import Contender, Grid, Setting
+from oddarms.experiments._grid import Contender, Grid, Setting, UniformMeans
 from oddarms.experiments._outcomes import Outcome, Outcomes, Summary
+from oddarms.experiments._paper import Claim
+from oddarms.experiments._reproduce import Reproduction, reproduce
+from oddarms.experiments._roai import RoaiReproduction, reproduce_roai
 from oddarms.experiments._run import AlgorithmProgress, GridProgress, run
-from oddarms.experiments._windows import UniformMeans
 
 __all__ = [
     "AlgorithmProgress",
+    "Claim",
     "Contender",
     "Grid",
     "GridProgress",
     "Outcome",
     "Outcomes",
+    "Reproduction",
+    "RoaiReproduction",
     "Setting",
     "Summary",
     "UniformMeans",
+    "reproduce",
+    "reproduce_roai",
     "run",
 ]

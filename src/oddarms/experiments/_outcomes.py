@@ -1,20 +1,60 @@
-"""What a comparison found, as tidy rows and as means with intervals."""
+"""Outcomes of a comparison: tidy rows, means with intervals, ratios and trends."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from oddarms.errors import MissingExtra
-from oddarms.experiments._cells import IntervalRow, Measured
 from oddarms.experiments._grid import Cell
 from oddarms.files import write_whole
+from oddarms.problem import FloatArray
 from oddarms.tables import csv_text
+
+
+@dataclass(frozen=True)
+class IntervalRow:
+    """An arm's interval at the first or the last round; of the threshold, where arm is -1."""
+
+    round: str
+    arm: int
+    estimate: float | None
+    lower: float | None
+    upper: float | None
+    decision: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The measurements of a run; none depends on where or how fast it ran.
+
+    Attributes
+    ----------
+    pulls, threshold_pulls, rounds
+        Pulls in all, those made for the threshold alone, rounds.
+    complete
+        Whether every arm was decided before the budget ended.
+    correct
+        Whether no decision is wrong.
+    intervals
+        Intervals at the first and the last round, where the setting keeps them.
+    """
+
+    pulls: int
+    threshold_pulls: int
+    rounds: int
+    complete: bool
+    correct: bool
+    intervals: tuple[IntervalRow, ...] = ()
+
+
+MEASURED = ("pulls", "threshold_pulls", "rounds", "complete", "correct")
 
 
 @dataclass(frozen=True)
@@ -45,7 +85,7 @@ class Outcome:
 
     @classmethod
     def of(cls, cell: Cell, measured: Measured) -> Outcome:
-        """Join a cell and what its run showed."""
+        """Return the row of a cell and its run."""
         return cls(
             figure=cell.setting.figure,
             setting=cell.setting.name,
@@ -58,13 +98,9 @@ class Outcome:
             instance=cell.instance,
             algorithm=cell.contender.name,
             run=cell.run,
-            pulls=measured.pulls,
-            threshold_pulls=measured.threshold_pulls,
-            rounds=measured.rounds,
-            complete=measured.complete,
-            correct=measured.correct,
             instance_seed=cell.instance_seed,
             seed=cell.seed,
+            **{name: getattr(measured, name) for name in MEASURED},
         )
 
 
@@ -116,10 +152,6 @@ class Outcomes(Sequence[Outcome]):
     def __getitem__(self, index: Any) -> Any:
         return self._rows[index]
 
-    def select(self, keep: Callable[[Outcome], bool]) -> list[Outcome]:
-        """Return the rows that a function keeps."""
-        return [row for row in self._rows if keep(row)]
-
     def summaries(self) -> list[Summary]:
         """Return mean pulls with intervals per setting and algorithm, in the grid's order."""
         groups: dict[tuple[str, str, str], list[Outcome]] = {}
@@ -165,8 +197,13 @@ class Outcomes(Sequence[Outcome]):
                     str(summary.unfinished),
                 )
             )
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        return text_table(rows)
+
+
+def text_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as lines with aligned columns."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def _values(row: Outcome | IntervalRow) -> tuple[Any, ...]:
@@ -196,3 +233,92 @@ def half_width(values: Any, confidence: float = 0.95) -> float:
         return math.nan
     quantile = float(stdtrit(sample.size - 1, 0.5 + confidence / 2.0))
     return quantile * float(sample.std(ddof=1)) / math.sqrt(sample.size)
+
+
+class Estimate(NamedTuple):
+    """A figure with the ends of its 95 % interval."""
+
+    value: float
+    lower: float
+    upper: float
+
+    def __str__(self) -> str:
+        return f"{_short(self.value)} ({_short(self.lower)} to {_short(self.upper)})"
+
+
+class Runs:
+    """The runs of one figure by setting and algorithm, compared in ways that ten runs allow."""
+
+    def __init__(self, rows: Iterable[Outcome]) -> None:
+        self.rows = list(rows)
+        self.settings = list(dict.fromkeys(row.setting for row in self.rows))
+        self.algorithms = list(dict.fromkeys(row.algorithm for row in self.rows))
+
+    @property
+    def fewest(self) -> int:
+        """The fewest runs of an algorithm on a setting."""
+        return min(Counter((row.setting, row.algorithm) for row in self.rows).values())
+
+    def of(self, setting: str, algorithm: str) -> list[Outcome]:
+        """Return the runs of an algorithm on a setting."""
+        return [row for row in self.rows if row.setting == setting and row.algorithm == algorithm]
+
+    def mean(self, setting: str, algorithm: str) -> float:
+        """Return mean pulls."""
+        return float(np.mean([row.pulls for row in self.of(setting, algorithm)]))
+
+    def ratio(self, setting: str, algorithm: str, other: str) -> Estimate:
+        """Return how many times the pulls of another algorithm this one needs, on average.
+
+        A geometric mean over pairs of runs on the same instance, with Student's interval on the
+        logarithms.
+        """
+        pairs = zip(self.of(setting, algorithm), self.of(setting, other), strict=True)
+        logs = np.array([math.log(one.pulls / two.pulls) for one, two in pairs])
+        return _exponential(logs)
+
+    def fewer(self, setting: str, algorithm: str, other: str) -> bool:
+        """Return whether an algorithm clearly needs fewer pulls: the ratio is surely below 1."""
+        return self.ratio(setting, algorithm, other).upper < 1.0
+
+    def trend(self, algorithm: str, column: str, other: str | None = None) -> Estimate:
+        """Return the exponent b in pulls ~ column^b, by least squares on logarithms.
+
+        With `other`, that of the ratio of this algorithm's pulls to the other's. The interval is
+        Student's for independent errors.
+        """
+        rows = [row for name in self.settings for row in self.of(name, algorithm)]
+        y = np.log([row.pulls for row in rows])
+        if other is not None:
+            y = y - np.log([row.pulls for name in self.settings for row in self.of(name, other)])
+        x = np.log([getattr(row, column) for row in rows])
+        return _slope(x, y)
+
+
+def _exponential(logs: FloatArray) -> Estimate:
+    centre, width = float(logs.mean()), half_width(logs)
+    width = math.inf if math.isnan(width) else width
+    return Estimate(*(math.exp(value) for value in (centre, centre - width, centre + width)))
+
+
+def _slope(x: FloatArray, y: FloatArray) -> Estimate:
+    from scipy.special import stdtrit
+
+    spread = x - x.mean()
+    scale = float((spread**2).sum())
+    if x.size < 3 or scale == 0.0:
+        return Estimate(math.nan, -math.inf, math.inf)
+    slope = float((spread * y).sum()) / scale
+    residual = y - y.mean() - slope * spread
+    error = math.sqrt(float((residual**2).sum()) / (x.size - 2) / scale)
+    width = float(stdtrit(x.size - 2, 0.975)) * error
+    return Estimate(slope, slope - width, slope + width)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.2g}"
+
+
+def short_number(value: float) -> str:
+    """Return a number of pulls for people: "41.2 million", "7,300"."""
+    return f"{value / 1e6:.3g} million" if value >= 1e6 else f"{value:,.0f}"

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from oddarms.errors import WorkerLost
-from oddarms.executors import open_executor
-from oddarms.experiments._cells import Measured, measure
+import numpy as np
+
+from oddarms.algorithms import Decision
+from oddarms.errors import InvalidParameter, StorageFailed, WorkerLost
+from oddarms.executors import unordered
 from oddarms.experiments._grid import Cell, CellTask, Grid
-from oddarms.experiments._outcomes import Outcomes
-from oddarms.experiments._store import CellStore
+from oddarms.experiments._outcomes import IntervalRow, Measured, Outcomes
 from oddarms.files import writable_folder
 from oddarms.randomness import Rng
+from oddarms.rules import true_outliers
+from oddarms.search import Result
+from oddarms.simulation import run_search, simulate
 
-MOST_RESTARTS = 3
+FILE_NAME = "cells.jsonl"
+MAX_RESTARTS = 3
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass
 class AlgorithmProgress:
-    """How far one algorithm is.
+    """How far one algorithm is: its cells, those done, those of them found finished, its pulls.
 
-    `cost_run` and `cost_left` are guesses of the lengths of its cells, run now and still to run,
-    of which only the proportion means something.
+    `cost_run` and `cost_left` estimate the lengths of the cells run now and still to run; only
+    their proportion has a meaning.
     """
 
     cells: int = 0
@@ -39,44 +48,35 @@ class AlgorithmProgress:
 
 @dataclass
 class GridProgress:
-    """What a progress function is told at the start and after each cell.
+    """What a progress function gets at the start and after each cell.
 
-    `executor` says where cells run, once they do; `algorithms` has an entry per algorithm; `pulls`
-    counts those simulated now, and `resumed` the cells that were found finished.
+    `algorithms` has an entry per algorithm.
     """
 
-    executor: str
     algorithms: dict[str, AlgorithmProgress] = field(default_factory=dict)
 
     @property
-    def cells(self) -> int:
-        """All cells."""
-        return sum(one.cells for one in self.algorithms.values())
+    def total(self) -> AlgorithmProgress:
+        """The sums over all algorithms."""
+        names = [column.name for column in fields(AlgorithmProgress)]
+        every = self.algorithms.values()
+        return AlgorithmProgress(*(sum(getattr(one, name) for one in every) for name in names))
 
-    @property
-    def done(self) -> int:
-        """Finished cells, found or run."""
-        return sum(one.done for one in self.algorithms.values())
+    def planned(self, cell: Cell, *, finished: bool) -> None:
+        """Count a cell that is to be run, or was found finished."""
+        one = self.algorithms.setdefault(cell.contender.name, AlgorithmProgress())
+        one.cells += 1
+        one.done += finished
+        one.resumed += finished
+        one.cost_left += 0.0 if finished else cell.expected_cost
 
-    @property
-    def resumed(self) -> int:
-        """Cells that were found finished."""
-        return sum(one.resumed for one in self.algorithms.values())
-
-    @property
-    def pulls(self) -> int:
-        """Pulls simulated now."""
-        return sum(one.pulls for one in self.algorithms.values())
-
-    @property
-    def cost_run(self) -> float:
-        """A guess of the length of all cells run now."""
-        return sum(one.cost_run for one in self.algorithms.values())
-
-    @property
-    def cost_left(self) -> float:
-        """A guess of the length of all cells still to run."""
-        return sum(one.cost_left for one in self.algorithms.values())
+    def finished(self, cell: Cell, measured: Measured) -> None:
+        """Count a cell that was run."""
+        one = self.algorithms[cell.contender.name]
+        one.done += 1
+        one.pulls += measured.pulls
+        one.cost_run += cell.expected_cost
+        one.cost_left -= cell.expected_cost
 
 
 def run(
@@ -84,28 +84,27 @@ def run(
     *,
     rng: Rng = 0,
     folder: str | Path | None = None,
-    backend: str = "joblib",
     jobs: int | None = None,
-    address: str | None = None,
+    executor: Executor | None = None,
     progress: Callable[[GridProgress], None] | None = None,
 ) -> Outcomes:
     """Run every cell of a grid and return the outcomes in the grid's order.
 
-    The outcomes depend on the grid and on rng alone, not on back end, number of workers, order
-    or interruptions.
+    The outcomes depend on the grid and on rng alone, not on the executor, the number of workers,
+    the order or interruptions.
 
     Parameters
     ----------
     grid
         What to compare.
     rng
-        Decides instances and rewards. What is resumed must have been begun with the same seed.
+        Decides instances and rewards. To resume a comparison, give the same seed.
     folder
         Where finished cells are kept (in ``cells.jsonl``). A run that was interrupted or killed
-        goes on from there when started again, and a larger one makes only what is new.
-    backend, jobs, address
-        "joblib" (processes on this machine), "dask" or "ray"; how many workers, by default one
-        per core; the address of a running cluster instead of a local one.
+        resumes from there when started again, and a larger one runs only what is new.
+    jobs, executor
+        How many runs at a time, by default one per core, in processes of this machine; or an
+        executor of concurrent.futures that makes them, such as dask's.
     progress
         Called with a `GridProgress` at the start and after each cell.
 
@@ -121,22 +120,28 @@ def run(
     store = None if folder is None else CellStore(writable_folder("folder", folder))
     try:
         known = {} if store is None else store.load()
-        tell = _Teller(cells, keys, known, progress)
+        told = GridProgress()
         waiting: dict[str, list[Cell]] = {}
         for key, cell in zip(keys, cells, strict=True):
+            told.planned(cell, finished=key in known)
             if key not in known:
                 waiting.setdefault(key, []).append(cell)
+
+        def tell() -> None:
+            if progress is not None:
+                progress(told)
 
         def keep(key: str, measured: Measured) -> None:
             if store is not None:
                 store.append(key, measured)
             known[key] = measured
             for cell in waiting.pop(key):  # several if contenders differ in name alone
-                tell.finished(cell, measured)
+                told.finished(cell, measured)
+                tell()
 
         _log.info("%d of %d runs are to be made", sum(map(len, waiting.values())), len(cells))
-        tell.started("")
-        _run_waiting(waiting, keep, tell, backend, jobs, address)
+        tell()
+        _run_waiting(waiting, keep, jobs, executor)
     finally:
         if store is not None:
             store.close()
@@ -146,12 +151,10 @@ def run(
 def _run_waiting(
     waiting: dict[str, list[Cell]],
     keep: Callable[[str, Measured], None],
-    tell: _Teller,
-    backend: str,
     jobs: int | None,
-    address: str | None,
+    executor: Executor | None,
 ) -> None:
-    """Run the cells, long ones first; where a worker dies, go on with the rest.
+    """Run the cells, long ones first; if a worker dies, go on with the rest.
 
     A cell is a task by itself, so that a long one holds up nothing but itself.
     """
@@ -160,14 +163,12 @@ def _run_waiting(
         before = len(waiting)
         order = sorted(waiting.items(), key=lambda item: -item[1][0].expected_cost)
         try:
-            with open_executor(backend, jobs=jobs, address=address) as executor:
-                tell.started(executor.description)
-                tasks = [(key, cells[0].task) for key, cells in order]
-                for key, measured in executor.map_unordered(_keyed, tasks):
-                    keep(key, measured)
+            tasks = [(key, cells[0].task) for key, cells in order]
+            for key, measured in unordered(_keyed, tasks, jobs=jobs, executor=executor):
+                keep(key, measured)
         except WorkerLost as error:
             restarts = restarts + 1 if len(waiting) == before else 0
-            if restarts == MOST_RESTARTS:
+            if restarts == MAX_RESTARTS:
                 raise
             _log.warning("going on with %d runs after this: %s", len(waiting), error)
 
@@ -177,37 +178,109 @@ def _keyed(item: tuple[str, CellTask]) -> tuple[str, Measured]:
     return key, measure(task)
 
 
-class _Teller:
-    """Keeps the progress and passes it on."""
+def measure(task: CellTask) -> Measured:
+    """Make one run."""
+    if task.keep_intervals:
+        return _measure_with_intervals(task)
+    found = simulate(task.arms, task.question, rng=task.seed)
+    return Measured(
+        pulls=int(found.pulls[0]),
+        threshold_pulls=int(found.threshold_pulls[0]),
+        rounds=int(found.rounds[0]),
+        complete=bool(found.complete[0]),
+        correct=bool(found.correct[0]),
+    )
 
-    def __init__(
-        self,
-        cells: list[Cell],
-        keys: list[str],
-        known: dict[str, Measured],
-        callback: Callable[[GridProgress], None] | None,
-    ) -> None:
-        self._callback = callback
-        self._progress = GridProgress("")
-        for cell, key in zip(cells, keys, strict=True):
-            one = self._progress.algorithms.setdefault(cell.contender.name, AlgorithmProgress())
-            one.cells += 1
-            one.done += key in known
-            one.resumed += key in known
-            one.cost_left += 0.0 if key in known else cell.expected_cost
 
-    def started(self, executor: str) -> None:
-        self._progress.executor = executor
-        self._tell()
+def _measure_with_intervals(task: CellTask) -> Measured:
+    (rng,) = np.random.default_rng(task.seed).spawn(1)  # as simulate does for its first run
+    result = run_search(task.question, task.arms, rng)
+    is_outlier = np.logical_or.reduce(list(true_outliers(task.question, task.arms.means).values()))
+    wrong = (result.decisions != Decision.UNDECIDED) & (
+        (result.decisions >= Decision.HIGH) != is_outlier
+    )
+    return Measured(
+        pulls=result.pulls,
+        threshold_pulls=result.threshold_pulls,
+        rounds=result.round,
+        complete=result.complete,
+        correct=not wrong.any(),
+        intervals=tuple(_interval_rows(result)),
+    )
 
-    def finished(self, cell: Cell, measured: Measured) -> None:
-        one = self._progress.algorithms[cell.contender.name]
-        one.done += 1
-        one.pulls += measured.pulls
-        one.cost_run += cell.expected_cost
-        one.cost_left -= cell.expected_cost
-        self._tell()
 
-    def _tell(self) -> None:
-        if self._callback is not None:
-            self._callback(self._progress)
+def _interval_rows(result: Result) -> Iterator[IntervalRow]:
+    for name, snapshot in (("first", result.first), ("last", result.last)):
+        if snapshot is None:
+            continue
+        yield _interval_row(name, -1, next(iter(snapshot.thresholds.values())), "threshold")
+        every = zip(snapshot.means, snapshot.lower, snapshot.upper, strict=True)
+        for arm, values in enumerate(every):
+            decision = Decision(int(snapshot.decisions[arm])).name.lower()
+            yield _interval_row(name, arm, values, decision)
+
+
+def _interval_row(name: str, arm: int, values: Iterable[float], decision: str) -> IntervalRow:
+    """Return a row with None, for JSON and CSV, where nothing is known yet."""
+    known = [float(value) if math.isfinite(value) else None for value in values]
+    estimate, lower, upper = known
+    return IntervalRow(name, arm, estimate, lower, upper, decision)
+
+
+class CellStore:
+    """An append-only file of finished cells: one JSON object a line, found again by its key.
+
+    A line that a crash cut off counts as not run, and nothing else is lost. Several processes may
+    append to one file. Lines of other comparisons, seeds or versions of the code have other keys.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE_NAME
+        try:
+            self._file = self.path.open("ab", buffering=0)
+            if self._ends_inside_a_line():
+                self._file.write(b"\n")
+        except OSError as error:
+            raise InvalidParameter(
+                f"{self.path} cannot be read and written: {error.strerror or error}."
+            ) from error
+
+    def _ends_inside_a_line(self) -> bool:
+        with self.path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) == 0:
+                return False
+            file.seek(-1, os.SEEK_END)
+            return file.read() != b"\n"
+
+    def load(self) -> dict[str, Measured]:
+        """Return the finished cells by key."""
+        known: dict[str, Measured] = {}
+        damaged = 0
+        with self.path.open("rb") as file:
+            for line in filter(bytes.strip, file):
+                try:
+                    entry = json.loads(line)
+                    rows = tuple(IntervalRow(**row) for row in entry["measured"]["intervals"])
+                    known[entry["key"]] = Measured(**{**entry["measured"], "intervals": rows})
+                except (ValueError, KeyError, TypeError, RecursionError):
+                    damaged += 1
+        if damaged:
+            _log.warning("%s has %d damaged lines, which count as not run", self.path, damaged)
+        return known
+
+    def append(self, key: str, measured: Measured) -> None:
+        """Write a finished cell; it is on the disk when this returns."""
+        line = json.dumps({"key": key, "measured": asdict(measured)}).encode() + b"\n"
+        try:
+            while line:  # a full disk takes a part, and refuses the rest only then
+                line = line[self._file.write(line) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise StorageFailed(
+                f"a finished cell could not be written to {self.path}: {error.strerror or error};"
+                " the cells written before are kept."
+            ) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

@@ -112,7 +112,7 @@ def _title(result: Result) -> str:
     found, n = len(result.outliers), result.question.n
     many = f"{found:,} outlier" if found == 1 else f"{found:,} outliers"
     left = f", {len(result.undecided):,} undecided" if result.undecided else ""
-    return f"{many} among {n:,} arms{left}, {result.pulls + result.imported:,} samples"
+    return f"{many} among {n:,} arms{left}, {result.pulls + result.history:,} samples"
 
 
 def _limits(result: Result, moments: list[Snapshot]) -> tuple[float, float]:

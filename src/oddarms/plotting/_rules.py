@@ -107,7 +107,7 @@ def plot_rules(
 def _line(
     means: FloatArray, words: Mapping[str, Any], bounds: tuple[float, float], number: int
 ) -> _Line:
-    question = Question(means.size, bounds=bounds, **words)
+    question = Question(means.size, bounds=bounds, **{"margin": 0.0, **words})
     side = question.sides[0]
     a, b = question.bounds
     lower = side == "lower"

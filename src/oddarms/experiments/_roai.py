@@ -1,15 +1,13 @@
 """Figure 1(b) of "Robust Outlier Arm Identification" (ICML 2020), with our LUCB beside it.
 
 The paper compares ROAI-LUCB and ROAI-Elim at several distances D between the nearest outlier and
-the threshold. The instance is that of the authors' code (``termination_count.py`` in their
-repository yinglunz/ROAI_ICML2020): 15 arms evenly on [0, 2], two outliers at theta + D and
-theta + D + 0.2, theta = median + 2 * 1.4826 MAD = 2.84; normal rewards with standard deviation 1/2,
-delta = 0.05. Their averages are over 500 runs.
+the threshold. The authors' code is ``termination_count.py`` in yinglunz/ROAI_ICML2020.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +16,11 @@ import numpy as np
 
 from oddarms.arms import Gaussian
 from oddarms.documents import Block, Heading, Paragraph, Picture, Table, to_html, to_markdown
-from oddarms.experiments import Contender, Grid, GridProgress, Outcomes, Setting, Summary, run
+from oddarms.experiments._figures import print_style, save_figure
+from oddarms.experiments._grid import Contender, Grid, Setting
+from oddarms.experiments._outcomes import Outcomes, Summary, short_number, text_table
+from oddarms.experiments._run import GridProgress, run
 from oddarms.files import writable_folder, write_whole
-from oddarms.paper._comparisons import short_number
-from oddarms.paper._pictures import print_style, save_figure
 from oddarms.plotting import new_figure
 from oddarms.problem import check_whole
 from oddarms.randomness import Rng, seed_of
@@ -48,6 +47,7 @@ CONTENDERS = (
     Contender("ROAI-Elim", "roai-elim", {"sd": SD}),
 )
 MARKS = {OURS: ("#d55e00", "D"), "ROAI-LUCB": ("#0072b2", "o"), "ROAI-Elim": ("#009e73", "s")}
+COLUMNS = ("D", "algorithm", "published", "pulls", "95 %", "share", "wrong")
 TITLE = "Robust Outlier Arm Identification: Figure 1(b) again"
 SOURCE = (
     "The instance is that of the authors' code: 15 arms evenly on [0, 2] and two outliers at"
@@ -80,20 +80,16 @@ class RoaiRow:
 
 @dataclass(frozen=True, eq=False)
 class RoaiReproduction:
-    """What was found and written: all runs, the comparison, the files (the report first)."""
+    """All runs, the comparison with the published pulls, the files written (the report first)."""
 
     outcomes: Outcomes
     rows: list[RoaiRow]
     files: list[Path]
 
     def __str__(self) -> str:
-        """Return the comparison as a table for people."""
-        table = [
-            ("D", "algorithm", "published", "pulls", "95 %", "share", "wrong"),
-            *_cells(self.rows),
-        ]
-        widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)
+        """Return the comparison as a table for people, between where it is from and its limits."""
+        table = text_table([COLUMNS, *_cells(self.rows)])
+        return f"{SOURCE}\n\n{table}\n\n{DIFFERENCES}"
 
 
 def instance(distance: float) -> Gaussian:
@@ -129,18 +125,17 @@ def reproduce_roai(
     rng: Rng = 0,
     budget: int | None = BUDGET,
     quick: bool = False,
-    backend: str = "joblib",
     jobs: int | None = None,
-    address: str | None = None,
+    executor: Executor | None = None,
     progress: Callable[[GridProgress], None] | None = None,
-    command: str = "oddarms.paper.reproduce_roai",
+    command: str = "oddarms.experiments.reproduce_roai",
 ) -> RoaiReproduction:
     """Run the comparison and write ``results.csv``, a picture and a report.
 
     Parameters
     ----------
     folder
-        Where everything goes; an interrupted comparison goes on from ``cells.jsonl`` there.
+        Where everything goes; an interrupted comparison resumes from ``cells.jsonl`` there.
     runs
         Of each algorithm at each distance; ten by default, three if quick.
     rng
@@ -149,7 +144,7 @@ def reproduce_roai(
         Most pulls of a run.
     quick
         Only the two larger distances.
-    backend, jobs, address, progress
+    jobs, executor, progress
         As for `oddarms.experiments.run`.
     command
         How it was called, for the report.
@@ -163,9 +158,8 @@ def reproduce_roai(
         Grid(settings(distances, runs, budget), CONTENDERS),
         rng=seed,
         folder=target,
-        backend=backend,
         jobs=jobs,
-        address=address,
+        executor=executor,
         progress=progress,
     )
     rows = compared(outcomes)
@@ -225,11 +219,7 @@ def _blocks(rows: Sequence[RoaiRow], seed: int, command: str) -> list[Block]:
             "`share` is measured over published pulls; for our LUCB, which is told the standard"
             f" deviation as theirs are, over the fewest of the paper. {ours}."
         ),
-        Table(
-            ("D", "algorithm", "published", "pulls", "95 %", "share", "wrong"),
-            _cells(rows),
-            numbers=(2, 3, 4, 5),
-        ),
+        Table(COLUMNS, _cells(rows), numbers=(2, 3, 4, 5)),
         Picture(
             "roai.svg", f"Mean pulls against D. {ours}", "Lines: measured; crosses: the paper."
         ),

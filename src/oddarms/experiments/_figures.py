@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from oddarms.experiments import Outcomes, Summary
-from oddarms.paper._comparisons import Runs, short_number
-from oddarms.paper._settings import CROWD_KS, Crowd
+from oddarms.errors import MissingExtra
+from oddarms.experiments._outcomes import Outcomes, Summary, short_number
+from oddarms.experiments._paper import CROWD_KS, Crowd
 from oddarms.plotting import new_figure
 from oddarms.theory import gaps, threshold
 
@@ -53,8 +53,6 @@ SAMPLES = "samples (mean and 95 % interval)"
 @contextmanager
 def print_style() -> Iterator[None]:
     """Draw for print inside; nothing outside changes."""
-    from oddarms.errors import MissingExtra
-
     try:
         from matplotlib import rc_context
     except ImportError:
@@ -68,12 +66,9 @@ def draw_figures(outcomes: Outcomes, crowd: Crowd, folder: Path) -> dict[str, li
     figures = dict.fromkeys(row.figure for row in outcomes)
     drawn: dict[str, list[Path]] = {}
     with print_style():
-        if "fig1" in figures:
-            drawn["fig1"] = save_figure(_figure_1(outcomes), folder, "fig1")
-        if "fig2a" in figures:
-            drawn["fig2a"] = save_figure(_figure_2a(outcomes), folder, "fig2a")
-        if "fig2b" in figures:
-            drawn["fig2b"] = save_figure(_figure_2b(outcomes), folder, "fig2b")
+        for name, figure in (("fig1", _figure_1), ("fig2a", _figure_2a), ("fig2b", _figure_2b)):
+            if name in figures:
+                drawn[name] = save_figure(figure(outcomes), folder, name)
         if "fig3" in figures:
             for name, k in zip(("fig3a", "fig3b"), CROWD_KS, strict=True):
                 drawn[name] = save_figure(_figure_3(outcomes, k, crowd), folder, name)
@@ -113,36 +108,32 @@ def _line(axis: Any, x: Any, summaries: list[Summary], algorithm: str) -> None:
     )
 
 
-def _finish(figure: Any, axis: Any, title: str, columns: int) -> Any:
-    axis.set_yscale("log")
-    axis.set_ylabel(SAMPLES)
-    axis.set_title(title, loc="left")
-    figure.legend(loc="outside lower center", ncols=columns, frameon=False)
-    return figure
-
-
 def _figure_2a(outcomes: Outcomes) -> Any:
-    figure, axis = new_figure(figsize=(4.6, 3.6))
-    found = _of(outcomes, "fig2a")
-    runs = Runs(row for row in outcomes if row.figure == "fig2a")
-    for algorithm, summaries in found.items():
-        sizes = [runs.of(summary.setting, algorithm)[0].n for summary in summaries]
-        _line(axis, sizes, summaries, algorithm)
-    axis.set_xlabel("number of arms n")
-    axis.set_xticks(sizes)
-    return _finish(figure, axis, "(a) k = 2.5, Δmin in [0.1, 0.2]", len(found))
+    title, label = "(a) k = 2.5, Δmin in [0.1, 0.2]", "number of arms n"
+    return _figure_2(outcomes, "fig2a", title, label, "n = ", margin=0.05)
 
 
 def _figure_2b(outcomes: Outcomes) -> Any:
+    title, label = "(b) n = 900, k = 2", "smallest gap Δmin (± 0.001)"
+    return _figure_2(outcomes, "fig2b", title, label, "gap ", margin=0.12)
+
+
+def _figure_2(
+    outcomes: Outcomes, name: str, title: str, label: str, prefix: str, *, margin: float
+) -> Any:
     figure, axis = new_figure(figsize=(4.6, 3.6))
-    found = _of(outcomes, "fig2b")
+    found = _of(outcomes, name)
     for algorithm, summaries in found.items():
-        centres = [float(summary.setting.removeprefix("gap ")) for summary in summaries]
-        _line(axis, centres, summaries, algorithm)
-    axis.set_xlabel("smallest gap Δmin (± 0.001)")
-    axis.set_xticks(centres)
-    axis.margins(x=0.12)
-    return _finish(figure, axis, "(b) n = 900, k = 2", len(found))
+        x = [float(summary.setting.removeprefix(prefix)) for summary in summaries]
+        _line(axis, x, summaries, algorithm)
+    axis.set_xlabel(label)
+    axis.set_xticks(x)
+    axis.margins(x=margin)
+    axis.set_yscale("log")
+    axis.set_ylabel(SAMPLES)
+    axis.set_title(title, loc="left")
+    figure.legend(loc="outside lower center", ncols=len(found), frameon=False)
+    return figure
 
 
 def _figure_3(outcomes: Outcomes, k: float, crowd: Crowd) -> Any:

@@ -1,17 +1,38 @@
-"""The report: what the paper says beside what was measured."""
+"""`reproduce`: every figure of the ADE paper into a folder, with a report."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from pathlib import Path
 
-from oddarms.documents import Block, Heading, Paragraph, Picture, Table
-from oddarms.experiments import Outcomes, Summary
-from oddarms.paper._claims import Claim
-from oddarms.paper._comparisons import short_number
-from oddarms.paper._settings import DELTA, Crowd
+from oddarms.documents import Block, Heading, Paragraph, Picture, Table, to_html, to_markdown
+from oddarms.errors import InvalidParameter
+from oddarms.experiments._figures import draw_figures, print_style
+from oddarms.experiments._grid import Contender, Grid
+from oddarms.experiments._outcomes import INTERVAL_COLUMNS, Outcomes, Summary, short_number
+from oddarms.experiments._paper import (
+    CONTENDERS,
+    CROWD_KS,
+    DELTA,
+    FIGURES,
+    Claim,
+    Crowd,
+    check_claims,
+    figure_settings,
+)
+from oddarms.experiments._run import GridProgress, run
+from oddarms.files import writable_folder, write_whole
+from oddarms.problem import check_whole
+from oddarms.randomness import Rng, seed_of
+from oddarms.tables import RecordedArms, csv_text
+from oddarms.theory import gaps
 
+RUNS, QUICK_RUNS = 10, 3
+BUDGET = 1_000_000_000
+"""A run ends here at the latest; no setting of the paper comes near it."""
 TITLE = "Adaptive Double-Exploration Tradeoff for Outlier Detection: the experiments again"
 HEADINGS = {
     "fig1": "Figure 1: intervals at the first and the last round",
@@ -33,6 +54,126 @@ CAPTIONS = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """The runs, the verdicts on the paper's claims, and the files written.
+
+    Attributes
+    ----------
+    outcomes
+        All runs.
+    claims
+        The paper's claims beside what was measured.
+    files
+        The files written, the report first.
+    """
+
+    outcomes: Outcomes
+    claims: list[Claim]
+    files: list[Path]
+
+
+def reproduce(
+    figures: Sequence[str] = FIGURES,
+    *,
+    folder: str | Path,
+    runs: int | None = None,
+    rng: Rng = 0,
+    algorithms: Sequence[str] = tuple(CONTENDERS),
+    data: RecordedArms | None = None,
+    budget: int | None = BUDGET,
+    quick: bool = False,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    progress: Callable[[GridProgress], None] | None = None,
+    command: str = "oddarms.experiments.reproduce",
+) -> Reproduction:
+    """Run the experiments of the ADE paper and write tables, pictures and a report.
+
+    Parameters
+    ----------
+    figures
+        Some of "fig1", "fig2a", "fig2b", "fig3".
+    folder
+        Where everything goes: ``results.csv`` (a row per run), ``fig1_intervals.csv``,
+        ``fig3c_gaps.csv``, a PNG and an SVG per figure, ``report.md`` and ``report.html``; and
+        ``cells.jsonl``, from which an interrupted reproduction resumes.
+    runs
+        Instances a setting (Figure 2) or runs (Figure 3); the paper's ten by default.
+    rng
+        Decides everything.
+    algorithms
+        Names of algorithms; those of the paper have its options.
+    data
+        The workers of Figure 3, from `oddarms.tables.read_arms`; a synthetic stand-in by
+        default.
+    budget
+        Most pulls of a run.
+    quick
+        Three instances a setting and fewer sizes.
+    jobs, executor, progress
+        As for `oddarms.experiments.run`.
+    command
+        How it was called, for the report.
+    """
+    from oddarms import __version__
+
+    chosen, seed = _check_figures(figures), seed_of(rng)
+    runs = check_whole("runs", (QUICK_RUNS if quick else RUNS) if runs is None else runs, least=1)
+    with print_style():  # says so now, rather than after the runs, if matplotlib is missing
+        target = writable_folder("out", folder)
+    crowd = Crowd.of(data)
+    settings = [
+        setting
+        for figure in chosen
+        for setting in figure_settings(figure, runs=runs, quick=quick, crowd=crowd, budget=budget)
+    ]
+    outcomes = run(
+        Grid(settings, [CONTENDERS.get(name) or Contender.of(name) for name in algorithms]),
+        rng=seed,
+        folder=target,
+        jobs=jobs,
+        executor=executor,
+        progress=progress,
+    )
+    claims = check_claims(outcomes, crowd)
+    facts = ReportFacts(seed, runs, quick, __version__, command)
+    return Reproduction(outcomes, claims, _write(target, outcomes, claims, crowd, facts))
+
+
+def _check_figures(figures: Sequence[str]) -> list[str]:
+    for figure in figures:
+        if figure not in FIGURES:
+            raise InvalidParameter(
+                f"figures must be some of {', '.join(FIGURES)} but got {figure!r}."
+            )
+    return [figure for figure in FIGURES if figure in figures]
+
+
+def _write(
+    folder: Path, outcomes: Outcomes, claims: list[Claim], crowd: Crowd, facts: ReportFacts
+) -> list[Path]:
+    """Write all tables, then the pictures, then the reports that show them."""
+    tables = [folder / "results.csv"]
+    outcomes.to_csv(tables[0])
+    figures = {row.figure for row in outcomes}
+    if "fig1" in figures:
+        text = csv_text(INTERVAL_COLUMNS, outcomes.intervals())
+        tables.append(write_whole(folder / "fig1_intervals.csv", text))
+    if "fig3" in figures:
+        found = {k: gaps(crowd.arms.means, k).tolist() for k in CROWD_KS}
+        rows = [(crowd.description, k, arm, gap) for k in found for arm, gap in enumerate(found[k])]
+        text = csv_text(("data", "k", "arm", "gap"), rows, for_spreadsheets=True)
+        tables.append(write_whole(folder / "fig3c_gaps.csv", text))
+    pictures = draw_figures(outcomes, crowd, folder)
+    blocks = report_blocks(outcomes, claims, list(pictures), crowd, facts)
+    reports = [
+        write_whole(folder / "report.html", to_html(TITLE, blocks, folder)),
+        write_whole(folder / "report.md", to_markdown(blocks)),
+    ]
+    return [*reports, *(path for paths in pictures.values() for path in paths), *tables]
+
+
 @dataclass(frozen=True)
 class ReportFacts:
     """What the report says about how it was made."""
@@ -40,7 +181,6 @@ class ReportFacts:
     seed: int
     runs: int
     quick: bool
-    budget: int | None
     version: str
     command: str
 
@@ -59,10 +199,9 @@ def report_blocks(
     for name in pictures:
         if name in HEADINGS:
             blocks.append(Heading(HEADINGS[name]))
-        caption = CAPTIONS[name]
-        if name.startswith("fig3"):
-            caption += f" Workers: {crowd.description}."
-        blocks.append(Picture(f"{name}.svg", _alternative(name, summaries, crowd), caption))
+        workers = f" Workers: {crowd.description}." if name.startswith("fig3") else ""
+        alternative = HEADINGS.get(name, CAPTIONS[name])
+        blocks.append(Picture(f"{name}.svg", alternative, CAPTIONS[name] + workers))
         figure = "fig3" if name == "fig3c" else name
         mine = [summary for summary in summaries if summary.figure == figure]
         if mine and name not in ("fig3a", "fig3b"):
@@ -123,24 +262,6 @@ def _samples(summary: Summary) -> str:
     stopped = f", {summary.unfinished} stopped by the budget" if summary.unfinished else ""
     more = "> " if summary.unfinished else ""
     return f"{more}{short_number(summary.mean)}{width}{wrong}{stopped}"
-
-
-def _alternative(name: str, summaries: Sequence[Summary], crowd: Crowd) -> str:
-    if name == "fig1":
-        return (
-            "Intervals of every arm and of the threshold for each algorithm, first and last round"
-        )
-    if name == "fig3c":
-        return f"Histogram of the gaps of {crowd.arms.means.size:,} workers for k = 2 and k = 3"
-    figure, setting = (name[:4], {"a": "k = 2", "b": "k = 3"}[name[4]])
-    if figure != "fig3":
-        figure, setting = name, ""
-    means = ", ".join(
-        f"{summary.algorithm} {summary.setting} {short_number(summary.mean)}"
-        for summary in summaries
-        if summary.figure == figure and setting in summary.setting
-    )
-    return f"Mean samples: {means}"
 
 
 def _notes(outcomes: Outcomes) -> list[Block]:

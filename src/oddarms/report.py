@@ -1,0 +1,245 @@
+"""A result as files: ``report.html`` to read, ``result.json`` and ``arms.csv`` to go on with.
+
+The page is self-contained, works offline and on a phone, can be printed, and says in words what
+its pictures show.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oddarms.algorithms import Decision
+from oddarms.documents import (
+    Block,
+    Details,
+    Drawing,
+    Heading,
+    Literal,
+    Paragraph,
+    Table,
+    to_html,
+    visible,
+)
+from oddarms.files import writable_folder, write_whole
+from oddarms.plotting import file_content, plot_evidence, plot_intervals, plot_pulls
+from oddarms.search import ARMS, Result, Subject, answer, facts, is_proven, number, number_style
+from oddarms.tables import csv_text
+
+MAX_ROWS = 2_000
+"""Rows of the table of all arms; with more arms the page points to arms.csv."""
+NARROW = (4.2, 4.8)
+"""Size of a picture for a phone, in inches."""
+
+_GUARANTEE = (
+    "**What the guarantee means.** If the whole search were repeated with new {samples}, then in at"
+    " least {sure} of the repetitions no {thing} at all would be called {odd} or normal wrongly,"
+    " and every interval on this page would contain its true value."
+)
+_FDR = (
+    "**What the guarantee means.** If the whole search were repeated with new {samples}, then on"
+    " average at most {delta} of the {things} called {odd_ones} would be normal, and at most as"
+    " large a share of those called normal would be {odd_ones}. Single decisions may be wrong."
+)
+_CALIBRATED = (
+    "**What the answer is worth.** It is not proven. It rests on a large-sample approximation"
+    " that was calibrated by simulation: on the families of arms that were tried, at most about"
+    " {delta} of the searches were wrong."
+)
+_ASSUMPTIONS = (
+    "**What it assumes.** {Samples} are independent; each lies between {low:g} and {high:g}; and"
+    " the {rate} of {a_thing} stays the same during the search. If {things} drift, or fail together"
+    " for a common reason, the guarantee does not hold."
+)
+_OVERLAP = (
+    "The interval of a decided {thing} may overlap that of the threshold: a decision rests on the"
+    " evidence about both together."
+)
+_INTERVALS = (
+    "Each {thing}'s {rate} (marker) with its interval (line), from the lowest to the highest. The"
+    " yellow band is the interval of the threshold, the line its estimate."
+)
+_PULLS = (
+    "How often each {thing} was sampled, in the same order. Those near the threshold cost most."
+)
+_EVIDENCE = (
+    "From left to right, the {samples} so far, on a logarithmic scale. Top: how many {things} were"
+    " undecided. Below: the interval of the threshold and, for algorithms that have it, the"
+    " evidence; {a_thing} is decided once its evidence passes the dotted line."
+)
+
+
+def write_results(result: Result, folder: str | Path, *, raw_csv: bool = False) -> list[Path]:
+    """Write ``result.json`` and ``arms.csv`` into a folder; return both paths.
+
+    Parameters
+    ----------
+    result
+        The result.
+    folder
+        Created if it is missing.
+    raw_csv
+        Write labels to ``arms.csv`` as they are. By default a label that a spreadsheet would run
+        as a formula gets an apostrophe before it.
+    """
+    place = writable_folder("folder", folder)
+    return [
+        write_whole(place / "result.json", result_json(result)),
+        _write_arms(result, place, raw=raw_csv),
+    ]
+
+
+def _write_arms(result: Result, folder: Path, *, raw: bool = False) -> Path:
+    text = arms_csv(result, raw=raw)
+    return write_whole(folder / "arms.csv", text.encode("utf-8", "backslashreplace"))
+
+
+def result_json(result: Result) -> str:
+    """Return `Result.to_dict` as text."""
+    return json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n"
+
+
+def arms_csv(result: Result, *, raw: bool = True) -> str:
+    """Return what is known of each arm as CSV: for programs, or safe to open in a spreadsheet."""
+    rows = result.rows()
+    cells = (list(row.values()) for row in rows)
+    return csv_text(list(rows[0]), cells, for_spreadsheets=not raw)
+
+
+def write_report(
+    result: Result,
+    folder: str | Path,
+    *,
+    title: str | None = None,
+    notes: Sequence[str] = (),
+    raw_csv: bool = False,
+    subject: Subject = ARMS,
+) -> Path:
+    """Write ``report.html``, one self-contained page about a result; return its path.
+
+    With too many arms for the page, ``arms.csv`` is written beside it.
+
+    Parameters
+    ----------
+    result
+        The result, complete or not.
+    folder
+        Created if it is missing.
+    title
+        The page's title; by default the question.
+    notes
+        Paragraphs to add, such as where the samples come from.
+    raw_csv
+        As for `write_results`.
+    subject
+        What the arms are, for the words of the page.
+    """
+    place = writable_folder("folder", folder)
+    if title is None:
+        asked = "abnormal" if subject is ARMS else subject.odd_ones
+        title = f"Which of {result.question.n:,} {subject.things} are {asked}?"
+    blocks: list[Block] = [
+        Heading(Literal(visible(title)), 1),
+        Paragraph(Literal(visible(result.question.sentence()))),
+        *answer(result, subject=subject, notes=notes),
+        *_pictures(result, subject),
+        Heading("How to read this"),
+        *map(Paragraph, _explanations(result, subject)),
+        *_all_arms(result, subject),
+    ]
+    if result.question.n > MAX_ROWS:
+        _write_arms(result, place, raw=raw_csv)
+    content = to_html(visible(title), blocks, place).encode("utf-8", "replace")
+    return write_whole(place / "report.html", content)
+
+
+def _explanations(result: Result, subject: Subject) -> list[str]:
+    question = result.question
+    (low, high), delta = question.bounds, question.delta
+    if not is_proven(question):
+        text = _CALIBRATED
+    else:
+        text = _FDR if question.error == "fdr" else _GUARANTEE
+    values = {"sure": f"{100 * (1 - delta):g} %", "low": low}
+    values |= {"delta": f"{100 * delta:g} %", "high": high}
+    return [_worded(each, subject, **values) for each in (text, _ASSUMPTIONS, _OVERLAP)]
+
+
+def _worded(text: str, subject: Subject, **values: Any) -> str:
+    """Return a text in the words of its subject."""
+    words = {
+        name: getattr(subject, name)
+        for name in ("thing", "things", "a_thing", "samples", "rate", "odd", "odd_ones")
+    }
+    return text.format(**words, Samples=subject.samples.capitalize(), **values)
+
+
+def _pictures(result: Result, subject: Subject) -> list[Block]:
+    """Return the pictures for which there is something to draw."""
+    blocks: list[Block] = []
+    if not np.isnan(result.means).all():
+        words = _intervals_in_words(result, subject)
+        blocks.append(_drawing(result, plot_intervals, words, _worded(_INTERVALS, subject)))
+    if result.pulls:
+        pulls = result.pulls_per_arm
+        words = f"{subject.samples.capitalize()} of each {subject.thing}: {pulls.min():,} to {pulls.max():,}."
+        blocks.append(_drawing(result, plot_pulls, words, _worded(_PULLS, subject)))
+    if result.trace:
+        words = f"The search over {result.trace[-1].pulls:,} {subject.samples}."
+        caption = _worded(_EVIDENCE, subject)
+        blocks.append(_drawing(result, plot_evidence, words, caption, tall=1.5))
+    return [Heading("Pictures"), *blocks] if blocks else []
+
+
+def _drawing(
+    result: Result, draw: Callable[..., Any], words: str, caption: str, tall: float = 1.0
+) -> Drawing:
+    width, height = NARROW
+    wide, narrow = draw(result), draw(result, size=(width, tall * height))
+    return Drawing(file_content(wide), words, caption, file_content(narrow))
+
+
+def _intervals_in_words(result: Result, subject: Subject) -> str:
+    counts = [
+        f"{int((result.decisions == decision).sum()):,} {name}"
+        for decision, name in _DECISIONS.items()
+        if (result.decisions == decision).any()
+    ]
+    known = "; ".join(f"{name} {value}" for name, value in facts(result, subject)[:-1])
+    return f"Intervals of {result.question.n:,} {subject.things}: {', '.join(counts)}; {known}."
+
+
+_DECISIONS = {
+    Decision.HIGH: "outliers above",
+    Decision.LOW: "outliers below",
+    Decision.NORMAL: "normal",
+    Decision.UNDECIDED: "undecided",
+}
+
+
+def _all_arms(result: Result, subject: Subject) -> list[Block]:
+    """Return every arm, or where they are."""
+    n, things = result.question.n, subject.things
+    heading = Heading(f"All {things}")
+    if n > MAX_ROWS:
+        return [heading, Paragraph(f"All {n:,} {things} are in `arms.csv` beside this page.")]
+    order = np.argsort(-np.nan_to_num(result.means, nan=-np.inf), kind="stable")
+    style = number_style(result.question, subject)
+    rows = [
+        [
+            Literal(str(row["label"])),
+            str(row["decision"]),
+            number(row["mean"], style),
+            f"[{number(row['lower'], style)}, {number(row['upper'], style)}]",
+            f"{row['pulls'] + row['history']:,}",
+        ]
+        for row in result.rows(order)
+    ]
+    header = [subject.label, "decision", subject.mean, "interval", subject.samples]
+    caption = f"All {things}, the highest {subject.rate} first"
+    table = Table(header, rows, caption, (2, 3, 4), named_rows=True)
+    return [heading, Details(f"Show all {n:,} {things}", [table])]
