@@ -17,7 +17,6 @@ from benchmarks._budget import (
     budget_means_table,
     budget_runs,
     budget_table,
-    reliability_table,
 )
 from benchmarks._calibrated import (
     calibrated_families,
@@ -247,11 +246,10 @@ def _calibrated(plan: _Plan, options: argparse.Namespace) -> dict[str, Any]:
 def _budget(plan: _Plan, options: argparse.Namespace) -> dict[str, Any]:
     """Measure guesses at the end of a budget, print them and return them for the report."""
     families, runs = _not_proven(plan, options)
-    rows, reliability = budget_runs(budget_families(families), runs, seed=options.seed, report=_say)
+    rows = budget_runs(budget_families(families), runs, seed=options.seed, report=_say)
     print(f"## At the end of a budget: P(any wrong), wrong arms\n\n{budget_table(rows)}\n")
     print(f"Means over families:\n\n{budget_means_table(rows)}\n")
-    print(f"## Doubts as stated, and as they were\n\n{reliability_table(reliability)}\n")
-    return {"budget": as_json(rows), "reliability": as_json(reliability)}
+    return {"budget": as_json(rows)}
 
 
 def _storage(options: argparse.Namespace) -> tuple[list[StorageRow], list[str]]:

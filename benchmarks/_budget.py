@@ -1,17 +1,15 @@
-"""What is known when a budget ends: guesses, and whether the doubts stated with them are right.
+"""What is known when a budget ends: guesses, and how many of them are wrong.
 
 Four ways to spend the same number of pulls. *Equal* pulls every arm as often, *APT* (Locatelli,
 Gutzeit and Carpentier 2016) the arm with the least sqrt(N_i) |m_i - theta|, theta the plug-in
 threshold; *SPADE* is stopped at the last step within the budget. All three guess by the plug-in
-rule on plain averages, with the doubts of `guess_and_doubt` (SPADE's decisions stand, and have no
-doubt). *Rows* is the calibrated rule with goal "budget".
+rule on plain averages (SPADE's decisions stand). *Rows* is the calibrated rule with goal "budget".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -27,34 +25,22 @@ from oddarms.algorithms._spade import SPADE
 from oddarms.arms import Bernoulli
 from oddarms.experiments import Grid, Setting
 from oddarms.experiments._grid import Cell
-from oddarms.paper._settings import DELTA
+from oddarms.experiments._paper import DELTA
 from oddarms.problem import BoolArray, FloatArray
 from oddarms.rules import Sigma
-from oddarms.statistics.doubts import Guess, guess_and_doubt
 from oddarms.statistics.totals import Totals
 from oddarms.theory import threshold
-from oddarms.theory._first_order import threshold_gradient
 
 SHARES = (0.1, 0.3, 1.0, 3.0)
 SPADE_SHARE = 8  # SPADE meets one in so many of the instances: its steps take long
 LONGEST = 100_000  # pulls of the limit; with more, APT's pulls one by one take too long
 STREAM = 12
-EDGES = (0.0, 1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5)
 
 
 class _Instance(NamedTuple):
     arms: Bernoulli
     k: float
     budgets: tuple[int, ...]
-
-
-class _Found(NamedTuple):
-    """What one way of spending a budget guessed."""
-
-    odd: BoolArray
-    doubt: FloatArray
-    guessed: BoolArray
-    """The arms whose doubt says something: those that are not decided."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +53,6 @@ class BudgetRow:
         The budget over the limit; it is at least two pulls of every arm.
     any_wrong, wrong_arms
         The share of runs with a wrong guess, and the mean number of wrong arms.
-    stated
-        The mean over runs of the sum of the doubts.
     """
 
     family: str
@@ -79,19 +63,6 @@ class BudgetRow:
     pulls: float
     any_wrong: float
     wrong_arms: float
-    stated: float
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Arms with doubts between two ends: how many, what was said and what was so."""
-
-    way: str
-    low: float
-    high: float
-    arms: int
-    said: float
-    wrong: float
 
 
 def budget_families(families: Sequence[Setting]) -> list[Setting]:
@@ -107,10 +78,9 @@ def budget_families(families: Sequence[Setting]) -> list[Setting]:
 
 def budget_runs(
     families: Sequence[Setting], runs: int, *, seed: int, report: Callable[[str], None]
-) -> tuple[list[BudgetRow], list[Bin]]:
-    """Return what every way of spending a budget comes to, and its doubts in bins."""
+) -> list[BudgetRow]:
+    """Return what every way of spending a budget comes to."""
     rows: list[BudgetRow] = []
-    collected: dict[str, list[tuple[FloatArray, BoolArray]]] = {way: [] for way in WAYS}
     for family in families:
         cells = list(Grid([repeated(family, runs)], [SPADE_CONTENDER]).cells(seed))
         instances = [_instance(cell) for cell in cells]
@@ -121,14 +91,8 @@ def budget_runs(
                 for one, cell in zip(instances[:some], cells, strict=False)
             ]
             rows += _rows(family.name, way, instances[:some], found)
-            for one, by_budget in zip(instances, found, strict=False):
-                truth = is_outlier(one.arms.means, one.k)
-                collected[way] += [
-                    (each.doubt[each.guessed], (each.odd != truth)[each.guessed])
-                    for each in by_budget
-                ]
         report(f"budget: {family.name}")
-    return rows, [bin_ for way, pairs in collected.items() for bin_ in bins(way, pairs)]
+    return rows
 
 
 def _instance(cell: Cell) -> _Instance:
@@ -140,14 +104,12 @@ def _instance(cell: Cell) -> _Instance:
 
 
 def _rows(
-    family: str, way: str, instances: Sequence[_Instance], found: Sequence[list[_Found]]
+    family: str, way: str, instances: Sequence[_Instance], found: Sequence[list[BoolArray]]
 ) -> Iterator[BudgetRow]:
     truths = [is_outlier(one.arms.means, one.k) for one in instances]
     for place, share in enumerate(SHARES):
         at_budget = [by_budget[place] for by_budget in found]
-        wrong = [
-            int((one.odd != truth).sum()) for one, truth in zip(at_budget, truths, strict=True)
-        ]
+        wrong = [int((odd != truth).sum()) for odd, truth in zip(at_budget, truths, strict=True)]
         yield BudgetRow(
             family,
             truths[0].size,
@@ -157,14 +119,13 @@ def _rows(
             fmean(one.budgets[place] for one in instances),
             fmean(count > 0 for count in wrong),
             fmean(wrong),
-            fmean(float(one.doubt[one.guessed].sum()) for one in at_budget),
         )
 
 
 # The ways
 
 
-def spend_rows(one: _Instance, rng: np.random.Generator) -> list[_Found]:
+def spend_rows(one: _Instance, rng: np.random.Generator) -> list[BoolArray]:
     """Return the guesses of the calibrated rows, a search for each budget."""
     found = []
     for budget in one.budgets:
@@ -175,12 +136,11 @@ def spend_rows(one: _Instance, rng: np.random.Generator) -> list[_Found]:
         while made < budget:
             pull_once(machine, arms, budget - made)
             made = int(machine.pulls.sum())
-        everyone = np.ones(machine.n, dtype=np.bool_)
-        found.append(_Found(machine.guesses() == Decision.HIGH, machine.doubts(), everyone))
+        found.append(machine.guesses().decisions == Decision.HIGH)
     return found
 
 
-def spend_equally(one: _Instance, rng: np.random.Generator) -> list[_Found]:
+def spend_equally(one: _Instance, rng: np.random.Generator) -> list[BoolArray]:
     """Return the guesses after as many pulls of every arm, what is left over at random."""
     found = []
     for budget in one.budgets:
@@ -192,7 +152,7 @@ def spend_equally(one: _Instance, rng: np.random.Generator) -> list[_Found]:
     return found
 
 
-def spend_by_apt(one: _Instance, rng: np.random.Generator) -> list[_Found]:
+def spend_by_apt(one: _Instance, rng: np.random.Generator) -> list[BoolArray]:
     """Return the guesses of APT, which does not know its budgets."""
     pulls, sums = _apt()(one.arms.means, one.k, np.array(one.budgets), rng)
     return [
@@ -201,7 +161,7 @@ def spend_by_apt(one: _Instance, rng: np.random.Generator) -> list[_Found]:
     ]
 
 
-def spend_by_spade(one: _Instance, rng: np.random.Generator) -> list[_Found]:
+def spend_by_spade(one: _Instance, rng: np.random.Generator) -> list[BoolArray]:
     """Return what SPADE knows at the last step within each budget, and guesses for the rest."""
     machine = SPADE(one.arms.means.size, rule=Sigma(k=one.k), delta=DELTA, rng=rng)
     arms, found = one.arms.seeded(rng), []
@@ -212,12 +172,11 @@ def spend_by_spade(one: _Instance, rng: np.random.Generator) -> list[_Found]:
                 break
             machine.absorb(pulls, *totals_of(arms, pulls))
         guess = _plug_in(machine.totals, one.k, machine.threshold().estimate)
-        odd = np.where(machine.undecided, guess.odd, machine.decisions == Decision.HIGH)
-        found.append(_Found(odd, guess.doubt, machine.undecided))
+        found.append(np.where(machine.undecided, guess, machine.decisions == Decision.HIGH))
     return found
 
 
-WAYS: dict[str, Callable[[_Instance, np.random.Generator], list[_Found]]] = {
+WAYS: dict[str, Callable[[_Instance, np.random.Generator], list[BoolArray]]] = {
     "equal": spend_equally,
     "APT": spend_by_apt,
     "SPADE": spend_by_spade,
@@ -225,12 +184,10 @@ WAYS: dict[str, Callable[[_Instance, np.random.Generator], list[_Found]]] = {
 }
 
 
-def _plug_in(totals: Totals, k: float, theta: float | None = None) -> _Found:
+def _plug_in(totals: Totals, k: float, theta: float | None = None) -> BoolArray:
     means = totals.total / totals.pulls
-    variances = np.maximum(totals.squares / totals.pulls - means**2, 0.0)
-    at = threshold(means, k) if theta is None else theta
-    guess: Guess = guess_and_doubt(means, variances, totals.pulls, threshold_gradient(means, k), at)
-    return _Found(guess.odd, guess.doubt, np.ones(means.size, dtype=np.bool_))
+    odd: BoolArray = means > (threshold(means, k) if theta is None else theta)
+    return odd
 
 
 def _apt() -> Any:
@@ -273,24 +230,6 @@ def _apt_loop(
 # What is reported
 
 
-def bins(way: str, pairs: Sequence[tuple[FloatArray, BoolArray]]) -> Iterator[Bin]:
-    """Yield the bins that have arms: the mean doubt that was stated, and the share of wrong."""
-    said = np.concatenate([doubt for doubt, _ in pairs]) if pairs else np.empty(0)
-    wrong = np.concatenate([errs for _, errs in pairs]) if pairs else np.empty(0)
-    places = np.clip(np.searchsorted(EDGES, said, side="right"), 1, len(EDGES) - 1)
-    for place in range(1, len(EDGES)):
-        own = places == place
-        if own.any():
-            yield Bin(
-                way,
-                EDGES[place - 1],
-                EDGES[place],
-                int(own.sum()),
-                float(said[own].mean()),
-                float(wrong[own].mean()),
-            )
-
-
 def budget_table(rows: Sequence[BudgetRow]) -> str:
     """Return a row per family and budget: P(any wrong) and the mean number of wrong arms."""
     header = ["family", "n", "budget / limit", *WAYS]
@@ -316,17 +255,3 @@ def budget_means_table(rows: Sequence[BudgetRow]) -> str:
             cells.append(f"{wrong:.2f} ({arms:.2f})")
         body.append(cells)
     return markdown(["budget / limit", *(SAID.get(way, way) for way in WAYS)], body)
-
-
-def reliability_table(found: Sequence[Bin]) -> str:
-    """Return what was said and what was so, bin by bin."""
-    body = []
-    for low, high in pairwise(EDGES):
-        cells = [f"{low:g} to {high:g}"]
-        for way in WAYS:
-            own = [one for one in found if (one.way, one.low) == (way, low)]
-            cells.append(
-                f"{own[0].said:.2g}: {own[0].wrong:.2g} of {own[0].arms:,}" if own else "-"
-            )
-        body.append(cells)
-    return markdown(["doubt", *(f"{way}: said: was" for way in WAYS)], body)

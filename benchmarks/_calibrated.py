@@ -21,7 +21,7 @@ from oddarms.algorithms._calibrated import Calibrated
 from oddarms.arms import Bernoulli, SimulatedArms
 from oddarms.experiments import Grid, Setting
 from oddarms.experiments._grid import Cell
-from oddarms.paper._settings import DELTA
+from oddarms.experiments._paper import DELTA
 from oddarms.problem import BoolArray, FloatArray
 from oddarms.rules import Sigma
 from oddarms.statistics.binomial import most_errors

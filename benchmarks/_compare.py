@@ -9,7 +9,7 @@ from statistics import fmean
 
 from oddarms.arms import Beta, SimulatedArms
 from oddarms.experiments import Contender, Grid, GridProgress, Outcome, Setting, Summary, run
-from oddarms.paper._settings import DELTA
+from oddarms.experiments._paper import DELTA
 from oddarms.problem import FloatArray
 from oddarms.theory import first_order_program
 
@@ -146,10 +146,11 @@ def tenths(name: str, report: Callable[[str], None]) -> Callable[[GridProgress],
 
     def tell(progress: GridProgress) -> None:
         nonlocal said
-        tenth = 10 * progress.done // progress.cells
+        total = progress.total
+        tenth = 10 * total.done // total.cells
         if tenth > said:
             said = tenth
-            report(f"{name}: {progress.done:,} of {progress.cells:,} runs")
+            report(f"{name}: {total.done:,} of {total.cells:,} runs")
 
     return tell
 

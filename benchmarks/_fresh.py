@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks._instances import Draw, Generator, beta_rewards, with_smallest_gap
 from oddarms.experiments import Setting
-from oddarms.paper._settings import DELTA
+from oddarms.experiments._paper import DELTA
 from oddarms.problem import FloatArray
 
 CONCENTRATION = 20

@@ -10,7 +10,7 @@ import numpy as np
 
 from oddarms.arms import Beta
 from oddarms.experiments import Setting
-from oddarms.paper._settings import CONTENDERS, DELTA, Crowd, figure_settings
+from oddarms.experiments._paper import CONTENDERS, DELTA, Crowd, figure_settings
 from oddarms.problem import FloatArray
 from oddarms.tables import read_arms
 from oddarms.theory import gaps

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks._compare import BASELINES, SMALL, SPADE, Row
 from benchmarks._speed import GrowthRow, RunsRow, SpeedRow
 from benchmarks._storage import StorageRow
-from oddarms.paper._settings import DELTA
+from oddarms.experiments._paper import DELTA
 from oddarms.statistics.binomial import most_errors
 
 

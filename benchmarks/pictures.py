@@ -2,8 +2,7 @@
 
 `algorithms.png` and `delta.png` are drawn from the figures of a benchmark (`benchmark.json` in the
 folder, its entries `samples` with `fixed_runs`, and `delta`), `crowd.png` from a search of the
-simulated crowd. What the report has no figures for is left out, and said. `reliability.png` is
-drawn where the report has the part `budget`.
+simulated crowd. What the report has no figures for is left out, and said.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from oddarms.arms import simulated_crowd
 from oddarms.errors import InvalidParameter
 from oddarms.finding import find
 from oddarms.plotting import new_figure, plot_intervals, plot_rules, save
-from oddarms.plotting._style import drawing
 
 MARKS = {
     "ADE": ("#3b78b8", "o"),
@@ -28,7 +26,6 @@ MARKS = {
 }
 FIXED_MARKS = {30: "v", 100: "^"}
 FIXED_COLOUR = "#6b4c8a"
-RELIABILITY_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00")
 SKEWED = [*(0.02 + 0.005 * i for i in range(30)), 0.24, 0.28, 0.33, 0.4, 0.47, 0.55, 0.62]
 """Means of which several are far out, so that rules differ."""
 RULES: tuple[dict[str, Any], ...] = (
@@ -140,34 +137,6 @@ def draw_delta(report: dict[str, Any], path: Path) -> None:
     save(figure, path)
 
 
-def draw_reliability(report: dict[str, Any], path: Path) -> None:
-    """Draw the doubts that were stated beside the share of guesses that were wrong.
-
-    Below the line more was doubted than was wrong. Open marks, at the bottom: none was wrong.
-    """
-    rows = report["reliability"]
-    bottom = 0.5 / max(row["arms"] for row in rows)
-    with drawing():
-        figure, axis = new_figure(figsize=(6.4, 5.6))
-        ends = [min(row["said"] for row in rows) / 2.0, 0.7]
-        axis.plot(ends, ends, color="black", lw=1.0, label="as stated")
-        for place, way in enumerate(dict.fromkeys(row["way"] for row in rows)):
-            own = [row for row in rows if row["way"] == way]
-            look = {"color": RELIABILITY_COLOURS[place], "marker": "osD^"[place], "ms": 6.0}
-            seen = [row for row in own if row["wrong"] > 0.0]
-            unseen = [row["said"] for row in own if row["wrong"] == 0.0]
-            axis.plot(
-                [row["said"] for row in seen], [row["wrong"] for row in seen], label=way, **look
-            )
-            axis.plot(unseen, [bottom] * len(unseen), ls="none", mfc="none", **look)
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.set_xlabel("stated probability that a guess is wrong (mean of a bin)")
-        axis.set_ylabel("share of guesses that were wrong")
-        figure.legend(loc="outside lower left", ncols=5, frameon=False)
-        save(figure, path)
-
-
 def draw_all(folder: Path) -> list[str]:
     """Draw what the folder's report has figures for; return the files drawn and what is missing."""
     source = folder / "benchmark.json"
@@ -187,9 +156,6 @@ def draw_all(folder: Path) -> list[str]:
             f"{source} has no part delta, so delta.png is not drawn: python -m benchmarks --parts"
             " samples delta makes both."
         )
-    if "reliability" in report:
-        draw_reliability(report, folder / "reliability.png")
-        said.append(f"drawn: {folder / 'reliability.png'}")
     plot_rules(SKEWED, folder / "rules.png", questions=RULES)
     result = find(simulated_crowd(), k=2, delta=0.1, rng=0)
     plot_intervals(result, folder / "crowd.png", first_round=True)

@@ -5,18 +5,15 @@ import io
 import os
 import random
 import signal
-import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from helpers import KERNELS, Ran, Run
-from postgresql import postgresql, postgresql_url
+from postgresql import new_storage, postgresql, postgresql_url
 
-__all__ = ["postgresql", "postgresql_url"]
+__all__ = ["new_storage", "postgresql", "postgresql_url"]
 
 pytest_plugins = ["pytester"]
 
@@ -90,47 +87,6 @@ def signals_as_they_were() -> None:
     for number, handler in HANDLERS.items():
         if signal.getsignal(number) is not handler:
             signal.signal(number, handler)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def new_files_get_the_tables_of_the_first() -> Iterator[None]:
-    """Alembic makes the tables of the first storage in a file, and its statements those of others.
-
-    It takes three times as long as all else that a new study needs.
-    """
-    from sqlalchemy import event
-
-    from oddarms.studies import _database, _versions
-
-    made: list[tuple[str, Any]] = []
-    recording = threading.Lock()
-
-    def upgrade(connection: Any, name: str) -> None:
-        if connection.dialect.name != "sqlite" or _versions.version_of(connection, name):
-            _versions.upgrade_schema(connection, name)
-            return
-        if made:
-            raw = connection.connection.driver_connection
-            for statement, parameters in made:
-                raw.execute(statement, parameters).close()
-            return
-        statements: list[tuple[str, Any]] = []
-
-        def record(
-            _connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any
-        ) -> None:
-            if not statement.lstrip().startswith(("SELECT", "PRAGMA")):
-                statements.append((statement, parameters))
-
-        with recording:
-            event.listen(connection, "before_cursor_execute", record)
-            _versions.upgrade_schema(connection, name)
-            event.remove(connection, "before_cursor_execute", record)
-            made[:] = statements
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_database, "upgrade_schema", upgrade)
-        yield
 
 
 @pytest.fixture

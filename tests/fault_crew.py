@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fault_process import Task, whole_lines
-from oddarms.studies import _workers
+from oddarms.studies import _worker
 
-PULLERS = ("hand", "hand", "run", "shell")
+PULLERS = ("hand", "hand", "run", "run")
 
 
 @dataclass(eq=False)
@@ -35,7 +35,7 @@ class Hand:
     def worker(self) -> str:
         """Its name in the log; ``oddarms find`` takes that of its process."""
         shell = self.task.kind == "shell"
-        return _workers.name_of(self.process.pid) if shell else self.task.name
+        return _worker.name_of(self.process.pid) if shell else self.task.name
 
     def read_on(self) -> int:
         """Return how many results more were acknowledged to this process for the first time."""

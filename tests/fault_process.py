@@ -20,10 +20,8 @@ from typing import Any, TypeVar
 import numpy as np
 import sqlalchemy as sa
 
-from oddarms.errors import StoreFailed
-from oddarms.search import _patience
-from oddarms.studies import Told, _database, _replay, load_study
-from oddarms.studies._study import StoredStudy as Study
+from oddarms.errors import StorageFailed
+from oddarms.studies import Study, Told, _database, _worker, load_study
 
 T = TypeVar("T")
 
@@ -33,7 +31,7 @@ LEASE = 0.6
 """Seconds of the longest lease."""
 SLOW_COMMIT = 0.05
 OUTLIER, NORMAL = 0.9, 0.4
-MOST_PAGES = 2**30
+MAX_PAGES = 2**30
 FILE_BYTES = 2**17
 JUMPS = (-86_400.0 * 400, -7200.0, 0.0, 3.0, 7200.0, 86_400.0 * 400)
 
@@ -75,8 +73,7 @@ class Worker:
         self._ledger = os.open(task.ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._offset = 0.0
         faulthandler.register(signal.SIGUSR1, open(task.stacks, "w"))  # noqa: SIM115 - for good
-        _replay.LEAST_BETWEEN_STATES = 1
-        _patience.LONGEST_PAUSE = 0.2
+        _worker.MAX_PAUSE = 0.2
         if self.rng.random() < 0.4:
             _database.LOCK_SECONDS = 0.2
             self.note("impatient")
@@ -98,7 +95,7 @@ class Worker:
         while True:
             try:
                 return call()
-            except StoreFailed as error:
+            except StorageFailed as error:
                 self.note("failed", error)
                 if not error.passing or time.monotonic() > deadline:
                     raise
@@ -139,7 +136,7 @@ class Worker:
         with suppress(FileNotFoundError):
             how = (self.task.folder / "full").read_text()
         raw = connection.connection.driver_connection
-        pages = raw.execute("PRAGMA page_count").fetchone()[0] if how == "pages" else MOST_PAGES
+        pages = raw.execute("PRAGMA page_count").fetchone()[0] if how == "pages" else MAX_PAGES
         raw.execute(f"PRAGMA max_page_count = {pages}")
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         room = self.task.ledger.stat().st_size + FILE_BYTES
@@ -149,7 +146,8 @@ class Worker:
 
     def watch(self) -> None:
         """Note what the study is asked and told in this process, whoever does it."""
-        ask, tell = Study.ask, Study.tell_many
+        kind: Any = type(self.load())
+        ask, tell = kind.ask, kind.tell_many
 
         def noted_ask(study: Study, *arguments: Any, **options: Any) -> Any:
             tickets = ask(study, *arguments, **options)
@@ -161,13 +159,13 @@ class Worker:
             self.note_all(("telling", *pair) for pair in pairs)
             try:
                 answers = tell(study, pairs, worker=worker)
-            except StoreFailed as error:
+            except StorageFailed as error:
                 self.note("untellable", error)
                 raise
             self.note_all(("told", *pair, said) for pair, said in zip(pairs, answers, strict=True))
             return answers
 
-        Study.ask, Study.tell_many = noted_ask, noted_tell
+        kind.ask, kind.tell_many = noted_ask, noted_tell
 
 
 def whole_lines(ledger: Path) -> list[list[str]]:

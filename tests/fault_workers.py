@@ -14,7 +14,7 @@ from pathlib import Path
 from fault_process import LEASE, PATIENCE, STUDY, Task, Worker, whole_lines
 from oddarms.errors import DuplicateStudy, InvalidParameter, SearchInterrupted, UnknownStudy
 from oddarms.search import Tickets
-from oddarms.studies import Study, Told, create_study, delete_study, load_study, verify
+from oddarms.studies import Study, Told, create_study, delete_study, load_study
 
 DECOY = "decoy"
 SLOWEST_PULL = 0.02
@@ -87,7 +87,7 @@ def by_run(worker: Worker) -> None:
     worker.watch()
     study = worker.load()
     worker.insist(lambda: study.labels)
-    options = {"worker": worker.task.name, "lease": timedelta(seconds=LEASE), "patience": PATIENCE}
+    options = {"worker": worker.task.name, "lease": timedelta(seconds=LEASE), "retry_for": PATIENCE}
     try:
         if worker.rng.random() < 0.3:
             study.run(_batch_puller(worker), batch=True, **options)
@@ -140,7 +140,7 @@ def by_shell(worker: Worker) -> None:
     pull_from_shell = _puller(worker)
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for good
     words = ["find", "--study", STUDY, "--storage", worker.task.storage, "--arms", arms]
-    words += ["--python", "fault_workers:pull_from_shell", "--jobs", "2", "--patience", "120s"]
+    words += ["--python", "fault_workers:pull_from_shell", "--jobs", "2", "--retry-for", "120s"]
     out = worker.task.folder / worker.task.name
     words += ["--out", str(out)]
     while (code := main(words)) == 1 and not _lines(worker, ("asked",), worker.task.ledger):
@@ -196,7 +196,7 @@ def by_reading(worker: Worker) -> None:
         assert seen.items() <= found.items(), "what was there has changed"
         seen = found
         worker.insist(study.conflicts)
-        verified = worker.insist(lambda s=study: verify(s))
+        verified = worker.insist(study.verify)
         assert verified.problems == [], verified.problems
         worker.note("verified", verified.results)
         time.sleep(worker.rng.uniform(0.1, 0.4))
@@ -254,7 +254,7 @@ def by_finishing(worker: Worker) -> None:
     while not (tickets := worker.insist(lambda: study.ask(1000, worker.task.name))).done:
         results = [(ticket, worker.draw(ticket.index)) for ticket in tickets]
         worker.insist(lambda r=results: study.tell_many(r))
-    verified = verify(load_study(STUDY, storage=worker.task.storage))
+    verified = load_study(STUDY, storage=worker.task.storage).verify()
     assert verified.problems == [], verified.problems
     worker.note("verified", verified.results)
 

@@ -20,10 +20,7 @@ from fault_model import Model, check_answer, tails
 from fault_process import LEASE, PATIENCE, STUDY, Task
 from fault_schedule import Event, schedule
 from fault_workers import begin
-from oddarms.search import patiently
-from oddarms.studies import Study, create_study, load_study, verify
-from oddarms.studies import _ticket_rows as ticket_rows
-from oddarms.studies._sql import LOCK_SPACE
+from oddarms.studies import Study, create_study, load_study, retried
 from postgresql import Server
 from study_workers import PROCESSES
 
@@ -195,19 +192,15 @@ class Stage:
         if calm and hand.patient:
             self._calm.add(name)
             left = self._read(lambda: self._live_tickets(worker))
-            assert left == [], f"{name} has not given {left} back"
+            assert left == 0, f"{name} has not given {left} tickets back"
         hand.process.close()
 
     def _read(self, call: Callable[[], T]) -> T:
-        """Read the study, and keep no connection that a server might end."""
-        try:
-            return patiently(call, PATIENCE, aloud=False)
-        finally:
-            self.study._database.close()
+        """Read the study, however long the storage is unavailable."""
+        return retried(call, PATIENCE)
 
-    def _live_tickets(self, worker: str) -> list[int]:
-        with self.study._database.reading() as connection:
-            return ticket_rows.live_tickets(connection, self.study._number, worker)
+    def _live_tickets(self, worker: str) -> int:
+        return sum(one.live for one in self.study.workers() if one.name == worker)
 
     def _suspend(self, event: Event) -> None:
         """Let somebody sleep for longer than leases last; what it tells then is late."""
@@ -254,9 +247,7 @@ class Stage:
             file = sqlite3.connect(self.study.storage, timeout=0.0, isolation_level=None)
             return file, lambda: _begins(file)
         connection = psycopg.connect(self.storage)
-        call = "SELECT pg_try_advisory_xact_lock(%s, %s)"
-        lock = (LOCK_SPACE, self.study._number)
-        return connection, lambda: connection.execute(call, lock).fetchone() == (True,)
+        return connection, lambda: _locks(connection)
 
     def _server_fault(self, fault: str, event: Event) -> None:
         assert self.server is not None
@@ -328,15 +319,12 @@ class Stage:
         check_answer(study)
         for copy, known in self._copies:
             copied = load_study(STUDY, storage=copy)
-            assert verify(copied).problems == []
+            assert copied.verify().problems == []
             assert known.lost({t.ticket: t.reward for t in copied.trials()}) == []
-            copied._database.close()
         for word in ("recorded", "repeated", "conflict", "failed", "untold", "jumped"):
             self.tally[word] += model.counts[word]
         for word in ("refused", "verified"):
             self.tally[word] += model.counts[word]
-        self.tally["late"] += sum(trial.late for trial in study.trials())
-        study._database.close()
 
     def end(self) -> None:
         """Kill whoever is left."""
@@ -364,6 +352,15 @@ class Stage:
         return f"planned:\n{planned}\nhappened:\n{done}\n{tails(self.folder)}\n{stacks}"
 
 
+def _locks(connection: Any) -> bool:
+    try:
+        connection.execute("LOCK TABLE results, tickets IN EXCLUSIVE MODE NOWAIT")
+    except psycopg.errors.LockNotAvailable:
+        connection.rollback()
+        return False
+    return True
+
+
 def _begins(file: sqlite3.Connection) -> bool:
     try:
         file.execute("BEGIN IMMEDIATE")
@@ -387,7 +384,6 @@ def shake(
     budget = 2 * sum(event.after for event in events) + 300 if seed % 2 else None
     labels = [f"arm{arm}" for arm in range(arms)]
     study = create_study(STUDY, labels, k=2, delta=0.1, rng=seed, budget=budget, storage=storage)
-    study._database.close()
     stage = Stage(study, storage, folder, seed, server)
     try:
         stage.play(events)

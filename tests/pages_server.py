@@ -47,7 +47,7 @@ def planted(n: int, odd: int) -> list[float]:
     return [0.95] * odd + [0.1] * (n - odd)
 
 
-def create(storage: Path, name: str, labels: Sequence[str], **words: Any) -> Study:
+def create(storage: str | Path, name: str, labels: Sequence[str], **words: Any) -> Study:
     """Create a study whose seed is known."""
     return oddarms.create_study(name, labels, rng=1, storage=storage, **words)
 
@@ -58,12 +58,12 @@ class Served:
 
     url: str
     token: str
-    storage: Path
+    storage: str | Path
     app: Any
 
 
 @contextmanager
-def serving(storage: Path) -> Iterator[Served]:
+def serving(storage: str | Path) -> Iterator[Served]:
     """Serve a storage at a free port of this machine."""
     import uvicorn
 

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +224,17 @@ def postgresql() -> Iterator[Server]:
         yield server
     finally:
         server.remove()
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def new_storage(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[], str]:
+    """Return a function that makes an empty storage; whatever uses it runs on both databases."""
+    if request.param == "sqlite":
+        return lambda: str(tmp_path_factory.mktemp("storage") / "studies.db")
+    server: Server = request.getfixturevalue("postgresql")
+    return server.new_database
 
 
 @pytest.fixture(scope="session")

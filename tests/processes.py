@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from oddarms.arms._guardian import guardian
-
 MARK = "ODDARMS_TEST"
 PORTS = (15_000, 30_000)
 
@@ -48,24 +46,16 @@ def is_running(pid: int) -> bool:
 
 
 def marked(mark: str) -> list[int]:
-    """Return the processes that run with a mark in the environment they were started with.
-
-    The supervisor of this process, which outlives a test, is left out.
-    """
+    """Return the processes that run with a mark in the environment they were started with."""
     found = []
     for folder in Path("/proc").iterdir():
         try:
             entries = (folder / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        if f"{MARK}={mark}".encode() in entries and _counts(int(folder.name)):
+        if f"{MARK}={mark}".encode() in entries and is_running(int(folder.name)):
             found.append(int(folder.name))
     return found
-
-
-def _counts(pid: int) -> bool:
-    supervisor = guardian._process
-    return is_running(pid) and (supervisor is None or pid != supervisor.pid)
 
 
 @pytest.fixture

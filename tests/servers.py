@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import socket
 import sys
 import threading
@@ -24,6 +25,8 @@ from processes import free_port
 from study_workers import PROCESSES
 
 PATIENCE = 60.0
+TOKEN = f"oddarms_{secrets.token_urlsafe(32)}"
+"""An admin's token of every server in a thread, as ODDARMS_TOKEN holds only one."""
 
 
 class Served:
@@ -42,7 +45,8 @@ class Served:
         self._thread.start()
         assert self._started.wait(PATIENCE), "the server did not start"
         self.address = f"http://127.0.0.1:{self.port}"
-        self.token = self.state.tokens.make(Role.ADMIN)
+        self.token = TOKEN
+        self.state.tokens.adopt(TOKEN, "of the tests")
 
     def _say(self, port: int) -> None:
         self.port = port

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from oddarms.errors import StoreFailed
+from oddarms.errors import StorageFailed
 from oddarms.studies import Told, create_study, load_study
 
 T = TypeVar("T")
@@ -22,9 +22,8 @@ PROCESSES = multiprocessing.get_context("forkserver")
 """Children of a process that has everything imported and no threads: quick to start."""
 PROCESSES.set_forkserver_preload(
     [
-        "oddarms.studies._database",
+        "oddarms.studies._stored",
         "oddarms.algorithms._spade",
-        "oddarms.cli.find._command",
         "psycopg",
         "sqlite3",
         "sqlalchemy.dialects.sqlite.pysqlite",
@@ -107,7 +106,7 @@ def work(storage: str, name: str, seed: int, ledger: Path, hurry: Path) -> None:
         while True:
             try:
                 return call()
-            except StoreFailed as error:
+            except StorageFailed as error:
                 note(f"failed {error}\n")
                 if time.monotonic() > deadline:
                     raise
@@ -234,7 +233,6 @@ def fork_and_tell(ready: Callable[[], None], storage: str, name: str) -> int:
             os._exit(0)
         children.append(child)
     study.tell(tickets[0], 0.5)  # also the parent goes on with its study
-    study._database.close()
     os.write(close, b"go")
     codes = [os.waitpid(child, 0)[1] for child in children]
     os.close(closed)
@@ -252,7 +250,7 @@ def fork_with_memory(ready: Callable[[], None]) -> str:
     if child == 0:
         try:
             study.ask(1)
-        except StoreFailed as error:
+        except StorageFailed as error:
             os.write(said, str(error).encode())
         os._exit(0)
     os.waitpid(child, 0)

@@ -10,19 +10,15 @@ import numpy as np
 import pytest
 
 import benchmarks.__main__ as command
-from benchmarks import _budget, pictures
+from benchmarks import _budget
 from benchmarks._budget import (
-    EDGES,
     SHARES,
     WAYS,
-    Bin,
     BudgetRow,
-    bins,
     budget_families,
     budget_means_table,
     budget_runs,
     budget_table,
-    reliability_table,
 )
 from benchmarks._calibrated import (
     DELTAS,
@@ -127,7 +123,7 @@ def without_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("without_compiling")
 def test_every_way_spends_every_budget() -> None:
-    rows, found = budget_runs([SMALL], 2, seed=2, report=lambda _: None)
+    rows = budget_runs([SMALL], 2, seed=2, report=lambda _: None)
     assert [(row.way, row.share) for row in rows] == [(w, s) for w in WAYS for s in SHARES]
     cells = list(Grid([repeated(SMALL, 2)], [SPADE]).cells(2))
     limits = [instance_limit(cell.arms, SMALL.k, 0.1) for cell in cells]
@@ -136,8 +132,6 @@ def test_every_way_spends_every_budget() -> None:
         expected = [max(round(row.share * limit), 48) for limit in limits[:runs]]
         assert (row.runs, row.pulls) == (runs, np.mean(expected))
         assert 0.0 <= row.any_wrong <= min(row.wrong_arms, 1.0)
-    assert all(one.low <= one.said <= one.high for one in found)
-    assert sum(one.arms for one in found if one.way == "rows") == 2 * 24 * len(SHARES)
     row = rows[0]
     cells_of_row = f"| {SMALL.name} | 24 | 0.1 | {row.any_wrong:.2f} ({row.wrong_arms:.2f}) | "
     assert budget_table(rows).splitlines()[2].startswith(cells_of_row)
@@ -148,44 +142,24 @@ def test_rows_spend_the_whole_budget() -> None:
     arms = Bernoulli([0.1, 0.2, 0.3, 0.9])
     one = _budget._Instance(arms, 1.0, (8, 37, 400))
     found = _budget.spend_rows(one, np.random.default_rng(0))
-    assert [guess.odd.tolist() for guess in found[-1:]] == [[False, False, False, True]]
-    assert all((guess.doubt <= 0.5).all() for guess in found)
-
-
-def test_bins_by_hand() -> None:
-    doubts = [np.array([0.0, 0.02, 0.5]), np.array([0.01, 0.45])]
-    wrong = [np.array([False, True, True]), np.array([False, False])]
-    found = list(bins("rows", list(zip(doubts, wrong, strict=True))))
-    assert found == [
-        Bin("rows", 0.0, 1e-4, 1, 0.0, 0.0),
-        Bin("rows", 0.01, 0.03, 2, 0.015, 0.5),
-        Bin("rows", 0.4, 0.5, 2, 0.475, 0.5),
-    ]
-    table = reliability_table(found).splitlines()
-    assert len(table) == 2 + len(EDGES) - 1
-    assert table[5] == "| 0.01 to 0.03 | - | - | - | 0.015: 0.5 of 2 |"
+    assert found[-1].tolist() == [False, False, False, True]
 
 
 @pytest.mark.usefixtures("without_compiling")
-def test_the_command_and_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "benchmark.json"
     options = ["--parts", "calibrated", "budget", "--match", "19+1 planted, k=2"]
     assert command.main([*options, "--runs", "1", "--json", str(path)]) == 0
     printed = capsys.readouterr().out
     assert "## The calibrated rule, which is not proven\n\n| family | n | delta = 0.05: " in printed
     assert "## At the end of a budget: P(any wrong), wrong arms\n\n| family | n | " in printed
-    assert "## Doubts as stated, and as they were\n\n| doubt | equal: said: was | " in printed
     report = json.loads(path.read_text())
     assert [row["delta"] for row in report["calibrated"]] == list(DELTAS)
     assert len(report["budget"]) == len(WAYS) * len(SHARES)
-    assert {row["way"] for row in report["reliability"]} <= set(WAYS)
-    picture = tmp_path / "reliability.png"
-    pictures.draw_reliability(report, picture)
-    assert picture.read_bytes()[:4] == b"\x89PNG"
 
 
 def test_means_over_families() -> None:
-    row = BudgetRow("a", 3, 0.1, "rows", 2, 9.0, 0.5, 1.0, 0.2)
+    row = BudgetRow("a", 3, 0.1, "rows", 2, 9.0, 0.5, 1.0)
     others = [
         replace(row, way=way, share=share, family=family)
         for family in ("a", "b")

@@ -41,6 +41,7 @@ def of_rate(rate: float, rows: int = 200) -> list[float]:
 
 def census(rows: Rows, rng: Any = 1, **words: Any) -> Result:
     """Return what is found of arms 0, 1, 2, ... with these rows."""
+    words = {"margin": 0.0, **words}
     return find(Table(dict(enumerate(rows)), population="rows"), rng=rng, **words)
 
 
@@ -297,7 +298,7 @@ class TestPairs:
 
     def test_imports_count_as_seen(self) -> None:
         """Of 3 rows of an arm one is imported; what is too much is not used."""
-        search = Search(2, k=0.0, algorithm="census", rows=[3, 2])
+        search = Search(2, k=0.0, margin=0, algorithm="census", rows=[3, 2])
         search.import_rewards({0: [0.0], 1: [1.0, 1.0, 0.0]})
         pulls = search.ask_step()
         assert (pulls.indices.tolist(), pulls.counts.tolist()) == ([0], [2])

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from oddarms import Study, create_study, find, interrupts
-from oddarms.errors import SearchInterrupted, StoreFailed
+from oddarms.errors import SearchInterrupted, StorageFailed
 from oddarms.executors import open_executor
 from oddarms.search import Status, Ticket, _calls
 from oddarms.studies import _heartbeat, verify
@@ -284,7 +284,7 @@ class TestHeartbeat:
 
     def test_a_failure_is_left_to_the_next_one(self) -> None:
         def fail() -> None:
-            raise StoreFailed("a server: it is away.", passing=True)
+            raise StorageFailed("a server: it is away.", passing=True)
 
         study = Renewed(fail)
         heart = Heartbeat(study, LEASE)
@@ -294,7 +294,7 @@ class TestHeartbeat:
         heart.stop()
 
     def test_nobody_is_waited_for_and_a_failure_is_made_up_for_sooner(self) -> None:
-        failures = [StoreFailed("a server: it is away.", passing=True)] * 2
+        failures = [StorageFailed("a server: it is away.", passing=True)] * 2
 
         def fail_twice() -> None:
             if failures:

@@ -90,7 +90,7 @@ class TestTree:
             (errors.MissingExtra, ImportError),
             (errors.UnknownStudy, LookupError),
             (errors.DuplicateStudy, ValueError),
-            (errors.StoreFailed, OSError),
+            (errors.StorageFailed, OSError),
             (errors.BackendUnavailable, ConnectionError),
             (errors.WorkerLost, RuntimeError),
             (errors.RewardRejected, ValueError),
@@ -109,17 +109,17 @@ class TestTree:
         assert (error.result, error.unabsorbed) == (None, [])
 
     def test_a_failure_of_a_storage_says_whether_it_passes(self) -> None:
-        lasting = errors.StoreFailed("a.db: it is damaged.")
+        lasting = errors.StorageFailed("a.db: it is damaged.")
         assert (lasting.passing, lasting.untold, lasting.errno) == (False, [], None)
-        passing = errors.StoreFailed("a.db: the disk is full.", passing=True)
+        passing = errors.StorageFailed("a.db: the disk is full.", passing=True)
         passing.untold = [(7, 0.5)]
         again = pickle.loads(pickle.dumps(passing))
         assert (str(again), again.passing) == ("a.db: the disk is full.", True)
         assert again.untold == [(7, 0.5)]
 
     def test_a_full_disk_and_a_lock_pass_and_damage_does_not(self) -> None:
-        def fails(reason: str) -> errors.StoreFailed:
-            with pytest.raises(errors.StoreFailed) as caught, database._translated():
+        def fails(reason: str) -> errors.StorageFailed:
+            with pytest.raises(errors.StorageFailed) as caught, database._translated():
                 raise sqlite3.OperationalError(reason)
             return caught.value
 
@@ -247,7 +247,7 @@ class TestProgressThatFails:
             find(arms(lambda: 0.25), **QUESTION, progress="yes")
 
 
-@pytest.mark.parametrize("changes", [{"k": "2"}, {"margin": None}, {"delta": ".1"}])
+@pytest.mark.parametrize("changes", [{"k": "2"}, {"margin": "1"}, {"delta": ".1"}])
 def test_numbers_must_be_numbers(changes: dict[str, Any]) -> None:
     (name,) = changes
     with pytest.raises(InvalidParameter, match=f"{name} must be a number but got"):

@@ -32,6 +32,8 @@ from oddarms.statistics.evidence import (
     psi_exponential,
     sample_above,
     sample_below,
+    surely_above,
+    surely_below,
     wide_mean_interval,
 )
 from oddarms.statistics.totals import scatter_of
@@ -372,6 +374,31 @@ class TestMeanInterval:
             assert (wide_low <= low).all()
             assert (wide_high >= high).all()
             assert (wide_low[-1], wide_high[-1]) == (0.0, 1.0)
+
+    @pytest.mark.parametrize("level", [1e-3, 0.05, 0.3, 0.5, 0.9, 0.999])
+    @pytest.mark.parametrize("alpha", [0.5, 1e-5])
+    def test_which_side_of_a_level_they_lie_on(self, level: float, alpha: float) -> None:
+        """It is told from the evidence at the level, also of arms that are skipped by a bound."""
+        pulls, total, scatter, _ = tallies(seed=18, cases=2000)
+        mean, target, levels = total / pulls, math.log(2.0 / alpha), np.full(pulls.size, level)
+        below = surely_below(pulls, total, scatter, level, alpha)
+        above = surely_above(pulls, total, scatter, level, alpha)
+        evidence = log_mean_below(pulls, total, scatter, levels)[0]
+        assert (below == (mean < level) & (evidence >= target)).all()
+        evidence = log_mean_above(pulls, total, scatter, levels)[0]
+        assert (above == (mean > level) & (evidence >= target)).all()
+        low, high = mean_interval(pulls, total, scatter, alpha)
+        assert below[high < level].all()
+        assert above[low >= level].all()
+
+    def test_no_level_is_beyond_the_ends(self) -> None:
+        arms = np.array([0.0, 9.0, 9.0]), np.array([0.0, 0.0, 9.0]), np.zeros(3)
+        for level, below, above in ((1.1, True, False), (-0.1, False, True), (0.0, False, True)):
+            assert (surely_below(*arms, level, 0.1) == below).all()
+            assert (surely_above(*arms, level, 0.1) == above).all()
+        assert not surely_below(*arms, math.nan, 0.1).any()
+        assert not surely_above(*arms, math.nan, 0.1).any()
+        assert surely_below(*arms, 1.0, 0.1).tolist() == [False, True, False]
 
 
 def test_seen_variance_exactly() -> None:

@@ -26,14 +26,13 @@ import numpy as np
 import pytest
 
 from oddarms.arms import Bernoulli
-from oddarms.errors import InvalidParameter, MissingExtra, StoreFailed, WorkerLost
+from oddarms.errors import InvalidParameter, MissingExtra, StorageFailed, WorkerLost
 from oddarms.executors import Executor
 from oddarms.executors._serial import SerialExecutor
 from oddarms.experiments import Contender, Grid, GridProgress, Outcomes, Setting, _run, run
-from oddarms.experiments._cells import IntervalRow, Measured, measure
 from oddarms.experiments._grid import CellTask
-from oddarms.experiments._outcomes import COLUMNS, INTERVAL_COLUMNS
-from oddarms.experiments._store import CellStore
+from oddarms.experiments._outcomes import COLUMNS, INTERVAL_COLUMNS, IntervalRow, Measured
+from oddarms.experiments._run import CellStore, measure
 from oddarms.problem import FloatArray, IntArray
 
 MEANS = [0.0, 0.1, 0.0, 0.1, 1.0]
@@ -90,9 +89,10 @@ class Latest:
 
     def __call__(self, progress: GridProgress) -> None:
         self.progress = progress
-        self.told.append((progress.done, progress.resumed, progress.pulls))
+        total = progress.total
+        self.told.append((total.done, total.resumed, total.pulls))
         self.executors.append(progress.executor)
-        if progress.done == self.interrupt_at:
+        if total.done == self.interrupt_at:
             raise KeyboardInterrupt
 
 
@@ -135,7 +135,6 @@ class TestOutcomes:
     def test_it_is_a_sequence(self, expected: Outcomes) -> None:
         assert expected[0] == next(iter(expected))
         assert expected[-2:] == list(expected)[8:]
-        assert len(expected.select(lambda row: row.figure == "b")) == 4
 
     def test_a_frame(self, expected: Outcomes) -> None:
         frame = expected.to_frame()
@@ -243,7 +242,7 @@ class TestStore:
             store.append("two", replace(MEASURED, pulls=121))
         assert stored(tmp_path) == {"one": MEASURED, "two": replace(MEASURED, pulls=121)}
 
-    @pytest.mark.parametrize("kept", [1, 30, -2, -1])
+    @pytest.mark.parametrize("kept", [1, 30, -2])
     def test_a_line_that_was_cut_off_is_done_again(self, tmp_path: Path, kept: int) -> None:
         file = tmp_path / "cells.jsonl"
         with store_in(tmp_path) as store:
@@ -266,7 +265,7 @@ class TestStore:
     @pytest.mark.parametrize(
         "garbage",
         [b"", b"\xff\x00\xfe{]", b"3", b"null", b"[]", b"{}", b'"text"', b'{"key": "x"}',
-         b'{"key": "x", "check": 0, "measured": {}}', b"\x00" * 5000],
+         b'{"key": "x", "measured": {}}', b"\x00" * 5000],
     )  # fmt: skip
     def test_garbage_in_the_middle(
         self, tmp_path: Path, garbage: bytes, caplog: pytest.LogCaptureFixture
@@ -278,21 +277,6 @@ class TestStore:
             store.append("two", MEASURED)
         assert stored(tmp_path) == {"one": MEASURED, "two": MEASURED}
         assert ("has 1 damaged lines" in caplog.text) == bool(garbage)
-
-    def test_changed_values_do_not_count(self, tmp_path: Path) -> None:
-        with store_in(tmp_path) as store:
-            store.append("one", MEASURED)
-            store.append("two", MEASURED)
-        file = tmp_path / "cells.jsonl"
-        file.write_text(file.read_text().replace('"pulls": 120', '"pulls": 129', 1))
-        assert stored(tmp_path).keys() == {"two"}
-
-    def test_neither_do_values_under_another_key(self, tmp_path: Path) -> None:
-        with store_in(tmp_path) as store:
-            store.append("one", MEASURED)
-        file = tmp_path / "cells.jsonl"
-        file.write_text(file.read_text().replace("one", "two"))
-        assert stored(tmp_path) == {}
 
     def test_two_may_write_at_a_time(self, tmp_path: Path) -> None:
         def write(name: str) -> None:
@@ -311,7 +295,7 @@ class TestStore:
         with store_in(tmp_path) as store:
             store.append("one", MEASURED)
             room = store.path.stat().st_size + 40
-            with disk_with_room_for(room), pytest.raises(StoreFailed) as caught:
+            with disk_with_room_for(room), pytest.raises(StorageFailed) as caught:
                 store.append("two", MEASURED)
             assert store.path.stat().st_size == room
         assert str(caught.value) == (
@@ -328,12 +312,12 @@ class TestStore:
 
         with store_in(tmp_path) as store:
             monkeypatch.setattr(os, "fsync", fail)
-            with pytest.raises(StoreFailed, match=r"could not be .*: Input/output error"):
+            with pytest.raises(StorageFailed, match=r"could not be .*: Input/output error"):
                 store.append("one", MEASURED)
 
     def test_a_file_that_is_none(self, tmp_path: Path) -> None:
         (tmp_path / "cells.jsonl").mkdir()
-        with pytest.raises(InvalidParameter, match=r"must be a file that .* but is not: Is a dir"):
+        with pytest.raises(InvalidParameter, match="cannot be read and written: Is a dir"):
             CellStore(tmp_path)
 
 
@@ -392,15 +376,15 @@ class TestResuming:
         monkeypatch.undo()
         latest = Latest()
         found = run(GRID, rng=1, jobs=1, folder=tmp_path, progress=latest)
-        assert latest.progress.resumed == 3
+        assert latest.progress.total.resumed == 3
         assert found.to_csv() == expected.to_csv()
 
     def test_a_disk_that_is_full_half_way(self, tmp_path: Path, expected: Outcomes) -> None:
-        with disk_with_room_for(2000), pytest.raises(StoreFailed, match="File too large"):
+        with disk_with_room_for(2000), pytest.raises(StorageFailed, match="File too large"):
             run(GRID, rng=1, jobs=1, folder=tmp_path)
         latest = Latest()
         found = run(GRID, rng=1, jobs=1, folder=tmp_path, progress=latest)
-        assert 0 < latest.progress.resumed < 10
+        assert 0 < latest.progress.total.resumed < 10
         assert found.to_csv() == expected.to_csv()
 
     def test_a_folder_that_cannot_be_one(self, tmp_path: Path) -> None:
@@ -413,7 +397,7 @@ class TestResuming:
         found = run(Grid([FIXED], ["spade", Contender("SPADE", "spade")]), jobs=1, progress=latest)
         assert counting.calls == 3
         assert [row.pulls for row in found[:3]] == [row.pulls for row in found[3:]]
-        assert latest.progress.done == latest.progress.cells == 6
+        assert latest.progress.total.done == latest.progress.total.cells == 6
 
 
 class TestProgress:
@@ -422,8 +406,8 @@ class TestProgress:
         run(GRID, rng=1, jobs=1, progress=latest)
         assert [done for done, *_ in latest.told] == [0, 0, *range(1, 11)]
         assert latest.executors == ["", *["this process"] * 11]
-        assert latest.progress.cells == 10
-        assert latest.progress.pulls == sum(row.pulls for row in expected)
+        assert latest.progress.total.cells == 10
+        assert latest.progress.total.pulls == sum(row.pulls for row in expected)
         of_steps = latest.progress.algorithms["in steps"]
         assert (of_steps.cells, of_steps.done, of_steps.resumed) == (5, 5, 0)
         assert of_steps.pulls == sum(row.pulls for row in expected if row.algorithm == "in steps")
@@ -432,7 +416,7 @@ class TestProgress:
         shares: list[tuple[float, float]] = []
         run(
             GRID, rng=1, jobs=1,
-            progress=lambda told: shares.append((told.cost_run, told.cost_left)),
+            progress=lambda told: shares.append((told.total.cost_run, told.total.cost_left)),
         )  # fmt: skip
         total = sum(cell.expected_cost for cell in GRID.cells(1))
         assert shares[0] == (0.0, pytest.approx(total))
@@ -594,7 +578,7 @@ def study(folder: str, jobs: int, last: int) -> None:
     """Run a comparison whose process is killed when it has so many cells."""
 
     def progress(told: GridProgress) -> None:
-        if told.done == last:
+        if told.total.done == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
     run(STUDY, folder=folder, jobs=jobs, progress=progress).to_csv(Path(folder) / "found.csv")

@@ -39,7 +39,7 @@ class TestTinyGaps:
         assert found.correct.all()
 
     def test_lucb_ends(self) -> None:
-        result = find(Bernoulli([0.3, 0.3002]), k=0.0, delta=0.1, algorithm="lucb", rng=1)
+        result = find(Bernoulli([0.3, 0.3002]), k=0.0, margin=0, delta=0.1, algorithm="lucb", rng=1)
         assert result.outliers == [1]
 
     def test_there_is_a_bet_for_the_longest_search(self) -> None:

@@ -12,7 +12,7 @@ import oddarms
 from oddarms.cli._printing import Format
 from oddarms.cli.sampling import Output, _run, _untold
 from oddarms.cli.sampling._untold import keep_untold, tell_left_over
-from oddarms.errors import StoreFailed
+from oddarms.errors import StorageFailed
 from oddarms.search import Ticket
 from oddarms.studies import Study
 
@@ -131,7 +131,7 @@ def test_a_run_begins_with_what_an_earlier_one_left_over(
 
 def failing(monkeypatch: pytest.MonkeyPatch, results: list[tuple[Ticket, float]]) -> None:
     def run(study: Study, *_: object, **__: object) -> None:
-        error = StoreFailed("the storage is away.")
+        error = StorageFailed("the storage is away.")
         error.untold = results
         error.result = study.result()
         raise error
@@ -148,7 +148,7 @@ def test_untold_results_are_written_before_the_answer(
 ) -> None:
     results = some(study, 3)
     failing(monkeypatch, results)
-    with pytest.raises(StoreFailed, match=r"away.*3 results that could not be stored in .*untold"):
+    with pytest.raises(StorageFailed, match=r"away.*3 results that could not be stored in .*untold"):
         run_of(study, out).until_done(lambda _: 0.0)
     assert (out / "untold.txt").read_text() == _untold.lines_of(results)
 
@@ -159,7 +159,7 @@ def test_untold_results_that_no_file_takes_are_said(
     results = some(study, 3)
     failing(monkeypatch, results)
     monkeypatch.setattr(_run, "keep_untold", Output.write)
-    with pytest.raises(StoreFailed, match=r"3 results .* are only in the lines above"):
+    with pytest.raises(StorageFailed, match=r"3 results .* are only in the lines above"):
         run_of(study, out).until_done(lambda _: 0.0)
     said = capsys.readouterr().err
     assert all(line in said for line in _untold.lines_of(results).splitlines())
@@ -181,7 +181,7 @@ def test_a_full_disk_sends_them_to_another_one(
         return keep(folder, given)
 
     monkeypatch.setattr(_run, "keep_untold", only_elsewhere)
-    with pytest.raises(StoreFailed, match=r"could not be stored in .*for `oddarms study tell"):
+    with pytest.raises(StorageFailed, match=r"could not be stored in .*for `oddarms study tell"):
         run_of(study, out).until_done(lambda _: 0.0)
     (file,) = elsewhere.glob("*/untold.txt")
     assert file.read_text() == _untold.lines_of(results)

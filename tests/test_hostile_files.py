@@ -16,7 +16,7 @@ import pytest
 
 from oddarms import Question
 from oddarms.errors import InvalidParameter
-from oddarms.experiments._store import CellStore
+from oddarms.experiments._run import CellStore
 from oddarms.json_text import parsed
 from oddarms.tables import (
     _lines,

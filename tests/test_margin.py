@@ -205,7 +205,7 @@ class TestSigma:
         ({"rule": "quantile"}, "quantile must be given with the rule 'quantile'"),
         ({"rule": "quantile", "quantile": 1.0}, "quantile must be strictly between 0 and 1"),
         ({"rule": "quantile", "quantile": 0.5, "k": 2}, "k must be left out for the rule"),
-        ({"error": "some"}, "error must be 'any' or 'fdr' but got 'some'"),
+        ({"error": "some"}, "error must be 'fwer' or 'fdr' but got 'some'"),
         ({"goal": "budget"}, "budget must be given where the goal is 'budget'"),
     ],
 )
@@ -217,7 +217,7 @@ def test_misuse(words: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"algorithm": "rr", "error": "fdr"}, "error must be 'any' for the algorithm RR but got"),
+        ({"algorithm": "rr", "error": "fdr"}, "error must be 'fwer' for the algorithm RR but got"),
         ({"algorithm": "ade", "rule": "mad"}, "rule must be 'sigma' for the algorithm ADE"),
         ({"side": "both", "error": "fdr"}, "side must be 'upper' or 'lower' where error is 'fdr'"),
     ],
@@ -230,19 +230,23 @@ def test_pairs_that_do_not_fit(words: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ({"k": 1}, "at or above mean + 1 sd of all means?"),
+        ({"k": 1, "margin": 0}, "at or above mean + 1 sd of all means?"),
         ({"margin": 0.1}, "at or above the larger of mean + 2 sd and mean + 0.1 of all means?"),
         (
             {"margin": 0.1, "floor": 0.3, "side": "lower"},
             "at or below the smallest of mean - 2 sd, mean - 0.1 and 0.3 of all means?",
         ),
-        ({"rule": "mad"}, "at or above median + 3 MAD of all means?"),
+        ({}, "at or above the larger of mean + 2 sd and mean + 0.05 of all means?"),
+        ({"bounds": (0, 100)}, "the larger of mean + 2 sd and mean + 5 of all means?"),
+        ({"k": -1}, "at or above mean - 1 sd of all means?"),
+        ({"rule": "quantile", "quantile": 0.9}, "at or above the 0.9 quantile of all means?"),
+        ({"rule": "mad", "margin": 0}, "at or above median + 3 MAD of all means?"),
         (
-            {"rule": "tukey", "side": "both"},
+            {"rule": "tukey", "side": "both", "margin": 0},
             "Q3 + 1.5 IQR, or at or below Q1 - 1.5 IQR, of all means?",
         ),
         ({"rule": "absolute", "floor": 0.01}, "at or above 0.01?"),
-        ({"rule": "control", "control": 2}, "at or above that of arm 2?"),
+        ({"rule": "control", "control": 2}, "at or above that of arm 2 + 0.05?"),
     ],
 )
 def test_the_question_in_words(words: dict[str, Any], text: str) -> None:

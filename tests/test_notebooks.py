@@ -19,7 +19,7 @@ import oddarms
 from oddarms import Result, Search, Study, create_study, delete_study, find
 from oddarms.arms import Bernoulli
 from oddarms.documents import FRAGMENT_STYLE
-from oddarms.errors import InvalidParameter, StoreFailed
+from oddarms.errors import InvalidParameter, StorageFailed
 from oddarms.search._html import FOLDED, SHOWN
 from oddarms.search._notebook import NotebookLine, in_notebook, progress_line
 
@@ -92,7 +92,7 @@ def result(labels: list[Any], odd: int = 1, **words: Any) -> Result:
 class TestResults:
     def test_the_question_the_answer_and_the_outliers(self) -> None:
         shown = read(result(["ann", "bob", "cy", "dee", "eve", "fay"]))
-        assert "which of 6 arms have a mean at or above mean + 1.5 sd of all means?" in shown.text
+        assert "which of 6 arms have a mean at or above the larger of mean + 1.5 sd" in shown.text
         assert "1 of 6 arms is an outlier (right with probability at least 0.95)" in shown.text
         table = shown.text.partition("Outliers")[2]
         assert table.split()[:6] == ["label", "mean", "interval", "odds", "samples", "fay"]
@@ -308,7 +308,7 @@ class TestStudies:
         def away(self: Study) -> Any:
             if failures:
                 failures.pop()
-                error = StoreFailed("the storage is away.")
+                error = StorageFailed("the storage is away.")
                 error.passing = True
                 raise error
             return real(self)
@@ -316,7 +316,7 @@ class TestStudies:
         monkeypatch.setattr(type(study), "overview", away)
         assert study.watch().outliers == ["f"]
         failures[:] = [True, True]
-        with pytest.raises(StoreFailed):
+        with pytest.raises(StorageFailed):
             study.watch(patience=0)
 
     @pytest.mark.parametrize(("word", "value"), [("poll", -1), ("timeout", float("nan"))])

@@ -13,13 +13,11 @@ import pytest
 
 from oddarms import Search
 from oddarms.algorithms import Threshold
-from oddarms.errors import InvalidParameter
 from oddarms.plotting._style import MARKS, THRESHOLD_LINE
 from oddarms.search import Result
 from oddarms.server.pages._arm_series import arm_series
 from oddarms.server.pages._arms import Choice, table_of
 from oddarms.server.pages._links import Links
-from oddarms.server.pages._new import USUAL, Upload, budget_of, new_study, number
 from oddarms.server.pages._picture import interval_columns
 from oddarms.server.pages._snapshots import Snapshots
 from oddarms.server.pages._svg import interval_svg
@@ -296,77 +294,3 @@ def test_addresses_hold_any_name():
     assert links.study("a/b?#%") == "/x/studies/a%2Fb%3F%23%25"
     assert links.arm("ü", 3) == "/x/studies/%C3%BC/arms/3"
     assert links.static("app.css").startswith("/x/static/app.css?v=")
-
-
-TABLE = Upload(b"host,seconds,fine\na,0.5,1\nb,0.1,0\na,0.4,1\n", "t.csv")
-
-
-def test_a_form_makes_a_question():
-    given = {**USUAL, "name": " s ", "arms": "a\n\n b \nc", "budget": "12 000", "k": "1,5"}
-    made = new_study(given, None)
-    assert made.name == "s"
-    assert list(made.question.labels) == ["a", "b", "c"]
-    assert (made.question.k, made.question.budget, made.question.margin) == (1.5, 12_000, 0.05)
-    made = new_study({**given, "arms": ""}, TABLE)
-    assert list(made.question.labels) == ["a", "b"]
-    assert made.rewards == {}
-    made = new_study({**given, "arms": "", "arm": "host", "reward": "seconds"}, TABLE)
-    assert {label: rewards.tolist() for label, rewards in made.rewards.items()} == {
-        "a": [0.5, 0.4],
-        "b": [0.1],
-    }
-
-
-@pytest.mark.parametrize(
-    ("changes", "table", "said"),
-    [
-        ({"arms": ""}, None, "arms must be typed in"),
-        ({}, TABLE, "but both are there"),
-        ({"arms": "", "reward": "nothing"}, TABLE, "the file, line 1"),
-        ({"arms": "", "arm": "nothing"}, TABLE, "there must be a column 'nothing'"),
-        ({"arms": "", "reward": "fine"}, Upload(b"host,fine\na,7\nb,1\n"), "fields of this form"),
-        ({"arms": ""}, Upload(b"\xff\xfe\x00binary"), "the file"),
-        ({"arms": ""}, Upload(b"name\nJos\xe9\n"), "has the byte 0xe9: save it as UTF-8"),
-        ({"arms": "", "reward": "fine"}, Upload(b"host,fine\na,\nb,1\n"), "empty: fill it in"),
-        ({"arms": "", "arm": "host"}, Upload(b"host,x\na,1\nhost,x\n"), "where files were joined"),
-        ({"high": "1,000"}, None, "largest reward must .* got '1,000': write 1000 or 1.000"),
-        ({"low": "-2,500"}, None, "write -2500 or -2.500"),
-        ({"k": "x"}, None, "k must be a number but got 'x'"),
-        ({"delta": "2"}, None, "permitted error must"),
-        ({"arms": "\n".join(map(str, range(100_001)))}, None, "at most 100,000 over HTTP"),
-        ({"budget": "many"}, None, "budget must be a whole number"),
-        ({"budget": "1,5"}, None, "budget must be a whole number"),
-        ({"budget": "9" * 31}, None, "budget must be a whole number of at most"),
-        ({"low": "1", "high": "0"}, None, "smallest and largest reward must"),
-        ({"side": "left"}, None, "side must"),
-        ({"arms": "a\na"}, None, "labels must be unique"),
-    ],
-)
-def test_a_form_says_what_is_wrong_with_it(
-    changes: dict[str, str], table: Upload | None, said: str
-):
-    with pytest.raises(InvalidParameter, match=said):
-        new_study({**USUAL, "name": "s", "arms": "a\nb\nc", **changes}, table)
-
-
-@pytest.mark.parametrize(
-    ("table", "labels"),
-    [
-        (Upload(b"ann\nbob\ncy\ndee\n", "w.txt"), ["ann", "bob", "cy", "dee"]),
-        (Upload(b"ann\nbob\n", "w.csv"), ["ann", "bob"]),
-        (Upload(b"t[1,2]\nt[3,4]\n", "W.TXT"), ["t[1,2]", "t[3,4]"]),
-        (Upload(b"worker,wrong\nann,0\nbob,1\nann,1\n", "w.csv"), ["ann", "bob"]),
-    ],
-)
-def test_a_list_has_no_header_and_a_table_has_one(table: Upload, labels: list[str]):
-    made = new_study({**USUAL, "name": "s", "arms": "", "margin": "0"}, table)
-    assert list(made.question.labels) == labels
-
-
-def test_numbers_may_have_a_decimal_comma_or_groups_of_digits():
-    assert (number("k", "1,5"), number("k", "0,125"), number("k", "1000")) == (1.5, 0.125, 1000.0)
-    assert (budget_of("1,000"), budget_of("12 000 000"), budget_of(" ")) == (
-        1_000,
-        12_000_000,
-        None,
-    )

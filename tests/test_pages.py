@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import html
+import io
 import json
-import logging
 import re
 import shlex
 import time
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -42,8 +44,8 @@ PATHS = (
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    storage = tmp_path_factory.mktemp("pages") / "s.db"
+def app(new_storage: Callable[[], str]) -> Any:
+    storage = new_storage()
     crowd = create(storage, "crowd", [f"test_{i}" for i in range(30)], k=2, margin=0.05)
     work(crowd, planted(30, 2), 5, 200)
     strange = create(storage, STRANGE, HOSTILE, k=1)
@@ -232,7 +234,7 @@ def test_a_study_is_made_changed_and_deleted(app: Any, admin: TestClient):
     assert "The study goes on" in admin.post(f"{base}/resume", data=data).text
     answer = admin.post(f"{base}/budget", data={**data, "budget": "90"})
     assert "The budget is changed" in answer.text
-    for typed, said in (("5", "but got 5: create a new study."), ("", "got none: tick")):
+    for typed, said in (("5", "but got 5"), ("", "got none: tick")):
         answer = admin.post(f"{base}/budget", data={**data, "budget": typed})
         assert answer.status_code == 422
         assert said in answer.text
@@ -259,7 +261,7 @@ def test_a_link_does_not_say_that_something_was_done(admin: TestClient):
 def test_a_form_may_be_as_long_as_a_body(app: Any, admin: TestClient):
     labels = [f"host-{i:05d}.rack.example.org" for i in range(60_000)]
     data = {"csrf": csrf_in(admin.get("/new").text), "name": "long", "arms": "\n".join(labels)}
-    files = {"table": ("", b"", "application/octet-stream")}
+    files = {"file": ("", b"", "application/octet-stream")}
     assert admin.post("/new", data=data, files=files).status_code == 200
     assert app.state.oddarms.studies.get("long").n == 60_000
     data = {**data, "name": "longer", "arms": "x" * 17 * 2**20}
@@ -270,18 +272,93 @@ def test_a_form_may_be_as_long_as_a_body(app: Any, admin: TestClient):
     oddarms.delete_study("long", storage=app.state.oddarms.storage.name)
 
 
-def test_an_upload_leaves_lines_of_the_study_and_of_its_rewards(
-    admin: TestClient, caplog: pytest.LogCaptureFixture
+GIVEN = {"name": "typed", "arms": "a\nb\nc", "k": "1"}
+
+
+def post_new(
+    admin: TestClient, changes: Mapping[str, str], content: bytes = b"", name: str = "a.csv"
+) -> Any:
+    """Send the form for a new study."""
+    data = {**GIVEN, **changes, "csrf": csrf_in(admin.get("/new").text)}
+    files = {"file": (name if content else "", content, "application/octet-stream")}
+    return admin.post("/new", data=data, files=files)
+
+
+def made_study(app: Any, admin: TestClient, answer: Any) -> Any:
+    """Return the question of the study that a form has made, and delete it."""
+    assert answer.status_code == 200
+    question = app.state.oddarms.studies.get("typed").question
+    data = {"csrf": csrf_in(answer.text), "again": "typed"}
+    assert admin.post("/studies/typed/delete", data=data).status_code == 200
+    return question
+
+
+def test_numbers_may_have_a_decimal_comma_or_groups_of_digits(app: Any, admin: TestClient):
+    given = {"name": " typed ", "arms": "a\n\n b \nc", "budget": "12 000", "k": "1,5"}
+    question = made_study(app, admin, post_new(admin, given))
+    assert list(question.labels) == ["a", "b", "c"]
+    assert (question.k, question.budget, question.margin) == (1.5, 12_000, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "labels"),
+    [
+        (b"ann\nbob\ncy\n\n dee \n", "w.txt", ["ann", "bob", "cy", "dee"]),
+        (b"\xef\xbb\xbfann\r\nbob\r\n", "w.csv", ["ann", "bob"]),
+        (b"t[1,2]\nt[3,4]\n", "W.TXT", ["t[1,2]", "t[3,4]"]),
+    ],
+)
+def test_labels_come_from_a_file(
+    app: Any, admin: TestClient, content: bytes, name: str, labels: list[str]
 ):
-    data = {"csrf": csrf_in(admin.get("/new").text), "name": "uploaded", "k": "1"}
-    data |= {"arm": "arm", "reward": "reward"}
-    file = ("t.csv", b"arm,reward\na,0\na,1\nb,1\nc,0\n", "text/csv")
-    with caplog.at_level(logging.INFO, logger="oddarms.audit"):
-        assert admin.post("/new", data=data, files={"table": file}).status_code == 200
-    lines = [one.getMessage() for one in caplog.records if one.name == "oddarms.audit"]
-    assert [line.partition(" ")[0] for line in lines] == ["create", "import"]
-    assert lines[1].endswith("study='uploaded' results=4")
-    admin.post("/studies/uploaded/delete", data={**data, "again": "uploaded"})
+    answer = post_new(admin, {"arms": "", "margin": "0"}, content, name)
+    assert list(made_study(app, admin, answer).labels) == labels
+
+
+def workbook(cells: int) -> bytes:
+    """Return what begins like an Excel file."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("xl/worksheets/sheet1.xml", "<c><v>0</v></c>" * cells)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("changes", "content", "name", "said"),
+    [
+        ({"arms": ""}, b"", "", "Arms are missing"),
+        ({}, b"a\nb\n", "a.txt", "leave one of them out"),
+        ({"arms": ""}, gzip.compress(b"a\n" * 2**24), "a.gz", "must be text in UTF-8"),
+        ({"arms": ""}, workbook(10**6), "a.txt", "must be text in UTF-8"),
+        ({"arms": ""}, b"name\nJos\xe9\n", "a.txt", "must be text in UTF-8"),
+        ({"arms": ""}, b"worker;wrong\nann;0\n", "a.csv", "no other columns"),
+        (
+            {"high": "1,000"},
+            b"",
+            "",
+            "Largest reward must .* got &#39;1,000&#39;: write 1000 or 1.000",
+        ),
+        ({"low": "-2,500"}, b"", "", "write -2500 or -2.500"),
+        ({"k": "x"}, b"", "", "K must be a number but got &#39;x&#39;"),
+        ({"delta": "2"}, b"", "", "Permitted error must"),
+        ({"arms": "\n".join(map(str, range(100_001)))}, b"", "", "at most 100,000 over HTTP"),
+        ({"budget": "many"}, b"", "", "Budget must be a whole number"),
+        ({"budget": "1,5"}, b"", "", "Budget must be a whole number"),
+        ({"budget": "9" * 31}, b"", "", "Budget must be a whole number of at most"),
+        ({"low": "1", "high": "0"}, b"", "", "Smallest and largest reward must"),
+        ({"side": "left"}, b"", "", "Side must"),
+        ({"arms": "a\na"}, b"", "", "Labels must be unique"),
+    ],
+)
+def test_a_form_says_what_is_wrong_with_it(
+    admin: TestClient, changes: dict[str, str], content: bytes, name: str, said: str
+):
+    began = time.monotonic()
+    answer = post_new(admin, changes, content, name)
+    assert answer.status_code == 422
+    assert re.search(said, answer.text)
+    assert time.monotonic() - began < 10.0
 
 
 def test_parts_data_and_files_answer(app: Any, admin: TestClient):

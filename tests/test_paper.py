@@ -18,15 +18,33 @@ import pytest
 from helpers import DATA
 from oddarms.arms import Bernoulli, Table, crowd_error_rates
 from oddarms.errors import InvalidParameter, MissingExtra, UnknownAlgorithm
-from oddarms.experiments import Grid, Outcome, Outcomes, Setting, UniformMeans
-from oddarms.experiments._cells import IntervalRow, Measured
+from oddarms.experiments import (
+    Grid,
+    Outcome,
+    Outcomes,
+    Reproduction,
+    Setting,
+    UniformMeans,
+    _figures,
+    _reproduce,
+    reproduce,
+)
+from oddarms.experiments._figures import draw_figures, print_style
 from oddarms.experiments._grid import Cell
-from oddarms.paper import Reproduction, _pictures, _reproduce, reproduce
-from oddarms.paper._claims import FAILS, HOLDS, PARTLY, UNKNOWN, check_claims
-from oddarms.paper._comparisons import Estimate, Runs, short_number
-from oddarms.paper._pictures import draw_figures, print_style
-from oddarms.paper._report import ReportFacts, report_blocks
-from oddarms.paper._settings import CONTENDERS, FIGURES, STAND_IN, Crowd, figure_settings
+from oddarms.experiments._outcomes import Estimate, IntervalRow, Measured, Runs, short_number
+from oddarms.experiments._paper import (
+    CONTENDERS,
+    FAILS,
+    FIGURES,
+    HOLDS,
+    PARTLY,
+    STAND_IN,
+    UNKNOWN,
+    Crowd,
+    check_claims,
+    figure_settings,
+)
+from oddarms.experiments._reproduce import ReportFacts, report_blocks
 from oddarms.tables import RecordedArms, read_arms
 from oddarms.theory import gaps, outliers, threshold
 
@@ -396,12 +414,12 @@ def all_made_up(*algorithms: str, runs: int = 3) -> Outcomes:
 def drawn(outcomes: Outcomes, crowd: Crowd = STANDING_IN) -> dict[str, Any]:
     with print_style():
         return {
-            "fig1": _pictures._figure_1(outcomes),
-            "fig2a": _pictures._figure_2a(outcomes),
-            "fig2b": _pictures._figure_2b(outcomes),
-            "fig3a": _pictures._figure_3(outcomes, 2.0, crowd),
-            "fig3b": _pictures._figure_3(outcomes, 3.0, crowd),
-            "fig3c": _pictures._figure_3c(crowd),
+            "fig1": _figures._figure_1(outcomes),
+            "fig2a": _figures._figure_2a(outcomes),
+            "fig2b": _figures._figure_2b(outcomes),
+            "fig3a": _figures._figure_3(outcomes, 2.0, crowd),
+            "fig3b": _figures._figure_3(outcomes, 3.0, crowd),
+            "fig3c": _figures._figure_3c(crowd),
         }
 
 
@@ -441,7 +459,7 @@ class TestPictures:
 
         outcomes = made_up(lambda row: 40.5e6 * jitter(row), "fig3")
         with print_style():
-            figure = _pictures._figure_3(outcomes, 2.0, STANDING_IN)
+            figure = _figures._figure_3(outcomes, 2.0, STANDING_IN)
         figure.canvas.draw()
         axis = figure.axes[0]
         boxes = [label.get_window_extent() for label in axis.findobj(Annotation)]
@@ -479,7 +497,7 @@ class TestPictures:
 
     def test_intervals_are_those_of_the_summaries(self) -> None:
         outcomes = made_up(as_in_figure_2b, "fig2b", algorithms=("ade",))
-        axis = _pictures._figure_2b(outcomes).axes[0]
+        axis = _figures._figure_2b(outcomes).axes[0]
         (bars,) = axis.containers
         (segments,) = bars.lines[2]
         ends = [segment[:, 1].tolist() for segment in segments.get_segments()]
@@ -497,7 +515,7 @@ class TestPictures:
     def test_wide_intervals(self, pulls: tuple[int, ...], lowest: float) -> None:
         """Means 120.333 and 337; half widths 4.302653 sd / sqrt(3) of 85.345 and 1426."""
         outcomes = made_up(lambda row: pulls[row.instance], "fig2b", algorithms=("ade",))
-        (bars,) = _pictures._figure_2b(outcomes).axes[0].containers
+        (bars,) = _figures._figure_2b(outcomes).axes[0].containers
         (segments,) = bars.lines[2]
         assert segments.get_segments()[0][0, 1] == pytest.approx(lowest, abs=0.01)
 
@@ -517,7 +535,7 @@ class TestPictures:
         assert dict(rcParams) == before
 
 
-FACTS = ReportFacts(7, 3, False, None, "1.2.3", "oddarms reproduce all")
+FACTS = ReportFacts(7, 3, False, "1.2.3", "oddarms reproduce all")
 
 
 def markdown_of(outcomes: Outcomes, crowd: Crowd = STANDING_IN, facts: ReportFacts = FACTS) -> str:
@@ -668,9 +686,9 @@ class TestReproduce:
         self, reproduction: Reproduction, tmp_path: Path
     ) -> None:
         alone = reproduced(tmp_path, figures=["fig2a"])
-        assert list(alone.outcomes) == reproduction.outcomes.select(
-            lambda row: row.figure == "fig2a"
-        )
+        assert list(alone.outcomes) == [
+            row for row in reproduction.outcomes if row.figure == "fig2a"
+        ]
         assert {path.name for path in alone.files} == {
             "report.html",
             "report.md",

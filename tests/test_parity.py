@@ -164,6 +164,7 @@ def test_every_moment_of_a_run(variant: str, budget: int) -> None:
         Bernoulli(means) if "batch" in options else TapedBernoulli(means),
         k=0.3,
         delta=0.2,
+        margin=0,
         algorithm=algorithm,
         budget=budget,
         rng=np.random.default_rng(28).spawn(1)[0],
@@ -279,7 +280,7 @@ def test_a_run_is_find_with_the_seed_s_child(
     arms: Any, find_arms: Any, options: dict[str, int]
 ) -> None:
     means = [0.1, 0.2, 0.9]
-    question = {"k": 0.0, "delta": 0.3, "algorithm": "rr", **options}
+    question = {"k": 0.0, "delta": 0.3, "margin": 0.0, "algorithm": "rr", **options}
     found = simulate(arms(means), runs=2, rng=29, **question)
     for r, child in enumerate(np.random.default_rng(29).spawn(2)):
         result = find(find_arms(means), rng=child, **question)

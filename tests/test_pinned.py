@@ -57,7 +57,7 @@ PINNED: dict[tuple[str, int, str], tuple[int, list[int]]] = {
 def output(algorithm: str, seed: int, name: str) -> tuple[int, list[Any]]:
     """Return the pulls and outliers of a search."""
     means, k = {**INSTANCES, **SPADE_INSTANCES}[name]
-    result = find(Bernoulli(means), k=k, delta=0.1, algorithm=algorithm, rng=seed)
+    result = find(Bernoulli(means), k=k, delta=0.1, margin=0, algorithm=algorithm, rng=seed)
     return result.pulls, result.outliers
 
 

@@ -169,7 +169,7 @@ class TestWords:
         ],
     )
     def test_sentence(self, words: dict[str, Any], where: str) -> None:
-        said = Question(1000, **words).sentence()
+        said = Question(1000, margin=0, **words).sentence()
         assert said == f"which of 1,000 arms have a mean {where} of all means?"
 
     def test_repr(self) -> None:
@@ -230,12 +230,12 @@ class TestJSON:
             "side": "both",
             "budget": 1000,
             "rule": "sigma",
-            "margin": 0.0,
+            "margin": 0.4,
             "floor": None,
             "control": None,
             "quantile": None,
-            "error": "any",
-            "goal": "sure",
+            "error": "fwer",
+            "goal": "confidence",
             "revised": False,
             "algorithm": "wrr",
             "options": {"rho": 1.7, "batch": 7},

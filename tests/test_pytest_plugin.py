@@ -26,7 +26,7 @@ import scipy.special  # noqa: F401
 import sqlalchemy.dialects.sqlite  # noqa: F401
 
 import oddarms.studies._database  # noqa: F401
-from oddarms.errors import StoreFailed, UnknownStudy
+from oddarms.errors import StorageFailed, UnknownStudy
 from oddarms.finding import open_study
 from oddarms.interrupts import uninterrupted
 from oddarms.pytest_plugin._hunt import end_outside
@@ -820,7 +820,7 @@ class Away:
     def __call__(self, *words: Any, **named: Any) -> Any:
         if not self.failed:
             self.failed = 1
-            raise StoreFailed("it is away.", passing=True)
+            raise StorageFailed("it is away.", passing=True)
         return self.call(*words, **named)
 
 

@@ -31,7 +31,7 @@ from oddarms.errors import (
     DuplicateStudy,
     InvalidParameter,
     RewardRejected,
-    StoreFailed,
+    StorageFailed,
     UnknownOption,
     UnknownStudy,
 )
@@ -49,6 +49,7 @@ from oddarms.studies._limits import (
 )
 from oddarms.studies._remote_study import RemoteStudy
 from oddarms.studies._study import StoredStudy
+from postgresql import Server
 from servers import Served, served
 from small_studies import make, work
 
@@ -61,12 +62,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield server
 
 
-@pytest.fixture(params=["file", "http"])
+@pytest.fixture(scope="module")
+def server_on_postgresql(postgresql: Server) -> Iterator[Served]:
+    with served(postgresql.new_database()) as server:
+        yield server
+
+
+@pytest.fixture(params=["file", "server", "server_on_postgresql"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "file":
         yield str(tmp_path / "studies.db")
         return
-    server: Served = request.getfixturevalue("server")
+    server: Served = request.getfixturevalue(request.param)
     yield server.address
     for summary in list_studies(storage=server.address):
         delete_study(summary.name, storage=server.address)
@@ -204,13 +211,13 @@ class TestAskAndTell:
 
         def breaks_off(self: RemoteStudy, what: str, body: dict[str, Any]) -> Any:
             if next(calls) == lost_at:
-                raise StoreFailed("the server went away.", passing=True)
+                raise StorageFailed("the server went away.", passing=True)
             return post(self, what, body)
 
         with monkeypatch.context() as patch:
             patch.setattr("oddarms.studies._imports.PART_SIZE", 150)
             patch.setattr(RemoteStudy, "_post", breaks_off)
-            with pytest.raises(StoreFailed):
+            with pytest.raises(StorageFailed):
                 study.import_rewards(rewards, key="k")
         before = study.overview().imported
         assert before < 7
@@ -400,22 +407,6 @@ class TestWhatIsKnown:
         for field in fields(Result):
             assert alike(getattr(result, field.name), getattr(expected, field.name)), field.name
 
-    def test_revisions(self, storage: str) -> None:
-        study = create_study("s", [*"abc"], k=0.5, budget=5000, rng=1, storage=storage)
-        work(study, 60)
-        guess = study.what_if({"margin": 0.3})
-        assert guess.question.margin == 0.3
-        assert study.question.margin == 0.0
-        study.revise(margin=0.3, budget=6000)
-        assert (study.question.margin, study.question.budget) == (0.3, 6000)
-        (revision,) = study.revisions()
-        assert (revision.question.margin, revision.question.labels) == (0.3, ("a", "b", "c"))
-        with pytest.raises(InvalidParameter, match="must not become smaller"):
-            study.revise(budget=10)
-        assert load_study("s", storage=storage).question == study.question
-        found = verify(study)
-        assert (found.ok, found.results) == (True, 60)
-
     def test_decisions_are_reported(self, storage: str) -> None:
         study = make(storage)
         news: list[Any] = []
@@ -553,7 +544,7 @@ class TestConnections:
 
     def test_nobody_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ODDARMS_TOKEN", "x" * 40)
-        with pytest.raises(StoreFailed, match="cannot be reached") as caught:
+        with pytest.raises(StorageFailed, match="cannot be reached") as caught:
             load_study("s", storage="http://127.0.0.1:9")
         assert caught.value.passing
 
@@ -569,7 +560,7 @@ class TestConnections:
         assert list_studies(storage=server.address) == []
         secret = "s3cret" * 6
         monkeypatch.setenv("ODDARMS_TOKEN", secret)
-        with pytest.raises(StoreFailed, match="a token of this server") as caught:
+        with pytest.raises(StorageFailed, match="a token of this server") as caught:
             list_studies(storage=server.address)
         assert secret not in str(caught.value)
         assert not caught.value.passing
@@ -581,7 +572,7 @@ class TestConnections:
         with served(tmp_path / "studies.db") as server, monkeypatch.context() as patch:
             patch.setenv("ODDARMS_TOKEN", "revoked" * 6)
             for _ in range(GUESSES + 2):
-                with pytest.raises(StoreFailed, match="a token of this server") as caught:
+                with pytest.raises(StorageFailed, match="a token of this server") as caught:
                     list_studies(storage=server.address)
                 assert not caught.value.passing
 
@@ -594,7 +585,7 @@ class TestConnections:
         assert "secret" not in str(caught.value)
 
     def test_what_is_no_server_of_ours(self, server: Served) -> None:
-        with pytest.raises(StoreFailed, match=r"nothing at this address|no server"):
+        with pytest.raises(StorageFailed, match=r"nothing at this address|no server"):
             list_studies(storage=f"{server.address}/elsewhere")
 
     def test_a_lost_answer_costs_no_ticket(
@@ -602,7 +593,7 @@ class TestConnections:
     ) -> None:
         study = make(server.address, "lost")
         answers = LostAnswers(monkeypatch, 3)
-        with pytest.raises(StoreFailed, match="may have been recorded") as caught:
+        with pytest.raises(StorageFailed, match="may have been recorded") as caught:
             study.ask(3)
         assert caught.value.passing
         tickets = study.ask(3)
@@ -616,7 +607,7 @@ class TestConnections:
     ) -> None:
         study = make(server.address, "own")
         LostAnswers(monkeypatch, 2)
-        with pytest.raises(StoreFailed, match="may have been recorded"):
+        with pytest.raises(StorageFailed, match="may have been recorded"):
             study.ask(3, key="mine")
         first = study.ask(3, key="mine")
         others = study.ask(3)

@@ -18,10 +18,10 @@ import pytest
 
 from oddarms.cli import main
 from oddarms.cli._progress import GridDisplay
-from oddarms.errors import BackendUnavailable, StoreFailed, WorkerLost
+from oddarms.errors import BackendUnavailable, StorageFailed, WorkerLost
 from oddarms.executors import _dask
 from oddarms.experiments import AlgorithmProgress, GridProgress
-from oddarms.paper._settings import STAND_IN
+from oddarms.experiments._paper import STAND_IN
 from oddarms.search import ProgressLine
 
 FAST = ["--algorithms", "spade", "--runs", "1", "--budget", "2000", "--jobs", "1"]
@@ -67,21 +67,21 @@ class TestHelp:
 
 
 class Recorded:
-    """Stands for `oddarms.paper.reproduce`: keeps what it is asked and raises."""
+    """Stands for `oddarms.experiments.reproduce`: keeps what it is asked and raises."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
-        self.figures: tuple[str, ...] = ()
+        self.figures: list[str] = []
         self.options: dict[str, Any] = {}
 
-    def __call__(self, figures: tuple[str, ...], **options: Any) -> Any:
+    def __call__(self, figures: list[str], **options: Any) -> Any:
         self.figures, self.options = figures, options
         raise self.error
 
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
-    stand_in = Recorded(StoreFailed("no more."))
+    stand_in = Recorded(StorageFailed("no more."))
     monkeypatch.setattr("oddarms.cli._reproduce.reproduce_figures", stand_in)
     return stand_in
 
@@ -89,7 +89,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
 class TestOptions:
     def test_the_papers_by_default(self, recorded: Recorded) -> None:
         main(["reproduce", "all"])
-        assert recorded.figures == ("fig1", "fig2a", "fig2b", "fig3")
+        assert recorded.figures == ["fig1", "fig2a", "fig2b", "fig3"]
         progress = recorded.options.pop("progress")
         assert callable(progress)
         assert recorded.options == {
@@ -115,7 +115,7 @@ class TestOptions:
             "--backend", "dask", "--address", "tcp://host:1", "--quick", "--quiet",
         ]  # fmt: skip
         main(arguments)
-        assert recorded.figures == ("fig1", "fig3")
+        assert recorded.figures == ["fig1", "fig3"]
         options = recorded.options
         assert options["folder"] == tmp_path / "out"
         assert (options["runs"], options["rng"], options["budget"]) == (7, 3, 99)
@@ -127,7 +127,7 @@ class TestOptions:
 
     def test_all_is_all_whatever_else_is_named(self, recorded: Recorded) -> None:
         main(["reproduce", "fig2a", "all"])
-        assert recorded.figures == ("fig1", "fig2a", "fig2b", "fig3")
+        assert recorded.figures == ["fig1", "fig2a", "fig2b", "fig3"]
 
 
 class TestErrors:
@@ -144,7 +144,7 @@ class TestErrors:
             (["--out", "file"], "out must be a folder that can be written to but file is not"),
             (["--out", "file/folder"], "file/folder is not: Not a directory."),
             (["--out", "/proc/folder"], "/proc/folder is not: "),
-            (["--out", "odd"], "odd/cells.jsonl must be a file that can be read and written"),
+            (["--out", "odd"], "odd/cells.jsonl cannot be read and written: Is a directory."),
             (["--algorithms", "best"], "algorithm must be one of ade, "),
             (["--algorithms", "rr,rr"], "algorithms must have unique names but 'RR' appears"),
             (["--runs", "0"], "runs must be a whole number of at least 1 but got 0."),
@@ -214,7 +214,7 @@ class TestErrors:
         ("error", "code"),
         [
             (BackendUnavailable("the scheduler went away."), 2),
-            (StoreFailed("the disk is full."), 1),
+            (StorageFailed("the disk is full."), 1),
             (WorkerLost("joblib lost a worker."), 1),
             (OSError(28, "No space left on device."), 1),
         ],
@@ -258,7 +258,7 @@ class TestOutput:
         assert f"Made by `oddarms {' '.join(arguments)}`." in (tmp_path / "report.md").read_text()
 
     def test_quiet(self, tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("oddarms.paper._reproduce.draw_figures", lambda *_: {})
+        monkeypatch.setattr("oddarms.experiments._reproduce.draw_figures", lambda *_: {})
         data = tmp_path / "mine.csv"
         data.write_text("arm,mean\nann,0\nbob,0\neve,1\n")
         arguments = ["reproduce", "fig3", *FAST, "--out", str(tmp_path / "out")]

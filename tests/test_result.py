@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -22,7 +23,8 @@ CONSTANT = [0.0, 1.0, 0.0, 0.0]
 @cache
 def result_of(budget: int | None = None, **changes: Any) -> Result:
     batch = 500 if budget is None else 10
-    words: dict[str, Any] = {"k": 0.5, "delta": 0.1, "algorithm": "rr", "batch": batch, **changes}
+    words: dict[str, Any] = {"k": 0.5, "delta": 0.1, "margin": 0, "algorithm": "rr", **changes}
+    words = {"batch": batch, **words}
     return find(Bernoulli(CONSTANT, labels=LABELS), budget=budget, **words)
 
 
@@ -63,7 +65,8 @@ class TestIncomplete:
         result = result_of(budget=57)
         assert result.pulls == 50  # 40 and one turn of 10
         assert (result.complete, result.status) == (False, "budget")
-        assert result.undecided == LABELS
+        assert sorted(result.undecided) == sorted(LABELS)
+        assert result.undecided[0] == "bob"  # the most suspicious first
 
     def test_nothing_pulled(self) -> None:
         result = result_of(budget=0)
@@ -127,13 +130,12 @@ SURE = "right with probability at least 0.9"
 class TestRepr:
     def test_complete(self) -> None:
         result = result_of()
-        head, header, row, threshold, samples, *more = repr(result).split("\n")
+        head, header, row, threshold, samples = repr(result).split("\n")
         assert head == f"1 of 4 arms is an outlier ({SURE})"
         assert header.split() == ["label", "mean", "interval", "odds", "samples"]
         assert row.split()[:2] == ["bob", "1.0000"]
         assert threshold.startswith("upper threshold, mean + 0.5 sd: 0.4665, within [")
         assert samples == f"samples: {result.pulls:,}"
-        assert all(line.startswith("sampling all equally") for line in more)
 
     def test_incomplete(self) -> None:
         lines = repr(result_of(budget=57)).split("\n")
@@ -234,7 +236,7 @@ class TestKindsOfAnswers:
 
     def test_a_share_of_wrong_names(self) -> None:
         said = self.first_lines(error="fdr", delta=0.1)
-        assert "on average at most 5 % of the names on either side are wrong" in said
+        assert "on average at most 10 % of the names on either side are wrong" in said
 
     def test_not_proven(self) -> None:
         said = self.first_lines(algorithm="calibrated")
@@ -242,7 +244,7 @@ class TestKindsOfAnswers:
 
     def test_a_budget(self) -> None:
         said = self.first_lines(goal="budget", budget=200)
-        assert said.startswith("best guess: 1 of 11 arms is an outlier\nsomething in it is wrong")
+        assert said.startswith("best guess: 1 of 11 arms is an outlier (not proven)\n")
 
     def test_after_looking(self) -> None:
         search = Search(3, k=1, delta=0.1, margin=0.2)
@@ -253,10 +255,36 @@ class TestKindsOfAnswers:
         assert "right with probability at least 0.7" in str(search.result())
 
     def test_a_guess_has_the_most_suspicious_first(self) -> None:
-        result = find(Bernoulli([0.1, 0.2, 0.6, 0.9]), k=0.2, budget=60, rng=1)
+        result = find(Bernoulli([0.1, 0.2, 0.6, 0.9]), k=0.2, margin=0, budget=60, rng=1)
         assert not result.complete
         assert result.guess[0] == 3
-        assert 0.0 < result.doubt <= 1.0
-        assert result.suspicion[3] > 0.5 > result.suspicion[0]
-        assert result.to_dict()["guess"] == result.guess
-        assert {"guess", "doubt"} <= set(result.rows()[0])
+        assert result.undecided[0] == 2
+        document = result.to_dict()
+        assert document["guess"] == result.guess
+        ranks = {row["label"]: row["rank"] for row in document["arms"]}
+        assert [ranks[arm] for arm in result.undecided] == [1, 2, 3]
+        assert ranks[3] is None  # decided
+        again = Result.from_dict(document)
+        assert (again.undecided, again.guess) == (result.undecided, result.guess)
+
+    @pytest.mark.parametrize("goal", ["confidence", "budget"])
+    def test_guesses_have_an_order_and_no_probability(self, goal: Any) -> None:
+        means = [*np.linspace(0.1, 0.5, 19), 0.9]
+        result = find(Bernoulli(means), k=2, budget=400, goal=goal, rng=1)
+        assert result.guess[0] == 19
+        assert len(result.outliers + result.normal + result.undecided) == 20
+        assert not hasattr(result, "doubt")
+        assert "doubt" not in str(result.to_dict()) + str(result) + result._repr_html_()
+
+
+def test_a_million_arms_are_shown_in_well_below_a_second() -> None:
+    """The first few arms and the counts; a search of so many arms that has just begun."""
+    n = 1_000_000
+    search = Search(n, k=2, budget=4 * n)
+    result = replace(search.result(), means=np.random.default_rng(0).random(n))
+    started = time.process_time()
+    text, page = str(result), result._repr_html_()
+    assert time.process_time() - started < 1.0
+    assert text.startswith("0 of 1,000,000 arms are known to be outliers, 1,000,000 are undecided")
+    assert "... and 999,980 others\n" in f"{text}\n"
+    assert len(page) < 200_000

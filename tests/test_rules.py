@@ -103,21 +103,23 @@ class TestQuestions:
         ],
     )
     def test_their_rules(self, words: dict[str, Any], rule: Rule) -> None:
-        question = Question(["a", "b", "c"], bounds=(-2, 8), **words)
+        question = Question(["a", "b", "c"], bounds=(-2, 8), **{"margin": 0, **words})
         assert rule_of(question) == rule
         assert question.algorithm == "lucb"
 
     def test_the_lower_side_is_a_mirror(self) -> None:
         means = np.array([0.1, 0.5, 0.55, 0.6, 0.62, 0.65])
         for words in ({"rule": "mad"}, {"rule": "tukey"}, {"rule": "quantile", "quantile": 0.84}):
-            found = true_outliers(Question(6, side="both", **words), means)  # type: ignore[arg-type]
+            found = true_outliers(Question(6, side="both", margin=0, **words), means)  # type: ignore[arg-type]
             assert found["lower"].tolist() == [True, *[False] * 5]
         # the third largest of the mirrored means is the fourth largest, 0.55: lower median - k MAD
-        gaps = gaps_to_thresholds(Question(6, rule="mad", k=1.0, side="lower"), means)
+        gaps = gaps_to_thresholds(Question(6, rule="mad", k=1.0, margin=0, side="lower"), means)
         assert gaps[0] == pytest.approx(0.55 - 0.07 - 0.1)
 
     def test_a_control_has_no_gap(self) -> None:
-        gaps = gaps_to_thresholds(Question(3, rule="control", control=1), np.array([0.1, 0.3, 0.9]))
+        gaps = gaps_to_thresholds(
+            Question(3, rule="control", control=1, margin=0), np.array([0.1, 0.3, 0.9])
+        )
         assert gaps.tolist() == pytest.approx([0.2, math.inf, 0.6])
 
 

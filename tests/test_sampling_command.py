@@ -189,7 +189,7 @@ def test_a_command_that_hangs_is_pointed_out(
     with Display(stream, study, PROGRESS, wanted=True, command=command):
         while "\n" not in stream.getvalue() and puller.is_alive():
             threading.Event().wait(0.02)
-    command.stop(at_once=True)
+    command.stop()
     puller.join()
     (said,) = stream.getvalue().splitlines()
     assert re.match(r"a has run for \d+ s; --timeout SECONDS ends what hangs", said)

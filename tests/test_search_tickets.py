@@ -42,7 +42,7 @@ STEPS = 16
 
 def question_of(variant: str, **changes: Any) -> Question:
     algorithm, options = ALGORITHMS[variant]
-    words = {"labels": len(MEANS), "k": 0.0, "delta": 0.1, **changes}
+    words = {"labels": len(MEANS), "k": 0.0, "delta": 0.1, "margin": 0.0, **changes}
     return Question(algorithm=algorithm, **{"options": options, **words})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,13 @@ BASE = "/api/v1/studies"
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Any:
-    return create_app(tmp_path / "studies.db")
+def storage(new_storage: Callable[[], str]) -> str:
+    return new_storage()
+
+
+@pytest.fixture
+def app(storage: str) -> Any:
+    return create_app(storage)
 
 
 @pytest.fixture
@@ -35,9 +40,9 @@ def client(app: Any) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="module")
-def client_of_many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+def client_of_many(new_storage: Callable[[], str]) -> Iterator[TestClient]:
     """A client, and a study "s", for tests that change nothing."""
-    app = create_app(tmp_path_factory.mktemp("many") / "studies.db")
+    app = create_app(new_storage())
     client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
     client.headers["authorization"] = f"Bearer {app.state.oddarms.tokens.make(Role.ADMIN)}"
     create(client)
@@ -73,7 +78,7 @@ def test_what_is_decided_is_said_of_the_moment_of_the_tickets(
     assert client.post(f"{BASE}/s/ask", json={}).json()["decided"] == 3
 
 
-def test_a_worker_with_nothing_but_http(client: TestClient, tmp_path: Path) -> None:
+def test_a_worker_with_nothing_but_http(client: TestClient, storage: str) -> None:
     create(client, algorithm="rr", options={"batch": 2}, budget=12)
     done = False
     while not done:
@@ -84,7 +89,7 @@ def test_a_worker_with_nothing_but_http(client: TestClient, tmp_path: Path) -> N
         assert told.json() == {"told": ["recorded"] * len(results)}
     result = client.get(f"{BASE}/s/result").json()
     assert (result["status"], result["pulls"]) == ("budget", 12)
-    stored = load_study("s", storage=tmp_path / "studies.db")
+    stored = load_study("s", storage=storage)
     assert stored.result().to_dict() == result
     assert [trial.worker for trial in stored.trials()] == ["curl"] * 12
 
@@ -247,24 +252,23 @@ def test_a_server_that_fails_says_little(
     assert "zero" not in response.text
 
 
-def test_where_the_storage_is_stays_with_the_server(client: TestClient, tmp_path: Path) -> None:
+def test_where_the_storage_is_stays_with_the_server(client: TestClient, storage: str) -> None:
     create(client)
     response = client.post(BASE, json={"name": "s", "arms": 3})
     assert "the storage of the server has a study" in response.json()["detail"]
-    assert str(tmp_path) not in response.text
+    assert storage not in response.text
 
 
 def test_a_study_made_anew_elsewhere_is_the_one_that_is_served(
-    client: TestClient, tmp_path: Path
+    client: TestClient, storage: str
 ) -> None:
     create(client)
     client.post(f"{BASE}/s/ask", json={})
-    file = tmp_path / "studies.db"
     from oddarms import delete_study
 
-    delete_study("s", storage=file)
+    delete_study("s", storage=storage)
     assert client.get(f"{BASE}/s/progress").status_code == 404
-    create_study("s", ["x", "y"], storage=file)
+    create_study("s", ["x", "y"], storage=storage)
     assert client.get(f"{BASE}/s/question").json()["labels"] == ["x", "y"]
 
 
@@ -421,7 +425,8 @@ def test_every_answer_is_described(client: TestClient) -> None:
     assert used <= schemas.keys()
 
 
-def test_a_file_that_has_gone_is_no_health(client: TestClient, tmp_path: Path) -> None:
+def test_a_file_that_has_gone_is_no_health(tmp_path: Path) -> None:
+    client = TestClient(create_app(tmp_path / "studies.db"), base_url="http://localhost")
     assert client.get("/healthz").status_code == 200
     (tmp_path / "studies.db").rename(tmp_path / "moved.db")
     said = client.get("/healthz")

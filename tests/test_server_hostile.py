@@ -8,7 +8,7 @@ import resource
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -24,6 +24,7 @@ from oddarms.server._protocol import GuardedProtocol
 from oddarms.server._run import Place
 from oddarms.server._studies import OpenStudies
 from oddarms.server._tokens import Role, Tokens
+from oddarms.studies import Told
 from oddarms.studies._database_storage import DatabaseStorage
 from oddarms.studies._study import StoredStudy
 from processes import wait_until
@@ -39,8 +40,8 @@ SMUGGLED = (
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    file = tmp_path_factory.mktemp("server") / "studies.db"
+def server(new_storage: Callable[[], str]) -> Iterator[Served]:
+    file = new_storage()
     create_study("s", ["a", "b", "c"], k=0.5, storage=file)
     with served(file) as server:
         yield server
@@ -521,3 +522,31 @@ def test_a_stream_is_no_request_under_way(server: Served, client: httpx.Client) 
         before = found[f"oddarms_http_seconds_total{{{labels}}}"]
     wait_for("oddarms_event_streams", 0.0)
     assert numbers()[f"oddarms_http_seconds_total{{{labels}}}"] == before
+
+
+def test_a_worker_that_contradicts_itself_fills_no_memory(
+    server: Served, client: httpx.Client
+) -> None:
+    study = create_study("contradicted", ["a", "b"], k=0.5, storage=server.address)
+    tickets = [ticket.id for ticket in study.ask(2)]
+    study.tell_many([(ticket, 0.0) for ticket in tickets])
+    told = [(ticket, i / 1000) for i in range(1, 1001) for ticket in tickets]
+    assert set(study.tell_many(told)) == {Told.CONFLICT}
+    address = "/api/v1/studies/contradicted"
+    whole = client.get(f"{address}/conflicts").json()
+    assert [one["second"] for one in whole["conflicts"]] == [
+        0.001,
+        0.001,
+        0.002,
+        0.002,
+        0.003,
+        0.003,
+    ]
+    assert whole["next"] is None
+    first = client.get(f"{address}/conflicts", params={"most": 4}).json()
+    rest = client.get(f"{address}/conflicts", params={"most": 4, "after": first["next"]}).json()
+    assert first["conflicts"] + rest["conflicts"] == whole["conflicts"]
+    assert client.get(address).json()["conflicts"] == 2000
+    assert len(study.conflicts()) == 6
+    page = client.get("/studies/contradicted", headers={"accept": "text/html"})
+    assert "2,000 results were refused in all" in page.text

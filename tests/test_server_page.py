@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,10 @@ BLOCK = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
-def test_the_examples_of_curl(tmp_path: Path) -> None:
+def test_the_examples_of_curl(tmp_path: Path, new_storage: Callable[[], str]) -> None:
     blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
     assert len(blocks) >= 6
-    with served(tmp_path / "studies.db") as server:
+    with served(new_storage()) as server:
         environment = {**os.environ, "SERVER": server.address, "TOKEN": server.token}
         for block in blocks:
             done = subprocess.run(

@@ -15,7 +15,7 @@ import pytest
 
 from debian_packages import have
 from oddarms import list_studies
-from oddarms.errors import StoreFailed
+from oddarms.errors import StorageFailed
 from processes import free_port, wait_until
 from servers import ServerProcess, admin_token
 
@@ -145,7 +145,7 @@ def test_a_certificate_that_is_not_trusted(tmp_path: Path, monkeypatch: pytest.M
     try:
         server.wait()
         address = server.address.replace("http:", "https:")
-        with pytest.raises(StoreFailed, match="its certificate is not trusted") as caught:
+        with pytest.raises(StorageFailed, match="its certificate is not trusted") as caught:
             list_studies(storage=address)
         assert not caught.value.passing
         del caught
@@ -154,6 +154,17 @@ def test_a_certificate_that_is_not_trusted(tmp_path: Path, monkeypatch: pytest.M
         assert list_studies(storage=address) == []
     finally:
         server.kill()
+
+
+def test_the_documented_unit_keeps_others_out_and_starts_again() -> None:
+    lines = block("ini").splitlines()
+    for line in (
+        "UMask=0077",
+        "StateDirectoryMode=0700",
+        "RestartSec=5",
+        "StartLimitIntervalSec=0",
+    ):
+        assert line in lines
 
 
 @pytest.mark.long

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -30,8 +30,8 @@ SILENT = settings(
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    file = tmp_path_factory.mktemp("server") / "studies.db"
+def server(new_storage: Callable[[], str]) -> Iterator[Served]:
+    file = new_storage()
     create_study("0", ["a", "b", "c"], k=0.5, storage=file)
     with served(file) as server:
         yield server

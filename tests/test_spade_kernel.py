@@ -152,7 +152,7 @@ def test_a_run_is_find_with_the_seed_s_child(arms: Any) -> None:
     means = bulk_and_one(11, 8)
     found = simulate(arms(means), k=2.0, delta=0.1, runs=2, rng=9, compiled=True)
     for r, child in enumerate(np.random.default_rng(9).spawn(2)):
-        result = find(arms(means), k=2.0, delta=0.1, rng=child)
+        result = find(arms(means), k=2.0, delta=0.1, margin=0, rng=child)
         assert result.pulls_per_arm.tolist() == found.pulls_per_arm[r].tolist()
         assert result.decisions.tolist() == found.decisions[r].tolist()
         assert result.threshold == pytest.approx(found.threshold[r], rel=1e-10)
@@ -173,8 +173,8 @@ OBSTACLES: list[tuple[int, dict[str, Any], str]] = [
     (9, {"rule": "mad"}, "rule must be 'sigma' but is 'mad'"),
     (9, {"margin": 0.1}, "margin must be 0.0 but is 0.1"),
     (9, {"floor": 0.1}, "floor must be None but is 0.1"),
-    (9, {"error": "fdr"}, "error must be 'any' but is 'fdr'"),
-    (9, {"goal": "budget", "budget": 9}, "goal must be 'sure' but is 'budget'"),
+    (9, {"error": "fdr"}, "error must be 'fwer' but is 'fdr'"),
+    (9, {"goal": "budget", "budget": 9}, "goal must be 'confidence' but is 'budget'"),
     (9, {"revised": True}, "revised must be False but is True"),
     (9, {"algorithm": "mine"}, "one of 'ade', 'rr', 'wrr', 'spade' but is 'mine'"),
 ]
@@ -185,12 +185,12 @@ class TestWhatIsCompiled:
 
     @pytest.mark.parametrize(("n", "words"), [(512, {}), (9, {"max_step": None})])
     def test_nothing_is_in_the_way(self, n: int, words: dict[str, Any]) -> None:
-        question = Question.of(n, {"k": 2, "delta": 0.1, **words})
+        question = Question.of(n, {"k": 2, "delta": 0.1, "margin": 0, **words})
         assert why_not_compiled(question, Bernoulli([0.5] * n)) is None
 
     @pytest.mark.parametrize(("n", "words", "reason"), OBSTACLES)
     def test_words_of_the_question(self, n: int, words: dict[str, Any], reason: str) -> None:
-        question = Question.of(n, {"k": 2, "delta": 0.1, **words})
+        question = Question.of(n, {"k": 2, "delta": 0.1, "margin": 0, **words})
         assert (why_not_compiled(question, Bernoulli([0.5] * n)) or "").endswith(reason)
 
     @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ class TestWhatIsCompiled:
         ],
     )
     def test_arms(self, arms: SimulatedArms, reason: str) -> None:
-        assert reason in (why_not_compiled(Question(3, k=0.5), arms) or "")
+        assert reason in (why_not_compiled(Question(3, k=0.5, margin=0), arms) or "")
 
     def test_insisting_gets_the_reason(self) -> None:
         with pytest.raises(

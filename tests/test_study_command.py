@@ -135,7 +135,7 @@ def test_the_question_is_stored_as_it_was_asked(study: Run) -> None:
     assert about["seed"] == 3
     row = study("show", "s", "--format", "csv").rows[0]
     assert [row[key] for key in ("k", "bounds", "options")] == ["-0.5", "-1 3", "batch=5"]
-    described = study("show", "s").out
+    described = " ".join(study("show", "s").out.split())
     assert "at or above mean - 0.5 sd, or at or below mean + 0.5 sd, of all means?" in described
     assert "rr, batch=5, seed 3" in described
 
@@ -557,7 +557,8 @@ def test_a_study_is_described(crowd: Run) -> None:
     text = crowd("show", "crowd").out
     for line in (
         "Storage:    studies.db",
-        "at or above mean + 1 sd of all means?",
+        "Question:   which of 4 arms have a mean at or above the larger of mean + 1 sd",
+        "            and mean + 0.05 of all means?",
         "wrong with probability at most 0.1; rewards in [0, 1]",
         "Algorithm:  spade, seed 7",
         "Budget:     none",
@@ -577,7 +578,7 @@ def test_a_study_is_described(crowd: Run) -> None:
     text = crowd("show", "crowd").out
     assert "Status:     decided: everything is decided\n" in text
     assert "Arms:       1 outlier, 3 normal, 0 undecided\n" in text
-    threshold = r"Threshold:  upper, mean \+ 1 sd: 0\.6830, within \[0\.\d{4}, \d\.\d{4}\]\n"
+    threshold = r"Threshold:  upper: \d\.\d{4}, within \[0\.\d{4}, \d\.\d{4}\]\n"
     assert re.search(threshold, text)
     assert "Needed:     nothing\n" in text
     assert max(map(len, text.splitlines())) <= 80
@@ -810,7 +811,7 @@ def test_a_study_command_imports_only_what_it_needs(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     heavy = ["matplotlib", "numba", "pandas", "joblib", "rich", "alembic", "scipy"]
-    ours = ["oddarms.experiments", "oddarms.paper", "oddarms.cli._reproduce", "oddarms.cli._demo"]
+    ours = ["oddarms.experiments", "oddarms.cli._reproduce", "oddarms.cli._demo"]
     oddarms.create_study("s", ["a", "b"], k=0.5, delta=0.1, storage=tmp_path / "studies.db")
     code = (
         "import sys; from oddarms.cli import main; main(['study', 'ask', 's']);"

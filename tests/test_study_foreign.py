@@ -18,7 +18,7 @@ from oddarms import (
     load_study,
     upgrade_storage,
 )
-from oddarms.errors import InvalidParameter, OddarmsError, StoreFailed, UnknownStudy
+from oddarms.errors import InvalidParameter, OddarmsError, StorageFailed, UnknownStudy
 from oddarms.studies import _replay, verify
 from postgresql import Server
 from small_studies import change, make, work
@@ -79,7 +79,7 @@ class TestForeignDatabases:
                 connection.execute(statement)
         before = file.read_bytes()
         for call in self.CALLS:
-            with pytest.raises(StoreFailed, match=r"other tables \(.*which were not touched"):
+            with pytest.raises(StorageFailed, match=r"other tables \(.*which were not touched"):
                 call(str(file))
         assert file.read_bytes() == before
         assert [path.name for path in tmp_path.iterdir()] == ["theirs.db"]
@@ -96,7 +96,7 @@ class TestForeignDatabases:
         with psycopg.connect(url) as connection:
             before = connection.execute(names).fetchall()
         for call in self.CALLS:
-            with pytest.raises(StoreFailed, match=r"other tables \(.*which were not touched"):
+            with pytest.raises(StorageFailed, match=r"other tables \(.*which were not touched"):
                 call(url)
         with psycopg.connect(url) as connection:
             assert connection.execute(names).fetchall() == before
@@ -104,7 +104,7 @@ class TestForeignDatabases:
     def test_a_mistyped_path_makes_no_file(self, tmp_path: Path) -> None:
         file = tmp_path / "mistyped.db"
         for call in self.CALLS[1:]:
-            with pytest.raises((StoreFailed, UnknownStudy), match=r"mistyped.db must be a storage"):
+            with pytest.raises((StorageFailed, UnknownStudy), match=r"mistyped.db must be a storage"):
                 call(str(file))
         assert list(tmp_path.iterdir()) == []
 
@@ -117,7 +117,7 @@ class TestForeignDatabases:
         file.touch()
         for storage in (url, str(file)):
             for call in self.CALLS[1:]:
-                with pytest.raises((StoreFailed, UnknownStudy), match="is not there, or is empty"):
+                with pytest.raises((StorageFailed, UnknownStudy), match="is not there, or is empty"):
                     call(storage)
         assert file.read_bytes() == b""
         with psycopg.connect(url) as connection:
@@ -136,7 +136,7 @@ class TestForeignDatabases:
                 (tmp_path / f"copy-{name}").write_bytes((tmp_path / name).read_bytes())
         copies = sorted(tmp_path.glob("copy-*"))
         before = [path.read_bytes() for path in copies]
-        with pytest.raises(StoreFailed, match="which were not touched"):
+        with pytest.raises(StorageFailed, match="which were not touched"):
             list_studies(storage=copies[0])
         assert sorted(tmp_path.glob("copy-*")) == copies
         assert [path.read_bytes() for path in copies] == before
@@ -154,7 +154,7 @@ class TestForeignDatabases:
         change(study, statement)
         study._database.close()
         for call in self.CALLS:
-            with pytest.raises(StoreFailed, match="nothing but tables"):
+            with pytest.raises(StorageFailed, match="nothing but tables"):
                 call(str(tmp_path / "studies.db"))
 
     def test_a_version_that_never_ends(self, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ class TestForeignDatabases:
                 "CREATE VIEW oddarms_version AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL"
                 " SELECT x + 1 FROM c) SELECT count(*) AS version_num FROM c"
             )
-        with pytest.raises(StoreFailed, match="nothing but tables"):
+        with pytest.raises(StorageFailed, match="nothing but tables"):
             list_studies(storage=file)
 
     WRONG: ClassVar = {
@@ -215,7 +215,7 @@ class TestForeignDatabases:
         study._database.close()
         before = (tmp_path / "studies.db").read_bytes()
         for call in self.CALLS:
-            with pytest.raises(StoreFailed, match="newer oddarms"):
+            with pytest.raises(StorageFailed, match="newer oddarms"):
                 call(str(tmp_path / "studies.db"))
         assert (tmp_path / "studies.db").read_bytes() == before
 
@@ -304,7 +304,7 @@ class TestSecrets:
             load_study("s", storage=f"postgresql://127.0.0.1:1/db?{parameter}=1")
 
     def test_a_short_password_mangles_no_sentence(self) -> None:
-        with pytest.raises(StoreFailed, match="the server cannot be reached"):
+        with pytest.raises(StorageFailed, match="the server cannot be reached"):
             list_studies(storage="postgresql://me:e@127.0.0.1:1/db")
 
     def test_nor_of_a_server_that_is_there(

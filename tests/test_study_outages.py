@@ -30,7 +30,7 @@ from oddarms.errors import (
     InvalidParameter,
     PullFailed,
     SearchInterrupted,
-    StoreFailed,
+    StorageFailed,
 )
 from oddarms.search import Result, Status, _patience, drive
 from oddarms.studies import Told, _database, verify
@@ -93,8 +93,8 @@ class Faulty(StudyDesk):
         super().__init__(faulty, "w", timedelta(seconds=0.3))
 
 
-def away() -> StoreFailed:
-    return StoreFailed("a server: it cannot be reached.", passing=True)
+def away() -> StorageFailed:
+    return StorageFailed("a server: it cannot be reached.", passing=True)
 
 
 @pytest.fixture
@@ -222,8 +222,8 @@ class TestFailuresThatPass:
     def test_it_is_said_on_stderr_unless_the_program_logs_otherwise(self) -> None:
         program = (
             "from oddarms.search import patiently\n"
-            "from oddarms.errors import StoreFailed\n"
-            "failures = [StoreFailed('a.db: the disk is full.', passing=True)]\n"
+            "from oddarms.errors import StorageFailed\n"
+            "failures = [StorageFailed('a.db: the disk is full.', passing=True)]\n"
             "def call():\n"
             "    if failures:\n"
             "        raise failures.pop()\n"
@@ -256,7 +256,7 @@ class TestFailuresThatLast:
             if len(pulls.paid) >= 9:
                 raise away()
 
-        with pytest.raises(StoreFailed, match="it cannot be reached") as caught:
+        with pytest.raises(StorageFailed, match="it cannot be reached") as caught:
             run(study, Faulty(study, fault), pulls, how, patience=0.05)
         error = caught.value
         assert error.untold
@@ -275,9 +275,9 @@ class TestFailuresThatLast:
         def fault(name: str) -> None:
             if len(pulls.paid) >= 9 and name == "before tell_many":
                 failures[name] += 1
-                raise StoreFailed("a.db: it cannot be written to.")
+                raise StorageFailed("a.db: it cannot be written to.")
 
-        with pytest.raises(StoreFailed, match="it cannot be written to") as caught:
+        with pytest.raises(StorageFailed, match="it cannot be written to") as caught:
             run(study, Faulty(study, fault), pulls, "1")
         assert failures["before tell_many"] == 2, "once more at the end, and no more"
         study.tell_many(caught.value.untold)
@@ -299,7 +299,7 @@ class TestFailuresThatLast:
                     raise away()
 
         started = time.monotonic()
-        with pytest.raises(StoreFailed) as caught:
+        with pytest.raises(StorageFailed) as caught:
             run(study, Faulty(study, fault), pulls, "1", patience=0)
         assert hangs.is_set()
         assert time.monotonic() - started < LONG / 2
@@ -493,7 +493,9 @@ class TestServers:
         caplog.set_level(logging.CRITICAL + 1, "sqlalchemy")  # its records keep such cursors
         storage = postgresql.new_database()
         budget = 400 * times
-        study = make(storage, labels="ad", k=0, budget=budget)  # equal means: the budget ends it
+        study = make(
+            storage, labels="ad", k=0, margin=0, budget=budget
+        )  # equal means: the budget ends it
         most = 0.0
 
         def wait_for_the_end(call: int) -> None:

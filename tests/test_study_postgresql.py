@@ -22,7 +22,7 @@ from oddarms.errors import (
     DuplicateStudy,
     InvalidParameter,
     RewardRejected,
-    StoreFailed,
+    StorageFailed,
     UnknownStudy,
 )
 from oddarms.problem import Label
@@ -610,7 +610,7 @@ class TestAFile:
         monkeypatch.setattr(_database, "LOCK_SECONDS", 0.1)
         with (
             study._database.writing(),
-            pytest.raises(StoreFailed, match="another process keeps it locked"),
+            pytest.raises(StorageFailed, match="another process keeps it locked"),
         ):
             other.tell(ticket, 0.5)
         assert other.tell(ticket, 0.5) is Told.RECORDED
@@ -626,7 +626,7 @@ class TestAFile:
     def test_on_a_full_disk(self, file: str) -> None:
         study = small(file, labels=range(5000), k=0)
         self.limit_pages(study, 0)
-        with pytest.raises(StoreFailed, match="the disk is full; nothing of this call was rec"):
+        with pytest.raises(StorageFailed, match="the disk is full; nothing of this call was rec"):
             study.ask(5000)
         self.limit_pages(study, 10**6)
         assert list(map(ticket_number, study.ask(2))) == [1, 2]
@@ -672,7 +672,7 @@ class TestConnectionsToAServer:
                 assert other.tell(ticket, 0.5) is Told.RECORDED
                 connection.exec_driver_sql("SELECT 1")
 
-        with pytest.raises(StoreFailed, match="the server went away"):
+        with pytest.raises(StorageFailed, match="the server went away"):
             hold()
         assert study.tell(ticket, 0.5) is Told.REPEATED
 
@@ -685,7 +685,7 @@ class TestAServerThatGoesAway:
 
     @staticmethod
     def sentence(call: Callable[[], object]) -> str:
-        with pytest.raises(StoreFailed) as caught:
+        with pytest.raises(StorageFailed) as caught:
             call()
         where, _, sentence = str(caught.value).partition(": ")
         assert where.startswith("postgresql")
@@ -806,7 +806,7 @@ class TestAServerThatGoesAway:
     def test_a_password_is_not_in_the_message(self, postgresql: Server, study: Study) -> None:
         url = study.storage.replace("oddarms@", "oddarms:secret@")
         postgresql.stop()
-        with pytest.raises(StoreFailed) as caught:
+        with pytest.raises(StorageFailed) as caught:
             load_study("small", storage=url)
         assert "secret" not in str(caught.value)
 

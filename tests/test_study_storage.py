@@ -33,7 +33,7 @@ from oddarms.errors import (
     InvalidParameter,
     OddarmsError,
     RewardRejected,
-    StoreFailed,
+    StorageFailed,
     UnknownStudy,
 )
 from oddarms.search import Status, Ticket, Tickets
@@ -107,7 +107,7 @@ class TestNames:
                 with pytest.raises(UnknownStudy, match=r"got 's': .*studies.db must be a storage"):
                     call("s", storage=file)
             for look in (list_studies, upgrade_storage):
-                with pytest.raises(StoreFailed, match="is not there, or is empty; creating a"):
+                with pytest.raises(StorageFailed, match="is not there, or is empty; creating a"):
                     look(storage=file)
             assert file.exists() == empty
         assert file.read_bytes() == b""
@@ -167,12 +167,12 @@ class TestNames:
         assert "secret" not in str(caught.value)
 
     def test_a_missing_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(StoreFailed, match="cannot be opened: the folder must exist"):
+        with pytest.raises(StorageFailed, match="cannot be opened: the folder must exist"):
             make(tmp_path / "nowhere" / "studies.db")
         assert list(tmp_path.iterdir()) == []
 
     def test_a_folder_instead_of_a_file(self, tmp_path: Path) -> None:
-        with pytest.raises(StoreFailed, match="cannot be opened"):
+        with pytest.raises(StorageFailed, match="cannot be opened"):
             make(tmp_path)
 
 
@@ -187,7 +187,7 @@ class TestVersions:
             lambda: upgrade_storage(storage=file),
             lambda: make(file, "t"),
         ):
-            with pytest.raises(StoreFailed, match=r"newer oddarms \(schema 9999.*upgrade oddarms"):
+            with pytest.raises(StorageFailed, match=r"newer oddarms \(schema 9999.*upgrade oddarms"):
                 call()
         assert file.read_bytes() == before
 
@@ -196,7 +196,7 @@ class TestVersions:
             connection.execute("CREATE TABLE bookmarks (url TEXT)")
             connection.execute("INSERT INTO bookmarks VALUES ('x')")
         for call in (lambda: make(file), lambda: upgrade_storage(storage=file)):
-            with pytest.raises(StoreFailed, match=r"other tables \(bookmarks\)"):
+            with pytest.raises(StorageFailed, match=r"other tables \(bookmarks\)"):
                 call()
         with closing(sqlite3.connect(file)) as connection:
             names = connection.execute("SELECT name FROM sqlite_master").fetchall()
@@ -253,7 +253,7 @@ class TestDamage:
     def test_what_is_not_a_database(self, file: Path) -> None:
         file.write_text("This is a diary.\n" * 100)
         for call in (lambda: make(file), lambda: list_studies(storage=file)):
-            with pytest.raises(StoreFailed, match="not a SQLite file, or it is damaged"):
+            with pytest.raises(StorageFailed, match="not a SQLite file, or it is damaged"):
                 call()
         assert file.read_text().startswith("This is a diary.")
 
@@ -280,7 +280,7 @@ class TestDamage:
             file.write_bytes(bytes(changed))
             try:
                 use(file)
-            except StoreFailed as error:
+            except StorageFailed as error:
                 refused += 1
                 assert "damaged" in str(error) or "whole" in str(error)  # noqa: PT017
         assert refused >= attempts * {"page": 0.6, "bytes": 0.12, "zeros": 0.2, "cut": 1.0}[kind]
@@ -310,7 +310,7 @@ class TestDamage:
             shutil.copy(file, copy)
             with closing(sqlite3.connect(copy)) as connection, connection:
                 connection.execute(f"UPDATE results SET {column} = {value} WHERE number = 7")
-            with pytest.raises(StoreFailed, match="damaged; result 7 is"):
+            with pytest.raises(StorageFailed, match="damaged; result 7 is"):
                 load_study("s", storage=copy).ask()
 
 
@@ -331,7 +331,7 @@ class TestRights:
         return tickets
 
     def _refused(self, call: Callable[[], object]) -> None:
-        with pytest.raises(StoreFailed, match=r"cannot be (written to|opened)"):
+        with pytest.raises(StorageFailed, match=r"cannot be (written to|opened)"):
             call()
 
     def _only_read(self, file: Path, ticket: Ticket) -> None:
@@ -398,7 +398,7 @@ def tell_until_refused(study: Study) -> tuple[list[str], list[str], str]:
             while left:
                 study.tell(left[0], 0.5)
                 told.append(left.pop(0))
-    except StoreFailed as error:
+    except StorageFailed as error:
         return told, left, str(error)
 
 
@@ -452,7 +452,7 @@ class TestFullDisks:
         limit(60)
         told, left, words = tell_until_refused(study)
         assert "the disk is full; nothing of this call was recorded, everything before" in words
-        with pytest.raises(StoreFailed, match="the disk is full"):
+        with pytest.raises(StorageFailed, match="the disk is full"):
             study.import_rewards({"a": [0.5] * 10_000})
         assert len(told) > 10
         self.assert_kept(study, told, file)
@@ -467,7 +467,7 @@ class TestFullDisks:
         resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, hard))
         try:
             told, left, words = tell_until_refused(study)
-            with pytest.raises(StoreFailed):
+            with pytest.raises(StorageFailed):
                 study.import_rewards({"a": [0.5] * 50_000})
             self.assert_kept(study, told, file)
         finally:

@@ -24,7 +24,7 @@ from oddarms import (
     list_studies,
     load_study,
 )
-from oddarms.errors import InvalidParameter, StoreFailed, UnknownStudy
+from oddarms.errors import InvalidParameter, StorageFailed, UnknownStudy
 from oddarms.search import Search, Status
 from oddarms.studies import Told, _database, _replay, _saving, _sql, verify
 from oddarms.studies import _study_rows as study_rows
@@ -381,7 +381,7 @@ class TestSavedStates:
 
         def dies(connection: Any, study: int, key: int, part: int, content: bytes) -> None:
             if part == 2:
-                raise StoreFailed("the power is gone")
+                raise StorageFailed("the power is gone")
             add_part(connection, study, key, part, content)
 
         monkeypatch.setattr(study_rows, "add_part", dies)
@@ -508,7 +508,7 @@ class TestRights:
             assert verify(again).problems == []
             assert [one.name for one in list_studies(storage=file)] == ["s"]
             for call in (again.ask, lambda: again.import_rewards({"a": [0.5]})):
-                with pytest.raises(StoreFailed, match="cannot be written to"):
+                with pytest.raises(StorageFailed, match="cannot be written to"):
                     call()
             again._database.close()
         folder.chmod(0o755)
@@ -516,19 +516,28 @@ class TestRights:
         with nobody():
             assert load_study("s", storage=file).overview().told == 41
 
-    @pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o664), (0o022, 0o644), (0o077, 0o600)])
-    def test_a_group_shares_a_file_where_the_umask_lets_it(
-        self, tmp_path: Path, umask: int, mode: int
+    def test_only_the_owner_reads_a_file_unless_the_owner_says_otherwise(
+        self, tmp_path: Path
     ) -> None:
-        before = os.umask(umask)
+        file = tmp_path / "studies.db"
+        before = os.umask(0o022)
         try:
-            study = make(tmp_path / "studies.db")
+            study = make(file)
             study.ask()
+            assert modes(tmp_path) == {0o600}
+            study._database.close()
+            file.chmod(0o660)
+            study.ask()
+            assert modes(tmp_path) == {0o660}
         finally:
             os.umask(before)
-        files = sorted(tmp_path.iterdir())
-        assert [file.name for file in files] == ["studies.db", "studies.db-shm", "studies.db-wal"]
-        assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {mode}
+
+
+def modes(folder: Path) -> set[int]:
+    """Return the modes of a storage's three files."""
+    names = ["studies.db", "studies.db-shm", "studies.db-wal"]
+    assert sorted(file.name for file in folder.iterdir()) == names
+    return {stat.S_IMODE((folder / name).stat().st_mode) for name in names}
 
 
 class TestFilesThatGo:
@@ -547,7 +556,7 @@ class TestFilesThatGo:
             lambda: study.tell_many([(tickets[1], 0.5), (tickets[2], 0.5)]),
             study.ask,
         ):
-            with pytest.raises(StoreFailed, match="the file was removed or replaced"):
+            with pytest.raises(StorageFailed, match="the file was removed or replaced"):
                 call()
         study._database.close()
         for path in list(tmp_path.glob("away-*")):
@@ -657,7 +666,7 @@ class TestLocks:
         started = time.monotonic()
         with (
             self._held(study),
-            pytest.raises(StoreFailed, match="another process keeps it locked") as caught,
+            pytest.raises(StorageFailed, match="another process keeps it locked") as caught,
         ):
             study.desk().tell_many([(ticket, 0.5)])
         assert caught.value.passing
@@ -672,7 +681,7 @@ class TestLocks:
         ticket = study.ask()[0]
         with (
             self._held(study),
-            pytest.raises(StoreFailed, match="another process keeps it locked") as caught,
+            pytest.raises(StorageFailed, match="another process keeps it locked") as caught,
         ):
             study.tell_many([(ticket, 0.5)] * 2)
         assert caught.value.passing

@@ -11,8 +11,7 @@ from scipy import stats
 
 from helpers import quick_and_long, uniform_means_with_gap
 from oddarms.errors import InvalidParameter
-from oddarms.experiments import _windows
-from oddarms.experiments._windows import UniformMeans
+from oddarms.experiments import UniformMeans, _grid
 from oddarms.theory import gaps, threshold
 
 FALSE_ALARM = 1e-6
@@ -95,6 +94,6 @@ def test_invalid_parameters(n: int, k: float, window: object, message: str) -> N
 
 def test_window_without_instances_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two means with k = 1 have theta = max y, hence no gap at all."""
-    monkeypatch.setattr(_windows, "_MOST_CANDIDATES", 20_000)
+    monkeypatch.setattr(_grid, "_MAX_CANDIDATES", 20_000)
     with pytest.raises(InvalidParameter, match="of 20,000 candidates with n = 2 and"):
         UniformMeans(2, 1.0, (0.1, 0.2))(np.random.default_rng(17))

@@ -39,8 +39,7 @@ def demo(
 ) -> None:
     """Find the crowd workers who err abnormally often, in a simulated crowd of 722.
 
-    Asks them as few questions as possible, and says how many sampling everybody equally would
-    have taken.
+    Asks them as few questions as possible, and compares the answer with the true error rates.
     """
     crowd = simulated_crowd()
     question = Question(crowd.labels, k=k, delta=delta, budget=budget)
@@ -84,8 +83,6 @@ def _demonstrate(question: Question, crowd: SimulatedArms, seed: int, out: Path)
     _report(result, out, "crowd")
     truth = {crowd.labels[i] for i in outliers(crowd.means, question.k)}
     _compare_with_truth(result, truth)
-    if result.complete:
-        _compare_with_equal_sampling(result, seed)
     print(
         "\nTo watch it happen in a browser: `oddarms demo --serve`. To watch studies of your own,"
         " with\nworkers anywhere: `oddarms serve`."
@@ -130,29 +127,3 @@ def _compare_with_truth(result: Result, truth: set[object]) -> None:
     wrong += [label for label in result.normal if label in truth]
     verdict = "every decision is right" if not wrong else f"{len(wrong)} decisions are wrong"
     print(f"\nThe simulation knows the true error rates: {verdict}.", flush=True)
-
-
-def _compare_with_equal_sampling(result: Result, seed: int) -> None:
-    question = result.question
-    print("Sampling every worker equally instead ...", file=sys.stderr)
-    line = ProgressLine(wait=0.5)
-    try:
-        equal = find(
-            simulated_crowd(),
-            k=question.k,
-            delta=question.delta,
-            algorithm="rr",
-            batch=1000,
-            rng=seed,
-            progress=line,
-        )
-    except SearchInterrupted:
-        print("comparison skipped", file=sys.stderr)
-        return
-    finally:
-        line.close()
-    print(
-        f"Sampling every worker equally until all are decided (RR, NIPS 2017, run on the same"
-        f" crowd): {equal.pulls:,} samples, {equal.pulls / max(result.pulls, 1):,.0f} times"
-        " as many."
-    )

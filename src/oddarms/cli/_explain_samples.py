@@ -65,7 +65,7 @@ def _of_study(name: str, storage: str | None) -> tuple[Result, Ask]:
 
 def _told(result: Result, ask: Ask) -> str:
     question = result.question
-    samples = counted(result.pulls + result.imported, "sample")
+    samples = counted(result.pulls + result.history, "sample")
     text = f"{question.sentence()}\n\n{samples}: {headline(result)}"
     return text + _missing(result) + _choices(result, question, ask)
 

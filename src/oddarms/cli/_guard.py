@@ -11,7 +11,7 @@ from typing import ParamSpec
 import typer
 
 from oddarms.cli._streams import forgiving_stderr, say, show_cursor
-from oddarms.errors import OddarmsError, SearchError, StoreFailed, WorkerLost
+from oddarms.errors import OddarmsError, SearchError, StorageFailed, WorkerLost
 from oddarms.interrupts import ending_signals, signal_of
 
 P = ParamSpec("P")
@@ -27,7 +27,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         with forgiving_stderr(), ending_signals(at_once=_end_at_once):
             try:
                 command(*args, **kwargs)
-            except (SearchError, StoreFailed, WorkerLost) as error:
+            except (SearchError, StorageFailed, WorkerLost) as error:
                 _fail(str(error), EXIT_FAILED, error)
             except OddarmsError as error:
                 _fail(str(error), EXIT_USAGE, error)
@@ -46,10 +46,10 @@ def _fail(sentence: str, code: int, error: BaseException) -> None:
 
 def _end_at_once(number: int) -> None:
     """End the process, whatever its threads do: a second signal says that the first is too slow."""
-    running = sys.modules.get("oddarms.arms._running")  # not imported if no command was run
+    arms = sys.modules.get("oddarms.arms")  # not imported if no command was run
     try:
-        if running is not None:
-            running.kill_commands()
+        if arms is not None:
+            arms.kill_commands()
         show_cursor()
     finally:
         os._exit(EXIT_SIGNAL + number)

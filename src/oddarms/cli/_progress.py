@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from oddarms.experiments import AlgorithmProgress, GridProgress
 
-MOST_SECONDS = 99 * 86_400
+MAX_SECONDS = 99 * 86_400
 
 
 class GridDisplay:
@@ -32,7 +32,6 @@ class GridDisplay:
             disable=not (shown and console.is_terminal),
         )
         self._lines: dict[str, Any] = {}
-        self._executor = ""
         self._started = time.monotonic()
         self.done = self.cells = 0
 
@@ -50,12 +49,10 @@ class GridDisplay:
 
     def update(self, progress: GridProgress) -> None:
         """Show how far a comparison is."""
-        self.done, self.cells = progress.done, progress.cells
-        if progress.executor != self._executor and not self._progress.disable:
-            self._executor = progress.executor  # once, above the lines, as it may be long
-            self._progress.console.out(f"Running on {progress.executor}.", highlight=False)
-        rate = progress.pulls / max(self._seconds, 1e-3)
-        self._show("all", progress, f"{_short(progress.pulls)} pulls, {_short(rate)}/s")
+        total = progress.total
+        self.done, self.cells = total.done, total.cells
+        rate = total.pulls / max(self._seconds, 1e-3)
+        self._show("all", total, f"{_short(total.pulls)} pulls, {_short(rate)}/s")
         for name, one in progress.algorithms.items():
             self._show(name, one, f"{_short(one.pulls)} pulls")
 
@@ -63,18 +60,18 @@ class GridDisplay:
     def _seconds(self) -> float:
         return time.monotonic() - self._started
 
-    def _show(self, name: str, one: GridProgress | AlgorithmProgress, pulls: str) -> None:
+    def _show(self, name: str, one: AlgorithmProgress, pulls: str) -> None:
         left = self._time_left(one)
         if name not in self._lines:
             self._lines[name] = self._progress.add_task(name, total=one.cells, pulls="", left="")
         self._progress.update(self._lines[name], completed=one.done, pulls=pulls, left=left)
 
-    def _time_left(self, one: GridProgress | AlgorithmProgress) -> str:
+    def _time_left(self, one: AlgorithmProgress) -> str:
         if one.done == one.cells:
             return "done"
         if one.cost_run == 0.0:
             return "? left"
-        seconds = min(self._seconds * one.cost_left / one.cost_run, MOST_SECONDS)
+        seconds = min(self._seconds * one.cost_left / one.cost_run, MAX_SECONDS)
         return f"{timedelta(seconds=math.ceil(seconds))} left"
 
 

@@ -7,9 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from oddarms.cli._printing import note
-from oddarms.problem import UNIT, USUAL_K, USUAL_MARGIN
-
 
 class SideName(StrEnum):
     """Which side is abnormal."""
@@ -33,14 +30,14 @@ class RuleOption(StrEnum):
 class ErrorOption(StrEnum):
     """What delta bounds."""
 
-    any = "any"
+    fwer = "fwer"
     fdr = "fdr"
 
 
 class GoalOption(StrEnum):
     """When to stop."""
 
-    sure = "sure"
+    confidence = "confidence"
     budget = "budget"
 
 
@@ -68,16 +65,16 @@ QuantileShare = Annotated[
 ErrorKind = Annotated[
     ErrorOption | None,
     typer.Option(
-        help="any: nothing is wrong, with probability 1 - delta. fdr: on average at most delta/2"
+        help="fwer: nothing is wrong, with probability 1 - delta. fdr: on average at most delta"
         " of the names on either side are wrong.",
-        show_default="any",
+        show_default="fwer",
     ),
 ]
 GoalKind = Annotated[
     GoalOption | None,
     typer.Option(
-        help="sure: stop once the answer is. budget: spend --budget on the best guess.",
-        show_default="sure",
+        help="confidence: stop once the answer is known. budget: spend --budget on the best guess.",
+        show_default="confidence",
     ),
 ]
 AlgorithmName = Annotated[
@@ -93,16 +90,3 @@ def words_of(**given: Any) -> dict[str, Any]:
         for name, value in given.items()
         if value is not None
     }
-
-
-def with_margin(words: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
-    """Return the words of a new question, with the usual margin where none is given; say so."""
-    rule = words.get("rule", "sigma")
-    if "margin" in words or words.get("k", 0.0) < 0.0 or rule not in (*USUAL_K, "control"):
-        return words
-    a, b = words.get("bounds", UNIT)
-    margin = USUAL_MARGIN * (b - a)
-    if not quiet:
-        above = {"sigma": "average", "control": "control"}.get(rule, "median")
-        note(f"abnormal is also at least {margin:g} above the {above} (--margin 0: any distance)")
-    return {**words, "margin": margin}

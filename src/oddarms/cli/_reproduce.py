@@ -15,12 +15,14 @@ import typer
 from oddarms.cli._printing import note
 from oddarms.cli._progress import GridDisplay
 from oddarms.errors import InvalidParameter
-from oddarms.experiments import GridProgress
-from oddarms.paper import Claim, Reproduction, RoaiReproduction, reproduce_roai
-from oddarms.paper import reproduce as reproduce_figures
-from oddarms.paper._reproduce import BUDGET
-from oddarms.paper._roai import DIFFERENCES, SOURCE
-from oddarms.paper._settings import CONTENDERS, FIGURES
+from oddarms.experiments import (
+    Claim,
+    GridProgress,
+    Reproduction,
+    RoaiReproduction,
+    reproduce_roai,
+)
+from oddarms.experiments import reproduce as reproduce_figures
 from oddarms.tables import RecordedArms, read_arms
 from oddarms.text import shown
 
@@ -34,14 +36,6 @@ class Figure(StrEnum):
     fig3 = "fig3"
     all = "all"
     roai = "roai"
-
-
-class Backend(StrEnum):
-    """Where the runs are made."""
-
-    joblib = "joblib"
-    dask = "dask"
-    ray = "ray"
 
 
 def reproduce(
@@ -59,7 +53,7 @@ def reproduce(
     seed: Annotated[int, typer.Option(min=0, help="Decides every instance and reward.")] = 0,
     algorithms: Annotated[
         str, typer.Option(help="Which to compare (but for roai), with commas between.")
-    ] = ",".join(CONTENDERS),
+    ] = "ade,rr,wrr,spade",
     data: Annotated[
         Path | None,
         typer.Option(
@@ -70,13 +64,9 @@ def reproduce(
     gold: Annotated[
         Path | None, typer.Option(help="SQUARE's gold file for --data: `item label` a line.")
     ] = None,
-    budget: Annotated[int, typer.Option(help="Most pulls of one run.")] = BUDGET,
+    budget: Annotated[int, typer.Option(help="Most pulls of one run.")] = 1_000_000_000,
     jobs: Annotated[
         int | None, typer.Option(help="Runs at a time; by default one per core.")
-    ] = None,
-    backend: Annotated[Backend, typer.Option(help="What runs them.")] = Backend.joblib,
-    address: Annotated[
-        str | None, typer.Option(help="A running dask or ray cluster, instead of a local one.")
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer sizes and runs: a first look.")
@@ -97,7 +87,6 @@ def reproduce(
       oddarms reproduce all --quick
       oddarms reproduce fig3 --data responses.txt --gold gold.txt
       oddarms reproduce roai
-      oddarms reproduce fig2a --runs 100 --backend dask --address tcp://host:8786
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     if gold is not None and data is None:
         raise InvalidParameter(
@@ -106,14 +95,13 @@ def reproduce(
     recorded = None if data is None else read_arms(data, gold=gold)
     if recorded is not None and not quiet:
         _say_what_was_read(recorded)
-    chosen = FIGURES if Figure.all in figures else _of_ade(figures)
+    wanted = list(Figure) if Figure.all in figures else figures
+    chosen = [figure.value for figure in wanted if figure not in (Figure.all, Figure.roai)]
     shared: dict[str, Any] = {
         "runs": runs,
         "rng": seed,
         "quick": quick,
-        "backend": backend.value,
         "jobs": jobs,
-        "address": address,
         "command": shlex.join(["oddarms", *context.obj]),
     }
     if chosen:
@@ -134,10 +122,6 @@ def reproduce(
             again = reproduce_roai(folder=out / "roai", budget=budget, progress=progress, **shared)
         if not quiet:
             _show_roai(again)
-
-
-def _of_ade(figures: list[Figure]) -> tuple[str, ...]:
-    return tuple(figure.value for figure in figures if figure != Figure.roai)
 
 
 @contextmanager
@@ -175,7 +159,7 @@ def _show(found: Reproduction) -> None:
 
 
 def _show_roai(found: RoaiReproduction) -> None:
-    typer.echo(f"{SOURCE}\n\n{found}\n\n{DIFFERENCES}")
+    typer.echo(str(found))
     report, *others = found.files
     typer.echo(f"\nReport: {report} (and {len(others)} other files in {report.parent})")
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from oddarms.errors import OddarmsError, StoreFailed
+from oddarms.errors import OddarmsError, StorageFailed
 from oddarms.pytest_plugin import _forking as forking
 from oddarms.pytest_plugin._options import Settings
 from oddarms.pytest_plugin._records import Place
@@ -85,7 +85,7 @@ class Hunt:
                     self._finish(session, "it failed", patience=0)
             raise pytest.UsageError(f"--oddarms: {error}") from error
         except (KeyboardInterrupt, pytest.exit.Exception) as error:
-            with suppress(StoreFailed):
+            with suppress(StorageFailed):
                 self._finish(session, "it was interrupted", patience=0)
             end_outside(error)
             raise

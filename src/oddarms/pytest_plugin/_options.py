@@ -96,15 +96,6 @@ class Settings:
     jobs: int
     seed: int | None
 
-    @property
-    def whole_words(self) -> dict[str, Any]:
-        """The words of a new question: with the usual margin, where none is given."""
-        from oddarms.problem import USUAL_MARGIN  # it needs numpy, and pytest loads every plugin
-
-        if "margin" in self.words or self.words.get("rule") == "absolute":
-            return self.words
-        return {**self.words, "margin": USUAL_MARGIN}
-
 
 def add_options(parser: pytest.Parser) -> None:
     """Tell pytest all options."""

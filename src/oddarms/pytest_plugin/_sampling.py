@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from oddarms.errors import StoreFailed, UnknownStudy
+from oddarms.errors import StorageFailed, UnknownStudy
 from oddarms.finding import open_study
 from oddarms.problem import DEFAULT_DELTA, USUAL_K
 from oddarms.pytest_plugin._options import Settings
@@ -229,7 +229,7 @@ class Sampling:
         labels = sorted(compared)
         self._tests = [compared[label] for label in labels]
         if self.settings.storage is None:
-            self._search = Search(labels, rng=self._seed, **self.settings.whole_words)
+            self._search = Search(labels, rng=self._seed, **self.settings.words)
         else:
             self.study = study = patiently(lambda: self._opened(labels), OPEN_PATIENCE)
             self._seed = study.seed
@@ -244,7 +244,7 @@ class Sampling:
         Another margin, floor or budget is asked of the runs that are there; other tests, and other
         words, are another search.
         """
-        settings, words = self.settings, self.settings.whole_words
+        settings, words = self.settings, self.settings.words
         rule = words.get("rule", "sigma")
         k = words.get("k", USUAL_K.get(rule, 0.0))
         fixed = (k, words.get("delta", DEFAULT_DELTA), rule)
@@ -281,7 +281,7 @@ class Sampling:
     def _renew(self, now: float) -> None:
         if self.study is not None and now - self._renewed_at > RENEW_AFTER:
             self._renewed_at = now
-            with suppress(StoreFailed), self.study.hurried():  # the next time will do
+            with suppress(StorageFailed), self.study.hurried():  # the next time will do
                 self.study.renew([*self._pool, *self._out.values()], LEASE)
 
     def _end(self) -> None:
@@ -293,7 +293,7 @@ class Sampling:
 
     def _give_back(self, tickets: Sequence[Ticket]) -> None:
         if self._search is not None and tickets:
-            with suppress(StoreFailed):  # then their leases end by themselves
+            with suppress(StorageFailed):  # then their leases end by themselves
                 self._search.skip_many(tickets, "not run")
 
     # What is known
@@ -301,7 +301,7 @@ class Sampling:
     def progress(self) -> Progress | None:
         """Return how far the search is, or was before its storage was away."""
         if self._search is not None:
-            with suppress(StoreFailed):
+            with suppress(StorageFailed):
                 self._progress = self._search.progress()
         return self._progress
 

@@ -50,7 +50,7 @@ def _check_places(settings: Settings) -> None:
 def _check(settings: Settings) -> None:
     """Say what is wrong with the question before the tests are collected."""
     try:
-        Question(["one", "another"], **settings.whole_words)
+        Question(["one", "another"], **settings.words)
     except InvalidParameter as error:
         raise pytest.UsageError(f"--oddarms: {error}") from None
     if settings.isolate and not hasattr(os, "fork"):

@@ -52,8 +52,7 @@ class Answer:
         if self.result is None:
             settled = (Place.BROKEN, Place.SKIPPED)
             return [r.nodeid for r in self.sampling.records if r.place not in settled]
-        suspicion = dict(zip(self.rows, self.result.suspicion.tolist(), strict=True))
-        return sorted(self._decided("undecided"), key=lambda nodeid: -suspicion[nodeid])
+        return list(map(str, self.result.undecided))
 
     @cached_property
     def records(self) -> dict[str, Record]:
@@ -139,7 +138,7 @@ def advice_lines(answer: Answer) -> list[str]:
 def _earlier_words(answer: Answer, question: Question) -> list[str]:
     """Return which words a storage has from runs before this one, which did not give them."""
     settings = answer.sampling.settings
-    plain = Question(question.labels, **settings.whole_words)
+    plain = Question(question.labels, **settings.words)
     words = [word for word in ("margin", "floor", "budget") if word not in settings.words]
     return [
         f"the {word} is {kept:g}, as in an earlier run; --oddarms-{word} changes it"

@@ -68,13 +68,12 @@ def create_app(
     )
     app.state.oddarms = state
     pages.prepare()
-    hidden = "" if opened.database.one_connection else opened.name
-    add_problems(app, hidden)
+    add_problems(app, state.hidden)
     app.include_router(api.router)
     app.include_router(pages.router)
     app.mount("/static", pages.Assets(), name="static")
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
-    app.add_middleware(api.PlainTells, state=state, hidden=hidden)
+    app.add_middleware(api.PlainTells, state=state, hidden=state.hidden)
     app.add_middleware(Shared)
     app.add_middleware(Bodies)
     app.add_middleware(Guards, state=state)

@@ -11,9 +11,9 @@ from urllib.parse import quote, unquote, urlsplit
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from oddarms.errors import InvalidParameter
+from oddarms.errors import InvalidParameter, OddarmsError
 from oddarms.server._access import check_csrf, identified
-from oddarms.server._problems import Problem, answer, failed
+from oddarms.server._problems import Problem, answer, failed, storage_problem
 from oddarms.server._state import State
 
 HEADERS = {
@@ -92,6 +92,9 @@ class Guards:
             check_csrf(request, principal)
         except Problem as problem:
             await answer(request, problem)(scope, receive, send)
+            return
+        except OddarmsError as error:  # the storage is unavailable
+            await storage_problem(request, error, self._state.hidden)(scope, receive, send)
             return
         if scope["method"] == "HEAD":
             scope["method"] = "GET"

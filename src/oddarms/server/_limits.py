@@ -29,7 +29,7 @@ MOST_VALUES = 2_000_000
 FORMS = (b"multipart/form-data", b"application/x-www-form-urlencoded")
 BODY_SECONDS = 60.0
 
-MOST_ARMS = 100_000
+MAX_ARMS = 100_000
 """Of a study that is created over HTTP."""
 
 AT_A_TIME = 10
@@ -46,9 +46,9 @@ audit_log = logging.getLogger("oddarms.audit")
 
 def check_arms(count: int) -> None:
     """Refuse a study whose making would take minutes and gigabytes of the server."""
-    if count > MOST_ARMS:
+    if count > MAX_ARMS:
         raise InvalidParameter(
-            f"arms must be at most {MOST_ARMS:,} over HTTP but got {count:,}: create the study"
+            f"arms must be at most {MAX_ARMS:,} over HTTP but got {count:,}: create the study"
             " where its storage is, with `oddarms study create`, and work on it over HTTP."
         )
 

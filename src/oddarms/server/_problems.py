@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -81,7 +83,7 @@ def problem_of(error: errors.OddarmsError, hidden: str = "") -> Problem:
     if hidden:
         detail = detail.replace(hidden, "the storage of the server")
     problem = Problem(status, code, detail[:MOST_DETAIL])
-    if isinstance(error, errors.StoreFailed) and error.passing:
+    if isinstance(error, errors.StorageFailed) and error.passing:
         problem.status = 503
         problem.headers["Retry-After"] = "1"
     if isinstance(error, errors.RewardRejected):
@@ -108,15 +110,45 @@ def failed(request: Request, error: Exception) -> Response:
     return answer(request, Problem(500, "failed", "the server failed; its log says why."))
 
 
+class _Seldom(logging.Filter):
+    """Drops a line whose format and last argument were logged within the last ten seconds."""
+
+    SECONDS = 10.0
+    MAX_REMEMBERED = 100
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._logged: dict[tuple[str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno != logging.WARNING or not isinstance(record.args, tuple):
+            return True
+        key, now = (str(record.msg), str(record.args[-1])), time.monotonic()
+        if now - self._logged.get(key, -math.inf) < self.SECONDS:
+            return False
+        if len(self._logged) >= self.MAX_REMEMBERED:
+            self._logged.clear()
+        self._logged[key] = now
+        return True
+
+
+_log.addFilter(_Seldom())
+
+
+def storage_problem(request: Request, error: errors.OddarmsError, hidden: str) -> Response:
+    """Return the answer to an error of the library; one of the storage is logged, but seldom."""
+    problem = problem_of(error, hidden)
+    if problem.status >= 500:
+        _log.warning("%s %s: %s", request.method, shown(request.url.path), message(error))
+    return answer(request, problem)
+
+
 def add_problems(app: FastAPI, hidden: str) -> None:
     """Let an application answer every error by a problem."""
 
     async def of_library(request: Request, error: Exception) -> Response:
         assert isinstance(error, errors.OddarmsError)
-        problem = problem_of(error, hidden)
-        if problem.status >= 500:
-            _log.warning("%s %s: %s", request.method, shown(request.url.path), message(error))
-        return answer(request, problem)
+        return storage_problem(request, error, hidden)
 
     async def of_request(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

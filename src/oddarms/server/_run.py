@@ -18,7 +18,7 @@ import anyio.to_thread
 import uvicorn
 from fastapi import FastAPI
 
-from oddarms.errors import InvalidParameter, StoreFailed
+from oddarms.errors import InvalidParameter, StorageFailed
 from oddarms.server._protocol import MOST_CONNECTIONS, GuardedProtocol
 from oddarms.server._state import State
 from oddarms.text import shown
@@ -103,7 +103,7 @@ class Place:
                 f" {reason}."
             ) from None
 
-    def refusal(self) -> StoreFailed:
+    def refusal(self) -> StorageFailed:
         """Return why nobody could listen here."""
         where = f"port {self.port} of {shown(self.host)}"
         try:
@@ -114,22 +114,22 @@ class Place:
                 with socket.socket(family, kind, protocol) as tried:
                     tried.bind(address)
         except socket.gaierror:
-            return StoreFailed(
+            return StorageFailed(
                 f"host must be a name or an address of this machine but got {shown(self.host)}:"
                 " nobody knows that name."
             )
         except PermissionError:
-            return StoreFailed(
+            return StorageFailed(
                 f"{where} must be one that you may listen on but is not: choose another --port,"
                 " from 1024 on."
             )
         except OSError as error:
             if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                return StoreFailed(
+                return StorageFailed(
                     f"host must be an address of this machine but got {shown(self.host)}: choose"
                     " another --host."
                 )
-        return StoreFailed(
+        return StorageFailed(
             f"{where} must be free to listen on but is not: choose another --port, or stop who"
             " has it."
         )

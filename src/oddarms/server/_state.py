@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection
 
-from oddarms.errors import StoreFailed
+from oddarms.errors import StorageFailed
 from oddarms.server._counts import Counts
 from oddarms.server._events import Events
 from oddarms.server._limits import WrongTokens
@@ -62,10 +62,15 @@ class State:
         self.events = Events(self.tokens)
         self._file = _file_of(self.storage)
 
+    @property
+    def hidden(self) -> str:
+        """Where the storage is, which errors do not repeat to clients."""
+        return "" if self.storage.database.one_connection else self.storage.name
+
     def check_file(self) -> None:
         """Refuse to call a storage well whose file has gone: who has it open can still read it."""
         if _file_of(self.storage) != self._file:
-            raise StoreFailed(
+            raise StorageFailed(
                 f"{self.storage.name}: the file was removed or replaced while it was in use: put it"
                 " back, with its -wal file, and start the server again."
             )

@@ -10,7 +10,7 @@ from oddarms.studies._database_storage import DatabaseStorage
 from oddarms.studies._study import StoredStudy
 
 MOST_OPEN = 200
-MOST_ARMS = 2_000_000
+MAX_ARMS = 2_000_000
 """Of all open studies together, beyond the one that was used last."""
 
 
@@ -72,6 +72,6 @@ class OpenStudies:
 
     def _close_some(self) -> None:
         arms = sum(study.n for study in self._open.values())
-        while len(self._open) > 1 and (len(self._open) > MOST_OPEN or arms > MOST_ARMS):
+        while len(self._open) > 1 and (len(self._open) > MOST_OPEN or arms > MAX_ARMS):
             _, study = self._open.popitem(last=False)
             arms -= study.n

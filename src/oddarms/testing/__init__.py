@@ -11,7 +11,7 @@ collects methods called ``test_...``, does the rest. Nothing here needs pytest.
 """
 
 from oddarms.testing._conformance import AlgorithmConformance
-from oddarms.testing._expect import raises
+from oddarms.testing._expect import assert_consistent, raises
 from oddarms.testing._rates import assert_error_rate
 from oddarms.testing._setting import Instance, Streams, drive
 
@@ -19,6 +19,7 @@ __all__ = [
     "AlgorithmConformance",
     "Instance",
     "Streams",
+    "assert_consistent",
     "assert_error_rate",
     "drive",
     "raises",

@@ -12,6 +12,7 @@ from oddarms.arms import Bernoulli, Callables
 from oddarms.problem import Question
 from oddarms.search import Result
 from oddarms.simulation import Simulation, run_search, simulate
+from oddarms.testing._expect import assert_consistent
 from oddarms.testing._rates import assert_error_rate
 from oddarms.testing._setting import Instance, Setting, assert_same
 from oddarms.theory import threshold
@@ -53,6 +54,7 @@ class GuaranteeConformance(Setting):
             arms.means.size,
             k=self.easy.k,
             delta=self.delta,
+            margin=0.0,
             algorithm=self.algorithm,
             budget=self.easy_budget,
             options=self.options,
@@ -156,7 +158,7 @@ class GuaranteeConformance(Setting):
         return bool(arms and low <= threshold(self.easy.means, self.easy.k) <= high)
 
     def test_intervals_hold_at_any_budget(self) -> None:
-        """Intervals are valid whenever the search is stopped, not only at the end."""
+        """Intervals are valid whenever the search is stopped, and leave no decision open."""
         runs = 40
         children = np.random.default_rng(8).spawn(runs)
         budgets = np.geomspace(2 * len(self.easy.means), self.easy_budget / 10, runs).astype(int)
@@ -166,5 +168,6 @@ class GuaranteeConformance(Setting):
         ]
         assert_error_rate(sum(not self._covered(result) for result in results), runs, self.delta)
         for result in results:
+            assert_consistent(result)
             decided = result.decisions != Decision.UNDECIDED
             assert (result.pulls_per_arm[decided] > 0).all()

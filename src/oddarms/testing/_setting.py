@@ -93,6 +93,7 @@ class Setting:
         arguments: dict[str, Any] = {
             "k": self.easy.k,
             "delta": self.delta,
+            "margin": 0.0,
             "algorithm": self.algorithm,
             "budget": self.easy_budget,
             "rng": 3,
@@ -107,6 +108,7 @@ class Setting:
         arguments: dict[str, Any] = {
             "k": self.easy.k,
             "delta": self.delta,
+            "margin": 0.0,
             "algorithm": self.algorithm,
             "budget": self.easy_budget,
             "rng": 4,

@@ -22,7 +22,6 @@ from oddarms.cli._question import (
     QuantileShare,
     RuleChoice,
     SideName,
-    with_margin,
     words_of,
 )
 from oddarms.cli.find._folder import folders_of, usual_folder
@@ -295,7 +294,6 @@ def find(
             set_aside(out, storage, wanted=fresh, quiet=quiet)
         proof = reader.read(limits, side, quiet=quiet)
         say_clipped(transform, quiet=quiet)
-        words = with_margin(words, quiet=quiet)
         result = (_of_rows if rows else _from_table)(proof, labels, words, seed)
     else:
         where = storage_in(out, storage)
@@ -311,8 +309,6 @@ def find(
             made = sampling(out, **ways, failure_codes=failure_codes, **failing)
             read = of_table(recorded if table is not None else None, **columns, above=above)
             patiently(lambda: check_source(stored, out, made, read, same=same_source), waits)
-            if stored is None:
-                words = with_margin(words, quiet=quiet)
             found = patiently(lambda: opened(study, where, labels, recorded, words, seed), waits)
             if not quiet and function is not None:
                 say_going_on(found, here=storage is None)

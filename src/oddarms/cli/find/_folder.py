@@ -16,7 +16,13 @@ from oddarms.problem import DEFAULT_DELTA, UNIT, USUAL_K
 from oddarms.search._revising import REVISABLE
 
 MOST_OF_A_NAME = 40
-_USUAL = {"delta": DEFAULT_DELTA, "side": "upper", "rule": "sigma", "error": "any", "goal": "sure"}
+_USUAL = {
+    "delta": DEFAULT_DELTA,
+    "side": "upper",
+    "rule": "sigma",
+    "error": "fwer",
+    "goal": "confidence",
+}
 
 
 def usual_folder(

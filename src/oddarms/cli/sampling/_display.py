@@ -128,7 +128,7 @@ class Display:
 
     def end(self, result: Result) -> None:
         """Show what the answer says, where lines were shown that stay and say less."""
-        samples = counted(result.pulls + result.imported, "sample")
+        samples = counted(result.pulls + result.history, "sample")
         decided = result.question.n - len(result.undecided)
         if self._said_line and not self._terminal:
             self._say(f"{samples} · {decided:,} of {result.question.n:,} arms decided")

@@ -15,7 +15,7 @@ from oddarms.cli._printing import note
 from oddarms.cli.sampling._options import OnErrorName
 from oddarms.cli.sampling._output import Output
 from oddarms.cli.sampling._untold import keep_untold, lines_of, tell_left_over
-from oddarms.errors import PullFailed, RewardRejected, SearchError, StoreFailed
+from oddarms.errors import PullFailed, RewardRejected, SearchError, StorageFailed
 from oddarms.interrupts import Interrupted, signal_of, uninterrupted
 from oddarms.search import Result, Ticket
 from oddarms.studies import Study
@@ -54,11 +54,11 @@ class Run:
         except KeyboardInterrupt as error:
             known = getattr(error, "result", None)
             said = self._kept(error)
-            if known is not None and known.pulls + known.imported + known.unused:
+            if known is not None and known.pulls + known.history + known.unused:
                 self.output.show(known)
             raise Interrupted(f"interrupted: {said}", signal_of(error)) from None
-        except StoreFailed as error:
-            raise StoreFailed(f"{_first_sentence(error)} {self._kept(error)}") from error
+        except StorageFailed as error:
+            raise StorageFailed(f"{_first_sentence(error)} {self._kept(error)}") from error
         except SearchError as error:
             label = error.label if isinstance(error, PullFailed) else None
             said = str(error).rstrip(".")
@@ -143,5 +143,5 @@ class Run:
         return f", and {many} are only in the lines above, {how}"
 
 
-def _first_sentence(error: StoreFailed) -> str:
+def _first_sentence(error: StorageFailed) -> str:
     return str(error).split(". ")[0].rstrip(".") + "."

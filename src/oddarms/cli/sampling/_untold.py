@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from oddarms.cli._printing import note
-from oddarms.errors import InvalidParameter, StoreFailed
+from oddarms.errors import InvalidParameter, StorageFailed
 from oddarms.files import write_whole
 from oddarms.search import Ticket
 from oddarms.studies import Study, Told
@@ -58,7 +58,7 @@ def tell_left_over(study: Study, folder: Path, *, quiet: bool) -> None:
     for path in sorted(folder / name for name in names):
         try:
             _tell_file(study, path, quiet=quiet)
-        except StoreFailed:
+        except StorageFailed:
             raise
         except OSError as error:
             note(f"{shown(path)} was left as it is: {error.strerror or error}.")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import stat
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,13 +17,19 @@ from oddarms.cli._printing import emit, note
 from oddarms.cli._suggestions import SuggestingGroup
 from oddarms.cli.serve._token import app as token_app
 from oddarms.cli.study._storage import StorageOption
-from oddarms.errors import InvalidParameter
+from oddarms.errors import InvalidParameter, StorageFailed
+from oddarms.interrupts import pause
 from oddarms.server import create_app
 from oddarms.server._run import Place, run
 from oddarms.server._tokens import Role, Tokens, new_text
 from oddarms.studies._storage import server_address
-from oddarms.text import shown
+from oddarms.text import message, shown
 
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+WAIT_SECONDS, PAUSE_SECONDS = 300.0, 0.5
+"""How long the start waits for a storage that is unavailable, and how often it tries."""
 MOST_NODE, MOST_PATH = 60, 120
 """Characters of a machine's name and a file's path in the note by which a token is known again."""
 
@@ -77,12 +85,14 @@ def serve(
     )
     place.check(has_token=token_file is not None)
     names = [*(allow_host or []), *([] if place.host[:1].isdigit() else [place.host])]
-    application = create_app(
-        storage,
-        root_path=root_path,
-        allowed_hosts=names,
-        open_metrics=open_metrics,
-        tls_elsewhere=tls_elsewhere,
+    application = _when_available(
+        lambda: create_app(
+            storage,
+            root_path=root_path,
+            allowed_hosts=names,
+            open_metrics=open_metrics,
+            tls_elsewhere=tls_elsewhere,
+        )
     )
     tokens: Tokens = application.state.oddarms.tokens
     if token_file is not None:
@@ -100,6 +110,22 @@ def serve(
             )
 
     run(application, place, started)
+
+
+def _when_available(opened: Callable[[], FastAPI]) -> FastAPI:
+    """Return the application once its storage answers; a database may start after the server."""
+    until = time.monotonic() + WAIT_SECONDS
+    said = False
+    while True:
+        try:
+            return opened()
+        except StorageFailed as error:
+            if not error.passing or time.monotonic() > until:
+                raise
+            if not said:
+                said = True
+                note(f"{message(error)}; waiting up to {WAIT_SECONDS:.0f} s for it")
+        pause(PAUSE_SECONDS)
 
 
 def _use_file(tokens: Tokens, file: Path) -> None:

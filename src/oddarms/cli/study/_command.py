@@ -21,6 +21,7 @@ from oddarms.cli._question import (
     ErrorKind,
     Floor,
     GoalKind,
+    Margin,
     QuantileShare,
     RuleChoice,
     SideName,
@@ -31,7 +32,7 @@ from oddarms.cli.study._show import described, fields, flat, moment
 from oddarms.cli.study._storage import FormatOption, NameArgument, StorageOption, chosen, opened
 from oddarms.cli.study._work import ask, export, import_, renew, skip, tell
 from oddarms.cli.study._worker import work
-from oddarms.errors import InvalidParameter, StoreFailed
+from oddarms.errors import InvalidParameter, StorageFailed
 from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, usual_algorithm
 from oddarms.tables import bounds_of, csv_text, read_labels
 from oddarms.text import counted, shown, table
@@ -55,10 +56,7 @@ def create(
     delta: Annotated[
         float, typer.Option(help="Permitted probability of an error.")
     ] = DEFAULT_DELTA,
-    margin: Annotated[
-        float | None,
-        typer.Option(help="Outliers are also this far above the mean.", show_default="0"),
-    ] = None,
+    margin: Margin = None,
     floor: Floor = None,
     rule: RuleChoice = None,
     control: Control = None,
@@ -91,7 +89,7 @@ def create(
       oddarms study create tests --arms - --k 2 --delta 0.1 --option max_step=50
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     options = _options(option or [])
-    usual = usual_algorithm(rule or "sigma", goal or "sure")
+    usual = usual_algorithm(rule or "sigma", goal or "confidence")
     check_options(get_algorithm(algorithm or usual), options)
     labels = read_labels(arms)
     made = studies.create_study(
@@ -230,7 +228,9 @@ def verify(name: NameArgument, storage: StorageOption = None) -> None:
     study = opened(name, storage)
     found = studies.verify(study)
     if not found.ok:
-        raise StoreFailed(f"{study.name} does not agree with its log: {'; '.join(found.problems)}.")
+        raise StorageFailed(
+            f"{study.name} does not agree with its log: {'; '.join(found.problems)}."
+        )
     emit(
         f"{study.name} is sound: its {counted(found.results, 'result')} give what is stored\n"
         f"chain: {found.chain}\n"

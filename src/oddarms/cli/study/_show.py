@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from datetime import datetime
 from typing import Any
 
@@ -42,10 +43,11 @@ def described(study: Study, overview: Overview) -> str:
     needed = in_all_needed(result)
     tickets = f"{overview.handed_out:,} handed out, {overview.live:,} of them live"
     results = f"{overview.told:,} recorded, {counted(overview.conflicts, 'conflict')}"
+    sentence = textwrap.wrap(question.sentence(), 68)
     lines = [
         ("Study", f"{study.name}, created {moment(overview.created)}"),
         ("Storage", study.storage),
-        ("Question", question.sentence()),
+        *zip(["Question", *[""] * len(sentence)], sentence, strict=False),
         ("", f"wrong with probability at most {min(error, 1.0):g}; rewards in [{a:g}, {b:g}]"),
         *_changes(study),
         ("Algorithm", f"{question.algorithm}{options}, seed {study.seed}"),

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from oddarms.problem import DEFAULT_DELTA
-from oddarms.server._limits import MOST_ARMS
+from oddarms.server._limits import MAX_ARMS
 from oddarms.studies._base import LEASE, MOST_LEASE
 from oddarms.studies._limits import (
     MOST_KEY,
@@ -35,7 +35,7 @@ class NewStudy(_Body):
     name: Annotated[str, Field(min_length=1, max_length=200)]
     arms: Annotated[
         list[Label] | int,
-        Field(description=f"Labels, texts or whole numbers, at most {MOST_ARMS:,}; or how many."),
+        Field(description=f"Labels, texts or whole numbers, at most {MAX_ARMS:,}; or how many."),
     ]
     k: float | None = None
     delta: float = DEFAULT_DELTA
@@ -43,12 +43,12 @@ class NewStudy(_Body):
     side: str = "upper"
     budget: int | None = None
     rule: str = "sigma"
-    margin: float = 0.0
+    margin: float | None = None
     floor: float | None = None
     control: Label | None = None
     quantile: float | None = None
-    error: str = "any"
-    goal: str = "sure"
+    error: str = "fwer"
+    goal: str = "confidence"
     revised: bool = False
     algorithm: str | None = None
     options: Annotated[dict[str, Any], Field(description="Of the algorithm.")] = {}
@@ -198,9 +198,10 @@ class TrialsOut(BaseModel):
 
 
 class ConflictsOut(BaseModel):
-    """Results that were refused."""
+    """Results that were refused, and the number to go on behind; null at the end."""
 
     conflicts: list[Document]
+    next: int | None
 
 
 class RevisionsOut(BaseModel):

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from oddarms.errors import InvalidParameter, StoreFailed, UnknownStudy
+from oddarms.errors import InvalidParameter, StorageFailed, UnknownStudy
 from oddarms.server._limits import replayed
 from oddarms.server._problems import problem_of
 from oddarms.server._state import State
@@ -46,7 +46,7 @@ class PlainTells:
         body = (await receive())["body"]
         try:
             content = await run_in_threadpool(_told, study, body)
-        except StoreFailed as error:
+        except StorageFailed as error:
             await problem_of(error, self._hidden).response()(scope, receive, send)
             return
         if content is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from math import isfinite
@@ -27,7 +27,7 @@ from oddarms.server.api._models import (
     VerifiedOut,
     WorkersOut,
 )
-from oddarms.studies import Trial
+from oddarms.studies import Conflict, Trial
 from oddarms.studies._documents import plain, trials_as_csv
 from oddarms.studies._limits import MOST_RESULTS
 from oddarms.studies._study import StoredStudy
@@ -35,6 +35,9 @@ from oddarms.studies._study import StoredStudy
 PAGE = 1000
 EXPORTED_AT_A_TIME = 5000
 """Each part is read in a transaction of its own: a slow reader keeps nobody waiting."""
+
+After = Annotated[int, Query(ge=0, le=2**62)]
+Most = Annotated[int, Query(ge=1, le=MOST_RESULTS)]
 
 router = APIRouter(prefix="/studies/{name}", tags=["results"])
 _verifying = Dear("the verification of a study")
@@ -81,15 +84,9 @@ def pulse(study: StudyToRead) -> Response:
 
 
 @router.get("/trials", summary="Recorded results", responses=OF_STUDY, response_model=TrialsOut)
-def trials(
-    study: StudyToRead,
-    after: Annotated[int, Query(ge=0, le=2**62)] = 0,
-    most: Annotated[int, Query(ge=1, le=MOST_RESULTS)] = PAGE,
-) -> Response:
-    """Return results in the order of recording, behind a number; `next` is where to go on."""
-    found = list(study.trials(after=after, most=most))
-    following = found[-1].number if len(found) == most else None
-    return answered({"trials": [plain(trial) for trial in found], "next": following})
+def trials(study: StudyToRead, after: After = 0, most: Most = PAGE) -> Response:
+    """Return results in the order of recording, after a number; `next` is where to go on."""
+    return _page("trials", list(study.trials(after=after, most=most)), most)
 
 
 class Exported(StrEnum):
@@ -153,9 +150,14 @@ def _in_parts(lines: Iterator[str], size: int = 2**16) -> Iterator[str]:
     responses=OF_STUDY,
     response_model=ConflictsOut,
 )
-def conflicts(study: StudyToRead) -> Response:
-    """Return second results of a ticket that differ from the first."""
-    return answered({"conflicts": [plain(one) for one in study.conflicts()]})
+def conflicts(study: StudyToRead, after: After = 0, most: Most = PAGE) -> Response:
+    """Return results that differ from the first of their ticket; three of a ticket are kept."""
+    return _page("conflicts", study.conflicts(after=after, most=most), most)
+
+
+def _page(name: str, found: Sequence[Trial | Conflict], most: int) -> Response:
+    following = found[-1].number if len(found) == most else None
+    return answered({name: [plain(one) for one in found], "next": following})
 
 
 @router.get(

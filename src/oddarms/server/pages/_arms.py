@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from oddarms.algorithms import Decision
 from oddarms.problem import IntArray
-from oddarms.reports._formats import doubt_text, odds_text
+from oddarms.reports._formats import odds_text
 from oddarms.server.pages._paging import Page, whole
 from oddarms.server.pages._view import KINDS, NAMES, ORDERS, SYMBOLS, View
 from oddarms.text import about
@@ -132,9 +131,7 @@ def arm_row(view: View, arm: int) -> dict[str, Any]:
 
 def _guess(view: View, arm: int) -> str:
     """Return what an open arm seems to be, which is not proven."""
-    guesses, doubts = view.result.guesses, view.result.doubts
-    if guesses is None or doubts is None or not view.samples_per_arm[arm]:
+    guesses = view.result.guesses
+    if guesses is None or not (guesses[arm] and view.samples_per_arm[arm]):
         return ""
-    name = NAMES[KINDS[Decision(int(guesses[arm]))]]
-    doubt = float(doubts[arm])
-    return f"likely {name}, doubt {doubt_text(doubt)}" if math.isfinite(doubt) else ""
+    return f"likely {NAMES[KINDS[Decision(int(guesses[arm]))]]}"

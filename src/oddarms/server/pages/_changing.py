@@ -10,13 +10,13 @@ from starlette.datastructures import FormData, UploadFile
 
 from oddarms.documents import visible
 from oddarms.errors import InvalidParameter, OddarmsError
+from oddarms.problem import Question
 from oddarms.randomness import seed_of
 from oddarms.server._access import Admin, StudyToChange, StudyToRead, audit, check_form
 from oddarms.server._problems import problem_of
 from oddarms.server._state import State, state_of
 from oddarms.server.pages._new import (
     USUAL,
-    NewStudy,
     Upload,
     budget_of,
     given_of,
@@ -45,21 +45,18 @@ async def create(request: Request, principal: Admin) -> Response:  # noqa: ARG00
     form = await check_form(request)
     given, state = given_of(form), state_of(request)
     try:
-        made = await run_in_threadpool(new_study, given, await _uploaded(form))
-        await run_in_threadpool(_create, state, made)
+        name, question = await run_in_threadpool(new_study, given, await _uploaded(form))
+        await run_in_threadpool(_create, state, name, question)
     except OddarmsError as error:
         status, said = _said(request, error)
         return render(request, "new.html", status, here="new", given=given, problem=said)
-    audit(request, "create", made.name, arms=made.question.n)
-    if made.rewards:
-        results = sum(len(rewards) for rewards in made.rewards.values())
-        audit(request, "import", made.name, results=results)
-    return see_done(request, links_of(request).study(made.name), "created")
+    audit(request, "create", name, arms=question.n)
+    return see_done(request, links_of(request).study(name), "created")
 
 
 async def _uploaded(form: FormData) -> Upload | None:
     """Return the file that was chosen, if one was."""
-    file: Any = form.get("table")
+    file: Any = form.get("file")
     uploaded = isinstance(file, UploadFile)
     content = await file.read() if uploaded else b""
     name = (file.filename or "") if uploaded else ""
@@ -73,12 +70,9 @@ def _said(request: Request, error: OddarmsError) -> tuple[int, str]:
     return problem.status, f"{problem.detail[:1].upper()}{problem.detail[1:]}"
 
 
-def _create(state: State, made: NewStudy) -> None:
+def _create(state: State, name: str, question: Question) -> None:
     seed = seed_of(None)
-    question = tried_question(made.question, seed)
-    study = state.storage.create(check_name(made.name), question, seed)
-    if made.rewards:
-        study.import_rewards(made.rewards, key="uploaded")
+    state.storage.create(check_name(name), tried_question(question, seed), seed)
 
 
 @router.post("/studies/{name}/stop")

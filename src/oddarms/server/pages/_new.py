@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from oddarms.errors import InvalidParameter
-from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, FloatArray, Label, Question
+from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, Question
 from oddarms.server._limits import check_arms
-from oddarms.tables import read_labels, read_labels_of, read_rewards
-from oddarms.tables._columns import columns_in, first_column
-from oddarms.tables._lines import opened
 
 USUAL = {
     "name": "",
     "arms": "",
-    "arm": "",
-    "reward": "",
     "k": f"{DEFAULT_K:g}",
     "margin": "0.05",
     "side": "upper",
@@ -32,13 +25,6 @@ USUAL = {
 """What the form has at first."""
 FIELDS = {"delta": "permitted error", "bounds": "smallest and largest reward"}
 """Words of the question that the form calls otherwise."""
-REMEDIES = {
-    "--encoding": "save it as UTF-8",
-    "--missing": "fill it in, or leave the row out",
-    "--fresh": "create a new study",
-    "--bounds": "the smallest and the largest reward are fields of this form",
-}
-"""What to do here, by the option that a message names for the shell."""
 MOST_BUDGET = 10**15
 
 _GROUPED = re.compile(r"[0-9]{1,3}(?:[ ,_'\u202f\u00a0][0-9]{3})+|[0-9]+")
@@ -54,31 +40,22 @@ class Upload:
     name: str = ""
 
 
-@dataclass(frozen=True)
-class NewStudy:
-    """What a form asks for: a name, a question, and rewards that are there already."""
-
-    name: str
-    question: Question
-    rewards: Mapping[Any, FloatArray]
-
-
 def given_of(form: Mapping[str, Any]) -> dict[str, str]:
     """Return the fields of a form as text; those that are missing as they are at first."""
     texts = {key: form.get(key) for key in USUAL}
     return {key: text if isinstance(text, str) else USUAL[key] for key, text in texts.items()}
 
 
-def new_study(given: Mapping[str, str], table: Upload | None) -> NewStudy:
-    """Return the study that a form asks for, whole and checked."""
+def new_study(given: Mapping[str, str], file: Upload | None) -> tuple[str, Question]:
+    """Return name and question of the study that a form asks for, checked."""
     try:
-        return _new_study(given, table)
+        return _new_study(given, file)
     except InvalidParameter as error:
         raise InvalidParameter(in_words_of_the_form(str(error))) from None
 
 
 def in_words_of_the_form(said: str) -> str:
-    """Return a message with the names of fields, and remedies that the form has.
+    """Return a message with the names that the form has for fields.
 
     Examples
     --------
@@ -87,24 +64,17 @@ def in_words_of_the_form(said: str) -> str:
     """
     for word, field in FIELDS.items():
         said = re.sub(rf"^{word}\b", field, said)
-    for option, remedy in REMEDIES.items():
-        said = re.sub(rf": [^:]*{option}\b.*", f": {remedy}.", said, flags=re.DOTALL)
     return said
 
 
-def _new_study(given: Mapping[str, str], table: Upload | None) -> NewStudy:
+def _new_study(given: Mapping[str, str], file: Upload | None) -> tuple[str, Question]:
     bounds = (number("smallest reward", given["low"]), number("largest reward", given["high"]))
     typed = [line.strip() for line in given["arms"].splitlines() if line.strip()]
-    if typed and table:
-        raise InvalidParameter("arms must be typed in or come from a file but both are there.")
-    rewards: Mapping[Any, FloatArray] = {}
-    labels: list[Label] = list(typed)
-    if table:
-        labels, rewards = _from_table(table, given["arm"].strip(), given["reward"].strip(), bounds)
+    if typed and file:
+        raise InvalidParameter("arms are typed in and in a file: leave one of them out.")
+    labels = _labels(file) if file else typed
     if not labels:
-        raise InvalidParameter(
-            "arms must be typed in, one a line, or come from a file but got none."
-        )
+        raise InvalidParameter("arms are missing: type them in, one a line, or choose a file.")
     check_arms(len(labels))
     words: dict[str, Any] = {
         "k": number("k", given["k"]),
@@ -114,7 +84,7 @@ def _new_study(given: Mapping[str, str], table: Upload | None) -> NewStudy:
         "bounds": bounds,
         "budget": budget_of(given["budget"]),
     }
-    return NewStudy(given["name"].strip(), Question(labels, **words), rewards)
+    return given["name"].strip(), Question(labels, **words)
 
 
 def number(name: str, text: str) -> float:
@@ -146,33 +116,22 @@ def budget_of(text: str) -> int | None:
     return int(digits)
 
 
-def _from_table(
-    table: Upload, arm: str, reward: str, bounds: tuple[float, float]
-) -> tuple[list[Label], Mapping[Any, FloatArray]]:
-    """Return the labels of a table, and its rewards if it has a column of them."""
-    with tempfile.TemporaryDirectory(prefix="oddarms-") as folder:
-        path = Path(folder) / "table"
-        path.write_bytes(table.content)
-        try:
-            if reward:
-                arm = arm or _first_column(path)
-                recorded = read_rewards(path, arm=arm, reward=reward, bounds=bounds)
-                return list(recorded.labels), dict(recorded.records or {})
-            if not arm and _is_list(path, table.name):
-                return list(read_labels(str(path))), {}
-            return list(read_labels_of(path, arm or None)), {}
-        except InvalidParameter as error:
-            raise InvalidParameter(str(error).replace(str(path), "the file")) from None
-
-
-def _is_list(path: Path, name: str) -> bool:
-    """Return whether a file has a label a line and no header, as `--arms` of the shell takes it."""
-    if name.casefold().endswith(".txt"):
-        return True
-    with opened(path) as lines:
-        return len(columns_in(lines.first())) == 1
-
-
-def _first_column(path: Path) -> str:
-    with opened(path) as lines:
-        return first_column(lines)
+def _labels(file: Upload) -> list[str]:
+    """Return the labels in a file: text, one a line."""
+    try:
+        text = file.content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise InvalidParameter(
+            "the file must be text in UTF-8 with one label a line: save a table or an archive as"
+            " such."
+        )
+    labels = [line.strip() for line in text.splitlines() if line.strip()]
+    plain = file.name.casefold().endswith(".txt")
+    if labels and not plain and re.search("[,;\t]", labels[0]):
+        raise InvalidParameter(
+            "the file must have one label a line and no other columns. A file of labels with commas"
+            " in them needs a name that ends in .txt; `oddarms study import` takes tables."
+        )
+    return labels

@@ -14,7 +14,7 @@ from oddarms.studies import Overview
 from oddarms.studies._study import StoredStudy
 
 MOST_KEPT = 32
-MOST_ARMS = 500_000
+MAX_ARMS = 500_000
 """Of all moments that are kept, beyond the latest."""
 DEAR = 0.05
 """Seconds: what takes longer to find is looked at for a while, even if there is something new."""
@@ -73,7 +73,7 @@ class Snapshots:
             self._kept[key] = snapshot
             self._kept.move_to_end(key)
             arms = sum(kept.view.n for kept in self._kept.values())
-            while len(self._kept) > 1 and (len(self._kept) > MOST_KEPT or arms > MOST_ARMS):
+            while len(self._kept) > 1 and (len(self._kept) > MOST_KEPT or arms > MAX_ARMS):
                 gone, old = self._kept.popitem(last=False)
                 self._finding.pop(gone, None)
                 arms -= old.view.n

@@ -147,9 +147,8 @@ def _rate_text(rate: float) -> str:
 
 
 def _conflicts(request: Request, study: StoredStudy, now: Snapshot) -> dict[str, Any]:  # noqa: ARG001
-    if not now.overview.conflicts:
-        return {"conflicts": [], "more_conflicts": ""}
-    found = study.conflicts()
+    count = now.overview.conflicts
+    found = study.latest_conflicts(CONFLICTS) if count else []
     rows = [
         {
             "arm": visible(row.arm, 200),
@@ -158,12 +157,9 @@ def _conflicts(request: Request, study: StoredStudy, now: Snapshot) -> dict[str,
             "worker": "–" if row.worker is None else visible(row.worker, 200),
             "told": Moment.of(row.told),
         }
-        for row in reversed(found[-CONFLICTS:])
+        for row in found
     ]
-    return {
-        "conflicts": rows,
-        "more_conflicts": f"{len(found):,}" if len(found) > CONFLICTS else "",
-    }
+    return {"conflicts": rows, "more_conflicts": f"{count:,}" if count > len(rows) else ""}
 
 
 def _trace(view: View) -> list[list[str]]:

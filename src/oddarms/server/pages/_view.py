@@ -109,7 +109,8 @@ def _by_interest(view: View) -> IntArray:
     result = view.result
     group = np.where(result.decisions >= Decision.HIGH, 0, result.decisions + 1)
     near = np.nan_to_num(view.distances, nan=0.0)
-    within = np.choose(group, [-near, -result.suspicion, near])
+    rank = np.zeros(view.n) if result.ranks is None else result.ranks
+    within = np.choose(group, [-near, rank, near])
     return np.lexsort((within, group))
 
 

@@ -164,11 +164,6 @@ def tiles(view: View, overview: Overview) -> list[dict[str, str]]:
         *(_tile(*threshold(view, side)) for side in result.thresholds),
         _tile("Out now", f"{overview.live:,}", "pulls that workers have"),
     ]
-    if result.complete and view.equal_sampling and result.pulls:
-        times = view.equal_sampling / view.samples
-        if times >= 2.0:
-            more = f"{times:,.0f} times as many"
-            found.append(_tile("Sampling all equally", f"≈ {view.equal_sampling:,}", more))
     if overview.conflicts:
         found.append(_tile("Conflicts", f"{overview.conflicts:,}", "results that were refused"))
     return found

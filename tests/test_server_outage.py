@@ -1,0 +1,176 @@
+"""A server whose PostgreSQL stops: what clients are told, and that workers wait."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from helpers import Run
+from oddarms import create_study, load_study
+from oddarms.studies import verify
+from postgresql import Server
+from processes import wait_until
+from servers import Served, ServerProcess, admin_token, served
+from study_workers import together
+
+STUDIES = "/api/v1/studies"
+
+
+@pytest.fixture
+def server(postgresql: Server) -> Iterator[Served]:
+    with served(postgresql.new_database()) as server:
+        try:
+            yield server
+        finally:
+            postgresql.start()
+
+
+def is_said_in_the_usual_way(response: httpx.Response) -> None:
+    assert response.status_code == 503
+    assert int(response.headers["retry-after"]) >= 1
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in response.headers["content-security-policy"]
+    problem = response.json()
+    assert problem["code"] == "store-failed"
+    assert "postgresql://" not in problem["detail"]
+
+
+def test_tokens_cannot_be_looked_up(
+    server: Served, postgresql: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    with httpx.Client(base_url=server.address, headers=server.headers, trust_env=False) as client:
+        postgresql.stop()  # nobody has used the token yet, so that it must be looked up
+        for _ in range(50):
+            is_said_in_the_usual_way(client.get(STUDIES))
+        is_said_in_the_usual_way(client.get("/healthz"))
+        page = client.get("/", headers={"accept": "text/html"})
+        assert (page.status_code, page.headers["retry-after"]) == (503, "1")
+        assert page.headers["content-type"].startswith("text/html")
+        lines = [record for record in caplog.records if record.levelname != "INFO"]
+        assert len(lines) < 10
+        assert not any(record.exc_info for record in lines)
+        postgresql.start()
+        wait_until(lambda: client.get(STUDIES).status_code == 200, 30)
+
+
+def test_the_first_request_after_a_restart(server: Served, postgresql: Server) -> None:
+    with httpx.Client(base_url=server.address, headers=server.headers, trust_env=False) as client:
+        cold = {"Authorization": f"Bearer {admin_token(server.state.storage.name)}"}
+        assert client.get(STUDIES).status_code == 200
+        postgresql.restart()
+        first = client.get(STUDIES, headers=cold)
+        if first.status_code != 200:
+            is_said_in_the_usual_way(first)
+        assert client.get(STUDIES, headers=cold).status_code == 200
+
+
+def pull(_: object) -> float:
+    time.sleep(0.001)
+    return float(random.random() < 0.5)
+
+
+def test_a_worker_over_http_waits(server: Served, postgresql: Server) -> None:
+    create_study("s", range(20), k=3, delta=1e-60, budget=1000, storage=server.address)
+    study = load_study("s", storage=server.address)
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            study.run(pull)
+        except BaseException as error:
+            failed.append(error)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    wait_until(lambda: failed or study.progress().pulls > 100, 20)
+    assert failed == []
+    server.state.tokens._known.clear()
+    postgresql.stop()
+    time.sleep(1.5)
+    postgresql.start()
+    worker.join(60)
+    assert failed == []
+    assert study.status.value == "budget"
+
+
+def run_study(wait: Callable[[], object], address: str, token: str, seed: int) -> int:
+    import os
+
+    os.environ["ODDARMS_TOKEN"] = token
+    random.seed(seed)
+    wait()
+    return load_study("s", storage=address).run(pull).pulls
+
+
+@pytest.mark.long
+def test_ten_seconds_under_load(postgresql: Server, tmp_path: Path) -> None:
+    storage = postgresql.new_database()
+    token = admin_token(storage)
+    create_study("s", range(100), k=3, delta=1e-60, budget=20_000, storage=storage)
+    server = ServerProcess(storage, tmp_path)
+    server.start()
+    try:
+        server.wait()
+        timer = threading.Thread(target=_outage, args=(storage, postgresql))
+        timer.start()
+        tasks: list[tuple[Any, ...]] = [(server.address, token, seed) for seed in range(4)]
+        pulls = together(run_study, tasks)
+        timer.join()
+        study = load_study("s", storage=storage)
+        assert verify(study).problems == []
+        assert study.status.value == "budget"
+        assert min(pulls) > 1000
+        log = server.log.read_text()
+        assert "Traceback" not in log
+        assert len(log) < 20_000
+        assert server.terminate() == 0
+    finally:
+        postgresql.start()
+        server.kill()
+
+
+def _outage(storage: str, postgresql: Server) -> None:
+    wait_until(lambda: load_study("s", storage=storage).progress().pulls > 1000)
+    postgresql.stop()
+    time.sleep(10.0)
+    postgresql.start()
+
+
+class TestStart:
+    def test_a_server_waits_for_its_database(self, postgresql: Server, tmp_path: Path) -> None:
+        server = ServerProcess(postgresql.new_database(), tmp_path)
+        postgresql.stop()
+        try:
+            server.start()
+            wait_until(lambda: server.log.exists() and "waiting up to" in server.log.read_text())
+            time.sleep(1.0)
+            postgresql.start()
+            server.wait()
+            assert httpx.get(f"{server.address}/healthz", trust_env=False).status_code == 200
+            assert server.log.read_text().count("waiting up to") == 1
+            assert server.terminate() == 0
+        finally:
+            postgresql.start()
+            server.kill()
+
+    def test_but_not_for_ever(
+        self, postgresql: Server, run_command: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("oddarms.cli.serve._command.WAIT_SECONDS", 0.6)
+        storage = postgresql.new_database()
+        postgresql.stop()
+        try:
+            done = run_command("serve", "--storage", storage, "--port", "0")
+        finally:
+            postgresql.start()
+        assert done.code == 1
+        assert "cannot be reached" in done.err
+        assert "waiting up to" in done.err
