@@ -11,9 +11,14 @@ collects methods called ``test_...``, does the rest. Nothing here needs pytest.
 """
 
 from oddarms.testing._conformance import AlgorithmConformance
-from oddarms.testing._expect import assert_consistent, raises
-from oddarms.testing._rates import assert_error_rate
-from oddarms.testing._setting import Instance, Streams, drive
+from oddarms.testing._tools import (
+    Instance,
+    Streams,
+    assert_consistent,
+    assert_error_rate,
+    drive,
+    raises,
+)
 
 __all__ = [
     "AlgorithmConformance",
