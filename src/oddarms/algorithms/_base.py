@@ -16,13 +16,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oddarms.errors import InvalidParameter, ProtocolError, UnknownOption
+from oddarms.errors import InvalidParameter, UnknownOption
 from oddarms.problem import BoolArray, FloatArray, IntArray, check_number
 from oddarms.rules import Rule, Sigma
 from oddarms.rules._base import Ends
 from oddarms.statistics.guesses import suspicion
 
-RESERVED = frozenset({"algorithm", "n", "rule", "delta", "rng", "side", "error", "goal", "revised"})
+RESERVED = frozenset({"algorithm", "n", "rule", "delta", "rng", "side", "error", "goal"})
 """What every algorithm is made with; no option has such a name."""
 UNLIMITED = 2**50
 """The most pulls of any search, and so what stands for no budget.
@@ -111,9 +111,6 @@ class Algorithm(ABC):
     proven: ClassVar[bool] = True
     """False where its answers are calibrated by simulation, and no theorem bounds their error."""
 
-    revisable: ClassVar[bool] = False
-    """True where it has `revise`, and the constructor takes ``revised=True``."""
-
     goals: ClassVar[frozenset[str]] = frozenset({"confidence"})
     """What it can aim at; the constructor takes ``goal="budget"`` where that is one of them."""
 
@@ -145,36 +142,6 @@ class Algorithm(ABC):
     @abstractmethod
     def absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
         """Take the rewards of the last proposal: their sum and sum of squares for each entry."""
-
-    def absorb_imports(self, counts: IntArray, rewards: FloatArray) -> None:
-        """Take rewards that nobody asked for: `counts[i]` of arm i, arm after arm.
-
-        Only some algorithms can; to the others they are given as if they had asked for them.
-        """
-        del counts, rewards
-        raise ProtocolError(f"{type(self).__name__} cannot use rewards it did not ask for.")
-
-    @property
-    def takes_imports(self) -> bool:
-        """Whether `absorb_imports` takes rewards."""
-        return type(self).absorb_imports is not Algorithm.absorb_imports
-
-    def revise(self, rule: Rule, indifference: float, *, revised: bool = True) -> None:
-        """Take another margin, floor or indifference on the samples there are; decide anew.
-
-        Only those that are `revisable` can. A step that was proposed goes on.
-
-        Parameters
-        ----------
-        rule
-            The rule, which differs in its margin and floor at most.
-        indifference
-            As a share of the range of rewards; 0 where there is no such option.
-        revised
-            Whether margin or floor have ever been chosen after looking at samples.
-        """
-        del rule, indifference, revised
-        raise ProtocolError(f"{type(self).__name__} cannot decide anew from its samples.")
 
     def outlook(self) -> Iterator[Pulls]:
         """Yield the steps that are expected behind the one that is proposed.

@@ -24,7 +24,7 @@ from oddarms.errors import InvalidParameter
 from oddarms.problem import BoolArray, FloatArray, IntArray, Side, check_number
 from oddarms.rules import Rule
 from oddarms.statistics.evidence import mean_interval, sub_gaussian_interval
-from oddarms.statistics.totals import Totals, added_up
+from oddarms.statistics.totals import Totals
 
 FIRST_PULLS = 4
 """Of each arm."""
@@ -121,13 +121,6 @@ class LUCB(Algorithm):
         for total, values in zip(row, (pulls.counts, sums, squares), strict=True):
             np.add.at(total, pulls.indices, values)
         self._learn(row)
-
-    def absorb_imports(self, counts: IntArray, rewards: FloatArray) -> None:
-        """Take rewards that were not asked for, as pulls of their arms.
-
-        Valid if how many rewards an arm has was not decided by looking at them.
-        """
-        self._learn(Totals(counts.astype(np.float64), *added_up(counts, rewards)))
 
     def outlook(self) -> Iterator[Pulls]:
         """Yield the present step again: the next ones are about mostly the same arms."""
@@ -234,11 +227,11 @@ class LUCB(Algorithm):
 
     @property
     def means(self) -> FloatArray:
-        """Each arm's average reward, imported ones included."""
+        """Each arm's average reward."""
         return averages(self.totals.total, self.totals.pulls)
 
     def _estimates(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return averages, samples (imported ones too) and variances."""
+        """Return averages, pulls and variances."""
         pulls = self.totals.pulls
         means = np.clip(np.nan_to_num(self.means, nan=0.5), 0.0, 1.0)
         return means, pulls, self.totals.scatter / np.maximum(pulls, 1.0)

@@ -75,7 +75,6 @@ def create(
     side: Side = "upper",
     error: Error = "fwer",
     goal: Goal = "confidence",
-    revised: bool = False,
     **options: Any,
 ) -> Algorithm:
     """Return a fresh state machine for n arms with rewards in [0, 1].
@@ -92,8 +91,6 @@ def create(
         options["error"] = error
     if goal != "confidence":
         options["goal"] = goal
-    if revised and cls.revisable:
-        options["revised"] = True
     if check_side(side) != "both":
         return cls(n, rule=rule, delta=delta, rng=rng, **options)
     if cls.handles_both_sides:

@@ -97,7 +97,6 @@ class SPADE(Algorithm):
 
     handles_both_sides = True
     errors = frozenset({"fwer", "fdr"})
-    revisable = True
     lengths = frozenset({"indifference"})
 
     def __init__(
@@ -109,7 +108,6 @@ class SPADE(Algorithm):
         rng: np.random.Generator,
         side: Side = "upper",
         error: Error = "fwer",
-        revised: bool = False,
         indifference: float = 0.0,
         max_step: int | None = None,
     ) -> None:
@@ -147,22 +145,6 @@ class SPADE(Algorithm):
             )
             for name in sides
         }
-        if revised:
-            self.revise(rule, self.indifference)
-
-    def revise(self, rule: Rule, indifference: float, *, revised: bool = True) -> None:
-        """Take another margin, floor or indifference on the samples there are; decide anew.
-
-        The streams of the threshold do not depend on any of them, so nothing is lost; what it
-        costs is said at `oddarms.algorithms._spade_joint.Weights`.
-        """
-        assert isinstance(rule, Sigma)
-        self.indifference = check_indifference(indifference)
-        self.rule = rule
-        for view in self.views.values():
-            view.certificate.revise(rule, self.indifference, revised=revised)
-            self.decisions[:] = Decision.UNDECIDED
-        self._decide()
 
     def propose(self, limit: int) -> Pulls:
         """Return the next part of the plan, or of a new one."""
@@ -190,42 +172,6 @@ class SPADE(Algorithm):
                 self.threshold_pulls += int(plan.counts[decided].sum())
             self._learn(plan.received, plan.size, plan.guesses)
             self._decide()
-
-    def absorb_imports(self, counts: IntArray, rewards: FloatArray) -> None:
-        """Take rewards that were not asked for: complete rows as rows, the rest for their arms.
-
-        Valid if how many rewards an arm has was not decided by looking at them. Then the s-th
-        rewards of all arms are a row like any other — independent, and unseen when the forecast
-        that weighs them was made, as rows enter in order — and the rest are pulls of their arms.
-
-        Where sweeps come in pairs, how many there are at each reading must be fixed in advance
-        (`OddEven`). Sizes are: they follow from the sweeps before. But those of a row that is
-        under way were fixed already, so no row comes in between.
-        """
-        if self._plan is not None and self._plan.untouched:
-            self._plan = None
-        starts = np.cumsum(counts) - counts
-
-        def between(first: IntArray, last: IntArray) -> Totals:
-            ends = starts + first, starts + last
-            return Totals(
-                (last - first).astype(np.float64),
-                _sums_of_segments(rewards, *ends),
-                _sums_of_segments(rewards * rewards, *ends),
-            )
-
-        used, complete = 0, int(counts.min())
-        halves = 2 if self.paired else 1
-        while (
-            self._ready_for_rows
-            and used + halves * (size := math.ceil(self._row_size())) <= complete
-        ):
-            for _ in range(halves):
-                row = between(np.full(self.n, used), np.full(self.n, used + size))
-                self._learn(row, float(size), self._guesses())
-                used += size
-        self._learn(between(np.full(self.n, used), counts), 0.0, self._guesses())
-        self._decide(anew=True)
 
     def outlook(self) -> Iterator[Pulls]:
         """Yield the rest of the plan, then the plans that would follow at the present estimates."""
@@ -292,11 +238,11 @@ class SPADE(Algorithm):
             for view in self.views.values():
                 view.look(self.totals)
 
-    def _decide(self, *, anew: bool = False) -> None:
-        """Decide what can be; `anew` for the intervals of all arms as they are now."""
+    def _decide(self) -> None:
+        """Decide the arms for which the evidence suffices."""
         for view in self.views.values():
             tally, certificate = view.seen(self.totals), view.certificate
-            certificate.look(tally, anew=anew)
+            certificate.look(tally)
             open_arms = self._to_look_at(view)
             if self.rows >= 2 and view.guess is not None and open_arms.size:
                 certificate.decide(open_arms, tally, view.guess)
@@ -336,8 +282,7 @@ class SPADE(Algorithm):
     def _less_than_a_row(self, limit: int) -> _Plan:
         """Return a pull of each of the first arms: a budget below one row still says something.
 
-        It is no row, but pulls of their arms, as the rest of imports are, and chosen without
-        looking at any reward of theirs.
+        It is not a row: the arms are chosen without looking at their rewards.
         """
         counts = (np.arange(self.n) < limit).astype(np.int64)
         return _Plan(counts, 0.0, self._guesses())
@@ -352,12 +297,6 @@ class SPADE(Algorithm):
     @property
     def _between_pairs(self) -> bool:
         return not self.paired or self.rows % 2 == 0
-
-    @property
-    def _ready_for_rows(self) -> bool:
-        """Whether rows that were not asked for may enter as such."""
-        under_way = self._plan is not None and self._plan.size > 0.0
-        return self._between_pairs and not (self.paired and under_way)
 
     def _row_size(self) -> float:
         """Return the sweeps of the next row, about a tenth of those before."""
@@ -386,7 +325,7 @@ class SPADE(Algorithm):
 
     @property
     def means(self) -> FloatArray:
-        """Each arm's average reward, imported ones and those of an unfinished step included."""
+        """Each arm's average reward, those of an unfinished step included."""
         known = self._known()
         return averages(known.total, known.pulls)
 
@@ -450,7 +389,7 @@ class SPADE(Algorithm):
         return (1.0 - high, 1.0 - low) if view.mirrored else (low, high)
 
     def _estimates(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return averages, samples (imported ones too) and variances."""
+        """Return averages, pulls and variances."""
         known, means = self._known(), np.nan_to_num(self.means, nan=0.5)
         variances = known.scatter / np.maximum(known.pulls, 1.0)
         return means, known.pulls, variances
@@ -502,17 +441,6 @@ class SPADE(Algorithm):
         return view.certificate.log_level * np.where(np.isfinite(per_nat), per_nat, 0.0)
 
 
-def _sums_of_segments(values: FloatArray, first: IntArray, last: IntArray) -> FloatArray:
-    """Return sum(values[first[i]:last[i]]) for each i; the segments follow one another.
-
-    Each is added up by itself: a difference of running sums would leave in it what was rounded in
-    all those before.
-    """
-    padded = np.append(values, 0.0)
-    sums = np.add.reduceat(padded, np.column_stack([first, last]).ravel())[::2]
-    return np.where(last > first, sums, 0.0)
-
-
 class _Plan:
     """A step: how often each arm is pulled, and what has come back. Size 0 is a focus step.
 
@@ -535,11 +463,6 @@ class _Plan:
     def missing(self) -> IntArray:
         """Pulls of each arm that have not come back."""
         return self.counts - self.received.pulls.astype(np.int64)
-
-    @property
-    def untouched(self) -> bool:
-        """True while nothing has come back."""
-        return self._asked == 0
 
     @property
     def complete(self) -> bool:

@@ -157,10 +157,10 @@ class Certificate(ABC):
         """Return intervals of all means, at the cost of BOX_SHARE."""
         return box_of(tally, self.delta)
 
-    def look(self, tally: Tally, *, anew: bool = False) -> None:
-        """Narrow the box, where there are enough new pulls to do so or one asks for it."""
+    def look(self, tally: Tally) -> None:
+        """Narrow the box if there are enough new pulls."""
         pulls = float(tally.pulls.sum())
-        if anew or pulls >= LOOK_AGAIN * self._pulls_seen:
+        if pulls >= LOOK_AGAIN * self._pulls_seen:
             self.standing = narrowed(self.rules, self.standing, self.intervals(tally), pulls)
 
     def settle(self, arms: IntArray, tally: Tally) -> None:
@@ -182,26 +182,6 @@ class Certificate(ABC):
     def raised(self) -> Standing:
         """What is known, with the interval of the whole threshold: margin and floor included."""
         return raised(self.standing, self.beyond, self.mu)
-
-    def revise(self, rule: Sigma, indifference: float, *, revised: bool) -> None:
-        """Take another margin, floor or indifference; verdicts on which that may bear are open.
-
-        The threshold grows with margin and floor. So an arm that is rightly called normal is so
-        for a larger margin and floor, too, and one rightly called an outlier for smaller ones, both
-        if the indifference does not shrink. Such verdicts stay, as the event that they are right
-        is the same; it is another one if the values become chosen after looking (`Weights`).
-        """
-        before, slack = self.beyond, self.slack
-        self.beyond = now = Beyond(rule.margin, rule.floor, revised)
-        self.slack = indifference / self.rate
-        same_event = before.revised == now.revised and self.slack >= slack
-        higher = now.margin >= before.margin and now.floor >= before.floor
-        lower = now.margin <= before.margin and now.floor <= before.floor
-        stay = {NORMAL: same_event and higher, OUTLIER: same_event and lower}
-        for verdict in (verdict for verdict, stays in stay.items() if not stays):
-            self.verdicts[self.verdicts == verdict] = UNDECIDED
-        self.log_evidence[self.verdicts == UNDECIDED] = 0.0
-
 
 class JointCertificate(Certificate):
     """Arm i against the threshold of the *other* arms, both doubts in one e-value.
@@ -337,18 +317,13 @@ class IntervalCertificate(Certificate):
         self.mu = self.sweeps.true_direction.mean_interval()
         known = self.raised
         near = closeness(least_gap(self.rules, known, *self.box))
-        weights = Weights(near, self.slack, even=self.beyond.revised)
+        weights = Weights(near, self.slack)
         # names of which a share may be wrong are read at one moment
         due = arms if self.fdr else arms[tally.pulls[arms] >= self._next_look[arms]]
         found = self._weigh(due, known, weights, tally, guess)
         conclude(self.rules, self.standing, due, found, fdr=self.fdr)
         self._look_later(due[(found.normal > -math.inf) | (found.outlier > -math.inf)], tally)
         self._share_doubt(arms[self.verdicts[arms] == UNDECIDED], tally, guess)
-
-    def revise(self, rule: Sigma, indifference: float, *, revised: bool) -> None:
-        """Take other values, and look at all open arms at once."""
-        super().revise(rule, indifference, revised=revised)
-        self._next_look[:] = 0.0
 
     def _weigh(
         self, arms: IntArray, known: Standing, weights: Weights, tally: Tally, guess: Forecast

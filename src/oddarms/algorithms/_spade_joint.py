@@ -148,23 +148,18 @@ class Beyond(NamedTuple):
 
     margin: float
     floor: float
-    revised: bool = False
-    """Whether they were chosen after looking: see `Weights`."""
 
     @property
     def plain(self) -> bool:
-        """Whether mu + k sigma is the whole threshold, and was from the start."""
-        return self.margin == 0.0 and self.floor == -math.inf and not self.revised
+        """Whether mu + k sigma is the whole threshold."""
+        return self.margin == 0.0 and self.floor == -math.inf
 
     @property
     def shares(self) -> FloatArray:
-        """The shares of the parts that there are in the average of their e-values.
-
-        Those of a revised question are the same whatever parts there are.
-        """
+        """The shares of the parts that there are in the average of their e-values."""
         there = np.array([True, self.margin > 0.0, self.floor > -math.inf])
         shares = PART_SHARES[there]
-        result: FloatArray = shares if self.revised else shares / shares.sum()
+        result: FloatArray = shares / shares.sum()
         return result
 
 
@@ -174,33 +169,13 @@ class Weights(NamedTuple):
     The distance gamma_i of arm i is that from the largest of its thresholds, so that a world which
     errs on arm i by e errs by at least e on each of the thresholds that its evidence is against:
     each part of the evidence has weights of its own, from its own steepness.
-
-    If margin or floor are chosen after looking, equal weights are taken. Evidence against
-    "y_i - mu <= m" falls with m, and such a verdict is wrong only for m above the true y_i - mu;
-    evidence against ">=" grows with m, and is wrong only for m up to it. So what suffices at a
-    wrong m suffices at the truth, and likewise for the floor: one event covers all values. An
-    arm at or above mu + k sigma may, for different values, be wrongly called normal and, against mu
-    or the floor, an outlier; one below it, an outlier against each of the three, as an indifference
-    may excuse it against mu + k sigma. These are at most three events for each arm, so that
-    whatever values are tried, all answers from the first change on are together right with
-    probability at least 1 - 3 delta. (An answer before it rested on an event of its own.)
-
-    An indifference that is chosen after looking costs nothing. A verdict is wrong if the arm lies
-    on the other side by that much or more. A verdict is given only if the weighted e-process
-    suffices in every world in which it is wrong, so in the true one if it is wrong there; and in
-    the true world neither the weights nor the e-processes against the true means depend on the
-    indifference. An arm beyond its threshold can, whatever the value, only be wrongly called
-    normal, one below it only an outlier: the one event for each arm covers all values.
     """
 
     near: FloatArray
     slack: float
-    even: bool
 
     def added(self, arms: IntArray, steepness: FloatArray) -> FloatArray:
         """Return what the weights of arms add to their log evidence."""
-        if self.even:
-            return np.zeros(arms.size)
         return log_relative_weights(arms, self.near, steepness, self.slack)
 
 
@@ -325,7 +300,7 @@ def decide(
     if rows.upper.weight == 0.0:
         return known
     near = closeness(least_gap(rules, raised(known, beyond, mu), known.box[0], known.box[1]))
-    weights = Weights(near, rules.slack, even=beyond.revised)
+    weights = Weights(near, rules.slack)
     least = least_means(rules, beyond, known.box, arms, mu)
     found = sigma_evidence(rules, rows, known, weights, arms, tally, guess, mu, least)
     if not beyond.plain:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, mirrored, no_pulls
-from oddarms.problem import FloatArray, IntArray
+from oddarms.problem import FloatArray
 from oddarms.rules import Rule
 from oddarms.rules._base import Ends
 from oddarms.statistics.totals import mirrored_totals
@@ -53,16 +53,6 @@ class TwoSided(Algorithm):
         self.round = self.upper.round + self.lower.round
         self.threshold_pulls = self.upper.threshold_pulls + self.lower.threshold_pulls
         self._merge_decisions()
-
-    def absorb_imports(self, counts: IntArray, rewards: FloatArray) -> None:
-        """Pass on rewards that were not asked for."""
-        self.upper.absorb_imports(counts, rewards)
-        self.lower.absorb_imports(counts, 1.0 - rewards)
-
-    @property
-    def takes_imports(self) -> bool:
-        """Whether the two searches take rewards that were not asked for."""
-        return self.upper.takes_imports
 
     def outlook(self) -> Iterator[Pulls]:
         """Yield the steps of the side that is being searched."""

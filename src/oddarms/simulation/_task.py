@@ -32,7 +32,6 @@ PLAIN: dict[str, Any] = {
     "floor": None,
     "error": "fwer",
     "goal": "confidence",
-    "revised": False,
     "bounds": UNIT,
 }
 """Words of a question, and the only value of each that kernels know."""
