@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oddarms.errors import MissingExtra, UnknownStudy
 from oddarms.problem import Label, Question, check_whole
@@ -28,12 +28,17 @@ from oddarms.studies._study import (
 )
 from oddarms.studies._worker import WORKER_LEASE, Worker, retried
 
+if TYPE_CHECKING:
+    from oddarms.studies._stored import DatabaseStorage, StoredStudy
+
 __all__ = [
     "LEASE",
     "WORKER_LEASE",
     "Conflict",
+    "DatabaseStorage",
     "Overview",
     "Storage",
+    "StoredStudy",
     "Study",
     "StudyList",
     "StudySummary",
@@ -42,13 +47,25 @@ __all__ = [
     "Verification",
     "Worker",
     "WorkerRecord",
+    "check_name",
+    "checked_question",
     "create_study",
     "delete_study",
     "list_studies",
     "load_study",
     "open_storage",
     "retried",
+    "server_address",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the classes of databases when they are first used: they need SQLAlchemy."""
+    if name in ("DatabaseStorage", "StoredStudy"):
+        from oddarms.studies import _stored
+
+        return getattr(_stored, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def create_study(

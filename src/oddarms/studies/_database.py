@@ -129,6 +129,12 @@ class Database:
             return Now(float(wall), float(wall), 0)
         return Now(time.time(), steady(), boot())
 
+    def check(self) -> None:
+        """Raise `StorageFailed` unless the database answers and its file is in its place."""
+        self._check_file()
+        with self.reading() as connection:
+            run(connection, "SELECT version FROM oddarms")
+
     def close(self) -> None:
         """Close all connections; the next call opens new ones."""
         self._engine.dispose()

@@ -40,7 +40,7 @@ from oddarms.studies._study import (
     check_text,
     reason_of,
 )
-from oddarms.studies._wire import AT_A_TIME, CLASSES, MAX_HISTORY, MAX_TICKET_ID, record_of
+from oddarms.studies.wire import AT_A_TIME, CLASSES, MAX_HISTORY, MAX_TICKET_ID, record_of
 from oddarms.tables import Missing, Recorded
 
 if TYPE_CHECKING:
