@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from oddarms.pytest_plugin._outcomes import Outcome, Verdict, cut
+from oddarms.pytest_plugin._running import Outcome, Verdict, cut
 
 Work = Callable[[], Outcome]
 INTERRUPTED = 130

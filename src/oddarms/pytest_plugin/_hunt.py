@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 
 import pytest
 
-from oddarms.errors import OddarmsError, StorageFailed
+from oddarms.errors import InvalidParameter, OddarmsError, StorageFailed
+from oddarms.files import check_appendable, writable_folder
+from oddarms.problem import Question
+from oddarms.pytest_plugin import Settings, read_settings
 from oddarms.pytest_plugin import _forking as forking
-from oddarms.pytest_plugin._options import Settings
-from oddarms.pytest_plugin._records import Place
-from oddarms.pytest_plugin._running import Runner
-from oddarms.pytest_plugin._sampling import Sample, Sampling
-from oddarms.pytest_plugin._summary import Answer, progress_text, summary_lines
-from oddarms.pytest_plugin._writing import write_all
-from oddarms.search import PATIENCE, Patience
+from oddarms.pytest_plugin._report import Answer, progress_text, summary_lines, write_all
+from oddarms.pytest_plugin._running import Runner, keep_little, leave_seeds_alone
+from oddarms.pytest_plugin._sampling import Place, Sample, Sampling
 
 SHOW_AFTER = 0.5
 """Seconds between two states of the progress line of a terminal."""
@@ -82,11 +82,11 @@ class Hunt:
         except OddarmsError as error:
             if self.sampling is not None and self.sampling.searching:
                 with suppress(OddarmsError):  # what has failed may fail again
-                    self._finish(session, "it failed", patience=0)
+                    self._finish(session, "it failed", in_a_hurry=True)
             raise pytest.UsageError(f"--oddarms: {error}") from error
         except (KeyboardInterrupt, pytest.exit.Exception) as error:
             with suppress(StorageFailed):
-                self._finish(session, "it was interrupted", patience=0)
+                self._finish(session, "it was interrupted", in_a_hurry=True)
             end_outside(error)
             raise
         try:
@@ -95,11 +95,11 @@ class Hunt:
             raise pytest.UsageError(f"--oddarms: {error}") from error
         return ended
 
-    def _finish(self, session: pytest.Session, why: str, patience: Patience = PATIENCE) -> None:
+    def _finish(self, session: pytest.Session, why: str, *, in_a_hurry: bool = False) -> None:
         sampling = self.sampling
         if sampling is None:
             return
-        self.answer = Answer(sampling, sampling.finish(why, patience=patience))
+        self.answer = Answer(sampling, sampling.finish(why, in_a_hurry=in_a_hurry))
         session.testsfailed = len(self.answer.abnormal) + len(sampling.placed(Place.BROKEN))
         self.written = write_all(self.answer, self.settings.out, self.settings.summary)
 
@@ -188,3 +188,54 @@ class Loop:
 
     def _work(self, item: pytest.Item, name: str) -> forking.Work:
         return lambda: self.runner.run(item, name)
+
+
+def take_over(config: pytest.Config) -> None:
+    """Register what runs the collected tests again and again."""
+    from oddarms.pytest_plugin._xdist import WorkerRunner, XdistHooks
+
+    settings = read_settings(config)
+    _check(settings)
+    leave_seeds_alone(config)
+    keep_little(config)
+    config.option.maxfail = 0  # a failure is what is looked for
+    plugins = config.pluginmanager
+    if hasattr(config, "workerinput"):
+        plugins.register(WorkerRunner(config.workerinput, isolate=settings.isolate))
+        return
+    _check_places(settings)
+    runner = Runner(fresh=settings.isolate)
+    hunt = Hunt(config, settings)
+    plugins.register(runner)
+    plugins.register(hunt)
+    plugins.register(Loop(hunt, runner))
+    plugins.register(XdistHooks(hunt))
+
+
+def _check_places(settings: Settings) -> None:
+    """Say what cannot be written before the tests run, not after."""
+    try:
+        if settings.out is not None:
+            writable_folder("--oddarms-out", settings.out)
+        if settings.summary is not None:
+            check_appendable("--oddarms-summary", settings.summary)
+    except InvalidParameter as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _check(settings: Settings) -> None:
+    """Say what is wrong with the question before the tests are collected."""
+    try:
+        Question(["one", "another"], **settings.words)
+    except InvalidParameter as error:
+        raise pytest.UsageError(f"--oddarms: {error}") from None
+    if settings.isolate and not hasattr(os, "fork"):
+        raise pytest.UsageError(
+            "--oddarms-isolate must be left out on a system that cannot fork but was given: run"
+            " `oddarms find --pull 'pytest -q {arm}'` for one process per sample."
+        )
+    if settings.jobs > 1 and not settings.isolate:
+        raise pytest.UsageError(
+            f"--oddarms-jobs must be left out without --oddarms-isolate but got {settings.jobs}:"
+            " in this process tests run one after the other; pytest-xdist's -n has workers."
+        )

@@ -7,40 +7,167 @@ Samples of one test are interleaved with those of others: `next` never returns t
 last on the same worker. Where the search wants that one only, `between` has another one to run in
 between, and nobody looks at its outcome; whether a run counts is decided before it begins. So what
 is under way when the time is over counts as well: slow runs are more often among it.
+
+Which tests belong to the population
+------------------------------------
+A test that is skipped at its first run is left out. One that passes belongs to the population. One
+that fails is run again, until it passes once (it belongs to the population) or has failed
+`runs_to_be_broken` times out of as many: it is *broken, not flaky*, and left out. If its failure
+rate were below one half, it would have failed so often with probability at most 2^-runs, which is
+at most delta/n; so with probability at least 1 - delta all tests called broken fail in more than
+half of their runs. That is apart from the search's own guarantee.
+
+Why this does not harm the search
+---------------------------------
+The population is chosen by the first runs, and the search does not use them: it samples every test
+of the population anew. Given the population, its samples are what they would be had somebody named
+the tests in advance, and the answer is right *about this population* with probability at least
+1 - delta. Were the first runs imported, that would be lost: a test would have come in by having
+passed, and its first rewards would be a selection.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from enum import StrEnum
 
-from oddarms.errors import StorageFailed, UnknownStudy
+from oddarms.errors import StorageFailed
 from oddarms.finding import open_study
-from oddarms.problem import DEFAULT_DELTA, USUAL_K
-from oddarms.pytest_plugin._options import Settings
-from oddarms.pytest_plugin._outcomes import Outcome
-from oddarms.pytest_plugin._records import FirstRuns, Place, Record
+from oddarms.problem import DEFAULT_DELTA, Question
+from oddarms.pytest_plugin import Settings
+from oddarms.pytest_plugin._running import Outcome, Verdict
 from oddarms.randomness import seed_of
-from oddarms.search import AHEAD, PATIENCE, Patience, Progress, Result, Search, Ticket, patiently
-from oddarms.studies import Study
-from oddarms.studies._base import LEASE
-from oddarms.studies._desk import StudyDesk
+from oddarms.search import PREFETCH, Progress, Result, Search, Ticket
+from oddarms.studies import Study, Worker, retried
 
-Answer = TypeVar("Answer")
 AT_A_TIME = 256
 """Tickets that are asked for by one process."""
-OPEN_PATIENCE = 30.0
-"""Seconds to wait for a storage before there is anything to lose."""
-TELL_AFTER = 0.5
-"""Seconds until results are stored; what is told later is lost if the process is killed."""
-RENEW_AFTER = 60.0
-"""Seconds until the leases of the tickets at hand are renewed."""
+RETRY_SECONDS = 30.0
+"""How long to wait for a storage that is unavailable."""
+
+MIN_RUNS = 10
+"""Before a test is called broken."""
+
+
+class Place(StrEnum):
+    """Where a test belongs."""
+
+    OPEN = "open"
+    COMPARED = "compared"
+    BROKEN = "broken"
+    SKIPPED = "skipped"
+
+
+@dataclass
+class Record:
+    """A collected test.
+
+    Attributes
+    ----------
+    nodeid
+        Its name.
+    place
+        Whether it is compared with the others, or left out.
+    first_runs, first_failures
+        Before the search.
+    runs, failures
+        In the search, by this run of pytest.
+    text
+        How it failed last, or why it is skipped.
+    seconds, timed
+        Spent in so many runs.
+    """
+
+    nodeid: str
+    place: Place = Place.OPEN
+    first_runs: int = 0
+    first_failures: int = 0
+    runs: int = 0
+    failures: int = 0
+    text: str = ""
+    seconds: float = 0.0
+    timed: int = 0
+
+    @property
+    def pace(self) -> float:
+        """Seconds that a run takes."""
+        return self.seconds / self.timed if self.timed else math.inf
+
+    @property
+    def only_fails_again(self) -> bool:
+        """True if only its first run passed: it may not bear being run twice in a process."""
+        return self.first_failures < self.first_runs and self.runs == self.failures > 1
+
+    def note(self, outcome: Outcome) -> None:
+        """Remember the time of a run, and how it failed."""
+        self.seconds += outcome.seconds
+        self.timed += 1
+        if outcome.failed:
+            self.text = outcome.text
+
+
+def runs_to_be_broken(n: int, delta: float) -> int:
+    """Return how often a test fails in a row before it is broken: 2^-runs is at most delta/n.
+
+    Examples
+    --------
+    >>> runs_to_be_broken(20, 0.05), runs_to_be_broken(3000, 0.05)
+    (10, 16)
+    """
+    return max(MIN_RUNS, math.ceil(math.log2(n / delta)))
+
+
+class FirstRuns:
+    """Runs every test once, and those that fail again, to find the population."""
+
+    def __init__(self, records: list[Record], delta: float) -> None:
+        self.records = records
+        self.needed = runs_to_be_broken(max(len(records), 1), delta)
+        self._waiting = deque(range(len(records)))
+        self._open = len(records)
+
+    @property
+    def over(self) -> bool:
+        """True once every test has its place."""
+        return self._open == 0
+
+    def next(self, last: int | None) -> int | None:
+        """Return the number of a test to be run, another one than the last, or None for now."""
+        for _ in range(len(self._waiting)):
+            index = self._waiting.popleft()
+            if index != last:
+                return index
+            self._waiting.append(index)
+        return None
+
+    def tell(self, index: int, outcome: Outcome) -> None:
+        """Take the outcome of a first run."""
+        record = self.records[index]
+        record.first_runs += 1
+        record.first_failures += outcome.failed
+        if outcome.verdict is Verdict.SKIPPED and record.first_runs == 1:
+            record.place, record.text = Place.SKIPPED, outcome.text
+        elif not outcome.failed:
+            record.place = Place.COMPARED
+        elif record.first_failures >= self.needed:
+            record.place = Place.BROKEN
+        else:
+            self._waiting.append(index)
+            return
+        self._open -= 1
+
+    def give_back(self, index: int) -> None:
+        """Put a test back that was not run."""
+        self._waiting.appendleft(index)
 
 
 @dataclass(frozen=True)
@@ -87,17 +214,14 @@ class Sampling:
         self._seed = seed_of(settings.seed)
         self._rng = random.Random(self._seed)
         self._first = FirstRuns(self.records, settings.words.get("delta", DEFAULT_DELTA))
-        self._ahead = AHEAD if workers > 1 else 0.0
+        self._prefetch = PREFETCH if workers > 1 else 0.0
         self._at_a_time = AT_A_TIME if workers == 1 else 4 * workers
-        self._search: Search | StudyDesk | None = None
+        self._desk: Search | Worker | None = None
         self._tests: list[int] = []  # of each arm
         self._pool: list[Ticket] = []
         self._out: dict[str, Ticket] = {}
-        self._untold: list[tuple[Ticket, float]] = []
-        self._told_at = self._renewed_at = self.begun
         self._seconds = 0.0
         self._done = False
-        self._patience: Patience = PATIENCE
         self._progress: Progress | None = None
 
     # What to run
@@ -110,7 +234,7 @@ class Sampling:
     @property
     def searching(self) -> bool:
         """True once the first runs are over and there is a search."""
-        return self._search is not None
+        return self._desk is not None
 
     def next(self, last: int | None = None) -> Sample | None:
         """Return a sample, of another test than the last one; None where there is none for now."""
@@ -121,7 +245,7 @@ class Sampling:
         if not self._first.over:
             index = self._first.next(last)
             return None if index is None else self._first_run(index)
-        if self._search is None:
+        if self._desk is None:
             self._begin()
         return None if self._done else self._ticket_for(last)
 
@@ -148,12 +272,9 @@ class Sampling:
             return
         record.runs += 1
         record.failures += outcome.failed
-        if self._out.pop(sample.ticket.id, None) is not None:
-            self._untold.append((sample.ticket, float(outcome.failed)))
-        now = time.monotonic()
-        if now - self._told_at > TELL_AFTER:
-            self._tell_all()
-            self._renew(now)
+        desk = self._desk
+        if desk is not None and self._out.pop(sample.ticket.id, None) is not None:
+            desk.tell(sample.ticket, float(outcome.failed))
 
     def lose(self, sample: Sample) -> None:
         """Give a sample back that was not run."""
@@ -170,23 +291,29 @@ class Sampling:
         self.stopped = why
         self._end()
 
-    def finish(self, why: str, *, patience: Patience = PATIENCE) -> Result | None:
+    def finish(self, why: str, *, in_a_hurry: bool = False) -> Result | None:
         """Return what is known in the end, when nothing is under way any more.
 
         Parameters
         ----------
         why
             Why it ends, if it has not ended by itself.
-        patience
-            How long to wait for a storage that is away.
+        in_a_hurry
+            Whether not to wait for a storage that is unavailable.
         """
-        self._patience = patience
         self.stop(why)
-        self._tell_all()
-        self._give_back([*self._pool, *self._out.values()])
+        desk = self._desk
+        if desk is None:
+            return None
+        desk.skip_many([*self._pool, *self._out.values()], "not run")
         self._pool, self._out = [], {}
-        search = self._search
-        return None if search is None else self._patiently(search.result)
+        if not isinstance(desk, Worker):
+            return desk.result()
+        try:
+            desk.flush(retry=not in_a_hurry)
+            return retried(desk.study.result, 0.0 if in_a_hurry else RETRY_SECONDS)
+        finally:
+            desk.__exit__(KeyboardInterrupt)
 
     def _is_late(self) -> bool:
         seconds = self.settings.seconds
@@ -228,81 +355,48 @@ class Sampling:
             return
         labels = sorted(compared)
         self._tests = [compared[label] for label in labels]
+        question = Question(labels, **self.settings.words)
         if self.settings.storage is None:
-            self._search = Search(labels, rng=self._seed, **self.settings.words)
-        else:
-            self.study = study = patiently(lambda: self._opened(labels), OPEN_PATIENCE)
-            self._seed = study.seed
-            before = self._patiently(study.overview)
-            self.stored_before = before.told
-            self.answered = before.created if before.status.final else None
-            self._search = study.desk(lease=LEASE)
+            self._desk = Search(question, rng=self._seed)
+            return
+        self.study = study = retried(lambda: self._opened(question), RETRY_SECONDS)
+        self._seed = study.seed
+        self._desk = Worker(study, retry_for=RETRY_SECONDS).__enter__()
+        before = retried(study.overview, RETRY_SECONDS)
+        self.stored_before = before.told
+        self.answered = before.created if before.status.final else None
 
-    def _opened(self, labels: list[str]) -> Study:
-        """Return the search of these tests and words in the storage.
-
-        Another margin, floor or budget is asked of the runs that are there; other tests, and other
-        words, are another search.
-        """
-        settings, words = self.settings, self.settings.words
-        rule = words.get("rule", "sigma")
-        k = words.get("k", USUAL_K.get(rule, 0.0))
-        fixed = (k, words.get("delta", DEFAULT_DELTA), rule)
-        text = repr((labels, fixed)).encode(errors="backslashreplace")
-        name = f"{settings.study}-{hashlib.sha256(text).hexdigest()[:12]}"
-        assert settings.storage is not None
-        where: dict[str, Any] = {"storage": settings.storage, "name": name}
-        try:
-            return open_study(None, settings.words, **where)
-        except UnknownStudy:
-            return open_study(labels, words, rng=settings.seed, **where)
+    def _opened(self, question: Question) -> Study:
+        """Return the study of this question; another question has another one."""
+        assert self.settings.storage is not None
+        asked = {word: value for word, value in question.to_dict().items() if word != "budget"}
+        text = json.dumps(asked, sort_keys=True, default=str).encode()
+        name = f"{self.settings.study}-{hashlib.sha256(text).hexdigest()[:12]}"
+        return open_study(
+            question, storage=self.settings.storage, name=name, rng=self.settings.seed
+        )
 
     def _ask(self) -> None:
-        search = self._search
-        assert search is not None
-        self._tell_all()
-        tickets = self._patiently(lambda: search.ask(self._at_a_time, ahead=self._ahead))
+        assert self._desk is not None
+        tickets = self._desk.ask(self._at_a_time, prefetch=self._prefetch)
         self._pool += tickets
         if tickets.done:
             self._end()
 
-    def _patiently(self, call: Callable[[], Answer]) -> Answer:
-        """Return what a call to the search returns, which may be in a storage that is away."""
-        return patiently(call, self._patience)
-
-    def _tell_all(self) -> None:
-        """Tell the search, or store, the results at hand."""
-        search, results = self._search, self._untold
-        self._told_at = time.monotonic()
-        if search is not None and results:
-            self._patiently(lambda: search.tell_many(results))
-            self._untold = []
-
-    def _renew(self, now: float) -> None:
-        if self.study is not None and now - self._renewed_at > RENEW_AFTER:
-            self._renewed_at = now
-            with suppress(StorageFailed), self.study.hurried():  # the next time will do
-                self.study.renew([*self._pool, *self._out.values()], LEASE)
-
     def _end(self) -> None:
         """Hand out nothing more; what is under way still counts, as slow runs are among it."""
         self._done = True
-        self._tell_all()
-        self._give_back(self._pool)
+        if self._desk is not None:
+            self._desk.skip_many(self._pool, "not run")
         self._pool = []
-
-    def _give_back(self, tickets: Sequence[Ticket]) -> None:
-        if self._search is not None and tickets:
-            with suppress(StorageFailed):  # then their leases end by themselves
-                self._search.skip_many(tickets, "not run")
 
     # What is known
 
     def progress(self) -> Progress | None:
         """Return how far the search is, or was before its storage was away."""
-        if self._search is not None:
+        if self._desk is not None:
             with suppress(StorageFailed):
-                self._progress = self._search.progress()
+                self._progress = self._desk.progress()
         return self._progress
 
     @property

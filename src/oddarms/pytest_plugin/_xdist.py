@@ -18,13 +18,12 @@ import pytest
 
 from oddarms.pytest_plugin._forking import in_a_fork
 from oddarms.pytest_plugin._hunt import Hunt
-from oddarms.pytest_plugin._outcomes import Outcome, Verdict
-from oddarms.pytest_plugin._running import Runner
+from oddarms.pytest_plugin._running import Outcome, Runner, Verdict
 from oddarms.pytest_plugin._sampling import Sample, Sampling
 
 CARRIED = "oddarms"
 """The user property of a report that carries an outcome."""
-LEAST_QUEUED = 2
+MIN_QUEUED = 2
 QUEUED = 3
 QUEUED_IF_FAST = 12
 FAST = 0.02
@@ -124,7 +123,7 @@ class Scheduler:
         """True once workers may be told that nothing follows; the last test waits for that."""
         if self.sampling is None or not self.sampling.done:
             return False
-        return all(len(queue) < LEAST_QUEUED for queue in self._queues.values())
+        return all(len(queue) < MIN_QUEUED for queue in self._queues.values())
 
     @property
     def has_pending(self) -> bool:
@@ -202,7 +201,7 @@ class Scheduler:
         while len(queue) < self._wanted() and not self.sampling.done:
             last = queue[-1].index if queue else self._last.get(node)
             sample = self.sampling.next(last)
-            if sample is None and len(queue) < LEAST_QUEUED and self._is_stuck(queue):
+            if sample is None and len(queue) < MIN_QUEUED and self._is_stuck(queue):
                 sample = self.sampling.between(last)
             if sample is None:
                 break

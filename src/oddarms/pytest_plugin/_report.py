@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from oddarms.problem import Question
-from oddarms.pytest_plugin._records import Place, Record
-from oddarms.pytest_plugin._sampling import Sampling
-from oddarms.search import TESTS, Result
-from oddarms.search._text import guarantee, still_needed, with_guarantee
+from oddarms.documents import Block, Heading, Literal, Paragraph, Table, to_markdown
+from oddarms.errors import MissingExtra
+from oddarms.files import append_text, writable_folder, write_whole
+from oddarms.pytest_plugin._sampling import Place, Record, Sampling
+from oddarms.report import write_report, write_results
+from oddarms.search import TESTS, LeftOut, Result, as_markdown, facts, guarantee
 from oddarms.text import about, counted, shown, wrapped
 
-MOST_LISTED = 20
-MOST_UNDECIDED = 10
+MAX_LISTED = 20
+MAX_UNDECIDED = 10
 
 
 @dataclass(frozen=True)
@@ -88,13 +91,13 @@ def summary_lines(answer: Answer, width: int) -> list[str]:
     broken = answer.sampling.placed(Place.BROKEN)
     if broken:
         lines += ["", "broken, not flaky; left out of the comparison:"]
-        for record in broken[:MOST_LISTED]:
+        for record in broken[:MAX_LISTED]:
             lines += [f"  {shown(record.nodeid)}", f"    all {record.first_runs} runs failed"]
             lines += [f"    {shown(record.text)}"] if record.text else []
         lines += _others(broken)
     if answer.undecided:
         lines += ["", "nothing can be said yet of these, the most suspicious first:"]
-        lines += _table(answer, answer.undecided, width, most=MOST_UNDECIDED)
+        lines += _table(answer, answer.undecided, width, most=MAX_UNDECIDED)
     return [*lines, "", *cost_lines(answer)]
 
 
@@ -111,9 +114,9 @@ def headline(answer: Answer) -> list[str]:
         known = "" if result.complete else "known to be "
         are = "is" if odd == 1 else "are"
         text = f"{odd:,} of {n:,} tests {are} {known}abnormally flaky"
-        lines = with_guarantee(text, sure).splitlines()
+        lines = [f"{text} ({sure})"]
     elif result.complete:
-        lines = with_guarantee(f"nothing stands out among {n:,} tests", sure).splitlines()
+        lines = [f"nothing stands out among {n:,} tests ({sure})"]
     else:
         lines = [f"none of {n:,} tests is known to be abnormally flaky yet"]
     lines.append(f"abnormal: {_rule(result)}")
@@ -126,24 +129,12 @@ def advice_lines(answer: Answer) -> list[str]:
         return []
     question, n = answer.result.question, answer.result.question.n
     if question.can_have_outliers:
-        return _earlier_words(answer, question)
+        return []
     least = math.floor(1 + question.k**2) + 1
     out = f"more than {question.k:g} standard deviations out"
     return [
         f"among {n} tests none can be {out}: select at least {least},",
         "or ask --oddarms-floor 0.01 for those that fail in more than 1 % of their runs",
-    ]
-
-
-def _earlier_words(answer: Answer, question: Question) -> list[str]:
-    """Return which words a storage has from runs before this one, which did not give them."""
-    settings = answer.sampling.settings
-    plain = Question(question.labels, **settings.words)
-    words = [word for word in ("margin", "floor", "budget") if word not in settings.words]
-    return [
-        f"the {word} is {kept:g}, as in an earlier run; --oddarms-{word} changes it"
-        for word in words
-        if (kept := getattr(question, word)) != getattr(plain, word)
     ]
 
 
@@ -157,7 +148,7 @@ def _rule(result: Result) -> str:
     return f"{text}, {_percent(threshold)}" if threshold == threshold else text
 
 
-def _table(answer: Answer, nodeids: list[str], width: int, most: int = MOST_LISTED) -> list[str]:
+def _table(answer: Answer, nodeids: list[str], width: int, most: int = MAX_LISTED) -> list[str]:
     """Return rate, interval, runs and last failure; long names stand, whole, on their own line."""
     if not nodeids:
         return []
@@ -169,7 +160,7 @@ def _table(answer: Answer, nodeids: list[str], width: int, most: int = MOST_LIST
         if row is None:
             lines.append(f"  {name}")
             continue
-        runs = row["pulls"] + row["imported"]
+        runs = row["pulls"] + row["history"]
         rate = "?" if row["mean"] is None else _percent(row["mean"])
         interval = f"{100.0 * row['lower']:.1f} to {_percent(row['upper'])}"
         numbers = f"{rate:>7}  {interval:>15}  {runs:>7,}"
@@ -188,7 +179,7 @@ def _how(record: Record, width: int, *, isolated: bool) -> list[str]:
     return lines
 
 
-def _others(listed: list[Any], most: int = MOST_LISTED) -> list[str]:
+def _others(listed: list[Any], most: int = MAX_LISTED) -> list[str]:
     hidden = len(listed) - most
     return [f"  ... and {counted(hidden, 'other')}"] if hidden > 0 else []
 
@@ -208,7 +199,9 @@ def cost_lines(answer: Answer) -> Iterable[str]:
     yield from where
     if result is not None and not result.complete:
         yield f"ended: {sampling.stopped or result.status.meaning}"
-        yield from still_needed(result, TESTS).splitlines()
+        needed = dict(facts(result, TESTS)).get("still needed")
+        if needed:
+            yield f"still needed: {needed}"
 
 
 def run_lines(answer: Answer) -> Iterable[str]:
@@ -230,3 +223,141 @@ def run_lines(answer: Answer) -> Iterable[str]:
             begun = f"{sampling.answered:%Y-%m-%d}"
             yield f"  it had the answer of a search that began on {begun}; nothing was sampled"
             yield "  again (--oddarms-study NAME begins another search)"
+
+
+# Files
+
+
+def write_all(answer: Answer, folder: Path | None, summary: Path | None) -> list[str]:
+    """Write what is to be written; return lines that say what was, and what could not be.
+
+    What was found is shown all the same: it was paid for.
+    """
+    lines = []
+    try:
+        if folder is not None:
+            lines += [f"written: {path}" for path in _write_files(answer, folder)]
+        if summary is not None:
+            append_text(summary, summary_markdown(answer))
+            lines.append(f"written: {summary}")
+    except (MissingExtra, OSError) as error:
+        lines.append(f"not all was written: {error}")
+    return lines
+
+
+def _write_files(answer: Answer, folder: Path) -> Iterator[str]:
+    """Write all files into a folder, the one that needs most last; give their paths."""
+    place = writable_folder("--oddarms-out", folder)
+    yield str(write_whole(place / "junit.xml", junit_xml(answer)))
+    if answer.result is None:
+        return
+    yield from map(str, write_results(answer.result, place))
+    yield str(write_report(answer.result, place, notes=_notes(answer), subject=TESTS))
+
+
+def _notes(answer: Answer) -> list[str]:
+    """Return what a reader of the page should know of the population."""
+    notes = []
+    for place, why in (
+        (Place.BROKEN, "as every run of them failed (broken, not flaky)"),
+        (Place.SKIPPED, "as they are skipped"),
+    ):
+        left_out = answer.sampling.placed(place)
+        if left_out:
+            names = ", ".join(record.nodeid for record in left_out[:20])
+            more = ", ..." if len(left_out) > 20 else ""
+            many = counted(len(left_out), "test")
+            notes.append(f"{many} left out of the comparison, {why}: {names}{more}.")
+    return notes
+
+
+def summary_markdown(answer: Answer) -> str:
+    """Return the answer as Markdown, for the summary of a CI job."""
+    left_out = [
+        LeftOut(
+            "broken, not flaky; left out of the comparison",
+            [
+                (r.nodeid, f"all {r.first_runs} runs failed, last: {r.text}")
+                for r in answer.sampling.placed(Place.BROKEN)
+            ],
+        ),
+        LeftOut(
+            "left out as skipped",
+            [(r.nodeid, r.text) for r in answer.sampling.placed(Place.SKIPPED)],
+        ),
+    ]
+    notes = [line.strip() for line in (*advice_lines(answer), *run_lines(answer))]
+    if answer.result is None:
+        blocks: list[Block] = [Heading(headline(answer)[0], 3)]
+        for group in left_out:
+            rows = [[Literal(name), Literal(why)] for name, why in group.items]
+            blocks += [Table(["test", "why"], rows, group.title)] if rows else []
+        return to_markdown([*blocks, *map(Paragraph, notes)])
+    texts = {r.nodeid: r.text for r in answer.sampling.records}
+    return as_markdown(answer.result, subject=TESTS, left_out=left_out, details=texts, notes=notes)
+
+
+def junit_xml(answer: Answer) -> bytes:
+    """Return JUnit XML: a case for each test, failed if abnormal or broken."""
+    counts = answer.counts()
+    suite = ElementTree.Element("testsuite", name="oddarms")
+    for record in answer.sampling.records:
+        suite.append(_case(answer, record))
+    suite.set("tests", str(len(answer.sampling.records)))
+    suite.set("failures", str(len(counts["abnormal"]) + len(counts["broken"])))
+    suite.set("errors", "0")
+    suite.set("skipped", str(len(counts["left out as skipped"])))
+    suites = ElementTree.Element("testsuites")
+    suites.append(suite)
+    written: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
+    return written
+
+
+def _case(answer: Answer, record: Record) -> ElementTree.Element:
+    parts, bracket, parameters = record.nodeid.partition("[")
+    path, *classes = parts.split("::")
+    name = f"{classes.pop() if classes else path}{bracket}{parameters}"
+    place = ".".join([path.removesuffix(".py").replace("/", "."), *classes])
+    case = ElementTree.Element(
+        "testcase",
+        classname=_allowed(place),
+        name=_allowed(name),
+        time=f"{record.seconds:.3f}",
+    )
+    values = _properties(answer, record)
+    properties = ElementTree.SubElement(case, "properties")
+    for key, value in values.items():
+        ElementTree.SubElement(properties, "property", name=f"oddarms.{key}", value=value)
+    if values["decision"] in ("abnormal", "broken"):
+        message = f"{values['decision']}: fails in {values['rate']} of its runs"
+        failure = ElementTree.SubElement(case, "failure", message=message)
+        failure.text = _allowed(record.text)
+    elif record.place is Place.SKIPPED:
+        ElementTree.SubElement(case, "skipped", message=_allowed(record.text))
+    return case
+
+
+def _properties(answer: Answer, record: Record) -> dict[str, str]:
+    row = answer.rows.get(record.nodeid)
+    if row is None:
+        rate = record.first_failures / record.first_runs if record.first_runs else 0.0
+        decision = "undecided" if record.place in (Place.OPEN, Place.COMPARED) else record.place
+        return {"decision": decision, "rate": f"{rate:.6g}", "runs": str(record.first_runs)}
+    words = {"high": "abnormal"}
+    return {
+        "decision": words.get(row["decision"], row["decision"]),
+        "rate": "" if row["mean"] is None else f"{row['mean']:.6g}",
+        "lower": f"{row['lower']:.6g}",
+        "upper": f"{row['upper']:.6g}",
+        "runs": str(row["pulls"] + row["history"]),
+    }
+
+
+def _allowed(text: str) -> str:
+    """Return a text with all that XML cannot have written out."""
+    return "".join(
+        c
+        if c in "\t\n" or (c >= " " and c not in "￾￿" and not "\ud800" <= c <= "\udfff")
+        else ascii(c)[1:-1]
+        for c in text
+    )
