@@ -557,7 +557,7 @@ class TestBudget:
         assert (machine.decisions == Decision.UNDECIDED).all()
         guesses = machine.guesses()
         assert 0.0 <= machine.error_estimate <= 1.0
-        if budget < 24:  # one row
+        if budget < 12:  # less than one row
             assert (guesses.decisions == Decision.UNDECIDED).all()
         if budget == 1_000:
             assert np.flatnonzero(guesses.decisions == Decision.HIGH).tolist() == [11]

@@ -15,10 +15,11 @@ import pytest
 import oddarms
 from oddarms import Question, Search
 from oddarms.algorithms import available, get_algorithm
+from oddarms.algorithms._spade import SPADE
 from oddarms.arms import Bernoulli
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray
-from oddarms.rules import rule_of
+from oddarms.rules import Sigma
 from oddarms.testing import assert_consistent, assert_error_rate
 
 RULES: dict[str, dict[str, Any]] = {
@@ -105,7 +106,7 @@ def test_rewards_that_were_recorded(n: int, error: str) -> None:
         sizes = rng.integers(0 if run % 2 else 1, 4, n) * 10 ** rng.integers(0, 4, n)
         words: dict[str, Any] = {"k": 1.5, "margin": [0.0, 0.05, 0.2][run % 3], "error": error}
         search = Search(n, delta=0.2, **words)
-        search.import_rewards(
+        search.add_history(
             {arm: rng.random(size) < means[arm] for arm, size in enumerate(sizes) if size}
         )
         assert_consistent(search.result())
@@ -126,21 +127,18 @@ def carriers() -> dict[int, FloatArray]:
     return {arm: (rng.random(count) < rate) * 1.0 for arm, (count, rate) in enumerate(pairs)}
 
 
-@pytest.mark.parametrize("side", ["upper", "lower"])
-def test_the_threshold_is_as_well_known_as_the_intervals_make_it(side: str) -> None:
-    """Rows are as long as the shortest column; the intervals of the others are far narrower."""
-    search = Search(16, k=2, margin=0, side=side)
-    search.import_rewards(carriers())
-    result = search.result()
-    assert_consistent(result)
-    ends = result.intervals.T if side == "upper" else 1.0 - result.intervals.T[::-1]
-    least, most = rule_of(result.question).bounds(*ends)
-    low, high = result.threshold_interval
-    if side == "lower":
-        low, high = 1.0 - high, 1.0 - low
-    assert least - 1e-6 <= low
-    assert high <= most + 1e-6
-    assert len(result.normal) > 0
+def test_the_threshold_is_as_well_known_as_the_intervals_make_it() -> None:
+    """Whenever the box of intervals is made anew, the threshold's bounds over it count."""
+    rng, rates = np.random.default_rng(3), np.array(CARRIERS["rates"])
+    machine = SPADE(16, rule=Sigma(k=2.0), delta=0.05, rng=rng)
+    for _ in range(40):
+        pulls = machine.propose(10**9)
+        ones = rng.binomial(pulls.counts, rates[pulls.indices]).astype(float)
+        machine.absorb(pulls, ones, ones)
+        certificate = machine.views["upper"].certificate
+        least, most = machine.rule.bounds(*certificate.box)
+        assert least - 1e-9 <= certificate.low
+        assert certificate.high <= most + 1e-9
 
 
 def test_decisions_are_those_of_the_running_search() -> None:
@@ -148,7 +146,7 @@ def test_decisions_are_those_of_the_running_search() -> None:
     looked, not_looked = (Search(16, k=2, margin=0, rng=1) for _ in range(2))
     for search in (looked, not_looked):
         rng = np.random.default_rng(5)
-        search.import_rewards(carriers())
+        search.add_history(carriers())
         for _ in range(5):
             if search is looked:
                 assert (search.result().decisions == search.algorithm.decisions).all()
@@ -157,13 +155,13 @@ def test_decisions_are_those_of_the_running_search() -> None:
             search.tell_step((rng.random(arms.size) < 0.2) * 1.0)
     assert looked.result().to_dict() == not_looked.result().to_dict()
     done = Search(3, k=0, margin=0, floor=0.5)
-    done.import_rewards({0: [0.0] * 300, 1: [1.0] * 300, 2: [0.0] * 300})
+    done.add_history({0: [0.0] * 300, 1: [1.0] * 300, 2: [0.0] * 300})
     assert done.done
 
 
 def test_the_centre_is_as_well_known_as_the_intervals_make_it() -> None:
     search = Search(Question(16, k=2, margin=0.05))
-    search.import_rewards(carriers())
+    search.add_history(carriers())
     result = search.result()
     low, high = result.centre
     assert result.intervals[:, 0].mean() - 1e-6 <= low
@@ -190,7 +188,7 @@ def test_recorded_rewards_are_decided_rightly() -> None:
     for rng in np.random.default_rng(6).spawn(runs):
         search = Search(5, k=k, margin=0, delta=0.3)
         sizes = 10 ** rng.integers(1, 5, 5)
-        search.import_rewards(
+        search.add_history(
             {arm: (rng.random(size) < means[arm]) * 1.0 for arm, size in enumerate(sizes)}
         )
         result = search.result()

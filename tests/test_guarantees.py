@@ -151,7 +151,7 @@ def test_a_decided_arm_of_ade_keeps_the_interval_that_decided_it() -> None:
     means = [0.0, 1.0, 0.4, 0.45]
     search = Search(len(means), k=0.0, delta=0.1, algorithm="ade", shared=True, rng=35)
     rewards = Streams(means)
-    while search.total_pulls < 3_000:
+    while search.pulls < 3_000:
         pulls = search.ask_step()
         search.tell_step([rewards(int(i)) for i in np.repeat(pulls.indices, pulls.counts)])
         if search.algorithm.round % 50 == 0:

@@ -98,7 +98,6 @@ class TestTogether:
             (Beyond(0.1, -math.inf), [2 / 3, 1 / 3]),
             (Beyond(0.0, 0.3), [2 / 3, 1 / 3]),
             (Beyond(0.1, 0.3), [0.5, 0.25, 0.25]),
-            (Beyond(0.1, -math.inf, revised=True), [0.5, 0.25]),
         ],
     )
     def test_shares_sum_to_at_most_one(self, beyond: Beyond, shares: list[float]) -> None:

@@ -58,7 +58,7 @@ def made(n: int, *, outliers: int = 0, undecided: int = 0, side: str = "upper") 
         thresholds=thresholds,
         round=10,
         threshold_pulls=0,
-        imported_per_arm=np.zeros(n, dtype=np.int64),
+        history_per_arm=np.zeros(n, dtype=np.int64),
     )
 
 

@@ -93,18 +93,6 @@ class TestBoth:
         found = run_search(question(name, side="both"), arms, np.random.default_rng(2))
         assert (found.low, found.high) == ([0], [4])
 
-    def test_a_saved_search_goes_on(self, name: str) -> None:
-        search, again = Search(question(name), rng=0), Search(question(name), rng=0)
-        rng = np.random.default_rng(3)
-        for _ in range(5):
-            again = Search.from_bytes(again.question, again.to_bytes())
-            pulls = search.ask_step()
-            assert again.ask_step().indices.tolist() == pulls.indices.tolist()
-            rewards = rng.normal(EASY.means[pulls.indices], 0.5)
-            search.tell_step(rewards)
-            again.tell_step(rewards)
-        assert again.result().to_dict() == search.result().to_dict()
-
     def test_other_rules_are_refused(self, name: str) -> None:
         with pytest.raises(InvalidParameter, match="rule must be 'mad' for the algorithm ROAI"):
             Search(5, rule="tukey", algorithm=name)

@@ -175,7 +175,6 @@ OBSTACLES: list[tuple[int, dict[str, Any], str]] = [
     (9, {"floor": 0.1}, "floor must be None but is 0.1"),
     (9, {"error": "fdr"}, "error must be 'fwer' but is 'fdr'"),
     (9, {"goal": "budget", "budget": 9}, "goal must be 'confidence' but is 'budget'"),
-    (9, {"revised": True}, "revised must be False but is True"),
     (9, {"algorithm": "mine"}, "one of 'ade', 'rr', 'wrr', 'spade' but is 'mine'"),
 ]
 
@@ -208,13 +207,6 @@ class TestWhatIsCompiled:
             InvalidParameter, match=r"where max_step must be None but is 5, but got True"
         ):
             simulate([0.1, 0.2, 0.9], k=0.5, delta=0.1, rng=1, compiled=True, max_step=5)
-
-    def test_a_revised_question(self) -> None:
-        """Its weights are equal ones, which kernels do not know."""
-        means, words = [0.1, 0.2, 0.15, 0.3, 0.25, 0.9, 0.1], {"k": 1, "rng": 4}
-        found = simulate(means, revised=True, **words)
-        assert found.pulls == simulate(means, revised=True, compiled=False, **words).pulls
-        assert found.pulls != simulate(means, **words).pulls
 
 
 CONCENTRATIONS = (1e-20, 0.01, 0.2, 1.0, 10.0)

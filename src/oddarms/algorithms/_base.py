@@ -224,7 +224,10 @@ class Algorithm(ABC):
         return None
 
     def guesses(self) -> Guesses:
-        """Return what each arm seems to be and how suspicious it is. Not proven."""
+        """Return what each arm seems to be and how suspicious it is. Not proven.
+
+        An arm without pulls is undecided.
+        """
         means, pulls, variances = self._estimates()
         sides = [means, 1.0 - means] if "lower" in self.thresholds() else [means]
         high, *lower = (
@@ -235,6 +238,7 @@ class Algorithm(ABC):
         for low in lower:
             odd = np.where((low > 0.0) & (high <= 0.0), Decision.LOW, odd)
             most = np.maximum(high, low)
+        odd = np.where(pulls > 0, odd, Decision.UNDECIDED)
         return Guesses(np.where(self.undecided, odd, self.decisions).astype(np.int8), most)
 
     def _estimates(self) -> tuple[FloatArray, FloatArray, FloatArray]:
