@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from desks import desk
 from helpers import KERNELS, Ran, Run
 from postgresql import new_storage, postgresql, postgresql_url
 
-__all__ = ["new_storage", "postgresql", "postgresql_url"]
+__all__ = ["desk", "new_storage", "postgresql", "postgresql_url"]
 
 pytest_plugins = ["pytester"]
 

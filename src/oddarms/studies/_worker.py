@@ -137,7 +137,7 @@ class Worker:
 
     def tell(self, ticket: Ticket, reward: float) -> None:
         """Take a result; it is stored within half a second, or with the next `ask`."""
-        self.untold[ticket] = self.study.check_reward(reward)
+        self.untold.setdefault(ticket, self.study.check_reward(reward))
         if len(self.untold) >= MAX_UNTOLD or time.monotonic() - self._flushed > FLUSH_SECONDS:
             self.flush()
 
