@@ -17,11 +17,11 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -29,22 +29,36 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool, StaticPool
 
 from oddarms.errors import InvalidParameter, MissingExtra, OddarmsError, StorageFailed
+from oddarms.interrupts import ended
 from oddarms.studies._location import Location, location_of
 from oddarms.studies._schema import TABLES, VERSION, statements
 
 LOCK_SECONDS = 10.0
 """How long a call waits for others; the caller may repeat it."""
+HURRY_SECONDS = 0.5
+"""How long it waits once a signal has asked the program to end."""
 HOLD_SECONDS = 300.0
 """A client that has locked a study and does nothing for so long, as if suspended, loses it."""
 TURN_SECONDS = 0.001
 SILENCE_SECONDS = 60
 """After so long without a sign of life the other side of a connection counts as gone."""
+DEADLOCKS = 5
+"""How often a transaction is repeated that the server has ended for another one."""
+CHUNK = 50_000
+"""Rows of a long answer that are taken at once."""
 LOCK_SPACE, ASK_SPACE = 0x0DDA, 0x0DDB
 """Our parts of PostgreSQL's advisory locks."""
 
 _memory_lock = threading.Lock()
 _memory: list[Database] = []
 _opened: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+Answer = TypeVar("Answer")
+
+
+class Deadlock(StorageFailed):
+    """Two transactions waited for each other, and the server has ended this one."""
 
 
 class Database:
@@ -83,22 +97,21 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A transaction that only reads."""
-        reads = {"oddarms_reads": True}
-        with self._translated(), self._engine.connect().execution_options(**reads) as connection:
-            with connection.begin():
-                yield connection
+        with (
+            self._translated(),
+            self._engine.connect().execution_options(oddarms_reads=True) as connection,
+            connection.begin(),
+        ):
+            yield connection
 
-    def appending(self, connection: sa.Connection, study: int) -> None:
-        """Append results of a study, together with others who do."""
+    def appending(self, connection: sa.Connection, study: int, *, alone: bool = False) -> None:
+        """Append results of a study, together with others who do or while nobody else does."""
         if self.is_postgresql:
-            run(
-                connection,
-                f"SELECT pg_advisory_xact_lock_shared({LOCK_SPACE}, :study)",
-                study=study,
-            )
+            lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
+            run(connection, f"SELECT {lock}({LOCK_SPACE}, :study)", study=study)
 
     def alone(self, connection: sa.Connection, study: int) -> None:
-        """Hand out tickets of a study, or give results places, while nobody else does."""
+        """Hand out tickets of a study, or change it, while nobody else does."""
         if self.is_postgresql:
             run(connection, f"SELECT pg_advisory_xact_lock({ASK_SPACE}, :study)", study=study)
 
@@ -109,6 +122,15 @@ class Database:
                 run(connection, f"SELECT pg_advisory_xact_lock({LOCK_SPACE}, :study)", study=study)
             last = "SELECT coalesce(max(id), 0) FROM results WHERE study = :study"
             return int(run(connection, last, study=study).scalar_one())
+
+    def repeated(self, call: Callable[[], Answer]) -> Answer:
+        """Make a call that is one transaction, again if it and another waited for each other."""
+        for _ in range(DEADLOCKS):
+            try:
+                return call()
+            except Deadlock:
+                pass
+        return call()
 
     def insert(self, connection: sa.Connection, table: str, columns: list[str], rows: Any) -> None:
         """Insert many rows, in the fastest way there is."""
@@ -246,7 +268,8 @@ class Database:
     def _failed(self, failure: Failure) -> StorageFailed:
         safe = failure.known or self.location.is_safe(failure.reason)
         reason = failure.reason if safe else "it failed with a message that contains the password"
-        return StorageFailed(f"{self.name}: {reason}.", passing=failure.passing)
+        kind = Deadlock if failure.reason == _DEADLOCK else StorageFailed
+        return kind(f"{self.name}: {reason}.", passing=failure.passing)
 
     def _cause(self, error: Exception) -> Exception | None:
         """Return the cause to show, None if it has a password in it."""
@@ -291,6 +314,13 @@ def _text(statement: str) -> sa.TextClause:
 def run(connection: sa.Connection, statement: str, **values: Any) -> Any:
     """Execute a statement; values are parameters."""
     return connection.execute(_text(statement), values)
+
+
+def in_chunks(found: Any) -> Iterator[list[Any]]:
+    """Yield the rows of a long answer as the driver gives them, without an object for each."""
+    while rows := found.cursor.fetchmany(CHUNK):
+        yield rows
+    found.close()
 
 
 @cache
@@ -409,6 +439,8 @@ def _begin_sqlite(connection: sa.Connection) -> None:
                 raw.execute("BEGIN IMMEDIATE")
                 return
             except raw.OperationalError as error:
+                if ended():  # a signal: do not make its sender wait
+                    deadline = min(deadline, time.monotonic() + HURRY_SECONDS)
                 if "locked" not in str(error) or time.monotonic() > deadline:
                     raise
                 time.sleep(TURN_SECONDS)
@@ -510,6 +542,7 @@ _LOST = (
     " a result that is told twice counts once"
 )
 _FULL = "the disk is full; nothing of this call was recorded, everything before it is"
+_DEADLOCK = "two calls waited for each other; nothing of this one was recorded: repeat it"
 _STARTING = "the server is starting; repeat the call"
 _UNAVAILABLE = "the server cannot be reached"
 _DAMAGED = "it is damaged; the command `sqlite3 FILE .recover` may save what is left"
@@ -534,7 +567,7 @@ _PASSING = {
     "disk i/o error": "the disk failed; nothing of this call was recorded",
     "is locked": "another process keeps it locked",
     "lock timeout": "another process keeps it locked",
-    "deadlock": "two calls waited for each other; nothing of this one was recorded: repeat it",
+    "deadlock": _DEADLOCK,
     "too many": "the server has no connection left to give",
     "remaining connection slots": "the server has no connection left to give",
     "starting up": _STARTING,

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import hmac
 import json
+import logging
 import re
 import secrets
 import threading
@@ -30,6 +31,7 @@ from oddarms.errors import (
     UnknownStudy,
 )
 from oddarms.problem import (
+    BoolArray,
     FloatArray,
     IntArray,
     Label,
@@ -49,7 +51,7 @@ from oddarms.search import (
     Tickets,
 )
 from oddarms.search._search import check_raised, history_rows, numbers_within
-from oddarms.studies._database import Database, Now, open_database, run
+from oddarms.studies._database import Database, Now, in_chunks, open_database, run
 from oddarms.studies._location import location_of
 from oddarms.studies._study import (
     CONFLICTS_KEPT,
@@ -76,6 +78,8 @@ from oddarms.tables import Missing, Recorded
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
+
+_log = logging.getLogger(__name__)
 
 LABELS_AT_ONCE = 50_000
 """Up to so many, all labels are read at once and kept."""
@@ -181,7 +185,8 @@ class StoredStudy(Study):
             statement = "SELECT label FROM arms WHERE study = :study ORDER BY number"
             with self._database.reading() as connection:
                 texts = self._run(connection, statement).scalars().all()
-            labels = _decoded(texts)
+            with _readable(self.storage):
+                labels = _decoded(texts)
             if len(labels) != self.n:
                 raise StorageFailed(
                     f"{self.storage}: it is damaged; it has {len(labels)} of {self.n} labels."
@@ -193,10 +198,9 @@ class StoredStudy(Study):
         """Return the labels of some arms."""
         if self._labels is not None or self.n <= LABELS_AT_ONCE or len(arms) > LABELS_AT_ONCE:
             return [self.labels[arm] for arm in arms]
-        chosen, found = sorted(set(arms)), dict[int, Label]()
+        found: dict[int, Label] = {}
         with self._database.reading() as connection:
-            for start in range(0, len(chosen), PARAMETERS):
-                some = ", ".join(map(str, chosen[start : start + PARAMETERS]))
+            for some in _in_lists(set(arms)):
                 statement = (
                     f"SELECT number, label FROM arms WHERE study = :study AND number IN ({some})"
                 )
@@ -222,29 +226,24 @@ class StoredStudy(Study):
         worker = check_text("worker", worker)
         key = check_text("key", key, MAX_KEY)
         seconds = check_lease(lease)
-        database, study = self._database, self.number
         with self._lock:
             self._catch_up()  # before others have to wait
-            with database.writing() as connection:
-                database.alone(connection, study)
+            with self._database.writing() as connection:
+                self._database.alone(connection, self.number)
                 search = self._current(connection)
-                now = database.now(connection)
-                self._run(
-                    connection,
-                    "DELETE FROM tickets WHERE study = :study"
-                    " AND (boot <> :boot OR expires <= :steady)",
-                    boot=now.boot,
-                    steady=now.steady,
-                )
+                now = self._database.now(connection)
+                self._drop_expired(connection, now)
                 expires = now.steady + seconds
                 rows = self._asked_before(connection, key, expires) if key else []
-                out = self._out(connection)
+                asked_before = len(rows)
+                out = self._out(connection, now)
                 if not rows and self._stopped is None:
                     places = search.open_places(n, out, prefetch=prefetch)
                     rows = self._add_tickets(connection, places, worker, key, now, expires)
                     out |= set(places)
                 status = self._status(search, out, prefetch=prefetch)
-                self._note_worker(connection, worker, now.wall, handed_out=len(rows))
+                new = len(rows) - asked_before
+                self._note_worker(connection, worker, now.wall, handed_out=new)
                 decided = search.decided
         moment = _moment(now.wall + seconds)
         labels = self.labels_of([arm for _, arm, _ in rows])
@@ -253,6 +252,16 @@ class StoredStudy(Study):
             for row, label in zip(rows, labels, strict=True)
         ]
         return Tickets(tickets, status, decided)
+
+    def _drop_expired(self, connection: sa.Connection, now: Now) -> None:
+        """Delete tickets whose leases have ended, unless somebody is just telling or renewing."""
+        expired = "study = :study AND (boot <> :boot OR expires <= :steady)"
+        if self._database.is_postgresql:
+            unlocked = f"SELECT number FROM tickets WHERE {expired} FOR UPDATE SKIP LOCKED"
+            expired = f"study = :study AND number IN ({unlocked})"
+        self._run(
+            connection, f"DELETE FROM tickets WHERE {expired}", boot=now.boot, steady=now.steady
+        )
 
     def _asked_before(
         self, connection: sa.Connection, key: str, expires: float
@@ -267,8 +276,8 @@ class StoredStudy(Study):
         )
         return sorted((int(number), int(arm), int(place)) for number, arm, place in found)
 
-    def _out(self, connection: sa.Connection) -> set[Place]:
-        now = self._database.now(connection)
+    def _out(self, connection: sa.Connection, now: Now | None = None) -> set[Place]:
+        now = now or self._database.now(connection)
         found = self._run(
             connection,
             "SELECT arm, place FROM tickets WHERE study = :study"
@@ -342,36 +351,55 @@ class StoredStudy(Study):
         worker = check_text("worker", worker)
         if not rows:
             return []
-        firsts: dict[int, tuple[int, int, int, float]] = {}
+        return self._database.repeated(lambda: self._tell(rows, worker))
+
+    def _tell(self, rows: Sequence[Row], worker: str | None) -> list[Told]:
+        """Record results in one transaction."""
+        firsts: dict[int, Row] = {}
         for row in rows:
             firsts.setdefault(row[0], row)
+        # in one order of places, so that two calls with tickets in common do not wait for each
+        # other
+        ordered = sorted(firsts.values(), key=lambda row: (row[1], row[2], row[0]))
         with self._database.writing() as connection:
+            self._check_handed_out(connection, max(firsts))
             self._database.appending(connection, self.number)
             wall = self._database.now(connection).wall
-            # in one order, so that two calls with tickets in common cannot wait for each other
-            ordered = [firsts[number] for number in sorted(firsts)]
-            if self._database.is_postgresql:
-                added = self._add_postgresql(connection, ordered, worker, wall)
-            else:
-                added = self._add_sqlite(connection, ordered, worker, wall)
-            told = []
+            add = self._add_postgresql if self._database.is_postgresql else self._add_sqlite
+            added = add(connection, ordered, worker, wall)
+            known = self._known_rewards(connection, [row for row in ordered if row[0] not in added])
+            told, conflicts = [], []
             for row in rows:
-                is_new = row[0] in added
-                added.discard(row[0])
-                told.append(
-                    Told.RECORDED if is_new else self._settle(connection, row, worker, wall)
-                )
-            self._note_worker(
-                connection, worker, wall, results=sum(one is Told.RECORDED for one in told)
-            )
+                number, reward = row[0], row[3]
+                if number not in known:
+                    if number not in added:
+                        self._add_late(connection, row, worker, wall)
+                    known[number] = reward
+                    told.append(Told.RECORDED)
+                elif known[number] == reward:
+                    told.append(Told.REPEATED)
+                else:
+                    conflicts.append((number, reward))
+                    told.append(Told.CONFLICT)
+            self._note_conflicts(connection, conflicts, worker, wall)
+            results = sum(one is Told.RECORDED for one in told)
+            self._note_worker(connection, worker, wall, results=results)
         return told
 
+    def _check_handed_out(self, connection: sa.Connection, number: int) -> None:
+        """Raise if a ticket is newer than the storage, which was restored from a backup then."""
+        statement = "SELECT tickets FROM studies WHERE id = :study"
+        last = self._run(connection, statement).scalar()
+        if last is None:
+            raise UnknownStudy(f"The study {self.name!r} was deleted.")
+        if number > last:
+            raise InvalidParameter(
+                f"Ticket {number} was never handed out by this storage, which has handed out"
+                f" {last:,}: it seems to be restored from an older backup."
+            )
+
     def _add_sqlite(
-        self,
-        connection: sa.Connection,
-        rows: Sequence[tuple[int, int, int, float]],
-        worker: str | None,
-        wall: float,
+        self, connection: sa.Connection, rows: Sequence[Row], worker: str | None, wall: float
     ) -> set[int]:
         """Record results and drop their tickets; return the tickets of those that are new."""
         raw: Any = connection.connection.driver_connection
@@ -389,23 +417,23 @@ class StoredStudy(Study):
         return {value[1] for value in values if raw.execute(statement, value).rowcount}
 
     def _add_postgresql(
-        self,
-        connection: sa.Connection,
-        rows: Sequence[tuple[int, int, int, float]],
-        worker: str | None,
-        wall: float,
+        self, connection: sa.Connection, rows: Sequence[Row], worker: str | None, wall: float
     ) -> set[int]:
         tickets, arms, places, rewards = (list(column) for column in zip(*rows, strict=True))
+        self._run(
+            connection,
+            "DELETE FROM tickets WHERE study = :study AND number IN (SELECT number FROM tickets"
+            " WHERE study = :study AND number = ANY(:tickets) ORDER BY number FOR UPDATE)",
+            tickets=tickets,
+        )
         found = self._run(
             connection,
-            "WITH given AS (SELECT * FROM unnest(CAST(:tickets AS bigint[]),"
-            " CAST(:arms AS bigint[]), CAST(:places AS bigint[]),"
-            " CAST(:rewards AS double precision[])) AS g(ticket, arm, place, reward)),"
-            " gone AS (DELETE FROM tickets t USING given g"
-            " WHERE t.study = :study AND t.number = g.ticket)"
-            " INSERT INTO results (study, ticket, arm, place, reward, worker, told)"
-            " SELECT :study, g.ticket, g.arm, g.place, g.reward, :worker, :wall FROM given g"
-            " ORDER BY g.ticket ON CONFLICT DO NOTHING RETURNING ticket",
+            "INSERT INTO results (study, ticket, arm, place, reward, worker, told)"
+            " SELECT :study, g.ticket, g.arm, g.place, g.reward, :worker, :wall"
+            " FROM unnest(CAST(:tickets AS bigint[]), CAST(:arms AS bigint[]),"
+            " CAST(:places AS bigint[]), CAST(:rewards AS double precision[]))"
+            " WITH ORDINALITY AS g(ticket, arm, place, reward, position)"
+            " ORDER BY g.position ON CONFLICT DO NOTHING RETURNING ticket",
             worker=worker,
             wall=wall,
             tickets=tickets,
@@ -415,103 +443,123 @@ class StoredStudy(Study):
         )
         return {int(row[0]) for row in found}
 
-    def _settle(
-        self,
-        connection: sa.Connection,
-        row: tuple[int, int, int, float],
-        worker: str | None,
-        wall: float,
-    ) -> Told:
-        """Deal with a result whose ticket, or whose place, has one already."""
+    def _known_rewards(self, connection: sa.Connection, rows: Sequence[Row]) -> dict[int, float]:
+        """Return the rewards that are stored, of tickets that may have one."""
+        asked = {number: (arm, place) for number, arm, place, _ in rows}
+        known = {}
+        for some in _in_lists(asked):
+            found = self._run(
+                connection,
+                "SELECT ticket, arm, coalesce(asked_place, place), reward FROM results"
+                f" WHERE study = :study AND ticket IN ({some})",
+            )
+            for ticket, arm, place, reward in found:
+                if asked[ticket] != (arm, place):
+                    raise InvalidParameter(
+                        f"Ticket {ticket} was handed out twice, for different pulls, as the"
+                        " storage was restored from an older backup; this result cannot be taken."
+                    )
+                known[int(ticket)] = float(reward)
+        return known
+
+    def _add_late(
+        self, connection: sa.Connection, row: Row, worker: str | None, wall: float
+    ) -> None:
+        """Record a result whose lease ended and whose place has another one: at a free place."""
         number, arm, place, reward = row
-        first = self._reward_of(connection, number)
-        if first is None:  # its lease ended, and another ticket for its place was told since
-            self._database.alone(connection, self.number)
-            first = self._reward_of(connection, number)  # somebody may have been faster
-        values = {"ticket": number, "reward": reward, "worker": worker}
-        if first is None:
-            self._run(
+        added = 0
+        while not added:  # somebody else may take the same place
+            added = self._run(
                 connection,
                 "INSERT INTO results"
                 " (study, ticket, arm, place, asked_place, reward, worker, told) SELECT :study,"
                 " :ticket, :arm, max(p.place) + 1, :asked, :reward, CAST(:worker AS TEXT), :wall"
-                f" FROM ({_PLACES}) p",
-                **values,
+                f" FROM ({_PLACES}) p WHERE true ON CONFLICT (study, arm, place) DO NOTHING",
+                ticket=number,
                 arm=arm,
                 asked=place,
+                reward=reward,
+                worker=worker,
                 wall=wall,
-            )
-            return Told.RECORDED
-        if first == reward:
-            return Told.REPEATED
+            ).rowcount
+
+    def _note_conflicts(
+        self,
+        connection: sa.Connection,
+        conflicts: Sequence[tuple[int, float]],
+        worker: str | None,
+        wall: float,
+    ) -> None:
+        """Count results that were refused, and store the first few of each ticket."""
+        if not conflicts:
+            return
         self._run(
             connection,
-            "UPDATE studies SET conflicts = conflicts + 1 WHERE id = :study",
+            "UPDATE studies SET conflicts = conflicts + :more WHERE id = :study",
+            more=len(conflicts),
         )
-        kept = self._run(
-            connection,
-            "SELECT count(*) FROM conflicts WHERE study = :study AND ticket = :ticket",
-            ticket=number,
-        ).scalar_one()
-        if kept < CONFLICTS_KEPT:
-            self._run(
+        kept: dict[int, int] = {}
+        for some in _in_lists({number for number, _ in conflicts}):
+            found = self._run(
                 connection,
-                "INSERT INTO conflicts (study, ticket, reward, worker, told)"
-                " VALUES (:study, :ticket, :reward, :worker, :wall)",
-                **values,
-                wall=wall,
+                "SELECT ticket, count(*) FROM conflicts WHERE study = :study"
+                f" AND ticket IN ({some}) GROUP BY ticket",
             )
-        return Told.CONFLICT
-
-    def _reward_of(self, connection: sa.Connection, ticket: int) -> float | None:
-        statement = "SELECT reward FROM results WHERE study = :study AND ticket = :ticket"
-        found: float | None = self._run(connection, statement, ticket=ticket).scalar()
-        return found
+            kept.update((int(ticket), int(count)) for ticket, count in found)
+        new = []
+        for number, reward in conflicts:
+            kept[number] = kept.get(number, 0) + 1
+            if kept[number] <= CONFLICTS_KEPT:
+                new.append((self.number, number, reward, worker, wall))
+        columns = ["study", "ticket", "reward", "worker", "told"]
+        self._database.insert(connection, "conflicts", columns, new)
 
     def renew(self, tickets: Iterable[Ticket | str], lease: Seconds = LEASE) -> int:
         """See `Study.renew`."""
-        numbers = sorted({self._ids.read(ticket)[0] for ticket in tickets})
+        numbers = {self._ids.read(ticket)[0] for ticket in tickets}
         seconds = check_lease(lease)
-        renewed = 0
-        if not numbers:
-            return 0
         with self._database.writing() as connection:
             now = self._database.now(connection)
-            for number in numbers:
-                renewed += self._run(
-                    connection,
-                    "UPDATE tickets SET expires = :expires, boot = :boot"
-                    " WHERE study = :study AND number = :number",
-                    number=number,
-                    expires=now.steady + seconds,
-                    boot=now.boot,
-                ).rowcount
-        return renewed
+            return self._change_tickets(
+                connection,
+                "UPDATE tickets SET expires = :expires, boot = :boot",
+                numbers,
+                expires=now.steady + seconds,
+                boot=now.boot,
+            )
 
     def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
         """See `Study.skip_many`."""
-        del reason
-        numbers = sorted({self._ids.read(ticket)[0] for ticket in tickets})
-        if numbers:
-            with self._database.writing() as connection:
-                for number in numbers:
-                    self._run(
-                        connection,
-                        "DELETE FROM tickets WHERE study = :study AND number = :number",
-                        number=number,
-                    )
+        numbers = {self._ids.read(ticket)[0] for ticket in tickets}
+        with self._database.writing() as connection:
+            count = self._change_tickets(connection, "DELETE FROM tickets", numbers)
+        _log.info("%s: %d tickets were given back: %s", self.name, count, reason_of(reason))
+
+    def _change_tickets(
+        self, connection: sa.Connection, statement: str, numbers: Iterable[int], **values: Any
+    ) -> int:
+        """Change tickets that are out, and return how many; they are locked in one order."""
+        changed = 0
+        locked = " ORDER BY number FOR UPDATE" if self._database.is_postgresql else ""
+        for some in _in_lists(numbers):
+            chosen = f"SELECT number FROM tickets WHERE study = :study AND number IN ({some})"
+            changed += self._run(
+                connection,
+                f"{statement} WHERE study = :study AND number IN ({chosen}{locked})",
+                **values,
+            ).rowcount
+        if not changed:
+            self._read_row(connection)  # is the study there?
+        return changed
 
     def skip_worker(self, worker: str, reason: str = "") -> int:
         """See `Study.skip_worker`."""
-        del reason
+        chosen = "SELECT number FROM tickets WHERE study = :study AND worker = :worker"
         with self._database.writing() as connection:
-            return int(
-                self._run(
-                    connection,
-                    "DELETE FROM tickets WHERE study = :study AND worker = :worker",
-                    worker=worker,
-                ).rowcount
-            )
+            numbers = self._run(connection, chosen, worker=worker).scalars().all()
+            count = self._change_tickets(connection, "DELETE FROM tickets", numbers)
+        _log.info("%s: %d tickets of %r were given back: %s", self.name, count, worker, reason)
+        return count
 
     def add_history(
         self,
@@ -542,7 +590,8 @@ class StoredStudy(Study):
         database = self._database
         with database.writing() as connection:
             database.alone(connection, self.number)
-            database.appending(connection, self.number)
+            database.appending(connection, self.number, alone=True)  # nobody takes these places
+            self._read_row(connection)
             if key is not None:
                 known = self._run(
                     connection,
@@ -595,6 +644,7 @@ class StoredStudy(Study):
     def _set_stopped(self, reason: str | None) -> None:
         with self._database.writing() as connection:
             self._database.alone(connection, self.number)
+            self._read_row(connection)
             self._run(
                 connection,
                 "UPDATE studies SET stopped = :reason WHERE id = :study",
@@ -610,7 +660,8 @@ class StoredStudy(Study):
         ).first()
         if row is None:
             raise UnknownStudy(f"The study {self.name!r} was deleted.")
-        self._budgets, self._stopped = json.loads(row[0]), row[1]
+        with _readable(self.storage):
+            self._budgets, self._stopped = json.loads(row[0]), row[1]
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
@@ -631,52 +682,50 @@ class StoredStudy(Study):
         self._read_row(connection)
         return self._advance(*self._new_results(connection))
 
-    def _advance(self, position: int, rows: list[Any]) -> Search:
+    def _advance(self, position: int, results: Results) -> Search:
         search, self._search = self._search, None  # if interrupted, the next call begins anew
         if search is None:
             search, self._raised = new_search(self._asked, self.seed), 1
         for budget in self._budgets[self._raised :]:
             search.raise_budget(budget)
         self._raised = len(self._budgets)
-        if rows:
-            search.load(*self._checked(rows))
+        if results[0].size:
+            search.load(*results)
         self._search, self._position = search, position
         return search
 
-    def _new_results(self, connection: sa.Connection) -> tuple[int, list[Any]]:
-        """Return a position in the log, and results behind the last one.
+    def _new_results(self, connection: sa.Connection) -> tuple[int, Results]:
+        """Return a position in the log, and the results behind the last one.
 
         On PostgreSQL a position is the oldest transaction that was under way: all results that
-        were not visible then are of that one or later ones.
+        were not visible then are of that one or later ones. Some are read twice, which does no
+        harm. After a dump was restored, results may seem to be of transactions to come; those are
+        read once.
         """
-        columns = "arm, place, reward, ticket IS NULL"
         if self._search is None:
             self._position = 0
-        if not self._database.is_postgresql:
-            found = self._run(
-                connection,
-                f"SELECT {columns}, id FROM results WHERE study = :study AND id > :position"
-                " ORDER BY id",
-                position=self._position,
-            ).all()
-            return (found[-1][4] if found else self._position), found
-        oldest = self._run(
-            connection,
-            "SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)",
-        ).scalar_one()
+        behind = "id > :position"
+        last = "SELECT coalesce(max(id), 0) FROM results WHERE study = :study"
+        if self._database.is_postgresql:
+            last = "SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)"
+            behind = "xact >= CAST(CAST(:position AS text) AS xid8)"
+            if self._position:
+                behind += " AND xact < pg_snapshot_xmax(pg_current_snapshot())"
+        position = int(self._run(connection, last).scalar_one())
+        if position == self._position and not self._database.is_postgresql:
+            return position, _results([])
         found = self._run(
             connection,
-            f"SELECT {columns} FROM results WHERE study = :study"
-            " AND xact >= CAST(CAST(:position AS text) AS xid8)",
-            position=str(self._position),
-        ).all()
-        return int(oldest), found
+            "SELECT arm, place, reward, ticket IS NULL FROM results"
+            f" WHERE study = :study AND {behind}",
+            position=self._position,
+        )
+        with _readable(self.storage):
+            return position, self._checked(_results(in_chunks(found)))
 
-    def _checked(self, rows: list[Any]) -> tuple[IntArray, IntArray, FloatArray, Any]:
-        """Return rows as arrays, if they are such as `tell` lets in: a file may be damaged."""
-        columns = list(zip(*rows, strict=True))[:4] or [(), (), (), ()]
-        arms, places = (np.array(column, dtype=np.int64) for column in columns[:2])
-        rewards, history = np.array(columns[2], dtype=float), np.array(columns[3], dtype=np.bool_)
+    def _checked(self, results: Results) -> Results:
+        """Return results if they are such as `tell` lets in: a file may be damaged."""
+        arms, places, rewards, _ = results
         (a, b), n = self._asked.bounds, self.n
         sound = (arms >= 0) & (arms < n) & (places >= 0) & (rewards >= a) & (rewards <= b)
         if not sound.all():
@@ -685,7 +734,7 @@ class StoredStudy(Study):
                 f"{self.storage}: it is damaged; a result is {rewards[bad]!r:.50} of arm"
                 f" {arms[bad]}, place {places[bad]}."
             )
-        return arms, places, rewards, history
+        return results
 
     # What is known
 
@@ -881,24 +930,74 @@ class StoredStudy(Study):
     def verify(self) -> Verification:
         """See `Study.verify`."""
         found = Verification(problems=self._database.check_integrity())
-        with self._lock:
-            fresh = StoredStudy(self._database, self.name, self.number, self._asked, self.seed, b"")
-            try:
-                with self._database.reading() as connection:
-                    search = fresh._current(connection)
-            except StorageFailed as error:
-                if error.passing:
-                    raise
-                found.problems.append(str(error))
-                return found
+        fresh = StoredStudy(self._database, self.name, self.number, self._asked, self.seed, b"")
+        try:
+            with self._database.reading() as connection:
+                found.problems += self._miscounts(connection)
+                search = fresh._current(connection)
+        except StorageFailed as error:
+            if error.passing:
+                raise
+            found.problems.append(str(error))
+            return found
         found.results = search.told + search.result().history
         return found
 
+    def _miscounts(self, connection: sa.Connection) -> list[str]:
+        """Compare the log with what was counted when tickets were handed out and told."""
+        told, recorded, last, tickets = self._run(
+            connection,
+            "SELECT (SELECT count(ticket) FROM results WHERE study = :study),"
+            " (SELECT coalesce(sum(results), 0) FROM workers WHERE study = :study),"
+            " (SELECT coalesce(max(ticket), 0) FROM results WHERE study = :study),"
+            " (SELECT tickets FROM studies WHERE id = :study)",
+        ).one()
+        problems = []
+        if told != recorded:
+            problems.append(f"the log has {told:,} results of tickets, but {recorded:,} were told")
+        if tickets is not None and last > tickets:
+            problems.append(f"there is a result of ticket {last:,}, but {tickets:,} were made")
+        return problems
+
+
+Row = tuple[int, int, int, float]
+"""Number, arm and place of a ticket, and its reward."""
+Results = tuple[IntArray, IntArray, FloatArray, BoolArray]
+"""Arm, place and reward of results, and whether each is history."""
 
 _PLACES = (
     "SELECT place FROM results WHERE study = :study AND arm = :arm"
     " UNION ALL SELECT place FROM tickets WHERE study = :study AND arm = :arm"
 )
+
+
+def _results(chunks: Iterable[Sequence[Any]]) -> Results:
+    """Return rows as arrays."""
+    kinds = (np.int64, np.int64, np.float64, np.bool_)
+    parts: list[list[Any]] = [[np.empty(0, kind)] for kind in kinds]
+    for chunk in chunks:
+        for part, column, kind in zip(parts, zip(*chunk, strict=True), kinds, strict=True):
+            part.append(np.array(column, dtype=kind))
+    arms, places, rewards, history = map(np.concatenate, parts)
+    return arms, places, rewards, history
+
+
+def _in_lists(numbers: Iterable[int]) -> Iterator[str]:
+    """Yield whole numbers as lists for SQL, of a length that every database takes."""
+    ordered = sorted(numbers)
+    for start in range(0, len(ordered), PARAMETERS):
+        yield ", ".join(map(str, ordered[start : start + PARAMETERS]))
+
+
+@contextmanager
+def _readable(storage: str) -> Iterator[None]:
+    """Turn errors from decoding values that oddarms did not write into a sentence."""
+    try:
+        yield
+    except (ValueError, TypeError, OverflowError) as error:
+        if isinstance(error, StorageFailed):
+            raise
+        raise StorageFailed(f"{storage}: it is damaged; a value cannot be read: {error}.") from None
 
 
 def _worker_record(row: Any, live: int) -> WorkerRecord:
@@ -1033,7 +1132,10 @@ class DatabaseStorage(Storage):
 
     def delete(self, name: str) -> None:
         """Delete a study with all its results, for good."""
-        number = self.load(name).number
+        number = self.number_of(name)
+        if number is None:
+            self.load(name)  # says which studies there are
+            return
         with self.database.writing() as connection:
             self.database.alone(connection, number)
             run(connection, "DELETE FROM studies WHERE id = :study", study=number)

@@ -47,6 +47,8 @@ RENEWALS = 4
 FLUSH_SECONDS = 0.5
 """How long results wait to be stored, at most."""
 MAX_UNTOLD = 1000
+END_SECONDS = 2.0
+"""How long the end of a `with` block waits for the thread, which may be waiting for a storage."""
 FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
 FIRST_IDLE, MAX_IDLE = 0.02, 0.5
 SAY_SECONDS = 60.0
@@ -58,8 +60,8 @@ _log = logging.getLogger(__name__)
 class Worker:
     """Asks a study and tells it results under one name.
 
-    In a ``with`` block a thread renews the leases of its tickets, however long a pull takes, and
-    the end of the block sends what was not stored yet.
+    In a ``with`` block a thread renews the leases of its tickets, and stores results that wait,
+    however long a pull takes. The end of the block stores the rest.
 
     Parameters
     ----------
@@ -91,19 +93,23 @@ class Worker:
         self.untold: dict[Ticket, float] = {}
         self._lease = lease
         self._retry_for = seconds_of("retry_for", retry_for)
-        self._returned: dict[Ticket, str] = {}
+        self._gave_up = False
+        self._question: Question | None = None
         self._flushed = time.monotonic()
         self._idle = FIRST_IDLE
-        self._out: dict[Ticket, None] = {}  # single operations on it are atomic
+        # Two threads use these, but only single operations, which are atomic. What both send
+        # counts once.
+        self._returned: dict[Ticket, str] = {}
+        self._out: dict[Ticket, None] = {}
         self._ended = threading.Event()
-        self._renewing: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         self._ended = threading.Event()
-        self._renewing = threading.Thread(
-            target=self._renew, args=(self._ended,), name="oddarms-leases", daemon=True
+        self._thread = threading.Thread(
+            target=self._meanwhile, args=(self._ended,), name="oddarms-worker", daemon=True
         )
-        self._renewing.start()
+        self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -112,16 +118,20 @@ class Worker:
                 self.flush()
             else:
                 with suppress(StorageFailed):  # the error on its way has what is not stored
-                    self.flush(retry=False)
+                    self._flush_once()
         finally:
             self._ended.set()
+            if self._thread is not None:
+                self._thread.join(END_SECONDS)
 
     # The desk
 
     @property
     def question(self) -> Question:
-        """What is asked."""
-        return self.study.question
+        """What is asked; the budget may have grown since."""
+        if self._question is None:
+            self._question = self._retried(lambda: self.study.question)
+        return self._question
 
     def ask(self, n: int = 1, *, prefetch: float = PREFETCH) -> Tickets:
         """Hand out up to n pulls."""
@@ -136,7 +146,7 @@ class Worker:
         return tickets
 
     def tell(self, ticket: Ticket, reward: float) -> None:
-        """Take a result; it is stored within half a second, or with the next `ask`."""
+        """Take a result; in a ``with`` block it is stored within a second."""
         self.untold.setdefault(ticket, self.study.check_reward(reward))
         if len(self.untold) >= MAX_UNTOLD or time.monotonic() - self._flushed > FLUSH_SECONDS:
             self.flush()
@@ -164,40 +174,63 @@ class Worker:
         """Return how far the study is."""
         return self._retried(self.study.progress)
 
-    def flush(self, *, retry: bool = True) -> None:
+    def flush(self) -> None:
         """Store all results, and give back all tickets, that are here."""
+        if self.untold or self._returned:
+            self._retried(self._flush_once)
         self._flushed = time.monotonic()
-        if self.untold:
-            results = list(self.untold.items())
-            self._retried(lambda: self.study.tell_many(results, worker=self.name), retry=retry)
+
+    def _flush_once(self) -> None:
+        results = list(self.untold.items())
+        if results:
+            self.study.tell_many(results, worker=self.name)
             for ticket, _ in results:
-                del self.untold[ticket]
+                self.untold.pop(ticket, None)
                 self._out.pop(ticket, None)
-        for reason in dict.fromkeys(self._returned.values()):
-            tickets = [ticket for ticket, said in self._returned.items() if said == reason]
-            self._retried(lambda t=tickets, r=reason: self.study.skip_many(t, r), retry=retry)
+        returned = list(self._returned.items())
+        for reason in dict.fromkeys(reason for _, reason in returned):
+            tickets = [ticket for ticket, said in returned if said == reason]
+            self.study.skip_many(tickets, reason)
             for ticket in tickets:
-                del self._returned[ticket]
+                self._returned.pop(ticket, None)
                 self._out.pop(ticket, None)
 
     # Retries and renewal
 
-    def _retried(self, call: Callable[[], Answer], *, retry: bool = True) -> Answer:
-        """Make a call, again and again while the storage is unavailable."""
-        return retried(call, self._retry_for if retry else 0.0, kept=len(self.untold))
+    def _retried(self, call: Callable[[], Answer]) -> Answer:
+        """Make a call, again and again while the storage is unavailable.
 
-    def _renew(self, stopped: threading.Event) -> None:
-        seconds = seconds_of("lease", self._lease) / RENEWALS
-        process = os.getpid()
-        while not stopped.wait(seconds) and os.getpid() == process:
+        Once that has taken too long, further calls are made once, until one succeeds.
+        """
+        retry_for = 0.0 if self._gave_up else self._retry_for
+        try:
+            answer = retried(call, retry_for, kept=lambda: len(self.untold))
+        except StorageFailed:
+            self._gave_up = True
+            raise
+        self._gave_up = False
+        return answer
+
+    def _meanwhile(self, ended: threading.Event) -> None:
+        """Store results and renew leases while the caller's thread does something else."""
+        between = seconds_of("lease", self._lease) / RENEWALS
+        process, renewed = os.getpid(), time.monotonic()
+        while not ended.wait(min(between, FLUSH_SECONDS)) and os.getpid() == process:
             try:
-                if tickets := list(self._out):
-                    self.study.renew(tickets, self._lease)
-            except Exception as error:  # the next renewal may succeed
-                _log.debug("leases of %d tickets were not renewed: %s", len(tickets), error)
+                now = time.monotonic()
+                if self.untold and now - self._flushed > FLUSH_SECONDS:
+                    self._flushed = now
+                    self._flush_once()
+                if self._out and now - renewed >= between:
+                    renewed = now
+                    self.study.renew(list(self._out), self._lease)
+            except Exception as error:  # the caller's next call meets it, too
+                _log.debug("%d tickets are not renewed: %s", len(self._out), error)
 
 
-def retried(call: Callable[[], Answer], retry_for: float, *, kept: int = 0) -> Answer:
+def retried(
+    call: Callable[[], Answer], retry_for: float, *, kept: Callable[[], int] = int
+) -> Answer:
     """Return what a call returns; repeat it while the storage is unavailable.
 
     A signal ends the wait at once.
@@ -209,7 +242,7 @@ def retried(call: Callable[[], Answer], retry_for: float, *, kept: int = 0) -> A
     retry_for
         For how many seconds.
     kept
-        How many results wait to be stored, for the log.
+        Returns how many results wait to be stored, for the log.
     """
     began = time.monotonic()
     said, seconds, failed = -SAY_SECONDS, FIRST_PAUSE, False
@@ -224,7 +257,7 @@ def retried(call: Callable[[], Answer], retry_for: float, *, kept: int = 0) -> A
             if waited - said >= SAY_SECONDS:
                 said = waited
                 _log.warning(
-                    "%s Retrying for %s%s.", error, duration(retry_for - waited), _kept(kept)
+                    "%s Retrying for %s%s.", error, duration(retry_for - waited), _kept(kept())
                 )
         else:
             if failed:
