@@ -1,53 +1,59 @@
-"""What the pages draw, and files to take away."""
+"""Data that the pages draw, and files to download."""
 
 from __future__ import annotations
 
+import math
 import tempfile
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 from fastapi import APIRouter, Request, Response
 
-from oddarms.reports import arms_csv, result_json, write_report
-from oddarms.search import Result
+from oddarms.algorithms import Decision
+from oddarms.plotting import file_content, plot_intervals
+from oddarms.problem import BoolArray, FloatArray, IntArray
+from oddarms.report import arms_csv, result_json, write_report
 from oddarms.server._access import StudyToRead
-from oddarms.server._limits import Dear
-from oddarms.server.pages._paging import whole
-from oddarms.server.pages._picture import interval_columns
-from oddarms.server.pages._snapshots import snapshot_of
-from oddarms.server.pages._svg import interval_svg
-from oddarms.server.pages._timeline import decided_series, study_series
+from oddarms.server._state import OneAtATime
+from oddarms.server.pages._study import check_arm
+from oddarms.server.pages._view import KINDS, View, positive, view_of
+from oddarms.statistics.evidence import log_mean_above, log_mean_below, mean_interval
 
 router = APIRouter()
 
-_drawing = Dear("the drawing of a report", waiting=3)
+MIN_WIDTH, MAX_WIDTH = 50, 4_000
+"""Pixels of the picture of intervals."""
+LABELLED = 400
+"""Up to so many arms, the picture has their labels."""
+POINTS = 400
+"""Of a line in a plot."""
+REWARDS = 1_500
+"""The latest rewards of an arm, which are drawn one by one."""
+MARKED = (Decision.UNDECIDED, Decision.LOW, Decision.HIGH)
+"""Kinds whose means are marked one by one; later ones cover earlier ones."""
+
+_drawing = OneAtATime("Drawing", waiting=3)
 
 
-@router.get("/studies/{name}/picture.json")
-def picture(request: Request, study: StudyToRead) -> dict[str, Any]:
-    """Return the interval picture for a canvas of some width."""
-    width = whole(request.query_params.get("width"), 800)
-    return interval_columns(snapshot_of(request, study).view, width)
+# Files
 
 
-@router.get("/studies/{name}/picture.svg")
+@router.get("/studies/{name}/picture.png")
 def picture_image(request: Request, study: StudyToRead) -> Response:
-    """Return the interval picture as an image."""
-    content = interval_svg(snapshot_of(request, study).view)
-    return Response(content, media_type="image/svg+xml")
-
-
-@router.get("/studies/{name}/series.json")
-def series(request: Request, study: StudyToRead) -> dict[str, Any]:
-    """Return decisions and evidence over time."""
-    view = snapshot_of(request, study).view
-    return {**study_series(view), "decided": decided_series(view)}
+    """Return the picture of the intervals as an image, for readers without scripts."""
+    result = view_of(request, study).result
+    with _drawing:
+        return Response(file_content(plot_intervals(result), "png"), media_type="image/png")
 
 
 @router.get("/studies/{name}/download/report.html")
 def report(study: StudyToRead) -> Response:
-    """Return the whole story as one page to keep."""
-    return _file(_report_of(study.result(), study.name), "text/html", study.name, "html")
+    """Return the report as one page to keep."""
+    result = study.result()
+    with _drawing, tempfile.TemporaryDirectory(prefix="oddarms-") as folder:
+        content = write_report(result, folder, title=study.name).read_bytes()
+    return _file(content, "text/html", study.name, "html")
 
 
 @router.get("/studies/{name}/download/arms.csv")
@@ -59,17 +65,203 @@ def table(study: StudyToRead) -> Response:
 
 @router.get("/studies/{name}/download/result.json")
 def document(study: StudyToRead) -> Response:
-    """Return the one result document."""
+    """Return the result document."""
     return _file(result_json(study.result()).encode(), "application/json", study.name, "json")
-
-
-def _report_of(result: Result, name: str) -> bytes:
-    with _drawing, tempfile.TemporaryDirectory(prefix="oddarms-") as folder:
-        return write_report(result, folder, title=name).read_bytes()
 
 
 def _file(content: bytes, kind: str, name: str, ending: str) -> Response:
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in name)
-    whole_name = quote(f"{name}.{ending}", safe="")
-    said = f"attachment; filename=\"{plain}.{ending}\"; filename*=UTF-8''{whole_name}"
+    exact = quote(f"{name}.{ending}", safe="")
+    said = f"attachment; filename=\"{plain}.{ending}\"; filename*=UTF-8''{exact}"
     return Response(content, media_type=kind, headers={"Content-Disposition": said})
+
+
+# The picture of all intervals
+
+
+@router.get("/studies/{name}/picture.json")
+def picture(request: Request, study: StudyToRead) -> dict[str, Any]:
+    """Return what a canvas of some width draws: all arms, sorted by mean, in columns.
+
+    A column stands for one arm or several that are next to each other by mean: `lower` and `upper`
+    are the outermost ends of their intervals, `least` and `most` their means, `counts` how many
+    there are of each kind, and `marks` the outermost means of the kinds that are marked. A
+    column's first arm has the place `starts` in the order of the means.
+    """
+    view, width = view_of(request, study), positive(request.query_params.get("width"), 800)
+    result, order = view.result, view.order("mean")
+    columns = min(view.n, min(max(width, MIN_WIDTH), MAX_WIDTH))
+    starts = np.linspace(0, view.n, columns + 1).astype(np.int64)[:-1]
+    means, decisions = result.means[order], result.decisions[order]
+    low = np.minimum.reduceat(result.intervals[order, 0], starts)
+    high = np.maximum.reduceat(result.intervals[order, 1], starts)
+    kinds = {decision: decisions == decision for decision in KINDS}
+    labelled = order.tolist() if view.n <= LABELLED else None
+    return {
+        "n": view.n,
+        "starts": starts.tolist(),
+        "lower": _numbers(low),
+        "upper": _numbers(high),
+        "least": _numbers(np.fmin.reduceat(means, starts)),
+        "most": _numbers(np.fmax.reduceat(means, starts)),
+        "counts": {
+            KINDS[decision].name: np.add.reduceat(mask, starts, dtype=np.int64).tolist()
+            for decision, mask in kinds.items()
+        },
+        "marks": {KINDS[kind].name: _marks(means, kinds[kind], starts) for kind in MARKED},
+        "thresholds": _thresholds(view),
+        "range": _numbers(np.array(_range(view, low, high))),
+        "labels": None if labelled is None else [view.label(arm) for arm in labelled],
+        "arms": labelled,
+    }
+
+
+def _marks(means: FloatArray, mask: BoolArray, starts: IntArray) -> dict[str, Any]:
+    """Return the columns that have arms of a kind, with their smallest and largest mean."""
+    low = np.minimum.reduceat(np.where(mask, np.nan_to_num(means, nan=np.inf), np.inf), starts)
+    high = np.maximum.reduceat(np.where(mask, np.nan_to_num(means, nan=-np.inf), -np.inf), starts)
+    there = np.flatnonzero(np.isfinite(low) & np.isfinite(high))
+    return {"at": there.tolist(), "low": _numbers(low[there]), "high": _numbers(high[there])}
+
+
+def _thresholds(view: View) -> dict[str, list[float | None]]:
+    """Return estimate and interval of each threshold that is known, within the bounds."""
+    return {
+        side: _numbers(np.clip(bound, *view.question.bounds))
+        for side, bound in view.result.thresholds.items()
+        if np.isfinite(bound).all()
+    }
+
+
+def _range(view: View, low: FloatArray, high: FloatArray) -> tuple[float, float]:
+    """Return what the vertical axis shows: intervals and thresholds, within the bounds."""
+    a, b = view.question.bounds
+    ends = [x for bound in view.result.thresholds.values() for x in bound if math.isfinite(x)]
+    least, most = min([float(low.min()), *ends]), max([float(high.max()), *ends])
+    edge = 0.02 * max(most - least, 1e-9 * (b - a))
+    return max(least - edge, a), min(most + edge, b)
+
+
+def _numbers(values: FloatArray) -> list[float | None]:
+    """Return numbers with the digits that a plot shows; None for those that are not finite."""
+    return [float(f"{x:.6g}") if math.isfinite(x) else None for x in values.tolist()]
+
+
+# A study over time
+
+
+@router.get("/studies/{name}/series.json")
+def series(request: Request, study: StudyToRead) -> dict[str, Any]:
+    """Return decisions, the first threshold and the evidence as functions of the pulls.
+
+    Evidence is a logarithm to the base 10: 3 is a bet won 1000 to 1.
+    """
+    view = view_of(request, study)
+    trace, bounds = view.result.trace, view.question.bounds
+
+    def column(name: str) -> FloatArray:
+        return np.array([getattr(point, name) for point in trace], dtype=float)
+
+    thresholds = {
+        "threshold": "threshold",
+        "lower": "threshold_lower",
+        "upper": "threshold_upper",
+    }
+    evidence = {
+        "least": "evidence_least",
+        "quarter": "evidence_lower_quartile",
+        "median": "evidence_median",
+        "three_quarters": "evidence_upper_quartile",
+    }
+    return {
+        "pulls": [point.pulls for point in trace],
+        **{key: _numbers(np.clip(column(name), *bounds)) for key, name in thresholds.items()},
+        **{key: _numbers(column(name) / math.log(10.0)) for key, name in evidence.items()},
+        "bounds": list(bounds),
+        "decided": _decided(view),
+    }
+
+
+def _decided(view: View) -> dict[str, list[int]]:
+    """Return how many arms were decided after how many pulls."""
+    result = view.result
+    after = np.full(view.n, -1) if result.decided_after is None else result.decided_after
+    odd, normal = (
+        np.sort(after[mask & (after >= 0)])
+        for mask in (result.decisions >= Decision.HIGH, result.decisions == Decision.NORMAL)
+    )
+    pulls = np.unique(np.concatenate([[0], odd, normal, [result.pulls]]))
+    if pulls.size > POINTS:
+        pulls = pulls[np.unique(np.linspace(0, pulls.size - 1, POINTS).astype(np.int64))]
+    return {
+        "pulls": pulls.tolist(),
+        "outliers": np.searchsorted(odd, pulls, side="right").tolist(),
+        "normal": np.searchsorted(normal, pulls, side="right").tolist(),
+    }
+
+
+# An arm over time
+
+
+@router.get("/studies/{name}/arms/{arm}/series.json")
+def arm_series(request: Request, study: StudyToRead, arm: int) -> dict[str, Any]:
+    """Return an arm's rewards in the order of their places, their mean, interval and evidence.
+
+    The intervals of all n arms hold together, at all times, with probability 1 - delta. The
+    evidence is that of this arm's rewards for its side of the threshold as it is estimated now, a
+    logarithm to the base 10.
+    """
+    view = view_of(request, study)
+    check_arm(view, arm)
+    rewards = study.rewards_of(arm, int(view.samples[arm]))
+    a, b = view.question.bounds
+    places = _places(rewards.size)
+    counts, sums, scatter = _running((np.clip(rewards, a, b) - a) / (b - a), places)
+    low, high = mean_interval(counts, sums, scatter, view.question.delta / view.n)
+    first = max(rewards.size - REWARDS, 0)
+    return {
+        "total": int(rewards.size),
+        "places": places.tolist(),
+        "mean": _numbers(a + (b - a) * sums / counts),
+        "lower": _numbers(a + (b - a) * low),
+        "upper": _numbers(a + (b - a) * high),
+        "evidence": _evidence(view, arm, (counts, sums, scatter)),
+        "first": first + 1,
+        "rewards": _numbers(rewards[first:]),
+        "thresholds": {side: bound[0] for side, bound in _thresholds(view).items()},
+        "bounds": [a, b],
+    }
+
+
+def _places(total: int) -> IntArray:
+    """Return after how many rewards to look; of many, evenly on a logarithmic scale."""
+    if total <= POINTS:
+        return np.arange(1, total + 1)
+    return np.unique(np.geomspace(1, total, POINTS).round().astype(np.int64))
+
+
+def _running(scaled: FloatArray, places: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return count, sum and sum of squared deviations of the first rewards, at some places."""
+    counts = places.astype(np.float64)
+    sums, squares = np.cumsum(scaled)[places - 1], np.cumsum(scaled**2)[places - 1]
+    return counts, sums, np.maximum(squares - sums**2 / counts, 0.0)
+
+
+def _evidence(
+    view: View, arm: int, tally: tuple[FloatArray, FloatArray, FloatArray]
+) -> list[float | None] | None:
+    """Return the evidence that the arm's mean is on its side of the nearest threshold."""
+    result, (a, b) = view.result, view.question.bounds
+    estimates = [t.estimate for t in result.thresholds.values() if math.isfinite(t.estimate)]
+    counts, sums, _ = tally
+    if not estimates or not counts.size:
+        return None
+    mean, decision = float(result.means[arm]), Decision(int(result.decisions[arm]))
+    nearest = min(estimates, key=lambda estimate: abs(estimate - mean))
+    level = np.full(counts.size, min(max((nearest - a) / (b - a), 1e-9), 1.0 - 1e-9))
+    is_odd = decision in (Decision.HIGH, Decision.LOW)
+    above = decision is Decision.HIGH if is_odd else mean >= nearest
+    with np.errstate(all="ignore"):
+        logs, _ = (log_mean_above if above else log_mean_below)(*tally, level)
+    there = (sums >= level * counts) == above  # else it is evidence for the other side
+    return _numbers(np.where(there, logs, np.minimum(logs, 0.0)) / math.log(10.0))

@@ -1,56 +1,118 @@
-"""From templates to answers."""
+"""From templates to responses: links, pages, notices, errors, static files."""
 
 from __future__ import annotations
 
+import hashlib
+import shlex
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import Request, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from oddarms import __version__
 from oddarms.documents import visible
-from oddarms.server._access import Principal
+from oddarms.server._access import Principal, principal_of
 from oddarms.server._guards import address_of
 from oddarms.server._problems import Problem
-from oddarms.server._tokens import Role
-from oddarms.server.pages._commands import create_command, work_command
-from oddarms.server.pages._links import Links
 
+HERE = Path(__file__).resolve().parent.parent
+STATIC, TEMPLATES = HERE / "static", HERE / "templates"
 PARTS = "parts/"
-TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
+"""Templates of parts of pages."""
 NOTICES = {
-    "stopped": ("good", "The study is stopped: no more pulls are handed out."),
-    "resumed": ("good", "The study goes on."),
-    "budget": ("good", "The budget is changed."),
-    "created": ("good", "The study is there. Workers can begin."),
-    "deleted": ("good", "The study is deleted."),
+    "created": "The study is created. Workers can begin.",
+    "stopped": "The study is stopped: no more pulls are handed out.",
+    "resumed": "The study is resumed.",
+    "budget": "The budget is changed.",
+    "deleted": "The study is deleted.",
 }
-"""What is said after a change, by a word in a cookie: a link to a page cannot have it."""
-DONE = "oddarms_done"
-DONE_SECONDS = 60
-ROLES = {Role.ADMIN: "admin", Role.WORKER: "worker", Role.READER: "read only"}
+"""Messages after a change, by a word in a cookie, which a link of another site cannot set."""
+NOTICE_COOKIE = "oddarms_done"
+NOTICE_SECONDS = 60
+FOR_EVER = "public, max-age=31536000, immutable"
+
+
+class Links:
+    """Addresses under the prefix at which the server is reached.
+
+    Examples
+    --------
+    >>> links = Links("/odd")
+    >>> links(), links("studies", "a/b c", "arms", 3), links("studies", "s", q="x", page="")
+    ('/odd/', '/odd/studies/a%2Fb%20c/arms/3', '/odd/studies/s?q=x')
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix.rstrip("/")
+
+    def __call__(self, *parts: str | int, **query: str) -> str:
+        """Return the address of some parts; empty values of the query are left out."""
+        path = "/".join(quote(str(part), safe="") for part in parts)
+        given = {word: value for word, value in query.items() if value}
+        return f"{self.prefix}/{path}" + (f"?{urlencode(given)}" if given else "")
+
+    def static(self, file: str) -> str:
+        """Return the address of a static file; it changes with the content."""
+        return f"{self.prefix}/static/{file}?v={_fingerprint(file)}"
+
+
+@cache
+def _fingerprint(file: str) -> str:
+    return hashlib.sha256((STATIC / file).read_bytes()).hexdigest()[:10]
+
+
+class Assets(StaticFiles):
+    """Static files, which browsers cache for ever under an address with a fingerprint."""
+
+    def __init__(self) -> None:
+        super().__init__(directory=STATIC)
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return a file."""
+        response = await super().get_response(path, scope)
+        named = b"v=" in scope.get("query_string", b"")
+        response.headers["Cache-Control"] = FOR_EVER if named else "no-cache"
+        return response
 
 
 @dataclass(frozen=True)
-class Access:
-    """What the one who looks may do, as templates ask."""
+class Moment:
+    """A time as pages show it."""
 
-    name: str
-    may_create: bool
-    may_change: bool
+    iso: str
+    exact: str
+    ago: str
 
     @classmethod
-    def of(cls, principal: Principal | None) -> Access | None:
-        """Return what somebody may do; None for somebody who has not signed in."""
-        if principal is None:
-            return None
-        return cls(ROLES[principal.role], principal.is_admin, principal.is_admin)
+    def of(cls, time: datetime, now: datetime | None = None) -> Moment:
+        """Return how long ago something was.
+
+        Examples
+        --------
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+        >>> Moment.of(noon, datetime(2026, 1, 1, 15, tzinfo=UTC)).ago
+        '3 h ago'
+        """
+        seconds = ((now or datetime.now(UTC)) - time).total_seconds()
+        return cls(time.isoformat(), f"{time:%Y-%m-%d %H:%M:%S} UTC", _ago(seconds, time))
+
+
+def _ago(seconds: float, time: datetime) -> str:
+    if seconds < 5.0:
+        return "now"
+    for limit, unit, name in ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (172800.0, 3600.0, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.0f} {name} ago"
+    return f"{time:%Y-%m-%d}"
 
 
 def links_of(request: Request) -> Links:
@@ -58,94 +120,94 @@ def links_of(request: Request) -> Links:
     return Links(request.scope.get("root_path", ""))
 
 
-def server_of(request: Request) -> str:
-    """Return the address of the server, as commands take it."""
-    return str(request.base_url).rstrip("/")
-
-
 def render(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
     """Return a page, or a part of one."""
-    principal: Principal | None = getattr(request.state, "principal", None)
-    links = links_of(request)
-    whole = not template.startswith(PARTS)
-    kind, text = NOTICES.get(request.cookies.get(DONE, ""), ("", "")) if whole else ("", "")
+    principal, link = principal_of(request), links_of(request)
+    done = request.cookies.get(NOTICE_COOKIE, "")
+    notice = "" if template.startswith(PARTS) else NOTICES.get(done, "")
     values = {
-        "links": links,
-        "access": Access.of(principal),
-        "guard": lambda: _guard(principal),
+        "link": link,
+        "principal": principal,
+        "guard": _guard(principal),
         "version": __version__,
         "here": "",
-        "notice": {"kind": kind, "text": text} if text else None,
-        "server": server_of(request),
+        "notice": notice,
+        "server": str(request.base_url).rstrip("/"),
         **context,
     }
     page = HTMLResponse(_environment().get_template(template).render(values), status)
-    if text:
-        page.delete_cookie(DONE, path=f"{links.prefix}/")
+    if notice:
+        page.delete_cookie(NOTICE_COOKIE, path=link())
     return page
 
 
-def see(address: str) -> RedirectResponse:
-    """Return the answer to a form: look there."""
-    return RedirectResponse(address, 303)
-
-
-def see_done(request: Request, address: str, done: str) -> RedirectResponse:
-    """Return the answer to a form: look there, where it is said once what was done."""
-    response, path = see(address), f"{links_of(request).prefix}/"
-    secure = request.url.scheme == "https"
-    response.set_cookie(
-        DONE, done, DONE_SECONDS, path=path, secure=secure, httponly=True, samesite="strict"
-    )
-    return response
-
-
-def error_page(request: Request, problem: Problem) -> Response | None:
-    """Return a problem as a page; somebody who has not signed in is sent there."""
-    links = links_of(request)
-    if problem.status == 401 and request.method in ("GET", "HEAD"):
-        wanted = address_of(request.scope["path"].removeprefix(links.prefix))
-        query = f"?{request.url.query}" if request.url.query else ""
-        to = {} if wanted in ("", "/") else {"next": f"{wanted}{query}"}
-        return RedirectResponse(links.sign_in() + (f"?{urlencode(to)}" if to else ""), 303)
-    heading = _HEADINGS.get(problem.status, problem.title)
-    text = _TEXTS.get(problem.code, problem.detail[:1].upper() + problem.detail[1:])
-    return render(
-        request, "error.html", problem.status, heading=heading, text=text, code=problem.status
-    )
-
-
-_HEADINGS = {
-    401: "Please sign in",
-    403: "Not allowed",
-    404: "Not found",
-    409: "Already there",
-    413: "Too large",
-    422: "That does not work",
-    429: "Too many attempts",
-    500: "Something went wrong",
-    503: "The storage is busy",
-}
-
-
-_TEXTS = {
-    "unknown-study": "There is no study of that name here. It may have been deleted, or the address"
-    " has a mistake.",
-    "not-found": "There is nothing at this address.",
-    "too-large": "That is more than this server takes at once. Go back, and what you typed is still"
-    " there. A larger study is created where its storage is, with oddarms study create.",
-}
-
-
 def _guard(principal: Principal | None) -> Markup:
-    """Return the hidden field that tells a form of ours from others."""
+    """Return the hidden CSRF field of a form."""
     if principal is None or principal.csrf is None:
         return Markup("")
     return Markup('<input type="hidden" name="csrf" value="{}">').format(principal.csrf)
 
 
+def see(address: str) -> RedirectResponse:
+    """Return the redirect after a form."""
+    return RedirectResponse(address, 303)
+
+
+def see_done(request: Request, address: str, done: str) -> RedirectResponse:
+    """Return the redirect after a change, whose notice the next page shows once."""
+    response = see(address)
+    response.set_cookie(
+        NOTICE_COOKIE,
+        done,
+        NOTICE_SECONDS,
+        path=links_of(request)(),
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+    return response
+
+
+def error_page(request: Request, problem: Problem) -> Response:
+    """Return a problem as a page; a reader who has not signed in is redirected to the form."""
+    link = links_of(request)
+    if problem.status == 401 and request.method in ("GET", "HEAD"):
+        wanted = address_of(request.scope["path"].removeprefix(link.prefix))
+        query = f"?{request.url.query}" if request.url.query else ""
+        to = "" if wanted in ("", "/") else f"{wanted}{query}"
+        return RedirectResponse(link("login", next=to), 303)
+    text = sentence(problem.detail)
+    return render(request, "error.html", problem.status, problem=problem, text=text)
+
+
+def sentence(text: str) -> str:
+    """Return a text with a capital letter at its beginning."""
+    return text[:1].upper() + text[1:]
+
+
+def create_command(server: str, name: str) -> str:
+    """Return the command that creates a study on a server."""
+    return _command("create", name, "--arms", "workers.txt", "--storage", server)
+
+
+def work_command(server: str, name: str) -> str:
+    """Return the command that works on a study of a server.
+
+    Examples
+    --------
+    >>> work_command("http://127.0.0.1:8321", "my crowd")
+    "oddarms study work 'my crowd' --storage http://127.0.0.1:8321 --pull './probe {arm}'"
+    """
+    return _command("work", name, "--storage", server, "--pull", "./probe {arm}")
+
+
+def _command(action: str, name: str, *options: str) -> str:
+    words = [*options, "--", name] if name.startswith("-") else [name, *options]
+    return shlex.join(["oddarms", "study", action, *words])
+
+
 def prepare() -> None:
-    """Read all templates, so that the first page does not wait for them."""
+    """Compile all templates before the first request."""
     for name in _environment().list_templates():
         _environment().get_template(name)
 

@@ -6,7 +6,7 @@
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   const grouped = (value) => value.toLocaleString("en");
   const short = (value) => (value === null || value === undefined ? "–" : Number(value.toPrecision(3)).toLocaleString("en"));
-  const KINDS = { high: ["▲", "outlier above"], low: ["▼", "outlier below"], open: ["◇", "undecided"], normal: ["●", "normal"] };
+  const KINDS = { high: ["▲", "outlier above"], low: ["▼", "outlier below"], undecided: ["◇", "undecided"], normal: ["●", "normal"] };
 
   async function load(address) {
     const answer = await fetch(address, { headers: { Accept: "application/json" }, credentials: "same-origin" });
@@ -55,7 +55,7 @@
     else asking.click();
   }
 
-  const byItself = (detail) => ["pulse", "load"].includes(detail.requestConfig.triggeringEvent?.type);
+  const byItself = (detail) => detail.requestConfig.triggeringEvent?.type === "pulse";
 
   document.addEventListener("htmx:sendError", ({ detail }) => {
     if (byItself(detail)) return;
@@ -193,7 +193,7 @@
 
     kindOf(column) {
       const counts = this.data.counts;
-      return counts.high[column] ? "high" : counts.low[column] ? "low" : counts.open[column] ? "open" : "normal";
+      return counts.high[column] ? "high" : counts.low[column] ? "low" : counts.undecided[column] ? "undecided" : "normal";
     }
 
     bands(pen, step) {
@@ -215,7 +215,7 @@
         const top = this.y(data.most[column]);
         pen.fillRect(this.left + column * step, top - 1, wide, Math.max(this.y(data.least[column]) - top, 0) + 2);
       });
-      for (const kind of ["open", "low", "high"]) {
+      for (const kind of ["undecided", "low", "high"]) {
         const { at, low, high } = data.marks[kind];
         let last = -99;
         at.forEach((column, i) => {
@@ -296,12 +296,12 @@
     pen.beginPath();
     if (kind === "high") { pen.moveTo(x, y - size); pen.lineTo(x + size, y + size * 0.8); pen.lineTo(x - size, y + size * 0.8); }
     else if (kind === "low") { pen.moveTo(x, y + size); pen.lineTo(x + size, y - size * 0.8); pen.lineTo(x - size, y - size * 0.8); }
-    else if (kind === "open") { pen.moveTo(x, y - size); pen.lineTo(x + size, y); pen.lineTo(x, y + size); pen.lineTo(x - size, y); }
+    else if (kind === "undecided") { pen.moveTo(x, y - size); pen.lineTo(x + size, y); pen.lineTo(x, y + size); pen.lineTo(x - size, y); }
     else pen.arc(x, y, size * 0.85, 0, 7);
     pen.closePath();
-    if (kind === "open") {
+    if (kind === "undecided") {
       pen.fillStyle = colours("card"); pen.fill();
-      pen.strokeStyle = colours("open"); pen.lineWidth = 1.4; pen.stroke();
+      pen.strokeStyle = colours("undecided"); pen.lineWidth = 1.4; pen.stroke();
     } else {
       pen.fillStyle = colours(kind); pen.fill();
       pen.strokeStyle = colours("card"); pen.lineWidth = 0.6; pen.stroke();
@@ -314,7 +314,6 @@
   const pulls = { label: "pulls", value: (_, v) => (v === null || v === undefined ? "" : grouped(v)) };
   const steps = () => uPlot.paths.stepped({ align: 1 });
   const PLOTS = {
-    open: (d) => ({ data: [d.pulls, d.open], series: [pulls, line("open arms", "open", { fill: colour("open-pale"), paths: steps() })], log: true, zero: true, whole: true }),
     threshold: (d) => ({ data: [d.pulls, d.upper, d.lower, d.threshold], log: true, series: [pulls, line("upper end", "threshold-line", { width: 1, dash: [4, 3], key: "threshold" }), line("lower end", "threshold-line", { width: 1, dash: [4, 3], key: "threshold" }), line("threshold", "ink")], bands: [{ series: [1, 2], fill: colour("threshold") + "59" }], within: d.bounds }),
     evidence: (d) => ({ data: [d.pulls, d.three_quarters, d.quarter, d.median, d.least], log: true, series: [pulls, line("upper quarter", "normal", { width: 1, key: "normal-pale" }), line("lower quarter", "normal", { width: 1, key: "normal-pale" }), line("median arm", "normal"), line("weakest arm", "high", { dash: [6, 3] })], bands: [{ series: [1, 2], fill: colour("normal-pale") + "99" }] }),
     decided: (d) => ({ data: [d.decided.pulls, d.decided.normal, d.decided.outliers], least: 2, zero: true, whole: true, series: [pulls, line("normal", "normal", { paths: steps() }), line("outliers", "high", { dash: [6, 3], paths: steps() })] }),

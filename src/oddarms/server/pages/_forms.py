@@ -1,0 +1,315 @@
+"""Forms: signing in and out, creating, changing and deleting studies."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData, UploadFile
+from starlette.responses import HTMLResponse
+
+from oddarms.documents import visible
+from oddarms.errors import InvalidParameter, OddarmsError
+from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, Question
+from oddarms.randomness import seed_of
+from oddarms.server._access import (
+    Admin,
+    StudyToChange,
+    StudyToRead,
+    audit,
+    check_form,
+    log_in,
+    log_out,
+    principal_of,
+)
+from oddarms.server._problems import Problem, problem_of
+from oddarms.server._state import State, check_arms, state_of
+from oddarms.server.pages._rendering import (
+    links_of,
+    render,
+    see,
+    see_done,
+    sentence,
+)
+from oddarms.server.pages._study import whole_page
+from oddarms.server.pages._view import views_of
+from oddarms.studies import check_name, checked_question
+
+router = APIRouter()
+
+MAX_ADDRESS = 1_000
+MAX_DIGITS = 16
+"""Of a budget."""
+DEFAULTS = {
+    "name": "",
+    "arms": "",
+    "k": f"{DEFAULT_K:g}",
+    "margin": "",
+    "side": "upper",
+    "low": "0",
+    "high": "1",
+    "delta": f"{DEFAULT_DELTA:g}",
+    "budget": "",
+}
+"""Fields of the form for a new study."""
+
+
+# Signing in and out
+
+
+@router.get("/login")
+def ask_for_token(request: Request) -> HTMLResponse:
+    """Return the form for a token."""
+    wanted = request.query_params.get("next", "")[:MAX_ADDRESS]
+    return _token_form(request, wanted)
+
+
+def _token_form(
+    request: Request, wanted: str, status: int = 200, problem: str = ""
+) -> HTMLResponse:
+    principal = principal_of(request)
+    has_session = principal is not None and principal.csrf is not None and not problem
+    # A page of another site may have a link with a token of its own; and browsers do not send the
+    # cookie along with such a link, so that the page asks again by itself.
+    direct = request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+    return render(
+        request,
+        "signin.html",
+        status,
+        next=wanted,
+        problem=problem,
+        at_once=direct and not problem,
+        ask_again=not direct,
+        go_on=links_of(request).prefix + safe_address(wanted) if has_session else "",
+    )
+
+
+@router.post("/login")
+async def sign_in(request: Request) -> Response:
+    """Begin a session and go to the page that was asked for."""
+    form = await request.form()
+    token, wanted = _text(form, "token").strip(), _text(form, "next")
+    response = see(links_of(request).prefix + safe_address(wanted))
+    try:
+        await log_in(request, response, token)
+    except Problem as problem:
+        return _token_form(request, wanted, problem.status, problem.detail)
+    return response
+
+
+@router.post("/logout")
+async def sign_out(request: Request) -> Response:
+    """End the session."""
+    await check_form(request)
+    response = see(links_of(request)("login"))
+    await log_out(request, response)
+    return response
+
+
+def safe_address(wanted: str) -> str:
+    """Return an address of this server; the list of studies instead of any other.
+
+    Examples
+    --------
+    >>> safe_address("/studies/a"), safe_address("//evil.example"), safe_address("https://a.b")
+    ('/studies/a', '/', '/')
+    """
+    harmless = len(wanted) <= MAX_ADDRESS and wanted.isprintable() and "\\" not in wanted
+    return wanted if harmless and wanted.startswith("/") and not wanted.startswith("//") else "/"
+
+
+# A new study
+
+
+@router.get("/new")
+def form_for_new(request: Request, _: Admin) -> Response:
+    """Return the form for a new study."""
+    return render(request, "new.html", here="new", given=DEFAULTS, problem="")
+
+
+@router.post("/new")
+async def create(request: Request, _: Admin) -> Response:
+    """Create a study, or show the form again with the problem."""
+    form = await check_form(request)
+    given = {key: _text(form, key, usual) for key, usual in DEFAULTS.items()}
+    content, file = await _uploaded(form)
+    try:
+        name, arms = await run_in_threadpool(_create, state_of(request), given, content, file)
+    except OddarmsError as error:
+        status, said = _said(request, error)
+        return render(request, "new.html", status, here="new", given=given, problem=said)
+    audit(request, "create", name, arms=arms)
+    return see_done(request, links_of(request)("studies", name), "created")
+
+
+async def _uploaded(form: FormData) -> tuple[bytes, str]:
+    """Return the content and the name of the chosen file, if there is one."""
+    file: Any = form.get("file")
+    found = (await file.read(), file.filename or "") if isinstance(file, UploadFile) else (b"", "")
+    await form.close()
+    return found
+
+
+def _create(state: State, given: dict[str, str], content: bytes, file: str) -> tuple[str, int]:
+    name, seed = check_name(given["name"].strip()), seed_of(None)
+    labels = _lines(given["arms"])
+    if labels and content:
+        raise InvalidParameter("arms are typed in and in a file: leave one of them out.")
+    labels = labels or _labels(content, file)
+    if not labels:
+        raise InvalidParameter("arms are missing: type them in, one a line, or choose a file.")
+    check_arms(len(labels))
+    words: dict[str, Any] = {
+        "k": _number("k", given["k"]),
+        "delta": _number("delta", given["delta"]),
+        "margin": _number("margin", given["margin"]) if given["margin"].strip() else None,
+        "side": given["side"],
+        "bounds": (_number("bounds", given["low"]), _number("bounds", given["high"])),
+        "budget": _budget(given["budget"]),
+    }
+    question = checked_question(Question(labels, **words), seed)
+    state.storage.create(name, question, seed)
+    return name, question.n
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _labels(content: bytes, file: str) -> list[str]:
+    """Return the labels in a file: plain text, one a line; nothing is unpacked."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise InvalidParameter("the file must be plain text in UTF-8, with one label a line.")
+    labels = _lines(text)
+    if labels and not file.casefold().endswith(".txt") and re.search("[,;\t]", labels[0]):
+        raise InvalidParameter(
+            "the file must have one label a line and no other columns. If the labels contain"
+            " commas, give the file a name that ends in .txt."
+        )
+    return labels
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidParameter(f"{name} must be a number but got {text!r:.60}.") from None
+
+
+def _budget(text: str) -> int | None:
+    """Return a budget; None for no limit."""
+    plain = text.strip()
+    if not plain:
+        return None
+    if not (plain.isascii() and plain.isdigit() and len(plain) <= MAX_DIGITS):
+        raise InvalidParameter(
+            f"budget must be a whole number of at most {MAX_DIGITS} digits, or empty, but got"
+            f" {text!r:.60}."
+        )
+    return int(plain)
+
+
+# Changes
+
+
+@router.post("/studies/{name}/stop")
+async def stop(request: Request, study: StudyToChange) -> Response:
+    """Hand out no more pulls."""
+    await check_form(request)
+    await run_in_threadpool(_stop, study)
+    return _changed(request, study, "stop", "stopped")
+
+
+def _stop(study: StudyToChange) -> None:
+    """Stop a study; the reason of an earlier stop stays."""
+    if study.overview().stopped is None:
+        study.stop("stopped from the page")
+
+
+@router.post("/studies/{name}/resume")
+async def resume(request: Request, study: StudyToChange) -> Response:
+    """Hand out pulls again."""
+    await check_form(request)
+    await run_in_threadpool(study.resume)
+    return _changed(request, study, "resume", "resumed")
+
+
+@router.post("/studies/{name}/budget")
+async def raise_budget(request: Request, study: StudyToChange) -> Response:
+    """Raise or remove the budget, or show the page with the problem."""
+    form = await check_form(request)
+    typed = _text(form, "budget")
+    try:
+        budget = _budget(typed)
+        await run_in_threadpool(study.raise_budget, budget)
+    except OddarmsError as error:
+        status, said = _said(request, error)
+        given = {"budget": typed, "problem": said}
+        return await run_in_threadpool(whole_page, request, study, status, given)
+    return _changed(request, study, "budget", "budget", budget=budget)
+
+
+@router.get("/studies/{name}/stop")
+@router.get("/studies/{name}/resume")
+@router.get("/studies/{name}/budget")
+def back_to_study(request: Request, study: StudyToRead) -> Response:
+    """Redirect to the page that has these forms."""
+    return see(links_of(request)("studies", study.name))
+
+
+@router.get("/studies/{name}/delete")
+def form_for_deletion(request: Request, study: StudyToChange) -> Response:
+    """Ask for confirmation."""
+    return _deletion(request, study)
+
+
+@router.post("/studies/{name}/delete")
+async def delete(request: Request, study: StudyToChange) -> Response:
+    """Delete a study whose name was typed in."""
+    form = await check_form(request)
+    if _text(form, "again") not in (study.name, visible(study.name)):
+        said = "That is not its name, so nothing was deleted."
+        return await run_in_threadpool(_deletion, request, study, said)
+    state = state_of(request)
+    await run_in_threadpool(state.storage.delete, study.name)
+    state.studies.forget(study.name)
+    audit(request, "delete", study.name)
+    return see_done(request, links_of(request)(), "deleted")
+
+
+def _deletion(request: Request, study: StudyToChange, problem: str = "") -> Response:
+    return render(
+        request,
+        "delete.html",
+        422 if problem else 200,
+        here="studies",
+        name=study.name,
+        results=f"{study.progress().pulls:,}",
+        arms=f"{study.n:,}",
+        problem=problem,
+    )
+
+
+def _changed(
+    request: Request, study: StudyToChange, action: str, done: str, **more: Any
+) -> Response:
+    views_of(request).forget(study)
+    audit(request, action, study.name, **more)
+    return see_done(request, links_of(request)("studies", study.name), done)
+
+
+def _said(request: Request, error: OddarmsError) -> tuple[int, str]:
+    """Return the status of an error, and its sentence for a page."""
+    problem = problem_of(error, state_of(request).storage.name)
+    return problem.status, sentence(problem.detail)
+
+
+def _text(form: FormData, key: str, usual: str = "") -> str:
+    value = form.get(key)
+    return value if isinstance(value, str) else usual

@@ -1,0 +1,381 @@
+"""The list of studies, the page of a study and the page of an arm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+from starlette.exceptions import HTTPException
+
+from oddarms.algorithms import Decision
+from oddarms.documents import visible
+from oddarms.search import Status, facts, guarantee, headline, number, status_text
+from oddarms.server._access import Anybody, StudyToRead
+from oddarms.server._state import state_of
+from oddarms.server._tokens import Role
+from oddarms.server.pages._rendering import Moment, links_of, render, see, sentence
+from oddarms.server.pages._view import (
+    FILTERS,
+    KINDS,
+    MAX_SEARCHED,
+    ROWS,
+    Choice,
+    Page,
+    View,
+    positive,
+    view_of,
+)
+
+router = APIRouter()
+
+STUDIES, WORKERS, CONFLICTS, REWARDS, TRACE = 50, 50, 20, 50, 12
+"""Rows of the tables."""
+MAX_NAME = 200
+"""Characters of a worker's name in a table."""
+SYMBOLS = {
+    Status.RUNNING: "▶",
+    Status.WAITING: "…",
+    Status.DECIDED: "✓",
+    Status.BUDGET: "◼",
+    Status.STOPPED: "❚❚",
+    Status.ENDED: "◼",
+}
+LARGE = 10**15
+"""Budgets from here on are not written out."""
+MIN_SHARE = 4.0
+"""Width of the narrowest part of a bar of 1000 that can be seen."""
+COLUMNS = (
+    ("label", "Arm"),
+    ("interest", "Decision"),
+    ("mean", "Mean"),
+    ("", "Interval"),
+    ("samples", "Samples"),
+    ("evidence", "Odds"),
+    ("needed", "Still needed"),
+    ("decided", "Decided after"),
+)
+"""Columns of the table of arms: what sorts by them, and their headings."""
+
+
+# All studies
+
+
+@router.get("/")
+def studies(request: Request, principal: Anybody) -> Response:
+    """Return a page of the list of studies; a worker is sent to its only study."""
+    link = links_of(request)
+    if principal.role is Role.WORKER:
+        return see(link("studies", principal.token.study_name or ""))
+    search = request.query_params.get("q", "")[:MAX_SEARCHED].strip()
+    wanted, storage = positive(request.query_params.get("page"), 1), state_of(request).storage
+    found = storage.list(search, STUDIES, (wanted - 1) * STUDIES, newest=True)
+    page = Page(wanted, STUDIES, found.total)
+    if page.number != wanted:
+        found = storage.list(search, STUDIES, page.first - 1, newest=True)
+    rows = [
+        {
+            "name": study.name,
+            "question": sentence(study.question.sentence()),
+            "arms": f"{study.question.n:,}",
+            "results": f"{study.results:,}",
+            "created": Moment.of(study.created),
+            "stopped": study.stopped is not None,
+        }
+        for study in found
+    ]
+
+    def address(number: int) -> str:
+        return link(q=search, page="" if number == 1 else str(number))
+
+    return render(
+        request,
+        "studies.html",
+        here="studies",
+        page=replace(page, rows=rows),
+        search=search,
+        address=address,
+    )
+
+
+# A study
+
+
+@router.get("/studies/{name}")
+def study_page(request: Request, study: StudyToRead) -> Response:
+    """Return the page of a study."""
+    return whole_page(request, study)
+
+
+def whole_page(
+    request: Request, study: StudyToRead, status: int = 200, given: Mapping[str, str] | None = None
+) -> Response:
+    """Return the page of a study; `given` is a refused entry of its form, and the problem."""
+    view = view_of(request, study)
+    context: dict[str, Any] = {}
+    for part in PARTS.values():
+        context |= part(request, study, view)
+    return render(
+        request,
+        "study.html",
+        status,
+        here="studies",
+        name=study.name,
+        pulse=view.pulse,
+        question=sentence(view.question.sentence()),
+        picture_words=_picture_words(view),
+        rows=ROWS,
+        given=given,
+        **context,
+    )
+
+
+@router.get("/studies/{name}/parts/{part}")
+def study_part(request: Request, study: StudyToRead, part: str) -> Response:
+    """Return a part of the page as it is now."""
+    if part not in PARTS:
+        raise HTTPException(404)
+    view = view_of(request, study)
+    context = PARTS[part](request, study, view)
+    return render(
+        request, f"parts/{part}.html", name=study.name, pulse=view.pulse, given=None, **context
+    )
+
+
+def _summary(_request: Request, _study: StudyToRead, view: View) -> dict[str, Any]:
+    """Return the answer so far, in the words of every other report."""
+    overview, result = view.overview, view.result
+    first, *more = map(sentence, headline(result))
+    _, _, meaning = status_text(overview.status).partition(": ")
+    return {
+        "state": overview.status.value,
+        "final": overview.status.final,
+        "symbol": SYMBOLS.get(overview.status, "!"),
+        "meaning": overview.stopped if overview.status is Status.STOPPED else meaning,
+        "first": first,
+        "more": more,
+        "facts": [*_answer_facts(view), *_study_facts(view)],
+        "shares": _shares(view),
+        "counts": _counts(view),
+    }
+
+
+def _answer_facts(view: View) -> list[tuple[str, str]]:
+    """Return the facts of the answer; the badge shows the status already."""
+    return [(name, text) for name, text in facts(view.result) if name != "status"]
+
+
+def _study_facts(view: View) -> list[tuple[str, str]]:
+    overview, budget = view.overview, view.question.budget
+    found = [("pulls under way", f"{overview.live:,}")]
+    if budget is not None:
+        found.append(("budget", f"{budget:,} pulls" if budget < LARGE else f"over {LARGE:,} pulls"))
+    if overview.conflicts:
+        found.append(("refused results", f"{overview.conflicts:,}"))
+    return found
+
+
+def _counts(view: View) -> list[tuple[str, Any]]:
+    """Return how many arms there are of each kind that the question asks for."""
+    sides = {"upper": Decision.HIGH, "lower": Decision.LOW}
+    asked = {sides[side] for side in view.question.sides}
+    always = {Decision.UNDECIDED, Decision.NORMAL} | asked
+    return [
+        (f"{count:,}", KINDS[decision])
+        for decision, count in view.counts.items()
+        if count or decision in always
+    ]
+
+
+def _shares(view: View) -> list[dict[str, str]]:
+    """Return the parts of a bar of width 1000, one for each kind of arm."""
+    order = (Decision.HIGH, Decision.LOW, Decision.NORMAL, Decision.UNDECIDED)
+    widths = {
+        decision: max(1000.0 * view.counts[decision] / view.n, MIN_SHARE)
+        for decision in order
+        if view.counts[decision]
+    }
+    scale, x, parts = 1000.0 / sum(widths.values()), 0.0, []
+    for decision, width in widths.items():
+        name = KINDS[decision].name
+        parts.append({"kind": name, "x": f"{x:.2f}", "width": f"{width * scale:.2f}"})
+        x += width * scale
+    return parts
+
+
+def _picture_words(view: View) -> str:
+    kinds = ", ".join(f"{count} {kind.title}" for count, kind in _counts(view))
+    known = "; ".join(f"{name} {text}" for name, text in _thresholds(view))
+    return f"Intervals of {view.n:,} arms, sorted by mean: {kinds}; {known}."
+
+
+def _thresholds(view: View) -> list[tuple[str, str]]:
+    return facts(view.result)[: len(view.result.thresholds)]
+
+
+def _arms(request: Request, study: StudyToRead, view: View) -> dict[str, Any]:
+    """Return a page of the table of arms."""
+    choice, link = Choice.of(request.query_params), links_of(request)
+    arms = view.arms(choice)
+    page = Page(choice.page, ROWS, arms.size)
+    shown = arms[max(page.first - 1, 0) : page.end]
+
+    def address(number: int) -> str:
+        return link("studies", study.name, **choice.query(page=number)) + "#arms"
+
+    chips = ("all", "outlier", "undecided", "normal")
+    return {
+        "choice": choice,
+        "arms": replace(page, rows=view.rows(shown)),
+        "arms_address": address,
+        "columns": COLUMNS,
+        "chips": [(kind, FILTERS[kind][0], f"{int(view.are(kind).sum()):,}") for kind in chips],
+    }
+
+
+def _trace(_request: Request, _study: StudyToRead, view: View) -> dict[str, Any]:
+    """Return a few moments of the search as a table."""
+    trace = view.result.trace
+    places = np.unique(np.linspace(0, len(trace) - 1, min(TRACE, len(trace))).astype(int))
+    rows = []
+    for point in (trace[place] for place in places):
+        values = (point.threshold, point.threshold_lower, point.threshold_upper)
+        evidence = (point.evidence_least, point.evidence_median)
+        rows.append(
+            [
+                f"{point.pulls:,}",
+                f"{point.undecided:,}",
+                *(number(value, view.style) for value in values),
+                *("-" if log is None else f"{log / np.log(10.0):.1f}" for log in evidence),
+            ]
+        )
+    return {"trace": rows}
+
+
+def _workers(_request: Request, study: StudyToRead, _view: View) -> dict[str, Any]:
+    """Return the workers that were seen last."""
+    found = study.workers()
+    never = datetime.min.replace(tzinfo=UTC)
+    found.sort(key=lambda worker: worker.last_seen or never, reverse=True)
+    rows = [
+        {
+            "name": None if worker.name is None else visible(worker.name, MAX_NAME),
+            "results": f"{worker.results:,}",
+            "rate": "-" if worker.rate is None else _rate_text(worker.rate),
+            "live": f"{worker.live:,}",
+            "seen": worker.last_seen and Moment.of(worker.last_seen),
+        }
+        for worker in found[:WORKERS]
+    ]
+    return {"workers": rows, "all_workers": f"{len(found):,}" if len(found) > WORKERS else ""}
+
+
+def _rate_text(rate: float) -> str:
+    """Return results a second.
+
+    Examples
+    --------
+    >>> _rate_text(2941.2), _rate_text(0.01234)
+    ('2,941', '0.0123')
+    """
+    return f"{rate:,.0f}" if rate >= 100.0 else f"{rate:.3g}"
+
+
+def _conflicts(request: Request, study: StudyToRead, view: View) -> dict[str, Any]:
+    """Return a page of the stored conflicts, the latest first."""
+    before = request.query_params.get("before")
+    limit = positive(before, 0) or None
+    stored = study.latest_conflicts(CONFLICTS + 1, limit) if view.overview.conflicts else []
+    found = stored[:CONFLICTS]
+    rows = [
+        {
+            "arm": visible(row.arm, MAX_NAME),
+            "first": f"{row.first:g}",
+            "second": f"{row.second:g}",
+            "worker": "-" if row.worker is None else visible(row.worker, MAX_NAME),
+            "told": Moment.of(row.told),
+        }
+        for row in found
+    ]
+    return {
+        "conflicts": rows,
+        "all_conflicts": view.overview.conflicts,
+        "before": "" if limit is None else str(limit),
+        "older": str(found[-1].number) if len(stored) > CONFLICTS else "",
+    }
+
+
+def _manage(_request: Request, _study: StudyToRead, view: View) -> dict[str, Any]:
+    budget = view.question.budget
+    typed = "" if budget is None else str(min(budget, LARGE))
+    return {"stopped": view.overview.stopped, "budget": typed}
+
+
+Part = Callable[[Request, StudyToRead, View], dict[str, Any]]
+PARTS: dict[str, Part] = {
+    "summary": _summary,
+    "arms": _arms,
+    "trace": _trace,
+    "workers": _workers,
+    "conflicts": _conflicts,
+    "manage": _manage,
+}
+"""Parts of the page of a study that are loaded again when the study has changed."""
+
+
+# An arm
+
+
+@router.get("/studies/{name}/arms/{arm}")
+def arm_page(request: Request, study: StudyToRead, arm: int) -> Response:
+    """Return the page of an arm, by its number."""
+    return _arm(request, study, arm, "arm.html")
+
+
+@router.get("/studies/{name}/arms/{arm}/part")
+def arm_part(request: Request, study: StudyToRead, arm: int) -> Response:
+    """Return the parts of an arm's page that change."""
+    return _arm(request, study, arm, "parts/arm_news.html")
+
+
+def _arm(request: Request, study: StudyToRead, arm: int, template: str) -> Response:
+    view = view_of(request, study)
+    check_arm(view, arm)
+    unused = study.number_of(arm) - int(view.samples[arm])
+    yet = "" if view.overview.status.final else " yet"
+    row = view.rows(np.array([arm]))[0]
+    return render(
+        request,
+        template,
+        here="studies",
+        name=study.name,
+        pulse=view.pulse,
+        row=row,
+        worth=f"What is decided: {guarantee(view.question)}" if row["decided"] != "-" else "",
+        thresholds=_thresholds(view),
+        unused=f"{unused:,} more recorded, not used{yet}" if unused > 0 else "",
+        latest=_latest(study, view, arm),
+    )
+
+
+def _latest(study: StudyToRead, view: View, arm: int) -> list[dict[str, Any]]:
+    """Return the latest rewards of an arm."""
+    return [
+        {
+            "number": f"{trial.place + 1:,}",
+            "used": trial.place < view.samples[arm],
+            "reward": f"{trial.reward:g}",
+            "worker": "history" if trial.ticket is None else visible(trial.worker or "-", MAX_NAME),
+            "told": Moment.of(trial.told),
+        }
+        for trial in study.latest_of(arm, REWARDS)
+    ]
+
+
+def check_arm(view: View, arm: int) -> None:
+    """Raise for a number that no arm has."""
+    if not 0 <= arm < view.n:
+        raise HTTPException(404)
