@@ -55,10 +55,9 @@ def _asked(ask: Callable[..., Sequence[Ticket]], supply: int) -> list[Ticket]:
 @contextmanager
 def serving(url: str) -> Iterator[str]:
     """Serve a storage by a process of its own; its token is in the environment meanwhile."""
-    from oddarms.server._tokens import Role, Tokens
-    from oddarms.studies._database_storage import DatabaseStorage
+    from oddarms.server import Role, Tokens
 
-    os.environ["ODDARMS_TOKEN"] = Tokens(DatabaseStorage.opened(url)).make(Role.ADMIN)
+    os.environ["ODDARMS_TOKEN"] = Tokens.opened(url).make(Role.ADMIN)
     command = [sys.executable, "-u", "-m", "oddarms", "serve", "--storage", url, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

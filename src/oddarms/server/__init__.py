@@ -7,10 +7,22 @@
 from oddarms import errors
 
 try:
-    from oddarms.server._app import create_app
+    from oddarms.server._app import Place, Server, create_app, run
+    from oddarms.server._tokens import LONGEST, Role, Token, Tokens, new_token
 except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] not in ("fastapi", "starlette", "jinja2", "sqlalchemy"):
+    _NEEDED = ("fastapi", "jinja2", "prometheus_client", "sqlalchemy", "starlette", "uvicorn")
+    if (error.name or "").partition(".")[0] not in _NEEDED:
         raise
     raise errors.MissingExtra.of("server", "a server") from None
 
-__all__ = ["create_app"]
+__all__ = [
+    "LONGEST",
+    "Place",
+    "Role",
+    "Server",
+    "Token",
+    "Tokens",
+    "create_app",
+    "new_token",
+    "run",
+]

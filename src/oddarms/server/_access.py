@@ -1,70 +1,65 @@
 """Who is asking, and what they may do.
 
-For routes
-----------
-`current(request)` returns the `Principal` of a request, or raises a `Problem` of status 401; for a
-page that wants a browser, the answer is a redirect to the login. As dependencies of FastAPI:
+A request comes with ``Authorization: Bearer TOKEN`` or with the cookie of a session, which `log_in`
+starts and `log_out` ends. Routes of FastAPI take as dependencies:
 
-- ``principal: Anybody``: somebody who has logged in, whatever the role.
-- ``principal: Reader``, ``principal: Admin``: somebody who may read all studies, or do everything.
+- ``principal: Anybody``: somebody with a token, whatever the role; ``Reader``: who may read all
+  studies; ``Admin``: who may do everything.
 - ``study: StudyToRead``, ``StudyToWork``, ``StudyToChange``: the opened study of the route's
-  ``{name}``, for somebody who may read it, ask and tell there, or change it. Its methods block:
-  write such routes with ``def`` and not ``async def``.
+  ``{name}``. Its methods block: write such routes with ``def`` and not ``async def``.
 
-A request comes with ``Authorization: Bearer TOKEN`` or with the cookie of a session, which
-`log_in` gives out and `log_out` takes back.
-
-Forms
------
-A request with a cookie that is not GET or HEAD must carry the session's CSRF token, as the header
-``X-CSRF-Token`` or, in a form, as the field ``csrf``: ``principal.csrf`` has it for templates.
-Routes of forms call ``await check_form(request)``, which returns the form; all others are checked
-before they are called.
+A request with a cookie that is not GET or HEAD must carry the session's CSRF token, in the header
+``X-CSRF-Token`` or in the form field ``csrf``; ``principal.csrf`` has it for templates. Routes of
+forms call ``await check_form(request)``, which returns the form; all others are checked before they
+are called.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable
+import logging
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 from starlette.requests import HTTPConnection
 
-from oddarms.errors import InvalidParameter, UnknownStudy
-from oddarms.server._limits import ADMIN_BYTES, audit_log
-from oddarms.server._problems import Problem
+from oddarms.errors import UnknownStudy
+from oddarms.server._problems import Problem, Seldom, is_api
 from oddarms.server._state import State, state_of
 from oddarms.server._tokens import Role, Token
-from oddarms.studies._study import StoredStudy
+from oddarms.studies import StoredStudy
 from oddarms.text import shown
 
 COOKIE = "oddarms_session_"
 """Before the id of the session's token: browsers send cookies to all servers of a host."""
-MOST_COOKIES = 20
-"""Of one request that are looked at; those of other servers are among them."""
+MAX_COOKIES = 20
+"""Cookies of a request that are looked at; those of other servers are among them."""
 SESSION = timedelta(days=7)
-SAFE = ("GET", "HEAD", "OPTIONS")
+MAX_BODY = 8 * 2**20
+"""Bytes of the body of a request."""
+MAX_UNKNOWN_BODY = 16 * 2**10
+"""Bytes of the body of a request without a valid token."""
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
-Done = TypeVar("Done")
+_audit = logging.getLogger("oddarms.audit")
+_audit.addFilter(Seldom())
 
 
 @dataclass(frozen=True)
 class Principal:
-    """Somebody who was let in.
+    """Somebody with a valid token.
 
     Attributes
     ----------
     token
         What is known of the token.
     csrf
-        Of a browser's session: what its forms carry. None where there is no cookie.
+        What the forms of a browser's session carry; None without a cookie.
     """
 
     token: Token
@@ -72,34 +67,30 @@ class Principal:
 
     @property
     def role(self) -> Role:
-        """What it may do."""
+        """What the token allows."""
         return self.token.role
 
     @property
     def is_admin(self) -> bool:
-        """Whether it may do everything."""
+        """Whether it allows everything."""
         return self.role is Role.ADMIN
 
     def may_read(self, study: int) -> bool:
-        """Return whether it may see a study."""
+        """Return whether it allows to see a study."""
         return self.role is not Role.WORKER or self.token.study == study
 
     def may_work(self, study: int) -> bool:
-        """Return whether it may ask and tell in a study."""
+        """Return whether it allows to ask and tell in a study."""
         return self.is_admin or (self.role is Role.WORKER and self.token.study == study)
 
 
 async def identified(connection: HTTPConnection, state: State) -> Principal | None:
-    """Return who is asking; None if there is neither a token nor a cookie that is good.
-
-    A token that is wrong is refused with a `Problem`; too many of them from one address are
-    refused for a while, also those that come without delay.
-    """
+    """Return who is asking; None without a token or a valid cookie. Refuse a wrong token."""
     scheme, _, text = connection.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and text.strip():
         token = await _verified(state, text.strip())
         if token is None or token.parent is not None:  # a session is for its cookie
-            raise state.wrong_tokens.problem(connection.client)
+            raise _wrong_token(connection)
         return Principal(token)
     for _, cookie, token in await _sessions(connection, state):
         return Principal(token, csrf_of(cookie))
@@ -107,86 +98,90 @@ async def identified(connection: HTTPConnection, state: State) -> Principal | No
 
 
 async def _sessions(connection: HTTPConnection, state: State) -> list[tuple[str, str, Token]]:
-    """Return names and texts of the cookies that are sessions of this storage, and what they are.
+    """Return name, text and token of the cookies that are sessions of this storage.
 
-    Two of one name come where another server has a path above ours.
+    There are two with one name if another server has a path above ours.
     """
     pairs = connection.headers.get("cookie", "").split(";")
     named = [tuple(part.strip() for part in pair.split("=", 1)) for pair in pairs if "=" in pair]
     found = []
-    for name, text in [pair for pair in named if pair[0].startswith(COOKIE)][:MOST_COOKIES]:
+    for name, text in [pair for pair in named if pair[0].startswith(COOKIE)][:MAX_COOKIES]:
         token = await _verified(state, text)
-        if token is not None and token.parent is not None:  # tokens are guessed where they count
+        if token is not None and token.parent is not None:
             found.append((name, text, token))
     return found
 
 
 async def _verified(state: State, text: str) -> Token | None:
-    """Return what is known of a token; mostly without the detour of a thread."""
+    """Return what is known of a token, mostly without a thread."""
     known = state.tokens.remembered(text)
     return known or await run_in_threadpool(state.tokens.verified, text)
 
 
+def _wrong_token(connection: HTTPConnection) -> Problem:
+    _audit.warning("wrong token from=%s", _address(connection))
+    said = "The token is unknown, revoked or expired: `oddarms serve token` makes a new one."
+    return Problem(401, "unauthorized", said, {"WWW-Authenticate": "Bearer"})
+
+
 def csrf_of(cookie: str) -> str:
-    """Return what the forms of a session carry; only who has the cookie can make it."""
+    """Return what the forms of a session carry; it can be computed from the cookie only."""
     return hmac.new(cookie.encode(), b"oddarms csrf", hashlib.sha256).hexdigest()
+
+
+def principal_of(request: Request) -> Principal | None:
+    """Return who is asking, None for somebody without a token."""
+    principal: Principal | None = getattr(request.state, "principal", None)
+    return principal
 
 
 def current(request: Request) -> Principal:
     """Return who is asking, or refuse the request."""
-    principal: Principal | None = getattr(request.state, "principal", None)
+    principal = principal_of(request)
     if principal is None:
-        raise Problem(
-            401,
-            "unauthorized",
-            "a token must be given as `Authorization: Bearer TOKEN` but there is none:"
-            " `oddarms serve token` makes one.",
-            {"WWW-Authenticate": "Bearer"},
+        said = (
+            "Send a token in the header `Authorization: Bearer TOKEN`: `oddarms serve token` makes"
+            " one."
         )
+        raise Problem(401, "unauthorized", said, {"WWW-Authenticate": "Bearer"})
     return principal
 
 
-def check_csrf(request: Request, principal: Principal | None) -> None:
-    """Refuse what a browser sends that no page of ours has made; called before every route.
-
-    Forms of pages are left to `check_form`.
-    """
-    if principal is None or principal.csrf is None or request.method in SAFE:
+def check_csrf(request: Request) -> None:
+    """Refuse a change that no page of ours has made; forms of pages are left to `check_form`."""
+    principal = principal_of(request)
+    safe = request.method in ("GET", "HEAD", "OPTIONS")
+    if principal is None or principal.csrf is None or safe:
         return
     given = request.headers.get("x-csrf-token")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    page = not request.url.path.startswith(f"{request.scope['root_path']}/api/")
-    if given is None and kind in FORMS and page:
+    if given is None and kind in FORMS and not is_api(request):
         return
-    if not hmac.compare_digest((given or "").encode(), principal.csrf.encode()):
-        raise _forged()
+    _compare_csrf(given, principal.csrf)
 
 
 async def check_form(request: Request) -> FormData:
     """Return the form of a request, if a page of this session has made it."""
-    form = await request.form(max_part_size=ADMIN_BYTES)  # the whole is counted before
-    principal: Principal | None = getattr(request.state, "principal", None)
-    if principal is None or principal.csrf is None:
-        return form
-    given = request.headers.get("x-csrf-token") or form.get("csrf")
-    if not isinstance(given, str) or not hmac.compare_digest(
-        given.encode(), principal.csrf.encode()
-    ):
-        raise _forged()
+    form = await request.form(max_part_size=MAX_BODY)
+    principal = principal_of(request)
+    if principal is not None and principal.csrf is not None:
+        _compare_csrf(request.headers.get("x-csrf-token") or form.get("csrf"), principal.csrf)
     return form
 
 
-def _forged() -> Problem:
-    said = "the form must be one that this session was shown but is not: load the page again."
-    return Problem(403, "csrf", said)
+def _compare_csrf(given: object, expected: str) -> None:
+    text = given if isinstance(given, str) else ""
+    if not hmac.compare_digest(text.encode(), expected.encode()):
+        said = "The form does not belong to this session: load the page again."
+        raise Problem(403, "csrf", said)
 
 
 async def log_in(request: Request, response: Response, text: str) -> Principal:
-    """Begin a session with a token, as a cookie of the response; a wrong token is refused."""
+    """Start a session with a token, as a cookie of the response; refuse a wrong token."""
     state = state_of(request)
-    token = await run_in_threadpool(state.tokens.verified, text.strip())
-    if token is None or token.parent is not None:  # no session prolongs itself
-        raise state.wrong_tokens.problem(request.client)
+    token = await _verified(state, text.strip())
+    if token is None or token.parent is not None:  # a session cannot prolong itself
+        raise _wrong_token(request)
     await _end_sessions(request, response)
     cookie = await run_in_threadpool(state.tokens.session, token, SESSION)
     response.set_cookie(
@@ -205,14 +200,14 @@ async def log_in(request: Request, response: Response, text: str) -> Principal:
 
 async def log_out(request: Request, response: Response) -> None:
     """End the session of a request."""
-    principal: Principal | None = getattr(request.state, "principal", None)
+    principal = principal_of(request)
     if principal is not None and principal.csrf is not None:
         await _end_sessions(request, response)
         audit(request, "log out", principal=principal)
 
 
 async def _end_sessions(request: Request, response: Response) -> None:
-    """End all sessions of a browser here; those of other servers stay."""
+    """End all sessions that a browser has here; those of other servers stay."""
     state = state_of(request)
     for name, _, token in await _sessions(request, state):
         await run_in_threadpool(state.tokens.revoke, token.id)
@@ -227,13 +222,17 @@ def audit(
     principal: Principal | None = None,
     **more: Any,
 ) -> None:
-    """Write a line about a change to the log ``oddarms.audit``: who, from where, what."""
+    """Log a change under ``oddarms.audit``: what, with which token, from where."""
     who = principal or current(request)
-    where = shown(request.client.host).replace(" ", "_") if request.client else "-"
     words = "".join(f" {name}={value!r:.200}" for name, value in more.items())
     named = f" study={study!r}" if study else ""
-    token = who.token.parent or who.token.id
-    audit_log.info("%s token=%s role=%s from=%s%s%s", action, token, who.role, where, named, words)
+    said = f"{action} token={who.token.owner} role={who.role} from={_address(request)}"
+    _audit.info("%s", f"{said}{named}{words}")
+
+
+def _address(connection: HTTPConnection) -> str:
+    """Return a client's address as one word; a proxy that is believed may forward any text."""
+    return shown(connection.client.host).replace(" ", "_") if connection.client else "-"
 
 
 # Dependencies of routes
@@ -242,52 +241,33 @@ def audit(
 def reader(principal: Annotated[Principal, Depends(current)]) -> Principal:
     """Return who is asking, who may read all studies."""
     if principal.role is Role.WORKER:
-        raise _forbidden("a worker's token is for its own study")
+        raise _forbidden("a token of a reader or an admin")
     return principal
 
 
 def admin(principal: Annotated[Principal, Depends(current)]) -> Principal:
     """Return who is asking, who may do everything."""
     if not principal.is_admin:
-        raise _forbidden("this needs an admin's token")
+        raise _forbidden("an admin's token")
     return principal
 
 
 def study_to_read(name: str, request: Request) -> StoredStudy:
     """Return the study of a route, for somebody who may read it."""
     principal = current(request)
-    wanted = name.replace("\0", "/")  # a slash within a name, see _guards
-    if principal.role is Role.WORKER and principal.token.study_name != wanted:
-        raise UnknownStudy(f"name must be the study of this token but got {wanted!r}.")
-    study = state_of(request).studies.get(wanted)
-    if not principal.may_read(study.number):
-        raise UnknownStudy(f"name must be the study of this token but got {wanted!r}.")
+    wanted = name.replace("\0", "/")  # see `oddarms.server._guards`
+    foreign = principal.role is Role.WORKER and principal.token.study_name != wanted
+    study = None if foreign else state_of(request).studies.get(wanted)
+    if study is None or not principal.may_read(study.number):
+        raise UnknownStudy(f"This token is for another study than {wanted!r}.")
     return study
-
-
-def with_study_to_work(name: str, request: Request, work: Callable[[StoredStudy], Done]) -> Done:
-    """Return what work on a study comes to, for somebody who may ask and tell there.
-
-    A study that is open is not looked for first, which takes as long as a result: where it was
-    deleted the work is refused, and is done anew if there is another one of that name now.
-    """
-    known = state_of(request).studies.opened(name.replace("\0", "/"))
-    if known is None or not current(request).may_work(known.number):
-        return work(study_to_work(name, request))
-    try:
-        return work(known)
-    except (UnknownStudy, InvalidParameter):
-        study = study_to_work(name, request)
-        if study is known:
-            raise
-        return work(study)
 
 
 def study_to_work(name: str, request: Request) -> StoredStudy:
     """Return the study of a route, for somebody who may ask and tell there."""
     study = study_to_read(name, request)
     if not current(request).may_work(study.number):
-        raise _forbidden("this needs a token of a worker or an admin")
+        raise _forbidden("a token of a worker or an admin")
     return study
 
 
@@ -298,8 +278,8 @@ def study_to_change(name: str, request: Request) -> StoredStudy:
     return study
 
 
-def _forbidden(reason: str) -> Problem:
-    return Problem(403, "forbidden", f"{reason}, which was not given.")
+def _forbidden(needed: str) -> Problem:
+    return Problem(403, "forbidden", f"This needs {needed}.")
 
 
 Anybody = Annotated[Principal, Depends(current)]

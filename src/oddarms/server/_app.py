@@ -1,24 +1,44 @@
-"""The application: everything put together."""
+"""The application, and a server that runs it: where, for whom, and until which signal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import errno
+import ipaddress
+import logging
+import os
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import scipy.special  # noqa: F401 -- where it is wanted first it would keep a page waiting
+import anyio.to_thread
+import h11
+import scipy.special  # noqa: F401 -- imported now, as it would delay the first page
+import uvicorn
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from oddarms.server import api, pages
-from oddarms.server._counts import Counted
+import oddarms.server._api as api
+from oddarms.errors import InvalidParameter, StorageFailed
+from oddarms.server import pages
 from oddarms.server._guards import Guards, checked_prefix
-from oddarms.server._limits import Bodies, Shared
-from oddarms.server._problems import add_problems
+from oddarms.server._problems import Seldom, add_problems
 from oddarms.server._state import Settings, State
-from oddarms.server._studies import OpenStudies
-from oddarms.server._tokens import Tokens
-from oddarms.studies._database_storage import DatabaseStorage
+from oddarms.studies import DatabaseStorage
+from oddarms.text import shown
+
+KEEP_ALIVE_SECONDS = 30
+SHUTDOWN_SECONDS = 10
+REQUEST_SECONDS = 60.0
+THREADS = 15
+"""Requests that use the storage at a time; it has as many connections."""
+MAX_FILES = 4096
 
 
 class _Application(FastAPI):
@@ -36,46 +56,266 @@ def create_app(
 ) -> FastAPI:
     """Return the ASGI application that serves the studies of a storage.
 
-    All state is in the storage, so that any number of processes may serve it, and the application
-    may be mounted in another one. `oddarms serve token` makes the tokens that it lets in.
+    All state is in the storage, so any number of processes may serve it, and the application may
+    be mounted in another one. `oddarms serve token` makes tokens for it.
 
     Parameters
     ----------
     storage
-        A file or PostgreSQL, as for `oddarms.create_study`; it is made where there is none.
+        A file or PostgreSQL, as for `oddarms.create_study`; it is created if there is none.
     root_path
-        The prefix under which a proxy serves it, such as ``/oddarms``; where the application is
+        The prefix under which a proxy serves it, such as ``/oddarms``; if the application is
         mounted in another one, the path of the mount follows it.
     allowed_hosts
-        Names by which clients reach it, beside localhost and addresses that are numbers.
+        Names by which clients reach it, besides localhost and IP addresses.
     open_metrics
-        Whether ``/metrics`` is for everybody; otherwise it needs a token.
+        Whether ``/metrics`` needs no token.
     tls_elsewhere
-        Whether a proxy in front of it has the TLS; then browsers send the cookies of sessions over
-        TLS alone, also where the proxy does not say that it has it.
+        Whether a proxy terminates TLS; browsers then send the cookies of sessions over TLS only,
+        even if the proxy does not forward the scheme.
     """
     prefix = checked_prefix(root_path)
     opened = DatabaseStorage.opened(storage, create=True)
     settings = Settings(prefix, frozenset(allowed_hosts), open_metrics, tls_elsewhere)
-    state = State(opened, OpenStudies(opened), Tokens(opened), settings)
     app = _Application(
         title="oddarms",
         summary="Studies: which of many things are abnormal?",
-        docs_url=None,
+        docs_url=None,  # its page loads scripts from another host
         redoc_url=None,
         openapi_url=None,
-        redirect_slashes=False,  # see _guards
+        redirect_slashes=False,
     )
-    app.state.oddarms = state
+    app.state.oddarms = state = State(opened, settings)
     pages.prepare()
     add_problems(app, state.hidden)
     app.include_router(api.router)
     app.include_router(pages.router)
     app.mount("/static", pages.Assets(), name="static")
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
-    app.add_middleware(api.PlainTells, state=state, hidden=state.hidden)
-    app.add_middleware(Shared)
-    app.add_middleware(Bodies)
-    app.add_middleware(Guards, state=state)
-    app.add_middleware(Counted, counts=state.counts)  # the last one added is the first to be asked
+    app.add_middleware(Guards, state=state)  # the last one added is the outermost
     return app
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a server listens, and how.
+
+    Attributes
+    ----------
+    host, port
+        An address of this machine; port 0 is any free one.
+    certificate, key
+        PEM files for TLS.
+    tls_elsewhere
+        Whether a proxy in front of it terminates TLS.
+    timeout
+        Seconds in which a client must send a whole request.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8321
+    certificate: str | None = None
+    key: str | None = None
+    tls_elsewhere: bool = False
+    timeout: float = REQUEST_SECONDS
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def has_proxy(self) -> bool:
+        """Whether there is a proxy, whose word on clients' addresses is believed."""
+        return self.tls_elsewhere or "FORWARDED_ALLOW_IPS" in os.environ
+
+    def check(self, *, has_token: bool) -> None:
+        """Refuse to be reached from elsewhere by mistake: plain HTTP shows everybody the token."""
+        if (self.certificate is None) != (self.key is None):
+            raise InvalidParameter("--certificate and --key must be given together.")
+        if self.certificate is not None and self.key is not None:
+            _check_tls_files(self.certificate, self.key)
+        if self.is_local or self.certificate or self.tls_elsewhere or has_token:
+            return
+        raise InvalidParameter(
+            f"--host {self.host} can be reached from other machines: give --certificate and --key,"
+            " --tls-elsewhere if a proxy terminates TLS, or --token-file in a network that you"
+            " trust."
+        )
+
+    def refusal(self) -> StorageFailed:
+        """Return why a server could not listen here."""
+        where = f"port {self.port} of {shown(self.host)}"
+        try:
+            known = socket.getaddrinfo(
+                self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            for family, kind, protocol, _, address in known:
+                with socket.socket(family, kind, protocol) as tried:
+                    tried.bind(address)
+        except socket.gaierror:
+            return StorageFailed(f"--host {shown(self.host)} is an unknown name.")
+        except PermissionError:
+            return StorageFailed(f"You may not listen on {where}: choose a --port from 1024 on.")
+        except OSError as error:
+            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                return StorageFailed(f"--host {shown(self.host)} is no address of this machine.")
+        return StorageFailed(
+            f"{where} is in use: choose another --port, or stop the program that uses it."
+        )
+
+    def url(self, port: int) -> str:
+        """Return the address for people."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        if self.host in ("0.0.0.0", "::"):  # every address of this machine
+            name = "localhost"
+        return f"{'https' if self.certificate else 'http'}://{name}:{port}"
+
+
+def _check_tls_files(certificate: str, key: str) -> None:
+    """Refuse a certificate or a key that TLS could not start with."""
+    for option, file in (("--certificate", certificate), ("--key", key)):
+        try:
+            with open(file, "rb"):
+                pass
+        except OSError as error:
+            raise InvalidParameter(
+                f"{option} {shown(file)} cannot be read: {error.strerror}."
+            ) from None
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key, password=lambda: "")  # never ask for one
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or str(error)
+        raise InvalidParameter(
+            "--certificate and --key must be PEM files that belong together, the key without a"
+            f" password, but got {shown(certificate)} and {shown(key)}: {reason}."
+        ) from None
+
+
+class Server:
+    """A server that runs an application; `run` blocks until a signal, or `stop`."""
+
+    def __init__(self, app: FastAPI, place: Place) -> None:
+        self._place = place
+        self._state: State = app.state.oddarms
+        self._config = uvicorn.Config(
+            app,
+            host=place.host,
+            port=place.port,
+            http=type("_Protocol", (_TimedProtocol,), {"seconds": place.timeout}),
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=place.has_proxy,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            ssl_certfile=place.certificate,
+            ssl_keyfile=place.key,
+        )
+        self._server: _Uvicorn | None = None
+
+    def run(self, started: Callable[[str], None]) -> None:
+        """Serve until SIGTERM, Ctrl-C or `stop`; call `started` with the address first."""
+        self._server = server = _Uvicorn(
+            self._config, self._state, lambda port: started(self._place.url(port))
+        )
+        with suppress(SystemExit):
+            server.run()
+        if not server.was_started:
+            raise self._place.refusal()
+
+    def stop(self) -> None:
+        """End `run`, from another thread, after the requests under way."""
+        if self._server is not None:
+            self._server.should_exit = True
+
+
+def run(app: FastAPI, place: Place, started: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C, and log to stderr; call `started` with the address first."""
+    _raise_file_limit()
+    _log_to_stderr()
+    Server(app, place).run(started)
+
+
+class _Uvicorn(uvicorn.Server):
+    """Says where it listens, ends event streams before it waits for others, and exits with 0."""
+
+    def __init__(
+        self, config: uvicorn.Config, state: State, started: Callable[[int], None]
+    ) -> None:
+        super().__init__(config)
+        self._state = state
+        self._say = started
+        self.was_started = False
+
+    async def startup(self, sockets: Any = None) -> None:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        await super().startup(sockets)
+        if self.started:
+            self.was_started = True
+            self._say(self.servers[0].sockets[0].getsockname()[1])
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        self._state.events.close()
+        await super().shutdown(sockets)
+        self._captured_signals.clear()  # it ends as it was asked to
+
+
+class _TimedProtocol(H11Protocol):
+    """Closes the connection of a client that does not send a whole request in time."""
+
+    seconds = REQUEST_SECONDS
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(self.seconds, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):  # the request is here
+            self._stop_timer()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(self.seconds, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _stop_timer(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def _raise_file_limit() -> None:
+    """Allow as many connections as the system lets us have."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(MAX_FILES, hard)
+    if soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _log_to_stderr() -> None:
+    """Write changes and failures to stderr, a line each; the same failure seldom."""
+    handler = logging.StreamHandler(sys.stderr)
+    form = "%(asctime)s %(name)s %(levelname)s %(message)s"
+    handler.setFormatter(logging.Formatter(form, "%Y-%m-%d %H:%M:%S%z"))
+    handler.addFilter(Seldom())
+    for name, level in (("oddarms", logging.INFO), ("uvicorn", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.setLevel(level)
+        logger.handlers = [handler]
+        logger.propagate = False

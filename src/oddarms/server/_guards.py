@@ -1,19 +1,22 @@
-"""What every request must pass: the address as it was meant, Host, Origin, who asks, and CSRF."""
+"""What every request passes: its path, Host, Origin, token, CSRF token, and the size of its body.
+
+One middleware around everything else, so that each answer has the security headers and is counted.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import re
+import time
 from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from oddarms.errors import InvalidParameter, OddarmsError
-from oddarms.server._access import check_csrf, identified
-from oddarms.server._problems import Problem, answer, failed, storage_problem
+from oddarms.errors import InvalidParameter
+from oddarms.server._access import MAX_BODY, MAX_UNKNOWN_BODY, check_csrf, identified
+from oddarms.server._problems import Problem, answer, is_api
 from oddarms.server._state import State
 
 HEADERS = {
@@ -25,15 +28,16 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
 }
-LOOPBACK = ("localhost",)
-KNOWN_HOSTS = 128
-"""Of the headers Host seen last it is remembered what they are."""
-_HOST = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?", re.ASCII)
-FOREIGN_SITES = ("cross-site", "same-site")
+"""Headers of every answer, unless it sets its own."""
+METHODS = ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS")
 OURS = ("api", "healthz", "login", "logout", "metrics", "new", "static", "studies")
-"""With what our addresses begin: below such a prefix nobody could tell whether it was stripped."""
+"""First parts of our paths. A prefix cannot start with one: was it stripped or not?"""
+
+_HOST = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?", re.ASCII)
 _SEGMENT = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._~-]+")
+_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
 
 def checked_prefix(root_path: str) -> str:
@@ -50,14 +54,14 @@ def checked_prefix(root_path: str) -> str:
     segments = inner.split("/")
     if segments[0] in OURS or not all(_SEGMENT.fullmatch(one) for one in segments):
         raise InvalidParameter(
-            "root-path must be made of ASCII letters, digits and ._~- between slashes, and begin"
-            f" with none of {', '.join(OURS)}, but got {root_path!r:.60}: choose another prefix."
+            f"root_path cannot be {root_path!r:.60}: use ASCII letters, digits and ._~- between"
+            f" slashes, and start with none of {', '.join(OURS)}."
         )
     return f"/{inner}"
 
 
 def address_of(path: str) -> str:
-    r"""Return a path as `Guards` leaves it as the address that somebody asked for.
+    r"""Return the address of a path that `Guards` has read.
 
     Examples
     --------
@@ -68,109 +72,147 @@ def address_of(path: str) -> str:
 
 
 class Guards:
-    """Middleware that lets a request through only if nothing about it is amiss."""
+    """Middleware that lets a request pass only if nothing about it is wrong."""
 
     def __init__(self, app: ASGIApp, state: State) -> None:
         self._app = app
         self._state = state
         self._prefix = state.settings.root_path
-        self._hosts = {*LOOPBACK, *(host.lower() for host in state.settings.allowed_hosts)}
+        self._hosts = {"localhost", *(host.lower() for host in state.settings.allowed_hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope["state"] = dict(scope.get("state", {}))
+        given, scope = scope["method"], {**scope, "state": dict(scope.get("state", {}))}
+        sent, began = _Sent(send), time.monotonic()
+        try:
+            await self._answer(scope, receive, sent)
+        finally:
+            self._count(given, scope, sent, time.monotonic() - began)
+
+    async def _answer(self, scope: Scope, receive: Receive, sent: _Sent) -> None:
         request = Request(scope, receive)
-        send = _guarded(send)
         try:
-            self._place(scope)
+            self._find_path(scope)
             self._check_host(request)
-            self._check_origin(request)
-            scope["state"]["principal"] = principal = await identified(request, self._state)
-            check_csrf(request, principal)
-        except Problem as problem:
-            await answer(request, problem)(scope, receive, send)
+            _check_origin(request)
+            principal = await identified(request, self._state)
+            scope["state"]["principal"] = principal
+            check_csrf(request)
+            body = _limited(request, receive, MAX_BODY if principal else MAX_UNKNOWN_BODY)
+            if scope["method"] == "HEAD":  # the server sends no body
+                scope["method"] = "GET"
+            await self._app(scope, body, sent)
+        except ClientDisconnect:
             return
-        except OddarmsError as error:  # the storage is unavailable
-            await storage_problem(request, error, self._state.hidden)(scope, receive, send)
-            return
-        if scope["method"] == "HEAD":
-            scope["method"] = "GET"
-            receive, send = _without_body(send)
-        await self._answered(request, receive, send)
-
-    async def _answered(self, request: Request, receive: Receive, send: Send) -> None:
-        """Answer, also where the application fails before it has begun to."""
-        begun = False
-
-        async def noted(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            await send(message)
-
-        try:
-            await self._app(request.scope, receive, noted)
         except Exception as error:
-            if begun:
+            if sent.status is not None:
                 raise
-            await failed(request, error)(request.scope, receive, send)
+            await answer(request, error, self._state.hidden)(scope, receive, sent)
 
-    def _place(self, scope: Scope) -> None:
+    def _find_path(self, scope: Scope) -> None:
         """Find the path below the prefix, whether a proxy has stripped it or not.
 
-        A slash within the name of a study, %2F, becomes a NUL, which no name has. One at the end
-        means nothing.
+        A slash within the name of a study, %2F, becomes a NUL, which no name has. A slash at the
+        end is ignored.
         """
         raw = scope.get("raw_path") or scope["path"].encode()
-        if b"%00" in raw or b"\0" in raw:
-            raise Problem(404, "not-found", "there is nothing at this address.")
-        path = unquote(raw.replace(b"%2f", b"%00").replace(b"%2F", b"%00").decode("latin-1"))
         mounted = scope.get("root_path", "")
+        scope["root_path"] = self._outside(mounted)
+        if b"%00" in raw or b"\0" in raw:
+            raise Problem(404, "not-found", "There is nothing at this address.")
+        path = unquote(raw.replace(b"%2f", b"%00").replace(b"%2F", b"%00").decode("latin-1"))
         for prefix in (mounted, self._prefix):
             if prefix and (path == prefix or path.startswith(f"{prefix}/")):
                 path = path.removeprefix(prefix)
-        scope["root_path"] = self._outside(mounted)
         scope["path"] = scope["root_path"] + (path.rstrip("/") or "/")
 
     def _outside(self, mounted: str) -> str:
-        """Return the prefix of our addresses: that of a proxy, and that of a mount within it."""
+        """Return the prefix of our addresses: a proxy's, and that of a mount within it."""
         if mounted.startswith(self._prefix):
             return mounted
         return self._prefix.removesuffix(mounted) + mounted
 
     def _check_host(self, request: Request) -> None:
-        """Refuse names that are not ours: a page elsewhere may let its name mean this machine."""
+        """Refuse unknown names: another site may point its name at this machine."""
         hosts = request.headers.getlist("host")
-        name = _name(hosts[0]) if len(hosts) == 1 else ""
+        name = _host_name(hosts[0]) if len(hosts) == 1 else ""
         if not (name in self._hosts or _is_address(name)):
-            said = (
-                "the Host of a request must be a name of this server but is not: start it with"
-                " --allow-host NAME to let it in."
-            )
+            said = "This server does not have the name in Host: `--allow-host NAME` adds one."
             raise Problem(421, "wrong-host", said)
 
-    def _check_origin(self, request: Request) -> None:
-        """Refuse what a page of another site sends, whatever the method."""
-        origins = request.headers.getlist("origin")
-        foreign = request.headers.get("sec-fetch-site") in FOREIGN_SITES
-        if not origins and not foreign:
-            return
-        navigation = (
-            request.method in ("GET", "HEAD")
-            and request.headers.get("sec-fetch-mode") == "navigate"
-            and not request.url.path.startswith(f"{request.scope['root_path']}/api/")
-        )
-        same = all(_is_of(origin, request) for origin in origins)
-        if not same or (foreign and not navigation):
-            said = "the request must come from a page of this server but is of another site."
-            raise Problem(403, "wrong-origin", said)
+    def _count(self, method: str, scope: Scope, sent: _Sent, seconds: float) -> None:
+        method, route = method if method in METHODS else "other", _route(scope)
+        self._state.metrics.requests.labels(method, route, sent.status or 500).inc()
+        if not route.endswith("/events"):
+            self._state.metrics.seconds.labels(method, route).observe(seconds)
 
 
-@lru_cache(maxsize=KNOWN_HOSTS)
-def _name(host: str) -> str:
-    """Return the name of a Host header without the port; nothing where more stands there."""
+class _Sent:
+    """A `send` that adds the security headers and remembers the status."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status: int | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = list(message.get("headers", []))
+            there = {name.lower() for name, _ in headers}
+            headers += [one for one in _HEADERS if one[0] not in there]
+            message = {**message, "headers": headers}
+        await self._send(message)
+
+
+def _limited(request: Request, receive: Receive, most: int) -> Receive:
+    """Return a `receive` that refuses a body with more bytes than allowed."""
+    size = 0
+
+    def check(size: int) -> None:
+        if size > most:
+            said = f"The body must have at most {most:,} bytes: send it in parts."
+            raise Problem(413, "too-large", said, {"Connection": "close"})
+
+    async def counted() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        check(size)
+        return message
+
+    announced = request.headers.get("content-length", "0")
+    check(int(announced) if announced.isdecimal() else 0)
+    return counted
+
+
+def _check_origin(request: Request) -> None:
+    """Refuse what a page of another site sends, whatever the method; it may link to pages."""
+    origins = request.headers.getlist("origin")
+    foreign = request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    navigates = request.headers.get("sec-fetch-mode") == "navigate"
+    link = navigates and request.method in ("GET", "HEAD") and not is_api(request)
+    if (foreign and not link) or not all(_is_ours(origin, request) for origin in origins):
+        said = "The request comes from a page of another site."
+        raise Problem(403, "wrong-origin", said)
+
+
+def _is_ours(origin: str, request: Request) -> bool:
+    """Return whether an Origin is that of this server's pages.
+
+    A request over TLS must come from a page that did, too. The other way round, there may be a
+    proxy that terminates TLS and does not say so.
+    """
+    scheme, _, host = origin.partition("://")
+    schemes = ("https",) if request.url.scheme == "https" else ("http", "https")
+    return scheme in schemes and host.lower() == request.headers.get("host", "").lower()
+
+
+@lru_cache(maxsize=128)
+def _host_name(host: str) -> str:
+    """Return the name in a Host header without the port; empty if it is malformed."""
     if not _HOST.fullmatch(host):
         return ""
     try:
@@ -179,9 +221,9 @@ def _name(host: str) -> str:
         return ""
 
 
-@lru_cache(maxsize=KNOWN_HOSTS)
+@lru_cache(maxsize=128)
 def _is_address(name: str) -> bool:
-    """Return whether it is a number, which nobody can let mean another machine."""
+    """Return whether a name is an IP address, which nobody can point at another machine."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -189,45 +231,6 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _is_of(origin: str, request: Request) -> bool:
-    """Return whether an Origin is that of this server's pages.
-
-    What was asked over TLS must come from a page that was, too. The other way round there may be a
-    proxy that has the TLS and does not say so.
-    """
-    scheme, _, host = origin.partition("://")
-    schemes = ("https",) if request.url.scheme == "https" else ("http", "https")
-    return scheme in schemes and host.lower() == request.headers.get("host", "").lower()
-
-
-_ALWAYS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-_UNSTORED = (b"cache-control", b"no-store")
-
-
-def _guarded(send: Send) -> Send:
-    async def with_headers(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = list(message.get("headers", []))
-            there = {name.lower() for name, _ in headers}
-            headers += [one for one in (*_ALWAYS, _UNSTORED) if one[0] not in there]
-            message = {**message, "headers": headers}
-        await send(message)
-
-    return with_headers
-
-
-def _without_body(send: Send) -> tuple[Receive, Send]:
-    """Answer HEAD by the head alone; to what would go on sending, the client has gone then."""
-    begun = asyncio.Event()
-
-    async def gone() -> Message:
-        await begun.wait()
-        return {"type": "http.disconnect"}
-
-    async def head(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            await send(message)
-            await send({"type": "http.response.body", "body": b""})
-            begun.set()
-
-    return gone, head
+def _route(scope: Scope) -> str:
+    """Return the pattern of the route that answered, which has no names in it."""
+    return getattr(scope.get("route"), "path", "other")

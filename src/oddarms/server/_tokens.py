@@ -1,4 +1,4 @@
-"""Tokens: made once, kept as digests, compared in constant time."""
+"""Tokens: shown once, stored as hashes, compared in constant time."""
 
 from __future__ import annotations
 
@@ -12,26 +12,33 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
 
 from oddarms.errors import InvalidParameter, UnknownStudy
-from oddarms.studies import _token_rows as token_rows
-from oddarms.studies._base import check_text
-from oddarms.studies._database_storage import DatabaseStorage
+from oddarms.studies import DatabaseStorage
 
 PREFIX = "oddarms_"
-LEAST_CHARACTERS, MOST_CHARACTERS = 24, 200
+MIN_CHARACTERS, MAX_CHARACTERS = 24, 200
+MAX_NOTE = 200
 REMEMBERED_SECONDS = 5.0
-"""For so long a token that was revoked elsewhere may still be let in by this process."""
+"""How long this process may accept a token after another process revoked it."""
 REMEMBERED = 10_000
-MOST_SESSIONS = 100
-"""Of one token: a further one ends the oldest."""
+MAX_SESSIONS = 100
+"""Sessions of one token; a further one ends the oldest."""
 LONGEST = timedelta(days=36_500)
 
-_FORM = re.compile(rf"[A-Za-z0-9._~+/=-]{{{LEAST_CHARACTERS},{MOST_CHARACTERS}}}")
+_FORM = re.compile(rf"[A-Za-z0-9._~+/=-]{{{MIN_CHARACTERS},{MAX_CHARACTERS}}}")
+_SELECT = (
+    "SELECT t.id, t.role, t.study, s.name, t.note, t.made, t.expires, t.parent, t.digest"
+    " FROM tokens t LEFT JOIN studies s ON s.id = t.study"
+)
 
 
 class Role(StrEnum):
-    """What a token lets its bearer do."""
+    """What a token allows."""
 
     ADMIN = "admin"
     """Everything."""
@@ -50,15 +57,15 @@ class Token:
     id
         By which it is listed and revoked.
     role
-        What it lets its bearer do.
+        What it allows.
     study, study_name
-        The study of a worker: its number, and its name.
+        A worker's study: its number in the storage, and its name.
     note
         What it is for.
     made, expires
-        When it was made, and until when it holds; None for ever.
+        When it was made, and when it expires; None for never.
     parent
-        Of a browser's session: the token that it began with.
+        For a browser's session: the id of the token it was started with.
     """
 
     id: str
@@ -70,6 +77,11 @@ class Token:
     expires: datetime | None
     parent: str | None
 
+    @property
+    def owner(self) -> str:
+        """The id of the token that people know: its own, or that of its session's token."""
+        return self.parent or self.id
+
 
 class Tokens:
     """The tokens of a storage."""
@@ -80,6 +92,11 @@ class Tokens:
         self._known: OrderedDict[str, tuple[float, Token]] = OrderedDict()
         self._lock = threading.Lock()
 
+    @classmethod
+    def opened(cls, storage: str | Path | None, *, create: bool = False) -> Tokens:
+        """Return the tokens of the storage at a location."""
+        return cls(DatabaseStorage.opened(storage, create=create))
+
     def make(
         self,
         role: Role,
@@ -87,73 +104,74 @@ class Tokens:
         study: str | None = None,
         note: str = "",
         lasts: timedelta | None = None,
-        parent: Token | None = None,
     ) -> str:
         """Make a token and return it, for the only time.
 
         Parameters
         ----------
         role
-            What it is for.
+            What it allows.
         study
             The name of a worker's study; others have none.
         note
             What people see in the list.
         lasts
-            How long it holds; for ever if None.
-        parent
-            The token that a session begins with; the session has its role and study.
+            How long it is valid; forever if None.
         """
-        text = new_text()
-        self._add(text, role, study=study, note=note, lasts=lasts, parent=parent)
+        text = new_token()
+        self._add(text, role, study=self._study(role, study), note=note, lasts=lasts)
         return text
 
     def adopt(self, text: str, note: str) -> list[Token]:
-        """Let the token of a file in as an admin's; return those of that note, which it ends."""
+        """Accept the token of a file as an admin's; revoke and return others with this note."""
         if not _FORM.fullmatch(text):
             raise InvalidParameter(
-                f"a token must have {LEAST_CHARACTERS} to {MOST_CHARACTERS} letters, digits or"
-                " -._~+/= but the one given has not: leave the file out and one is made."
+                f"A token has {MIN_CHARACTERS} to {MAX_CHARACTERS} letters, digits or -._~+/=; the"
+                " given one does not: remove the file and a token is made."
             )
         self._add(text, Role.ADMIN, note=note)
         known = self.verified(text)
         if known is None or known.role is not Role.ADMIN or known.parent is not None:
-            held = "one whose time is over" if known is None else f"one of role {known.role.value}"
+            found = "an expired one" if known is None else f"one of role {known.role.value}"
             raise InvalidParameter(
-                f"token-file must have an admin's token but has {held}: leave the file out and one"
-                " is made."
+                f"The token file must have an admin's token but has {found}: remove the file and a"
+                " token is made."
             )
         former = [one for one in self.list() if one.note == note and one.id != known.id]
         for one in former:
             self.revoke(one.id)
         return former
 
+    def session(self, token: Token, lasts: timedelta) -> str:
+        """Start a session with a token, and with its rights; it ends with the token."""
+        text = new_token()
+        self._add(text, token.role, study=token.study, note="session", lasts=lasts, parent=token.id)
+        return text
+
     def has_admin(self) -> bool:
-        """Return whether some admin's token holds."""
+        """Return whether some admin's token is valid."""
         return any(one.role is Role.ADMIN and self.holds(one) for one in self.list())
 
-    def session(self, token: Token, lasts: timedelta) -> str:
-        """Make a session that began with a token; it ends with it, too."""
-        return self.make(token.role, note="session", lasts=lasts, parent=token)
-
     def holds(self, token: Token) -> bool:
-        """Return whether a token that was let in would be let in now."""
-        with self._database.reading() as connection:
-            return token_rows.find_token(connection, token.id) is not None
+        """Return whether a token is still valid, by a look at the storage."""
+        return self._find(token.id) is not None
 
     def verified(self, text: str) -> Token | None:
-        """Return what is known of a token; None if it is none, or its time is over."""
+        """Return what is known of a token; None if it is unknown, revoked or expired."""
         token = self.remembered(text)
         if token is not None or not _FORM.fullmatch(text):
             return token
-        identity, digest = _identity(text), _digest(text)
-        with self._database.reading() as connection:
-            row = token_rows.find_token(connection, identity)
-        if row is None or not hmac.compare_digest(row.digest, digest):
-            self._forget(digest)
-            return None
-        token = _token(row)
-        self._remember(digest, token)
+        digest = _digest(text)
+        row = self._find(_identity(text))
+        with self._lock:
+            if row is None or not hmac.compare_digest(row.digest, digest):
+                self._known.pop(digest, None)
+                return None
+            token = _token(row)
+            self._known[digest] = time.monotonic() + REMEMBERED_SECONDS, token
+            self._known.move_to_end(digest)
+            while len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
         return token
 
     def remembered(self, text: str) -> Token | None:
@@ -164,84 +182,112 @@ class Tokens:
             until, token = self._known.get(_digest(text), (0.0, None))
         return token if time.monotonic() < until else None
 
-    def _remember(self, digest: str, token: Token) -> None:
-        with self._lock:
-            self._known[digest] = time.monotonic() + REMEMBERED_SECONDS, token
-            self._known.move_to_end(digest)
-            while len(self._known) > REMEMBERED:
-                self._known.popitem(last=False)
-
-    def _forget(self, digest: str) -> None:
-        with self._lock:
-            self._known.pop(digest, None)
-
     def list(self) -> list[Token]:
         """Return all tokens but browsers' sessions, the oldest first."""
         with self._database.reading() as connection:
-            return [_token(row) for row in token_rows.tokens(connection)]
+            rows = connection.execute(
+                sa.text(f"{_SELECT} WHERE t.parent IS NULL ORDER BY t.made, t.id")
+            ).all()
+        return [_token(row) for row in rows]
 
     def revoke(self, identity: str) -> bool:
-        """Let a token, and the sessions that began with it, in no more; False if there is none."""
+        """Revoke a token and its sessions; return False if there is none with this id."""
         with self._database.writing() as connection:
-            removed = token_rows.remove_token(connection, identity)
-            token_rows.drop_ended_tokens(connection)
+            _run(connection, "DELETE FROM tokens WHERE parent = :id", id=identity)
+            removed = _run(connection, "DELETE FROM tokens WHERE id = :id", id=identity).rowcount
+            self._drop_expired(connection)
         with self._lock:
             self._known.clear()
-        return removed > 0
+        return bool(removed)
+
+    def _find(self, identity: str) -> Any:
+        """Return the row of a token, unless it or its parent has expired or is gone."""
+        with self._database.reading() as connection:
+            return _run(
+                connection,
+                f"{_SELECT} WHERE t.id = :id AND (t.expires IS NULL OR t.expires > :now)"
+                " AND (t.parent IS NULL OR EXISTS (SELECT 1 FROM tokens p WHERE p.id = t.parent"
+                " AND (p.expires IS NULL OR p.expires > :now)))",
+                id=identity,
+                now=self._database.now(connection).wall,
+            ).first()
 
     def _add(
         self,
         text: str,
         role: Role,
         *,
-        study: str | None = None,
+        study: int | None = None,
         note: str = "",
         lasts: timedelta | None = None,
-        parent: Token | None = None,
+        parent: str | None = None,
     ) -> None:
-        note = check_text("note", note, most=200) or ""
+        if len(note) > MAX_NOTE or "\0" in note:
+            raise InvalidParameter(f"note must have at most {MAX_NOTE} characters, without NUL.")
         if lasts is not None and not timedelta(0) < lasts <= LONGEST:
             raise InvalidParameter(
-                f"lasts must be more than nothing and at most {LONGEST.days:,} days but got"
+                f"lasts must be longer than 0 and at most {LONGEST.days:,} days but got"
                 f" {lasts.days:,} days."
             )
-        number = parent.study if parent is not None else self._study(role, study)
         with self._database.writing() as connection:
+            self._drop_expired(connection)
+            now = self._database.now(connection).wall
             if parent is not None:
-                token_rows.drop_ended_tokens(connection)
-                token_rows.drop_old_sessions(connection, parent.id, MOST_SESSIONS - 1)
-            token_rows.add_token(
+                _run(
+                    connection,
+                    "DELETE FROM tokens WHERE parent = :parent AND id NOT IN (SELECT id FROM tokens"
+                    " WHERE parent = :parent ORDER BY made DESC, id LIMIT :kept)",
+                    parent=parent,
+                    kept=MAX_SESSIONS - 1,
+                )
+            _run(
                 connection,
-                _identity(text),
-                _digest(text),
-                role.value,
-                study=number,
+                "INSERT INTO tokens (id, digest, role, study, note, made, expires, parent) VALUES"
+                " (:id, :digest, :role, :study, :note, :made, :expires, :parent)"
+                " ON CONFLICT (id) DO NOTHING",
+                id=_identity(text),
+                digest=_digest(text),
+                role=role.value,
+                study=study,
                 note=note,
-                seconds=None if lasts is None else lasts.total_seconds(),
-                parent=None if parent is None else parent.id,
+                made=now,
+                expires=None if lasts is None else now + lasts.total_seconds(),
+                parent=parent,
             )
+
+    def _drop_expired(self, connection: sa.Connection) -> None:
+        now = self._database.now(connection).wall
+        _run(
+            connection,
+            "DELETE FROM tokens WHERE parent IS NOT NULL AND expires <= :now",
+            now=now,
+        )
 
     def _study(self, role: Role, study: str | None) -> int | None:
         if (role is Role.WORKER) != (study is not None):
             raise InvalidParameter(
-                "study must be given for a worker's token, and for no other, but got"
-                f" {study!r} for {role.value}."
+                f"study must be given for a worker's token, and for no other, but got {study!r} for"
+                f" {role.value}."
             )
         if study is None:
             return None
         number = self._storage.number_of(study)
         if number is None:
-            raise UnknownStudy(f"study must be one of {self._storage.name} but got {study!r}.")
+            raise UnknownStudy(f"{self._storage.name} has no study {study!r}.")
         return number
 
 
-def new_text() -> str:
-    """Return a token that nobody has yet."""
+def new_token() -> str:
+    """Return a new random token."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
+def _run(connection: sa.Connection, statement: str, **values: Any) -> Any:
+    return connection.execute(sa.text(statement), values)
+
+
 def _identity(text: str) -> str:
-    """Return what a token is found by, of which nobody can make the token."""
+    """Return the id of a token, from which nobody can compute the token."""
     return hashlib.sha256(b"oddarms token id:" + text.encode()).hexdigest()[:12]
 
 
@@ -249,14 +295,10 @@ def _digest(text: str) -> str:
     return hashlib.sha256(b"oddarms token:" + text.encode()).hexdigest()
 
 
-def _token(row: token_rows.TokenRow) -> Token:
-    return Token(
-        row.id,
-        Role(row.role),
-        row.study,
-        row.study_name,
-        row.note,
-        datetime.fromtimestamp(row.made, UTC),
-        None if row.expires is None else datetime.fromtimestamp(row.expires, UTC),
-        row.parent,
+def _token(row: Any) -> Token:
+    made, expires = (
+        None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+        for seconds in (row.made, row.expires)
     )
+    assert made is not None
+    return Token(row.id, Role(row.role), row.study, row.name, row.note, made, expires, row.parent)

@@ -8,7 +8,33 @@ from typing import Any
 
 from oddarms import errors
 from oddarms.search import Ticket
-from oddarms.studies._study import Conflict, Overview, Study, StudySummary, Trial, WorkerRecord
+from oddarms.studies._study import (
+    MAX_KEY,
+    MAX_LEASE,
+    MAX_TEXT,
+    Conflict,
+    Overview,
+    Study,
+    StudySummary,
+    Trial,
+    WorkerRecord,
+)
+
+__all__ = [
+    "AT_A_TIME",
+    "CLASSES",
+    "CODES",
+    "MAX_HISTORY",
+    "MAX_KEY",
+    "MAX_LEASE",
+    "MAX_RESULTS",
+    "MAX_TEXT",
+    "MAX_TICKET_ID",
+    "plain",
+    "record_of",
+    "study_document",
+    "summary_document",
+]
 
 MAX_RESULTS = 10_000
 """Results or tickets of one request."""

@@ -1,0 +1,482 @@
+"""The HTTP API: ``/api/v1`` for workers in any language, ``/healthz`` and ``/metrics``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from enum import StrEnum
+from math import isfinite
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import numpy as np
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from oddarms.errors import InvalidParameter
+from oddarms.problem import Question
+from oddarms.randomness import seed_of
+from oddarms.server import _models as models
+from oddarms.server._access import (
+    Admin,
+    Anybody,
+    StudyToChange,
+    StudyToRead,
+    StudyToWork,
+    audit,
+    current,
+    reader,
+)
+from oddarms.server._state import OneAtATime, check_arms, state_of
+from oddarms.server._tokens import Role
+from oddarms.studies import Conflict, StoredStudy, Trial, check_name, checked_question, wire
+from oddarms.tables import csv_text
+
+MAX_LISTED = 1000
+PAGE = 1000
+EXPORTED_AT_A_TIME = 5000
+"""Results of one page of an export; each is read in a transaction of its own."""
+
+_DESCRIPTIONS = {
+    400: "The body is not JSON.",
+    401: "There is no token, or a wrong one.",
+    403: "The token does not allow this.",
+    404: "There is no such study.",
+    409: "There is a study of that name already.",
+    413: "The body is too large.",
+    415: "The body is not sent as JSON.",
+    421: "The Host is not a name of this server.",
+    422: "A parameter or the body is invalid.",
+    503: "The storage or the server is unavailable: repeat the request later.",
+}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the description of the problems that a route may answer with."""
+    schema = {"schema": {"$ref": "#/components/schemas/ProblemOut"}}
+    return {
+        status: {
+            "description": _DESCRIPTIONS[status],
+            "content": {"application/problem+json": schema},
+        }
+        for status in (401, 403, 421, 422, 503, *statuses)
+    }
+
+
+OF_STUDY = problems(404)
+OF_BODY = problems(400, 404, 413, 415)
+
+
+def answered(document: Any, status: int = 200) -> Response:
+    """Return plain values as JSON, without validation: they were made here."""
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    return Response(text, status, media_type="application/json")
+
+
+# Work
+
+work = APIRouter(prefix="/api/v1/studies/{name}", tags=["work"])
+
+
+@work.post("/ask", summary="Ask for pulls", responses=OF_BODY, response_model=models.Asked)
+def ask(study: StudyToWork, body: models.Ask) -> Response:
+    """Hand out up to n pulls; fewer, or none, if there is nothing to do until results arrive."""
+    tickets = study.ask(body.n, body.worker, body.lease, prefetch=body.prefetch, key=body.key)
+    return answered(
+        {
+            "status": tickets.status.value,
+            "done": tickets.done,
+            "decided": tickets.decided,
+            "tickets": [wire.plain(ticket) for ticket in tickets],
+        }
+    )
+
+
+@work.post("/tell", summary="Tell results", responses=OF_BODY, response_model=models.ToldOut)
+def tell(study: StudyToWork, body: models.Tell) -> Response:
+    """Record results; when this answers they are stored for good. It may be repeated."""
+    if (body.ticket is None) == (body.results is None):
+        raise InvalidParameter("The body must have either ticket and reward, or results.")
+    results = body.results if body.ticket is None else [(body.ticket, body.reward)]
+    told = study.tell_many(results or [], worker=body.worker)
+    return answered({"told": [one.value for one in told]})
+
+
+@work.post("/skip", summary="Give tickets back", responses=OF_BODY)
+def skip(study: StudyToWork, body: models.Skip) -> models.Count:
+    """Give back tickets without results, or all that a worker has out; return how many."""
+    if (body.tickets is None) == (body.worker is None):
+        raise InvalidParameter("The body must have either tickets or a worker.")
+    if body.tickets is None:
+        return models.Count(count=study.skip_worker(body.worker or "", body.reason))
+    study.skip_many(body.tickets, body.reason)
+    return models.Count(count=len(body.tickets))
+
+
+@work.post("/renew", summary="Renew leases", responses=OF_BODY)
+def renew(study: StudyToWork, body: models.Renew) -> models.Count:
+    """Let leases last so many seconds from now; return how many do."""
+    return models.Count(count=study.renew(body.tickets, body.lease))
+
+
+# Studies
+
+studies = APIRouter(prefix="/api/v1/studies", tags=["studies"])
+
+
+@studies.get("", summary="List studies", responses=problems(), response_model=models.StudiesOut)
+def list_studies(
+    request: Request,
+    principal: Anybody,
+    search: Annotated[str, Query(max_length=200)] = "",
+    most: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
+    skip: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    newest: bool = False,
+) -> Response:
+    """Return a page of the studies, and how many there are; a worker sees its own."""
+    storage = state_of(request).storage
+    if principal.role is Role.WORKER:
+        name = principal.token.study_name or ""
+        there = storage.number_of(name) == principal.token.study
+        own = [one for one in storage.list(name) if one.name == name] if there else []
+        documents, total = [wire.summary_document(one) for one in own], len(own)
+    else:
+        page = storage.list(search, most, skip, newest=newest)
+        documents, total = [wire.summary_document(one) for one in page], page.total
+    return answered({"studies": documents, "total": total})
+
+
+@studies.post(
+    "",
+    status_code=201,
+    summary="Create a study",
+    responses=problems(400, 409, 413, 415),
+    response_model=models.Document,
+)
+def create(request: Request, _: Admin, body: models.NewStudy) -> Response:
+    """Create a study; the answer is that of `GET /studies/{name}`."""
+    words = body.model_dump(exclude={"name", "arms", "seed"})
+    check_name(body.name)
+    check_arms(body.arms if isinstance(body.arms, int) else len(body.arms))
+    seed = seed_of(_seed(body.seed))
+    question = checked_question(Question(body.arms, **words), seed)
+    study = state_of(request).storage.create(body.name, question, seed)
+    audit(request, "create", body.name)
+    return answered(_document(study), 201)
+
+
+def _seed(given: int | str | None) -> int | None:
+    if isinstance(given, str):
+        if not (given.isascii() and given.isdigit() and len(given) <= 100):
+            raise InvalidParameter(f"seed must be a whole number but got {given!r:.60}.")
+        return int(given)
+    return given
+
+
+@studies.get(
+    "/{name}", summary="Status of a study", responses=OF_STUDY, response_model=models.Document
+)
+def show(study: StudyToRead, result: bool = False) -> Response:
+    """Return all about a study but its arms; with `result` also the whole result."""
+    return answered(_document(study, with_result=result))
+
+
+def _document(study: StoredStudy, *, with_result: bool = False) -> dict[str, Any]:
+    pulse = study.pulse()
+    overview = study.overview()
+    result = overview.result.to_dict(snapshots=with_result)
+    document = wire.study_document(study, overview, result)
+    del document["storage"]  # its location is not for clients
+    document |= {"seed": str(study.seed), "pulse": pulse}
+    return {**document, "result": result} if with_result else document
+
+
+@studies.get(
+    "/{name}/question",
+    summary="The question, with all labels",
+    responses=OF_STUDY,
+    response_model=models.Document,
+)
+def question(study: StudyToRead) -> Response:
+    """Return the question, as `Question.from_dict` takes it, and the seed."""
+    return answered({**study.question.to_dict(), "seed": str(study.seed)})
+
+
+@studies.delete("/{name}", status_code=204, summary="Delete a study", responses=OF_STUDY)
+def delete(request: Request, study: StudyToChange) -> Response:
+    """Delete a study with all its results, for good."""
+    state = state_of(request)
+    state.storage.delete(study.name)
+    state.studies.forget(study.name)
+    audit(request, "delete", study.name)
+    return Response(status_code=204)
+
+
+@studies.post("/{name}/history", summary="Add rewards from before", responses=OF_BODY)
+def add_history(request: Request, study: StudyToChange, body: models.History) -> models.Count:
+    """Record rewards that nobody asked for; return how many.
+
+    Rows are recorded in their order, which must not depend on the rewards.
+    """
+    if (body.rewards is None) == (body.rows is None):
+        raise InvalidParameter("The body must have either rewards or rows.")
+    if body.rows is None:
+        count = study.add_history(body.rewards or {}, key=body.key)
+    else:
+        count = _add_rows(study, body.rows, body.key)
+    audit(request, "history", study.name, results=count)
+    return models.Count(count=count)
+
+
+def _add_rows(study: StoredStudy, rows: list[tuple[int, Any]], key: str | None) -> int:
+    wrong = next((arm for arm, _ in rows if not 0 <= arm < study.n), None)
+    if wrong is not None:
+        raise InvalidParameter(f"rows has an arm {wrong}, but arms are 0 to {study.n - 1}.")
+    arms = np.array([arm for arm, _ in rows], dtype=np.int64)
+    rewards = np.array([study.check_reward(reward) for _, reward in rows], dtype=float)
+    return study.add_rows(arms, rewards, key)
+
+
+@studies.post(
+    "/{name}/budget",
+    summary="Raise the budget",
+    responses=OF_BODY,
+    response_model=models.Document,
+)
+def raise_budget(request: Request, study: StudyToChange, body: models.Budget) -> Response:
+    """Allow more pulls, or any number; a study that the budget stopped goes on."""
+    study.raise_budget(body.budget)
+    audit(request, "budget", study.name, budget=body.budget)
+    return answered(_document(study))
+
+
+@studies.post(
+    "/{name}/stop", summary="Stop a study", responses=OF_BODY, response_model=models.Document
+)
+def stop(request: Request, study: StudyToChange, body: models.Stop) -> Response:
+    """Hand out no more tickets until it is resumed; results of those that are out are taken."""
+    study.stop(body.reason)
+    audit(request, "stop", study.name, reason=body.reason)
+    return answered(_document(study))
+
+
+@studies.post(
+    "/{name}/resume",
+    summary="Resume a stopped study",
+    responses=OF_STUDY,
+    response_model=models.Document,
+)
+def resume(request: Request, study: StudyToChange) -> Response:
+    """Hand out tickets again."""
+    study.resume()
+    audit(request, "resume", study.name)
+    return answered(_document(study))
+
+
+# Results
+
+results = APIRouter(prefix="/api/v1/studies/{name}", tags=["results"])
+After = Annotated[int, Query(ge=0, le=2**62)]
+Most = Annotated[int, Query(ge=1, le=wire.MAX_RESULTS)]
+_verifying = OneAtATime("The verification of a study")
+
+
+@results.get("/result", summary="The result", responses=OF_STUDY, response_model=models.Document)
+def result(study: StudyToRead, snapshots: bool = False) -> Response:
+    """Return what is known, as `result.json` has it."""
+    return answered(study.result().to_dict(snapshots=snapshots))
+
+
+@results.get("/progress", summary="Progress", responses=OF_STUDY, response_model=models.Document)
+def progress(study: StudyToRead) -> Response:
+    """Return pulls, open arms, the threshold and about how many pulls are needed."""
+    values = asdict(study.progress())
+    return answered({name: _finite(value) for name, value in values.items()})
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+@results.get("/status", summary="The status", responses=OF_STUDY, response_model=models.StatusOut)
+def status(study: StudyToRead) -> Response:
+    """Return the status: running, waiting, decided, budget or stopped."""
+    found = study.status
+    return answered({"status": found.value, "done": found.final})
+
+
+@results.get(
+    "/pulse",
+    summary="Changes when anything has changed",
+    responses=OF_STUDY,
+    response_model=models.PulseOut,
+)
+def pulse(study: StudyToRead) -> Response:
+    """Return a short text that changes when anything of the study has changed."""
+    return answered({"pulse": study.pulse()})
+
+
+@results.get(
+    "/trials", summary="Recorded results", responses=OF_STUDY, response_model=models.TrialsOut
+)
+def trials(study: StudyToRead, after: After = 0, most: Most = PAGE) -> Response:
+    """Return results in the order of recording, after a number; continue after `next`."""
+    return _page("trials", list(study.trials(after=after, most=most)), most)
+
+
+@results.get(
+    "/conflicts",
+    summary="Results that were refused",
+    responses=OF_STUDY,
+    response_model=models.ConflictsOut,
+)
+def conflicts(study: StudyToRead, after: After = 0, most: Most = PAGE) -> Response:
+    """Return results that differ from the first one of their ticket, three of each ticket."""
+    return _page("conflicts", study.conflicts(after=after, most=most), most)
+
+
+def _page(name: str, found: Sequence[Trial | Conflict], most: int) -> Response:
+    following = found[-1].number if len(found) == most else None
+    return answered({name: [wire.plain(one) for one in found], "next": following})
+
+
+class ExportFormat(StrEnum):
+    """The format of an export."""
+
+    CSV = "csv"
+    LINES = "jsonl"
+
+
+@results.get(
+    "/export",
+    summary="All results as a stream",
+    responses={200: {"content": {"text/csv": {}, "application/x-ndjson": {}}}, **OF_STUDY},
+    response_class=StreamingResponse,
+)
+def export(
+    study: StudyToRead, how: Annotated[ExportFormat, Query(alias="format")] = ExportFormat.CSV
+) -> StreamingResponse:
+    """Return every result in the order of recording, as CSV or as lines of JSON.
+
+    In CSV, a text that a spreadsheet would run has an apostrophe before it.
+    """
+    csv = how is ExportFormat.CSV
+    kind = "text/csv; charset=utf-8" if csv else "application/x-ndjson"
+    disposition = f"attachment; filename*=UTF-8''{quote(study.name, safe='')}.{how.value}"
+    parts = _csv_parts(study) if csv else _json_parts(study)
+    return StreamingResponse(parts, media_type=kind, headers={"Content-Disposition": disposition})
+
+
+def _trial_pages(study: StoredStudy) -> Iterator[list[dict[str, Any]]]:
+    after: int | None = 0
+    while after is not None:
+        page = list(study.trials(after=after, most=EXPORTED_AT_A_TIME))
+        yield [wire.plain(trial) for trial in page]
+        after = page[-1].number if len(page) == EXPORTED_AT_A_TIME else None
+
+
+def _csv_parts(study: StoredStudy) -> Iterator[str]:
+    columns = list(Trial.__dataclass_fields__)
+    yield csv_text(columns, [])
+    for page in _trial_pages(study):
+        text = csv_text(columns, [list(one.values()) for one in page], for_spreadsheets=True)
+        yield text.partition("\n")[2]
+
+
+def _json_parts(study: StoredStudy) -> Iterator[str]:
+    for page in _trial_pages(study):
+        yield "".join(json.dumps(one) + "\n" for one in page)
+
+
+@results.get(
+    "/workers",
+    summary="Who has worked on it",
+    responses=OF_STUDY,
+    response_model=models.WorkersOut,
+)
+def workers(study: StudyToRead) -> Response:
+    """Return every worker with tickets, results, rate, and when it was last seen."""
+    return answered({"workers": [wire.plain(one) for one in study.workers()]})
+
+
+@results.get(
+    "/verify", summary="Verify the log", responses=OF_STUDY, response_model=models.VerifiedOut
+)
+def verify(study: StudyToRead) -> Response:
+    """Check the database's integrity and replay the log; one study at a time."""
+    with _verifying:
+        found = study.verify()
+    document = {"ok": found.ok, "results": found.results, "problems": found.problems}
+    return answered(document)
+
+
+@results.get(
+    "/events",
+    summary="A stream of changes",
+    responses={200: {"content": {"text/event-stream": {}}}, **OF_STUDY},
+    response_class=StreamingResponse,
+)
+async def events(request: Request, principal: Anybody, study: StudyToRead) -> StreamingResponse:
+    """Send an event `change` with the study's pulse now, and whenever it changes.
+
+    The stream ends after ten minutes, and when the server does; browsers reconnect by themselves.
+    """
+    stream = state_of(request).events.stream(study, principal.token)
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+
+# The server itself
+
+server = APIRouter()
+
+
+@server.get(
+    "/healthz",
+    tags=["server"],
+    summary="Whether the server works",
+    responses={503: problems()[503]},
+    openapi_extra={"security": []},
+)
+def healthz(request: Request) -> dict[str, str]:
+    """Answer as long as the storage does and its file is in place; needs no token."""
+    state_of(request).storage.database.check()
+    return {"status": "ok"}
+
+
+@server.get(
+    "/metrics",
+    tags=["server"],
+    summary="Metrics for Prometheus",
+    responses={200: {"content": {"text/plain": {}}}, **problems()},
+    response_class=Response,
+)
+def metrics(request: Request) -> Response:
+    """Return what this process has done and has open."""
+    state = state_of(request)
+    if not state.settings.open_metrics:
+        reader(current(request))
+    return Response(state.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+@server.get("/api/v1/openapi.json", include_in_schema=False)
+def openapi(request: Request) -> Response:
+    """Return the OpenAPI document of all routes, as this request reaches them."""
+    described = request.app.openapi()
+    return answered({**described, "servers": [{"url": request.scope["root_path"] or "/"}]})
+
+
+def completed(described: dict[str, Any]) -> dict[str, Any]:
+    """Return FastAPI's OpenAPI document with what it does not know: tokens and problems."""
+    components = dict(described.get("components", {}))
+    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    schemas = components.get("schemas", {})
+    components["schemas"] = {**schemas, "ProblemOut": models.ProblemOut.model_json_schema()}
+    return {**described, "components": components, "security": [{"token": []}]}
+
+
+router = APIRouter()
+for _part in (work, studies, results, server):
+    router.include_router(_part)

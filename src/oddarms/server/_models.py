@@ -1,0 +1,223 @@
+"""The bodies of requests and answers; the library itself checks what the values mean."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+
+from oddarms.problem import DEFAULT_DELTA
+from oddarms.search import PREFETCH
+from oddarms.server._state import MAX_ARMS
+from oddarms.studies import LEASE, wire
+
+Reward = Annotated[Any, Field(json_schema_extra={"type": "number"})]
+"""Checked by the study, whose error says what is wrong."""
+Label = StrictStr | StrictInt
+Text = Annotated[str, Field(max_length=wire.MAX_TEXT)]
+Key = Annotated[str, Field(max_length=wire.MAX_KEY)]
+Lease = Annotated[float, Field(gt=0.0, le=wire.MAX_LEASE.total_seconds(), allow_inf_nan=False)]
+TicketId = Annotated[str, Field(max_length=wire.MAX_TICKET_ID)]
+TicketIds = Annotated[list[TicketId], Field(max_length=wire.MAX_RESULTS, fail_fast=True)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewStudy(_Body):
+    """A study to create: its arms, and the words of a `Question`."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    arms: Annotated[
+        Annotated[list[Label], Field(fail_fast=True)] | int,
+        Field(description=f"Labels, texts or whole numbers, at most {MAX_ARMS:,}; or how many."),
+    ]
+    k: float | None = None
+    delta: float = DEFAULT_DELTA
+    bounds: tuple[float, float] = (0.0, 1.0)
+    side: str = "upper"
+    budget: int | None = None
+    rule: str = "sigma"
+    margin: float | None = None
+    floor: float | None = None
+    control: Label | None = None
+    quantile: float | None = None
+    error: str = "fwer"
+    goal: str = "confidence"
+    algorithm: str | None = None
+    options: Annotated[dict[str, Any], Field(description="Options of the algorithm.")] = {}
+    seed: Annotated[
+        int | str | None,
+        Field(description="A whole number, or a text with a long one; drawn if missing."),
+    ] = None
+
+
+class Ask(_Body):
+    """How many pulls are wanted, and by whom."""
+
+    n: Annotated[int, Field(ge=1, le=wire.MAX_RESULTS)] = 1
+    worker: Text | None = None
+    lease: Annotated[Lease, Field(description="Seconds.")] = LEASE.total_seconds()
+    prefetch: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = PREFETCH
+    key: Annotated[
+        Key | None, Field(description="Repeat the request with it to get the same tickets.")
+    ] = None
+
+
+class Tell(_Body):
+    """One result, as ticket and reward, or several."""
+
+    ticket: TicketId | None = None
+    reward: Reward = None
+    results: Annotated[
+        list[tuple[TicketId, Reward]] | None,
+        Field(
+            max_length=wire.MAX_RESULTS, fail_fast=True, description="Pairs of ticket and reward."
+        ),
+    ] = None
+    worker: Text | None = None
+
+
+class Skip(_Body):
+    """Tickets to give back, or all tickets of a worker."""
+
+    tickets: TicketIds | None = None
+    worker: Text | None = None
+    reason: Text = ""
+
+
+class Renew(_Body):
+    """Tickets whose pulls are still under way."""
+
+    tickets: TicketIds
+    lease: Annotated[Lease, Field(description="Seconds from now.")] = LEASE.total_seconds()
+
+
+class History(_Body):
+    """Rewards from before the study: by label, or as rows in their order."""
+
+    rewards: Annotated[dict[str, list[Reward]] | None, Field(description="Rewards by label.")] = (
+        None
+    )
+    rows: Annotated[
+        list[tuple[int, Reward]] | None,
+        Field(
+            max_length=wire.MAX_HISTORY,
+            fail_fast=True,
+            description="Pairs of an arm's number and a reward.",
+        ),
+    ] = None
+    key: Annotated[
+        Key | None, Field(description="A second request with the same key records nothing.")
+    ] = None
+
+
+class Budget(_Body):
+    """A larger budget; null for none."""
+
+    budget: int | None
+
+
+class Stop(_Body):
+    """Why a study is stopped."""
+
+    reason: Text = ""
+
+
+# Answers
+
+
+class TicketOut(BaseModel):
+    """A pull to make."""
+
+    id: str
+    arm: Label
+    index: int
+    place: int
+    expires: str
+
+
+class Asked(BaseModel):
+    """Tickets, and the status of the study; `done` if no more will be handed out."""
+
+    status: str
+    done: bool
+    decided: int
+    tickets: list[TicketOut]
+
+
+class ToldOut(BaseModel):
+    """What became of each result: recorded, repeated, or in conflict with the first one."""
+
+    told: list[str]
+
+
+class Count(BaseModel):
+    """How many."""
+
+    count: int
+
+
+class Document(BaseModel):
+    """A document of the library, such as a result."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class StudiesOut(BaseModel):
+    """A page of studies, and how many there are in all."""
+
+    studies: list[Document]
+    total: int
+
+
+class StatusOut(BaseModel):
+    """The status of a study; `done` if no more tickets will be handed out."""
+
+    status: str
+    done: bool
+
+
+class PulseOut(BaseModel):
+    """A text that changes when anything of the study has changed."""
+
+    pulse: str
+
+
+class TrialsOut(BaseModel):
+    """Recorded results, and the number to continue after; null at the end."""
+
+    trials: list[Document]
+    next: int | None
+
+
+class ConflictsOut(BaseModel):
+    """Results that were refused, and the number to continue after; null at the end."""
+
+    conflicts: list[Document]
+    next: int | None
+
+
+class WorkersOut(BaseModel):
+    """Who has worked on a study."""
+
+    workers: list[Document]
+
+
+class VerifiedOut(BaseModel):
+    """Whether the database and the log are sound, and how many results there are."""
+
+    ok: bool
+    results: int
+    problems: list[str]
+
+
+class ProblemOut(BaseModel):
+    """An error (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
