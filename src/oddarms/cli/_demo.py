@@ -1,25 +1,35 @@
-"""``oddarms demo``: find the outliers of a simulated crowd."""
+"""``oddarms demo``: find the outliers of a simulated crowd, here or on a page that fills."""
 
 from __future__ import annotations
 
-import json
-import sys
+import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from oddarms.arms import SimulatedArms, simulated_crowd
-from oddarms.cli._guard import EXIT_SIGNAL, EXIT_USAGE
-from oddarms.errors import MissingExtra, SearchError, SearchInterrupted
+from oddarms.cli._terminal import EXIT_SIGNAL, emit, note
+from oddarms.errors import MissingExtra, SearchInterrupted
 from oddarms.files import writable_folder, write_whole
 from oddarms.finding import find
-from oddarms.interrupts import signal_of
 from oddarms.plotting import plot_intervals
 from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, Question
-from oddarms.search import ProgressLine, Result
-from oddarms.tables import csv_text
+from oddarms.report import arms_csv, result_json
+from oddarms.search import Result, facts
+from oddarms.studies import Study, create_study
 from oddarms.theory import outliers
+
+NAME = "crowd"
+DESKS = ("desk Amsterdam", "desk Berlin", "desk Chennai")
+"""Workers of the study on the page, in turn."""
+TICK_SECONDS = 0.1
+FIRST_RATE, GROWTH, MAX_BATCH = 300.0, 0.03, 1_000
+"""Answers a second at first, how many more per answer so far (about a minute in all), and at a
+time."""
 
 
 def demo(
@@ -39,91 +49,118 @@ def demo(
 ) -> None:
     """Find the crowd workers who err abnormally often, in a simulated crowd of 722.
 
-    Asks them as few questions as possible, and compares the answer with the true error rates.
+    It asks them as few questions as possible, and compares the answer with the true error rates.
     """
     crowd = simulated_crowd()
     question = Question(crowd.labels, k=k, delta=delta, budget=budget)
     if serve:
-        from oddarms.cli._demo_serve import serve_demo
-
-        serve_demo(question, simulated_crowd(seed), seed, port)
+        _serve(question, simulated_crowd(seed), seed, port)
         return
-    try:
-        _demonstrate(question, crowd, seed, out)
-    except SearchInterrupted as error:
-        print(f"\ninterrupted after {error.result.pulls:,} samples; so far:", file=sys.stderr)
-        _report(error.result, out, "interrupted")
-        raise typer.Exit(EXIT_SIGNAL + signal_of(error)) from error
-    except SearchError as error:
-        print(f"error: {error}", file=sys.stderr)
-        _report(error.result, out, "failed")
-        raise typer.Exit(EXIT_USAGE) from error
-
-
-def _demonstrate(question: Question, crowd: SimulatedArms, seed: int, out: Path) -> None:
-    writable_folder("out", out)  # better to fail before the first sample
-    print(
-        f"A simulated crowd of {len(crowd.labels)} workers: who errs abnormally often, that is, at"
-        f" or above mean + {question.k:g} standard deviations of all error rates?\n"
-        f"Each question asked is one sample. The answer may be wrong with probability at most"
-        f" {question.delta:g}.\n"
+    writable_folder("--out", out)  # better to fail before the first sample
+    emit(
+        f"A simulated crowd of {question.n} workers: who errs abnormally often? That is,"
+        f" {question.where}\nof all error rates. Each question asked is one sample. The answer is"
+        f" wrong with\nprobability at most {delta:g}.\n\n"
     )
-    line = ProgressLine(wait=0.0)
     try:
-        result = find(
-            crowd,
-            k=question.k,
-            delta=question.delta,
-            rng=seed,
-            budget=question.budget,
-            progress=line,
-        )
-    finally:
-        line.close()
+        result = find(crowd, question, rng=seed, progress=True)
+    except SearchInterrupted as error:
+        note(f"interrupted after {error.result.pulls:,} samples; so far:")
+        _report(error.result, out, "interrupted")
+        raise typer.Exit(EXIT_SIGNAL + error.signal) from error
     _report(result, out, "crowd")
-    truth = {crowd.labels[i] for i in outliers(crowd.means, question.k)}
-    _compare_with_truth(result, truth)
-    print(
+    _compare_with_truth(result, crowd)
+    emit(
         "\nTo watch it happen in a browser: `oddarms demo --serve`. To watch studies of your own,"
-        " with\nworkers anywhere: `oddarms serve`."
+        " with\nworkers anywhere: `oddarms serve`.\n"
     )
 
 
 def _report(result: Result, folder: Path, name: str) -> None:
     found = [str(label) for label in result.outliers]
-    print(f"Outliers ({len(found)}):")
-    for start in range(0, len(found), 7):
-        print("  " + " ".join(found[start : start + 7]))
-    lower, upper = result.threshold_interval
-    print(f"Threshold: {result.threshold:.3f}, within [{lower:.3f}, {upper:.3f}]")
-    print(f"Samples: {result.pulls:,} ({result.pulls / result.question.n:,.0f} a worker)")
+    lines = [f"Outliers ({len(found)}):"]
+    lines += ["  " + " ".join(found[start : start + 7]) for start in range(0, len(found), 7)]
+    lines += [f"{fact.capitalize()}: {value}" for fact, value in facts(result)]
     if result.undecided:
-        print(f"Undecided: {len(result.undecided)} workers ({result.status.meaning})")
-    for path in _write(result, folder, name):
-        print(f"Written: {path}")
-
-
-def _write(result: Result, folder: Path, name: str) -> list[Path]:
-    folder.mkdir(parents=True, exist_ok=True)
-    table = result.to_dict()
-    rows = table["arms"]
-    header = list(rows[0])
-    json_path = write_whole(folder / f"{name}.json", json.dumps(table, indent=1) + "\n")
-    csv_path = write_whole(
-        folder / f"{name}.csv", csv_text(header, ([row[key] for key in header] for row in rows))
-    )
-    written = [json_path, csv_path]
+        lines.append(f"Undecided: {len(result.undecided)} workers")
+    emit("\n".join(lines) + "\n")
     try:
         picture = folder / f"{name}.png"
         plot_intervals(result, picture, first_round=True)
-        written.insert(0, picture)
+        emit(f"Written: {picture}\n")
     except MissingExtra as error:
-        print(f"No picture: {error}", file=sys.stderr)
-    return written
+        note(f"No picture: {error}")
+    write_whole(folder / f"{name}.json", result_json(result))
+    write_whole(folder / f"{name}.csv", arms_csv(result))
+    emit(f"Written: {folder / name}.json\nWritten: {folder / name}.csv\n")
 
 
-def _compare_with_truth(result: Result, truth: set[object]) -> None:
+def _compare_with_truth(result: Result, crowd: SimulatedArms) -> None:
+    question = result.question
+    centre = float(np.mean(crowd.means)) + question.margin
+    odd = outliers(crowd.means, question.k)
+    truth = {crowd.labels[i] for i in odd if crowd.means[i] >= centre}
     wrong = [label for label in result.outliers if label not in truth]
     wrong += [label for label in result.normal if label in truth]
-    verdict = "every decision is right" if not wrong else f"{len(wrong)} decisions are wrong"
-    print(f"\nThe simulation knows the true error rates: {verdict}.", flush=True)
+    said = f"{len(wrong)} decisions are wrong" if wrong else "every decision is right"
+    emit(f"\nThe simulation knows the true error rates: {said}.\n")
+
+
+# The page
+
+
+def _serve(question: Question, crowd: SimulatedArms, seed: int, port: int) -> None:
+    """Serve a study of the crowd until Ctrl-C, while the answers come in at a pace to watch."""
+    from oddarms.server import Place, Role, create_app, run
+
+    with tempfile.TemporaryDirectory(prefix="oddarms-demo-") as folder:
+        storage = Path(folder) / "demo.db"
+        study = create_study(NAME, question, rng=seed, storage=storage)
+        application = create_app(storage)
+        token = application.state.oddarms.tokens.make(Role.ADMIN, note="demo")
+        feeder = _Feeder(study, crowd)
+
+        def started(address: str) -> None:
+            emit(f"Open this link and watch:\n  {address}/login?next=/studies/{NAME}#{token}\n")
+            note("the crowd answers for about a minute; Ctrl-C ends the demo")
+            feeder.start()
+
+        try:
+            run(application, Place(port=port), started)
+        finally:
+            feeder.stop()
+    emit("The demo is over; nothing of it is kept. `oddarms serve` is for studies of your own.\n")
+
+
+class _Feeder(threading.Thread):
+    """Asks and tells a study in the background, faster as there is more to see."""
+
+    def __init__(self, study: Study, crowd: SimulatedArms) -> None:
+        super().__init__(daemon=True, name="crowd")
+        self._study = study
+        self._crowd = crowd
+        self._end = threading.Event()
+
+    def run(self) -> None:
+        """Answer until everything is decided, or `stop` is called."""
+        told = turn = 0
+        last = time.monotonic()
+        while not self._end.wait(TICK_SECONDS):
+            now = time.monotonic()
+            batch = int((now - last) * (FIRST_RATE + GROWTH * told)) + 1
+            last = now
+            desk = DESKS[turn % len(DESKS)]
+            tickets = self._study.ask(min(batch, MAX_BATCH), worker=desk)
+            arms = np.array([ticket.index for ticket in tickets], dtype=np.int64)
+            rewards = self._crowd.pull(arms, np.ones_like(arms))
+            answers = list(zip(tickets, rewards.tolist(), strict=True))
+            self._study.tell_many(answers, worker=desk)
+            told, turn = told + len(answers), turn + 1
+            if tickets.done:
+                break
+
+    def stop(self) -> None:
+        """End after the batch under way."""
+        self._end.set()
+        if self.is_alive():
+            self.join(timeout=10.0)

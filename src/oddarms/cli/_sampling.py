@@ -1,0 +1,450 @@
+"""Sampling for a study: what makes a sample, the run, and what a run leaves behind.
+
+A run that ends early writes what is known to the folder, and results that the storage did not take
+to a file there; the next run stores them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import secrets
+import shlex
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import typer
+
+from oddarms.arms import (
+    BatchFunction,
+    Command,
+    Function,
+    check_uses_label,
+    codes_of,
+    transformed,
+)
+from oddarms.cli._options import (
+    TRANSFORMS,
+    Options,
+    ResultFormat,
+    duration_option,
+    flag,
+    option,
+    transform_of,
+)
+from oddarms.cli._terminal import emit, note
+from oddarms.errors import (
+    InvalidParameter,
+    MissingExtra,
+    PullFailed,
+    RewardRejected,
+    SearchError,
+    StorageFailed,
+    WorkerLost,
+)
+from oddarms.files import write_whole
+from oddarms.interrupts import Interrupted, Interrupts
+from oddarms.problem import Label
+from oddarms.report import arms_csv, result_json, write_report, write_results
+from oddarms.search import (
+    ARMS,
+    RETRY_FOR,
+    LeftOut,
+    OnError,
+    Policy,
+    Result,
+    Subject,
+    Ticket,
+    as_markdown,
+    as_text,
+    run,
+)
+from oddarms.studies import Study, Told, Worker
+from oddarms.text import counted, shown
+
+MAX_BYTES = 2**26
+"""Of a file of results that were not stored, which is read as a whole."""
+
+SAMPLING: Options = {
+    "pull": option(str, "Sample by running a command; {arm} in it is the item.", metavar="COMMAND"),
+    "python": option(str, "Sample by calling a function with the item.", metavar="MODULE:FUNCTION"),
+    "reward": option(
+        Literal["exit-code", "stdout"],
+        "With --pull, the sample: 1 if the command fails, or the number in its last line.",
+        "exit-code",
+    ),
+    **TRANSFORMS,
+    "jobs": option(int, "Samples at a time.", "1; 100 coroutines", min=1),
+    "timeout": duration_option("A sample that takes longer has failed: 5 (seconds), 90s, 10m."),
+    "failure_codes": option(
+        str,
+        "Exit codes that are not a sample but a failure, see --on-error.",
+        "126,127,129-159; 2-5 of pytest",
+        metavar="CODES",
+    ),
+    "on_error": option(
+        OnError,
+        "If a sample fails: stop; count it as the worst one; or retry, which is sound only if"
+        " failing has nothing to do with the value.",
+        "stop",
+    ),
+    "retry_for": duration_option(
+        "How long to retry a failing sample, or a storage that is unavailable.", "10m"
+    ),
+    "shell": flag("shell", 'Run the command by sh -c; the item is "$1" in it.'),
+    "batch": flag("batch", "The function takes a list and returns a list."),
+}
+"""How samples are made, for `Sampling.of`."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How samples are made.
+
+    Attributes
+    ----------
+    function
+        Called with a label, or in a batch with labels; None if nothing says how to sample.
+    policy
+        For `oddarms.search.run`.
+    batch
+        Whether the function takes many labels at a time.
+    bounds
+        What --clip or --above make the bounds of samples; None without them.
+    said
+        Returns a remark about clipped samples, which may be empty.
+    identity
+        What the values of samples depend on, by the names of options.
+    """
+
+    function: Callable[[Any], Any] | None
+    policy: Policy
+    batch: bool
+    bounds: tuple[float, float] | None
+    said: Callable[[], str]
+    identity: dict[str, Any]
+
+    @classmethod
+    def of(cls, given: dict[str, Any], words: dict[str, Any]) -> Sampling:
+        """Return how to sample, by options; --clip and --above add bounds to the words."""
+        _check_together(given)
+        transform = transform_of(words, given["clip"], given["above"])
+        function = _function_of(given)
+        batch = given["batch"]
+        if transform is not None and function is not None:
+            function = transformed(function, transform, batch=batch)
+        policy = Policy(
+            jobs=given["jobs"],
+            on_error=given["on_error"] or "stop",
+            timeout=None if given["pull"] is not None else given["timeout"],
+            retry_for=RETRY_FOR if given["retry_for"] is None else given["retry_for"],
+        )
+        said = (lambda: "") if transform is None else transform.said
+        bounds = None if transform is None else transform.bounds
+        return cls(function, policy, batch, bounds, said, _identity(given))
+
+    def source(self, labels: Sequence[Label]) -> Function | BatchFunction:
+        """Return the items as something that `oddarms.search.run` samples."""
+        assert self.function is not None
+        kind = BatchFunction if self.batch else Function
+        return kind(self.function, labels)
+
+    @property
+    def command(self) -> Command | None:
+        """The command that is run, if it is one."""
+        inner = getattr(self.function, "function", self.function)
+        return inner if isinstance(inner, Command) else None
+
+
+def _check_together(given: dict[str, Any]) -> None:
+    """Raise if options do not go together."""
+    if given["pull"] is not None and given["python"] is not None:
+        raise InvalidParameter("--pull and --python cannot be combined.")
+    for name in ("shell", "failure_codes", "reward"):
+        if given["pull"] is None and given[name]:
+            raise InvalidParameter(f"--{name.replace('_', '-')} requires --pull.")
+    if given["batch"]:
+        if given["python"] is None:
+            raise InvalidParameter("--batch requires --python.")
+        for name in ("jobs", "timeout", "on_error"):
+            if given[name] is not None:
+                raise InvalidParameter(
+                    f"--{name.replace('_', '-')} cannot be combined with --batch."
+                )
+    if given["reward"] == "stdout" and given["failure_codes"] is not None:
+        raise InvalidParameter(
+            "--failure-codes cannot be combined with --reward stdout, where every exit code but 0"
+            " is a failure."
+        )
+    number = given["clip"] is not None or given["above"] is not None
+    if number and given["pull"] is not None and given["reward"] != "stdout":
+        raise InvalidParameter(
+            "--clip and --above require --reward stdout with --pull: an exit code gives 0 or 1."
+        )
+
+
+def _function_of(given: dict[str, Any]) -> Callable[[Any], Any] | None:
+    pull, codes = given["pull"], given["failure_codes"]
+    if pull is not None:
+        command = Command(
+            pull,
+            reward=given["reward"] or "exit-code",
+            timeout=given["timeout"],
+            shell=given["shell"],
+            failure_codes=None if codes is None else codes_of(codes),
+        )
+        check_uses_label(pull, shell=given["shell"])
+        return command
+    return None if given["python"] is None else _imported(given["python"])
+
+
+def _imported(name: str) -> Callable[[Any], Any]:
+    """Return the function that ``module:function`` names; modules here come first."""
+    module, colon, path = name.partition(":")
+    if not (colon and module and path):
+        raise InvalidParameter(f"--python takes MODULE:FUNCTION; got {name!r}.")
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:
+        raise InvalidParameter(
+            f"--python: cannot import {module!r}: {type(error).__name__}: {error}."
+        ) from error
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise InvalidParameter(f"--python: {module!r} has no function {path!r}.")
+    function: Callable[[Any], Any] = found
+    return function
+
+
+def _identity(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what the values of samples depend on.
+
+    A failure that stops the run leaves no value, so --timeout matters only if failures count.
+    """
+    names = ("pull", "python", "reward", "shell", "clip", "above", "failure_codes", "batch")
+    found = {name: given[name] for name in names}
+    if given["on_error"] == "worst":
+        found |= {"on_error": "worst", "timeout": given["timeout"]}
+    return {f"--{name.replace('_', '-')}": value for name, value in found.items() if value}
+
+
+# The answer
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where an answer goes, and in which form.
+
+    Attributes
+    ----------
+    folder
+        For result.json, arms.csv and report.html; None for no files.
+    how
+        What is printed; None for nothing.
+    quiet
+        Whether remarks are left out.
+    raw_csv
+        Whether arms.csv has labels as they are, even those that a spreadsheet runs as formulas.
+    subject, left_out, notes, every
+        As for `oddarms.search.answer`.
+    """
+
+    folder: Path | None
+    how: ResultFormat | None = "table"
+    quiet: bool = False
+    raw_csv: bool = False
+    subject: Subject = ARMS
+    left_out: Sequence[LeftOut] = ()
+    notes: Sequence[str] = ()
+    every: bool = False
+
+    def write(self, result: Result) -> None:
+        """Write result.json, arms.csv and, if matplotlib is installed, report.html.
+
+        A signal meanwhile takes effect when the files are complete.
+        """
+        if self.folder is None:
+            return
+        with Interrupts() as interrupts:
+            write_results(result, self.folder, raw_csv=self.raw_csv)
+            try:
+                write_report(
+                    result,
+                    self.folder,
+                    raw_csv=self.raw_csv,
+                    subject=self.subject,
+                    notes=self.notes,
+                )
+            except MissingExtra as error:
+                note(f"no report: {error}")
+        interrupts.check()
+
+    def show(self, result: Result) -> None:
+        """Print the answer."""
+        if self.how == "json":
+            emit(result_json(result))
+        elif self.how == "csv":
+            emit(arms_csv(result))
+        elif self.how is not None:
+            write = as_markdown if self.how == "markdown" else as_text
+            words: dict[str, Any] = {"subject": self.subject, "every": self.every}
+            emit(write(result, **words, left_out=self.left_out, notes=self.notes))
+
+    def finish(self, result: Result) -> None:
+        """Write and print an answer, and say where the files are."""
+        self.write(result)
+        self.show(result)
+        if self.folder is not None and not self.quiet:
+            note(f"report: {shown(self.folder / 'report.html')}")
+            note("beside it: result.json and arms.csv")
+
+
+# The run
+
+
+def sample(study: Study, sampling: Sampling, output: Output, worker: str | None = None) -> Result:
+    """Sample until a study is done; if something ends it early, write what is known."""
+    try:
+        return _sampled(study, sampling, output, worker)
+    except KeyboardInterrupt as error:
+        said = _kept(study, output, error)
+        known = getattr(error, "result", None)
+        if known is not None and known.pulls + known.history + known.unused:
+            with suppress(OSError, typer.Exit):  # the terminal may be gone
+                output.show(known)
+        number = getattr(error, "signal", 2)
+        raise Interrupted(f"interrupted: {said}", number) from None
+    except StorageFailed as error:
+        first = str(error).split(". ")[0].rstrip(".")
+        raise StorageFailed(f"{first}. {_kept(study, output, error)}") from error
+    except (SearchError, WorkerLost) as error:
+        how = _remedy(error, study.question.bounds)
+        said = f"{str(error).rstrip('.')}. {_kept(study, output, error)}{how}"
+        raise SearchError(said) from error
+    finally:
+        if not output.quiet and sampling.said():
+            note(sampling.said())
+
+
+def _sampled(study: Study, sampling: Sampling, output: Output, worker: str | None) -> Result:
+    from oddarms.cli._display import Display  # it needs rich
+
+    desk = Worker(study, worker, retry_for=sampling.policy.retry_for)
+    source = sampling.source(study.labels)
+    if output.quiet:
+        return run(desk, source, sampling.policy)
+    with Display(study.question, command=sampling.command) as display:
+        return run(desk, source, sampling.policy, display)
+
+
+def _remedy(error: Exception, bounds: tuple[float, float]) -> str:
+    """Return which options would help with a sample that was late, or outside the bounds."""
+    if isinstance(error, PullFailed) and error.late:
+        return (
+            " A larger --timeout gives samples more time; --on-error worst counts late ones as"
+            " the worst sample."
+        )
+    rejected = error.__cause__ if isinstance(error, PullFailed) else error
+    if not (isinstance(rejected, RewardRejected) and rejected.outside):
+        return ""
+    a, b = bounds
+    return (
+        f" --clip {a:g},{b:g} counts samples outside as the nearer bound; wider --bounds are"
+        " another question."
+    )
+
+
+def _kept(study: Study, output: Output, error: Any) -> str:
+    """Write what is known, and say where it is and how to go on."""
+    untold = _untold_kept(study, output.folder, getattr(error, "untold", []))
+    where, result = shown(study.storage), getattr(error, "result", None)
+    said = f"all stored samples are in {where}"
+    if result is not None:
+        said = f"{counted(result.pulls + result.unused, 'sample')} kept in {where}"
+        try:
+            output.write(result)
+            if output.folder is not None:
+                said += f", and what is known in {shown(output.folder)}"
+        except OSError as problem:  # a full disk must not hide how this ended
+            note(f"no report: {problem.strerror or problem}")
+    return f"{said}{untold}; the same command resumes from there."
+
+
+# Results that the storage did not take
+
+
+def _untold_kept(study: Study, folder: Path | None, untold: Sequence[tuple[Ticket, float]]) -> str:
+    """Write results that were not stored to a file, before anything else; say where they are."""
+    if not untold:
+        return ""
+    many = f"{counted(len(untold), 'result')} that could not be stored"
+    lines = "".join(f"{ticket.id} {reward!r}\n" for ticket, reward in untold)
+    how = "" if folder else f", for `oddarms study tell {shlex.quote(study.name)} --from`"
+    with Interrupts():
+        for place in (folder, Path(tempfile.gettempdir())):
+            try:
+                if place is not None:
+                    name = f"untold-{secrets.token_hex(4)}.txt"
+                    return f", and {many} in {shown(write_whole(place / name, lines))}{how}"
+            except OSError as error:
+                note(f"{many}, nor written to {shown(place)}: {error.strerror or error}")
+            how = f", for `oddarms study tell {shlex.quote(study.name)} --from`"
+    note(lines.rstrip())
+    return f", and {many} are only in the lines above{how}"
+
+
+def tell_untold(study: Study, folder: Path, *, quiet: bool) -> None:
+    """Store results that earlier runs could not store; a result that is told twice counts once.
+
+    Lines that the study refuses stay in their file.
+    """
+    for path in sorted(folder.glob("untold-*.txt")):
+        try:
+            lines = _content(path).decode("ascii", "backslashreplace").splitlines()
+        except OSError as error:
+            note(f"{shown(path)} was left as it is: {error.strerror or error}.")
+            continue
+        told, refused = _tell_lines(study, [line for line in lines if line.strip()])
+        if not refused:
+            path.unlink()
+        else:
+            note(f"{counted(len(refused), 'line')} of {shown(path)} refused: {refused[0][1]}")
+            if told:
+                write_whole(path, "".join(f"{line}\n" for line, _ in refused))
+        if conflicts := told.count(Told.CONFLICT):
+            note(f"{counted(conflicts, 'result')} of {shown(path)} conflicted and were not used")
+        if told and not quiet:
+            note(f"{counted(len(told) - conflicts, 'result')} of an earlier run stored")
+
+
+def _tell_lines(study: Study, lines: list[str]) -> tuple[list[Told], list[tuple[str, str]]]:
+    """Tell lines of results; return what became of them, and the refused lines with the reasons."""
+    told: list[Told] = []
+    refused: list[tuple[str, str]] = []
+    for line in lines:
+        try:
+            ticket, reward = line.split()
+            told += study.tell_many([(ticket, study.check_reward(float(reward)))])
+        except ValueError as error:  # also InvalidParameter, of the study
+            known = isinstance(error, InvalidParameter | RewardRejected)
+            refused.append((line, str(error) if known else "it is not a ticket and a reward."))
+    return told, refused
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a regular file; links are not followed, pipes are not waited for."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        state = os.fstat(file.fileno())
+        if not stat.S_ISREG(state.st_mode) or state.st_size > MAX_BYTES:
+            raise OSError(f"it must be a regular file of at most {MAX_BYTES:,} bytes")
+        return file.read()

@@ -1,0 +1,270 @@
+"""``oddarms serve``: HTTP for workers, pages to watch them, and tokens."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import stat
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oddarms.cli._main import SuggestingCommand, group
+from oddarms.cli._options import FormatOption, StorageOption, check_local, opened_storage
+from oddarms.cli._terminal import emit, emit_rows, guarded, note
+from oddarms.cli._tickets import moment
+from oddarms.errors import InvalidParameter, StorageFailed
+from oddarms.interrupts import pause
+from oddarms.server import LONGEST, Place, Role, Tokens, create_app, new_token, run
+from oddarms.studies import DatabaseStorage
+from oddarms.text import message, shown, table
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+WAIT_SECONDS, PAUSE_SECONDS = 300.0, 0.5
+"""How long the start waits for a storage that is unavailable, and how often it tries."""
+MAX_NODE, MAX_PATH = 60, 120
+"""Characters of a machine's name and a file's path in the note of a token."""
+
+
+def serve(
+    context: typer.Context,
+    storage: StorageOption = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free one.")] = 8321,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The admin's token; created if there is no such file."),
+    ] = None,
+    root_path: Annotated[
+        str, typer.Option(metavar="/PREFIX", help="The prefix under which a proxy serves it.")
+    ] = "",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name clients reach it by; may be repeated."),
+    ] = None,
+    open_metrics: Annotated[
+        bool, typer.Option("--open-metrics", help="Let everybody read /metrics.")
+    ] = False,
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="For TLS, with --key.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's key.")] = None,
+    tls_elsewhere: Annotated[
+        bool, typer.Option("--tls-elsewhere", help="A proxy in front of it does TLS.")
+    ] = False,
+) -> None:
+    """Serve studies over HTTP: for workers in any language, and as pages.
+
+    The first start makes a token and prints it once, as a link. `oddarms serve token` makes more.
+    SIGTERM and Ctrl-C end it after the requests under way.
+
+    \b
+    Examples:
+      oddarms serve
+      oddarms serve --storage postgresql://me@host/studies --port 8000
+      oddarms serve token worker --study crowd
+    """  # noqa: D301 - the \\b keeps click from filling the lines below it
+    if context.invoked_subcommand is not None:
+        return
+    check_local(storage)
+    place = Place(
+        host,
+        port,
+        None if certificate is None else str(certificate),
+        None if key is None else str(key),
+        tls_elsewhere,
+    )
+    place.check(has_token=token_file is not None)
+    names = [*(allow_host or []), *([] if place.host[:1].isdigit() else [place.host])]
+    application = _when_available(
+        lambda: create_app(
+            storage,
+            root_path=root_path,
+            allowed_hosts=names,
+            open_metrics=open_metrics,
+            tls_elsewhere=tls_elsewhere,
+        )
+    )
+    state = application.state.oddarms
+    tokens: Tokens = state.tokens
+    if token_file is not None:
+        _use_file(tokens, token_file)
+
+    def started(address: str) -> None:
+        where = f"{address}{state.settings.root_path}"
+        emit(f"serving {shown(state.storage.name)} at {where}/\n")
+        if token_file is None and not tokens.has_admin():  # only now, as it is shown only once
+            first = tokens.make(Role.ADMIN, note="of the first start")
+            emit(f"open this link: {where}/login#{first}\n")
+            note(
+                "the part after # is an admin's token: it is shown only now, is valid until it is"
+                " revoked, and lets in whoever has it; `oddarms serve token` makes more"
+            )
+
+    run(application, place, started)
+
+
+def _when_available(opened: Callable[[], FastAPI]) -> FastAPI:
+    """Return the application once its storage answers; a database may start after the server."""
+    until = time.monotonic() + WAIT_SECONDS
+    said = False
+    while True:
+        try:
+            return opened()
+        except StorageFailed as error:
+            if not error.passing or time.monotonic() > until:
+                raise
+            if not said:
+                said = True
+                note(f"{message(error)} Waiting up to {WAIT_SECONDS:.0f} s for it.")
+        pause(PAUSE_SECONDS)
+
+
+def _use_file(tokens: Tokens, file: Path) -> None:
+    """Accept the admin's token in a file; create it if there is no such file."""
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        text = new_token()
+        _write_private(file, text)
+        note(f"the admin's token is in {shown(file)}")
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise InvalidParameter(f"--token-file: cannot read {shown(file)}: {reason}.") from None
+    machine, path = shown(platform.node())[:MAX_NODE], shown(file.resolve())[-MAX_PATH:]
+    for former in tokens.adopt(text, f"in a file of {machine}: {path}"):
+        note(f"the token {former.id}, which was in {shown(file)} before, is revoked")
+    if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        note(f"others can read {shown(file)}: chmod 600 protects the token")
+
+
+def _write_private(file: Path, text: str) -> None:
+    """Create a file that only its owner can read."""
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+            opened.write(text + "\n")
+    except OSError as error:
+        raise InvalidParameter(
+            f"--token-file: cannot write {shown(file)}: {error.strerror}."
+        ) from None
+
+
+# Tokens
+
+NoteOption = Annotated[str, typer.Option("--note", help="What it is for, for the list.")]
+DaysOption = Annotated[
+    float | None,
+    typer.Option(min=0.001, max=LONGEST.days, help="How long it is valid.", show_default="forever"),
+]
+
+
+def admin(note: NoteOption = "", days: DaysOption = None, storage: StorageOption = None) -> None:
+    """Make a token that may do everything.
+
+    \b
+    Example:
+      oddarms serve token admin --note "my laptop"
+    """  # noqa: D301
+    _make(Role.ADMIN, None, note, days, storage)
+
+
+def worker(
+    study: Annotated[str, typer.Option(metavar="NAME", help="The only study it is for.")],
+    note: NoteOption = "",
+    days: DaysOption = None,
+    storage: StorageOption = None,
+) -> None:
+    """Make a token that may read one study, and ask and tell there.
+
+    \b
+    Example:
+      oddarms serve token worker --study crowd --days 30
+    """  # noqa: D301
+    _make(Role.WORKER, study, note, days, storage)
+
+
+def reader(note: NoteOption = "", days: DaysOption = None, storage: StorageOption = None) -> None:
+    """Make a token that may read all studies, and change nothing.
+
+    \b
+    Example:
+      oddarms serve token reader --note dashboard
+    """  # noqa: D301
+    _make(Role.READER, None, note, days, storage)
+
+
+def list_tokens(storage: StorageOption = None, how: FormatOption = "table") -> None:
+    """List tokens: what they may do, and their ids; not the tokens themselves.
+
+    \b
+    Example:
+      oddarms serve token list
+    """  # noqa: D301
+    found = _tokens(storage).list()
+    if how == "table" and not found:
+        note("no tokens yet: the first start of `oddarms serve` makes one")
+        return
+    header = ("id", "role", "study", "note", "made", "expires")
+    rows = [(one.id, one.role.value, one.study_name, one.note) for one in found]
+    if how == "table":
+        times = [(moment(t.made)[:16], moment(t.expires)[:16] or "never") for t in found]
+        people = [(*(cell or "" for cell in row), *at) for row, at in zip(rows, times, strict=True)]
+        emit(table(header, people, wrap="note"))
+    else:
+        ends = [t.expires.isoformat() if t.expires else None for t in found]
+        made = [t.made.isoformat() for t in found]
+        emit_rows(how, header, [(*r, m, e) for r, m, e in zip(rows, made, ends, strict=True)])
+
+
+def revoke(
+    token: Annotated[str, typer.Argument(metavar="ID", help="As `list` shows it.")],
+    storage: StorageOption = None,
+) -> None:
+    """Revoke a token; running servers refuse it within five seconds.
+
+    \b
+    Example:
+      oddarms serve token revoke 1f0c2ab94e77
+    """  # noqa: D301
+    if not _tokens(storage).revoke(token):
+        raise InvalidParameter(f"There is no token {token!r:.60}: `list` shows the ids.")
+    emit(f"revoked {token}\n")
+
+
+def _make(
+    role: Role, study: str | None, said: str, days: float | None, storage: str | None
+) -> None:
+    if days is not None and math.isnan(days):  # which passes every bound
+        raise InvalidParameter("--days must be a number but got nan.")
+    lasts = None if days is None else timedelta(days=days)
+    emit(_tokens(storage).make(role, study=study, note=said, lasts=lasts) + "\n")
+    note("it is shown only now: give it to its user as ODDARMS_TOKEN, or in a file")
+
+
+def _tokens(storage: str | None) -> Tokens:
+    check_local(storage)
+    found = opened_storage(storage)
+    assert isinstance(found, DatabaseStorage)
+    return Tokens(found)
+
+
+app = group("", invoke_without_command=True, callback=guarded(serve))
+_token = group("Make, list and revoke tokens: who may use the server.", no_args_is_help=True)
+_TOKEN_COMMANDS: dict[str, Callable[..., None]] = {
+    "admin": admin,
+    "worker": worker,
+    "reader": reader,
+    "list": list_tokens,
+    "revoke": revoke,
+}
+for _name, _command in _TOKEN_COMMANDS.items():
+    _token.command(_name, cls=SuggestingCommand)(guarded(_command))
+app.add_typer(_token, name="token")

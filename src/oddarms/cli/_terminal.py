@@ -1,0 +1,174 @@
+"""What commands print, and how they fail.
+
+Answers go to stdout and remarks to stderr. An error is one sentence and an exit code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ParamSpec
+
+import typer
+
+from oddarms.errors import OddarmsError, SearchError, StorageFailed, WorkerLost
+from oddarms.text import filled, message, terminal_width
+
+P = ParamSpec("P")
+EXIT_FAILED, EXIT_USAGE, EXIT_UNFINISHED = 1, 2, 3
+EXIT_SIGNAL = 128
+"""Plus the signal's number: 130 for Ctrl-C."""
+
+_PASSWORDS = (
+    (re.compile(r"(://[^\s/:@]*:)[^\s@]*@"), r"\1***@"),
+    (re.compile(r"(pass\w*\s*=\s*)('[^']*'|[^\s&'\"]+)", re.IGNORECASE), r"\1***"),
+)
+
+
+def guarded(command: Callable[P, None]) -> Callable[P, None]:
+    """Return the command with its exceptions turned into sentences and exit codes."""
+
+    @functools.wraps(command)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
+        with forgiving_stderr():
+            try:
+                command(*args, **kwargs)
+            except (SearchError, StorageFailed, WorkerLost) as error:
+                _fail(error, EXIT_FAILED)
+            except OddarmsError as error:
+                _fail(error, EXIT_USAGE)
+            except OSError as error:
+                _fail(error, EXIT_FAILED)
+            except KeyboardInterrupt as error:
+                note(str(error) or "interrupted")
+                number = getattr(error, "signal", signal.SIGINT)
+                raise typer.Exit(EXIT_SIGNAL + number) from error
+
+    return wrapper
+
+
+def _fail(error: Exception, code: int) -> None:
+    note(f"error: {error}")
+    raise typer.Exit(code) from error
+
+
+# Remarks, on stderr
+
+
+def note(text: object) -> None:
+    """Print a remark on stderr; on a terminal its lines are broken between words.
+
+    Elsewhere, as in a log that is searched by lines, a remark stays one line.
+    """
+    told = message(text)
+    if sys.stderr.isatty():
+        told = filled(told, terminal_width())
+    print(told, file=sys.stderr, flush=True)
+
+
+def without_passwords(text: str) -> str:
+    """Return a text in which everything that looks like a password is replaced by stars.
+
+    Examples
+    --------
+    >>> without_passwords("no such command 'postgresql://me:hunter2@host/db?sslpassword=x'")
+    "no such command 'postgresql://me:***@host/db?sslpassword=***'"
+    """
+    for pattern, replacement in _PASSWORDS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+class _Forgiving:
+    """A stream without passwords that ignores everything once writing to it has failed."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(without_passwords(text))
+        except OSError:
+            _drop(self._stream)
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            _drop(self._stream)
+
+
+def _drop(stream: Any) -> None:
+    """Send a stream that cannot be written to nowhere, or Python fails when it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+        stream.flush()
+
+
+@contextlib.contextmanager
+def forgiving_stderr() -> Iterator[None]:
+    """Let no command fail because nobody can read its remarks."""
+    with contextlib.ExitStack() as stack:
+        stream: Any = sys.stderr
+        if stream is None:  # it was closed before the program began
+            stream = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+        if not isinstance(stream, _Forgiving):
+            stack.enter_context(contextlib.redirect_stderr(_Forgiving(stream)))
+        yield
+
+
+# Output, on stdout
+
+
+def emit(*parts: str) -> None:
+    """Print on stdout, all of it or else an error."""
+    emit_all(parts)
+
+
+def emit_all(parts: Iterable[str]) -> None:
+    """Print the parts of a long text as they come; a reader who has gone ends the command."""
+    try:
+        for part in parts:
+            sys.stdout.write(_encodable(part))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop(sys.stdout)
+        raise typer.Exit(EXIT_FAILED) from None
+    except OSError:
+        _drop(sys.stdout)
+        raise
+
+
+def _encodable(text: str) -> str:
+    """Return a text with escapes for characters that the stream cannot encode."""
+    if text.isascii():
+        return text
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON in ASCII."""
+    return json.dumps(value, indent=1) + "\n"
+
+
+def emit_rows(how: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print rows for programs: CSV, or a JSON list of objects."""
+    from oddarms.tables import csv_text
+
+    if how == "csv":
+        emit(csv_text(header, rows))
+    else:
+        emit(json_text([dict(zip(header, row, strict=True)) for row in rows]))
