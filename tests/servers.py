@@ -9,78 +9,90 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import uvicorn
+import httpx
+import pytest
 
-from oddarms.server import create_app
-from oddarms.server._protocol import GuardedProtocol
-from oddarms.server._run import _Server
-from oddarms.server._tokens import Role, Tokens
-from oddarms.studies._database_storage import DatabaseStorage
+from oddarms.server import Place, Role, Server, Tokens, create_app
 from processes import free_port
 from study_workers import PROCESSES
 
 PATIENCE = 60.0
+STUDIES = "/api/v1/studies"
 TOKEN = f"oddarms_{secrets.token_urlsafe(32)}"
 """An admin's token of every server in a thread, as ODDARMS_TOKEN holds only one."""
 
 
 class Served:
-    """A server in a thread."""
+    """A server in a thread.
 
-    def __init__(self, storage: Any, **options: Any) -> None:
+    Attributes
+    ----------
+    app, storage, tokens
+        The application, the location of its storage, and its tokens, as another process has them.
+    address, port
+        Where it listens.
+    """
+
+    def __init__(self, storage: Any, *, timeout: float = 60.0, **options: Any) -> None:
+        self.storage = str(storage)
         self.app = create_app(storage, **options)
-        self.state = self.app.state.oddarms
-        config = uvicorn.Config(
-            self.app, port=0, http=GuardedProtocol, log_config=None, access_log=False, ws="none"
-        )
+        self.tokens = Tokens.opened(storage)
+        self.tokens.adopt(TOKEN, "of the tests")
+        self.token = TOKEN
+        self.address = ""
         self._started = threading.Event()
-        self.port = 0
-        self._server = _Server(config, self.state, self._say)
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._server = Server(self.app, Place(port=0, timeout=timeout))
+        self._thread = threading.Thread(target=self._server.run, args=[self._say], daemon=True)
         self._thread.start()
         assert self._started.wait(PATIENCE), "the server did not start"
-        self.address = f"http://127.0.0.1:{self.port}"
-        self.token = TOKEN
-        self.state.tokens.adopt(TOKEN, "of the tests")
+        self.port = int(self.address.rpartition(":")[2])
 
-    def _say(self, port: int) -> None:
-        self.port = port
+    def _say(self, address: str) -> None:
+        self.address = address
         self._started.set()
 
     @property
     def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.token}"}
+        return bearer(self.token)
+
+    def client(self, token: str | None = None, **options: Any) -> httpx.Client:
+        """A client with the admin's token, or another one; an empty one for none."""
+        headers = bearer(self.token if token is None else token) if token != "" else {}
+        headers |= options.pop("headers", {})
+        return httpx.Client(
+            base_url=self.address, headers=headers, trust_env=False, timeout=PATIENCE, **options
+        )
 
     def close(self) -> None:
-        self._server.should_exit = True
+        self._server.stop()
         self._thread.join(PATIENCE)
-        self.state.storage.database.close()
+        assert not self._thread.is_alive(), "the server did not end"
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
 
 
 @contextmanager
 def served(storage: Any, **options: Any) -> Iterator[Served]:
     """A server in a thread, whose admin's token is in the environment."""
     server = Served(storage, **options)
-    before = os.environ.get("ODDARMS_TOKEN")
-    os.environ["ODDARMS_TOKEN"] = server.token
-    try:
-        yield server
-    finally:
-        server.close()
-        if before is None:
-            del os.environ["ODDARMS_TOKEN"]
-        else:
-            os.environ["ODDARMS_TOKEN"] = before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ODDARMS_TOKEN", server.token)
+        try:
+            yield server
+        finally:
+            server.close()
 
 
 def admin_token(storage: str) -> str:
     """Make a token where a server will look for it."""
-    return Tokens(DatabaseStorage.opened(storage, create=True)).make(Role.ADMIN)
+    return Tokens.opened(storage, create=True).make(Role.ADMIN)
 
 
 class ServerProcess:
@@ -135,3 +147,10 @@ def _serve(words: list[str], log: Path) -> None:
         os.dup2(opened.fileno(), 1)
         os.dup2(opened.fileno(), 2)
         sys.exit(main(["serve", *words]))
+
+
+@pytest.fixture(scope="module")
+def server(new_storage: Callable[[], str]) -> Iterator[Served]:
+    """A server in a thread, on both databases."""
+    with served(new_storage()) as server:
+        yield server

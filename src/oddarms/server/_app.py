@@ -226,8 +226,12 @@ class Server:
         self._server = server = _Uvicorn(
             self._config, self._state, lambda port: started(self._place.url(port))
         )
-        with suppress(SystemExit):
-            server.run()
+        try:
+            with suppress(SystemExit):
+                server.run()
+        finally:
+            if not self._state.storage.database.location.memory:
+                self._state.storage.database.close()
         if not server.was_started:
             raise self._place.refusal()
 

@@ -38,6 +38,7 @@ from oddarms.studies._study import (
     check_lease,
     check_name,
     check_text,
+    history_order,
     reason_of,
 )
 from oddarms.studies.wire import AT_A_TIME, CLASSES, MAX_HISTORY, MAX_TICKET_ID, record_of
@@ -181,7 +182,8 @@ class Connection:
         if status in _BUSY:
             return self._unavailable((detail or f"HTTP {status}").rstrip("."))
         if not detail:
-            detail = f"this is not a server of oddarms (HTTP {status})."
+            reason = "the server failed" if status >= 500 else "this is not a server of oddarms"
+            detail = f"{reason} (HTTP {status})."
         return StorageFailed(f"{self.address}: {detail}")
 
 
@@ -321,9 +323,12 @@ class RemoteStudy(Study):
         arms, rewards = history_rows(
             history, self._question, arm=arm, reward=reward, labels=labels, missing=missing
         )
-        rows = list(zip(arms.tolist(), rewards.tolist(), strict=True))
+        order = history_order(self.seed, key, arms.size)
+        rows = list(zip(arms[order].tolist(), rewards[order].tolist(), strict=True))
         return sum(
-            self._post("history", {"rows": part, "key": f"{key}/{number}"})["count"]
+            self._post("history", {"rows": part, "key": f"{key}/{number}" if number else key})[
+                "count"
+            ]
             for number, part in enumerate(_parts(rows, MAX_HISTORY))
         )
 

@@ -71,6 +71,7 @@ from oddarms.studies._study import (
     check_lease,
     check_name,
     check_text,
+    history_order,
     new_search,
     reason_of,
 )
@@ -576,14 +577,8 @@ class StoredStudy(Study):
         arms, rewards = history_rows(
             history, self.question, arm=arm, reward=reward, labels=labels, missing=missing
         )
-        order = self._order_of(key, arms.size)
+        order = history_order(self.seed, key or self.pulse(), arms.size)
         return self.add_rows(arms[order], rewards[order], key)
-
-    def _order_of(self, key: str | None, size: int) -> IntArray:
-        """Return an order for the rows of a history: of a key always the same."""
-        words = (int(self.pulse(), 16),) if key is None else tuple(key.encode())
-        sequence = np.random.SeedSequence(self.seed, spawn_key=(2, *words))
-        return np.random.default_rng(sequence).permutation(size)
 
     def add_rows(self, arms: IntArray, rewards: FloatArray, key: str | None) -> int:
         """Record checked rewards that nobody asked for, in this order; return how many."""
@@ -877,9 +872,10 @@ class StoredStudy(Study):
         """See `Study.conflicts`."""
         return self._conflicts("c.id > :after ORDER BY c.id", most, after=after)
 
-    def latest_conflicts(self, most: int) -> list[Conflict]:
-        """Return the stored conflicts, the last one first."""
-        return self._conflicts("1 = 1 ORDER BY c.id DESC", most)
+    def latest_conflicts(self, most: int, before: int | None = None) -> list[Conflict]:
+        """Return stored conflicts with smaller numbers than `before`, the last one first."""
+        last = 2**62 if before is None else before
+        return self._conflicts("c.id < :before ORDER BY c.id DESC", most, before=last)
 
     def _conflicts(self, where: str, most: int | None, **values: Any) -> list[Conflict]:
         with self._database.reading() as connection:

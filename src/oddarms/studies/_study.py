@@ -23,7 +23,7 @@ import numpy as np
 
 from oddarms.arms import BatchFunction, Function
 from oddarms.errors import InvalidParameter, MissingExtra, StorageFailed
-from oddarms.problem import Label, Question, check_plain_label
+from oddarms.problem import IntArray, Label, Question, check_plain_label
 from oddarms.search import (
     PREFETCH,
     RETRY_FOR,
@@ -561,6 +561,12 @@ def new_search(question: Question, seed: int) -> Search:
     """Return a study's search at its beginning: that of `oddarms.find` with the same seed."""
     algorithm_rng, _ = np.random.default_rng(seed).spawn(2)
     return Search(question, rng=algorithm_rng)
+
+
+def history_order(seed: int, key: str, size: int) -> IntArray:
+    """Return an order for the rows of a history; a study's seed and a key decide it."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(2, *key.encode()))
+    return np.random.default_rng(sequence).permutation(size)
 
 
 def checked_question(question: Question, seed: int) -> Question:
