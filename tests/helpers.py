@@ -80,7 +80,7 @@ def tally_of(rewards: FloatArray) -> Tally:
 def ticket_number(ticket: Ticket | str) -> int:
     """Return the number of a ticket or its id: how many were handed out up to it."""
     text = ticket.id if isinstance(ticket, Ticket) else ticket
-    return int(text.partition("-")[0])
+    return int(text.partition(".")[0])
 
 
 BIN = Path(sys.executable).parent

@@ -1,4 +1,4 @@
-"""Small studies for tests: made, worked on, and changed as nobody should."""
+"""Small studies for tests: made, and worked on."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 from oddarms import Study, create_study
 
 
-def make(storage: Any, name: str = "s", **changes: Any) -> Study:
+def make(storage: Any, name: Any = "s", **changes: Any) -> Study:
+    """Create a study of three arms, by default with steps of ten pulls an arm."""
     words = {"k": 0.5, "delta": 0.1, "algorithm": "rr", "batch": 10, "rng": 1, **changes}
+    words = {word: value for word, value in words.items() if value is not None}
     return create_study(name, words.pop("labels", ["a", "b", "c"]), storage=storage, **words)
 
 
@@ -19,10 +21,3 @@ def work(study: Study, results: int) -> None:
         assert tickets, "somebody else has all pulls"
         study.tell_many([(ticket, ticket.place * 7 % 11 / 10) for ticket in tickets])
         results -= len(tickets)
-
-
-def change(study: Study, *statements: str) -> None:
-    """Change a study's rows as nobody should."""
-    with study._database.writing() as connection:
-        for statement in statements:
-            connection.exec_driver_sql(statement)
