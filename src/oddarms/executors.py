@@ -188,8 +188,8 @@ def unordered(
     own = None if executor is not None else _own_executor(jobs or os.cpu_count() or 1, threads)
     chosen = executor or own
     assert chosen is not None
+    waiting, left = set[Future[Any]](), iter(items)
     try:
-        waiting, left = set[Future[Any]](), iter(items)
         room = 2 * (jobs or getattr(chosen, "_max_workers", None) or os.cpu_count() or 1)
         while True:
             waiting |= {chosen.submit(function, item) for item in islice(left, room - len(waiting))}
@@ -202,14 +202,17 @@ def unordered(
         raise WorkerLost(f"A worker process died: {error}") from error
     finally:
         if own is not None:
-            own.shutdown(wait=True, cancel_futures=True)
+            for future in waiting:  # loky has no cancel_futures
+                future.cancel()
+            own.shutdown(wait=True)
 
 
 def _own_executor(jobs: int, threads: bool) -> Executor:
     if threads:
         return ThreadExecutor(jobs)
     try:
-        from loky import ProcessPoolExecutor  # which sends functions of notebooks, too
+        # it sends functions of notebooks, too
+        from loky import ProcessPoolExecutor  # type: ignore[import-untyped]
     except ImportError:
         raise MissingExtra.of("parallel", "running on several cores") from None
     pool: Executor = ProcessPoolExecutor(jobs)

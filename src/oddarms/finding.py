@@ -306,6 +306,6 @@ class _SeededByTicket:
         for ticket in tickets:
             key = (1, ticket.index, ticket.place)
             rng = np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=key))
-            arm = np.array([ticket.index])
-            rewards.append(float(self._source.seeded(rng).pull(arm, one)[0]))  # type: ignore[index]
+            drawn = self._source.seeded(rng).pull(np.array([ticket.index]), one)
+            rewards.append(float(np.asarray(drawn)[0]))
         return rewards

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -230,6 +230,15 @@ VERSION = 1
 """Of a question as JSON; those of version 1 have the first words only."""
 
 
+@runtime_checkable
+class RuleObject(Protocol):
+    """A rule of `oddarms.rules`, such as ``Mad(k=3)``."""
+
+    def words(self) -> dict[str, Any]:
+        """Return the words of a question that asks for it, in units of the rewards."""
+        ...
+
+
 @dataclass(frozen=True, init=False, repr=False)
 class Question:
     """What is asked of the arms, whole and checked: everything that decides a search but chance.
@@ -256,7 +265,9 @@ class Question:
     rule
         How the threshold follows from the means, see `oddarms.rules`: "sigma" (mean + k standard
         deviations), "mad" (median + k MAD), "tukey" (Q3 + k IQR), "quantile", "control" (a named
-        arm's mean) or "absolute" (the floor).
+        arm's mean) or "absolute" (the floor). Or an object with the words that belong to it:
+        ``rule=Mad(k=3)`` is ``rule="mad", k=3``, and ``rule=Control("v1", 0.02)`` is
+        ``rule="control", control="v1", margin=0.02``.
     margin
         An outlier also lies at least this far above the centre of the means: their mean for
         "sigma", the control arm for "control", else the median. By default 0.05 of the width of
@@ -315,7 +326,7 @@ class Question:
         bounds: tuple[float, float] = UNIT,
         side: Side = "upper",
         budget: int | None = None,
-        rule: RuleName = "sigma",
+        rule: RuleName | RuleObject = "sigma",
         margin: float | None = None,
         floor: float | None = None,
         control: Label = None,
@@ -325,30 +336,34 @@ class Question:
         algorithm: str | type | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
+        if isinstance(rule, RuleObject):
+            own = {"k": k, "margin": margin, "floor": floor, "quantile": quantile}
+            words = _words_of(rule, {**own, "control": control})
+            k, margin, floor, quantile, control, rule = words.values()
         bounds = check_bounds(bounds)
-        check_choice("rule", rule, get_args(RuleName))
+        name: RuleName = check_choice("rule", rule, get_args(RuleName))
         check_choice("goal", goal, get_args(Goal))
         values = {
             "labels": _labels_or_numbers(labels),
-            "k": (k := check_k(USUAL_K.get(rule, 0.0) if k is None else k)),
+            "k": (k := check_k(USUAL_K.get(name, 0.0) if k is None else k)),
             "delta": check_delta(delta),
             "bounds": bounds,
             "side": check_side(side),
             "budget": check_budget(budget),
-            "rule": rule,
+            "rule": name,
             "margin": check_margin(
-                usual_margin(rule, k, bounds) if margin is None else margin, bounds
+                usual_margin(name, k, bounds) if margin is None else margin, bounds
             ),
             "floor": check_floor(floor, bounds),
             "control": control.item() if isinstance(control, np.generic) else control,
             "quantile": check_quantile(quantile),
             "error": check_choice("error", error, get_args(Error)),
             "goal": goal,
-            "algorithm": check_algorithm(algorithm or usual_algorithm(rule, goal)),
+            "algorithm": check_algorithm(algorithm or usual_algorithm(name, goal)),
             "_options": _checked_options(options or {}),
         }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        for word, value in values.items():
+            object.__setattr__(self, word, value)
         self._check_words_together()
 
     def _check_words_together(self) -> None:
@@ -592,6 +607,17 @@ WORDS = (
     *("error", "goal", "algorithm"),
 )
 """What a question is made of, beside the labels and the algorithm's options."""
+
+
+def _words_of(rule: RuleObject, beside: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the words that a rule has and those beside it, which must be others."""
+    words = rule.words()
+    for word in words.keys() & beside.keys():
+        if beside[word] is not None:
+            raise InvalidParameter(
+                f"{word} is given twice, in rule={rule!r} and beside it: leave one of them out."
+            )
+    return {**beside, **words}
 
 
 def _printable(label: Label) -> str:

@@ -13,9 +13,10 @@ name          plain threshold                             centre
 """
 
 from oddarms.rules._absolute import Absolute
-from oddarms.rules._base import Rule
+from oddarms.rules._base import Ends, Rule
 from oddarms.rules._control import Control
-from oddarms.rules._mad import Mad
+from oddarms.rules._mad import Mad, separate_bounds
+from oddarms.rules._order import middle
 from oddarms.rules._quantile import Quantile
 from oddarms.rules._questions import gaps_to_thresholds, rule_of, true_outliers
 from oddarms.rules._sigma import Sigma
@@ -24,12 +25,15 @@ from oddarms.rules._tukey import Tukey
 __all__ = [
     "Absolute",
     "Control",
+    "Ends",
     "Mad",
     "Quantile",
     "Rule",
     "Sigma",
     "Tukey",
     "gaps_to_thresholds",
+    "middle",
     "rule_of",
+    "separate_bounds",
     "true_outliers",
 ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,22 +24,56 @@ Holds = tuple[FloatArray, FloatArray]
 """How much a lower and an upper end hang on the interval of each arm."""
 
 
-@dataclass(frozen=True)
+class _Usual(float):
+    """A margin that was not given: 0 here, and the default of a question."""
+
+    def __repr__(self) -> str:
+        return "0.0"
+
+
+USUAL = _Usual(0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rule(ABC):
     """How the threshold follows from the means.
+
+    A rule may also be given to a `Question`, such as ``rule=Mad(k=3)``; margin and floor are then
+    in units of the rewards.
 
     Parameters
     ----------
     margin
-        An outlier lies at least this far above the centre; 0 for no such condition.
+        An outlier lies at least this far above the centre; 0 for no such condition. A question has
+        its own default.
     floor
         An outlier lies at or above this; minus infinity for no such condition.
     """
 
     name: ClassVar[str]
 
-    margin: float = 0.0
+    margin: float = USUAL
     floor: float = -math.inf
+
+    def words(self) -> dict[str, Any]:
+        """Return the words of a question that asks for this rule.
+
+        Examples
+        --------
+        >>> from oddarms.rules import Mad
+        >>> Mad(k=3, margin=0.1).words()
+        {'rule': 'mad', 'margin': 0.1, 'k': 3}
+        """
+        found: dict[str, Any] = {"rule": self.name}
+        if self.margin is not USUAL:
+            found["margin"] = self.margin
+        if self.floor > -math.inf:
+            found["floor"] = self.floor
+        return {**found, **self._own_words()}
+
+    def _own_words(self) -> dict[str, Any]:
+        """Return the words that only this rule has."""
+        return {"k": self.k} if hasattr(self, "k") else {}
 
     @abstractmethod
     def plain(self, means: FloatArray) -> float:

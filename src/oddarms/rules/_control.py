@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from oddarms.problem import BoolArray, FloatArray
-from oddarms.rules._base import Ends, Rule
+from oddarms.rules._base import USUAL, Ends, Rule
 from oddarms.rules._order import unit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Control(Rule):
     """The mean of the control arm, which is the centre too; it is never an outlier itself.
 
     Parameters
     ----------
     index
-        Which arm it is.
+        Which arm it is: to an algorithm its number, in a question its label.
+    margin, floor
+        As for every `Rule`.
 
     Examples
     --------
-    >>> Control(index=0, margin=0.1).outliers(np.array([0.3, 0.2, 0.35, 0.9])).tolist()
+    >>> Control(0, 0.1).outliers(np.array([0.3, 0.2, 0.35, 0.9])).tolist()
     [False, False, False, True]
     """
 
     name: ClassVar[str] = "control"
 
-    index: int = 0
+    index: Any = 0
+
+    def __init__(self, index: Any = 0, margin: float = USUAL, *, floor: float = -math.inf) -> None:
+        for name, value in (("index", index), ("margin", margin), ("floor", floor)):
+            object.__setattr__(self, name, value)
+
+    def _own_words(self) -> dict[str, Any]:
+        return {"control": self.index}
 
     @property
     def exempt(self) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from oddarms.problem import FloatArray
 from oddarms.rules._base import Ends, Holds
@@ -42,6 +42,9 @@ class Quantile(OrderRule):
     name: ClassVar[str] = "quantile"
 
     share: float = 0.9
+
+    def _own_words(self) -> dict[str, Any]:
+        return {"quantile": self.share}
 
     @property
     def ordered(self) -> bool:

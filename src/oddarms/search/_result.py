@@ -13,8 +13,8 @@ import numpy as np
 from oddarms.algorithms import Decision, Decisions, Threshold
 from oddarms.errors import MissingExtra, TwoThresholds
 from oddarms.problem import BoolArray, FloatArray, IntArray, Label, Question
-from oddarms.search._progress import look_alike
 from oddarms.search._answer import as_html, as_text
+from oddarms.search._progress import look_alike
 from oddarms.search._tickets import Status
 
 VERSION = 1

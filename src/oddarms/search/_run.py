@@ -137,7 +137,7 @@ class Policy:
 
 def seconds_of(name: str, value: Seconds) -> float:
     """Return a duration in seconds: a timedelta, or a number that is not negative."""
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    seconds: Any = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) >= 0.0:
         raise InvalidParameter(
             f"{name} must be a timedelta or a number of seconds, at least 0, but got {value!r}."

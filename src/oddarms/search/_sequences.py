@@ -70,8 +70,7 @@ class Sequences:
         self._values: FloatArray = np.empty(0)
         self._values_old: BoolArray = np.empty(0, dtype=np.bool_)
         self._ends: dict[int, int] | None = None
-        self._todo: list[Place] | None = None
-        self._cursor = 0
+        self._todo: Iterator[Place] = iter(())
 
     @property
     def waiting(self) -> int:
@@ -86,8 +85,7 @@ class Sequences:
     def begin(self, pulls: Pulls) -> None:
         """Begin a step with the rewards that wait for it."""
         self.step = pulls
-        self._ends = self._todo = None
-        self._cursor = 0
+        self._ends, self._todo = None, iter(())
         arms, wanted = self._wanted()
         self.missing = pulls.total - int(np.minimum(self._lengths[arms], wanted).sum())
         if self._waiting:
@@ -131,15 +129,12 @@ class Sequences:
         """Take many rewards at once; those of places that have one already are left out."""
         mine = self._all_waiting()
         before = mine[0].size
-        arms, places, rewards, history = (
-            np.concatenate(pair)
-            for pair in zip(mine, (arms, places, rewards, history), strict=True)
-        )
-        order = np.lexsort((places, arms))
-        arms, places, rewards, history = (x[order] for x in (arms, places, rewards, history))
+        columns = [np.r_[a, b] for a, b in zip(mine, (arms, places, rewards, history), strict=True)]
+        order = np.lexsort((columns[1], columns[0]))
+        arms, places = columns[0][order], columns[1][order]
         repeated = np.r_[False, (arms[1:] == arms[:-1]) & (places[1:] == places[:-1])]
-        kept = ~repeated & (places >= self.used[arms])
-        arms, places, rewards, history = (x[kept] for x in (arms, places, rewards, history))
+        kept = order[~repeated & (places >= self.used[arms])]
+        arms, places, rewards, history = (column[kept] for column in columns)
         self.total += arms.size - before
         used_history = self.used - self.pulled
         self.history = used_history + np.bincount(arms[history], minlength=self.n)
@@ -168,13 +163,12 @@ class Sequences:
             for arm, rewards in self._waiting.items()
             for place, reward in rewards.items()
         ]
-        columns = zip(*rows, strict=True) if rows else ((), (), (), ())
-        more = [np.array(x, kind) for x, kind in zip(columns, (int, int, float, bool), strict=True)]
+        more = list(zip(*rows, strict=True)) or [(), (), (), ()]
         return (
-            np.r_[arms, more[0]].astype(np.int64),
-            np.r_[self.used[arms] + within, more[1]].astype(np.int64),
-            np.r_[self._values[found], more[2]],
-            np.r_[self._values_old[found], more[3]].astype(np.bool_),
+            np.r_[arms, np.array(more[0], np.int64)],
+            np.r_[self.used[arms] + within, np.array(more[1], np.int64)],
+            np.r_[self._values[found], np.array(more[2], np.float64)],
+            np.r_[self._values_old[found], np.array(more[3], np.bool_)],
         )
 
     def behind(self, out: Iterable[Place]) -> IntArray:
@@ -207,7 +201,7 @@ class Sequences:
         np.add.at(self.pulled, indices, counts - found.old)
         self.total += int((counts - found.counts).sum())
         self.step, self.missing = no_pulls(), 0
-        self._ends = self._todo = None
+        self._ends, self._todo = None, iter(())
         return found
 
     def _collect(self, *, remove: bool) -> Collected:
@@ -273,32 +267,30 @@ class Sequences:
     def open_in_step(self, most: int, out: Collection[Place]) -> list[Place]:
         """Return places of the step that have no reward and are not out.
 
-        The search goes on behind the places found last, so that a slow pull at the front costs
-        nothing.
+        It goes on behind the places found last, so that a slow pull at the front costs nothing,
+        and begins again at the end.
         """
-        ends = self.ends
+        starts, found = self.used + self._lengths, list[Place]()
         free = self.missing - sum(
-            self.used[arm] <= place < ends.get(arm, 0) and self._is_open(arm, place)
+            starts[arm] <= place < self.ends.get(arm, 0) and self._is_open(arm, place)
             for arm, place in out
         )
         if free <= 0:
-            return []
-        if self._todo is None:
-            self._todo = [
-                (arm, place)
-                for arm, end in ends.items()
-                for place in range(int(self.used[arm] + self._lengths[arm]), end)
-            ]
-        todo, found = self._todo, []
-        for shift in range(len(todo)):
-            at = (self._cursor + shift) % len(todo)
-            arm, place = todo[at]
-            if todo[at] not in out and self._is_open(arm, place):
-                found.append(todo[at])
-                if len(found) == min(most, free):
-                    self._cursor = at + 1
-                    break
+            return found
+        for _ in range(2):
+            for place in self._todo:
+                if place not in out and self._is_open(*place):
+                    found.append(place)
+                    if len(found) == min(most, free):
+                        return found
+            self._todo = self._step_places()
         return found
+
+    def _step_places(self) -> Iterator[Place]:
+        starts = self.used + self._lengths
+        for arm, end in self.ends.items():
+            for place in range(int(starts[arm]), end):
+                yield arm, place
 
     def _is_open(self, arm: int, place: int) -> bool:
         return place not in self._waiting.get(arm, ())
