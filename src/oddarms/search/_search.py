@@ -80,8 +80,7 @@ from oddarms.search._result import OPEN, Result, Snapshot, TracePoint
 from oddarms.search._rewards import Rewards
 from oddarms.search._sequences import Outlook, Place, Sequences
 from oddarms.search._tickets import Status, Ticket, Tickets
-from oddarms.tables import Missing, Recorded
-from oddarms.tables._new import read_rewards
+from oddarms.tables import Missing, Recorded, read_rewards
 
 PREFETCH = 0.2
 """The share of the results so far that may wait, or be out, ahead of the step in progress."""

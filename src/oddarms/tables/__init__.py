@@ -1,34 +1,27 @@
-"""Tables that people have and want: every file of rewards, responses or labels, and CSV."""
+"""Recorded data: rewards and totals by arm from frames and files, test reports, labels, CSV."""
 
-from oddarms.tables._arms import read_arms
-from oddarms.tables._frames import (
-    History,
-    Missing,
-    Recorded,
-    is_recorded,
-    recorded_rewards,
-    reward_array,
-    within,
-)
-from oddarms.tables._imports import Imports, read_imports
+from oddarms.tables._crowd import RecordedArms, read_arms
+from oddarms.tables._frames import Recorded, is_recorded
 from oddarms.tables._junit import Reruns, RunCount, RunHistory, read_junit
-from oddarms.tables._labels import read_labels, read_labels_of
-from oddarms.tables._recorded import RecordedArms
-from oddarms.tables._results import read_results
-from oddarms.tables._rewards import read_counts, read_rewards
-from oddarms.tables._text import csv_text, neutralised
-from oddarms.tables._transforms import Transform
-from oddarms.tables._values import bounds_of, number_of, ticket_of
+from oddarms.tables._reading import Rewards, Totals, read_rewards, read_totals
+from oddarms.tables._texts import (
+    csv_text,
+    neutralised,
+    read_labels,
+    read_results,
+    read_uploaded_labels,
+)
+from oddarms.tables._values import Missing, Transform, bounds_of, number_of, ticket_of
 
 __all__ = [
-    "History",
-    "Imports",
     "Missing",
     "Recorded",
     "RecordedArms",
     "Reruns",
+    "Rewards",
     "RunCount",
     "RunHistory",
+    "Totals",
     "Transform",
     "bounds_of",
     "csv_text",
@@ -36,15 +29,11 @@ __all__ = [
     "neutralised",
     "number_of",
     "read_arms",
-    "read_counts",
-    "read_imports",
     "read_junit",
     "read_labels",
-    "read_labels_of",
     "read_results",
     "read_rewards",
-    "recorded_rewards",
-    "reward_array",
+    "read_totals",
+    "read_uploaded_labels",
     "ticket_of",
-    "within",
 ]

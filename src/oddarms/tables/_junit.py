@@ -25,11 +25,10 @@ import numpy as np
 
 from oddarms.errors import InvalidParameter, MissingExtra
 from oddarms.problem import FloatArray, check_choice
+from oddarms.tables._files import Source, name_of, opened_bytes
 from oddarms.tables._junit_files import files_of
 from oddarms.tables._junit_names import names_of
 from oddarms.tables._junit_xml import Case, Key, Report
-from oddarms.tables._lines import Source, name_of, opened_bytes
-from oddarms.tables._recorded import RecordedArms, check_several
 
 Reruns = Literal["first", "all"]
 """Which executions of a test in one run count."""
@@ -126,19 +125,6 @@ class RunHistory(Mapping[str, FloatArray]):
             raise MissingExtra.of("frame", "to_frame()") from None
         return pd.DataFrame(self.counts, columns=RunCount._fields)
 
-    def recorded(self, source: str) -> RecordedArms:
-        """Return the samples as those of a table, of which there must be two tests or more."""
-        if not self.records:
-            never = len(self.placed("broken"))
-            raise InvalidParameter(
-                f"{source} must have tests that have passed once but has none: {never:,} only"
-                f" failed and {len(self.placed('skipped')):,} were skipped."
-            )
-        labels = tuple(self.records)
-        check_several(source, labels)
-        means = np.array([r.mean() if r.size else np.nan for r in self.records.values()])
-        return RecordedArms(labels, means, self.records, 0, source, "junit", self.sha256)
-
 
 def read_junit(
     sources: Source | Iterable[Source], *, reruns: Reruns = "first", damaged: Damaged = "stop"
@@ -234,15 +220,16 @@ def _read(file: str) -> tuple[_Runs, bytes]:
     """Return what a file has, all of it or an error, and its hash."""
     runs: _Runs = {}
     name = name_of(file)
-    with opened_bytes(file) as (content, hashed):
-        for case in Report(name).cases(content):
+    report = Report(name)
+    with opened_bytes(file) as content:
+        for case in report.cases(content):
             place = (case.key, case.moment)
             if place not in runs:
                 runs[place] = _Executions(array("b"), case.by_pytest)
                 if len(runs) > MOST_TESTS:
                     raise _too_many(name)
             runs[place].add(case)
-        return runs, hashed.hash.digest()
+        return runs, report.hash.digest()
 
 
 def _too_many(name: str) -> InvalidParameter:

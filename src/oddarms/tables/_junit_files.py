@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from oddarms.errors import InvalidParameter
-from oddarms.tables._lines import STDIN, Source
+from oddarms.tables._files import STDIN, Source
 from oddarms.tables._values import shown
 
 ENDINGS = (".xml", ".xml.gz")

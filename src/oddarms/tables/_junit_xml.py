@@ -6,6 +6,7 @@ bring a bomb nor name other files; how deep elements are and how large one may b
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -103,6 +104,7 @@ class Report:
         self.name = name
         self._cases: list[Case] = []
         self._suites: list[_Suite] = []
+        self.hash = hashlib.sha256()
         self._depth = 0
         self._test: _Open | None = None
         self._parser = expat.ParserCreate()
@@ -117,6 +119,7 @@ class Report:
         try:
             while piece := file.read(PIECE):
                 size += len(piece)
+                self.hash.update(piece)
                 self._parser.Parse(piece, False)
                 yield from self._taken()
                 if size - self._parser.CurrentByteIndex > MOST_BYTES:
