@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import typer
 
+from oddarms import report
 from oddarms.arms import (
     BatchFunction,
     Command,
@@ -51,7 +52,6 @@ from oddarms.errors import (
 from oddarms.files import write_whole
 from oddarms.interrupts import Interrupted, Interrupts
 from oddarms.problem import Label
-from oddarms.report import arms_csv, result_json, write_report, write_results
 from oddarms.search import (
     ARMS,
     RETRY_FOR,
@@ -275,9 +275,9 @@ class Output:
         if self.folder is None:
             return
         with Interrupts() as interrupts:
-            write_results(result, self.folder, raw_csv=self.raw_csv)
+            report.write_results(result, self.folder, raw_csv=self.raw_csv)
             try:
-                write_report(
+                report.write_report(
                     result,
                     self.folder,
                     raw_csv=self.raw_csv,
@@ -291,9 +291,9 @@ class Output:
     def show(self, result: Result) -> None:
         """Print the answer."""
         if self.how == "json":
-            emit(result_json(result))
+            emit(report.result_json(result))
         elif self.how == "csv":
-            emit(arms_csv(result))
+            emit(report.arms_csv(result))
         elif self.how is not None:
             write = as_markdown if self.how == "markdown" else as_text
             words: dict[str, Any] = {"subject": self.subject, "every": self.every}
