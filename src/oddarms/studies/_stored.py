@@ -74,6 +74,7 @@ from oddarms.studies._study import (
     history_order,
     new_search,
     reason_of,
+    storable,
 )
 from oddarms.tables import Missing, Recorded
 
@@ -656,7 +657,7 @@ class StoredStudy(Study):
         if row is None:
             raise UnknownStudy(f"The study {self.name!r} was deleted.")
         with _readable(self.storage):
-            self._budgets, self._stopped = json.loads(row[0]), row[1]
+            self._budgets, self._stopped = list(json.loads(row[0])), row[1]
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
@@ -1095,7 +1096,7 @@ class DatabaseStorage(Storage):
     ) -> StudyList:
         """Return studies, as `list_studies` does."""
         order = "s.created DESC, s.id DESC" if newest else "s.name"
-        pattern = "%" + re.sub("([!%_])", r"!\1", search) + "%"
+        pattern = "%" + re.sub("([!%_])", r"!\1", storable(search)) + "%"
         matches = "lower(s.name) LIKE lower(:pattern) ESCAPE '!'"
         with self.database.reading() as connection:
             rows = run(

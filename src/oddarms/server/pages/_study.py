@@ -24,6 +24,7 @@ from oddarms.server.pages._view import (
     MAX_SEARCHED,
     ROWS,
     Choice,
+    Kind,
     Page,
     View,
     positive,
@@ -178,16 +179,20 @@ def _study_facts(view: View) -> list[tuple[str, str]]:
     return found
 
 
-def _counts(view: View) -> list[tuple[str, Any]]:
-    """Return how many arms there are of each kind that the question asks for."""
+def _counts(view: View) -> list[tuple[Kind, str]]:
+    """Return how many arms there are of each kind that the question asks for, in words."""
     sides = {"upper": Decision.HIGH, "lower": Decision.LOW}
     asked = {sides[side] for side in view.question.sides}
     always = {Decision.UNDECIDED, Decision.NORMAL} | asked
     return [
-        (f"{count:,}", KINDS[decision])
+        (KINDS[decision], f"{count:,} {_plural(KINDS[decision].title, count)}")
         for decision, count in view.counts.items()
         if count or decision in always
     ]
+
+
+def _plural(title: str, count: int) -> str:
+    return title if count == 1 else title.replace("outlier", "outliers")
 
 
 def _shares(view: View) -> list[dict[str, str]]:
@@ -207,7 +212,7 @@ def _shares(view: View) -> list[dict[str, str]]:
 
 
 def _picture_words(view: View) -> str:
-    kinds = ", ".join(f"{count} {kind.title}" for count, kind in _counts(view))
+    kinds = ", ".join(words for _, words in _counts(view))
     known = "; ".join(f"{name} {text}" for name, text in _thresholds(view))
     return f"Intervals of {view.n:,} arms, sorted by mean: {kinds}; {known}."
 

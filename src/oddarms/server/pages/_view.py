@@ -142,9 +142,10 @@ class View:
 
     @staticmethod
     def _guess(row: Mapping[str, Any]) -> str:
+        """Return what an undecided arm seems to be."""
         if row["mean"] is None or row["guess"] in (None, "undecided"):
             return ""
-        return f"guess: {'normal' if row['guess'] == 'normal' else 'outlier'}, not proven"
+        return "normal" if row["guess"] == "normal" else "outlier"
 
 
 def _by_interest(view: View) -> IntArray:
