@@ -11,7 +11,7 @@ import numpy as np
 
 from oddarms import Search
 from oddarms.problem import FloatArray
-from oddarms.search import AHEAD, Ticket
+from oddarms.search import PREFETCH, Ticket
 
 ARMS, OUTLIERS = 48, 2
 JOBS = (16, 64)
@@ -35,7 +35,7 @@ def busy_workers(seeds: Sequence[int], jobs: Sequence[int] = JOBS) -> Iterator[B
     for seed in seeds:
         means = _means(seed)
         _, alone = simulated(means, 1, 0.0, seed)
-        for number, ahead in itertools.product(jobs, (0.0, AHEAD)):
+        for number, ahead in itertools.product(jobs, (0.0, PREFETCH)):
             busy, pulls = simulated(means, number, ahead, seed)
             yield Busy(number, ahead, seed, busy, pulls, alone)
 
@@ -48,7 +48,7 @@ def simulated(means: FloatArray, jobs: int, ahead: float, seed: int) -> tuple[fl
     under_way: list[tuple[float, int, Ticket]] = []
     now, worked, pulls = 0.0, 0.0, 0
     while not search.done:
-        for ticket in search.ask(jobs - len(under_way), ahead=ahead):
+        for ticket in search.ask(jobs - len(under_way), prefetch=ahead):
             pulls += 1
             heapq.heappush(under_way, (now + rng.lognormal(), pulls, ticket))
         end, _, ticket = heapq.heappop(under_way)

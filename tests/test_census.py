@@ -15,18 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import quick_and_long
-from oddarms import Search, find, simulate
+from oddarms import Search, find
 from oddarms.algorithms._census import Census, shared_out
-from oddarms.arms import Bernoulli, Function, Table
-from oddarms.errors import InvalidParameter
+from oddarms.arms import Bernoulli, Function, Resampled
+from oddarms.errors import InvalidParameter, UnknownOption
 from oddarms.rules import Sigma
 from oddarms.search import Result
 from oddarms.statistics.threshold_box import known_outliers
-from oddarms.testing import assert_error_rate
-from oddarms.testing._guarantees import GuaranteeConformance
-from oddarms.testing._inputs import InputConformance
-from oddarms.testing._protocol import ProtocolConformance
-from oddarms.testing._saving import SavingConformance
+from oddarms.testing import AlgorithmConformance, assert_error_rate
 from oddarms.theory import outliers, threshold
 
 QUICKLY = settings(derandomize=True, deadline=None, max_examples=40)
@@ -42,12 +38,10 @@ def of_rate(rate: float, rows: int = 200) -> list[float]:
 def census(rows: Rows, rng: Any = 1, **words: Any) -> Result:
     """Return what is found of arms 0, 1, 2, ... with these rows."""
     words = {"margin": 0.0, **words}
-    return find(Table(dict(enumerate(rows)), population="rows"), rng=rng, **words)
+    return find(Resampled(dict(enumerate(rows)), replace=False), rng=rng, **words)
 
 
-class TestConformance(
-    ProtocolConformance, InputConformance, SavingConformance, GuaranteeConformance
-):
+class TestConformance(AlgorithmConformance):
     """The suite for all algorithms; its coins are arms with 200 rows, its functions without end.
 
     Whole runs are not simulated, as `simulate` draws with replacement; `TestGuarantee` has them.
@@ -156,7 +150,7 @@ class TestItSaves:
         """Tickets for all rows, and no more, whoever asks and however early."""
         search = Search(3, k=1.0, algorithm="census", rows=[3, 5, 9])
         places = set()
-        while tickets := search.ask(100, ahead=100.0):
+        while tickets := search.ask(100, prefetch=100.0):
             places |= {(ticket.index, ticket.place) for ticket in tickets}
             for ticket in tickets:
                 search.tell(ticket, 0.0)
@@ -251,35 +245,9 @@ class TestPairs:
         assert result.outliers == ["b"]
         assert result.algorithm == "census"
 
-    @pytest.mark.parametrize(
-        ("arms", "words", "said"),
-        [
-            (Table(RECORDS, population="rows"), {"algorithm": "spade"}, "must be 'census'"),
-            (Table(RECORDS), {"algorithm": "census"}, "must not be 'census'"),
-            (Table(RECORDS), {"algorithm": Census}, "must not be 'census'"),
-            (Bernoulli([0, 1]), {"algorithm": "census", "rows": 9}, "must not be 'census'"),
-            (Table(RECORDS, population="rows"), {"rows": 3}, "rows must be left out"),
-            (Table(RECORDS, population="rows"), {"imported": RECORDS}, "imported must be left out"),
-        ],
-    )
-    def test_wrong_pairs(self, arms: Any, words: dict[str, Any], said: str) -> None:
-        with pytest.raises(InvalidParameter, match=said):
-            find(arms, **words)
-
-    def test_no_simulation_with_replacement(self) -> None:
-        with pytest.raises(InvalidParameter, match="must not be 'census'"):
-            simulate([0, 1], algorithm="census", rows=9)
-
-    @pytest.mark.parametrize(
-        ("words", "said"),
-        [
-            ({"replay": True, "population": "rows"}, "replay must be left out"),
-            ({"population": "all"}, "population must be 'unlimited' or 'rows' but got 'all'"),
-        ],
-    )
-    def test_a_table_is_one_or_the_other(self, words: dict[str, Any], said: str) -> None:
-        with pytest.raises(InvalidParameter, match=said):
-            Table(RECORDS, **words)
+    def test_other_algorithms_do_not_take_rows(self) -> None:
+        with pytest.raises(UnknownOption, match="rows"):
+            find(Resampled(RECORDS, replace=False), algorithm="spade")
 
     @pytest.mark.parametrize(
         ("rows", "said"),
@@ -296,13 +264,13 @@ class TestPairs:
         with pytest.raises(InvalidParameter, match=said):
             Search(2, algorithm="census", rows=rows)
 
-    def test_imports_count_as_seen(self) -> None:
-        """Of 3 rows of an arm one is imported; what is too much is not used."""
+    def test_a_history_counts_as_seen(self) -> None:
+        """Of 3 rows of an arm one was seen before; more rewards than rows are not used."""
         search = Search(2, k=0.0, margin=0, algorithm="census", rows=[3, 2])
-        search.import_rewards({0: [0.0], 1: [1.0, 1.0, 0.0]})
+        search.add_history({0: [0.0], 1: [1.0, 1.0, 0.0]})
         pulls = search.ask_step()
         assert (pulls.indices.tolist(), pulls.counts.tolist()) == ([0], [2])
         search.tell_step([0.0, 0.0])
         result = search.result()
         assert result.outliers == [1]
-        assert (result.imported, result.unused) == (4, 1)
+        assert (result.history, result.unused) == (4, 1)

@@ -10,7 +10,6 @@ import math
 import os
 import re
 import resource
-import secrets
 import signal
 import subprocess
 import sys
@@ -27,8 +26,6 @@ import pytest
 
 from oddarms.arms import Bernoulli
 from oddarms.errors import InvalidParameter, MissingExtra, StorageFailed, WorkerLost
-from oddarms.executors import Executor
-from oddarms.executors._serial import SerialExecutor
 from oddarms.experiments import Contender, Grid, GridProgress, Outcomes, Setting, _run, run
 from oddarms.experiments._grid import CellTask
 from oddarms.experiments._outcomes import COLUMNS, INTERVAL_COLUMNS, IntervalRow, Measured
@@ -83,15 +80,13 @@ class Latest:
 
     def __init__(self, interrupt_at: int | None = None) -> None:
         self.told: list[tuple[int, int, int]] = []
-        self.progress = GridProgress("")
-        self.executors: list[str] = []
+        self.progress = GridProgress()
         self.interrupt_at = interrupt_at
 
     def __call__(self, progress: GridProgress) -> None:
         self.progress = progress
         total = progress.total
         self.told.append((total.done, total.resumed, total.pulls))
-        self.executors.append(progress.executor)
         if total.done == self.interrupt_at:
             raise KeyboardInterrupt
 
@@ -404,8 +399,7 @@ class TestProgress:
     def test_it_is_told_at_the_start_and_after_each_cell(self, expected: Outcomes) -> None:
         latest = Latest()
         run(GRID, rng=1, jobs=1, progress=latest)
-        assert [done for done, *_ in latest.told] == [0, 0, *range(1, 11)]
-        assert latest.executors == ["", *["this process"] * 11]
+        assert [done for done, *_ in latest.told] == [*range(11)]
         assert latest.progress.total.cells == 10
         assert latest.progress.total.pulls == sum(row.pulls for row in expected)
         of_steps = latest.progress.algorithms["in steps"]
@@ -440,26 +434,14 @@ class TestProgress:
 Give = Callable[[Iterator[Any]], Iterable[Any]]
 
 
-class FakeExecutor(SerialExecutor):
-    """Gives results in an order of its own, or loses a worker after some."""
-
-    def __init__(self, give: Give) -> None:
-        super().__init__()
-        self.give = give
-
-    def map_unordered(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
-        yield from self.give(map(function, tasks))
-
-
-class FakeExecutors:
-    """Stands for `open_executor`: each call opens the next executor."""
+class Gives:
+    """Stands for `unordered`: each call gives results in the next of some ways."""
 
     def __init__(self, *gives: Give) -> None:
         self.gives = list(gives)
 
-    def __call__(self, backend: str, *, jobs: Any, address: Any) -> Executor:
-        assert (backend, jobs, address) == ("joblib", None, None)
-        return FakeExecutor(self.gives.pop(0))
+    def __call__(self, function: Any, tasks: Any, **_: Any) -> Iterator[Any]:
+        yield from self.gives.pop(0)(map(function, tasks))
 
 
 def losing_after(count: int) -> Give:
@@ -482,8 +464,8 @@ class TestLostWorkers:
         expected: Outcomes,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        opened = FakeExecutors(losing_after(3), losing_after(0), losing_after(2), iter)
-        monkeypatch.setattr(_run, "open_executor", opened)
+        opened = Gives(losing_after(3), losing_after(0), losing_after(2), iter)
+        monkeypatch.setattr(_run, "unordered", opened)
         latest = Latest()
         found = run(GRID, rng=1, folder=tmp_path, progress=latest)
         assert opened.gives == []
@@ -491,13 +473,13 @@ class TestLostWorkers:
         assert lines_of(tmp_path) == 10
         left = re.findall(r"going on with (\d+) runs after this: .*fake lost", caplog.text)
         assert left == ["7", "7", "5"]
-        assert [done for done, *_ in latest.told] == [0, 0, 1, 2, 3, 3, 3, 4, 5, 5, 6, 7, 8, 9, 10]
+        assert [done for done, *_ in latest.told] == [*range(11)]
 
     def test_it_gives_up_when_three_in_a_row_get_nowhere(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expected: Outcomes
     ) -> None:
-        opened = FakeExecutors(*(losing_after(count) for count in (0, 0, 1, 0, 0, 0)), pytest.fail)
-        monkeypatch.setattr(_run, "open_executor", opened)
+        opened = Gives(*(losing_after(count) for count in (0, 0, 1, 0, 0, 0)), pytest.fail)
+        monkeypatch.setattr(_run, "unordered", opened)
         with pytest.raises(WorkerLost, match="a fake lost a worker"):
             run(GRID, rng=1, folder=tmp_path)
         assert opened.gives == [pytest.fail]
@@ -507,10 +489,8 @@ class TestLostWorkers:
 
     def test_a_cell_that_kills_its_process_once(self, tmp_path: Path, expected: Outcomes) -> None:
         deadly = Deadly(MEANS, tmp_path / "died")
-        latest = Latest()
-        found = run(Grid([replace(FIXED, instance=deadly)], TWO), rng=1, jobs=2, progress=latest)
+        found = run(Grid([replace(FIXED, instance=deadly)], TWO), rng=1, jobs=2)
         assert (tmp_path / "died").exists()
-        assert latest.executors.count("joblib, 2 processes") == 6 + 2
         assert list(found) == expected[:6]
 
 
@@ -532,41 +512,24 @@ class TestTheSameBytes:
     """One seed, one file: whatever ran it, on however many workers, in whatever order."""
 
     def test_another_order(self, monkeypatch: pytest.MonkeyPatch, expected: Outcomes) -> None:
-        monkeypatch.setattr(_run, "open_executor", FakeExecutors(backwards))
+        monkeypatch.setattr(_run, "unordered", Gives(backwards))
         assert run(GRID, rng=1).to_csv() == expected.to_csv()
 
     @pytest.mark.parametrize("jobs", [2, pytest.param(3, marks=pytest.mark.long)])
-    def test_joblib(self, jobs: int, tmp_path: Path, expected: Outcomes) -> None:
-        self.compare(tmp_path, expected, "joblib", f"joblib, {jobs} processes", jobs=jobs)
+    def test_processes(self, jobs: int, tmp_path: Path, expected: Outcomes) -> None:
+        self.compare(tmp_path, expected, jobs=jobs)
 
     @pytest.mark.long
     def test_dask(self, tmp_path: Path, expected: Outcomes) -> None:
-        self.compare(tmp_path, expected, "dask", "dask, local, 2 processes", jobs=2)
+        from distributed import Client
 
-    @pytest.mark.long
-    def test_dask_at_an_address(self, tmp_path: Path, expected: Outcomes) -> None:
-        from distributed import LocalCluster
-
-        with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
-            address = cluster.scheduler_address
-            place = f"dask at {address}, 1 worker"
-            self.compare(tmp_path, expected, "dask", place, address=address)
-
-    @pytest.mark.long
-    def test_ray(self, tmp_path: Path, expected: Outcomes, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("RAY_AUTH_MODE", "token")  # else it writes one to the home directory
-        monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(16))
-        self.compare(tmp_path, expected, "ray", "ray, local, 2 processes", jobs=2)
+        with Client(n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+            self.compare(tmp_path, expected, executor=client.get_executor())
 
     @staticmethod
-    def compare(folder: Path, expected: Outcomes, backend: str, place: str, **options: Any) -> None:
-        latest = Latest()
-        found = run(GRID, rng=1, folder=folder, backend=backend, progress=latest, **options)
-        assert latest.executors[-1] == place
-        one, two = (folder / name for name in ("found.csv", "expected.csv"))
-        found.to_csv(one)
-        expected.to_csv(two)
-        assert one.read_bytes() == two.read_bytes()
+    def compare(folder: Path, expected: Outcomes, **options: Any) -> None:
+        found = run(GRID, rng=1, folder=folder, **options)
+        assert found.to_csv() == expected.to_csv()
         assert list(found.intervals()) == list(expected.intervals())
         assert lines_of(folder) == 10
 

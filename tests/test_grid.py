@@ -15,7 +15,7 @@ import pytest
 
 from oddarms import simulate
 from oddarms.algorithms import _registry
-from oddarms.arms import Bernoulli, Beta, Table, Uniform
+from oddarms.arms import Bernoulli, Beta, Resampled, Uniform
 from oddarms.errors import InvalidParameter, UnknownAlgorithm, UnknownOption
 from oddarms.experiments import Contender, Grid, Outcome, Setting, UniformMeans, _run, run
 from oddarms.experiments._grid import Cell, CellTask, code_fingerprint, derived_seed
@@ -95,7 +95,7 @@ class TestCells:
             assert cell.outliers == outliers(again.means, 1.0).size
 
     def test_simulated_arms_stay_what_they_are(self) -> None:
-        table = Table({"a": [0.0, 1.0], "b": [1.0, 1.0]}, replay=True)
+        table = Resampled({"a": [0.0, 1.0], "b": [1.0, 1.0]})
         assert Setting("table", table, k=1.0).draw(0) is table
         drawn = Setting("beta", lambda rng: Beta(rng.uniform(0.2, 0.8, 4)), k=1.0)
         assert drawn.draws

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from helpers import DATA
-from oddarms.arms import Bernoulli, Table, crowd_error_rates
+from oddarms.arms import Bernoulli, Resampled, crowd_error_rates
 from oddarms.errors import InvalidParameter, MissingExtra, UnknownAlgorithm
 from oddarms.experiments import (
     Grid,
@@ -160,7 +160,7 @@ class TestCrowd:
     def test_others_are_drawn_from_the_record(self) -> None:
         records = {"ann": np.array([0.25, 0.75]), "bob": np.array([0.0, 0.0])}
         crowd = Crowd.of(RecordedArms(("ann", "bob"), np.array([0.5, 0.0]), records, 0, "x.csv"))
-        assert isinstance(crowd.arms, Table)
+        assert isinstance(crowd.arms, Resampled)
 
     def test_means_alone(self) -> None:
         crowd = Crowd.of(RecordedArms(("ann", "bob"), np.array([0.5, 0.25]), None, 0, "x.csv"))
@@ -719,7 +719,6 @@ class TestReproduce:
             ({"rng": -1}, InvalidParameter, "rng must be a whole number"),
             ({"budget": -1}, InvalidParameter, "budget must be a whole number"),
             ({"algorithms": ["best"]}, UnknownAlgorithm, "'best'"),
-            ({"backend": "spark"}, InvalidParameter, "backend must be one of"),
         ],
     )
     def test_misuse(

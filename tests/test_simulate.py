@@ -9,7 +9,7 @@ import pytest
 
 from oddarms import Question, simulate
 from oddarms.algorithms import _registry, get_algorithm
-from oddarms.arms import Bernoulli, Beta, Table, Uniform
+from oddarms.arms import Bernoulli, Beta, Resampled, Uniform
 from oddarms.errors import InvalidParameter, MissingExtra, UnknownAlgorithm
 from oddarms.simulation import Simulation, _simulate, _task
 from oddarms.simulation._task import Run, Task
@@ -135,7 +135,7 @@ class TestArms:
     def test_a_table_on_other_bounds(self) -> None:
         """Rewards of 1 to 5; all but one arm have the same two."""
         records = {"a": [1, 2], "b": [1, 2], "c": [4, 5], "d": [1, 2], "e": [1, 2]}
-        table = Table(records, replay=True)
+        table = Resampled(records)
         found = simulate(table, k=1.5, delta=0.1, runs=3, rng=0, bounds=(1, 5))
         assert found.outliers == [[2]] * 3
         assert found.correct.all()

@@ -38,10 +38,16 @@ def _command_line() -> None:
     raise MissingExtra(said.getvalue().removeprefix("error: ").strip())
 
 
-def _executor(backend: str) -> Any:
-    from oddarms.executors import open_executor
+def _parallel() -> Any:
+    from oddarms.executors import unordered
 
-    return open_executor(backend, jobs=2)
+    return list(unordered(abs, [-1], jobs=2))
+
+
+def _ray() -> Any:
+    from oddarms.executors import RayExecutor
+
+    return RayExecutor()
 
 
 def _read(file: str) -> Any:
@@ -77,9 +83,8 @@ NEEDS: dict[str, Callable[[], Any]] = {
     "study": lambda: oddarms.create_study("s", ["a", "b"], storage="study.db"),
     "postgresql": lambda: oddarms.load_study("s", storage="postgresql://localhost/s"),
     "parquet": lambda: _read("rewards.parquet"),
-    "parallel": lambda: _executor("joblib"),
-    "dask": lambda: _executor("dask"),
-    "ray": lambda: _executor("ray"),
+    "parallel": _parallel,
+    "ray": _ray,
     "pytest": _plugin,
     "server": _server,
     "remote": _remote,

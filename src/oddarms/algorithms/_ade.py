@@ -15,8 +15,7 @@ from oddarms.algorithms._base import (
 )
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray
-from oddarms.rules import Rule
-from oddarms.rules._base import Ends
+from oddarms.rules import Ends, Rule
 from oddarms.statistics.ade import (
     arm_radius,
     epsilon_sigma,

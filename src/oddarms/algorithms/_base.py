@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from oddarms.errors import InvalidParameter, UnknownOption
 from oddarms.problem import BoolArray, FloatArray, IntArray, check_number
-from oddarms.rules import Rule, Sigma
-from oddarms.rules._base import Ends
+from oddarms.rules import Ends, Rule, Sigma
 from oddarms.statistics.guesses import suspicion
 
 RESERVED = frozenset({"algorithm", "n", "rule", "delta", "rng", "side", "error", "goal"})

@@ -18,10 +18,7 @@ import numpy as np
 from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, no_pulls, outwards
 from oddarms.algorithms._lucb import check_sd
 from oddarms.problem import BoolArray, FloatArray, IntArray
-from oddarms.rules import Rule
-from oddarms.rules._base import Ends
-from oddarms.rules._mad import Mad, separate_bounds
-from oddarms.rules._order import middle
+from oddarms.rules import Ends, Mad, Rule, middle, separate_bounds
 from oddarms.statistics.roai import arm_radius
 
 

@@ -17,8 +17,7 @@ from oddarms.algorithms._base import (
 )
 from oddarms.errors import InvalidParameter
 from oddarms.problem import MAX_AT_A_TIME, BoolArray, FloatArray, check_number, check_whole
-from oddarms.rules import Rule
-from oddarms.rules._base import Ends
+from oddarms.rules import Ends, Rule
 from oddarms.statistics.round_robin import (
     beta_arm,
     beta_theta,

@@ -44,8 +44,7 @@ from oddarms.problem import (
     Side,
     check_whole,
 )
-from oddarms.rules import Rule, Sigma
-from oddarms.rules._base import Ends
+from oddarms.rules import Ends, Rule, Sigma
 from oddarms.statistics.directions import Forecast, Tally
 from oddarms.statistics.distinct import distinct_rows
 from oddarms.statistics.evidence import mean_interval

@@ -9,8 +9,7 @@ import numpy as np
 
 from oddarms.algorithms._base import Algorithm, Decision, Pulls, Threshold, mirrored, no_pulls
 from oddarms.problem import FloatArray
-from oddarms.rules import Rule
-from oddarms.rules._base import Ends
+from oddarms.rules import Ends, Rule
 from oddarms.statistics.totals import mirrored_totals
 
 
