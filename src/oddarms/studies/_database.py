@@ -262,6 +262,8 @@ class Database:
         except SQLAlchemyError as error:
             passing = isinstance(error, sa.exc.TimeoutError)  # all connections are in use
             raise self._failed(Failure(first_line(error), passing)) from self._cause(error)
+        except UnicodeDecodeError:
+            raise self._failed(Failure(_DAMAGED, passing=False)) from None
         except driver.Error as error:  # `insert` does not go through SQLAlchemy
             raise self._failed(failure_of(error)) from self._cause(error)
 
@@ -486,26 +488,33 @@ def _make_file(path: str) -> None:
 
 
 def _look_at_file(path: str) -> None:
-    """Refuse a file with more than tables and indexes before it is opened for writing.
+    """Refuse a file whose tables are not ours, before it is opened for writing.
 
-    A trigger, a view or a computed column would run whatever its author likes.
+    A trigger, a view or a computed column would run whatever its author likes, and values of
+    tables that are not strict may have any type.
     """
     address = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro&immutable=1"
+    ours = set(statements("sqlite"))
     try:
         with closing(sqlite3.connect(address, uri=True)) as connection:
-            kinds = connection.execute("SELECT type, name FROM sqlite_master").fetchall()
-            tables = {str(name) for kind, name in kinds if kind == "table"}
-            more = {str(name) for kind, name in kinds if kind not in ("table", "index")}
-            for table in tables & TABLES:
-                columns = connection.execute(f"PRAGMA table_xinfo({table})").fetchall()
-                more |= {f"{table}.{column[1]}" for column in columns if column[6]}
-    except sqlite3.Error:
+            found = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+            alien = [
+                str(name)
+                for kind, name, sql in found
+                if kind not in ("table", "index") or (name in TABLES and sql not in ours)
+            ]
+            if not alien or not any(name == "oddarms" for _, name, _ in found):
+                return
+            if "oddarms" not in alien:
+                version = connection.execute("SELECT version FROM oddarms").fetchone()
+                if version != (VERSION,):
+                    return  # its tables may differ
+    except (sqlite3.Error, UnicodeDecodeError):
         return  # opening it says what is wrong
-    if more and "oddarms" in tables:
-        raise StorageFailed(
-            f"{path} has triggers, views or computed columns ({', '.join(sorted(more)[:3])}):"
-            " oddarms did not create it, and ran none of them."
-        )
+    raise StorageFailed(
+        f"{path} has tables that oddarms did not create, triggers or views"
+        f" ({', '.join(sorted(alien)[:3])}); none of them was run."
+    )
 
 
 _RELATIONS = """

@@ -1,97 +1,97 @@
-"""The one schema of the database."""
+"""The one schema of the database. Tables of SQLite are strict: values have their column's type."""
 
 from __future__ import annotations
 
 VERSION = 1
 
 _SCHEMA = """
-CREATE TABLE oddarms (version INTEGER NOT NULL);
+CREATE TABLE oddarms (version {int} NOT NULL){strict};
 
 CREATE TABLE studies (
     id {id},
-    name VARCHAR(200) NOT NULL UNIQUE,
+    name TEXT NOT NULL UNIQUE,
     question TEXT NOT NULL,
     seed TEXT NOT NULL,
     secret {bytes} NOT NULL,
     budgets TEXT NOT NULL,
-    created DOUBLE PRECISION NOT NULL,
+    created {real} NOT NULL,
     stopped TEXT,
-    tickets BIGINT NOT NULL DEFAULT 0,
-    conflicts BIGINT NOT NULL DEFAULT 0
-);
+    tickets {int} NOT NULL DEFAULT 0,
+    conflicts {int} NOT NULL DEFAULT 0
+){strict};
 
 CREATE TABLE arms (
-    study BIGINT NOT NULL {study},
-    number BIGINT NOT NULL,
+    study {int} NOT NULL {study},
+    number {int} NOT NULL,
     label TEXT NOT NULL,
     PRIMARY KEY (study, number)
-);
+){strict};
 
 CREATE TABLE results (
     id {id},
-    study BIGINT NOT NULL {study},
-    arm BIGINT NOT NULL,
-    place BIGINT NOT NULL,
-    reward DOUBLE PRECISION NOT NULL,
-    ticket BIGINT,
-    asked_place BIGINT,
+    study {int} NOT NULL {study},
+    arm {int} NOT NULL,
+    place {int} NOT NULL,
+    reward {real} NOT NULL,
+    ticket {int},
+    asked_place {int},
     worker TEXT,
-    told DOUBLE PRECISION NOT NULL{transaction},
+    told {real} NOT NULL{transaction},
     UNIQUE (study, arm, place),
     UNIQUE (study, ticket)
-);
+){strict};
 CREATE INDEX results_in_order ON results (study, {position});
 
 CREATE TABLE tickets (
-    study BIGINT NOT NULL {study},
-    number BIGINT NOT NULL,
-    arm BIGINT NOT NULL,
-    place BIGINT NOT NULL,
+    study {int} NOT NULL {study},
+    number {int} NOT NULL,
+    arm {int} NOT NULL,
+    place {int} NOT NULL,
     worker TEXT,
-    key VARCHAR(64),
-    asked DOUBLE PRECISION NOT NULL,
-    expires DOUBLE PRECISION NOT NULL,
-    boot BIGINT NOT NULL,
+    key TEXT,
+    asked {real} NOT NULL,
+    expires {real} NOT NULL,
+    boot {int} NOT NULL,
     PRIMARY KEY (study, number)
-);
+){strict};
 
 CREATE TABLE conflicts (
     id {id},
-    study BIGINT NOT NULL {study},
-    ticket BIGINT NOT NULL,
-    reward DOUBLE PRECISION NOT NULL,
+    study {int} NOT NULL {study},
+    ticket {int} NOT NULL,
+    reward {real} NOT NULL,
     worker TEXT,
-    told DOUBLE PRECISION NOT NULL
-);
+    told {real} NOT NULL
+){strict};
 CREATE INDEX conflicts_of_tickets ON conflicts (study, ticket);
 
 CREATE TABLE workers (
-    study BIGINT NOT NULL {study},
-    name VARCHAR(1000) NOT NULL,
-    handed_out BIGINT NOT NULL,
-    results BIGINT NOT NULL,
-    first_told DOUBLE PRECISION,
-    last_told DOUBLE PRECISION,
-    last_seen DOUBLE PRECISION NOT NULL,
+    study {int} NOT NULL {study},
+    name TEXT NOT NULL,
+    handed_out {int} NOT NULL,
+    results {int} NOT NULL,
+    first_told {real},
+    last_told {real},
+    last_seen {real} NOT NULL,
     PRIMARY KEY (study, name)
-);
+){strict};
 
 CREATE TABLE imports (
-    study BIGINT NOT NULL {study},
-    key VARCHAR(64) NOT NULL,
+    study {int} NOT NULL {study},
+    key TEXT NOT NULL,
     PRIMARY KEY (study, key)
-);
+){strict};
 
 CREATE TABLE tokens (
-    id VARCHAR(16) PRIMARY KEY,
-    digest VARCHAR(64) NOT NULL,
-    role VARCHAR(16) NOT NULL,
-    study BIGINT {study},
+    id TEXT PRIMARY KEY,
+    digest TEXT NOT NULL,
+    role TEXT NOT NULL,
+    study {int} {study},
     note TEXT NOT NULL,
-    made DOUBLE PRECISION NOT NULL,
-    expires DOUBLE PRECISION,
-    parent VARCHAR(16)
-);
+    made {real} NOT NULL,
+    expires {real},
+    parent TEXT
+){strict};
 """
 
 TABLES = frozenset(
@@ -101,13 +101,19 @@ TABLES = frozenset(
 _WORDS = {
     "sqlite": {
         "id": "INTEGER PRIMARY KEY AUTOINCREMENT",
+        "int": "INTEGER",
+        "real": "REAL",
         "bytes": "BLOB",
+        "strict": " STRICT",
         "transaction": "",
         "position": "id",
     },
     "postgresql": {
+        "int": "BIGINT",
+        "real": "DOUBLE PRECISION",
         "id": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
         "bytes": "BYTEA",
+        "strict": "",
         "transaction": ",\n    xact xid8 NOT NULL DEFAULT pg_current_xact_id()",
         "position": "xact",
     },

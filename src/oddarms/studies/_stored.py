@@ -1089,7 +1089,8 @@ class DatabaseStorage(Storage):
             raise StorageFailed(
                 f"{self.name}: it is damaged; the study {name!r} has {arms} of {asked.n} arms."
             )
-        return StoredStudy(self.database, name, int(number), asked, int(seed), bytes(secret))
+        with _readable(self.name):
+            return StoredStudy(self.database, name, int(number), asked, int(seed), bytes(secret))
 
     def list(
         self, search: str = "", most: int | None = None, skip: int = 0, *, newest: bool = False
