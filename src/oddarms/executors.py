@@ -96,10 +96,10 @@ class CoroutineExecutor(Executor):
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         import asyncio
 
-        self._own = loop is None
         self._loop = asyncio.new_event_loop() if loop is None else loop
+        self._futures: set[Future[Any]] = set()
         self._thread: threading.Thread | None = None
-        if self._own:
+        if loop is None:
             self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
             self._thread.start()
 
@@ -107,23 +107,29 @@ class CoroutineExecutor(Executor):
         """Run a coroutine function on the loop."""
         import asyncio
 
-        return asyncio.run_coroutine_threadsafe(fn(*args, **kwargs), self._loop)
+        future = asyncio.run_coroutine_threadsafe(fn(*args, **kwargs), self._loop)
+        self._futures.add(future)
+        future.add_done_callback(self._futures.discard)
+        return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Close the executor's own loop, after cancelling what runs on it."""
+        """Cancel the coroutines, and close the executor's own loop."""
         del cancel_futures
+        for future in list(self._futures):
+            future.cancel()
         if self._thread is None or not self._thread.is_alive():
             return
         import asyncio
 
-        ended = asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop)
+        ended = asyncio.run_coroutine_threadsafe(_all_ended(), self._loop)
         ended.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
         if wait:
             self._thread.join()
             self._loop.close()
 
 
-async def _cancel_all() -> None:
+async def _all_ended() -> None:
+    """Cancel all tasks of this loop and wait until they have cleaned up."""
     import asyncio
 
     tasks = asyncio.all_tasks() - {asyncio.current_task()}

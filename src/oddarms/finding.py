@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
@@ -28,7 +29,7 @@ from oddarms.search import (
     seconds_of,
 )
 from oddarms.studies import Study, Worker, create_study, load_study, retried
-from oddarms.tables import Recorded, Transform, is_recorded
+from oddarms.tables import Recorded, Transform
 
 Functions = Mapping[Any, Callable[[], Any]] | Sequence[Callable[[], Any]]
 Arms = Source | CalledSource | Functions
@@ -49,6 +50,7 @@ def find(
     timeout: Seconds | None = None,
     retry_for: Seconds = RETRY_FOR,
     prefetch: float = PREFETCH,
+    until: Callable[[], bool] | None = None,
     storage: str | Path | None = None,
     name: str = STUDY_NAME,
     progress: ProgressCallback | bool | None = None,
@@ -104,6 +106,9 @@ def find(
     prefetch
         So that workers are never idle, pulls of later steps are made while a step waits for its
         last ones: at most this share of the pulls so far. 0 turns it off.
+    until
+        A function that is asked before each sample. Once it returns True, no more are made, and
+        what is known is returned: for a limit of time, or a button.
     storage, name
         Where to keep every result, and under which name: a file,
         ``postgresql://USER@HOST/NAME`` or a server's address, as for `oddarms.create_study`. The
@@ -145,13 +150,12 @@ def find(
         timeout=timeout,
         retry_for=retry_for,
         prefetch=prefetch,
+        until=until,
     )
     transform = Transform.of(clip, above)
     source = source_of(arms, transform)
-    if transform is not None:
-        words.setdefault("bounds", transform.bounds)
-    if isinstance(source, Resampled) and not source.replace:
-        words = {"algorithm": "census", "rows": source.sizes.tolist(), **words}
+    if question is None:
+        words = {**_usual_words(source, transform), **words}
     asked = question_of(source.labels, question, words)
     if storage is None:
         algorithm_rng, reward_rng = generator_of(rng).spawn(2)
@@ -161,6 +165,10 @@ def find(
         if isinstance(source, SeededSource):
             source = source.seeded(reward_rng)
         return run(search, source, policy, progress)
+    if isinstance(source, Resampled) and not source.replace:
+        raise InvalidParameter(
+            "storage must be left out for Resampled(replace=False), whose rows are drawn once each."
+        )
     seconds = seconds_of("retry_for", retry_for)
     study = retried(lambda: open_study(asked, storage=storage, name=name, rng=rng), seconds)
     if history is not None:
@@ -174,8 +182,8 @@ def find(
 async def afind(arms: Arms, question: Question | None = None, **options: Any) -> Result:
     """Do what `find` does, from an event loop that runs already: in a notebook, in a service.
 
-    Coroutine functions run on that loop, others in a thread. Cancelling ends the search at the
-    next result.
+    Coroutine functions run on that loop, others in a thread. Cancelling it cancels the coroutines
+    and ends the search.
 
     Parameters
     ----------
@@ -193,13 +201,24 @@ async def afind(arms: Arms, question: Question | None = None, **options: Any) ->
     """
     import asyncio
 
-    source = source_of(arms)
-    if isinstance(source, CalledSource) and source.is_async:
-        options.setdefault("executor", CoroutineExecutor(asyncio.get_running_loop()))
-    return await asyncio.to_thread(find, arms, question, **options)
+    cancelled, until = threading.Event(), options.pop("until", None)
+    executor = CoroutineExecutor(asyncio.get_running_loop())
+    if getattr(source_of(arms), "is_async", False):
+        options.setdefault("executor", executor)
+    try:
+        return await asyncio.to_thread(
+            find,
+            arms,
+            question,
+            until=lambda: cancelled.is_set() or (until is not None and until()),
+            **options,
+        )
+    finally:
+        cancelled.set()
+        executor.shutdown(wait=False)
 
 
-def source_of(arms: Arms, transform: Transform | None = None) -> Source | CalledSource:
+def source_of(arms: Arms | Any, transform: Transform | None = None) -> Source | CalledSource:
     """Return something that can be pulled as a source."""
     if isinstance(arms, Source | CalledSource):
         if transform is None:
@@ -208,20 +227,26 @@ def source_of(arms: Arms, transform: Transform | None = None) -> Source | Called
             "clip and above work with functions only: let `pull` of the arms return what a reward"
             " counts as."
         )
-    if isinstance(arms, str | Path) or is_recorded(arms):
+    if isinstance(arms, str) or not isinstance(arms, Mapping | Sequence):
         raise InvalidParameter(
-            "find samples live and takes functions. For data that are recorded already, call"
-            " oddarms.analyze(data, arm=..., reward=...)."
+            "find samples live: it takes functions by label, a list of functions, or an object"
+            f" with labels and pull(indices, counts), but got {type(arms).__name__}. For data that"
+            " are recorded already, call oddarms.analyze(data, arm=..., reward=...)."
         )
-    if isinstance(arms, Mapping | Sequence):
-        source = Callables(arms)
-        if transform is None:
-            return source
-        return source.changed(lambda function: transformed(function, transform))
-    raise InvalidParameter(
-        "arms must be functions by label, a list of functions, or an object with labels and"
-        f" pull(indices, counts), but got {type(arms).__name__}."
-    )
+    source = Callables(arms)
+    if transform is None:
+        return source
+    return source.changed(lambda function: transformed(function, transform))
+
+
+def _usual_words(source: Source | CalledSource, transform: Transform | None) -> dict[str, Any]:
+    """Return words of the question that follow from how rewards are drawn and changed."""
+    words: dict[str, Any] = {}
+    if transform is not None:
+        words["bounds"] = transform.bounds
+    if isinstance(source, Resampled) and not source.replace:
+        words |= {"algorithm": "census", "rows": source.sizes.tolist()}
+    return words
 
 
 def question_of(

@@ -72,7 +72,10 @@ class Callables:
         self._functions = dict(zip(self.labels, named.values(), strict=True))
         for label, function in self._functions.items():
             if not callable(function):
-                raise InvalidParameter(f"arm {label!r} must be callable but is {brief(function)}.")
+                raise InvalidParameter(
+                    f"arm {label!r} must be a function but is {brief(function)}. For rewards that"
+                    " are recorded already, call oddarms.analyze."
+                )
         self.is_async = any(map(is_async, self._functions.values()))
 
     def changed(self, change: Callable[[Callable[[], Any]], Callable[[], Any]]) -> Callables:

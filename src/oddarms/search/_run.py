@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import heapq
 import inspect
-import math
 import os
 import random
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -29,6 +29,7 @@ from oddarms.arms import CalledSource, Source, TotalsSource
 from oddarms.errors import (
     InvalidParameter,
     OddarmsError,
+    ProtocolError,
     PullFailed,
     RewardRejected,
     SearchError,
@@ -167,7 +168,7 @@ def run(
     ):
         shown = _Shown(desk, line or (progress if callable(progress) else None))
         try:
-            _loop(desk, source, policy, shown, interrupts)
+            driver_of(source, policy)(desk, source, policy, shown, interrupts).run()
             return desk.result()
         except KeyboardInterrupt as error:
             raise _interrupted(desk, getattr(error, "signal", signal.SIGINT)) from None
@@ -176,7 +177,7 @@ def run(
                 raise _interrupted(desk, interrupts.received) from error
             _attach(error, desk, Status.FAILED)
             raise
-        except InvalidParameter:
+        except (InvalidParameter, ProtocolError):
             raise  # not about a pull
         except Exception as error:
             failure = SearchError(f"the search failed: {type(error).__name__}: {error}")
@@ -184,31 +185,21 @@ def run(
             raise failure from error
 
 
-def _loop(
-    desk: Desk,
-    source: Source | CalledSource,
-    policy: Policy,
-    shown: _Shown,
-    interrupts: Interrupts,
-) -> None:
-    if isinstance(source, CalledSource):
-        given = policy.executor
-        if source.is_async and not (given is None or isinstance(given, CoroutineExecutor)):
-            raise InvalidParameter("executor must be left out for coroutines, which need none.")
-        here = not (source.is_async or source.needs_thread) and policy.timeout is None
-        if here and given is None and policy.jobs in (None, 1):
-            _Here(desk, source, policy, shown, interrupts).run()
-        else:
-            _Concurrent(desk, source, policy, shown, interrupts).run()
-        return
-    if policy.executor is not None or policy.jobs not in (None, 1) or policy.on_error != "stop":
-        raise InvalidParameter(
-            "jobs, executor and on_error must be left out for arms that are pulled many at a time."
-        )
-    if isinstance(desk, Search):
-        _run_steps(desk, source, policy, shown, interrupts)
-    else:
-        _run_batches(desk, source, policy, shown, interrupts)
+def driver_of(source: Source | CalledSource, policy: Policy) -> type[_Driver]:
+    """Return what makes the pulls of a source under a policy."""
+    if not isinstance(source, CalledSource):
+        calls = policy.executor, policy.timeout, policy.on_error, policy.jobs or 1
+        if calls != (None, None, "stop", 1):
+            raise InvalidParameter(
+                "jobs, executor, on_error and timeout must be left out for arms that are pulled"
+                " many at a time."
+            )
+        return _Batches
+    given = policy.executor
+    if source.is_async and not (given is None or isinstance(given, CoroutineExecutor)):
+        raise InvalidParameter("executor must be left out for coroutines, which need none.")
+    needs_none = not (source.is_async or source.needs_thread) and policy.timeout is None
+    return _Here if needs_none and given is None and policy.jobs in (None, 1) else _Concurrent
 
 
 def _attach(error: Any, desk: Desk, status: Status) -> None:
@@ -259,13 +250,13 @@ class _Shown:
             self._callback(self._desk.progress())
 
 
-class _Calls:
-    """What the two ways of calling a source share: what a reward is, and what a failure means."""
+class _Driver(ABC):
+    """Makes the pulls of a source; knows what a failure means."""
 
     def __init__(
         self,
         desk: Desk,
-        source: CalledSource,
+        source: Any,
         policy: Policy,
         shown: _Shown,
         interrupts: Interrupts,
@@ -278,6 +269,10 @@ class _Calls:
         self.timeout = None if policy.timeout is None else seconds_of("timeout", policy.timeout)
         self.retry_for = seconds_of("retry_for", policy.retry_for)
         self.failing: dict[Label, tuple[float, int]] = {}  # since when, and how often
+
+    @abstractmethod
+    def run(self) -> None:
+        """Make pulls until the desk is done, or the policy says so."""
 
     def stopping(self) -> bool:
         return self.policy.until is not None and self.policy.until()
@@ -301,15 +296,19 @@ class _Calls:
             said = str(failure).rstrip(".")
             failure.args = (f"{said} ({times + 1} times in {duration(now - since)}).",)
             raise failure
-        if isinstance(after, timedelta):
-            after = after.total_seconds()
-        if isinstance(after, Real) and math.isfinite(after):
-            return now + max(float(after), 0.0)
-        longest = min(FIRST_PAUSE * 2.0**times, MAX_PAUSE)
-        return now + random.uniform(0.5, 1.0) * longest  # so that workers do not try in step
+        return min(now + _pause(after, times), since + self.retry_for)
 
 
-class _Here(_Calls):
+def _pause(after: Any, times: int) -> float:
+    """Return the seconds before the next try: those that the error says, or more each time."""
+    seconds = after.total_seconds() if isinstance(after, timedelta) else after
+    if isinstance(seconds, Real) and float(seconds) >= 0.0:
+        return float(seconds)
+    longest = min(FIRST_PAUSE * 2.0 ** min(times, 30), MAX_PAUSE)
+    return random.uniform(0.5, 1.0) * longest  # so that workers do not try in step
+
+
+class _Here(_Driver):
     """Calls made one after the other in this thread."""
 
     def run(self) -> None:
@@ -375,7 +374,7 @@ class _Here(_Calls):
         self.desk.tell(ticket, self.desk.question.worst)
 
 
-class _Concurrent(_Calls):
+class _Concurrent(_Driver):
     """Calls made by an executor: threads, an event loop, processes, a cluster.
 
     A ticket is in one of three places: in `queued`, with the time before which it is not called,
@@ -574,55 +573,60 @@ def _failure_of(ticket: Ticket, error: Exception) -> PullFailed:
     return failure
 
 
-# Sources that give many rewards at once
+class _Batches(_Driver):
+    """Pulls of a source that gives many rewards at once."""
 
-
-def _run_steps(
-    search: Search, source: Source, policy: Policy, shown: _Shown, interrupts: Interrupts
-) -> None:
-    totals = source.pull_totals if isinstance(source, TotalsSource) else None
-    while not search.done and not (policy.until is not None and policy.until()):
-        pulls = search.ask_step()
-        answer = _pulled(totals or source.pull, pulls, source.labels, interrupts)
-        if totals is None:
-            search.tell_step(answer)
+    def run(self) -> None:
+        if isinstance(self.desk, Search):
+            self._run_steps(self.desk)
         else:
-            search.tell_step_totals(*_pair(answer))
-        shown(every=True)
+            while self._go_on():
+                self.shown()
+        self.shown(every=True)
 
+    def _run_steps(self, search: Search) -> None:
+        source = self.source
+        totals = source.pull_totals if isinstance(source, TotalsSource) else None
+        while not search.done and not self.stopping():
+            pulls = search.ask_step()
+            answer = _pulled(totals or source.pull, pulls, source.labels, self.interrupts)
+            if totals is None:
+                search.tell_step(answer)
+            else:
+                search.tell_step_totals(*_pair(answer))
+            self.shown(every=True)
 
-def _run_batches(
-    desk: Desk, source: Source, policy: Policy, shown: _Shown, interrupts: Interrupts
-) -> None:
-    while not (policy.until is not None and policy.until()):
-        tickets = desk.ask(MAX_BATCH, prefetch=0.0)
+    def _go_on(self) -> bool:
+        """Make the pulls of some tickets; return whether there may be more."""
+        if self.stopping():
+            return False
+        tickets = self.desk.ask(MAX_BATCH, prefetch=0.0)
         if not tickets:
-            if tickets.done:
-                break
-            desk.wait()
-            continue
+            if not tickets.done:
+                self.desk.wait()
+            return not tickets.done
+        told = 0
+        try:
+            rewards = [self.desk.check_reward(reward) for reward in self._rewards(tickets)]
+            for ticket, reward in zip(tickets, rewards, strict=True):
+                told += 1  # also if this fails: the desk has it
+                self.desk.tell(ticket, reward)
+        except BaseException as error:
+            self.desk.skip_many(tickets[told:], f"{type(error).__name__}: {error}")
+            raise
+        return True
+
+    def _rewards(self, tickets: Tickets) -> list[Any]:
+        by_ticket = getattr(self.source, "pull_tickets", None)
+        if by_ticket is not None:
+            rewards: list[Any] = by_ticket(tickets)
+            return rewards
         groups = [(arm, len(list(group))) for arm, group in groupby(t.index for t in tickets)]
         pulls = Pulls(*(np.array(column, dtype=np.int64) for column in zip(*groups, strict=True)))
-        told = 0
-        by_ticket = getattr(source, "pull_tickets", None)
-        try:
-            if by_ticket is not None:
-                rewards = by_ticket(tickets)
-            else:
-                rewards = list(_pulled(source.pull, pulls, source.labels, interrupts))
-            if len(rewards) != len(tickets):
-                raise PullFailed(
-                    f"a batch of {len(tickets)} pulls returned {len(rewards)} rewards."
-                )
-            checked = [desk.check_reward(reward) for reward in rewards]
-            for ticket, reward in zip(tickets, checked, strict=True):
-                told += 1  # also if this fails: the desk has it
-                desk.tell(ticket, reward)
-        except BaseException as error:
-            desk.skip_many(tickets[told:], f"{type(error).__name__}: {error}")
-            raise
-        shown()
-    shown(every=True)
+        rewards = list(_pulled(self.source.pull, pulls, self.source.labels, self.interrupts))
+        if len(rewards) != len(tickets):
+            raise PullFailed(f"a batch of {len(tickets)} pulls returned {len(rewards)} rewards.")
+        return rewards
 
 
 def _pulled(pull: Callable[..., Any], pulls: Pulls, labels: Any, interrupts: Interrupts) -> Any:
