@@ -60,12 +60,12 @@ class Elements(HTMLParser):
 def test_markdown() -> None:
     assert to_markdown(BLOCKS) == (
         "# Title\n\n"
-        "Text with `code`, **weight** and a < b & c.\n\n"
-        "Caption.\n\n"
+        "Text with `code`, **weight** and a &lt; b & c.\n\n"
+        "**Caption.**\n\n"
         "| name | value |\n"
         "| --- | --- |\n"
         "| a\\|b | 1 |\n"
-        "| two lines | <2> |\n\n"
+        "| two lines | &lt;2> |\n\n"
         '![A "dot"](dot.png)\n\n'
         "Figure 1.\n\n"
         "## End\n"

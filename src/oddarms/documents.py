@@ -311,8 +311,8 @@ Block = Bar | Heading | Paragraph | Facts | Table | Picture | Drawing | Details
 
 
 def to_text(blocks: Sequence[Block]) -> str:
-    """Return a document for a terminal of 80 columns; a table with a caption has a line before it."""
-    parts = []
+    """Return a document for a terminal of 80 columns; a line precedes a table with a caption."""
+    parts: list[str] = []
     for block in blocks:
         gap = "\n" if parts and isinstance(block, Table) and block.caption else ""
         parts.append(gap + block.to_text())
