@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -36,8 +36,8 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    storage: Path = tmp_path_factory.mktemp("pages") / "s.db"
+def site(new_storage: Callable[[], str]) -> Iterator[Served]:
+    storage = new_storage()
     crowd = create(storage, "crowd", [f"test_{i}" for i in range(40)], k=2)
     work(crowd, planted(40, 2), 6, 200)
     hostile = create(storage, STRANGE, HOSTILE, k=1)
@@ -160,6 +160,7 @@ def test_a_search_that_fails_is_said_to_and_made_up_for(page: Any, site: Served)
     page.locator('th[aria-sort="ascending"] #sort-label').wait_for()
 
 
+@pytest.mark.long
 def test_a_session_that_ends_is_said_to(page: Any, site: Served):
     page.goto(f"{site.address}/studies/crowd")
     wait_for(page, "#live", "^live$")
@@ -168,6 +169,7 @@ def test_a_session_that_ends_is_said_to(page: Any, site: Served):
     wait_for(page, "#trouble", "not signed in any more")
 
 
+@pytest.mark.long
 def test_the_link_of_the_first_start_works_in_a_tab_that_is_open(browser: Any, site: Served):
     context = browser.new_context()
     page = context.new_page()
@@ -177,6 +179,7 @@ def test_the_link_of_the_first_start_works_in_a_tab_that_is_open(browser: Any, s
     context.close()
 
 
+@pytest.mark.long
 def test_a_phone_has_whole_labels_and_every_order(browser: Any, site: Served):
     with signed_in(browser, site, viewport=PHONE) as page:
         page.goto(f"{site.address}/studies/crowd")
@@ -214,6 +217,7 @@ def test_a_study_is_created_stopped_resumed_and_deleted(page: Any, site: Served)
     file = {"name": "crowd.txt", "mimeType": "text/plain", "buffer": b"ann\nbob\ncy\n"}
     page.set_input_files("#file", file)
     page.fill("#budget", "1000")
+    page.fill("#k", "1")
     page.fill("#delta", "7")
     page.click("text=Create the study")
     wait_for(page, "[role=alert]", "Delta must")
@@ -259,6 +263,7 @@ def test_a_wrong_token_is_refused_and_a_right_one_goes_where_one_wanted(browser:
     context.close()
 
 
+@pytest.mark.long
 def test_a_link_of_another_site_leads_on(page: Any, site: Served):
     """The browser sends no cookie along with it; the page asks again by itself."""
     elsewhere = "http://elsewhere.invalid/"

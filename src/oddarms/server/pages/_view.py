@@ -309,8 +309,10 @@ class Views:
 
     def forget(self, study: StudyToRead) -> None:
         """Drop the view of a study that was changed from a page."""
+        key = (study.name, study.number)
         with self._lock:
-            self._kept.pop((study.name, study.number), None)
+            self._kept.pop(key, None)
+            self._locks.pop(key, None)
 
     def _keep(self, key: tuple[str, int], view: View, took: float) -> None:
         until = time.monotonic() + REUSED * took if took > SLOW_SECONDS else 0.0
