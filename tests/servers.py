@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -147,10 +147,3 @@ def _serve(words: list[str], log: Path) -> None:
         os.dup2(opened.fileno(), 1)
         os.dup2(opened.fileno(), 2)
         sys.exit(main(["serve", *words]))
-
-
-@pytest.fixture(scope="module")
-def server(new_storage: Callable[[], str]) -> Iterator[Served]:
-    """A server in a thread, on both databases."""
-    with served(new_storage()) as server:
-        yield server

@@ -384,6 +384,7 @@ class Search:
         check_raised(self.budget, budget)
         if budget != self.budget:
             self._budgets.append(budget)
+            self.question = self.question.but(budget=budget)
             if self.status is Status.BUDGET:
                 self.status = Status.RUNNING
                 if not self._sequences.step.total:  # the smaller budget allows no further step

@@ -102,8 +102,8 @@ class Guards:
             scope["state"]["principal"] = principal
             check_csrf(request)
             body = _limited(request, receive, MAX_BODY if principal else MAX_UNKNOWN_BODY)
-            if scope["method"] == "HEAD":  # the server sends no body
-                scope["method"] = "GET"
+            if scope["method"] == "HEAD" and not scope["path"].endswith("/events"):
+                scope["method"] = "GET"  # the server leaves the body out
             await self._app(scope, body, sent)
         except ClientDisconnect:
             return
