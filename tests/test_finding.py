@@ -12,17 +12,19 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from oddarms import create_study, find, load_study
-from oddarms.errors import InvalidParameter, PullFailed, SearchError, SearchInterrupted
+from oddarms import Question, afind, create_study, find, load_study
+from oddarms.algorithms import get_algorithm
+from oddarms.arms import Bernoulli, Resampled
+from oddarms.errors import InvalidParameter, PullFailed, RewardRejected, SearchInterrupted
+from oddarms.rules import Control, Mad
 from oddarms.search import Result, Status
-from oddarms.studies import verify
-from oddarms.studies._workers import this_process
 from processes import wait_until
 
 RATES = {"a": 0.1, "b": 0.15, "c": 0.9, "d": 0.1, "e": 0.2, "f": 0.1}
@@ -68,7 +70,7 @@ class Placed:
     Callable source of its own: the driver asks for the task of every ticket in the order of places.
     """
 
-    is_async = False
+    is_async = needs_thread = shares_signals = False
 
     def __init__(self) -> None:
         self.labels = list(RATES)
@@ -108,12 +110,12 @@ def expected() -> Result:
 
 class TestTheSameAnswer:
     @pytest.mark.parametrize("stored", [False, True], ids=["in memory", "stored"])
-    @pytest.mark.parametrize("ahead", [0.0, 0.2])
+    @pytest.mark.parametrize("prefetch", [0.0, 0.2])
     def test_one_call_at_a_time(
-        self, expected: Result, tmp_path: Path, stored: bool, ahead: float
+        self, expected: Result, tmp_path: Path, stored: bool, prefetch: float
     ) -> None:
         storage = tmp_path / "studies.db" if stored else None
-        found = find(Numbered().functions(), jobs=1, ahead=ahead, storage=storage, **WORDS)
+        found = find(Numbered().functions(), jobs=1, prefetch=prefetch, storage=storage, **WORDS)
         assert answer(found) == answer(expected)
 
     @pytest.mark.parametrize("stored", [False, True], ids=["in memory", "stored"])
@@ -139,16 +141,34 @@ class TestTheSameAnswer:
         assert sum(again.calls.values()) == 0
         study = load_study("mine", storage=storage)
         assert study.seed == WORDS["rng"]
-        assert verify(study).problems == []
+        assert study.verify().problems == []
 
-    def test_imported_once(self, tmp_path: Path) -> None:
+    def test_history_once(self, tmp_path: Path) -> None:
         history = {"c": [1.0, 1.0, 1.0], "a": [0.0]}
-        words = {**WORDS, "imported": history}
+        words = {**WORDS, "history": history}
         expected = find(Numbered().functions(), **words)
         for _ in range(2):
             found = find(Numbered().functions(), storage=tmp_path / "studies.db", **words)
             assert answer(found) == answer(expected)
-            assert found.imported == expected.imported == 4
+            assert found.history == expected.history == 4
+
+    def test_simulated_arms_in_a_storage(self, tmp_path: Path) -> None:
+        """Their rewards follow from the seed, the arm and the place: two may work together."""
+        arms, words = (
+            Bernoulli(list(RATES.values())),
+            {**WORDS, "algorithm": "rr", "batch": 10, "budget": 120},
+        )
+        alone = find(arms, storage=tmp_path / "alone.db", **words)
+        storage = tmp_path / "together.db"
+        workers = [
+            threading.Thread(target=find, args=(arms,), kwargs={"storage": storage, **words})
+            for _ in range(2)
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert answer(load_study("find", storage=storage).result()) == answer(alone)
 
 
 class TestManyAtATime:
@@ -255,7 +275,7 @@ class TestFailures:
 
     @pytest.mark.parametrize("jobs", [1, 3])
     def test_stop(self, storage: Path | None, jobs: int) -> None:
-        with pytest.raises(PullFailed, match=r"arm '[a-f]' raised OSError: now and then") as caught:
+        with pytest.raises(PullFailed, match=r"arm '[a-f]': OSError: now and then") as caught:
             find(self.failing(20), storage=storage, jobs=jobs, **WORDS)
         failure = caught.value
         assert failure.result.status is Status.FAILED
@@ -273,12 +293,22 @@ class TestFailures:
     @pytest.mark.parametrize("jobs", [1, 3])
     def test_retry(self, storage: Path | None, jobs: int) -> None:
         words = {**WORDS, "storage": storage, "jobs": jobs}
-        found = find(self.failing(3), on_error="retry", **words)
+        found = find(self.failing(20), on_error="retry", **words)
         assert found.outliers == ["c"]
 
-    def test_what_always_fails_is_given_up(self, storage: Path | None) -> None:
-        with pytest.raises(PullFailed, match="10 times in a row"):
-            find(self.failing(1), storage=storage, on_error="retry", **WORDS)
+    @pytest.mark.parametrize("jobs", [1, 3])
+    def test_what_always_fails_is_given_up(self, storage: Path | None, jobs: int) -> None:
+        with pytest.raises(
+            PullFailed, match=r"OSError: now and then \(\d+ times in 0\.\d+ seconds"
+        ):
+            find(
+                self.failing(1),
+                storage=storage,
+                on_error="retry",
+                jobs=jobs,
+                retry_for=0.3,
+                **WORDS,
+            )
 
     @pytest.mark.parametrize(("side", "worst"), [("upper", 1.0), ("lower", 0.0)])
     def test_worst(self, storage: Path | None, side: Any, worst: float) -> None:
@@ -289,7 +319,9 @@ class TestFailures:
 
     @pytest.mark.parametrize("policy", ["drop", "ignore", None])
     def test_no_other_policy(self, storage: Path | None, policy: Any) -> None:
-        with pytest.raises(InvalidParameter, match="on_error must be one of stop, retry, worst"):
+        with pytest.raises(
+            InvalidParameter, match="on_error must be one of 'stop', 'retry', 'worst'"
+        ):
             find(self.failing(2), storage=storage, on_error=policy, **WORDS)
 
     def test_ctrl_c(self, storage: Path | None) -> None:
@@ -328,17 +360,13 @@ class TestAnotherQuestion:
     @pytest.mark.parametrize(
         ("change", "sentence"),
         [
-            ({"k": 1.5}, r"k must be what the study 'find' in .*studies.db was begun with \(1.0\)"),
-            ({"delta": 0.2}, r"delta must be what .* \(0.1\) but got 0.2: choose another name"),
-            ({"side": "both"}, r"side must be what .* \(upper\) but got both"),
-            (
-                {"budget": 9},
-                r"budget must not be smaller than the number of samples that are there",
-            ),
-            ({"algorithm": "rr"}, r"algorithm must be what .* \(spade\) but got rr"),
-            ({"bounds": (0, 2)}, r"bounds must be what"),
-            ({"max_step": 7}, r"max_step must be what .* but got 7"),
-            ({"rng": 6}, r"rng \(--seed\) must be what .* \(5\) but got 6"),
+            ({"k": 1.5}, r"The study 'find' in .*studies.db was begun with k 1.0, not 1.5. Choose"),
+            ({"delta": 0.2}, "was begun with delta 0.1, not 0.2"),
+            ({"side": "both"}, "was begun with side 'upper', not 'both'"),
+            ({"algorithm": "rr"}, "was begun with algorithm 'spade', not 'rr'"),
+            ({"bounds": (0, 2), "margin": 0.05}, "was begun with bounds"),
+            ({"max_step": 7}, "was begun with options"),
+            ({"rng": 6}, r"was begun with rng \(--seed\) 5, not 6"),
         ],
         ids=lambda value: str(value)[:20],
     )
@@ -358,10 +386,19 @@ class TestAnotherQuestion:
         storage = tmp_path / "studies.db"
         find(Numbered().functions(), storage=storage, **WORDS)
         arms = Numbered().functions()
-        with pytest.raises(InvalidParameter, match="arms must be what the study 'find'"):
+        with pytest.raises(InvalidParameter, match="was begun with other arms"):
             find({**arms, "g": arms["a"]}, storage=storage, **WORDS)
-        with pytest.raises(InvalidParameter, match="arms must be what the study 'find'"):
+        with pytest.raises(InvalidParameter, match="was begun with other arms"):
             find(dict(reversed(arms.items())), storage=storage, **WORDS)
+
+    def test_a_larger_budget_continues(self, expected: Result, tmp_path: Path) -> None:
+        storage, arms = tmp_path / "studies.db", Numbered()
+        small = find(arms.functions(), storage=storage, budget=20, **WORDS)
+        assert (small.status, small.pulls <= 20) == (Status.BUDGET, True)
+        found = find(arms.functions(), storage=storage, budget=100_000, **WORDS)
+        assert answer(found) == answer(expected)
+        with pytest.raises(InvalidParameter, match="budget can only grow, from 100,000"):
+            find(arms.functions(), storage=storage, budget=30, **WORDS)
 
     def test_without_a_seed_it_goes_on(self, tmp_path: Path) -> None:
         storage = tmp_path / "studies.db"
@@ -391,37 +428,6 @@ arms = {label: (lambda label=label: pull(label)) for label in rates}
 result = oddarms.find(arms, k=1.0, delta=0.1, rng=5, storage=sys.argv[1], jobs=int(sys.argv[4]))
 print(result.outliers, result.pulls_per_arm.tolist())
 """
-
-
-class Noting:
-    """Arms that note what their generators give; they are worked on twice at the same time."""
-
-    labels = tuple("abcde")
-
-    def __init__(self, storage: Path) -> None:
-        self.words: dict[str, Any] = {"storage": storage, "algorithm": "rr", "batch": 5000}
-        self.drawn: list[float] = []
-
-    def seeded(self, rng: np.random.Generator) -> Noting:
-        self.drawn.append(rng.random())
-        if len(self.drawn) > 1:
-            raise RuntimeError("enough")
-        with pytest.raises((SearchError, RuntimeError), match="enough"):
-            find(self, rng=3, **self.words)
-        raise RuntimeError("both")
-
-    def pull(self, *_: object) -> Any:
-        raise AssertionError("nobody gets there")
-
-
-def test_two_that_begin_together_do_not_draw_the_same_rewards(tmp_path: Path) -> None:
-    source = Noting(tmp_path / "studies.db")
-    with pytest.raises((SearchError, RuntimeError), match="both"):
-        find(source, rng=3, **source.words)
-    first, second = source.drawn
-    assert first != second
-    in_memory = np.random.default_rng(3).spawn(2)[1]
-    assert first == in_memory.random()
 
 
 class TestKilled:
@@ -484,7 +490,7 @@ class TestKilled:
         assert len(trials) <= calls
         places = [(trial.arm, trial.place) for trial in trials]
         assert len(places) == len(set(places))
-        assert verify(study).problems == []
+        assert study.verify().problems == []
         if jobs == 1:  # rewards do not depend on the call, so the answer is that without a kill
             arms = {label: lambda label=label: RATES[label] for label in RATES}
             calm = find(arms, **WORDS)
@@ -498,11 +504,12 @@ class TestKilled:
         storage = tmp_path / "studies.db"
         study = create_study("find", list(RATES), storage=storage, **WORDS)
         host = os.uname().nodename
-        here = re.search(r" \([0-9a-f]{10}\)$", this_process())
+        mine = study.worker().name
+        here = re.search(r" \([0-9a-f]{10}\)$", mine)
         assert here, "the machine says what it is"
         names = [
             "ann",
-            this_process(),
+            mine,
             f"process {os.getpid()}/0 on {host}{here[0]}",
             f"process {gone_pid()}/12345 on {host}.elsewhere{here[0]}",
             f"process {gone_pid()}/12345 on {host} (0123456789)",
@@ -524,3 +531,289 @@ def gone_pid() -> int:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
     return process.pid
+
+
+CONSTANT: dict[str, Callable[[], float]] = {
+    label: lambda rate=rate: rate for label, rate in RATES.items()
+}
+
+
+class RateLimited(Exception):
+    def __init__(self, retry_after: object) -> None:
+        super().__init__("slow down")
+        self.retry_after = retry_after
+
+
+class TestPauses:
+    """Between tries of a pull that fails."""
+
+    @pytest.fixture
+    def pauses(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+        """What was slept; the clock moves by it."""
+        slept: list[float] = []
+        clock = time.monotonic
+        monkeypatch.setattr("time.sleep", slept.append)
+        monkeypatch.setattr("time.monotonic", lambda: clock() + sum(slept))
+        return slept
+
+    @staticmethod
+    def failing(times: int, error: Exception) -> dict[str, Callable[[], float]]:
+        left = [times]
+
+        def pull() -> float:
+            if left[0]:
+                left[0] -= 1
+                raise error
+            return RATES["c"]
+
+        return {**CONSTANT, "c": pull}
+
+    def test_grow(self, pauses: list[float]) -> None:
+        find(self.failing(12, OSError("503")), on_error="retry", **WORDS)
+        assert len(pauses) == 12
+        for number, pause in enumerate(pauses):
+            longest = min(0.1 * 2**number, 30.0)
+            assert longest / 2 - 0.05 <= pause <= longest
+
+    def test_end_after_retry_for(self, pauses: list[float]) -> None:
+        with pytest.raises(PullFailed, match=r"arm 'c': OSError: 503 \(\d+ times in 2 minutes\)"):
+            find(self.failing(10**6, OSError("503")), on_error="retry", retry_for=120, **WORDS)
+        assert 119.0 < sum(pauses) < 121.0
+
+    @pytest.mark.parametrize("on_error", ["stop", "retry", "worst"])
+    @pytest.mark.parametrize("after", [7, 7.0, timedelta(seconds=7)])
+    def test_are_those_that_the_error_asks_for(
+        self, pauses: list[float], on_error: Any, after: object
+    ) -> None:
+        found = find(self.failing(3, RateLimited(after)), on_error=on_error, **WORDS)
+        assert found.outliers == ["c"]
+        np.testing.assert_allclose(pauses, [7.0] * 3, atol=0.5)
+
+    def test_no_longer_than_retry_for(self, pauses: list[float]) -> None:
+        with pytest.raises(PullFailed, match="slow down"):
+            find(self.failing(10**6, RateLimited(10**9)), retry_for=60, **WORDS)
+        assert 59.0 < sum(pauses) < 61.0
+
+    @pytest.mark.parametrize("after", [None, "soon", -1, float("nan")])
+    def test_other_values_mean_nothing_or_growing_pauses(
+        self, pauses: list[float], after: object
+    ) -> None:
+        find(self.failing(2, RateLimited(after)), on_error="retry", **WORDS)
+        assert all(pause <= 0.2 for pause in pauses)
+
+    def test_with_threads(self) -> None:
+        arms = self.failing(3, RateLimited(0.02))
+        assert find(arms, jobs=3, **WORDS).outliers == ["c"]
+
+
+class TestTimeout:
+    def test_a_coroutine_that_hangs(self) -> None:
+        calls = Counter[str]()
+
+        async def pull() -> float:
+            calls["all"] += 1
+            if calls["all"] == 3:
+                await asyncio.Event().wait()
+            return RATES["c"]
+
+        arms = {**{label: coroutine(constant, label) for label in RATES}, "c": pull}
+        with pytest.raises(PullFailed, match=r"arm 'c' took longer than 0\.1 seconds") as caught:
+            find(arms, timeout=0.1, **WORDS)
+        assert caught.value.late
+        calls.clear()
+        assert find(arms, timeout=0.1, on_error="retry", **WORDS).outliers == ["c"]
+
+    def test_a_function_that_hangs(self) -> None:
+        calls, release = Counter[str](), threading.Event()
+
+        def pull() -> float:
+            calls["all"] += 1
+            if calls["all"] == 3:
+                release.wait(PATIENCE)
+            return RATES["c"]
+
+        try:
+            found = find({**CONSTANT, "c": pull}, timeout=0.2, on_error="retry", **WORDS)
+        finally:
+            release.set()
+        assert found.outliers == ["c"]
+
+    def test_late_pulls_count_as_the_worst(self) -> None:
+        async def never() -> float:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        arms = {**{label: coroutine(constant, label) for label in RATES}, "c": never}
+        words: dict[str, Any] = {**WORDS, "algorithm": "rr", "budget": 12}
+        found = find(arms, timeout=timedelta(milliseconds=50), on_error="worst", **words)
+        assert found.means.tolist()[2] == 1.0
+
+    @pytest.mark.parametrize("timeout", [0, -1, "soon", float("nan"), True])
+    def test_is_a_duration(self, timeout: Any) -> None:
+        with pytest.raises(InvalidParameter, match="timeout must be"):
+            find(CONSTANT, timeout=timeout, **WORDS)
+
+
+async def constant(label: str) -> float:
+    return RATES[label]
+
+
+class TestWithinAnEventLoop:
+    def test_coroutines_run_on_that_loop(self) -> None:
+        async def notebook() -> Result:
+            loop = asyncio.get_running_loop()
+
+            async def pull(label: str) -> float:
+                assert asyncio.get_running_loop() is loop
+                await asyncio.sleep(0)
+                return RATES[label]
+
+            return await afind({label: coroutine(pull, label) for label in RATES}, **WORDS)
+
+        assert answer(asyncio.run(notebook())) == answer(find(CONSTANT, **WORDS))
+
+    def test_functions_and_simulated_arms(self) -> None:
+        assert asyncio.run(afind(CONSTANT, **WORDS)).outliers == ["c"]
+        assert asyncio.run(afind(Bernoulli(list(RATES.values())), **WORDS)).outliers == [2]
+
+    def test_find_itself_works_there_too(self) -> None:
+        async def notebook() -> Result:
+            return find({label: coroutine(constant, label) for label in RATES}, **WORDS)
+
+        assert asyncio.run(notebook()).outliers == ["c"]
+
+    def test_cancelling_ends_it(self) -> None:
+        cleaned = []
+
+        async def hang() -> float:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cleaned.append(True)
+            raise AssertionError
+
+        async def service() -> None:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(afind([hang, hang, hang], **WORDS), 0.2)
+
+        asyncio.run(service())  # which waits for the thread of the search
+        assert cleaned
+
+
+def test_until_ends_it_early() -> None:
+    calls = Counter[str]()
+
+    def pull(label: str) -> float:
+        calls[label] += 1
+        return RATES[label]
+
+    arms = {label: lambda label=label: pull(label) for label in RATES}
+    found = find(arms, until=lambda: sum(calls.values()) >= 13, **WORDS)
+    assert (sum(calls.values()), found.status) == (13, Status.RUNNING)
+    assert found.pulls + found.unused == 13
+
+
+class TestWhatIsAsked:
+    def test_a_question_or_its_words(self) -> None:
+        question = Question(list(RATES), k=1.0, delta=0.1)
+        assert answer(find(CONSTANT, question, rng=5)) == answer(find(CONSTANT, **WORDS))
+        assert find(CONSTANT, Question(6, k=1.0, delta=0.1), rng=5).outliers == ["c"]
+        with pytest.raises(InvalidParameter, match="not both: got k as well"):
+            find(CONSTANT, question, k=2)
+        with pytest.raises(InvalidParameter, match="question is about 5 arms but there are 6"):
+            find(CONSTANT, Question(5))
+        with pytest.raises(InvalidParameter, match="question is about other arms"):
+            find(CONSTANT, Question("uvwxyz"))
+
+    def test_rules_may_be_objects(self) -> None:
+        found = find(CONSTANT, rule=Mad(k=3), rng=5)
+        assert (found.question.rule, found.question.k, found.outliers) == ("mad", 3.0, ["c"])
+        found = find(CONSTANT, rule=Control("a", 0.3), rng=5)
+        assert (found.question.control, found.question.margin) == ("a", 0.3)
+        assert found.outliers == ["c"]
+
+    def test_equal_arms_end(self) -> None:
+        found = find([lambda: 0.5] * 30, rng=1)
+        assert found.nothing_stands_out
+        assert found.question.margin == 0.05
+
+    def test_clip_and_above(self) -> None:
+        seconds = {"a": 0.2, "b": 0.3, "c": 30.0, "d": 0.2}
+        arms = {label: lambda value=value: value for label, value in seconds.items()}
+        found = find(arms, clip=(0, 10), k=1, rng=1)
+        assert (found.outliers, found.question.bounds) == (["c"], (0.0, 10.0))
+        assert found.means.max() == 10.0
+        assert find(arms, above=0.5, k=1, rng=1).outliers == ["c"]
+        with pytest.raises(PullFailed, match="give bounds that hold every reward, or `clip`"):
+            find(arms, k=1, rng=1)
+        with pytest.raises(InvalidParameter, match="clip and above work with functions only"):
+            find(Bernoulli([0.1, 0.9]), above=0.5)
+
+    def test_a_finite_population(self, tmp_path: Path) -> None:
+        rows = {label: [float(rate > 0.5)] * 20 for label, rate in RATES.items()}
+        arms = Resampled(rows, replace=False)
+        found = find(arms, k=1, rng=1)
+        assert (found.algorithm, found.outliers) == ("census", ["c"])
+        assert found.pulls_per_arm.max() <= 20
+        with pytest.raises(InvalidParameter, match="storage must be left out"):
+            find(arms, k=1, rng=1, storage=tmp_path / "studies.db")
+
+
+def recorded() -> dict[str, Any]:
+    import pandas
+    import polars
+
+    columns = {"host": ["a", "b"], "error": [0.0, 1.0]}
+    return {
+        "a file": "data.csv",
+        "a path": Path("data.csv"),
+        "a pandas frame": pandas.DataFrame(columns),
+        "a pandas series": pandas.Series([0.0, 1.0], index=["a", "b"]),
+        "a polars frame": polars.DataFrame(columns),
+        "an array": np.zeros((2, 3)),
+        "lists by label": {"a": [0.0, 1.0], "b": [1.0, 1.0]},
+        "numbers": [0.0, 1.0, 0.5],
+    }
+
+
+@pytest.mark.parametrize("kind", recorded())
+def test_recorded_data_are_for_analyze(kind: str) -> None:
+    with pytest.raises(InvalidParameter, match=r"recorded already, call oddarms\.analyze"):
+        find(recorded()[kind])
+
+
+@pytest.mark.parametrize("arms", [None, 3, object(), {1, 2}])
+def test_what_cannot_be_sampled(arms: Any) -> None:
+    with pytest.raises(InvalidParameter, match="find samples live: it takes functions by label"):
+        find(arms)
+
+
+def test_no_reward() -> None:
+    with pytest.raises(PullFailed, match="arm 'c': reward must be a number but got None") as error:
+        find({**CONSTANT, "c": lambda: None})
+    assert isinstance(error.value.__cause__, RewardRejected)
+
+
+@pytest.mark.parametrize("kind", ["functions", "threads", "coroutines", "simulated"])
+def test_few_frames_from_find_to_the_algorithm(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """A newcomer who reads a traceback meets at most nine functions."""
+    depths: list[int] = []
+    algorithm = get_algorithm("rr")
+    absorb = algorithm.absorb
+
+    def count(*arguments: Any) -> None:
+        frame, names = sys._getframe(), []
+        while frame is not None and frame.f_code is not find.__code__:
+            names.append(frame.f_code.co_name)
+            frame = frame.f_back
+        depths.append(len(names) + 1)
+        absorb(*arguments)
+
+    monkeypatch.setattr(algorithm, "absorb", count)
+    arms: Any = {
+        "coroutines": {label: coroutine(constant, label) for label in RATES},
+        "simulated": Bernoulli(list(RATES.values())),
+    }.get(kind, CONSTANT)
+    find(arms, algorithm="rr", budget=30, jobs=2 if kind == "threads" else None, rng=1)
+    assert depths
+    assert max(depths) <= 9

@@ -41,6 +41,7 @@ class ThreadExecutor(Executor):
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
+        self._abandoned = False
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
 
@@ -57,8 +58,9 @@ class ThreadExecutor(Executor):
         return future
 
     def abandon(self) -> None:
-        """Let another thread take the place of one that hangs."""
+        """Let another thread take the place of one that hangs; nobody waits for it any more."""
         self._jobs += 1
+        self._abandoned = True
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the threads; by default wait for the calls that are running."""
@@ -68,7 +70,7 @@ class ThreadExecutor(Executor):
                 call[0].cancel()
         for _ in self._threads:
             self._calls.put(None)
-        for thread in self._threads if wait else ():
+        for thread in self._threads if wait and not self._abandoned else ():
             thread.join()
 
     def _work(self) -> None:
