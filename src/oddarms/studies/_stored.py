@@ -232,13 +232,14 @@ class StoredStudy(Study):
             self._catch_up()  # before others have to wait
             with self._database.writing() as connection:
                 self._database.alone(connection, self.number)
-                search = self._current(connection)
                 now = self._database.now(connection)
                 self._drop_expired(connection, now)
                 expires = now.steady + seconds
                 rows = self._asked_before(connection, key, expires) if key else []
                 asked_before = len(rows)
+                # before the results: a ticket that is told meanwhile is seen at least once
                 out = self._out(connection, now)
+                search = self._current(connection)
                 if not rows and self._stopped is None:
                     places = search.open_places(n, out, prefetch=prefetch)
                     rows = self._add_tickets(connection, places, worker, key, now, expires)
@@ -370,12 +371,12 @@ class StoredStudy(Study):
             add = self._add_postgresql if self._database.is_postgresql else self._add_sqlite
             added = add(connection, ordered, worker, wall)
             known = self._known_rewards(connection, [row for row in ordered if row[0] not in added])
+            for row in ordered:
+                if row[0] not in added and row[0] not in known:
+                    known |= self._add_late(connection, row, worker, wall)
             told, conflicts = [], []
-            for row in rows:
-                number, reward = row[0], row[3]
+            for number, _, _, reward in rows:
                 if number not in known:
-                    if number not in added:
-                        self._add_late(connection, row, worker, wall)
                     known[number] = reward
                     told.append(Told.RECORDED)
                 elif known[number] == reward:
@@ -466,24 +467,29 @@ class StoredStudy(Study):
 
     def _add_late(
         self, connection: sa.Connection, row: Row, worker: str | None, wall: float
-    ) -> None:
-        """Record a result whose lease ended and whose place has another one: at a free place."""
+    ) -> dict[int, float]:
+        """Record a result whose lease ended and whose place has another one: at a free place.
+
+        Return the reward of its ticket if somebody else has told one meanwhile.
+        """
         number, arm, place, reward = row
-        added = 0
-        while not added:  # somebody else may take the same place
+        while True:
             added = self._run(
                 connection,
                 "INSERT INTO results"
                 " (study, ticket, arm, place, asked_place, reward, worker, told) SELECT :study,"
                 " :ticket, :arm, max(p.place) + 1, :asked, :reward, CAST(:worker AS TEXT), :wall"
-                f" FROM ({_PLACES}) p WHERE true ON CONFLICT (study, arm, place) DO NOTHING",
+                f" FROM ({_PLACES}) p WHERE true ON CONFLICT DO NOTHING",
                 ticket=number,
                 arm=arm,
                 asked=place,
                 reward=reward,
                 worker=worker,
                 wall=wall,
-            ).rowcount
+            )
+            known = {} if added.rowcount else self._known_rewards(connection, [row])
+            if added.rowcount or known:
+                return known
 
     def _note_conflicts(
         self,
@@ -751,8 +757,8 @@ class StoredStudy(Study):
     def _looked(self, look: Callable[[Search], Any]) -> tuple[Overview, Any]:
         """Return the study, and what a look at its search has found, at the same moment."""
         with self._lock, self._reading() as connection:
-            search = self._current(connection)
             out = self._out(connection)
+            search = self._current(connection)
             status, stopped = self._status(search, out), self._stopped
             tickets, conflicts, created = self._run(
                 connection,
@@ -787,8 +793,8 @@ class StoredStudy(Study):
     def status(self) -> Status:
         """See `Study.status`."""
         with self._lock, self._reading() as connection:
-            search = self._current(connection)
-            return self._status(search, self._out(connection))
+            out = self._out(connection)
+            return self._status(self._current(connection), out)
 
     def pulse(self) -> str:
         """See `Study.pulse`."""
