@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from oddarms.errors import InvalidParameter
-from oddarms.problem import FloatArray
+from oddarms.problem import FloatArray, brief
 from oddarms.tables._files import STDIN, Source, name_of, opened_table, opened_text
 from oddarms.tables._reading import read_rewards
-from oddarms.tables._values import shown
 
 _GOLD_NAMES = ("responses_gt.txt", "gold.txt", "ground_truth.txt", "groundTruth.txt")
 _ITEM_FIRST_NAMES = ("responses_eval", "responses_nFold")
@@ -88,40 +86,32 @@ def read_arms(path: Source, *, gold: Source | None = None) -> RecordedArms:
     the items; if neither has, the name of the file decides. `RecordedArms.layout` says what was
     read.
     """
+    name = name_of(path)
     layout = _layout_of(path)
-    if layout is not None and gold is not None:
-        raise InvalidParameter(f"Leave gold out: {name_of(path)} is a table with a header.")
     if layout is None:
-        responses, layout_name, source = _square(Path(path), gold)
-        return _judged(path, responses, layout_name, source)
-    name = ",".join(layout)
+        return _judged(path, *_square(Path(path), gold))
+    if gold is not None:
+        raise InvalidParameter(f"Leave gold out: {name} is a table with a header.")
     if len(layout) == 3:
-        return _judged(path, _responses(path, layout), name, "its gold column")
-    found = read_rewards(path, arm="arm", reward=layout[1])
-    records = {str(label): rewards for label, rewards in found.by_label().items()}
+        return _judged(path, _responses(path, layout), ",".join(layout), "its gold column")
+    records = read_rewards(path, reward=layout[1]).by_label()
     if layout[1] == "reward":
-        return _recorded(path, records, 0, name)
-    for label, means in records.items():
-        if means.size > 1:
-            raise InvalidParameter(f"{name_of(path)}: the arm {shown(label)} has two means.")
-    means = np.array([mean[0] for mean in records.values()])
-    return _several(RecordedArms(tuple(records), means, None, 0, Path(path).name, name))
+        return _recorded(path, records, 0, "arm,reward")
+    twice = next((label for label, means in records.items() if means.size > 1), None)
+    if twice is not None:
+        raise InvalidParameter(f"{name}: the arm {brief(twice)} has two means.")
+    return replace(_recorded(path, records, 0, "arm,mean"), records=None)
 
 
 def _recorded(
-    path: Source, records: dict[str, FloatArray], left_out: int, layout: str
+    path: Source, records: Mapping[Any, FloatArray], left_out: int, layout: str
 ) -> RecordedArms:
-    means = np.array([rewards.mean() for rewards in records.values()])
-    source = Path(path).name
-    return _several(RecordedArms(tuple(records), means, records, left_out, source, layout))
-
-
-def _several(arms: RecordedArms) -> RecordedArms:
-    if len(arms.labels) < 2:
+    if len(records) < 2:
         raise InvalidParameter(
-            f"{arms.source} must have at least 2 arms but has only {shown(arms.labels[0])}."
+            f"{name_of(path)} must have at least 2 arms but has only {brief(next(iter(records)))}."
         )
-    return arms
+    means = np.array([rewards.mean() for rewards in records.values()])
+    return RecordedArms(tuple(records), means, dict(records), left_out, Path(path).name, layout)
 
 
 def _layout_of(path: Source) -> tuple[str, ...] | None:
@@ -130,83 +120,68 @@ def _layout_of(path: Source) -> tuple[str, ...] | None:
         raise InvalidParameter("data must be a file, as it is read more than once.")
     with opened_text(path) as text:
         line = next((line for line in text if line.strip()), "")
-    if not line:
-        raise InvalidParameter(f"{path} must have rows but is empty.")
     names = {name.strip(" \"'\r\n").casefold() for name in re.split("[,;\t|]", line)}
     for layout in _LAYOUTS:
         if names.issuperset(layout):
             return layout
-    known = {name for layout in _LAYOUTS for name in layout}
-    if _fields(line, 3) is None or len(known.intersection(line.casefold().split())) > 1:
+    header = {name for layout in _LAYOUTS for name in layout}.intersection(line.casefold().split())
+    if len(line.split()) < 3 or len(header) > 1:
+        known = " or ".join(",".join(layout) for layout in _LAYOUTS)
         raise InvalidParameter(
-            f"{path} must have a header with the columns"
-            f" {' or '.join(','.join(layout) for layout in _LAYOUTS)}, or lines 'worker item"
-            f" label', but begins with {shown(line.strip())}."
+            f"{path} must have a header with the columns {known}, or lines 'worker item label', but"
+            f" begins with {brief(line.strip())}."
         )
     return None
 
 
-# Responses
-
-
-class _Responses(NamedTuple):
-    """Workers, their labels and the gold ones, a text each; None where there is no gold label."""
-
-    workers: Sequence[str]
-    labels: Sequence[str]
-    gold: Sequence[str | None]
-
-
-def _judged(path: Source, responses: _Responses, layout: str, gold: str) -> RecordedArms:
+def _judged(path: Source, responses: tuple[list[str], ...], layout: str, gold: str) -> RecordedArms:
     """Return workers with a reward of 1 for each response that differs from the gold label."""
     records: dict[str, list[float]] = {}
     for worker, label, known in zip(*responses, strict=True):
         if known:
             records.setdefault(worker, []).append(float(_same(label) != _same(known)))
-    used = sum(map(len, records.values()))
+    rows, used = len(responses[0]), sum(map(len, records.values()))
     if not used:
         raise InvalidParameter(
             f"{path} must have responses with a gold label but {gold} has one for none of the"
-            f" {len(responses.workers):,}."
+            f" {rows:,}."
         )
     arrays = {worker: np.array(rewards) for worker, rewards in records.items()}
-    return _recorded(path, arrays, len(responses.workers) - used, layout)
+    return _recorded(path, arrays, rows - used, layout)
 
 
 @lru_cache(maxsize=4096)
-def _same(label: str) -> str | Decimal:
+def _same(label: str) -> str | float:
     """Return what is equal for labels that are the same: 1 and 1.0, or equal texts."""
-    try:
-        number = Decimal(label) if len(label) <= 100 and "_" not in label else None
-    except InvalidOperation:
-        return label
-    return number if number is not None and number.is_finite() else label
+    return float(label) if re.fullmatch(r"[+-]?[0-9]{1,15}(\.[0-9]{0,15})?", label) else label
 
 
-def _responses(path: Source, columns: Sequence[str]) -> _Responses:
-    texts: list[list[str]] = [[], [], []]
+def _responses(path: Source, columns: Sequence[str]) -> tuple[list[str], ...]:
+    """Return the columns of workers, labels and gold labels."""
+    texts: tuple[list[str], ...] = ([], [], [])
     with opened_table(path, columns) as table:
         names = [name.casefold() for name in table.columns]
         for part in table.parts([names.index(column) for column in columns], []):
             for column, (codes, values) in zip(texts, part.labels, strict=True):
-                stripped = [str(value).strip() for value in values]
+                stripped = [value.strip() for value in values]
                 column.extend(stripped[code] for code in codes.tolist())
-    return _Responses(*texts)
+    return texts
 
 
-def _square(path: Path, gold: Source | None) -> tuple[_Responses, str, str]:
-    """Return the responses of SQUARE's layout, which it is, and the name of the gold file."""
+def _square(path: Path, gold: Source | None) -> tuple[tuple[list[str], ...], str, str]:
+    """Return the responses of SQUARE's layout, the columns, and the name of the gold file."""
     gold_file = _gold_file(path, gold)
-    known = _read_gold(gold_file)
-    rows = _read_fields(path, "worker item label")
-    first, second, labels = (list(column) for column in zip(*rows, strict=True))
+    known: dict[str, str] = {}
+    for item, label in zip(*_fields(gold_file, "item label"), strict=True):
+        if _same(known.setdefault(item, label)) != _same(label):
+            raise InvalidParameter(f"{gold_file}: the item {brief(item)} has two gold labels.")
+    first, second, labels = _fields(path, "worker item label")
     in_first, in_second = (len(known.keys() & set(column)) for column in (first, second))
-    item_first = in_first > 2 * in_second or (
-        in_second <= 2 * in_first and path.name.startswith(_ITEM_FIRST_NAMES)
-    )
+    by_name = in_second <= 2 * in_first and path.name.startswith(_ITEM_FIRST_NAMES)
+    item_first = in_first > 2 * in_second or by_name
     items, workers = (first, second) if item_first else (second, first)
     layout = "item worker label" if item_first else "worker item label"
-    return _Responses(workers, labels, [known.get(item) for item in items]), layout, str(gold_file)
+    return (workers, labels, [known.get(item, "") for item in items]), layout, str(gold_file)
 
 
 def _gold_file(path: Path, gold: Source | None) -> Path:
@@ -225,41 +200,20 @@ def _gold_file(path: Path, gold: Source | None) -> Path:
     )
 
 
-def _read_gold(path: Path) -> dict[str, str]:
-    gold: dict[str, str] = {}
-    for item, label in _read_fields(path, "item label"):
-        known = gold.setdefault(item, label)
-        if _same(known) != _same(label):
-            raise InvalidParameter(
-                f"{path}: the item {shown(item)} has two gold labels, {shown(known)} and"
-                f" {shown(label)}."
-            )
-    return gold
-
-
-def _read_fields(path: Path, form: str) -> list[list[str]]:
-    """Return the fields of each line, as many as the form has."""
-    found: list[list[str]] = []
-    width = len(form.split())
+def _fields(path: Path, form: str) -> list[list[str]]:
+    """Return the columns of a file without a header, which are separated by tabs or blanks."""
+    columns: list[list[str]] = [[] for _ in form.split()]
     with opened_text(path) as text:
         for number, line in enumerate(text, 1):
-            fields = _fields(line, width)
-            if fields is None and line.strip():
+            fields = [field.strip() for field in line.split("\t")]
+            fields = fields if len(fields) == len(columns) and all(fields) else line.split()
+            if fields and len(fields) != len(columns):
                 raise InvalidParameter(
-                    f"{path}, line {number:,}: there must be {width} fields {form!r} but there are"
-                    f" {len(line.split())}."
+                    f"{path}, line {number:,}: there must be {len(columns)} fields {form!r} but"
+                    f" there are {len(fields)}."
                 )
-            if fields is not None:
-                found.append(fields)
-    if not found:
+            for column, field in zip(columns, fields, strict=False):
+                column.append(field)
+    if not columns[0]:
         raise InvalidParameter(f"{path} must have rows but is empty.")
-    return found
-
-
-def _fields(line: str, width: int) -> list[str] | None:
-    """Return the parts of a line, between tabs or else between spaces, if they are `width`."""
-    between_tabs = [field.strip() for field in line.split("\t")]
-    if len(between_tabs) == width and all(between_tabs):
-        return between_tabs
-    words = line.split()
-    return words if len(words) == width else None
+    return columns

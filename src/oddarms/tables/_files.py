@@ -52,19 +52,14 @@ _DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, Overflow
 """What openpyxl and pyarrow raise, beside exceptions of their own, for damaged files."""
 
 
+LabelColumns = list[tuple[IntArray, list[Any]]]
+"""Of each column a code for every row, -1 where there is none, and what the codes stand for."""
+
+
 class Part(NamedTuple):
-    """Some rows of a table.
+    """Some rows of a table: columns of labels, and columns of values."""
 
-    Attributes
-    ----------
-    labels
-        Of each column of labels a code for every row, -1 where it is missing, and the texts that
-        the codes stand for.
-    values
-        The other columns.
-    """
-
-    labels: list[tuple[IntArray, list[Any]]]
+    labels: LabelColumns
     values: list[Any]
 
 
@@ -104,31 +99,29 @@ class Content(io.RawIOBase):
 
     def __init__(self, stream: Any, wrong: Wrong, most: float = float("inf")) -> None:
         self.head: bytes = stream.read(_HEAD_BYTES) or b""
-        self._rest, self._stream = memoryview(self.head), stream
-        self._wrong, self._left = wrong, most - len(self.head)
         self.refuses_nul = False
+        self._rest, self._stream = self.head, stream
+        self._wrong, self._left = wrong, most
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         size = len(buffer)
-        piece = self._rest[:size] if self._rest else memoryview(self._stream.read(size) or b"")
-        if self._rest:
-            self._rest = self._rest[size:]
-        else:
-            self._left -= len(piece)
+        piece, self._rest = self._rest[:size], self._rest[size:]
+        piece = piece or self._stream.read(size) or b""
+        self._left -= len(piece)
         if self._left < 0:
             raise self._wrong(
                 f"a packed file may inflate to {MAX_INFLATED // 2**20} MiB and {MAX_RATIO} times"
                 " its size: unpack this one first if it is what you want"
             )
-        buffer[: len(piece)] = piece
-        if self.refuses_nul and b"\0" in buffer[: len(piece)]:
+        if self.refuses_nul and b"\0" in piece:
             raise self._wrong(
                 "the file must be text but has the byte 0x00; if it is text in UTF-16, give"
                 " encoding='utf-16'"
             )
+        buffer[: len(piece)] = piece
         return len(piece)
 
 
@@ -266,7 +259,7 @@ def _csv_table(name: str, text: io.TextIOWrapper, start: str, wanted: Sequence[s
             header=0,
             names=range(len(columns)),
             index_col=False,
-            dtype=dict.fromkeys(labels, "category"),  # keeps labels as they are written
+            dtype={i: _label_type(sample, i) for i in labels},
             na_values=dict.fromkeys(values, _SPELLINGS),
             keep_default_na=False,
             decimal="," if comma else ".",
@@ -274,13 +267,17 @@ def _csv_table(name: str, text: io.TextIOWrapper, start: str, wanted: Sequence[s
             chunksize=PART_ROWS,
         )
         for frame in _told_by_pandas(name, read):
-            categories = [frame[i].cat for i in labels]
             yield Part(
-                [(c.codes.to_numpy(np.int64), c.categories.tolist()) for c in categories],
-                [frame[i].to_numpy() for i in values],
+                [factorized(frame[i]) for i in labels], [frame[i].to_numpy() for i in values]
             )
 
     return Table(name, columns, parts, commas=delimiter != ",")
+
+
+def _label_type(sample: list[list[str]], place: int) -> str:
+    """Return how pandas reads labels as they are written: faster if they repeat."""
+    texts = [row[place] for row in sample if place < len(row)]
+    return "category" if len(set(texts)) <= 0.9 * len(texts) else "str"
 
 
 _SPELLINGS = sorted({how(word) for word in ABSENT for how in (str, str.upper, str.title)} | {"NaN"})

@@ -20,7 +20,7 @@ from oddarms.problem import (
     check_bounds,
     check_whole,
 )
-from oddarms.tables._files import MAX_LABEL, Part, Table
+from oddarms.tables._files import MAX_LABEL, LabelColumns, Table
 from oddarms.tables._frames import Recorded, by_label, table_of
 from oddarms.tables._values import (
     Bounds,
@@ -277,7 +277,7 @@ class _Accumulated:
         )
         if isinstance(block, _Single):
             where = 2 * block.arms + (self._rng.random(block.arms.size) < 0.5)
-            self._counts += np.bincount(where, minlength=self._counts.size)
+            np.add.at(self._counts, where, 1)
             np.add.at(self._sums, where, block.rewards)
             np.add.at(self._squares, where, block.rewards**2)
         else:
@@ -373,19 +373,19 @@ class _Rows:
         columns = [Numbers(str(table.columns[i]), commas=table.commas) for i in values]
         first = 1
         for part in table.parts(arm, values):
-            rows = np.arange(first, first + len(part.labels[0][0]))
+            labels = _stripped(part.labels) if table.is_file else part.labels
+            rows = np.arange(first, first + len(labels[0][0]))
             first += rows.size
 
             def wrong_at(i: int, rule: str) -> InvalidParameter:
                 return InvalidParameter(f"{table.name}, row {rows[i]:,}: {rule}.")  # noqa: B023
 
             numbers = [c.of(v, wrong_at) for c, v in zip(columns, part.values, strict=True)]
-            if table.is_file:
-                keep = ~_blank(part, numbers)
-                if not keep.all():
-                    rows, numbers = rows[keep], [values[keep] for values in numbers]
-                    part = Part([(codes[keep], texts) for codes, texts in part.labels], [])
-            arms = self._arms(part.labels, table.is_file, wrong_at)
+            blank = _blank(labels, numbers) if table.is_file else None
+            if blank is not None:
+                rows, numbers = rows[~blank], [values[~blank] for values in numbers]
+                labels = [(codes[~blank], texts) for codes, texts in labels]
+            arms = self._arms(labels, wrong_at)
             if len(kind) == 1:
                 yield self._checked(arms, numbers[0], columns[0].name, wrong_at)
             else:
@@ -404,25 +404,21 @@ class _Rows:
 
     # Labels
 
-    def _arms(
-        self, labels: list[tuple[IntArray, list[Any]]], is_file: bool, wrong_at: _WrongAt
-    ) -> IntArray:
+    def _arms(self, labels: LabelColumns, wrong_at: _WrongAt) -> IntArray:
         """Return the arm of each row."""
         for codes, _ in labels:
             if codes.size and codes.min() < 0:
                 row = int(np.argmin(codes))
                 raise wrong_at(row, "every row must name an arm but the label is missing")
         codes, texts = labels[0] if len(labels) == 1 else _joined(labels)
-        first = np.full(len(texts), -1, dtype=np.int64)
+        known = self._index.get
+        arms = np.array([known(text, -1) for text in texts], dtype=np.int64)
+        first = np.full(arms.size, -1, dtype=np.int64)
         first[codes[::-1]] = np.arange(codes.size)[::-1]  # of equal codes the last one stays
-        used = np.flatnonzero(first >= 0)
-        arms = np.empty(len(texts), dtype=np.int64)
-        for code in used[np.argsort(first[used])].tolist():
-            label = texts[code]
-            if is_file:
-                label = str(label).strip()
+        new = np.flatnonzero((arms < 0) & (first >= 0))
+        for code in new[np.argsort(first[new])].tolist():
             try:
-                arms[code] = self._number(label)
+                arms[code] = self._number(texts[code])
             except InvalidParameter as error:
                 raise wrong_at(int(first[code]), str(error)) from None
         return arms[codes]
@@ -511,28 +507,38 @@ def _possible(
     return possible
 
 
-def _blank(part: Part, numbers: list[FloatArray]) -> BoolArray:
-    """Return which rows have nothing in the columns that are read."""
-    blank = np.ones(len(part.labels[0][0]), dtype=np.bool_)
-    for codes, texts in part.labels:
-        empty = [code for code, text in enumerate(texts) if text is None or not str(text).strip()]
-        if not empty and (not codes.size or codes.min() >= 0):
-            return np.zeros(blank.size, dtype=np.bool_)
+def _stripped(labels: LabelColumns) -> LabelColumns:
+    """Return the labels of a file as texts without blanks around them."""
+    return [
+        (codes, [text.strip() if isinstance(text, str) else str(text) for text in texts])
+        for codes, texts in labels
+    ]
+
+
+def _blank(labels: LabelColumns, numbers: list[FloatArray]) -> BoolArray | None:
+    """Return which rows have nothing in the columns that are read; None if all have something."""
+    if not all("" in texts or codes.min(initial=0) < 0 for codes, texts in labels):
+        return None
+    blank: BoolArray = np.all([np.isnan(values) for values in numbers], axis=0)
+    for codes, texts in labels:
+        empty = [code for code, text in enumerate(texts) if not text]
         blank &= np.isin(codes, [-1, *empty])
-    for values in numbers:
-        blank &= np.isnan(values)
     return blank
 
 
-def _joined(labels: list[tuple[IntArray, list[Any]]]) -> tuple[IntArray, list[Any]]:
+def _joined(labels: LabelColumns) -> tuple[IntArray, list[Any]]:
     """Return the labels of several columns as one."""
-    codes, texts = labels[0][0], [str(text).strip() for text in labels[0][1]]
+    codes, texts = labels[0][0], list(map(str, labels[0][1]))
     for more, others in labels[1:]:
         codes, pairs = factorized(codes * len(others) + more)
-        texts = [
-            f"{texts[pair // len(others)]}{BETWEEN}{str(others[pair % len(others)]).strip()}"
-            for pair in pairs
-        ]
+        places = [divmod(pair, len(others)) for pair in pairs]
+        texts = [f"{texts[i]}{BETWEEN}{others[j]}" for i, j in places]
+    twice = next((text for text in texts if text.count(BETWEEN) >= len(labels)), None)
+    if twice is not None:
+        raise InvalidParameter(
+            f"Labels of several columns are joined with {BETWEEN!r}, so none may have it in it, but"
+            f" there is {shown(twice)}."
+        )
     return codes, texts
 
 
