@@ -214,7 +214,7 @@ class Server:
             access_log=False,
             server_header=False,
             proxy_headers=place.has_proxy,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_keep_alive=min(KEEP_ALIVE_SECONDS, round(place.timeout)),
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
             ssl_certfile=place.certificate,
             ssl_keyfile=place.key,
