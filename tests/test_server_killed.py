@@ -18,7 +18,6 @@ import pytest
 
 from helpers import Run
 from oddarms import create_study, list_studies, load_study
-from oddarms.studies import verify
 from postgresql import fast_folder
 from processes import wait_until
 from servers import ServerProcess, admin_token
@@ -112,7 +111,7 @@ class Killed:
         assert len(self.kills) == times
         (only,) = list_studies(storage=self.file)
         study = load_study(only.name, storage=self.file)
-        found = verify(study)
+        found = study.verify()
         assert (found.problems, found.results) == ([], self.recorded())
         assert found.results > self.kills[-1]
         told = [trial.ticket for trial in study.trials()]

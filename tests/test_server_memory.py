@@ -55,7 +55,7 @@ def memory(server: ServerProcess, word: str = "VmRSS") -> int:
 def test_an_export_of_a_million_rewards(server: ServerProcess, folder: Path) -> None:
     study = create_study("s", range(1_000), k=2, rng=1, storage=folder / "s.db")
     rewards = np.random.default_rng(1).random((1_000, 1_000))
-    study.import_rewards(dict(enumerate(rewards)))
+    study.add_history(dict(enumerate(rewards)))
     with client_of(server, folder) as client:
         assert client.get("/api/v1/studies/s/question").status_code == 200
         before = memory(server, "VmHWM")
@@ -65,14 +65,14 @@ def test_an_export_of_a_million_rewards(server: ServerProcess, folder: Path) -> 
         more = memory(server, "VmHWM") - before
         print(f"before {before / MIB:.0f} MiB, {more / MIB:.0f} MiB more")
         assert more < 100 * MIB
-        assert before < 700 * MIB  # a million imported rewards are read at once
+        assert before < 700 * MIB  # a million rewards are read at once
 
 
 def test_a_hundred_studies_again_and_again(server: ServerProcess, folder: Path) -> None:
     rng = np.random.default_rng(1)
     for i in range(100):
         study = create_study(f"s{i}", range(500), k=2, rng=i, storage=folder / "s.db")
-        study.import_rewards({arm: rng.random(4) for arm in range(500)})
+        study.add_history({arm: rng.random(4) for arm in range(500)})
     found = []
     with client_of(server, folder) as client:
         for _ in range(4):
