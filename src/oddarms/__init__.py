@@ -14,6 +14,7 @@ import typing
 
 if typing.TYPE_CHECKING:
     from oddarms import algorithms, arms, errors, plotting, theory
+    from oddarms.analysis import analyze
     from oddarms.errors import OddarmsError, SearchError, SearchInterrupted
     from oddarms.finding import afind, find
     from oddarms.problem import Question
@@ -44,6 +45,7 @@ __all__ = [
     "Ticket",
     "afind",
     "algorithms",
+    "analyze",
     "arms",
     "create_study",
     "delete_study",
@@ -58,6 +60,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "analysis": ["analyze"],
     "errors": ["OddarmsError", "SearchError", "SearchInterrupted"],
     "finding": ["afind", "find"],
     "problem": ["Question"],

@@ -92,7 +92,8 @@ def answer(
     first, *more = headline(result, subject)
     tables = _Tables(result, subject, details or {}, shown)
     blocks: list[Block] = [Heading(first, 3), *map(Paragraph, more)]
-    blocks += tables.of(outliers_of(result), ("odds",))
+    odds = () if result.evidence is None else ("odds",)
+    blocks += tables.of(outliers_of(result), odds)
     blocks.append(Facts(facts(result, subject)))
     blocks += _left_out(left_out)
     columns = ("guess",) if result.pulls_needed is None else ("guess", "needed")
@@ -100,8 +101,8 @@ def answer(
     if every:
         normal = np.flatnonzero(result.decisions == Decision.NORMAL)
         order = np.argsort(-np.nan_to_num(result.means[normal]), kind="stable")
-        blocks += tables.of(normal[order], ("odds",), "Normal")
-    return [*blocks, *(Paragraph(Literal(note)) for note in notes)]
+        blocks += tables.of(normal[order], odds, "Normal")
+    return [*blocks, *(Paragraph(Literal(note)) for note in (*result.notes, *notes))]
 
 
 def as_text(result: Result, **options: Any) -> str:
@@ -173,18 +174,23 @@ def best_guess(result: Result, subject: Subject = ARMS) -> str:
 def is_proven(question: Question) -> bool:
     """Return whether a theorem bounds the error of the question's algorithm."""
     algorithm = question.algorithm
+    if algorithm == "analyze":
+        return question.options.get("method") == "proven"
     cls: type[Algorithm] = get_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
     return cls.proven
 
 
 def guarantee(question: Question) -> str:
     """Return what an answer is worth."""
-    delta = question.delta
+    delta, options = question.delta, question.options
+    if options.get("finite_population"):
+        return "certain, as the rows are all there is"
     if not is_proven(question):
         return f"in simulations wrong at most {100.0 * delta:g} % of the time; not proven"
     if question.error == "fdr":
         return f"on average at most {100.0 * delta:g} % of the decisions on either side are wrong"
-    return f"right with probability at least {1.0 - delta:g}"
+    looks = f", all {options['looks']:,} looks together" if "looks" in options else ""
+    return f"right with probability at least {1.0 - delta:g}{looks}"
 
 
 def nearly(question: Question) -> str:
@@ -250,17 +256,15 @@ def still_needed(result: Result, subject: Subject = ARMS) -> str:
         )
     if result.all_alike:
         return f"all {subject.things} look alike, so this would not end; a margin would end it"
-    needed = in_all_needed(result)
-    if needed is None or result.pulls_needed is None:
+    if result.pulls_needed is None:
         return ""
-    most = about(float(result.pulls_needed.max()))
-    return f"{rough(needed, subject.samples)}, about {most} of one {subject.thing} at most"
-
-
-def in_all_needed(result: Result) -> float | None:
-    """Return about how many more samples would decide the rest, None if unknown."""
-    needed = math.inf if result.pulls_needed is None else float(result.pulls_needed.sum())
-    return needed if math.isfinite(needed) else None
+    known = result.pulls_needed[np.isfinite(result.pulls_needed)]
+    near = result.pulls_needed.size - known.size
+    parts = [f"unknown for {near:,} that may lie on the threshold"] if near else []
+    if known.any():
+        needed, most = rough(float(known.sum()), subject.samples), about(float(known.max()))
+        parts.insert(0, f"{needed}, about {most} of one {subject.thing} at most")
+    return "; ".join(parts)
 
 
 def rough(needed: float, samples: str) -> str:
@@ -334,7 +338,7 @@ def cell(row: dict[str, Any], column: str, subject: Subject = ARMS) -> str:
         return odds_text(row["odds"])
     if column == "needed":
         needed = row["pulls_needed"]
-        return "?" if needed is None or not math.isfinite(needed) else about(needed)
+        return "on the threshold?" if needed is None else about(needed)
     if row["guess"] in (None, "undecided") or row["mean"] is None:
         return "?"
     return "normal" if row["guess"] == "normal" else subject.guess

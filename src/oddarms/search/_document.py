@@ -60,6 +60,7 @@ def _result(document: dict[str, Any]) -> Result:
         trace=tuple(_point(point) for point in document["trace"]),
         first=_snapshot(document.get("first")),
         last=_snapshot(document.get("last")),
+        notes=tuple(document.get("notes", ())),
     )
 
 

@@ -98,6 +98,8 @@ class Result:
         A few moments of the search, evenly spaced on a logarithmic scale of pulls.
     first, last
         All intervals after the first rounds and at the end.
+    notes
+        Further sentences about the answer, such as which arms were left out.
     """
 
     question: Question
@@ -120,6 +122,7 @@ class Result:
     trace: tuple[TracePoint, ...] = ()
     first: Snapshot | None = None
     last: Snapshot | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def labels(self) -> Sequence[Label]:
@@ -300,6 +303,7 @@ class Result:
             "unused": self.unused,
             "pulls_needed": None if needed is None else _plain(float(needed.sum())),
             "round": self.round,
+            "notes": list(self.notes),
             "arms": self.rows(),
             "trace": [_plain(point._asdict()) for point in self.trace],
         }

@@ -214,24 +214,38 @@ def _threshold(
     from scipy.special import ndtri
 
     N, S, Q = totals
-    n = N.size
-    m, noise = S / N, padded_variance(N, S, Q) / N
-    mean = float(m.mean())
+    n, m, noise = N.size, S / N, padded_variance(N, S, Q) / N
+    mean, sigma2 = _mean_and_variance(totals)
     d = m - mean
-    sigma2 = float((d * d).mean()) - (1.0 - 1.0 / n) * float(noise.mean())
     squares = float((noise * noise).sum())
     error = math.sqrt(max(4.0 * float((noise * d * d).sum()), 2.0 * squares)) / n
     reach = -float(ndtri(0.5 * delta / n))
     off = reach * math.sqrt(float(noise.sum())) / n
-    sds = [math.sqrt(max(sigma2 + sign * reach * error, 0.0)) for sign in (-1.0, 0.0, 1.0)]
-    ends = [
-        mean + sign * off + asked.k * sd for sign, sd in zip((-1.0, 0.0, 1.0), sds, strict=True)
-    ]
-    above = [mean + sign * off + asked.margin for sign in (-1.0, 0.0, 1.0)]
-    if asked.margin > 0.0:
-        ends = list(map(max, ends, above))
-    low, estimate, high = (max(end, asked.floor) for end in ends)
+    low, estimate, high = (
+        _raised(mean + sign * off, sigma2 + sign * reach * error, asked)
+        for sign in (-1.0, 0.0, 1.0)
+    )
     return Bound(estimate, low, high), (mean - off, mean + off)
+
+
+def estimated_threshold(totals: Totals, asked: Conditions) -> float:
+    """Return about max(mu + k sigma, mu + margin, floor); the noise of averages is taken off."""
+    return _raised(*_mean_and_variance(totals), asked)
+
+
+def _mean_and_variance(totals: Totals) -> tuple[float, float]:
+    """Return the mean of all means, and about the variance of the true ones."""
+    N, S, Q = totals
+    m = S / N
+    s2 = np.maximum(Q - S * m, 0.0) / np.maximum(N - 1.0, 1.0)
+    noise = np.where(N > 1.0, s2, padded_variance(N, S, Q)) / N
+    return float(m.mean()), float(m.var()) - (1.0 - 1.0 / N.size) * float(noise.mean())
+
+
+def _raised(mean: float, variance: float, asked: Conditions) -> float:
+    sigma = mean + asked.k * math.sqrt(max(variance, 0.0))
+    margin = mean + asked.margin if asked.margin > 0.0 else -math.inf
+    return max(sigma, margin, asked.floor)
 
 
 def decided(p: FloatArray, delta: float, *, fdr: bool) -> BoolArray:

@@ -1,0 +1,564 @@
+"""`analyze`: which arms are abnormal, as far as recorded rewards tell, in one look at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from oddarms.algorithms import Decision, Decisions, Threshold
+from oddarms.errors import InvalidParameter
+from oddarms.problem import (
+    UNIT,
+    WORDS,
+    FloatArray,
+    IntArray,
+    Label,
+    Question,
+    brief,
+    check_bounds,
+    check_choice,
+    check_whole,
+)
+from oddarms.randomness import Rng, seed_of
+from oddarms.rules import Rule, Sigma, rule_of
+from oddarms.search import Result, Rewards, Snapshot, Status
+from oddarms.statistics.calibrated import Conditions
+from oddarms.statistics.guesses import suspicion
+from oddarms.statistics.one_look import Look, largest_scatter, one_sided_ends, proven_look
+from oddarms.statistics.one_look_calibrated import calibrated_look, decided, estimated_threshold
+from oddarms.statistics.threshold_box import known_outliers
+from oddarms.statistics.totals import Totals, mirrored_totals, relative_error, scaled_totals
+from oddarms.tables import Missing, Recorded, Transform, read_totals
+from oddarms.tables import Totals as Recorded_Totals
+from oddarms.text import counted
+
+Method = Literal["proven", "calibrated"]
+METHODS: tuple[Method, ...] = ("proven", "calibrated")
+ALGORITHM = "analyze"
+"""What stands for an algorithm in the question of a result; its options say how it was analysed."""
+NOT_ASKED = ("budget", "goal", "algorithm")
+"""Words of a question that only a live search has."""
+LISTED = 5
+"""Arms that a note names."""
+
+
+def analyze(
+    data: Recorded,
+    question: Question | None = None,
+    *,
+    arm: str | Sequence[str] | None = None,
+    reward: str | None = None,
+    trials: str | None = None,
+    events: str | None = None,
+    count: str | None = None,
+    total: str | None = None,
+    squares: str | None = None,
+    labels: Iterable[Label] | None = None,
+    method: Method = "proven",
+    min_rows: int = 1,
+    missing: Missing = "stop",
+    looks: int = 1,
+    clip: tuple[float, float] | None = None,
+    above: float | None = None,
+    encoding: str | None = None,
+    finite_population: bool = False,
+    rng: Rng = 0,
+    **words: Any,
+) -> Result:
+    """Say which arms are abnormal, as far as recorded rewards can tell.
+
+    All rows are used, in one look. Every arm that the rows decide is decided; the others are open,
+    with about how many more rows would decide them. The same table gives the same answer.
+
+    Parameters
+    ----------
+    data
+        A frame of pandas, polars or pyarrow, or a relation of DuckDB; a mapping from label to
+        rewards; a Series of pandas with the labels as its index; an array with a row for each of
+        the `labels`; a path of a CSV, Excel or Parquet file; or what `oddarms.read_junit` returns.
+    question, **words
+        What is asked: a `Question` about these arms, or its words as keywords, such as ``k=3``,
+        ``delta=0.01``, ``margin=0.1``, ``rule="mad"``, ``side="both"`` or ``error="fdr"``.
+    arm, reward
+        The columns with the labels and the rewards, by default ``arm`` and ``reward``; several
+        columns of labels are joined.
+    trials, events
+        Instead of `reward`, columns with each arm's number of rewards of 0 and 1, and with that of
+        ones.
+    count, total, squares
+        Instead of `reward`, columns with the number of each arm's rewards, their sum and the sum
+        of their squares: a warehouse can make these.
+    labels
+        Of the rows of an array.
+    method
+        "proven": every decision is right with probability at least 1 - delta together, whatever
+        the distributions of the rewards. "calibrated": a z-test made careful, for the rule
+        "sigma"; it decides more, no theorem bounds its error, and where errors were counted they
+        stayed below delta.
+    min_rows
+        Arms with fewer rows are left out of the question, and named.
+    missing
+        What a missing reward means: "stop" refuses it, "skip" leaves it out, "worst" counts it as
+        the most abnormal reward.
+    looks
+        At how many looks the guarantee holds together: each has delta/looks. A nightly job that
+        analyses a growing table for a month wants 30, or a study.
+    clip, above
+        For rewards without known bounds, as for `oddarms.find`.
+    encoding
+        Of a CSV, such as "latin-1".
+    finite_population
+        Whether the rows are all there is, as for a census, rather than a sample of what might have
+        been: then averages are the means themselves, and everything is decided.
+    rng
+        The seed that splits the rows into random halves, from which bounds on the threshold are
+        made. It must not be chosen by looking at the answer.
+
+    Returns
+    -------
+    Result
+        As that of `oddarms.find`; `history_per_arm` has the rows of each arm.
+
+    Notes
+    -----
+    Rewards must be independent, each arm's of one distribution, and how many rows an arm has must
+    not have been decided by looking at them. Where every reward of a table is 0 or 1, no others
+    are taken to be possible.
+
+    Examples
+    --------
+    >>> import oddarms
+    >>> hosts = {"a": [0] * 290 + [1] * 10, "b": [0] * 300, "c": [0] * 295 + [1] * 5}
+    >>> hosts |= {"d": [0] * 100 + [1] * 200, "e": [0] * 297 + [1] * 3}
+    >>> result = oddarms.analyze(hosts, k=1)
+    >>> result.outliers, result.normal
+    (['d'], ['a', 'b', 'c', 'e'])
+    """
+    check_choice("method", method, METHODS)
+    check_whole("min_rows", min_rows, least=1)
+    check_whole("looks", looks, least=1)
+    transform = Transform.of(clip, above)
+    bounds, worst = _reading(question, words, transform)
+    read = read_totals(
+        data,
+        arm=arm,
+        reward=reward,
+        trials=trials,
+        events=events,
+        count=count,
+        total=total,
+        squares=squares,
+        labels=labels,
+        missing=missing,
+        transform=transform,
+        bounds=bounds,
+        worst=worst,
+        encoding=encoding,
+        min_rows=min_rows,
+        seed=seed_of(rng),
+    )
+    asked = _question(question, words, read.labels, bounds)
+    options: dict[str, Any] = {"method": method}
+    options |= {"looks": int(looks)} if looks > 1 else {}
+    options |= {"finite_population": True} if finite_population else {}
+    asked = asked.but(algorithm=ALGORITHM, options=options, budget=None, goal="confidence")
+    if method == "calibrated" and asked.rule != "sigma" and not finite_population:
+        raise InvalidParameter(
+            f"method 'calibrated' is for the rule 'sigma' only, but the rule is {asked.rule!r}:"
+            " use 'proven'."
+        )
+    notes = _notes(read, min_rows, missing, transform)
+    return _Analysis(asked, _in_order(read, asked.labels)).result(notes)
+
+
+def _reading(
+    question: Question | None, words: Mapping[str, Any], transform: Transform | None
+) -> tuple[tuple[float, float], float]:
+    """Return the bounds of rewards and the most abnormal one, which reading needs; check words."""
+    if question is not None:
+        if words:
+            raise InvalidParameter(
+                f"Give a question or its words, not both, but got {', '.join(words)}, too."
+            )
+        return question.bounds, question.worst
+    for word in words:
+        if word not in WORDS or word in NOT_ASKED:
+            known = ", ".join(name for name in WORDS if name not in NOT_ASKED)
+            raise InvalidParameter(
+                f"{word!r} is not a word of a question about recorded data: these are {known}."
+            )
+    usual = UNIT if transform is None else transform.bounds
+    bounds = check_bounds(words.get("bounds", usual))
+    return bounds, bounds[0] if words.get("side") == "lower" else bounds[1]
+
+
+def _question(
+    question: Question | None,
+    words: Mapping[str, Any],
+    labels: list[Label],
+    bounds: tuple[float, float],
+) -> Question:
+    """Return the question about these labels."""
+    if question is None:
+        return Question(labels, **{**words, "bounds": bounds})
+    there, wanted = set(labels), set(question.labels)
+    for label in (*(x for x in question.labels if x not in there), *(there - wanted)):
+        what = "there are no rows of it" if label in wanted else "there are rows of it"
+        where = "" if label in wanted else "not "
+        raise InvalidParameter(
+            f"question must be about the arms of the data, but {brief(label)} is {where}in it and"
+            f" {what}."
+        )
+    return question
+
+
+def _in_order(read: Recorded_Totals, labels: Sequence[Label]) -> Recorded_Totals:
+    """Return totals in the order of the question's labels."""
+    if list(labels) == read.labels:
+        return read
+    place = {label: i for i, label in enumerate(read.labels)}
+    order = np.array([place[label] for label in labels])
+
+    def ordered(one: Recorded_Totals) -> Recorded_Totals:
+        return one._replace(
+            labels=list(labels),
+            counts=one.counts[order],
+            sums=one.sums[order],
+            squares=one.squares[order],
+            half=None if one.half is None else ordered(one.half),
+        )
+
+    return ordered(read)
+
+
+def _notes(
+    read: Recorded_Totals, min_rows: int, missing: Missing, transform: Transform | None
+) -> list[str]:
+    """Return what was left out or changed, in sentences."""
+    notes = []
+    if read.left_out:
+        names = [str(label) for label in read.left_out][:LISTED]
+        names += ["..."] if len(read.left_out) > LISTED else []
+        notes.append(
+            f"left out, as fewer than {counted(min_rows, 'row')} are there:"
+            f" {counted(len(read.left_out), 'arm')} ({', '.join(names)})"
+        )
+    if read.missing:
+        done = "were left out" if missing == "skip" else "count as the most abnormal"
+        notes.append(f"rewards that are missing and {done}: {read.missing:,}")
+    if transform is not None and transform.clipped:
+        notes.append(transform.said())
+    return notes
+
+
+# One question
+
+
+class _Rows(NamedTuple):
+    """All rows as an algorithm sees rewards: in [0, 1], the upper side."""
+
+    totals: Totals
+    half: Totals | None
+    binary: bool
+
+    def mirrored(self) -> _Rows:
+        """Return the rows of 1 - X."""
+        half = None if self.half is None else self._mirror(self.half)
+        return _Rows(self._mirror(self.totals), half, self.binary)
+
+    def _mirror(self, totals: Totals) -> Totals:
+        if self.binary:
+            zeros = totals.pulls - totals.total
+            return Totals(totals.pulls, zeros, zeros)
+        return Totals(totals.pulls, *mirrored_totals(*totals))
+
+
+def _scaled(read: Recorded_Totals, bounds: tuple[float, float]) -> Totals:
+    counts = read.counts.astype(np.float64)
+    if bounds == UNIT:
+        return Totals(counts, read.sums, read.squares)
+    return Totals(counts, *scaled_totals(counts, read.sums, read.squares, bounds))
+
+
+class _Analysis:
+    """A question and the rows that are there to answer it."""
+
+    def __init__(self, question: Question, read: Recorded_Totals) -> None:
+        self.question = question
+        self.rule = rule_of(question)
+        self.units = Rewards(question)
+        self.counts: IntArray = np.asarray(read.counts, dtype=np.int64)
+        self.options = question.options
+        totals = _scaled(read, question.bounds)
+        half = None if read.half is None else _scaled(read.half, question.bounds)
+        rows = _Rows(totals, half, question.bounds == UNIT and _is_binary(totals))
+        self.rows = rows.mirrored() if self.units.mirrored else rows
+        self.delta = question.delta / self.options.get("looks", 1)
+
+    def looks(self, method: Method) -> list[Look]:
+        """Return the look at the upper side, and at the lower one where both are asked for."""
+        sides = 1
+        look: Callable[[_Rows, Any, float, bool], Look] = _box_look
+        if self.options.get("finite_population"):
+            look = _census_look
+        elif self.question.rule == "sigma":
+            sides = 2 if self.question.side == "both" else 1
+            look = _proven_sigma if method == "proven" else _calibrated_sigma
+        fdr = self.question.error == "fdr"
+        both = [self.rows, self.rows.mirrored()] if self.question.side == "both" else [self.rows]
+        return [look(rows, self.rule, self.delta / sides, fdr) for rows in both]
+
+    def decisions(self, looks: Sequence[Look]) -> Decisions:
+        """Return the decisions that looks at one or both sides make."""
+        upper = looks[0]
+        found = np.full(self.question.n, Decision.UNDECIDED, dtype=np.int8)
+        normal = upper.below.copy()
+        if len(looks) == 2:
+            lower = looks[1]
+            normal &= lower.below
+            found[lower.above & (upper.below | self.rule.ordered)] = Decision.LOW
+        found[normal] = Decision.NORMAL
+        found[upper.above] = Decision.HIGH
+        found[list(self.rule.exempt)] = Decision.NORMAL
+        if self.units.mirrored:
+            found[found == Decision.HIGH] = Decision.LOW
+        return found
+
+    def result(self, notes: Sequence[str]) -> Result:
+        """Return the answer."""
+        method: Method = self.options["method"]
+        looks = self.looks(method)
+        decisions = self.decisions(looks)
+        low, high = self._intervals(looks)
+        estimates = self._estimates(looks)
+        complete = bool((decisions != Decision.UNDECIDED).all())
+        thresholds = self._thresholds(looks, estimates)
+        means = self.units.in_units(self.rows.totals.total / self.rows.totals.pulls)
+        last = Snapshot(1, means, low, high, decisions, thresholds)
+        guesses, ranks = self._guesses(estimates, decisions)
+        return Result(
+            question=self.question,
+            status=Status.DECIDED if complete else Status.ENDED,
+            decisions=decisions,
+            pulls_per_arm=np.zeros(self.question.n, dtype=np.int64),
+            means=means,
+            intervals=np.column_stack([low, high]),
+            thresholds=thresholds,
+            centre=self._centre(looks[0]),
+            round=1,
+            threshold_pulls=0,
+            history_per_arm=self.counts,
+            pulls_needed=self._needed(looks, estimates, decisions),
+            guesses=guesses,
+            ranks=ranks,
+            first=last,
+            last=last,
+            notes=(*notes, *self._other_method(method, decisions)),
+        )
+
+    def _other_method(self, method: Method, decisions: Decisions) -> list[str]:
+        """Return what the other method would decide, where there is one."""
+        if self.question.rule != "sigma" or self.options.get("finite_population"):
+            return []
+        other: Method = "calibrated" if method == "proven" else "proven"
+        known = int((decisions != Decision.UNDECIDED).sum())
+        there = int((self.decisions(self.looks(other)) != Decision.UNDECIDED).sum())
+        worth = " (not proven)" if other == "calibrated" else ""
+        n = self.question.n
+        return [f"method {other!r}{worth} would decide {there:,} of {n:,} arms, not {known:,}"]
+
+    # In the user's units
+
+    def _intervals(self, looks: Sequence[Look]) -> tuple[FloatArray, FloatArray]:
+        low, high = looks[0].low, looks[0].high
+        for lower in looks[1:]:
+            low = np.maximum(low, np.nextafter(1.0 - lower.high, -1.0))
+            high = np.minimum(high, np.nextafter(1.0 - lower.low, 2.0))
+        low, high = np.minimum(low, high), np.maximum(low, high)
+        ends = self.units.in_units(low), self.units.in_units(high)
+        return ends[::-1] if self.units.mirrored else ends
+
+    def _estimates(self, looks: Sequence[Look]) -> list[float]:
+        """Return about where the threshold of each side is, within its interval."""
+        found = []
+        for look, rows in zip(looks, (self.rows, self.rows.mirrored()), strict=False):
+            totals, (low, high) = rows.totals, look.threshold
+            if isinstance(self.rule, Sigma) and not self.options.get("finite_population"):
+                estimate = estimated_threshold(totals, _conditions(self.rule))
+            else:
+                estimate = self.rule.threshold(totals.total / totals.pulls)
+            found.append(min(max(estimate, low), high))
+        return found
+
+    def _thresholds(self, looks: Sequence[Look], estimates: list[float]) -> dict[str, Threshold]:
+        ends = [(e, *look.threshold) for e, look in zip(estimates, looks, strict=True)]
+        in_units = self.units.in_units
+        if self.units.mirrored:
+            estimate, low, high = map(in_units, ends[0])
+            return {"lower": Threshold(float(estimate), float(high), float(low))}
+        found = {"upper": Threshold(*(float(in_units(end)) for end in ends[0]))}
+        for estimate, low, high in ends[1:]:
+            three = (float(in_units(1.0 - end)) for end in (estimate, high, low))
+            found["lower"] = Threshold(*three)
+        return found
+
+    def _centre(self, look: Look) -> tuple[float, float]:
+        low, high = (float(self.units.in_units(end)) for end in look.centre)
+        return min(low, high), max(low, high)
+
+    # What is open
+
+    def _needed(
+        self, looks: Sequence[Look], estimates: list[float], decisions: Decisions
+    ) -> FloatArray:
+        """Return about how many more rows each open arm needs, if all arms get more alike.
+
+        Radii go with the rows to the power -1/2, so an arm at a distance from the threshold needs
+        (radius/distance)^2 times its rows. Within about one standard error of the threshold that
+        is not known, and infinite: more rows may show it on either side, or on the threshold.
+        """
+        needed = np.zeros(self.question.n)
+        open_ = decisions == Decision.UNDECIDED
+        most = 2.0 * math.log(self.question.n / self.delta)
+        for i, (look, estimate) in enumerate(zip(looks, estimates, strict=True)):
+            rows = self.rows if i == 0 else self.rows.mirrored()
+            mean = rows.totals.total / rows.totals.pulls
+            low, high = look.threshold
+            up = mean >= estimate
+            reach = np.where(
+                up,
+                mean - look.own_low + min(high, 2.0) - estimate,
+                look.own_high - mean + estimate - max(low, -1.0),
+            )
+            gap = np.maximum(np.abs(mean - estimate), 1e-12)
+            factor = (reach / gap) ** 2
+            more = np.ceil(rows.totals.pulls * np.maximum(factor - 1.0, 0.05))
+            more = np.where(factor > most, np.inf, more)
+            own = open_ & ~(look.above | look.below)
+            needed = np.where(own, np.maximum(needed, more), needed)
+        return needed
+
+    def _guesses(self, estimates: list[float], decisions: Decisions) -> tuple[Decisions, IntArray]:
+        """Return what arms seem to be, and the ranks of open ones, the likeliest outlier first."""
+        counts = self.rows.totals.pulls
+        sides = []
+        for rows, estimate in zip((self.rows, self.rows.mirrored()), estimates, strict=False):
+            means = rows.totals.total / counts
+            variance = largest_scatter(rows.totals) / counts
+            influence = self.rule.influence(means)
+            sides.append(suspicion(means, variance, counts, influence, estimate))
+        first = Decision.LOW if self.units.mirrored else Decision.HIGH
+        guessed = np.where(sides[0] > 0.0, first, Decision.NORMAL)
+        for lower in sides[1:]:
+            guessed = np.where((lower > 0.0) & (sides[0] <= 0.0), Decision.LOW, guessed)
+        open_ = decisions == Decision.UNDECIDED
+        arms = np.flatnonzero(open_)
+        suspected = np.max(sides, axis=0)[arms]
+        ranks: IntArray = np.zeros(counts.size, dtype=np.int64)
+        ranks[arms[np.argsort(-suspected, kind="stable")]] = np.arange(1, arms.size + 1)
+        return np.where(open_, guessed, decisions).astype(np.int8), ranks
+
+
+def _is_binary(totals: Totals) -> bool:
+    """Return whether all rewards are 0 or 1: X^2 <= X, with equality only there."""
+    whole = np.rint(totals.total) == totals.total
+    return bool((whole & (totals.total == totals.squares)).all())
+
+
+# Looks at one side
+
+
+def _conditions(rule: Sigma) -> Conditions:
+    return Conditions(rule.k, rule.margin, rule.floor)
+
+
+def _swapped(look: Look) -> Look:
+    """Return a look at 1 - X with -k as one at X: what is above there is below here."""
+    low, high, own_low, own_high, threshold, centre, above, below = look
+    return Look(
+        np.nextafter(1.0 - high, -1.0),
+        np.nextafter(1.0 - low, 2.0),
+        1.0 - own_high,
+        1.0 - own_low,
+        (1.0 - threshold[1], 1.0 - threshold[0]),
+        (1.0 - centre[1], 1.0 - centre[0]),
+        below,
+        above,
+    )
+
+
+def _proven_sigma(rows: _Rows, rule: Sigma, delta: float, fdr: bool) -> Look:
+    """Return what is proven for the rule "sigma"."""
+    if rule.k < 0.0:
+        return _swapped(_proven_sigma(rows.mirrored(), Sigma(k=-rule.k), delta, fdr))
+    return proven_look(
+        rows.totals,
+        rows.half,
+        k=rule.k,
+        margin=rule.margin,
+        floor=rule.floor,
+        delta=delta,
+        binary=rows.binary,
+        fdr=fdr,
+    )
+
+
+def _calibrated_sigma(rows: _Rows, rule: Sigma, delta: float, fdr: bool) -> Look:
+    """Return what the calibrated test says; the intervals of the arms are proven by themselves."""
+    if rule.k < 0.0:
+        return _swapped(_calibrated_sigma(rows.mirrored(), Sigma(k=-rule.k), delta, fdr))
+    n = rows.totals.pulls.size
+    low, high = one_sided_ends(rows.totals, delta / (2.0 * n), binary=rows.binary)
+    found = calibrated_look(rows.totals, _conditions(rule), delta)
+    above, below = (decided(p, delta, fdr=fdr) for p in (found.above, found.below))
+    if not _conditions(rule).reachable(n):
+        above, below = np.zeros(n, dtype=np.bool_), np.ones(n, dtype=np.bool_)
+    open_ = ~(above ^ below)
+    _, least, most = found.threshold
+    # an open arm's interval never lies beyond the threshold's
+    most = max(most, np.nextafter(float(low[open_].max(initial=-1.0)), 2.0))
+    least = min(least, float(high[open_].min(initial=2.0)))
+    return Look(low, high, low, high, (least, most), found.centre, above & ~below, below & ~above)
+
+
+def _box_look(rows: _Rows, rule: Rule, delta: float, fdr: bool) -> Look:  # noqa: ARG001
+    """Return what intervals of all means prove for any rule; with "fdr" the same, which is valid.
+
+    The intervals hold on both sides at once, so that two sides share their delta.
+    """
+    n = rows.totals.pulls.size
+    low, high = one_sided_ends(rows.totals, delta / (2.0 * n), binary=rows.binary)
+    normal_below, odd_from = rule.bars(low, high)
+    threshold = rule.bounds(low, high)
+    above = low >= min(odd_from, threshold[1])
+    below = high < max(normal_below, threshold[0])
+    above[list(rule.exempt)], below[list(rule.exempt)] = False, True
+    return Look(
+        low,
+        high,
+        low,
+        high,
+        threshold,
+        rule.centre_bounds(low, high),
+        above & ~below,
+        below & ~above,
+    )
+
+
+def _census_look(rows: _Rows, rule: Rule, delta: float, fdr: bool) -> Look:  # noqa: ARG001
+    """Return the whole truth, where the rows are all there is."""
+    totals = rows.totals
+    means = totals.total / totals.pulls
+    if isinstance(rule, Sigma):
+        doubt = 0.0 if rows.binary else relative_error(totals.pulls) * totals.pulls
+        doubt = np.zeros(means.size) + doubt
+        asked = rule.k, rule.margin, rule.floor
+        above = known_outliers(totals.total, totals.pulls, doubt, *asked)
+    else:
+        above = rule.outliers(means)
+    threshold, centre = rule.threshold(means), rule.centre(means)
+    ends = (threshold, threshold), (centre, centre)
+    return Look(means, means, means, means, *ends, above, ~above)
