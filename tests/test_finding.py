@@ -221,30 +221,6 @@ class TestManyAtATime:
         assert find(arms, jobs=8, storage=storage, **WORDS).outliers == ["c"]
         assert most["calls"] == 8
 
-    @pytest.mark.long
-    @pytest.mark.parametrize("kind", ["functions", "coroutines"])
-    def test_at_least_six_times_as_fast(self, kind: str) -> None:
-        def slow(label: str) -> float:
-            time.sleep(0.02)
-            return RATES[label]
-
-        async def slow_too(label: str) -> float:
-            await asyncio.sleep(0.02)
-            return RATES[label]
-
-        arms: dict[str, Callable[[], Any]] = {
-            label: (lambda label=label: slow(label))
-            if kind == "functions"
-            else coroutine(slow_too, label)
-            for label in RATES
-        }
-        seconds = {}
-        for jobs in (1, 8):
-            started = time.monotonic()
-            result = find(arms, jobs=jobs, algorithm="rr", batch=5, budget=600, **WORDS)
-            seconds[jobs] = (time.monotonic() - started) / (result.pulls + result.unused)
-        assert seconds[1] > 6 * seconds[8]
-
 
 def coroutine(pull: Callable[[str], Any], label: str) -> Callable[[], Any]:
     async def made() -> float:

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from functools import partial
 from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -136,7 +137,8 @@ async def _all_ended() -> None:
 
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
-        task.cancel()
+        if not task.cancelling():  # a second time would end the cleaning up
+            task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -160,8 +162,23 @@ class RayExecutor(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run a call as a task."""
-        future: Future[Any] = self._task.remote(fn, args, kwargs).future()
+        future: Future[Any] = Future()
+        task: Future[Any] = self._task.remote(fn, args, kwargs).future()
+        task.add_done_callback(partial(_hand_over, future))
         return future
+
+
+def _hand_over(future: Future[Any], task: Future[Any]) -> None:
+    """Give a future the result of ray's task, or the exception that the call raised."""
+    if not future.set_running_or_notify_cancel():
+        return
+    error = task.exception()
+    if error is None:
+        future.set_result(task.result())
+    elif type(error).__name__ in ("WorkerCrashedError", "NodeDiedError", "OutOfMemoryError"):
+        future.set_exception(BrokenExecutor(str(error)))
+    else:
+        future.set_exception(getattr(error, "cause", None) or error)
 
 
 def unordered(

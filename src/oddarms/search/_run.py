@@ -10,6 +10,7 @@ import heapq
 import inspect
 import os
 import random
+import secrets
 import signal
 import time
 from abc import ABC, abstractmethod
@@ -180,7 +181,11 @@ def run(
         except (InvalidParameter, ProtocolError):
             raise  # not about a pull
         except Exception as error:
-            failure = SearchError(f"the search failed: {type(error).__name__}: {error}")
+            failure: SearchError | WorkerLost
+            if isinstance(error, BrokenExecutor):
+                failure = WorkerLost(f"A process of the executor died: {error}")
+            else:
+                failure = SearchError(f"the search failed: {type(error).__name__}: {error}")
             _attach(failure, desk, Status.FAILED)
             raise failure from error
 
@@ -279,9 +284,8 @@ class _Driver(ABC):
 
     def failed(self, ticket: Ticket, error: BaseException) -> float | None:
         """Return when to repeat a pull that failed; None if it counts as the worst reward."""
-        if isinstance(error, BrokenExecutor):
-            raise WorkerLost(f"A process of the executor died: {error}") from error
-        if isinstance(error, InvalidParameter) or not isinstance(error, Exception):
+        not_of_this_pull = isinstance(error, InvalidParameter | BrokenExecutor)
+        if not_of_this_pull or not isinstance(error, Exception):
             raise error
         after = getattr(error, "retry_after", None)
         if after is None and self.policy.on_error == "worst":
@@ -387,7 +391,7 @@ class _Concurrent(_Driver):
         self.room = self.jobs
         self.queued: list[tuple[float, int, Ticket]] = []  # a heap
         self.out: dict[Future[Any], tuple[Ticket, float]] = {}
-        self.number = 0
+        self.name, self.number = secrets.token_hex(8), 0
         wait_at_end = True
         try:
             while self._go_on():
@@ -451,10 +455,10 @@ class _Concurrent(_Driver):
 
     def _submit(self, now: float) -> None:
         while self.queued and self.queued[0][0] <= now:
-            _, _, ticket = heapq.heappop(self.queued)
+            _, number, ticket = heapq.heappop(self.queued)
             function, argument = self.source.task(ticket.arm)
             try:
-                future = self.executor.submit(function, argument)
+                future = self.executor.submit(_called, function, argument, (self.name, number))
             except BaseException:
                 self._queue([ticket])
                 raise
@@ -514,8 +518,13 @@ class _Concurrent(_Driver):
             self._deal_with(ticket, late)
 
     def _size_up(self, rate: float) -> None:
-        """Queue pulls that take only a moment, so that recording does not hold them up."""
+        """Queue pulls that take only a moment, so that recording does not hold them up.
+
+        Not where nothing but `jobs` limits how many run at a time, and not where a timeout counts.
+        """
+        limited = isinstance(self.executor, ThreadExecutor) or self.policy.jobs is None
         quick = rate > 10.0 * self.jobs and self.timeout is None
+        quick = quick and limited and not self.source.is_async
         queue = min(int(rate * QUEUE_SECONDS), 2 * self.room, MAX_QUEUED)
         self.room = max(self.jobs, queue if quick else 0)
 
@@ -562,6 +571,15 @@ class _Concurrent(_Driver):
         if self.queued:
             self.desk.skip_many([ticket for _, _, ticket in self.queued], INTERRUPTED)
             self.queued.clear()
+
+
+def _called(function: Callable[[Any], Any], argument: Any, call: tuple[str, int]) -> Any:
+    """Make a call, or return its coroutine.
+
+    `call` makes it differ from all others: dask takes equal calls for one, whose result it knows.
+    """
+    del call
+    return function(argument)
 
 
 def _failure_of(ticket: Ticket, error: Exception) -> PullFailed:
