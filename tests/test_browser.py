@@ -113,9 +113,7 @@ def test_the_page_of_an_arm_follows_its_rewards(page: Any, site: Served):
     rows = page.locator("#latest tbody tr").count()
     page.locator("#latest-summary").click()
     work(study, [1.0, 0.0, 0.0], 2, 30)
-    page.wait_for_function(
-        "rows => document.querySelectorAll('#latest tbody tr').length > rows", arg=rows
-    )
+    page.locator("#latest tbody tr").nth(rows).wait_for(state="attached")
     assert not page.evaluate("document.querySelector('#latest-details').open")
 
 
@@ -198,7 +196,7 @@ def test_the_picture_is_read_by_keyboard_and_pointer(page: Any, site: Served):
     page.goto(f"{site.address}/studies/crowd")
     slider = page.locator("#explore")
     slider.wait_for()
-    page.wait_for_function("Number(document.querySelector('#explore').max) === 39")
+    page.locator("#explore[max='39']").wait_for()
     slider.focus()
     page.keyboard.press("End")
     text = page.locator("#readout").inner_text()

@@ -362,6 +362,7 @@ def _arm(request: Request, study: StudyToRead, arm: int, template: str) -> Respo
         worth=f"What is decided: {guarantee(view.question)}" if row["decided"] != "-" else "",
         thresholds=_thresholds(view),
         unused=f"{unused:,} more recorded, not used{yet}" if unused > 0 else "",
+        mixed=bool(row["history"] and view.result.unused),
         latest=_latest(study, view, arm),
     )
 
