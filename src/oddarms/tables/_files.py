@@ -259,7 +259,7 @@ def _csv_table(name: str, text: io.TextIOWrapper, start: str, wanted: Sequence[s
             header=0,
             names=range(len(columns)),
             index_col=False,
-            dtype={i: _label_type(sample, i) for i in labels},
+            dtype=dict.fromkeys(labels, _label_type()),
             na_values=dict.fromkeys(values, _SPELLINGS),
             keep_default_na=False,
             decimal="," if comma else ".",
@@ -274,10 +274,13 @@ def _csv_table(name: str, text: io.TextIOWrapper, start: str, wanted: Sequence[s
     return Table(name, columns, parts, commas=delimiter != ",")
 
 
-def _label_type(sample: list[list[str]], place: int) -> str:
-    """Return how pandas reads labels as they are written: faster if they repeat."""
-    texts = [row[place] for row in sample if place < len(row)]
-    return "category" if len(set(texts)) <= 0.9 * len(texts) else "str"
+def _label_type() -> Any:
+    """Return the type with which pandas keeps labels as they are written, and reads them fast."""
+    try:
+        import pyarrow
+    except ImportError:
+        return object
+    return pandas_of("reading CSV").ArrowDtype(pyarrow.string())
 
 
 _SPELLINGS = sorted({how(word) for word in ABSENT for how in (str, str.upper, str.title)} | {"NaN"})

@@ -11,30 +11,37 @@ with the others (one that has never passed is broken, not flaky), and nothing el
 used for the answer, too, a test would have come in by having passed, and its rewards would be a
 selection. The moment of the first pass is a stopping time, so what follows is as it would be had
 somebody named the tests in advance, and the answer is right about these tests.
+
+A report is hostile input. It may declare no entities and no document type, so that it can neither
+bring a bomb nor name other files; how deep elements are and how large one may be is limited.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
+import os
+import re
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
+from xml.parsers import expat
 
 import numpy as np
 
 from oddarms.errors import InvalidParameter, MissingExtra
 from oddarms.problem import FloatArray, check_choice
-from oddarms.tables._files import Source, name_of, opened_bytes
-from oddarms.tables._junit_files import files_of
-from oddarms.tables._junit_names import names_of
-from oddarms.tables._junit_xml import Case, Key, Report
+from oddarms.tables._files import STDIN, Source, name_of, opened_bytes
+from oddarms.tables._values import shown
 
 Reruns = Literal["first", "all"]
 """Which executions of a test in one run count."""
 Damaged = Literal["stop", "skip"]
 """What a file that is no report means: an error, or nothing."""
-MOST_TESTS = 1_000_000
+MAX_TESTS = 1_000_000
 
 
 class RunCount(NamedTuple):
@@ -168,7 +175,7 @@ def read_junit(
     """
     check_choice("reruns", reruns, get_args(Reruns))
     check_choice("damaged", damaged, get_args(Damaged))
-    files = files_of(sources)
+    files = _files_of(sources)
     tally = _Tally(every=reruns == "all")
     whole, digests, left_out = hashlib.sha256(), set[bytes](), dict[str, str]()
     for file in files:
@@ -186,6 +193,294 @@ def read_junit(
     return tally.history(read, left_out, read - len(digests), whole.hexdigest())
 
 
+# Files
+
+_ENDINGS = (".xml", ".xml.gz")
+
+
+def _files_of(sources: Source | Iterable[Source]) -> list[str]:
+    """Return the files that patterns, folders and paths name, each once, in natural order.
+
+    A folder stands for all files in it, at any depth, that end in .xml or .xml.gz.
+    """
+    given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    if not given:
+        raise InvalidParameter("junit must name at least one file but got none.")
+    found: dict[str, str] = {}
+    for source in given:
+        for file in _matching(os.fspath(source)):
+            found.setdefault(os.path.realpath(file) if file != STDIN else STDIN, file)
+    return sorted(found.values(), key=_natural)
+
+
+def _matching(source: str) -> list[str]:
+    path = Path(source)
+    if source == STDIN:
+        return [STDIN]
+    if path.is_dir():
+        files = [str(file) for file in path.rglob("*") if file.name.endswith(_ENDINGS)]
+        if not files:
+            raise InvalidParameter(
+                f"junit must be a folder with files that end in .xml but {shown(source)} has none."
+            )
+        return files
+    if path.exists():
+        return [source]
+    if not glob.has_magic(source):
+        raise InvalidParameter(
+            f"junit must be files, a folder or a pattern such as 'runs/*.xml' but"
+            f" {shown(source, 200)} does not exist in {os.getcwd()}."
+        )
+    files = [file for file in glob.glob(source, recursive=True) if not os.path.isdir(file)]
+    if not files:
+        raise InvalidParameter(
+            f"junit must match at least one file but {shown(source, 200)} matches none in"
+            f" {os.getcwd()}."
+        )
+    return files
+
+
+def _natural(file: str) -> list[tuple[int, int, str]]:
+    """Return what puts run-2 before run-10."""
+    parts = re.split("([0-9]{1,18})", file)
+    return [(1, int(part), part) if part.isdecimal() else (0, 0, part) for part in parts]
+
+
+# One report
+
+_PIECE = 2**18
+"""Bytes that are read at a time."""
+MAX_TAG = 2**24
+"""Of one tag with its attributes, or one comment; what stands between tags may be larger."""
+MAX_DEPTH = 200
+MAX_NAME = 10_000
+"""Of a name."""
+
+_ROOTS = frozenset({"testsuites", "testsuite", "assemblies", "assembly", "test-run"})
+_SUITES = frozenset({"testsuite", "assembly", "test-suite"})
+_CASES = frozenset({"testcase", "test", "test-case"})
+"""Of JUnit, of xUnit.net and of NUnit."""
+_FAILED = frozenset({"fail", "failed", "failure", "error"})
+_SKIPPED = frozenset({"skip", "skipped", "ignored", "notrun", "disabled", "inconclusive"})
+_CLASS_NAMES = ("classname", "class", "type")
+
+
+class _Key(NamedTuple):
+    """What tells a test from all others."""
+
+    suite: str
+    classname: str
+    name: str
+    file: str
+
+
+class _Case(NamedTuple):
+    """A test in a report.
+
+    Attributes
+    ----------
+    key
+        Which test it is.
+    moment
+        The timestamp of its suite: other moments in one file are other runs.
+    reward
+        1 if the last execution that the element tells of failed, 0 if not, None if it was skipped.
+    before, after
+        Executions that failed before it (Surefire's flakyFailure) and after it (rerunFailure).
+    by_pytest
+        Whether pytest has written it, whose rerun plugin leaves failures out that were followed by
+        another execution.
+    at_teardown
+        Whether it is the second element of a test that has failed, of its teardown.
+    """
+
+    key: _Key
+    moment: str
+    reward: float | None
+    before: int
+    after: int
+    by_pytest: bool
+    at_teardown: bool
+
+
+class _Suite(NamedTuple):
+    """A suite whose element is open."""
+
+    name: str
+    moment: str
+    by_pytest: bool
+
+
+@dataclass
+class _Open:
+    """A test whose element is open."""
+
+    key: _Key
+    depth: int
+    failed: bool
+    skipped: bool
+    before: int = 0
+    after: int = 0
+    at_teardown: bool = False
+
+
+class _Report:
+    """Reads one report piece by piece.
+
+    Parameters
+    ----------
+    name
+        Of the file, for messages.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._cases: list[_Case] = []
+        self._suites: list[_Suite] = []
+        self.hash = hashlib.sha256()
+        self._depth = 0
+        self._test: _Open | None = None
+        self._parser = expat.ParserCreate()
+        self._parser.StartElementHandler = self._begin
+        self._parser.EndElementHandler = self._end
+        self._parser.StartDoctypeDeclHandler = self._refuse_declarations
+        self._parser.EntityDeclHandler = self._refuse_declarations
+
+    def cases(self, file: Any) -> Iterator[_Case]:
+        """Return the tests of an open file, in order."""
+        size = 0
+        try:
+            while piece := file.read(_PIECE):
+                size += len(piece)
+                self.hash.update(piece)
+                self._parser.Parse(piece, False)
+                yield from self._taken()
+                if size - self._parser.CurrentByteIndex > MAX_TAG:
+                    raise self._wrong(f"a tag must have at most {MAX_TAG:,} bytes but has more")
+            if not size:
+                raise InvalidParameter(f"{self.name} must be a report in XML but is empty.")
+            self._parser.Parse(b"", True)
+        except expat.ExpatError as error:
+            why = expat.ErrorString(error.code) if error.code else "it is not"
+            ended = self._depth and error.code in _CUT_OFF
+            raise InvalidParameter(
+                f"{self.name}, line {error.lineno}: the file must be XML but is not: "
+                f"{'it is cut off' if ended else why}."
+            ) from None
+        except InvalidParameter:
+            raise
+        except (LookupError, ValueError) as error:  # an encoding that Python does not know, or NUL
+            raise InvalidParameter(
+                f"{self.name} must be XML in an encoding that is known but is not: {error}."
+            ) from None
+        yield from self._taken()
+
+    def _taken(self) -> list[_Case]:
+        taken, self._cases = self._cases, []
+        return taken
+
+    def _wrong(self, rule: str) -> InvalidParameter:
+        line = self._parser.CurrentLineNumber
+        return InvalidParameter(f"{self.name}, line {line}: {rule}.")
+
+    def _refuse_declarations(self, *_: object) -> None:
+        raise self._wrong(
+            "a report must not declare a document type or entities but does: they could name other"
+            " files, or become very large"
+        )
+
+    def _begin(self, tag: str, attributes: dict[str, str]) -> None:
+        tag = tag.rpartition(":")[2]
+        self._depth += 1
+        if self._depth == 1:
+            self._check_root(tag)
+        if self._depth > MAX_DEPTH:
+            raise self._wrong(f"elements must be at most {MAX_DEPTH} deep but are deeper")
+        if tag in _SUITES or self._depth == 1:
+            self._begin_suite(tag, attributes)
+        elif tag in _CASES and self._test is None:
+            self._begin_case(attributes)
+        elif self._test is not None and self._depth == self._test.depth + 1:
+            _note(self._test, tag, attributes)
+
+    def _check_root(self, tag: str) -> None:
+        if tag not in _ROOTS:
+            raise self._wrong(
+                "a report must begin with testsuites or testsuite, as JUnit's do, but begins with"
+                f" {shown(tag)}"
+            )
+
+    def _begin_suite(self, tag: str, attributes: dict[str, str]) -> None:
+        name = self._short(attributes.get("name", "") if tag in _SUITES else "")
+        outer = self._suites[-1] if self._suites else _Suite("", "", by_pytest=False)
+        moment = self._short(attributes.get("timestamp", "")) or outer.moment
+        by_pytest = outer.by_pytest or (tag, attributes.get("name")) in _BY_PYTEST
+        self._suites.append(_Suite(name, moment, by_pytest))
+
+    def _begin_case(self, attributes: dict[str, str]) -> None:
+        classname = next((attributes[name] for name in _CLASS_NAMES if name in attributes), "")
+        key = _Key(
+            self._suites[-1].name,
+            self._short(classname.strip()),
+            self._short(attributes.get("name", "").strip()),
+            self._short(attributes.get("file", "").strip()),
+        )
+        words = {attributes.get(name, "").casefold() for name in ("result", "status")}
+        self._test = _Open(key, self._depth, bool(words & _FAILED), bool(words & _SKIPPED))
+
+    def _short(self, text: str) -> str:
+        if len(text) > MAX_NAME:
+            raise self._wrong(
+                f"a name must have at most {MAX_NAME:,} characters but one has {len(text):,}"
+            )
+        return text
+
+    def _end(self, tag: str) -> None:
+        tag = tag.rpartition(":")[2]
+        test = self._test
+        if test is not None and self._depth == test.depth:
+            reward = 1.0 if test.failed else None if test.skipped else 0.0
+            suite = self._suites[-1]
+            moment, by_pytest = suite.moment, suite.by_pytest
+            reruns = test.before, test.after
+            self._cases.append(
+                _Case(test.key, moment, reward, *reruns, by_pytest, test.at_teardown)
+            )
+            self._test = None
+        elif tag in _SUITES or self._depth == 1:
+            self._suites.pop()
+        self._depth -= 1
+
+
+_CUT_OFF = {
+    expat.errors.codes[text]
+    for text in (
+        expat.errors.XML_ERROR_NO_ELEMENTS,
+        expat.errors.XML_ERROR_UNCLOSED_TOKEN,
+        expat.errors.XML_ERROR_UNCLOSED_CDATA_SECTION,
+        expat.errors.XML_ERROR_PARTIAL_CHAR,
+    )
+}
+_BY_PYTEST = {("testsuites", "pytest tests"), ("testsuite", "pytest")}
+
+
+def _note(test: _Open, tag: str, attributes: dict[str, str]) -> None:
+    """Take note of what an element in a test says of it."""
+    if tag in ("failure", "error"):
+        test.failed = True
+        test.at_teardown = attributes.get("message", "").startswith("failed on teardown")
+    elif tag in ("flakyFailure", "flakyError"):
+        test.before += 1
+    elif tag in ("rerunFailure", "rerunError"):
+        test.after += 1
+    elif tag == "skipped":
+        # what pytest expects to fail, and did, has been run and is as it should be
+        test.skipped = attributes.get("type") != "pytest.xfail"
+
+
+# All reports
+
+
 @dataclass
 class _Executions:
     """What one run has of one test: 1 failed, 0 passed, -1 skipped."""
@@ -193,7 +488,7 @@ class _Executions:
     outcomes: array[int]
     by_pytest: bool
 
-    def add(self, case: Case) -> None:
+    def add(self, case: _Case) -> None:
         """Add an element of a report."""
         if case.at_teardown and self.by_pytest and self.outcomes and self.outcomes[-1] == FAILED:
             return  # the second element of one execution
@@ -212,7 +507,7 @@ class _Executions:
 
 
 FAILED, PASSED, SKIPPED = 1, 0, -1
-_Runs = dict[tuple[Key, str], _Executions]
+_Runs = dict[tuple[_Key, str], _Executions]
 """What a file has of each test at each moment."""
 
 
@@ -220,20 +515,20 @@ def _read(file: str) -> tuple[_Runs, bytes]:
     """Return what a file has, all of it or an error, and its hash."""
     runs: _Runs = {}
     name = name_of(file)
-    report = Report(name)
+    report = _Report(name)
     with opened_bytes(file) as content:
         for case in report.cases(content):
             place = (case.key, case.moment)
             if place not in runs:
                 runs[place] = _Executions(array("b"), case.by_pytest)
-                if len(runs) > MOST_TESTS:
+                if len(runs) > MAX_TESTS:
                     raise _too_many(name)
             runs[place].add(case)
         return runs, report.hash.digest()
 
 
 def _too_many(name: str) -> InvalidParameter:
-    return InvalidParameter(f"{name} must have at most {MOST_TESTS:,} tests but has more.")
+    return InvalidParameter(f"{name} must have at most {MAX_TESTS:,} tests but has more.")
 
 
 class _Tally:
@@ -241,7 +536,7 @@ class _Tally:
 
     def __init__(self, *, every: bool) -> None:
         self._every = every
-        self._tests: dict[Key, int] = {}
+        self._tests: dict[_Key, int] = {}
         self._codes, self._rewards = array("q"), array("b")
         self._skipped = array("q")
         self._reruns = 0
@@ -258,7 +553,7 @@ class _Tally:
             self._reruns += len(found) - len(counting)
             self._codes.extend([code] * len(counting))
             self._rewards.extend(counting)
-        if len(self._tests) > MOST_TESTS:
+        if len(self._tests) > MAX_TESTS:
             raise _too_many("junit")
 
     def history(self, files: int, damaged: dict[str, str], copies: int, sha256: str) -> RunHistory:
@@ -272,7 +567,7 @@ class _Tally:
         parts = np.split(rewards[np.argsort(codes, kind="stable")], ends)
         records, counts = {}, []
         for name, part, skipped in zip(
-            names_of(list(self._tests)), parts, self._skipped, strict=True
+            _names_of(list(self._tests)), parts, self._skipped, strict=True
         ):
             passes = np.flatnonzero(part == PASSED)
             if passes.size:
@@ -280,3 +575,82 @@ class _Tally:
             place = "compared" if passes.size else "broken" if part.size else "skipped"
             counts.append(RunCount(name, part.size, int(part.sum()), skipped, place))
         return RunHistory(records, tuple(counts), files, damaged, self._reruns, copies, sha256)
+
+
+# Names
+
+_LEVELS = 3
+
+
+def _names_of(keys: Sequence[_Key]) -> list[str]:
+    """Return a name for each test: the shortest that no other has.
+
+    Examples
+    --------
+    >>> keys = [_Key("s", "shop.Login", "works", ""), _Key("s", "shop.Pay", "works", "")]
+    >>> _names_of(keys)
+    ['shop.Login::works', 'shop.Pay::works']
+    >>> _names_of([_Key("a.js", "adds", "adds", ""), _Key("b.js", "adds", "adds", "")])
+    ['a.js::adds', 'b.js::adds']
+    """
+    names = [_name(key, 0) for key in keys]
+    for level in range(1, _LEVELS):
+        counts = Counter(names)
+        names = [
+            name if counts[name] == 1 else _name(key, level)
+            for key, name in zip(keys, names, strict=True)
+        ]
+    return _numbered(names)
+
+
+def _name(key: _Key, level: int) -> str:
+    """Return a name; on higher levels it has more of what is known."""
+    node = _node_id(key)
+    if level == 0 and node:
+        return node
+    own = _own_name(key) or "(no name)"
+    first = [key.suite if level and key.suite != key.classname else ""]
+    first += [key.file if level > 1 else ""]
+    return "::".join([*(part for part in first if part), own])
+
+
+def _own_name(key: _Key) -> str:
+    """Return class and name, or the name alone where it has the class in it."""
+    where = key.classname or key.suite
+    if not key.name or not where:
+        return key.name or where
+    if key.name == where or _begins_with(key.name, where) or key.name.endswith(f" {where}"):
+        return key.name
+    return f"{where}::{key.name}"
+
+
+def _begins_with(name: str, where: str) -> bool:
+    """Return whether a name has the class before it, such as in ``shop.Login.works(1)``."""
+    return name.startswith((f"{where}.", f"{where} ", f"{where}::", f"{where}/"))
+
+
+def _node_id(key: _Key) -> str:
+    """Return how pytest names a test of which the file is known; empty for all others."""
+    if not key.file.endswith(".py"):
+        return ""
+    module = key.file.removesuffix(".py").replace("\\", "/").replace("/", ".")
+    if key.classname != module and not key.classname.startswith(f"{module}."):
+        return ""
+    classes = key.classname[len(module) + 1 :].split(".") if key.classname != module else []
+    return "::".join([key.file, *classes, key.name])
+
+
+def _numbered(names: list[str]) -> list[str]:
+    """Return names of which none is there twice, though parts of several may make the same."""
+    taken = set(names)
+    numbers: Counter[str] = Counter()
+    result = []
+    for name in names:
+        numbers[name] += 1
+        own = name if numbers[name] == 1 else f"{name} ({numbers[name]})"
+        while own != name and own in taken:
+            numbers[name] += 1
+            own = f"{name} ({numbers[name]})"
+        taken.add(own)
+        result.append(own)
+    return result
