@@ -167,9 +167,9 @@ def number_of(name: str, text: str, bounds: Bounds = UNIT, wrong: Wrong = wrong)
 def ticket_of(text: str, wrong: Wrong = wrong) -> str:
     """Return the id of a ticket, if it has the form of one."""
     ticket = text.strip()
-    if not re.fullmatch("[0-9]{1,19}-[a-z2-7]{16}", ticket):
+    if not re.fullmatch(r"([0-9]{1,19}\.){3}[a-z2-7]{16}", ticket):
         raise wrong(
-            "ticket must be an id that ask has printed, such as 17-mzxw6ytboi4dgnbt, but is"
+            "ticket must be an id that ask has printed, such as 17.3.204.mzxw6ytboi4dgnbt, but is"
             f" {shown(ticket)}"
         )
     return ticket
