@@ -5,7 +5,7 @@ COPY src ./src
 RUN python -m venv /opt/oddarms && /opt/oddarms/bin/pip install --no-cache-dir '.[server,postgresql]'
 
 FROM python:3.13-slim
-RUN useradd --system --create-home oddarms && install -d -o oddarms /token /data
+RUN useradd --system --create-home oddarms && install -d -m 700 -o oddarms /token /data
 COPY --from=build /opt/oddarms /opt/oddarms
 USER oddarms
 WORKDIR /data

@@ -85,12 +85,12 @@ def test_results_and_tickets_in_parts(address: str) -> None:
 class TestHistory:
     def test_in_parts(self, address: str, server: Served) -> None:
         study = make(address, labels=["a", 2, "2"], batch=5000)
-        rewards = np.random.default_rng(1).random((3, 70_000))
+        rewards = np.random.default_rng(1).random((3, 35_000))
         given = dict(zip(["a", 2, "2"], rewards, strict=True))
-        assert study.add_history(given, key="k") == 210_000
+        assert study.add_history(given, key="k") == 105_000
         assert study.add_history(given, key="k") == 0
         here = load_study("s", storage=server.storage)
-        assert here.overview().result.history == 210_000
+        assert here.overview().result.history == 105_000
         assert here.verify().ok
 
     def test_it_is_recorded_as_in_a_database(self, address: str, server: Served) -> None:
@@ -106,14 +106,14 @@ class TestHistory:
         self, address: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         study = make(address, batch=5000)
-        given = {"a": np.zeros(90_000), "b": np.ones(60_000)}
+        given = {"a": np.zeros(60_000), "b": np.ones(60_000)}
         with monkeypatch.context() as patch:
             LostAnswers(patch, "/history", lost=[2, 3])
             with pytest.raises(StorageFailed, match="may have been recorded") as caught:
                 study.add_history(given, key="k")
         assert caught.value.passing
         study.add_history(given, key="k")
-        assert study.overview().result.history == 150_000
+        assert study.overview().result.history == 120_000
         assert study.add_history(given, key="k") == 0
 
 
