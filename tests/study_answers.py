@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from oddarms import Search
@@ -31,4 +29,4 @@ def assert_same_answer(one: Result, other: Result) -> None:
     np.testing.assert_array_equal(one.pulls_per_arm, other.pulls_per_arm)
     np.testing.assert_array_equal(one.means, other.means)
     np.testing.assert_array_equal(one.intervals, other.intervals)
-    assert one.thresholds == other.thresholds
+    np.testing.assert_equal(one.thresholds, other.thresholds)
