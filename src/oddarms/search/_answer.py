@@ -92,7 +92,7 @@ def answer(
     first, *more = headline(result, subject)
     tables = _Tables(result, subject, details or {}, shown)
     blocks: list[Block] = [Heading(first, 3), *map(Paragraph, more)]
-    odds = () if result.evidence is None else ("odds",)
+    odds = () if result.question.algorithm == "analyze" else ("odds",)
     blocks += tables.of(outliers_of(result), odds)
     blocks.append(Facts(facts(result, subject)))
     blocks += _left_out(left_out)

@@ -597,9 +597,9 @@ class _Batches(_Driver):
     def run(self) -> None:
         if isinstance(self.desk, Search):
             self._run_steps(self.desk)
-        else:
-            while self._go_on():
-                self.shown()
+            return
+        while self._go_on():
+            self.shown()
         self.shown(every=True)
 
     def _run_steps(self, search: Search) -> None:

@@ -46,6 +46,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -386,10 +387,9 @@ class Search:
             self._budgets.append(budget)
             self.question = self.question.but(budget=budget)
             if self.status is Status.BUDGET:
-                self.status = Status.RUNNING
                 if not self._sequences.step.total:  # the smaller budget allows no further step
                     self._budgets.pop(0)
-                    self._propose()
+                self._resume()
                 self._advance()
 
     # Places, for those who keep the tickets themselves
@@ -409,6 +409,8 @@ class Search:
             return
         self._sequences.load(arms, places, rewards, history)
         self._asked = False
+        if self.status is Status.BUDGET and history.any():  # which costs none
+            self._resume()
         self._advance()
 
     def open_places(self, n: int, out: set[Place], *, prefetch: float = PREFETCH) -> list[Place]:
@@ -468,15 +470,31 @@ class Search:
         elif pulls.total > limit:
             self.status = Status.BUDGET
         self._sequences.begin(no_pulls() if self.done else pulls)
+        self._check_budget()
+
+    def _resume(self) -> None:
+        """Go on after the budget was in the way, if it allows that now."""
+        self.status = Status.RUNNING
+        if self._sequences.step.total:
+            self._check_budget()
+        else:
+            self._propose()
+
+    def _check_budget(self) -> None:
+        """Stop if the budget cannot complete the step."""
+        if self.budget is not None and self._sequences.missing > self.budget - self.told:
+            self.status = Status.BUDGET
 
     def _limit(self) -> int:
-        """Return how many pulls the budget allows the algorithm.
+        """Return how many rewards the budget and the history allow the algorithm.
 
         A smaller budget that was raised later counts until it is used up, so that raising it
         changes no step before.
         """
-        budget = self._budgets[0]
-        return UNLIMITED if budget is None else min(budget - self.pulls, UNLIMITED)
+        budget, sequences = self._budgets[0], self._sequences
+        history = int(sequences.history.sum() - (sequences.used - sequences.pulled).sum())
+        most = UNLIMITED if budget is None else min(budget, UNLIMITED)
+        return most - self.pulls + history
 
     def _advance(self) -> None:
         """Give the algorithm every step that is complete."""
@@ -526,7 +544,7 @@ class Search:
         """Return what is known now; may be called at any time."""
         last = self._snapshot()
         ends = np.column_stack([last.lower, last.upper])
-        return self._result_with(ends, first=self._first or last, last=last)
+        return replace(self._result_with(ends), first=self._first or last, last=last)
 
     def outline(self) -> tuple[Result, FindIntervals]:
         """Return what is known now at less cost, and a function that finds intervals of some arms.
@@ -537,7 +555,7 @@ class Search:
         find = self.algorithm.later_intervals()
         return self._result_with(ends), lambda arms: np.column_stack(self._in_units(*find(arms)))
 
-    def _result_with(self, intervals: FloatArray, **snapshots: Snapshot) -> Result:
+    def _result_with(self, intervals: FloatArray) -> Result:
         algorithm, trace = self.algorithm, self._trace
         guesses = algorithm.guesses()
         if self._sequences.total and (not trace or trace[-1].pulls < self.pulls):
@@ -562,7 +580,6 @@ class Search:
             ranks=_ranks(guesses.suspicion, algorithm.undecided),
             decided_after=self._decided_after.copy(),
             trace=tuple(trace),
-            **snapshots,
         )
 
     def progress(self) -> Progress:
