@@ -156,7 +156,7 @@ def test_items_come_from_stdin_or_a_file(find: Run) -> None:
 
 
 def test_labels_of_any_kind_reach_the_command_and_the_files(find: Run) -> None:
-    strange = ["two words", "it's \"it\"", "; touch hacked", "$(touch hacked)", "Zoë 猫", "-n"]
+    strange = ["two words", 'it\'s "it"', "; touch hacked", "$(touch hacked)", "Zoë 猫", "-n"]
     strange += ["{arm}", "comma, comma"]
     Path("arms.txt").write_text("\n".join(strange))
     Path("pull.py").write_text(

@@ -49,6 +49,7 @@ class Display:
         self._first: Progress | None = None
         self._latest: Progress | None = None
         self._said_hanging: set[Label] = set()
+        self._said_waiting = False
         self._over = threading.Event()
         self._clock = threading.Thread(target=self._tick, name="oddarms-display", daemon=True)
 
@@ -78,6 +79,12 @@ class Display:
             self._draw()
         else:
             self._console.out(" · ".join(self._lines(progress)[:2]))
+
+    def waiting(self) -> None:
+        """Say once that other workers have all samples that are needed now."""
+        if not self._said_waiting:
+            self._said_waiting = True
+            self._console.out("waiting: other workers have all samples of this step")
 
     def _tick(self) -> None:
         while not self._over.wait(TICK_SECONDS):

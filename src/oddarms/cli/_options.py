@@ -237,20 +237,27 @@ StorageOption = Annotated[
 ]
 
 
-def opened_storage(storage: str | None, *, create: bool = False) -> Storage:
+def opened_storage(storage: str | None) -> Storage:
     """Return a storage that outlives the command; say which one is used if none was named."""
-    found = open_storage(storage, create=create)
-    if found.name == "memory":
-        raise InvalidParameter(
-            "--storage must be a file or a server, as memory does not outlive the command."
-        )
+    check_lasting(storage)
+    found = open_storage(storage)
     if storage is None and not os.environ.get("ODDARMS_STORAGE"):
         note(f"storage: {shown(Path(found.name).absolute())}")
     return found
 
 
+def check_lasting(storage: str | None) -> None:
+    """Raise if a storage is the memory of this process."""
+    chosen = storage if storage is not None else os.environ.get("ODDARMS_STORAGE")
+    if chosen in ("memory", ":memory:", "sqlite://", "sqlite:///:memory:"):
+        raise InvalidParameter(
+            "--storage must be a file or a server, as memory does not outlive the command."
+        )
+
+
 def opened_study(name: str, storage: str | None) -> Study:
     """Return a study of a storage."""
+    check_lasting(storage)
     if storage is None and not os.environ.get("ODDARMS_STORAGE"):
         opened_storage(None)
     return load_study(name, storage=storage)

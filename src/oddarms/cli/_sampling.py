@@ -338,12 +338,24 @@ def sample(study: Study, sampling: Sampling, output: Output, worker: str | None 
 def _sampled(study: Study, sampling: Sampling, output: Output, worker: str | None) -> Result:
     from oddarms.cli._display import Display  # it needs rich
 
-    desk = Worker(study, worker, retry_for=sampling.policy.retry_for)
-    source = sampling.source(study.labels)
+    source, policy = sampling.source(study.labels), sampling.policy
     if output.quiet:
-        return run(desk, source, sampling.policy)
+        return run(Worker(study, worker, retry_for=policy.retry_for), source, policy)
     with Display(study.question, command=sampling.command) as display:
-        return run(desk, source, sampling.policy, display)
+        desk = _Desk(study, worker, retry_for=policy.retry_for)
+        desk.waiting = display.waiting
+        return run(desk, source, policy, display)
+
+
+class _Desk(Worker):
+    """A worker that says when it waits for others."""
+
+    waiting: Callable[[], None]
+
+    def wait(self) -> None:
+        """Wait a moment, as all samples are with others."""
+        self.waiting()
+        super().wait()
 
 
 def _remedy(error: Exception, bounds: tuple[float, float]) -> str:

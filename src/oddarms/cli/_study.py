@@ -20,6 +20,7 @@ from oddarms.cli._options import (
     ResultFormatOption,
     SeedOption,
     StorageOption,
+    check_lasting,
     opened_storage,
     opened_study,
     with_options,
@@ -62,11 +63,10 @@ def create(
       oddarms study create tests --arms - --option max_step=50
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     question = Question.of(read_labels(arms), words_of(asked))
-    if storage in ("memory", ":memory:"):
-        opened_storage(storage)
+    check_lasting(storage)
     made = create_study(name, question, rng=seed, storage=storage)
     where = shown(made.storage)
-    emit(f"created {made.name} with {counted(question.n, 'item')} in {where}\n")
+    emit(f"created {made.name} with {counted(question.n, 'arm')} in {where}\n")
 
 
 def list_studies(storage: StorageOption = None, how: FormatOption = "table") -> None:
@@ -81,8 +81,8 @@ def list_studies(storage: StorageOption = None, how: FormatOption = "table") -> 
         note("no studies yet: `oddarms study create` makes one")
         return
     if how == "table":
-        header = ("name", "items", "k", "delta", "algorithm", "tickets", "results", "created (UTC)")
-        right = ("items", "k", "delta", "tickets", "results")
+        header = ("name", "arms", "k", "delta", "algorithm", "tickets", "results", "created (UTC)")
+        right = ("arms", "k", "delta", "tickets", "results")
         emit(table(header, map(_for_people, found), right=right, wrap="name"))
         return
     header = ("name", "arms", "k", "delta", "algorithm", "handed_out", "results", "created")
@@ -150,7 +150,7 @@ def _described(study: Study, overview: Overview) -> str:
         ("algorithm", f"{question.algorithm_name}{options}, seed {study.seed}"),
         ("budget", "none" if question.budget is None else counted(question.budget, "sample")),
         ("status", status_text(overview.status)),
-        ("items", f"{decided}, {len(result.undecided):,} undecided"),
+        ("arms", f"{decided}, {len(result.undecided):,} undecided"),
         *((name.removeprefix("upper "), text) for name, text in facts(result) if name != "status"),
         ("tickets", f"{overview.handed_out:,} handed out, {overview.live:,} of them live"),
         ("results", f"{overview.told:,} recorded, {counted(overview.conflicts, 'conflict')}"),

@@ -117,9 +117,7 @@ def tell(
             " reward, or JSON lines with these keys. All are recorded or, if one is wrong, none.",
         ),
     ] = None,
-    worker: Annotated[
-        str | None, typer.Option(help="A name for the log.", show_default="who asked")
-    ] = None,
+    worker: Annotated[str | None, typer.Option(help="A name for the log.")] = None,
     storage: StorageOption = None,
     how: FormatOption = "table",
 ) -> None:
@@ -131,8 +129,8 @@ def tell(
 
     \b
     Examples:
-      oddarms study tell crowd 17-mzxw6ytboi4dgnbt 0.25
-      echo "17-mzxw6ytboi4dgnbt 0.25" | oddarms study tell crowd --from -
+      oddarms study tell crowd 17.3.204.mzxw6ytboi4dgnbt 0.25
+      echo "17.3.204.mzxw6ytboi4dgnbt 0.25" | oddarms study tell crowd --from -
     """  # noqa: D301
     if (source is None) == (ticket is None) or (ticket is None) != (reward is None):
         raise InvalidParameter("Give either TICKET and VALUE, or --from FILE.")
@@ -190,7 +188,7 @@ def skip(
 
     \b
     Example:
-      oddarms study skip crowd 17-mzxw6ytboi4dgnbt --reason "shutting down"
+      oddarms study skip crowd 17.3.204.mzxw6ytboi4dgnbt --reason "shutting down"
     """  # noqa: D301
     opened_study(name, storage).skip(ticket, reason)
     emit(f"ticket {ticket} was given back\n")
