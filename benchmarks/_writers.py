@@ -28,7 +28,7 @@ ARMS = 1000
 ALL_IN_ONE_STEP = 1000
 """Pulls of an arm a step, so that all tickets are handed out before the first result."""
 NAME = "benchmark"
-LEASE = timedelta(days=1)
+LEASE = timedelta(hours=1)
 LOCK_SECONDS = 60.0
 PATIENCE_SECONDS = 300.0
 REWARD = 0.5

@@ -3,8 +3,7 @@
 A request comes with ``Authorization: Bearer TOKEN`` or with the cookie of a session, which `log_in`
 starts and `log_out` ends. Routes of FastAPI take as dependencies:
 
-- ``principal: Anybody``: somebody with a token, whatever the role; ``Reader``: who may read all
-  studies; ``Admin``: who may do everything.
+- ``principal: Anybody``: somebody with a token; ``Admin``: somebody who may do everything.
 - ``study: StudyToRead``, ``StudyToWork``, ``StudyToChange``: the opened study of the route's
   ``{name}``. Its methods block: write such routes with ``def`` and not ``async def``.
 
@@ -283,7 +282,6 @@ def _forbidden(needed: str) -> Problem:
 
 
 Anybody = Annotated[Principal, Depends(current)]
-Reader = Annotated[Principal, Depends(reader)]
 Admin = Annotated[Principal, Depends(admin)]
 StudyToRead = Annotated[StoredStudy, Depends(study_to_read)]
 StudyToWork = Annotated[StoredStudy, Depends(study_to_work)]

@@ -31,6 +31,8 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 """Headers of every answer, unless it sets its own."""
+GONE = 499
+"""Status in the metrics if the client closed the connection, as in nginx."""
 METHODS = ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS")
 OURS = ("api", "healthz", "login", "logout", "metrics", "new", "static", "studies")
 """First parts of our paths. A prefix cannot start with one: was it stripped or not?"""
@@ -145,7 +147,7 @@ class Guards:
 
     def _count(self, method: str, scope: Scope, sent: _Sent, seconds: float) -> None:
         method, route = method if method in METHODS else "other", _route(scope)
-        self._state.metrics.requests.labels(method, route, sent.status or 500).inc()
+        self._state.metrics.requests.labels(method, route, sent.status or GONE).inc()
         if not route.endswith("/events"):
             self._state.metrics.seconds.labels(method, route).observe(seconds)
 
@@ -183,7 +185,7 @@ def _limited(request: Request, receive: Receive, most: int) -> Receive:
         check(size)
         return message
 
-    announced = request.headers.get("content-length", "0")
+    announced = request.headers.get("content-length", "0")[:20]
     check(int(announced) if announced.isdecimal() else 0)
     return counted
 

@@ -64,7 +64,8 @@ def __getattr__(name: str) -> Any:
     if name in ("DatabaseStorage", "StoredStudy"):
         from oddarms.studies import _stored
 
-        return getattr(_stored, name)
+        globals()[name] = getattr(_stored, name)
+        return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
