@@ -8,11 +8,8 @@ import logging
 import math
 import os
 import random
-import re
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -24,18 +21,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from oddarms import Study, create_study, load_study
+from oddarms import Result, Study, create_study, load_study
 from oddarms.arms import BatchFunction, Function
-from oddarms.errors import (
-    InvalidParameter,
-    PullFailed,
-    SearchInterrupted,
-    StorageFailed,
-)
-from oddarms.search import Result, Status, _patience, drive
-from oddarms.studies import Told, _database, verify
-from oddarms.studies._desk import RUN_LEASE, StudyDesk
+from oddarms.errors import InvalidParameter, PullFailed, SearchInterrupted, StorageFailed
+from oddarms.search import Policy, Status, run
+from oddarms.studies import Told, Worker, retried
 from postgresql import Server
+from processes import wait_until
 
 MEANS = {"a": 0.0, "b": 0.05, "c": 0.9, "d": 0.0, "e": 0.1}
 LONG = 60.0
@@ -72,6 +64,8 @@ class FaultyStudy:
         self._fault = fault
 
     def __getattr__(self, name: str) -> Any:
+        if name == "question":
+            self._fault("before question")
         value = getattr(self._study, name)
         if name not in ("ask", "tell_many", "skip_many", "result"):
             return value
@@ -85,15 +79,13 @@ class FaultyStudy:
         return call
 
 
-class Faulty(StudyDesk):
-    """A desk of such a study."""
-
-    def __init__(self, study: Study, fault: Callable[[str], object]) -> None:
-        faulty: Any = FaultyStudy(study, fault)
-        super().__init__(faulty, "w", timedelta(seconds=0.3))
+def faulty(study: Study, fault: Callable[[str], object], retry_for: float = LONG) -> Worker:
+    """Return a worker of such a study; faults of its other thread are the same."""
+    stand_in: Any = FaultyStudy(study, fault)
+    return Worker(stand_in, "w", lease=10.0, retry_for=retry_for)
 
 
-def away() -> StorageFailed:
+def unavailable() -> StorageFailed:
     return StorageFailed("a server: it cannot be reached.", passing=True)
 
 
@@ -109,15 +101,16 @@ def make(storage: str, labels: Iterable[str] = MEANS, **changes: Any) -> Study:
 
 @pytest.fixture
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_patience, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(_patience, "LONGEST_PAUSE", 0.001)
+    monkeypatch.setattr("oddarms.studies._worker.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("oddarms.studies._worker.MAX_PAUSE", 0.001)
 
 
-def run(study: Study, desk: StudyDesk, pulls: Pulls, how: str = "1", **options: Any) -> Result:
-    """Drive a desk, by one job, by several, or in batches."""
+def drive(worker: Worker, pulls: Pulls, how: str = "1", **options: Any) -> Result:
+    """Run a study by one job, by several, or in batches."""
+    labels = worker.study.labels
     if how == "batch":
-        return drive(desk, BatchFunction(pulls.many, study.labels), **options)
-    return drive(desk, Function(pulls, study.labels), jobs=int(how), **options)
+        return run(worker, BatchFunction(pulls.many, labels), Policy(**options))
+    return run(worker, Function(pulls, labels), Policy(jobs=int(how), **options))
 
 
 def stored(study: Study) -> list[float]:
@@ -127,23 +120,14 @@ def stored(study: Study) -> list[float]:
 def assert_all_stored(study: Study, pulls: Pulls) -> None:
     assert stored(study) == sorted(pulls.paid)
     assert study.conflicts() == []
-    assert verify(study).problems == []
-
-
-HOW = pytest.mark.parametrize("how", [pytest.param("1", marks=pytest.mark.long), "4", "batch"])
+    assert study.verify().problems == []
 
 
 @pytest.mark.usefixtures("short_pauses")
-class TestFailuresThatPass:
-    @pytest.mark.parametrize(
-        ("how", "call", "when"),
-        [
-            pytest.param(how, call, when, marks=() if how in kinds else pytest.mark.long)
-            for call, kinds in (("ask", "4"), ("tell_many", ("4", "batch")), ("result", "4"))
-            for when in ("before", "after")
-            for how in ("1", "4", "batch")
-        ],
-    )
+class TestOutagesThatPass:
+    @pytest.mark.parametrize("how", ["1", "4", "batch"])
+    @pytest.mark.parametrize("call", ["ask", "tell_many", "result"])
+    @pytest.mark.parametrize("when", ["before", "after"])
     def test_the_call_is_repeated_whether_it_was_recorded_or_not(
         self, study: Study, how: str, call: str, when: str
     ) -> None:
@@ -152,33 +136,32 @@ class TestFailuresThatPass:
         def fault(name: str) -> None:
             calls[name] += 1
             if name == f"{when} {call}" and calls[name] % 3 == 1 and calls[name] < 20:
-                raise away()
+                raise unavailable()
 
         pulls = Pulls()
-        result = run(study, Faulty(study, fault), pulls, how)
+        result = drive(faulty(study, fault), pulls, how)
         assert result.outliers == ["c"]
         assert calls[f"{when} {call}"] >= 2
-        assert_all_stored(study, pulls)
-
-    @pytest.mark.parametrize("when", ["before", "after"])
-    def test_tickets_that_are_given_back(self, study: Study, when: str) -> None:
-        calls = Counter[str]()
-
-        def fault(name: str) -> None:
-            calls[name] += 1
-            if name == f"{when} skip_many" and calls[name] % 2 == 1:
-                raise away()
-
-        def sometimes(call: int) -> None:
-            if call % 5 == 0:
-                raise OSError("now and then")
-
-        pulls = Pulls(sometimes)
-        result = run(study, Faulty(study, fault), pulls, "4", on_error="retry")
-        assert result.outliers == ["c"]
-        assert calls[f"{when} skip_many"] >= 2
         assert study.overview().live == 0
         assert_all_stored(study, pulls)
+
+    def test_failed_pulls_count_as_the_worst_reward_also_then(self, study: Study) -> None:
+        failures = iter([unavailable() for _ in range(5)])
+
+        def fault(_name: str) -> None:
+            if pulls.paid:
+                for failure in failures:
+                    raise failure
+
+        def fails(call: int) -> None:
+            if call % 7 == 0:
+                raise OSError("no answer")
+
+        pulls = Pulls(fails)
+        drive(faulty(study, fault), pulls, "4", on_error="worst")
+        told = [trial.reward for trial in study.trials()]
+        assert sorted(set(pulls.paid) & set(told)) == sorted(pulls.paid)
+        assert set(told) - set(pulls.paid) <= {1.0}
 
     def test_pulls_under_way_are_finished_and_kept(self, study: Study) -> None:
         """No others are begun, as nobody hands out any."""
@@ -193,80 +176,106 @@ class TestFailuresThatPass:
             if failed["all"] < 50:
                 failed["all"] += 1
                 assert len(pulls.paid) <= 4
-                raise away()
+                raise unavailable()
 
-        run(study, Faulty(study, fault), pulls, "4", ahead=0)
+        drive(faulty(study, fault), pulls, "4", prefetch=0)
         assert failed["all"] == 50
         assert_all_stored(study, pulls)
 
-    def test_it_is_said_at_first_then_now_and_then_and_when_it_is_over(
-        self, study: Study, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    def test_it_is_said_at_first_and_when_it_is_over(
+        self, study: Study, caplog: pytest.LogCaptureFixture
     ) -> None:
-        failures = itertools.count()
-
-        def fault(name: str) -> None:
-            if name == "before tell_many" and (i := next(failures)) < 20:
-                monkeypatch.setattr(_patience, "SAY_SECONDS", 0.0 if i == 9 else 60.0)
-                raise away()
-
-        with caplog.at_level(logging.WARNING, "oddarms"):
-            run(study, Faulty(study, fault), Pulls(), "1", patience=timedelta(minutes=10))
-        first, more, over = [record.getMessage() for record in caplog.records]
-        assert first == (
-            "a server: it cannot be reached. Trying again for 10 minutes; 1 result kept meanwhile."
-        )
-        assert more.startswith("a server: it cannot be reached. Trying again for ")
-        said = r"The storage answers again after (\d+\.)?\d+ seconds, and 1 result stored\."
-        assert re.fullmatch(said, over)
-
-    def test_it_is_said_on_stderr_unless_the_program_logs_otherwise(self) -> None:
-        program = (
-            "from oddarms.search import patiently\n"
-            "from oddarms.errors import StorageFailed\n"
-            "failures = [StorageFailed('a.db: the disk is full.', passing=True)]\n"
-            "def call():\n"
-            "    if failures:\n"
-            "        raise failures.pop()\n"
-            "patiently(call, 60)\n"
-        )
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-        assert done.stderr.startswith("a.db: the disk is full. Trying again for 60 seconds.\nThe ")
-
-    def test_in_memory_too(self) -> None:
-        study = make("memory", rng=3)
-        failures = iter([away(), away()])
+        failures = iter([unavailable() for _ in range(20)])
 
         def fault(name: str) -> None:
             if name == "before tell_many":
                 for failure in failures:
                     raise failure
 
-        pulls = Pulls()
-        run(study, Faulty(study, fault), pulls, "4")
+        with caplog.at_level(logging.WARNING, "oddarms"):
+            drive(faulty(study, fault, retry_for=600.0), Pulls(), "1")
+        first, over = [record.getMessage() for record in caplog.records]
+        assert first == (
+            "a server: it cannot be reached. Retrying for 10 minutes; 1 result kept meanwhile."
+        )
+        assert over.startswith("The storage is available again after ")
+
+    def test_a_result_is_stored_while_another_pull_takes_long(self, study: Study) -> None:
+        """So that little is lost if the process is killed meanwhile."""
+        release = threading.Event()
+
+        def slow(call: int) -> None:
+            if call == 4:
+                assert release.wait(LONG)
+
+        pulls = Pulls(slow)
+        runner = threading.Thread(target=study.run, args=(pulls,), kwargs={"jobs": 4})
+        runner.start()
+        other = load_study("s", storage=study.storage)
+        try:
+            wait_until(lambda: len(pulls.paid) >= 3)
+            wait_until(lambda: set(pulls.paid[:3]) <= set(stored(other)), LONG)
+        finally:
+            release.set()
+            runner.join(LONG)
+        assert_all_stored(study, pulls)
+
+    def test_leases_are_renewed_while_a_pull_takes_long(self, study: Study) -> None:
+        release = threading.Event()
+        pulls = Pulls(lambda call: release.wait(LONG) if call <= 2 else None)
+        runner = threading.Thread(
+            target=study.run, args=(pulls,), kwargs={"jobs": 2, "lease": 0.4, "prefetch": 0}
+        )
+        runner.start()
+        other = load_study("s", storage=study.storage)
+        try:
+            wait_until(lambda: other.overview().live == 2)
+            first = {(t.arm, t.place) for t in other.ask(1000, prefetch=0)}
+            time.sleep(1.0)
+            assert not other.ask(1000, prefetch=0), "nobody else gets the two"
+            assert other.overview().live == len(first) + 2
+        finally:
+            other.stop()
+            release.set()
+            runner.join(LONG)
         assert_all_stored(study, pulls)
 
 
 @pytest.mark.usefixtures("short_pauses")
-class TestFailuresThatLast:
-    @HOW
+class TestOutagesThatLast:
+    @pytest.mark.parametrize("how", ["1", "4", "batch"])
     def test_results_that_cannot_be_stored_are_in_the_error(self, study: Study, how: str) -> None:
         pulls = Pulls()
 
         def fault(_name: str) -> None:
             if len(pulls.paid) >= 9:
-                raise away()
+                raise unavailable()
 
+        began = time.monotonic()
         with pytest.raises(StorageFailed, match="it cannot be reached") as caught:
-            run(study, Faulty(study, fault), pulls, how, patience=0.05)
+            drive(faulty(study, fault, retry_for=0.3), pulls, how)
+        assert time.monotonic() - began < LONG / 2
         error = caught.value
         assert error.untold
-        number = len(error.untold)
-        words = f"Not stored and only in memory: {number} result"
-        assert words in str(error)
-        assert [(ticket.arm, reward) for ticket, reward in error.untold] == error.unabsorbed
         assert sorted([*stored(study), *(r for _, r in error.untold)]) == sorted(pulls.paid)
         assert set(study.tell_many(error.untold)) == {Told.RECORDED}
         assert_all_stored(study, pulls)
+
+    def test_giving_up_once_is_enough(self, study: Study) -> None:
+        """What is still tried at the end does not take as long again."""
+        pulls = Pulls()
+        times: list[float] = []
+
+        def fault(_name: str) -> None:
+            if len(pulls.paid) >= 9:
+                if threading.current_thread() is threading.main_thread():
+                    times.append(time.monotonic())
+                raise unavailable()
+
+        with pytest.raises(StorageFailed):
+            drive(faulty(study, fault, retry_for=1.0), pulls, "1")
+        late = [at for at in times if at - times[0] >= 1.0]
+        assert len(late) <= 5
 
     def test_what_does_not_pass_ends_it_at_once(self, study: Study) -> None:
         pulls = Pulls()
@@ -278,178 +287,138 @@ class TestFailuresThatLast:
                 raise StorageFailed("a.db: it cannot be written to.")
 
         with pytest.raises(StorageFailed, match="it cannot be written to") as caught:
-            run(study, Faulty(study, fault), pulls, "1")
-        assert failures["before tell_many"] == 2, "once more at the end, and no more"
+            drive(faulty(study, fault), pulls, "1")
+        assert failures["before tell_many"] <= 4, "and once more at the end"
         study.tell_many(caught.value.untold)
         assert_all_stored(study, pulls)
 
-    def test_the_last_word_does_not_wait_for_a_storage_that_hangs(
-        self, study: Study, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(_patience, "MOMENT_SECONDS", 0.05)
-        pulls = Pulls()
-        hangs, released = threading.Event(), threading.Event()
-
-        def fault(_name: str) -> None:
-            if len(pulls.paid) >= 9:
-                if threading.current_thread() is not threading.main_thread():
-                    hangs.set()
-                    released.wait(LONG)
-                if not released.is_set():
-                    raise away()
-
-        started = time.monotonic()
-        with pytest.raises(StorageFailed) as caught:
-            run(study, Faulty(study, fault), pulls, "1", patience=0)
-        assert hangs.is_set()
-        assert time.monotonic() - started < LONG / 2
-        released.set()
-        study.tell_many(caught.value.untold)  # which may be a repetition
-        assert_all_stored(study, pulls)
-
-    def test_a_failed_pull_is_the_error_even_if_the_storage_is_away_at_the_end(
+    def test_a_failed_pull_is_the_error_even_if_the_storage_is_unavailable_at_the_end(
         self, study: Study
     ) -> None:
         pulls = Pulls(lambda call: 1 / (call - 9))
 
         def fault(name: str) -> None:
             if name == "before result":
-                raise away()
+                raise unavailable()
 
         with pytest.raises(PullFailed, match="ZeroDivisionError") as caught:
-            run(study, Faulty(study, fault), pulls, "1", patience=0)
+            drive(faulty(study, fault, retry_for=0), pulls, "1")
         assert caught.value.result is None
         assert_all_stored(study, pulls)
 
-    @pytest.mark.parametrize("patience", [-1, math.nan, "1m", None, True, timedelta(seconds=-1)])
-    def test_patience_must_be_a_duration(self, study: Study, patience: Any) -> None:
-        words = "patience must be a timedelta, or a number of seconds that is not negative, but got"
+    @pytest.mark.parametrize("retry_for", [-1, math.nan, "1m", None, True, timedelta(seconds=-1)])
+    def test_retry_for_must_be_a_duration(self, study: Study, retry_for: Any) -> None:
         pulls = Pulls()
-        with pytest.raises(InvalidParameter, match=words):
-            study.run(pulls, patience=patience)
+        with pytest.raises(InvalidParameter, match="retry_for must be a timedelta or a number of"):
+            study.run(pulls, retry_for=retry_for)
         assert pulls.paid == []
 
+    def test_a_call_that_is_retried_by_itself(self) -> None:
+        failures = [unavailable(), unavailable()]
 
-class TestSignalsWhileTheStorageIsAway:
-    @HOW
+        def call() -> str:
+            if failures:
+                raise failures.pop()
+            return "answer"
+
+        assert retried(call, LONG) == "answer"
+        failures += [unavailable()]
+        with pytest.raises(StorageFailed):
+            retried(call, 0.0)
+
+
+class TestSignals:
+    @pytest.mark.parametrize("how", ["1", "4", "batch"])
     @pytest.mark.parametrize("call", ["ask", "tell_many"])
     @pytest.mark.parametrize(
         "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
     )
     @pytest.mark.parametrize("back", [False, True], ids=["for good", "until then"])
-    def test_they_are_obeyed_at_once(
+    def test_are_obeyed_while_the_storage_is_unavailable(
         self, study: Study, how: str, call: str, number: int, back: bool
     ) -> None:
         pulls = Pulls()
         sent: list[float] = []
 
         def fault(name: str) -> None:
-            if sent and back:
+            if (sent and back) or threading.current_thread() is not threading.main_thread():
                 return
             if len(pulls.paid) >= 9 and (sent or name == f"before {call}"):
                 if not sent:
                     sent.append(time.monotonic())
                     os.kill(os.getpid(), number)
-                raise away()
+                raise unavailable()
 
         with pytest.raises(SearchInterrupted) as caught:
-            run(study, Faulty(study, fault), pulls, how)
+            drive(faulty(study, fault), pulls, how)
         error = caught.value
         assert time.monotonic() - sent[0] < LONG / 2
         assert error.signal == number
-        name = "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
         if back:
-            assert str(error).startswith(f"{name} after ")
             assert (error.result.status, error.untold) == (Status.INTERRUPTED, [])
             assert study.overview().live == 0
         else:
-            assert str(error).startswith(f"{name}; the storage does not answer, but keeps what")
             assert error.result is None
-        assert sorted([*stored(study), *(r for _, r in error.untold)]) == sorted(pulls.paid)
+            assert "the storage does not answer" in str(error)
+        told = {*stored(study), *(reward for _, reward in error.untold)}
+        assert told == set(pulls.paid)
         study.tell_many(error.untold)
         assert_all_stored(study, pulls)
 
-    def test_one_while_tickets_are_given_back(self, study: Study) -> None:
-        pulls = Pulls(lambda call: 1 / (call - 9))
-        sent: list[str] = []
+    @pytest.mark.parametrize("call", ["ask", "tell", "skip", "renew"])
+    def test_end_a_single_call_that_waits_for_a_lock(self, study: Study, call: str) -> None:
+        one, _ = study.ask(2)
+        calls: dict[str, Callable[[], object]] = {
+            "ask": study.ask,
+            "tell": lambda: study.tell(one, 0.5),
+            "skip": lambda: study.skip(one),
+            "renew": lambda: study.renew([one]),
+        }
+        other = sqlite3.connect(study.storage, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
 
-        def fault(name: str) -> None:
-            if name == "before skip_many" and not sent:
-                sent.append(name)
-                os.kill(os.getpid(), signal.SIGINT)
-                raise away()
+        def start_and_call() -> None:
+            timer.start()  # an interruption before the block that expects it would end the tests
+            calls[call]()
 
-        with pytest.raises(SearchInterrupted):
-            run(study, Faulty(study, fault), pulls, "1")
-        assert_all_stored(study, pulls)
+        with pytest.raises(KeyboardInterrupt):
+            start_and_call()
+        timer.join()
+        other.close()
+        assert (stored(study), study.overview().live) == ([], 2)
+        calls[call]()
+        assert study.verify().ok
 
-    def test_a_file_that_somebody_else_has_locked(
-        self, study: Study, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(_database, "LOCK_SECONDS", 0.05)
-        pulls = Pulls(lambda call: lock() if call == 9 else None)
+    def test_end_a_run_that_waits_for_a_lock(self, study: Study) -> None:
         other = sqlite3.connect(study.storage, isolation_level=None, check_same_thread=False)
-        times: list[float] = []
 
-        def lock() -> None:
-            other.execute("BEGIN IMMEDIATE")
-            threading.Timer(0.5, interrupt).start()
+        def lock(call: int) -> None:
+            if call == 9:
+                other.execute("BEGIN IMMEDIATE")
+                threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 
-        def interrupt() -> None:
-            times.append(time.monotonic())
-            os.kill(os.getpid(), signal.SIGINT)
-
+        pulls = Pulls(lock)
         with pytest.raises(SearchInterrupted) as caught:
             study.run(pulls)
-        assert time.monotonic() - times[0] < LONG / 2
         assert caught.value.untold
-        other.execute("ROLLBACK")
         other.close()
         study.tell_many(caught.value.untold)
         assert_all_stored(study, pulls)
 
-    def test_a_desk_waits_for_a_lock_and_obeys_in_well_under_a_second(
-        self, study: Study, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(_database, "LOCK_SECONDS", 0.05)
-        desk = _patience.PatientDesk(study.desk(), LONG)
-        (ticket,) = desk.ask(1)
-        other = sqlite3.connect(study.storage, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        times: list[float] = []
-
-        def interrupt() -> None:
-            times.append(time.monotonic())
-            os.kill(os.getpid(), signal.SIGINT)
-
-        def tell() -> None:
-            threading.Timer(0.2, interrupt).start()
-            desk.tell_many([(ticket, 0.5)])
-
-        for _ in range(50):  # the quickest one counts: the machine may be busy
-            with pytest.raises(KeyboardInterrupt):
-                tell()
-            seconds = time.monotonic() - times[-1]
-            if seconds < 0.5:
-                break
-        assert seconds < 0.5
-        other.execute("ROLLBACK")
-        other.close()
-        desk.tell_many([(ticket, 0.5)])
-        assert stored(study) == [0.5]
-
 
 class TestFiles:
     def test_a_lock_is_outlived(self, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(_database, "LOCK_SECONDS", 0.05)
+        monkeypatch.setattr("oddarms.studies._database.LOCK_SECONDS", 0.05)
         other = sqlite3.connect(study.storage, isolation_level=None, check_same_thread=False)
-        pulls = Pulls(lambda call: lock() if call == 9 else None)
         unlocking = threading.Timer(0.5, other.execute, ("ROLLBACK",))
 
-        def lock() -> None:
-            other.execute("BEGIN IMMEDIATE")
-            unlocking.start()
+        def lock(call: int) -> None:
+            if call == 9:
+                other.execute("BEGIN IMMEDIATE")
+                unlocking.start()
 
+        pulls = Pulls(lock)
         assert study.run(pulls, jobs=4).outliers == ["c"]
         unlocking.join()
         other.close()
@@ -457,27 +426,24 @@ class TestFiles:
 
     def test_a_full_disk_is_outlived(self, study: Study, caplog: pytest.LogCaptureFixture) -> None:
         """The disk is full until somebody has heard of it."""
-        room = {"pages": 10**6}
-        pulls = Pulls(lambda call: fill() if call == 9 else None)
+        full = {"since": 9}
 
-        def fill() -> None:
-            with study._database.reading() as connection:
-                room["pages"] = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
-
-        @sa.event.listens_for(study._database._engine, "begin")
         def limit(connection: Any) -> None:
-            if "the disk is full" in caplog.text:
-                room["pages"] = 10**6
-            connection.exec_driver_sql(f"PRAGMA max_page_count = {room['pages']}")
+            raw = connection.connection.driver_connection
+            pages = raw.execute("PRAGMA page_count").fetchone()[0]
+            filled = len(pulls.paid) >= full["since"] and "the disk is full" not in caplog.text
+            raw.execute(f"PRAGMA max_page_count = {pages if filled else 10**6}")
 
-        study.on_decision(lambda *_: None)
-        with caplog.at_level(logging.WARNING, "oddarms"):
-            result = study.run(pulls, jobs=4, worker="w" * 900)  # so that tickets fill pages
+        pulls = Pulls()
+        sa.event.listen(sa.Engine, "begin", limit)
+        try:
+            with caplog.at_level(logging.WARNING, "oddarms"):
+                result = study.run(pulls, jobs=4, worker="w" * 900)  # so that tickets fill pages
+        finally:
+            sa.event.remove(sa.Engine, "begin", limit)
         assert "the disk is full" in caplog.text
         assert result.outliers == ["c"]
-        assert sorted(pulls.paid) == sorted(
-            trial.reward for trial in study.trials() if trial.ticket is not None
-        )
+        assert_all_stored(study, pulls)
 
 
 class TestServers:
@@ -492,10 +458,8 @@ class TestServers:
         """Every reward that a function returned is in the log, once."""
         caplog.set_level(logging.CRITICAL + 1, "sqlalchemy")  # its records keep such cursors
         storage = postgresql.new_database()
-        budget = 400 * times
-        study = make(
-            storage, labels="ad", k=0, margin=0, budget=budget
-        )  # equal means: the budget ends it
+        budget = 400 * times  # equal means: the budget ends it
+        study = make(storage, labels="ad", k=0, margin=0, budget=budget)
         most = 0.0
 
         def wait_for_the_end(call: int) -> None:
@@ -509,7 +473,7 @@ class TestServers:
 
         def work() -> None:
             try:
-                outcome.append(study.run(pulls, jobs=8, lease=RUN_LEASE))
+                outcome.append(study.run(pulls, jobs=8))
             except BaseException as error:
                 outcome.append(error)
 
@@ -519,8 +483,8 @@ class TestServers:
             for i, end in enumerate([postgresql.stop, postgresql.kill9] * times):
                 enough = len(pulls.paid) + 10 + 10 * (i % 4)
                 most = enough + 50
-                self.await_pulls(pulls, enough, runner)
-                assert runner.is_alive(), outcome
+                wait_until(lambda n=enough: len(pulls.paid) >= n or outcome, LONG)
+                assert not outcome, outcome
                 end()
                 postgresql.start()
         finally:
@@ -531,10 +495,3 @@ class TestServers:
         assert outcome[0].status is Status.BUDGET
         assert_all_stored(load_study("s", storage=storage), pulls)
         gc.collect()
-
-    @staticmethod
-    def await_pulls(pulls: Pulls, number: int, runner: threading.Thread) -> None:
-        deadline = time.monotonic() + LONG
-        while len(pulls.paid) < number and runner.is_alive():
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
