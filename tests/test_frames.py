@@ -1,352 +1,248 @@
-"""Rewards that people have: lists by label, frames, arrays with labels, counts; and clipping."""
+"""Recorded data in Python: lists by label, arrays with labels, frames of every library."""
 
 from __future__ import annotations
 
+import asyncio
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from oddarms import Search, create_study, delete_study, find
-from oddarms.errors import InvalidParameter, PullFailed, RewardRejected
-from oddarms.tables import Transform, recorded_rewards
-from oddarms.tables._frames import MOST_TRIALS, rewards_of_counts
+from oddarms import Search, find
+from oddarms.errors import InvalidParameter
+from oddarms.tables import Rewards, Transform, is_recorded, read_rewards, read_totals
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
 pyarrow = pytest.importorskip("pyarrow")
+duckdb = pytest.importorskip("duckdb")
 
-RATES = {"ann": 0.1, "bob": 0.05, "cy": 0.07, "dee": 0.1, "eve": 0.95, "fay": 0.2}
-_RNG = np.random.default_rng(1)
-ROWS = {label: (_RNG.random(300) < rate).astype(int) for label, rate in RATES.items()}
-QUESTION = {"k": 1.5, "rng": 1}
-
-
-def columns() -> dict[str, list[Any]]:
-    pairs = [(label, int(x)) for label, rewards in ROWS.items() for x in rewards]
-    order = np.random.default_rng(2).permutation(len(pairs)).tolist()
-    workers, wrong = zip(*(pairs[i] for i in order), strict=True)
-    return {"worker": list(workers), "wrong": list(wrong)}
-
-
-def frame() -> Any:
-    return pandas.DataFrame(columns())
-
-
-def counts() -> Any:
-    wrong = [int(rewards.sum()) for rewards in ROWS.values()]
-    return pandas.DataFrame({"successes": wrong, "trials": 300}, index=list(ROWS))
-
-
-def plain_counts() -> dict[str, list[Any]]:
-    wrong = [int(rewards.sum()) for rewards in ROWS.values()]
-    return {"host": list(ROWS), "successes": wrong, "trials": [300] * len(ROWS)}
-
-
+ROWS = {"ann": [0.0, 1.0, 1.0], "bob": [0.5], "cy": [0.0, 0.0, 0.25, 1.0]}
+COLUMNS: dict[str, list[Any]] = {
+    "worker": [label for label, rewards in ROWS.items() for _ in rewards],
+    "wrong": [reward for rewards in ROWS.values() for reward in rewards],
+}
 LIBRARIES: dict[str, Callable[[dict[str, list[Any]]], Any]] = {
     "pandas": pandas.DataFrame,
+    "pandas with types of its own": lambda columns: pandas.DataFrame(columns).convert_dtypes(),
     "polars": polars.DataFrame,
+    "polars, lazy": polars.LazyFrame,
     "pyarrow": pyarrow.table,
-    "batch": pyarrow.RecordBatch.from_pydict,
+    "duckdb": lambda columns: duckdb.from_arrow(pyarrow.table(columns)),
+    "columns": dict,
 }
 NAMED = {"arm": "worker", "reward": "wrong"}
-FORMS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
-    "lists": (lambda: {label: rewards.tolist() for label, rewards in ROWS.items()}, {}),
-    "arrays": (lambda: ROWS, {}),
-    "series": (lambda: {label: pandas.Series(rewards) for label, rewards in ROWS.items()}, {}),
-    "array": (lambda: np.array(list(ROWS.values())), {"labels": list(ROWS)}),
-    "rows": (lambda: [rewards.tolist() for rewards in ROWS.values()], {"labels": list(ROWS)}),
-    "pandas": (frame, NAMED),
-    "nullable": (lambda: frame().astype({"wrong": "Int64", "worker": "category"}), NAMED),
-    "truths": (lambda: frame().astype({"wrong": bool}), NAMED),
-    "words": (lambda: frame().replace({"wrong": {0: "no", 1: "Yes"}}), NAMED),
-    "index": (lambda: frame().set_index("worker"), {"reward": "wrong"}),
-    "usual names": (lambda: frame().set_axis(["arm", "reward"], axis=1), {}),
-    "polars": (lambda: polars.DataFrame(columns()), NAMED),
-    "polars categories": (
-        lambda: polars.DataFrame(
-            columns(), schema={"worker": polars.Categorical, "wrong": polars.Float32}
-        ),
-        NAMED,
-    ),
-    "polars series": (
-        lambda: {label: polars.Series(rewards) for label, rewards in ROWS.items()},
-        {},
-    ),
-    "polars counts": (lambda: polars.DataFrame(plain_counts()), {"arm": "host"}),
-    "pyarrow": (lambda: pyarrow.table(columns()), NAMED),
-    "pyarrow batch": (lambda: pyarrow.RecordBatch.from_pydict(columns()), NAMED),
-    "pyarrow counts": (lambda: pyarrow.table(plain_counts()), {"arm": "host"}),
-    "counts": (counts, {}),
-    "named counts": (lambda: counts().rename_axis("host").reset_index(), {"arm": "host"}),
-    "counts by hour": (lambda: pandas.concat([counts() // 2, counts() - counts() // 2]), {}),
+FRAME = pandas.DataFrame(COLUMNS)
+FORMS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "lists": (ROWS, {}),
+    "arrays": ({label: np.array(rewards) for label, rewards in ROWS.items()}, {}),
+    "series by label": ({label: pandas.Series(rewards) for label, rewards in ROWS.items()}, {}),
+    "rows": (list(ROWS.values()), {"labels": list(ROWS)}),
+    "a series": (FRAME.set_index("worker")["wrong"], {}),
+    "an index": (FRAME.set_index("worker"), {"reward": "wrong"}),
+    "usual names": (FRAME.rename(columns={"worker": "arm", "wrong": "reward"}), {}),
+    "categories": (FRAME.astype({"worker": "category"}), NAMED),
+    "rewards": (read_rewards(ROWS), {}),
+    **{library: (make(COLUMNS), NAMED) for library, make in LIBRARIES.items()},
 }
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_recorded_answers_and_is_used_once(form: str) -> None:
-    make, words = FORMS[form]
-    result = find(make(), **words, **QUESTION)
-    assert result.outliers == ["eve"]
-    assert (result.status, result.imported) == ("decided", 0)
-    assert set(result.labels) == set(ROWS)
-    assert result.pulls < 1800
+def test_all_forms_are_read_alike(form: str) -> None:
+    data, words = FORMS[form]
+    found = read_rewards(data, **words).by_label()
+    assert {label: rewards.tolist() for label, rewards in found.items()} == ROWS
+    totals = read_totals(data, **words)
+    assert (totals.labels, totals.counts.tolist()) == (list(ROWS), [3, 1, 4])
+    assert totals.sums.tolist() == [2.0, 0.5, 1.25]
+    assert totals.squares.tolist() == [2.0, 0.25, 1.0625]
+    expected = read_totals(ROWS).half
+    assert totals.half is not None
+    assert expected is not None
+    assert totals.half.counts.tolist() == expected.counts.tolist()
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_history_is_the_same_in_all_forms(form: str) -> None:
-    make, words = FORMS[form]
-    search = Search(list(ROWS), **QUESTION)
-    assert search.import_rewards(make(), **words) == 1800
-    assert search.result().outliers == ["eve"]
-    assert search.result().means.tolist() == [
-        pytest.approx(float(rewards.mean())) for rewards in ROWS.values()
-    ]
+def test_find_says_what_to_call(form: str) -> None:
+    data, _ = FORMS[form]
+    assert is_recorded(data)
+    with pytest.raises(InvalidParameter, match=r"call oddarms\.analyze"):
+        find(data)
 
 
-def test_too_little_ranks_the_rest() -> None:
-    result = find({"a": [0, 1], "b": [0, 0, 1], "c": [0], "d": [1, 1, 1], "e": [0]}, k=1)
-    assert result.status == "ended"
-    assert result.undecided
-    assert result.guess[0] == "d"
-    assert result.pulls + result.imported == 10
+def test_what_can_be_sampled_is_not_recorded() -> None:
+    assert not any(map(is_recorded, ({"a": lambda: 0}, [lambda: 0], {}, [], 3)))
 
 
-def test_a_study_takes_a_frame_once() -> None:
-    study = create_study("frames", list(ROWS), k=1.5, storage="memory", rng=1)
-    try:
-        assert study.import_rewards(counts(), key="prometheus") == 1800
-        assert study.import_rewards(counts(), key="prometheus") == 0
-        assert study.import_rewards(frame()[:7], **NAMED) == 7
-        assert study.result().outliers == ["eve"]
-        for history in (study, Search(list(ROWS), k=1.5)):
-            with pytest.raises(InvalidParameter, match="arm and reward must be left out unless"):
-                history.import_rewards({"ann": [0]}, arm="worker")
-    finally:
-        delete_study("frames", storage="memory")
+def test_a_search_takes_a_frame_as_its_history() -> None:
+    search = Search(list(ROWS), k=1)
+    assert search.add_history(FRAME, **NAMED) == 8
+    with pytest.raises(InvalidParameter, match="history has rewards of 'ann', which is not an arm"):
+        Search(["bob", "cy"], k=1).add_history(FRAME, **NAMED)
 
 
-@pytest.mark.parametrize("keys", [("monday", "tuesday"), (None, None)])
-def test_imports_of_counts_are_in_orders_of_their_own(keys: tuple[str | None, ...]) -> None:
-    study = create_study("frames", ["a", "b"], k=1, storage="memory", rng=1)
-    try:
-        for key, more in zip(keys, (0, 1), strict=True):
-            table = {"arm": ["a", "b"], "successes": [100 + more, 0], "trials": [200, 1]}
-            assert study.import_rewards(pandas.DataFrame(table), key=key) == 201
-        rewards = [trial.reward for trial in study.trials() if trial.arm == "a"]
-        differing = sum(a != b for a, b in zip(rewards[:200], rewards[200:], strict=True))
-        assert 50 < differing < 150, "of two random orders about half the places differ"
-    finally:
-        delete_study("frames", storage="memory")
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_missing_rewards(library: str) -> None:
+    data = LIBRARIES[library]({"arm": ["a", "b", "a", "c"], "reward": [1.0, None, 0.0, None]})
+    words = {"arm": "arm", "reward": "reward"}
+    with pytest.raises(InvalidParameter, match="row 2: reward is missing; missing='skip' leaves"):
+        read_totals(data, **words)
+    skipped = read_totals(data, **words, missing="skip")
+    assert (skipped.labels, skipped.left_out, skipped.missing) == (["a"], {"b": 0, "c": 0}, 2)
+    worst = read_rewards(data, **words, missing="worst", worst=0.0)
+    assert worst.rewards.tolist() == [1.0, 0.0, 0.0, 0.0]
 
 
-def test_functions_go_on_from_a_frame() -> None:
-    functions = {label: (lambda rate=rate: float(rate > 0.5)) for label, rate in RATES.items()}
-    some = frame()[:100]
-    result = find(functions, imported=some, **NAMED, **QUESTION)
-    assert result.outliers == ["eve"]
-    assert result.imported == 100
-    clipped = find(functions, imported=some, clip=(0, 0.5), **NAMED, **QUESTION)
-    assert clipped.question.bounds == (0.0, 0.5)
-    assert clipped.outliers == ["eve"]
+@pytest.mark.parametrize("nothing", [None, float("nan"), pandas.NA, pandas.NaT])
+def test_what_is_missing_in_a_list(nothing: Any) -> None:
+    with pytest.raises(InvalidParameter, match="arm 'b': the reward is missing"):
+        read_rewards({"a": [0, 1], "b": [1, nothing]})
+    found = read_rewards({"a": [nothing], "b": [1, nothing]}, missing="skip")
+    assert (found.labels, found.arms.tolist()) == (["a", "b"], [1])
 
 
-class TestCounts:
-    def test_the_order_is_random_and_decided_by_rng(self) -> None:
-        def order(seed: int) -> list[float]:
-            search = Search(["a", "b"], k=0.5, rng=seed, algorithm="rr")
-            table = pandas.DataFrame({"successes": [20, 0], "trials": [40, 40]}, index=["a", "b"])
-            rng = search.algorithm.rng
-            return recorded_rewards(table, rng=rng)["a"].tolist()
-
-        assert order(1) == order(1) != order(2)
-        assert sorted(order(1)) == [0.0] * 20 + [1.0] * 20
-        assert order(1) != sorted(order(1), reverse=True)
-
-    def test_every_order_is_equally_likely(self) -> None:
-        rng = np.random.default_rng(5)
-        one, three = np.array([1.0]), np.array([3.0])
-        firsts = [rewards_of_counts(["a"], one, three, rng)["a"].argmax() for _ in range(3000)]
-        assert np.bincount(firsts, minlength=3) == pytest.approx([1000] * 3, abs=120)
-
-    @pytest.mark.parametrize(
-        ("successes", "trials", "rule"),
-        [
-            (4, 3, "from 0 to trials but arm 'b' has 4 of 3"),
-            (-1, 3, "'b' has -1 of 3"),
-            (0.5, 3, "'b' has 0.5 of 3"),
-            (float("nan"), 3, "'b' has nan of 3"),
-            (1, float("inf"), "'b' has 1 of inf"),
-            (1, MOST_TRIALS, "trials must be at most 20,000,000 in all but are 20,000,001"),
-        ],
-    )
-    def test_what_cannot_be(self, successes: float, trials: float, rule: str) -> None:
-        table = pandas.DataFrame(
-            {"arm": ["a", "b"], "successes": [0, successes], "trials": [1, trials]}
-        )
-        with pytest.raises(InvalidParameter, match=rule):
-            find(table)
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    "values", [["yes", "No", "TRUE"], [True, False, True], [Decimal(1), Decimal(0), Decimal("1.0")]]
+)
+def test_words_truths_and_decimals(library: str, values: list[Any]) -> None:
+    data = LIBRARIES[library]({"arm": ["a", "b", "a"], "reward": values})
+    found = read_rewards(data, arm="arm", reward="reward")
+    assert found.rewards.tolist() == [1.0, 0.0, 1.0]
 
 
-BIG = np.zeros((1000, 3))
-WRONG: list[tuple[Callable[[], Any], dict[str, Any], str]] = [
-    (lambda: BIG, {"labels": "abc"}, r"rows, 1,000, but are 3: .* give array\.T"),
-    (lambda: BIG, {}, "labels must be given for an array of rewards, one for each"),
-    (lambda: BIG[0], {"labels": "abc"}, r"a row for each arm but has the shape \(3,\)"),
-    (lambda: {"a": BIG, "b": [0]}, {}, "rewards of arm 'a' must be a list of numbers but got arr"),
-    (lambda: {"a": BIG[:, 0], "b": len}, {}, "arm 'a' must be callable but is array"),
-    (lambda: [BIG[:, 0]] * 3, {}, "labels must be given for an array of rewards, one for each of"),
-    (
-        lambda: {"a": [0], "b": []},
-        {},
-        "arm 'b' must be a list .* but it is empty: leave the",
-    ),
-    (lambda: {"a": [0], "b": ["x" * 1000]}, {}, "must be numbers but number 0 is 'xxx"),
-    (lambda: {"a": [0], "b": [1, 7] * 500}, {}, "but 500 of the 1,000 of arm 'b' do not, such as"),
-    (lambda: {"a": [0], "b": [1, None]}, {}, "must not be missing but 1 of 2 are, the first at 1"),
-    (lambda: {"a": [0], "b": [1, "NA"]}, {}, "must not be missing but 1 of 2 .* missing='skip'"),
-    (lambda: {"a": [0], "b": [1, "x"]}, {}, "must be numbers but number 1 is 'x'"),
-    (lambda: {"a": [0], "b": [1]}, {"missing": "drop"}, "missing must be 'stop', 'skip' or"),
-    (lambda: {"a": [0], "b": [1]}, {"arm": "x"}, "arm must be left out unless there is a frame"),
-    (lambda: {"a": [0], "b": [1]}, {"labels": "ab"}, "labels must be left out unless there is an"),
-    (frame, {}, "reward must name a column of the frame, .* the columns are 'worker', 'wrong'"),
-    (frame, {"reward": "wrong"}, "arm must name the frame's column of labels, or they must be"),
-    (frame, {"arm": "who", "reward": "wrong"}, "but 'who' is not among 'worker', 'wrong'"),
-    (frame, {"arm": "wrong", "reward": "worker"}, "'worker' must be numbers, yes/no or true/false"),
-    (lambda: polars.DataFrame({"wrong": [0]}), {"reward": "wrong"}, "arm must name the frame's"),
-    (lambda: polars.DataFrame(columns()).lazy(), NAMED, r"LazyFrame are yet .* frame\.collect\(\)"),
-    (lambda: frame()["wrong"], {}, "arms must have labels and pull.* but got Series"),
-    (lambda: pandas.concat([frame()] * 2, axis=1), NAMED, "'wrong' is twice"),
-    (lambda: counts().reset_index(), {}, "arm must name the frame's column of labels"),
-    (frame, {**NAMED, "storage": "x.db"}, "storage must be left out where every reward"),
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_labels(library: str) -> None:
+    numbers = LIBRARIES[library]({"arm": [7, 3, 7], "reward": [1, 0, 1], "day": ["x", "y", "z"]})
+    found = read_totals(numbers, arm="arm", reward="reward")
+    assert found.labels == [7, 3]
+    assert all(type(label) is int for label in found.labels)
+    both = read_totals(numbers, arm=["arm", "day"], reward="reward")
+    assert both.labels == ["7 / x", "3 / y", "7 / z"]
+    missing = LIBRARIES[library]({"arm": ["a", None], "reward": [1, 0]})
+    with pytest.raises(InvalidParameter, match="row 2: every row must name an arm"):
+        read_totals(missing, arm="arm", reward="reward")
+
+
+def test_several_levels_of_an_index() -> None:
+    frame = pandas.DataFrame({"a": ["x", "y"], "b": [1, 2], "reward": [0, 1]})
+    assert read_totals(frame.set_index(["a", "b"])).labels == ["x / 1", "y / 2"]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_counts(library: str) -> None:
+    data = LIBRARIES[library]({"host": ["a", "b", "a"], "events": [1, 0, 2], "trials": [5, 3, 5]})
+    totals = read_totals(data, arm="host", events="events", trials="trials")
+    assert (totals.counts.tolist(), totals.sums.tolist()) == ([10, 3], [3.0, 0.0])
+
+
+def test_parts_of_large_frames_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oddarms.tables._frames.PART_ROWS", 3)
+    for form in ("an index", "polars", "pyarrow", "duckdb"):
+        test_all_forms_are_read_alike(form)
+
+
+WRONG: list[tuple[Any, dict[str, Any], str]] = [
+    ({"a": [1, 2]}, {}, "arm 'a': the reward must lie within the bounds [0, 1] but is 2; for"),
+    ({"a": [1, float("inf")]}, {}, "arm 'a': the reward must lie within the bounds [0, 1] but is"),
+    ({"a": [1, "x"]}, {}, "rewards of 'a' must be a number, yes/no or true/false but is 'x'"),
+    ({"a": [[1], [1, 2]]}, {}, "rewards of 'a' must be a list of numbers but got"),
+    ({"a": 1}, {}, "rewards of 'a' must be a list of numbers but got 1"),
+    ({"a": np.array(["2026-01-01"], dtype="M8[D]")}, {}, "must be numbers but has the type"),
+    ({"a": [1]}, {"labels": ["a"]}, "Leave labels out for a mapping"),
+    ({"a": [1]}, {"arm": "x"}, "arm must name columns of a table, but data is a dict without 'x'"),
+    ({"x": [1], "y": [1, 2]}, {"arm": "x", "reward": "y"}, "must be lists of the same length"),
+    (np.zeros((2, 3)), {}, "Give labels for an array of rewards, one for each of its 2 rows"),
+    (np.zeros((2, 3)), {"labels": "abc"}, "its columns are as many, so give array.T"),
+    (np.zeros(3), {"labels": "abc"}, "must be an array with a row for each arm but has the shape"),
+    (3, {}, "data must be a frame, a path, a mapping from label to rewards, or an array"),
+    (FRAME, {}, "data: arm must name the column of labels, one of 'worker', 'wrong'"),
+    (FRAME, {"arm": "worker"}, "data: reward must name the column of rewards, one of 'worker'"),
+    (FRAME, {"arm": [], "reward": "wrong"}, "arm must name a column, or several, but is an empty"),
+    (FRAME, {**NAMED, "labels": "ab"}, "Leave labels out for a table"),
+    (FRAME, {**NAMED, "encoding": "utf-8"}, "Leave encoding out unless data is a file"),
+    (FRAME, {"arm": "worker", "reward": "worker"}, "row 1: worker must be a number, yes/no or"),
+    (polars.Series([1, 0]), {}, "data: arm must name the column of labels"),
 ]
 
 
 @pytest.mark.parametrize("case", range(len(WRONG)))
 def test_wrong_input_is_one_short_line(case: int) -> None:
-    make, words, rule = WRONG[case]
-    with pytest.raises(InvalidParameter, match=rule) as caught:
-        find(make(), **words)
+    data, words, rule = WRONG[case]
+    with pytest.raises(InvalidParameter) as caught:
+        read_totals(data, **words)
+    assert rule in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
 
 
-def test_a_reward_that_is_an_array_is_not_dumped() -> None:
-    search = Search(["a", "b", "c"], k=1)
-    for given in (BIG, BIG.tolist(), frame()):
-        with pytest.raises(RewardRejected) as caught:
-            search.tell(search.ask(1)[0], given)
-        assert "\n" not in str(caught.value)
-        assert len(str(caught.value)) < 200
-    with pytest.raises(InvalidParameter, match="k must be a number but got array") as raised:
-        Search(["a", "b"], k=BIG)
-    assert "\n" not in str(raised.value)
+def test_lists_need_no_library() -> None:
+    """Numbers by label are read without pandas, which takes a while to import."""
+    code = (
+        "import sys; from oddarms.tables import read_totals, is_recorded;"
+        " found = read_totals({'a': [0, 1, None], 'b': [True]}, missing='skip');"
+        " assert found.counts.tolist() == [2, 1] and is_recorded({'a': [0]});"
+        " sys.exit(', '.join({'pandas', 'narwhals', 'pyarrow'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
 
 @pytest.mark.parametrize(
-    "nothing", [None, float("nan"), np.nan, pandas.NA, pandas.NaT], ids=["None", "nan", *"123"]
+    ("data", "module", "extra"),
+    [(FRAME, "narwhals", "frame"), (FRAME, "pandas", "frame"), ("a.csv", "pandas", "frame")],
 )
-def test_missing_rewards(nothing: Any) -> None:
-    rows = {"a": [0, nothing, 1], "b": [nothing, 1]}
-    table = pandas.DataFrame({"arm": ["a", "a", "b", "b"], "reward": [0, nothing, 1, 1]})
-    assert [x.size for x in recorded_rewards(rows, missing="skip").values()] == [2, 1]
-    worst = recorded_rewards(rows, missing="worst", worst=10.0)
-    assert worst["a"].tolist() == [0.0, 10.0, 1.0]
-    assert [x.tolist() for x in recorded_rewards(table, missing="skip").values()] == [[0], [1, 1]]
-    with pytest.raises(InvalidParameter, match="missing='skip' leaves them out"):
-        recorded_rewards(table)
-    search = Search(["a", "b"], k=0.5, bounds=(0, 10), side="lower")
-    search.import_rewards(rows, missing="worst")
-    assert search.result().means.tolist() == [pytest.approx(1 / 3), 0.5]
+def test_a_missing_extra_is_a_sentence(
+    data: Any, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf"pip install 'oddarms\[{extra}\]'"):
+        read_totals(data, **NAMED)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_missing_rewards_of_every_library(library: str) -> None:
-    table = LIBRARIES[library]({"arm": ["a", "b", "a", "c"], "reward": [0, 1, None, None]})
-    skipped = recorded_rewards(table, missing="skip")
-    assert {label: rewards.tolist() for label, rewards in skipped.items()} == {
-        "a": [0.0], "b": [1.0], "c": [],
-    }  # fmt: skip
-    worst = recorded_rewards(table, missing="worst", worst=7.0)
-    assert [rewards.tolist() for rewards in worst.values()] == [[0.0, 7.0], [1.0], [7.0]]
-    with pytest.raises(InvalidParameter, match="missing but 2 of 4 are, the first at 2"):
-        recorded_rewards(table)
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_words_and_truths_of_every_library(library: str) -> None:
-    for words in (["yes", "No"], [True, False]):
-        table = LIBRARIES[library]({"arm": [7, 8], "reward": words})
-        assert {k: v.tolist() for k, v in recorded_rewards(table).items()} == {7: [1.0], 8: [0.0]}
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_a_row_without_a_label(library: str) -> None:
-    table = LIBRARIES[library]({"arm": ["a", None], "reward": [0, 1]})
-    with pytest.raises(InvalidParameter, match="every row must name an arm but that of row 1"):
-        find(table)
-
-
-class TestTransforms:
+class TestTransform:
     def test_clipping_counts_what_it_changes(self) -> None:
-        transform = Transform(clip=(0, 10))
-        clipped = transform.many(np.array([-1.0, 3.0, 10.0, 11.0, np.inf]))
-        assert clipped.tolist() == [0.0, 3.0, 10.0, 10.0, 10.0]
-        assert transform.said() == "3 of 5 samples were clipped to [0, 10]"
-        assert "clipped to [0, 10]" in transform.meaning()
-        assert pickle.loads(pickle.dumps(transform)).clip == (0.0, 10.0)
-
-    def test_what_is_no_number_is_refused_as_ever(self) -> None:
-        assert np.isnan(Transform(above=1).one(float("nan")))
-        assert np.isnan(Transform(clip=(0, 1)).one(float("nan")))
-        assert Transform(above=1).one("fast") == "fast"
-        with pytest.raises(PullFailed, match="reward must be a number but got 'fast'"):
-            find([lambda: "fast"] * 3, k=0.5, above=1)  # type: ignore[list-item]
-        with pytest.raises(PullFailed, match="bounds"):
-            find([lambda: float("nan")] * 3, k=0.5, above=1)
+        clip = Transform(clip=(0, 10))
+        found = read_rewards({"a": [5, 12], "b": [-1]}, transform=clip, bounds=clip.bounds)
+        assert found.rewards.tolist() == [5.0, 10.0, 0.0]
+        assert clip.said() == "2 of 3 samples were clipped to [0, 10]"
+        assert pickle.loads(pickle.dumps(clip)).clip == (0.0, 10.0)
 
     @pytest.mark.parametrize(
         ("words", "rule"),
         [
-            ({"clip": (0, 10), "above": 1}, "one of clip and above must be left out"),
-            ({"clip": (0, float("inf"))}, r"clip must be finite with a < b but got \(0, inf\)"),
-            ({"clip": 3}, r"clip must be two numbers"),
-            ({"above": float("nan")}, "above must be a finite number"),
-            ({"above": "1"}, "above must be a number"),
+            ({"clip": (0, 1), "above": 1}, "Give clip or above, not both"),
+            ({"above": float("inf")}, "above must be a finite number"),
+            ({"clip": (1, 0)}, "clip must be finite with a < b"),
         ],
     )
     def test_what_is_refused(self, words: dict[str, Any], rule: str) -> None:
         with pytest.raises(InvalidParameter, match=rule):
-            find([lambda: 0.0] * 3, **words)
+            Transform(**words)
 
-    def test_latencies(self) -> None:
-        rng = np.random.default_rng(3)
-        seconds = {host: rng.exponential(0.1, 2000) for host in "abcdef"}
-        seconds["f"] += 5.0
-        slow = find(seconds, above=1.0, k=1.5, rng=1)
-        assert slow.outliers == ["f"]
-        assert slow.question.bounds == (0.0, 1.0)
-        capped = find(seconds, clip=(0, 2), k=1.5, rng=1)
-        assert capped.outliers == ["f"]
-        assert capped.question.bounds == (0.0, 2.0)
-        called = {host: (lambda s=s: float(s[0]) + 4.0 * (s[0] > 3)) for host, s in seconds.items()}
-        assert find(called, clip=(0, 5), k=1.5).outliers == ["f"]
+    def test_functions(self) -> None:
+        seconds = iter(range(10**9))
+        arms = {"a": lambda: next(seconds) % 7, "b": lambda: 0.25, "c": lambda: 50.0}
+        assert find(arms, above=10, k=1, rng=1).outliers == ["c"]
+        assert find(arms, clip=(0, 20), k=1, rng=1).outliers == ["c"]
 
     def test_async_functions_are_awaited(self) -> None:
-        async def fast() -> float:
-            return 0.1
+        async def reward(value: float) -> float:
+            await asyncio.sleep(0)
+            return value
 
-        async def slow() -> float:
-            return 99.0
+        arms = {
+            label: partial(reward, value) for label, value in zip("abc", (1, 2, 50), strict=True)
+        }
+        assert find(arms, above=10, k=1, rng=1).outliers == ["c"]
 
-        assert find({"a": fast, "b": fast, "c": slow}, above=1, k=1).outliers == ["c"]
 
-    def test_a_source_of_ones_own_does_it_itself(self) -> None:
-        from oddarms.arms import Bernoulli
-
-        with pytest.raises(
-            InvalidParameter, match=r"clip and above .* got Bernoulli: let its pull"
-        ):
-            find(Bernoulli([0.1, 0.9]), clip=(0, 1))
+def test_rewards_are_a_plain_tuple() -> None:
+    labels, arms, rewards = Rewards(["a"], np.array([0]), np.array([1.0]))
+    assert (labels, arms.tolist(), rewards.tolist()) == (["a"], [0], [1.0])

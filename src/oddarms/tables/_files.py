@@ -35,12 +35,17 @@ STDIN = "-"
 MAX_INFLATED = 256 * 2**20
 """Bytes that any packed file may inflate to; each of its own bytes adds `MAX_RATIO`."""
 MAX_RATIO = 100
-MAX_LABEL = 2**20
+MAX_LINE = 2**20
+"""Bytes of a line, and characters of a label."""
 PART_ROWS = 2**18
 """Rows that are in memory at a time."""
 _HEAD_BYTES = 2**16
+_TOO_LARGE = (
+    f"a packed file may inflate to {MAX_INFLATED // 2**20} MiB and {MAX_RATIO} times its size"
+)
 _GZIP, _ZIP, _PARQUET, _OLD_EXCEL = b"\x1f\x8b", b"PK\x03\x04", b"PAR1", b"\xd0\xcf\x11\xe0"
 _DELIMITERS = ",;\t|"
+_USUAL = ("arm", "reward", "trials", "events", "count", "total", "squares")
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+")
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -95,13 +100,16 @@ class Table:
 
 
 class Content(io.RawIOBase):
-    """The bytes of a stream, of which the first are known and the number is bounded."""
+    """The bytes of a stream, of which the first are known and the number is bounded.
+
+    Where `is_text` is set, it refuses the byte 0 and lines of more than `MAX_LINE` bytes.
+    """
 
     def __init__(self, stream: Any, wrong: Wrong, most: float = float("inf")) -> None:
         self.head: bytes = stream.read(_HEAD_BYTES) or b""
-        self.refuses_nul = False
+        self.is_text = self.has_nul = False
         self._rest, self._stream = self.head, stream
-        self._wrong, self._left = wrong, most
+        self._wrong, self._left, self._line = wrong, most, 0
 
     def readable(self) -> bool:
         return True
@@ -112,17 +120,27 @@ class Content(io.RawIOBase):
         piece = piece or self._stream.read(size) or b""
         self._left -= len(piece)
         if self._left < 0:
-            raise self._wrong(
-                f"a packed file may inflate to {MAX_INFLATED // 2**20} MiB and {MAX_RATIO} times"
-                " its size: unpack this one first if it is what you want"
-            )
-        if self.refuses_nul and b"\0" in piece:
+            raise self._wrong(f"{_TOO_LARGE}: unpack this one first if it is what you want")
+        if self.is_text:
+            self._check_text(piece)
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def check_head(self) -> None:
+        """Refuse a file that is no text before anything is made of its first bytes."""
+        self._check_text(self.head)
+        self._line = 0
+
+    def _check_text(self, piece: bytes) -> None:
+        if b"\0" in piece and not self.has_nul:
             raise self._wrong(
                 "the file must be text but has the byte 0x00; if it is text in UTF-16, give"
                 " encoding='utf-16'"
             )
-        buffer[: len(piece)] = piece
-        return len(piece)
+        end = max(piece.rfind(b"\n"), -1 if b"\n" in piece else piece.rfind(b"\r"))
+        self._line = len(piece) - end - 1 + (self._line if end < 0 else 0)
+        if self._line > MAX_LINE:
+            raise self._wrong(f"a line may have {MAX_LINE:,} bytes but one has more")
 
 
 @contextmanager
@@ -155,7 +173,8 @@ def as_text(content: Content, name: str, encoding: str | None) -> Iterator[io.Te
     if content.head.startswith((_ZIP, _OLD_EXCEL)):
         raise InvalidParameter(f"{name} must be text but is an archive or a workbook.")
     known = _encoding_of(content.head, encoding)
-    content.refuses_nul = not known.startswith(("utf-16", "utf-32"))
+    content.is_text, content.has_nul = True, known.startswith(("utf-16", "utf-32"))
+    content.check_head()
     try:
         yield io.TextIOWrapper(io.BufferedReader(content, 2**18), known, newline="")
     except UnicodeError as error:
@@ -227,7 +246,7 @@ def opened_table(
             raise InvalidParameter(f"{name} is an old workbook of Excel: save it as .xlsx or CSV.")
         else:
             with as_text(content, name, encoding) as text:
-                start = content.head.decode(text.encoding, errors="ignore")
+                start = codecs.getincrementaldecoder(text.encoding)().decode(content.head)
                 yield _csv_table(name, text, start, wanted)
 
 
@@ -247,7 +266,7 @@ def _csv_table(name: str, text: io.TextIOWrapper, start: str, wanted: Sequence[s
     lines = [line for line in start.splitlines(keepends=True) if line.strip()]
     if not lines:
         raise InvalidParameter(f"{name} must have rows but is empty.")
-    columns, delimiter = _header(lines, {word.casefold() for word in wanted})
+    columns, delimiter = _header(lines, {word.casefold() for word in (*_USUAL, *wanted)})
     sample = list(islice(csv.reader(lines, delimiter=delimiter), 1, 1001))
 
     def parts(labels: Sequence[int], values: Sequence[int]) -> Iterator[Part]:
@@ -371,8 +390,7 @@ def _check_inflated(name: str, packed: io.BytesIO) -> None:
         inflated = sum(member.file_size for member in archive.infolist())
     if inflated > MAX_INFLATED + MAX_RATIO * packed.getbuffer().nbytes:
         raise InvalidParameter(
-            f"{name}: a workbook may inflate to {MAX_INFLATED // 2**20} MiB and {MAX_RATIO} times"
-            " its size: save the sheet as CSV if it is what you want."
+            f"{name}: {_TOO_LARGE}: save the sheet as CSV if it is what you want."
         )
 
 
@@ -460,6 +478,5 @@ def _check_parquet_size(name: str, metadata: Any, size: int) -> None:
     inflated = sum(group.total_byte_size for group in groups)
     if max(rows, inflated) > MAX_INFLATED + MAX_RATIO * size:
         raise InvalidParameter(
-            f"{name}: a packed file may inflate to {MAX_INFLATED // 2**20} MiB and {MAX_RATIO}"
-            " times its size: write this one uncompressed if it is what you want."
+            f"{name}: {_TOO_LARGE}: write this one uncompressed if it is what you want."
         )

@@ -20,7 +20,7 @@ from oddarms.problem import (
     check_bounds,
     check_whole,
 )
-from oddarms.tables._files import MAX_LABEL, LabelColumns, Table
+from oddarms.tables._files import MAX_LINE, LabelColumns, Table
 from oddarms.tables._frames import Recorded, by_label, table_of
 from oddarms.tables._values import (
     Bounds,
@@ -291,6 +291,11 @@ class _Accumulated:
         counts = self._counts[0::2] + self._counts[1::2]
         kept = np.flatnonzero(counts >= min_rows)
         left_out = {labels[i]: int(counts[i]) for i in np.flatnonzero(counts < min_rows)}
+        if not kept.size:
+            raise InvalidParameter(
+                f"data must have an arm with {min_rows:,} rows or more but has none: the largest of"
+                f" its {len(labels):,} arms has {counts.max(initial=0):,}."
+            )
         names = [labels[i] for i in kept] if left_out else list(labels)
         counts = counts[kept]
         sums = (self._sums[0::2] + self._sums[1::2])[kept]
@@ -429,8 +434,8 @@ class _Rows:
             label = label.item()
         if isinstance(label, str) and not label:
             raise InvalidParameter("every row must name an arm but the label is empty")
-        if isinstance(label, str) and len(label) > MAX_LABEL:
-            raise InvalidParameter(f"a label may have {MAX_LABEL:,} characters but has more")
+        if isinstance(label, str) and len(label) > MAX_LINE:
+            raise InvalidParameter(f"a label may have {MAX_LINE:,} characters but has more")
         try:
             number = self._index.setdefault(label, len(self._index))
         except TypeError:

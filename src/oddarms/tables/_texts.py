@@ -16,8 +16,6 @@ from oddarms.tables._values import Bounds, Wrong, number_of, shown, ticket_of
 
 MAX_RESULTS = 10_000_000
 """In one file, all of which are in memory at a time."""
-MAX_LINE = 2**20
-"""Characters of a line."""
 _BETWEEN = re.compile(r"([;,|\t\r\n])")
 """Where programs split a line, or may."""
 _RUN = re.compile(r"'*[\s\"]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
@@ -166,8 +164,6 @@ def _lines(text: Iterable[str], name: str) -> Iterator[tuple[str, Wrong]]:
         def wrong(rule: str, number: int = number) -> InvalidParameter:
             return InvalidParameter(f"{name}, line {number:,}: {rule}.")
 
-        if len(line) > MAX_LINE:
-            raise wrong(f"a line may have {MAX_LINE:,} characters but has more")
         if line.strip():
             yield line.strip(), wrong
 

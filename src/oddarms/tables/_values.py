@@ -78,11 +78,6 @@ class Numbers:
         if array.dtype.kind not in "OUT":
             rule = f"{self.name} must be numbers but has the type {brief(str(array.dtype))}"
             raise wrong_at(0, rule)
-        if array.dtype.kind == "O" and not self._commas:
-            try:
-                return array.astype(np.float64)
-            except (TypeError, ValueError, OverflowError):
-                pass  # there are words among the numbers
         codes, distinct = factorized(values)
         found = [self._number(value) for value in distinct]
         bad = next((code for code, number in enumerate(found) if number is None), None)
