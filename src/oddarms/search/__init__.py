@@ -19,7 +19,7 @@ from oddarms.search._progress import Progress, ProgressCallback, ProgressLine
 from oddarms.search._result import Result, Snapshot, TracePoint
 from oddarms.search._rewards import Rewards
 from oddarms.search._run import RETRY_FOR, Desk, OnError, Policy, Seconds, run, seconds_of
-from oddarms.search._search import PREFETCH, FindIntervals, Search
+from oddarms.search._search import PREFETCH, Search
 from oddarms.search._sequences import Place
 from oddarms.search._subject import ARMS, TESTS, Subject
 from oddarms.search._tickets import Status, Ticket, Tickets
@@ -30,7 +30,6 @@ __all__ = [
     "RETRY_FOR",
     "TESTS",
     "Desk",
-    "FindIntervals",
     "LeftOut",
     "OnError",
     "Place",

@@ -45,8 +45,7 @@ rewards that an arm has was not decided by looking at them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,9 +91,6 @@ EARLY_ROWS = 20
 TRACE_GROWTH = 1.05
 BULK = 500
 """From so many results on, taking them at once is faster."""
-
-FindIntervals = Callable[[IntArray], FloatArray]
-"""Returns an (m, 2) array of the ends of the intervals of m arms."""
 
 
 class Search:
@@ -543,22 +539,9 @@ class Search:
     def result(self) -> Result:
         """Return what is known now; may be called at any time."""
         last = self._snapshot()
-        ends = np.column_stack([last.lower, last.upper])
-        return replace(self._result_with(ends), first=self._first or last, last=last)
-
-    def outline(self) -> tuple[Result, FindIntervals]:
-        """Return what is known now at less cost, and a function that finds intervals of some arms.
-
-        The intervals of the result itself are infinite.
-        """
-        ends = np.tile([-np.inf, np.inf], (self.question.n, 1))
-        find = self.algorithm.later_intervals()
-        return self._result_with(ends), lambda arms: np.column_stack(self._in_units(*find(arms)))
-
-    def _result_with(self, intervals: FloatArray) -> Result:
         algorithm, trace = self.algorithm, self._trace
         guesses = algorithm.guesses()
-        if self._sequences.total and (not trace or trace[-1].pulls < self.pulls):
+        if self._sequences.used.any() and (not trace or trace[-1].pulls < self.pulls):
             trace = [*trace, self.latest()]
         sequences = self._sequences
         return Result(
@@ -567,7 +550,7 @@ class Search:
             decisions=self.decisions,
             pulls_per_arm=sequences.pulled.copy(),
             means=self.means,
-            intervals=intervals,
+            intervals=np.column_stack([last.lower, last.upper]),
             thresholds=self._thresholds(),
             centre=self._centre(),
             round=algorithm.round,
@@ -580,6 +563,8 @@ class Search:
             ranks=_ranks(guesses.suspicion, algorithm.undecided),
             decided_after=self._decided_after.copy(),
             trace=tuple(trace),
+            first=self._first or last,
+            last=last,
         )
 
     def progress(self) -> Progress:
