@@ -92,6 +92,8 @@ class Database:
         """A transaction that may write."""
         self._check_file()
         with self._translated(), self._engine.begin() as connection:
+            if self.is_postgresql and ended():  # a signal: do not make its sender wait
+                run(connection, f"SET LOCAL lock_timeout = {HURRY_SECONDS * 1000:.0f}")
             yield connection
 
     @contextmanager

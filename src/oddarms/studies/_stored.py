@@ -15,7 +15,7 @@ import logging
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -41,7 +41,6 @@ from oddarms.problem import (
 )
 from oddarms.search import (
     PREFETCH,
-    FindIntervals,
     Place,
     Progress,
     Search,
@@ -742,20 +741,6 @@ class StoredStudy(Study):
 
     def overview(self) -> Overview:
         """See `Study.overview`."""
-        overview, _ = self._looked(Search.result)
-        result = overview.result
-        named = replace(result, question=self._with_labels(result.question))
-        return replace(overview, result=named)
-
-    def outline(self) -> tuple[Overview, FindIntervals]:
-        """Return the state of the study at less cost, and a function that finds intervals.
-
-        The labels of its result are numbers, and the intervals of the result are infinite.
-        """
-        return self._looked(Search.outline)
-
-    def _looked(self, look: Callable[[Search], Any]) -> tuple[Overview, Any]:
-        """Return the study, and what a look at its search has found, at the same moment."""
         with self._lock, self._reading() as connection:
             out = self._out(connection)
             search = self._current(connection)
@@ -764,21 +749,18 @@ class StoredStudy(Study):
                 connection,
                 "SELECT tickets, conflicts, created FROM studies WHERE id = :study",
             ).one()
-            found = look(search)
-            told = search.told
-        result, more = found if isinstance(found, tuple) else (found, None)
+            result, told = search.result(), search.told
         known = status if status.final else Status.RUNNING
-        overview = Overview(
+        return Overview(
             created=_moment(created),
             status=status,
-            result=replace(result, status=known),
+            result=replace(result, status=known, question=self._with_labels(result.question)),
             handed_out=int(tickets),
             live=len(out),
             told=told,
             conflicts=int(conflicts),
             stopped=stopped,
         )
-        return overview, more
 
     def _status(self, search: Search, out: set[Place], *, prefetch: float = PREFETCH) -> Status:
         status = search.status_with(out, prefetch=prefetch)

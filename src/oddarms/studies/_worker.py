@@ -148,7 +148,8 @@ class Worker:
     def tell(self, ticket: Ticket, reward: float) -> None:
         """Take a result; in a ``with`` block it is stored within a second."""
         self.untold.setdefault(ticket, self.study.check_reward(reward))
-        if len(self.untold) >= MAX_UNTOLD or time.monotonic() - self._flushed > FLUSH_SECONDS:
+        due = len(self.untold) >= MAX_UNTOLD or time.monotonic() - self._flushed > FLUSH_SECONDS
+        if due and not self._gave_up:
             self.flush()
 
     def skip_many(self, tickets: Iterable[Ticket], reason: str = "") -> None:
