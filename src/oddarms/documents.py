@@ -170,7 +170,7 @@ class Table:
     named_rows: bool = False
 
     def to_text(self) -> str:
-        """Return it for a terminal; texts of the first column are wrapped where there is no room."""
+        """Return it for a terminal; long texts of the first column are wrapped."""
         caption = f"{_plain(self.caption)}:\n" if self.caption else ""
         right = [self.header[i] for i in self.numbers]
         return caption + table(self.header, self.rows, right=right, wrap=self.header[0])

@@ -185,8 +185,8 @@ def _pictures(result: Result, subject: Subject) -> list[Block]:
         words = _intervals_in_words(result, subject)
         blocks.append(_drawing(result, plot_intervals, words, _worded(_INTERVALS, subject)))
     if result.pulls:
-        pulls = result.pulls_per_arm
-        words = f"{subject.samples.capitalize()} of each {subject.thing}: {pulls.min():,} to {pulls.max():,}."
+        fewest, most = result.pulls_per_arm.min(), result.pulls_per_arm.max()
+        words = f"{subject.samples.capitalize()} of each {subject.thing}: {fewest:,} to {most:,}."
         blocks.append(_drawing(result, plot_pulls, words, _worded(_PULLS, subject)))
     if result.trace:
         words = f"The search over {result.trace[-1].pulls:,} {subject.samples}."

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple
 
@@ -45,8 +45,6 @@ class Decision(IntEnum):
 
 Decisions = npt.NDArray[np.int8]
 """An array with a `Decision` for each arm."""
-FindIntervals = Callable[[IntArray], tuple[FloatArray, FloatArray]]
-"""Returns lower and upper ends of some arms."""
 
 
 class Pulls(NamedTuple):
@@ -160,14 +158,6 @@ class Algorithm(ABC):
         undecided: if an algorithm's own rule may leave such arms open, `settle` decides them.
         (Not those of an algorithm that is not `proven`.)
         """
-
-    def later_intervals(self) -> FindIntervals:
-        """Return what finds this moment's intervals of some arms, also once it has passed.
-
-        For those who want few of a great many, or none.
-        """
-        lower, upper = self.intervals()
-        return lambda arms: (lower[arms], upper[arms])
 
     @abstractmethod
     def threshold(self) -> Threshold:

@@ -14,7 +14,6 @@ from oddarms.algorithms._base import (
     UNLIMITED,
     Algorithm,
     Decision,
-    FindIntervals,
     Pulls,
     Threshold,
     averages,
@@ -332,27 +331,18 @@ class SPADE(Algorithm):
         return self.totals if self._plan is None else self.totals.plus(self._plan.received)
 
     def intervals(self) -> tuple[FloatArray, FloatArray]:
-        """Return intervals that contain all means together; part of the events delta pays for."""
-        return self.later_intervals()(np.arange(self.n))
-
-    def later_intervals(self) -> FindIntervals:
-        """Return what finds this moment's intervals of some arms, also once it has passed.
+        """Return intervals that contain all means together; part of the events delta pays for.
 
         They are no narrower than those by which arms are settled, so rewards of an unfinished step
         are not in them.
         """
         alpha = BOX_SHARE * self.delta / (max(len(self.views), 1) * self.n) * REPORTED
-        known = [column.copy() for column in Tally.seen(self.totals)]
-
-        def found(arms: IntArray) -> tuple[FloatArray, FloatArray]:
-            p, s, q = (column[arms] for column in known)
-            first, which = distinct_rows(p, s, q)  # arms that were alike have the same interval
-            chunks = [first[i : i + CHUNK] for i in range(0, first.size, CHUNK)]
-            ends = [mean_interval(p[some], s[some], q[some], alpha) for some in chunks]
-            low, high = (np.concatenate(side) for side in zip(*ends, strict=True))
-            return low[which], high[which]
-
-        return found
+        p, s, q = Tally.seen(self.totals)
+        first, which = distinct_rows(p, s, q)  # arms that are alike have the same interval
+        chunks = [first[i : i + CHUNK] for i in range(0, first.size, CHUNK)]
+        ends = [mean_interval(p[some], s[some], q[some], alpha) for some in chunks]
+        low, high = (np.concatenate(side) for side in zip(*ends, strict=True))
+        return low[which], high[which]
 
     def threshold(self) -> Threshold:
         """Return the upper threshold."""

@@ -183,6 +183,7 @@ class Certificate(ABC):
         """What is known, with the interval of the whole threshold: margin and floor included."""
         return raised(self.standing, self.beyond, self.mu)
 
+
 class JointCertificate(Certificate):
     """Arm i against the threshold of the *other* arms, both doubts in one e-value.
 
