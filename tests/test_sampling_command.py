@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import io
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
-import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import oddarms
 from helpers import COMMAND, Run, assert_refused
-from oddarms.algorithms import Decision
-from oddarms.arms import Command
-from oddarms.cli.sampling import _display
-from oddarms.cli.sampling._display import Display, command_in
-from oddarms.errors import PullFailed
-from oddarms.search import Progress
-from oddarms.search._progress import most_abnormal
 from oddarms.studies import Study
-from oddarms.text import filled, width
+from processes import wait_until
 
 PULL = "test {arm} != e"
-LONG = [f"tests/integration/test_shop.py::TestShop::test_login[user{i}-firefox]" for i in range(5)]
-PROGRESS = Progress(10, 2, 5, 5, 0.2, 0.6, 100.0)
 
 
 @pytest.fixture
@@ -39,11 +27,11 @@ def study(tmp_path: Path) -> Study:
     return oddarms.create_study("s", "abcde", k=1, delta=0.1, storage=where, rng=1)
 
 
-# study work
-
-
 def work(run_command: Run, *words: object) -> Any:
     return run_command("study", "work", "s", "--storage", "s.db", *words)
+
+
+# study work
 
 
 def test_a_worker_works_until_the_study_is_done(run_command: Run, study: Study) -> None:
@@ -56,12 +44,11 @@ def test_a_worker_works_until_the_study_is_done(run_command: Run, study: Study) 
     assert work(run_command, "--pull", PULL, "-q") == (0, "", "")
 
 
-def test_two_workers_share_the_samples(run_command: Run, study: Study, tmp_path: Path) -> None:
-    del run_command
+def test_two_workers_share_the_samples(study: Study, tmp_path: Path) -> None:
     pull = "sleep 0.02; test $1 != e"
     words = ["study", "work", "s", "--storage", "s.db", "--shell", "--pull", pull]
     both = [
-        subprocess.Popen([str(COMMAND), *words, "--worker", name], cwd=tmp_path, stderr=-1)
+        subprocess.Popen([COMMAND, *words, "--worker", name], cwd=tmp_path, stderr=-1)
         for name in ("one", "two")
     ]
     said = [worker.communicate(timeout=120)[1] for worker in both]
@@ -70,21 +57,21 @@ def test_two_workers_share_the_samples(run_command: Run, study: Study, tmp_path:
     assert study.result().outliers == ["e"]
 
 
-def test_a_budget_that_is_used_up_ends_a_worker_with_3(run_command: Run, study: Study) -> None:
-    study.revise(budget=7)
+def test_a_budget_that_is_used_up_ends_a_worker_with_3(run_command: Run, tmp_path: Path) -> None:
+    oddarms.create_study("s", "abcde", k=1, budget=7, storage=tmp_path / "s.db", rng=1)
     assert work(run_command, "--pull", PULL).code == 3
 
 
 def test_what_a_worker_cannot_do_is_said(run_command: Run, study: Study) -> None:
-    assert_refused(work(run_command), 2, "one of --pull and --python must say how to sample")
+    assert_refused(work(run_command), 2, "--pull or --python is required")
     clip = ("--pull", PULL, "--reward", "stdout", "--clip", "0,10")
-    assert_refused(work(run_command, *clip), 2, "--clip must be the bounds of the study, 0,1, and")
+    assert_refused(work(run_command, *clip), 2, "within the bounds of the study, 0,1")
     python = ("--python", "json:dumps", "--reward", "stdout")
-    assert_refused(work(run_command, *python), 2, "--reward must be given with --pull")
+    assert_refused(work(run_command, *python), 2, "--reward requires --pull")
     other = run_command("study", "work", "t", "--storage", "s.db", "--pull", PULL)
-    assert_refused(other, 2, "name must be a study", "'t'")
+    assert_refused(other, 2, "no study 't'")
     ran = work(run_command, "--pull", "sh -c 'exit 130' {arm}")
-    assert_refused(ran, 1, "exit code 130", "the same command goes on from there")
+    assert_refused(ran, 1, "exit code 130", "the same command resumes from there")
     assert study.progress().pulls == 0
 
 
@@ -100,156 +87,81 @@ def test_a_worker_counts_what_is_above(run_command: Run, study: Study, tmp_path:
 
 
 def test_ctrl_c_ends_a_worker_and_keeps_what_it_has(tmp_path: Path, study: Study) -> None:
-    words = ["study", "work", "s", "--storage", "s.db", "--shell"]
-    pull = f"touch began; echo $1 >> {tmp_path}/called; sleep 100"
-    worker = subprocess.Popen([str(COMMAND), *words, "--pull", pull], cwd=tmp_path, stderr=-1)
-    while not (tmp_path / "began").exists():
-        assert worker.poll() is None
-        threading.Event().wait(0.02)
-    worker.send_signal(signal.SIGINT)
-    said = worker.communicate(timeout=60)[1].decode()
+    words = ["study", "work", "s", "--storage", "s.db", "--shell", "--pull"]
+    pull = "touch began; : $1; sleep 100"
+    with subprocess.Popen([COMMAND, *words, pull], cwd=tmp_path, stderr=-1) as worker:
+        wait_until((tmp_path / "began").exists)
+        worker.send_signal(signal.SIGINT)
+        said = worker.communicate(timeout=60)[1].decode()
     assert worker.returncode == 130
-    assert "interrupted: 0 samples kept in s.db; the same command goes on from there." in said
+    assert "interrupted: 0 samples kept in s.db; the same command resumes from there." in said
     assert study.overview().live == 0
+
+
+def test_a_worker_says_that_it_waits_for_others(tmp_path: Path, study: Study) -> None:
+    taken = study.ask(1_000)
+    words = ["study", "work", "s", "--storage", "s.db", "--pull", PULL]
+    with subprocess.Popen([COMMAND, *words], cwd=tmp_path, stderr=-1) as worker:
+        assert worker.stderr is not None
+        assert worker.stderr.readline().startswith(b"waiting: other workers have all samples")
+        study.tell_many([(ticket, float(ticket.arm == "e")) for ticket in taken])
+        assert worker.wait(120) == 0
+    assert study.result().outliers == ["e"]
 
 
 # What is shown
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+def on_terminal(folder: Path, *words: str, columns: int = 80) -> tuple[int, str]:
+    """Run a command whose stderr is a terminal; return its exit code and what it showed."""
+    outside, inside = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
+    environment.pop("NO_COLOR", None)
+    with subprocess.Popen(
+        [COMMAND, *words], cwd=folder, env=environment, stderr=inside, stdout=subprocess.DEVNULL
+    ) as process:
+        os.close(inside)
+        said = b""
+        while True:
+            try:
+                part = os.read(outside, 10_000)
+            except OSError:  # nobody has the other end any more
+                break
+            if not part:
+                break
+            said += part
+    os.close(outside)
+    return process.returncode, said.decode(errors="replace")
 
 
-def lines(study: Study, progress: Progress, **options: Any) -> list[str]:
-    display = Display(Terminal(), study, progress, wanted=True, **options)
-    return display._lines(progress)
+def plain(text: str) -> list[str]:
+    """Return lines without what moves the cursor."""
+    return re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text))
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "told"),
-    [
-        (0.2, 0.6, "threshold in [0.2, 0.6]"),
-        (-0.4, 1.7, "threshold not known yet"),
-        (0.2, 1.7, "threshold at least 0.2"),
-        (-0.4, 0.6, "threshold at most 0.6"),
-        (1.1, 1.7, "threshold above 1, the largest reward"),
-        (-0.9, -0.1, "threshold below 0, the smallest reward"),
-        (-np.inf, np.inf, "threshold not known yet"),
-    ],
-)
-def test_the_threshold_shown_is_a_reward(study: Study, low: float, high: float, told: str) -> None:
-    progress = replace(PROGRESS, threshold_lower=low, threshold_upper=high)
-    assert lines(study, progress)[1].startswith(f"{told} · about 100 more needed")
+def test_a_terminal_shows_how_far_a_search_is(tmp_path: Path) -> None:
+    labels = ",".join(f"tests/integration/test_shop.py::TestShop::test[{i}-firefox]" for i in "abe")
+    pull = 'sleep 0.05; case "$1" in *e-firefox*) exit 1;; esac'
+    words = ("find", "--arms", labels, "--k", "1", "--shell", "--pull", pull, "--budget", "40")
+    code, said = on_terminal(tmp_path, *words, "--out", "o")
+    assert code in (0, 3)
+    lines = plain(said)
+    assert any(re.match(r"\d+ samples? \([\d.]+/s\) · \d of 3 decided", line) for line in lines)
+    assert any(line.startswith("threshold ") for line in lines)
+    assert any(line.startswith("worst so far: tests/inte...[e-firefox] 1") for line in lines)
+    assert all(len(line) <= 80 for line in lines)
+    assert "\x1b[?25h" in said  # the cursor is shown again
 
 
-def test_the_worst_arms_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    study = oddarms.create_study("t", LONG, k=1, storage=tmp_path / "t.db")
-    shown = lines(study, replace(PROGRESS, worst=((3, 0.75), (0, 0.5), (1, 0.25))))
-    assert shown[2] == "worst so far: tests/inte...r3-firefox] 0.75, tests/inte...r0-firefox] 0.5"
-    assert all(width(line) < 80 for line in shown)
+def test_messages_on_a_terminal_are_broken_between_words(tmp_path: Path) -> None:
+    code, said = on_terminal(tmp_path, "find", "--arms", "a,b", "--pull", "true", "--out", "o")
+    assert code == 2
+    lines = plain(said.strip())
+    assert len(lines) > 1
+    assert all(len(line) <= 80 for line in lines)
 
 
-def test_a_search_knows_its_worst_arms() -> None:
-    search = oddarms.Search(list("abcde"), k=1, side="lower", bounds=(0, 10))
-    assert search.progress().worst == ()
-    while not search.done:
-        pulls = search.ask_step()
-        rewards = np.array([5.0, 4.0, 6.0, 5.0, 0.5])[pulls.indices]
-        search.tell_step(rewards.repeat(pulls.counts))
-    assert search.result().low == ["e"]
-    assert search.progress().worst == ((4, pytest.approx(0.5)),)  # the others are normal
-
-
-@pytest.mark.parametrize(
-    ("side", "expected"), [("upper", [4, 3]), ("lower", [0, 1]), ("both", [0, 1])]
-)
-def test_most_abnormal(side: str, expected: list[int]) -> None:
-    means = np.array([0.1, 0.2, 0.3, 0.8, 0.9, np.nan, 1.0])
-    candidates = np.array([True] * 6 + [False])
-    assert [arm for arm, _ in most_abnormal(means, candidates, side, 2)] == expected
-
-
-def test_a_command_that_hangs_is_pointed_out(
-    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_display, "HANGING_SECONDS", 0.05)
-    monkeypatch.setattr(_display, "TICK_SECONDS", 0.02)
-    monkeypatch.chdir(tmp_path)
-    command = Command("sh -c 'touch began; exec sleep 100' {arm}")
-
-    def pull() -> None:
-        with pytest.raises(PullFailed, match="was stopped"):
-            command("a")
-
-    puller = threading.Thread(target=pull)
-    stream = io.StringIO()
-    puller.start()
-    with Display(stream, study, PROGRESS, wanted=True, command=command):
-        while "\n" not in stream.getvalue() and puller.is_alive():
-            threading.Event().wait(0.02)
-    command.stop()
-    puller.join()
-    (said,) = stream.getvalue().splitlines()
-    assert re.match(r"a has run for \d+ s; --timeout SECONDS ends what hangs", said)
-    assert command.longest() is None
-    with_timeout = Command("true {arm}", timeout=60)
-    assert Display(stream, study, PROGRESS, wanted=True, command=with_timeout)._hanging() is None
-
-
-def test_the_command_behind_a_function() -> None:
-    command = Command("true {arm}", reward="stdout")
-    assert command_in(command) is command
-    transform = oddarms.tables.Transform.of(None, 0.5)
-    assert transform is not None
-    assert command_in(oddarms.arms.transformed(command, transform)) is command
-    assert command_in(len) is None
-
-
-def test_the_last_line_agrees_with_the_answer(
-    study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_display, "PLAIN_SECONDS", 0.0)
-    stream = io.StringIO()
-    display = Display(stream, study, PROGRESS, wanted=True)
-    with display:
-        study.on_decision(display.decided)
-        result = study.run(lambda arm: float(arm == "e"), progress=display)
-        display.end(result)
-    said = stream.getvalue().splitlines()
-    assert "OUTLIER: e" in said
-    assert said[-1] == f"{result.pulls} samples · 5 of 5 arms decided"
-
-
-def test_newly_decided_arms_are_listed_as_far_as_they_fit(study: Study) -> None:
-    display = Display(Terminal(), study, PROGRESS, wanted=True)
-    display.decided(study, [("a", Decision.NORMAL), ("e", Decision.HIGH)])
-    assert display._lines(PROGRESS)[-1] == "newest: OUTLIER e, normal a"
-
-
-def test_arms_may_be_decided_while_a_line_is_made(study: Study) -> None:
-    display = Display(Terminal(), study, PROGRESS, wanted=True)
-
-    class Label:
-        def __str__(self) -> str:
-            display.decided(study, [("b", Decision.NORMAL)])
-            return "a"
-
-    display.decided(study, [(Label(), Decision.NORMAL), ("e", Decision.HIGH)])
-    assert display._lines(PROGRESS)[-1] == "newest: OUTLIER e, normal a"
-    assert display._lines(PROGRESS)[-1].startswith("newest: normal b, ")
-
-
-# Lines that fit
-
-
-COMMANDS = [
-    (), ("find",), ("explain",), ("demo",), ("reproduce",), ("study",),
-    *(("study", name) for name in ("create", "list", "show", "ask", "tell", "work", "skip")),
-    *(("study", name) for name in ("renew", "import", "export", "result", "verify", "delete")),
-    ("study", "upgrade"),
-]  # fmt: skip
+COMMANDS = [(), ("find",), ("analyze",), ("explain",), ("demo",), ("reproduce",), ("serve",)]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -257,32 +169,6 @@ def test_help_fits_80_columns(run_command: Run, command: tuple[str, ...]) -> Non
     ran = run_command(*command, "--help")
     assert ran.code == 0
     assert [line for line in ran.out.splitlines() if len(line) > 80] == []
-
-
-def test_messages_are_broken_between_words() -> None:
-    text = (
-        "error: all that was told is kept in " + "output/find-" + "x" * 40 + "/study.db, so go on"
-    )
-    found = filled(text, 40)
-    assert found.split() == text.split()
-    assert [len(line) > 40 for line in found.split("\n")] == [False, True, False]
-    assert filled("a\n\nb", 40) == "a\n\nb"
-
-
-def test_on_a_terminal_nothing_is_wider(tmp_path: Path) -> None:
-    words = [str(COMMAND), "find", "--arms", "a,b", "--pull", "true", "--out", str(tmp_path / "o")]
-    master, slave = os.openpty()
-    environment = {**os.environ, "COLUMNS": "80"}
-    done = subprocess.run(words, stderr=slave, cwd=tmp_path, env=environment, check=False)
-    os.close(slave)
-    said = os.read(master, 10_000).decode().replace("\r", "").splitlines()
-    os.close(master)
-    assert done.returncode == 2
-    assert len(said) > 1
-    assert all(len(line) <= 80 for line in said)
-
-
-# What is imported
 
 
 def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
@@ -295,31 +181,3 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
     assert "study" in done.stdout
-
-
-def test_off_a_terminal_a_worker_says_at_once_that_it_waits(study: Study) -> None:
-    stream = io.StringIO()
-    display = Display(stream, study, PROGRESS, wanted=True)
-    for _ in range(3):
-        display.waiting()
-    assert stream.getvalue() == "waiting: other workers have all samples of this step\n"
-    quiet = io.StringIO()
-    Display(quiet, study, PROGRESS, wanted=False).waiting()
-    assert quiet.getvalue() == ""
-
-
-def test_a_search_tells_that_it_waits_for_others(study: Study) -> None:
-    taken = study.ask(1_000)
-    waited = []
-
-    class Display:
-        def __call__(self, progress: Progress) -> None:
-            pass
-
-        def waiting(self) -> None:
-            waited.append(len(taken))
-            study.tell_many([(ticket.id, 0.5) for ticket in taken])
-            study.stop()
-
-    study.run(lambda _: 0.5, progress=Display())
-    assert waited

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TextIO
+from typing import Annotated, Any, Self, TextIO
 
 import typer
 from rich.console import Console
@@ -31,8 +32,8 @@ from oddarms.experiments import reproduce as reproduce_figures
 from oddarms.tables import RecordedArms, read_arms
 from oddarms.text import shown
 
-Figure = Literal["fig1", "fig2a", "fig2b", "fig3", "all", "roai"]
 FIGURES = ["fig1", "fig2a", "fig2b", "fig3"]
+Figure = StrEnum("Figure", [(name, name) for name in (*FIGURES, "all", "roai")])
 MAX_SECONDS = 99 * 86_400
 """That the time left is said to be."""
 
@@ -92,7 +93,7 @@ def reproduce(
     recorded = None if data is None else read_arms(data, gold=gold)
     if recorded is not None and not quiet:
         _say_what_was_read(recorded)
-    chosen = FIGURES if "all" in figures else [one for one in figures if one != "roai"]
+    chosen = FIGURES if "all" in figures else [one.value for one in figures if one != "roai"]
     shared: dict[str, Any] = {
         "runs": runs,
         "rng": seed,

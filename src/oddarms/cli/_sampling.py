@@ -325,7 +325,7 @@ def sample(study: Study, sampling: Sampling, output: Output, worker: str | None 
         raise Interrupted(f"interrupted: {said}", number) from None
     except StorageFailed as error:
         first = str(error).split(". ")[0].rstrip(".")
-        raise StorageFailed(f"{first}. {_kept(study, output, error)}") from error
+        raise StorageFailed(f"{first}; {_kept(study, output, error)}") from error
     except (SearchError, WorkerLost) as error:
         how = _remedy(error, study.question.bounds)
         said = f"{str(error).rstrip('.')}. {_kept(study, output, error)}{how}"
@@ -411,7 +411,7 @@ def _untold_kept(study: Study, folder: Path | None, untold: Sequence[tuple[Ticke
                 note(f"{many}, nor written to {shown(place)}: {error.strerror or error}")
             how = f", for `oddarms study tell {shlex.quote(study.name)} --from`"
     note(lines.rstrip())
-    return f", and {many} are only in the lines above{how}"
+    return f"; {many}: only in the lines above{how}"
 
 
 def tell_untold(study: Study, folder: Path, *, quiet: bool) -> None:
