@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -271,6 +272,34 @@ class TestRights:
         (folder / "studies.db").chmod(0)
         with nobody(), pytest.raises(StorageFailed, match="cannot be opened"):
             list_studies(storage=folder / "studies.db")
+
+
+class TestClocks:
+    @pytest.mark.parametrize("off", [3600.0, -3600.0])
+    def test_a_wrong_time_of_day_changes_no_lease(
+        self, file: Path, monkeypatch: pytest.MonkeyPatch, off: float
+    ) -> None:
+        study = make(file)
+        first, ended = study.ask(5, lease=300), study.ask(5, lease=1e-6)
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() + off)
+        asked = load_study("s", storage=file).ask(100, lease=300, prefetch=0)
+        places = {(t.index, t.place) for t in asked}
+        assert not places & {(t.index, t.place) for t in first}
+        assert places >= {(t.index, t.place) for t in ended}
+        monkeypatch.undo()
+        assert not study.ask(100, prefetch=0)
+        assert study.overview().live == 30
+
+    def test_leases_end_with_the_machine(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        study = make(file)
+        before = study.ask(30, prefetch=0)
+        assert not study.ask(30, prefetch=0)
+        monkeypatch.setattr("oddarms.studies._database.boot", lambda: 1)
+        monkeypatch.setattr("oddarms.studies._database.steady", lambda: 0.0)
+        again = study.ask(30, prefetch=0)
+        assert [(t.index, t.place) for t in again] == [(t.index, t.place) for t in before]
+        assert study.tell(before[0], 0.5) is Told.RECORDED
 
 
 class TestFilesThatGo:

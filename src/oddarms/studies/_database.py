@@ -216,11 +216,7 @@ class Database:
         if not tables:
             return False
         if "oddarms" not in tables or not tables >= TABLES:
-            others = ", ".join(sorted(tables - TABLES or tables)[:3])
-            raise StorageFailed(
-                f"{self.name} is a database with other tables ({others}), which were not touched:"
-                " choose another file or database."
-            )
+            raise _other_tables(self.name, tables)
         version = run(connection, "SELECT version FROM oddarms").scalar()
         if version != VERSION:
             raise StorageFailed(
@@ -505,7 +501,10 @@ def _look_at_file(path: str) -> None:
                 for kind, name, sql in found
                 if kind not in ("table", "index") or (name in TABLES and sql not in ours)
             ]
-            if not alien or not any(name == "oddarms" for _, name, _ in found):
+            names = {str(name) for _, name, _ in found}
+            if names and "oddarms" not in names:
+                raise _other_tables(path, names)
+            if not alien:
                 return
             if "oddarms" not in alien:
                 version = connection.execute("SELECT version FROM oddarms").fetchone()
@@ -516,6 +515,14 @@ def _look_at_file(path: str) -> None:
     raise StorageFailed(
         f"{path} has tables that oddarms did not create, triggers or views"
         f" ({', '.join(sorted(alien)[:3])}); none of them was run."
+    )
+
+
+def _other_tables(name: str, tables: set[str]) -> StorageFailed:
+    others = ", ".join(sorted(tables - TABLES or tables)[:3])
+    return StorageFailed(
+        f"{name} is a database with other tables ({others}), which were not touched: choose another"
+        " file or database."
     )
 
 

@@ -105,7 +105,10 @@ def _file(path: str) -> str:
 
 def _server(url: str) -> sa.URL:
     """Return the URL of a server. Messages do not repeat it, as it may have a password."""
-    hint = "A password with : or @ or / in it must be percent-encoded."
+    hint = (
+        "A password with : or @ or / in it must be percent-encoded, and parameters must be those of"
+        " libpq."
+    )
     try:
         return _checked(sa.make_url(url))
     except (ValueError, sa.exc.ArgumentError):
@@ -137,13 +140,24 @@ def _libpq(words: str) -> sa.URL:
         raise InvalidParameter(f"{_FORMS} but host=... dbname=... cannot be read.") from None
 
 
+def _parameters() -> set[str]:
+    """Return the names of libpq's connection parameters."""
+    try:
+        from psycopg import pq
+    except ImportError:
+        raise MissingExtra.of("postgresql", "PostgreSQL") from None
+    return {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+
+
 def _checked(url: sa.URL) -> sa.URL:
-    """Return a URL with the password in its place; raise ValueError for a badly quoted one."""
+    """Return a URL with the password in its place; raise ValueError if it cannot be meant so."""
     query = dict(url.query)
     names = {"user": url.username, "dbname": url.database, "password": url.password}
     for key in names:
         value = query.pop(key, None)
         names[key] = names[key] if value is None else str(value)
+    if not query.keys() <= _parameters():
+        raise ValueError("not a parameter of libpq")  # psycopg's own, such as autocommit, do harm
     parts = (url.host or "", names["dbname"] or "")
     if any(mark in part for part in parts for mark in ("@", "://", "=")) or ":" in parts[1]:
         raise ValueError("the password is not quoted")
