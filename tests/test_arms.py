@@ -19,18 +19,18 @@ from oddarms.arms import (
     CalledSource,
     Function,
     Gaussian,
+    Resampled,
     ScipyArms,
     SeededSource,
     SimulatedArms,
     Source,
-    Table,
     TotalsSource,
     Uniform,
     crowd_error_rates,
     simulated_crowd,
     truncated_normal,
 )
-from oddarms.errors import InvalidParameter
+from oddarms.errors import InvalidParameter, PullFailed
 
 MEANS = [0.1, 0.5, 0.8]
 PULLS = 20_000
@@ -45,8 +45,8 @@ FAMILIES: dict[str, tuple[Any, tuple[float, float]]] = {
         lambda rng: truncated_normal([-2.0, 0.0, 4.0], 1.5, bounds=(-3, 5), rng=rng),
         (-3, 5),
     ),
-    "table": (
-        lambda rng: Table({0: [0, 0.5], 1: [1], 2: [0.25, 0.5, 1]}, replay=True, rng=rng),
+    "resampled": (
+        lambda rng: Resampled({0: [0, 0.5], 1: [1], 2: [0.25, 0.5, 1]}, rng=rng),
         (0, 1),
     ),
 }
@@ -136,27 +136,26 @@ def test_gaussian_totals_have_the_law_of_single_rewards() -> None:
         Gaussian([0.0, 1.0], -1.0)
 
 
-class TestTable:
+class TestResampled:
     def test_only_recorded_rewards_are_drawn(self) -> None:
-        table = Table({"ann": [0.1, 0.2], "bob": [0.7]}, replay=True, rng=1)
-        rewards = table.pull(np.array([0, 1]), np.array([50, 50]))
+        arms = Resampled({"ann": [0.1, 0.2], "bob": [0.7]}, rng=1)
+        rewards = arms.pull(np.array([0, 1]), np.array([50, 50]))
         assert set(rewards[:50]) == {0.1, 0.2}
         assert set(rewards[50:]) == {0.7}
 
-    def test_columns(self) -> None:
-        table = Table.from_columns(["b", "a", "b", "a", "b"], [1, 0, 0, 0.5, 1])
-        assert table.labels == ("a", "b")
-        np.testing.assert_allclose(table.means, [0.25, 2 / 3])
+    def test_each_row_once(self) -> None:
+        rows = {"ann": [0.1, 0.2, 0.3], "bob": [0.7, 0.8]}
+        arms = Resampled(rows, replace=False, rng=1)
+        drawn = arms.pull(np.array([0, 1, 0]), np.array([2, 2, 1]))
+        assert sorted([*drawn[:2], drawn[4]]) == rows["ann"]
+        assert sorted(drawn[2:4]) == rows["bob"]
+        with pytest.raises(PullFailed, match="arm 'bob' has no rows left"):
+            arms.pull(np.array([1]), np.array([1]))
 
     def test_bad_records(self) -> None:
-        with pytest.raises(
-            InvalidParameter, match="arm 'b' must be a list of numbers but it is empty"
-        ):
-            Table({"a": [1.0], "b": []})
-        with pytest.raises(InvalidParameter, match="records of arm 'a' must be finite"):
-            Table({"a": [1.0, np.nan], "b": [0.0]})
-        with pytest.raises(InvalidParameter, match=r"columns of one length but have \(2,\)"):
-            Table.from_columns(["a", "b"], [1.0])
+        for records in ({"a": [1.0], "b": []}, {"a": [0.0], "b": [1.0, np.nan]}):
+            with pytest.raises(InvalidParameter, match="records of arm 'b' must be finite numbers"):
+                Resampled(records)
 
     def test_the_crowd_of_the_paper(self) -> None:
         """The means that the paper's own data give, where the file is at hand."""
@@ -165,10 +164,11 @@ class TestTable:
             pytest.skip("hyuncatherines.csv is not beside this checkout")
         columns = np.genfromtxt(path, delimiter=",", skip_header=1, usecols=(2, 3))
         workers = np.genfromtxt(path, delimiter=",", skip_header=1, usecols=0, dtype=str)
-        table = Table.from_columns(workers, columns[:, 0] != columns[:, 1])
-        assert len(table.labels) == 722
-        assert table.means.mean() == pytest.approx(0.32775, abs=1e-5)
-        assert table.means.std() == pytest.approx(0.29241, abs=1e-5)
+        wrong = (columns[:, 0] != columns[:, 1]).astype(float)
+        arms = Resampled({worker: wrong[workers == worker] for worker in np.unique(workers)})
+        assert len(arms.labels) == 722
+        assert arms.means.mean() == pytest.approx(0.32775, abs=1e-5)
+        assert arms.means.std() == pytest.approx(0.29241, abs=1e-5)
 
 
 class TestCrowd:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import pickle
-import sqlite3
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +21,6 @@ from oddarms.errors import (
     SearchError,
 )
 from oddarms.problem import IntArray
-from oddarms.studies._database import open_database
 
 QUESTION: dict[str, Any] = {"k": 0.5, "delta": 0.1, "algorithm": "rr", "budget": 1_000}
 
@@ -72,7 +70,7 @@ class TestTree:
         ours = [
             c for c in classes if c.__module__ == errors.__name__ and not c.__name__.startswith("_")
         ]
-        assert len(ours) == 17
+        assert len(ours) == 16
         assert [c for c in ours if not issubclass(c, OddarmsError)] == [errors.SearchInterrupted]
 
     def test_ctrl_c_is_no_exception_that_a_retry_loop_would_catch(self) -> None:
@@ -91,7 +89,6 @@ class TestTree:
             (errors.UnknownStudy, LookupError),
             (errors.DuplicateStudy, ValueError),
             (errors.StorageFailed, OSError),
-            (errors.BackendUnavailable, ConnectionError),
             (errors.WorkerLost, RuntimeError),
             (errors.RewardRejected, ValueError),
             (errors.PullFailed, RuntimeError),
@@ -117,24 +114,11 @@ class TestTree:
         assert (str(again), again.passing) == ("a.db: the disk is full.", True)
         assert again.untold == [(7, 0.5)]
 
-    def test_a_full_disk_and_a_lock_pass_and_damage_does_not(self) -> None:
-        def fails(reason: str) -> errors.StorageFailed:
-            with pytest.raises(errors.StorageFailed) as caught, database._translated():
-                raise sqlite3.OperationalError(reason)
-            return caught.value
-
-        database = open_database("memory")
-        assert fails("database or disk is full").passing
-        assert fails("database is locked").passing
-        assert not fails("file is not a database").passing
-        assert fails("sending query failed: another command is already in progress").passing
-        assert fails("cannot exit pipeline mode while busy").passing
-
 
 class TestFunctionThatRaises:
     def test_the_error_names_the_arm_and_keeps_the_samples(self) -> None:
         cause = OSError("no answer")
-        with pytest.raises(PullFailed, match="arm 'bob' raised OSError: no answer") as caught:
+        with pytest.raises(PullFailed, match="arm 'bob': OSError: no answer") as caught:
             find(arms(After(3, raising(cause))), **QUESTION)
         error = caught.value
         assert error.label == "bob"
@@ -219,7 +203,7 @@ class TestSourceThatMisbehaves:
             def pull_totals(self, indices: Any, counts: Any) -> Any:
                 return [0.5] * (len(indices) + counts.sum())
 
-        with pytest.raises(RewardRejected, match="must return two arrays") as caught:
+        with pytest.raises(RewardRejected, match="must return sums and sums of squares") as caught:
             find(Totals(lambda total: [0.5] * total), **QUESTION)
         assert caught.value.result.status == "failed"
 
@@ -227,7 +211,7 @@ class TestSourceThatMisbehaves:
 class TestProgressThatFails:
     def test_the_samples_are_kept(self) -> None:
         source = OwnSource(lambda total: [0.5] * total)
-        with pytest.raises(SearchError, match=r"failed after 3 pulls.*ZeroDivisionError") as caught:
+        with pytest.raises(SearchError, match="the search failed: ZeroDivisionError") as caught:
             find(source, **QUESTION, progress=lambda progress: 1 / 0)  # noqa: ARG005
         assert caught.value.result.pulls == 3
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
@@ -257,7 +241,7 @@ def test_numbers_must_be_numbers(changes: dict[str, Any]) -> None:
 def test_a_bad_reward_ends_the_step_at_once() -> None:
     calls: list[int] = []
     with pytest.raises(PullFailed, match=r"arm 0: rewards must lie within .* but got 2"):
-        find([lambda: 2.0, lambda: calls.append(1) or 0.5], k=0.5, delta=0.1, rng=0)
+        find([lambda: 2.0, lambda: calls.append(1) or 0.5], k=0.5, delta=0.1, rng=0)  # type: ignore[func-returns-value]
     assert calls == []
 
 

@@ -13,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oddarms import Question
-from oddarms.algorithms._round_robin import RR
+from oddarms.algorithms import get_algorithm
 from oddarms.errors import InvalidParameter
-from oddarms.problem import FIRST_WORDS, VERSION, WORDS, check_whole
+from oddarms.problem import VERSION, WORDS, check_whole
+from oddarms.rules import Absolute, Control, Mad, Quantile, Sigma, Tukey
+
+RR = get_algorithm("rr")
 
 FULL: dict[str, Any] = {
     "k": 1.5,
@@ -156,6 +159,46 @@ class TestOf:
             Question.of(Question(3), {"k": 1, "batch": 5})
 
 
+class TestRules:
+    """A rule as an object is a few words of a question."""
+
+    @pytest.mark.parametrize(
+        ("rule", "words"),
+        [
+            (Sigma(k=1.5), {"rule": "sigma", "k": 1.5}),
+            (Mad(k=3), {"rule": "mad", "k": 3}),
+            (Mad(), {"rule": "mad"}),
+            (Mad(4, margin=0.0), {"rule": "mad", "k": 4, "margin": 0}),
+            (Tukey(k=2, floor=0.5), {"rule": "tukey", "k": 2, "floor": 0.5}),
+            (Quantile(share=0.8), {"rule": "quantile", "quantile": 0.8}),
+            (Control("b", 0.02), {"rule": "control", "control": "b", "margin": 0.02}),
+            (Control("b"), {"rule": "control", "control": "b"}),
+            (Absolute(floor=0.3), {"rule": "absolute", "floor": 0.3}),
+        ],
+        ids=str,
+    )
+    def test_objects(self, rule: Any, words: dict[str, Any]) -> None:
+        question = Question("abc", rule=rule)
+        assert question == Question("abc", **words)
+        assert Question.from_json(question.to_json()) == question
+
+    def test_other_words_stand_beside_it(self) -> None:
+        question = Question("abc", rule=Mad(k=3), margin=0.2, delta=0.01)
+        assert (question.k, question.margin, question.delta) == (3.0, 0.2, 0.01)
+
+    @pytest.mark.parametrize(
+        ("rule", "word", "value"), [(Mad(k=3), "k", 2), (Control("a", 0.1), "margin", 0.2)]
+    )
+    def test_none_is_given_twice(self, rule: Any, word: str, value: float) -> None:
+        with pytest.raises(InvalidParameter, match=f"{word} is given twice, in rule=.* leave one"):
+            Question("abc", rule=rule, **{word: value})
+
+    @pytest.mark.parametrize("rule", [Mad, 3, None, object()])
+    def test_nothing_else_is_a_rule(self, rule: Any) -> None:
+        with pytest.raises((InvalidParameter, TypeError)):
+            Question("abc", rule=rule)
+
+
 class TestWords:
     @pytest.mark.parametrize(
         ("words", "where"),
@@ -221,7 +264,7 @@ class TestJSON:
 
     def test_the_layout(self) -> None:
         assert Question("ab", **FULL).to_dict() == {
-            "version": 2,
+            "version": 1,
             "n": 2,
             "labels": ["a", "b"],
             "k": 1.5,
@@ -236,24 +279,15 @@ class TestJSON:
             "quantile": None,
             "error": "fwer",
             "goal": "confidence",
-            "revised": False,
             "algorithm": "wrr",
             "options": {"rho": 1.7, "batch": 7},
         }
         assert Question(5).to_dict()["labels"] is None
 
-    def test_the_first_version_had_fewer_words(self) -> None:
-        question = Question("ab", **FULL)
-        document = {word: question.to_dict()[word] for word in FIRST_WORDS}
-        first = {"version": 1, "n": 2, "labels": ["a", "b"], "options": question.options}
-        assert Question.from_dict({**first, **document}) == question
-
     @pytest.mark.parametrize("version", [0, VERSION + 1, "1", None, [1]])
     def test_another_version(self, version: Any) -> None:
         document = {**Question(3).to_dict(), "version": version}
-        with pytest.raises(
-            InvalidParameter, match=r"must be of version 2 or before but this one is of"
-        ):
+        with pytest.raises(InvalidParameter, match="must be of version 1 but this one is of"):
             Question.from_json(json.dumps(document))
 
     def test_what_cannot_be_written_down(self) -> None:
@@ -338,7 +372,7 @@ class TestWhatAQuestionRefuses:
         with pytest.raises(InvalidParameter, match=said):
             Question(3, **words)
 
-    @pytest.mark.parametrize("version", [True, 2.0, "2", None, VERSION + 1])
+    @pytest.mark.parametrize("version", [True, 1.0, "1", None, VERSION + 1])
     def test_other_versions(self, version: Any) -> None:
         with pytest.raises(InvalidParameter, match="version"):
             Question.from_dict({**Question(3).to_dict(), "version": version})

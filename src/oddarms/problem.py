@@ -227,7 +227,7 @@ USUAL_MARGIN = 0.05
 DEFAULT_DELTA = 0.05
 UNIT: tuple[float, float] = (0.0, 1.0)
 VERSION = 1
-"""Of a question as JSON; those of version 1 have the first words only."""
+"""Of a question as JSON."""
 
 
 @runtime_checkable
@@ -564,11 +564,12 @@ class Question:
         """Return the question that `to_dict` was called on."""
         try:
             version = values["version"]
-            if version != VERSION:
+            if type(version) is not int or version != VERSION:
                 raise InvalidParameter(
                     f"a question must be of version {VERSION} but this one is of {version!r}."
                 )
-            labels = values["n"] if values["labels"] is None else values["labels"]
+            named, n = values["labels"], check_whole("n", values["n"], least=2)
+            labels = n if named is None else list(map(check_plain_label, named))
             words = {name: values[name] for name in WORDS}
             return cls(labels, **words, options=values["options"])
         except (AttributeError, KeyError, TypeError) as error:
