@@ -23,7 +23,6 @@ from oddarms.tables import (
     read_results,
     read_rewards,
     read_totals,
-    read_uploaded_labels,
 )
 
 pytest.importorskip("pandas")
@@ -127,32 +126,6 @@ class TestGzipBombs:
         path = tmp_path / "file.gz"
         path.write_bytes(gzip.compress(b"arm,reward\nb,0\n") + gzip.compress(b"a,1\n" * 200_000))
         assert read_totals(path).counts.tolist() == [1, 200_000]
-
-
-class TestUploads:
-    """What a server takes from a browser: plain text only, of a bounded size."""
-
-    def read(self, content: bytes, name: str = "hosts.txt") -> list[str]:
-        return read_uploaded_labels(content, name, max_bytes=1_000)
-
-    def test_labels(self) -> None:
-        assert self.read("\ufeffann\r\n\n Zoë \n".encode()) == ["ann", "Zoë"]
-        assert self.read(b"Smith, J\nb") == ["Smith, J", "b"]
-
-    @pytest.mark.parametrize(
-        ("content", "name", "rule"),
-        [
-            (gzip.compress(b"a\nb\n"), "a.txt", "must be plain text in UTF-8"),
-            (b"PK\x03\x04\0\0", "a.txt", "must be plain text in UTF-8"),
-            (b"a\n\xff\n", "a.txt", "must be plain text in UTF-8"),
-            ("a\nb\n".encode("utf-16"), "a.txt", "must be plain text in UTF-8"),
-            (b"a\nb\na\n", "a.txt", "'a.txt', line 3: labels must be unique but 'a' appears twice"),
-            (b"arm,x\na,1\n", "a.csv", "must have one label a line and no other columns"),
-            (b"a\n" * 501, "a.txt", "'a.txt' may have 1,000 bytes but has more"),
-        ],
-    )
-    def test_what_is_refused(self, content: bytes, name: str, rule: str) -> None:
-        assert rule in refusal(lambda: self.read(content, name))
 
 
 @pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff", b"\xff\xfe\0\0", b"\xef\xbb\xbf"])

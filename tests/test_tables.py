@@ -20,7 +20,6 @@ from oddarms.errors import InvalidParameter
 from oddarms.tables import (
     RecordedArms,
     Transform,
-    bounds_of,
     csv_text,
     neutralised,
     read_arms,
@@ -200,14 +199,6 @@ class TestRewards:
         assert (clip.clipped, clip.seen) == (3, 4)
         above = records(path, transform=Transform(above=0.25), missing="worst")
         assert above == {"a": [0.0, 1.0], "b": [0.0, 1.0, 1.0]}
-
-    def test_rewards_are_known_by_their_content(self, write: Write) -> None:
-        texts = ["a,1\nb,0\n", "b,0\na,1\n", "a,1\nb,0\nb,0\n", "a,1\nb,0.5\n", "ab,1\nc,0\n"]
-        digests = [read_rewards(write(f"arm,reward\n{text}")).digest() for text in texts]
-        assert len(set(digests)) == len(texts)
-        other = read_rewards(write("REWARD;x;arm\n1.0;?;a\n0;?;b\n"))
-        assert other.digest() == digests[0]
-        assert read_rewards(other).digest() == digests[0]
 
 
 class TestTotals:
@@ -536,12 +527,6 @@ class TestLabelsAndResults:
     def test_results_that_are_wrong(self, write: Write, line: str, rule: str) -> None:
         with pytest.raises(InvalidParameter, match=rule):
             read_results(write(f"{line}\n"), (0.0, 1.0))
-
-    def test_bounds(self) -> None:
-        assert bounds_of("-1,2.5") == (-1.0, 2.5)
-        for text in ("1", "1,2,3", "a,b", "2,1"):
-            with pytest.raises(InvalidParameter, match="bounds must be"):
-                bounds_of(text)
 
 
 class TestCsv:

@@ -665,7 +665,8 @@ def history_rows(
 ) -> tuple[IntArray, FloatArray]:
     """Return the arm and the reward of each row of a history, checked."""
     read = read_rewards(history, bounds=question.bounds, worst=question.worst, **columns)
-    index = {label: i for i, label in enumerate(question.labels)}
+    index: dict[Label, int] = {str(label): i for i, label in enumerate(question.labels)}
+    index |= {label: i for i, label in enumerate(question.labels)}  # labels of files are texts
     unknown = next((label for label in read.labels if label not in index), None)
     if unknown is not None:
         raise InvalidParameter(f"history has rewards of {unknown!r}, which is not an arm.")

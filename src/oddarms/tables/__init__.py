@@ -1,17 +1,11 @@
 """Recorded data: rewards and totals by arm from frames and files, test reports, labels, CSV."""
 
 from oddarms.tables._crowd import RecordedArms, read_arms
-from oddarms.tables._frames import Recorded, is_recorded
+from oddarms.tables._frames import Recorded
 from oddarms.tables._junit import Reruns, RunCount, RunHistory, read_junit
 from oddarms.tables._reading import Rewards, Totals, read_rewards, read_totals
-from oddarms.tables._texts import (
-    csv_text,
-    neutralised,
-    read_labels,
-    read_results,
-    read_uploaded_labels,
-)
-from oddarms.tables._values import Missing, Transform, bounds_of, number_of, ticket_of
+from oddarms.tables._texts import csv_text, neutralised, read_labels, read_results
+from oddarms.tables._values import Missing, Transform
 
 __all__ = [
     "Missing",
@@ -23,17 +17,12 @@ __all__ = [
     "RunHistory",
     "Totals",
     "Transform",
-    "bounds_of",
     "csv_text",
-    "is_recorded",
     "neutralised",
-    "number_of",
     "read_arms",
     "read_junit",
     "read_labels",
     "read_results",
     "read_rewards",
     "read_totals",
-    "read_uploaded_labels",
-    "ticket_of",
 ]

@@ -20,23 +20,6 @@ relation of DuckDB, with a row per reward or with totals; a Series of pandas wit
 index; an array, or a sequence of lists, with `labels`; `Rewards`; `RunHistory`; or a path."""
 
 
-def is_recorded(data: object) -> bool:
-    """Return whether these are rewards, and not things that can be sampled.
-
-    Examples
-    --------
-    >>> is_recorded({"a": [0, 1]}), is_recorded({"a": lambda: 0})
-    (True, False)
-    """
-    if isinstance(data, Mapping):
-        return bool(data) and not any(map(callable, data.values()))
-    if isinstance(data, np.ndarray) or _is_frame(data):
-        return True
-    if not isinstance(data, Sequence) or any(map(callable, data)):
-        return False
-    return any(isinstance(each, Sequence | np.ndarray) for each in data)
-
-
 def _is_frame(data: object) -> bool:
     """Return whether this is a frame, a relation or a series, without asking it anything."""
     kind = type(data)

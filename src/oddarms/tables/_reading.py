@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -63,14 +61,6 @@ class Rewards(NamedTuple):
         ends = np.cumsum(np.bincount(self.arms, minlength=len(self.labels)))[:-1]
         parts = np.split(self.rewards[np.argsort(self.arms, kind="stable")], ends)
         return dict(zip(self.labels, parts, strict=False))
-
-    def digest(self) -> str:
-        """Return a SHA-256 that tells these rewards from others."""
-        texts = [f"{type(label).__name__} {label}" for label in self.labels]
-        found = hashlib.sha256(json.dumps(texts).encode())
-        found.update(self.arms.astype("<i8").tobytes())
-        found.update(self.rewards.astype("<f8").tobytes())
-        return found.hexdigest()
 
 
 class Totals(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import io
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from typing import Any
 from oddarms.errors import InvalidParameter
 from oddarms.json_text import parsed
 from oddarms.tables._files import STDIN, Source, name_of, opened_text
-from oddarms.tables._values import Bounds, Wrong, number_of, shown, ticket_of
+from oddarms.tables._values import Bounds, Wrong, shown
 
 MAX_RESULTS = 10_000_000
 """In one file, all of which are in memory at a time."""
@@ -103,7 +103,7 @@ def read_labels(arms: str) -> list[str]:
     """
     if arms == STDIN or os.path.exists(arms):
         with opened_text(arms) as text:
-            return labels_in(text, name_of(arms))
+            return _labels_in(text, name_of(arms))
     if "," not in arms:
         raise InvalidParameter(
             "arms must be a file with a label per line, - for stdin, or labels with commas"
@@ -112,42 +112,7 @@ def read_labels(arms: str) -> list[str]:
     return [label.strip() for label in arms.split(",") if label.strip()]
 
 
-def read_uploaded_labels(content: bytes, name: str = "the file", *, max_bytes: int) -> list[str]:
-    """Return labels, one per line, of a file that somebody else has sent.
-
-    It must be plain text in UTF-8: nothing is unpacked. A line with commas, semicolons or tabs is
-    taken for a row of a table and refused, unless the name of the file ends in ``.txt``.
-
-    Parameters
-    ----------
-    content
-        The bytes of the file.
-    name
-        What it is called.
-    max_bytes
-        How large it may be.
-    """
-    if len(content) > max_bytes:
-        raise InvalidParameter(f"{shown(name)} may have {max_bytes:,} bytes but has more.")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        raise InvalidParameter(
-            f"{shown(name)} must be plain text in UTF-8 with one label a line: save a table or an"
-            " archive as such."
-        )
-    labels = labels_in(io.StringIO(text), shown(name))
-    if labels and not name.casefold().endswith(".txt") and re.search("[,;\t]", labels[0]):
-        raise InvalidParameter(
-            f"{shown(name)} must have one label a line and no other columns. A file of labels with"
-            " commas in them needs a name that ends in .txt."
-        )
-    return labels
-
-
-def labels_in(text: Iterable[str], name: str) -> list[str]:
+def _labels_in(text: Iterable[str], name: str) -> list[str]:
     """Return the labels in lines of text."""
     found: dict[str, None] = {}
     for line, wrong in _lines(text, name):
@@ -187,7 +152,7 @@ def read_results(source: Source, bounds: Bounds) -> list[tuple[str, float]]:
             if len(results) == MAX_RESULTS:
                 raise wrong(f"a file may have {MAX_RESULTS:,} results: split this one")
             ticket, reward = _pair(line, places, wrong)
-            results.append((ticket_of(ticket, wrong), number_of("reward", reward, bounds, wrong)))
+            results.append((_ticket_of(ticket, wrong), _number_of("reward", reward, bounds, wrong)))
         return results
 
 
@@ -226,3 +191,28 @@ def _object(line: str, wrong: Wrong) -> tuple[str, str]:
         raise wrong(f"the object must have a ticket and a reward but is {shown(line)}")
     ticket, reward = (str(int(v) if isinstance(v, bool) else v) for v in values)
     return ticket, reward
+
+
+def _number_of(name: str, text: str, bounds: Bounds, wrong: Wrong) -> float:
+    """Return a number within the bounds."""
+    a, b = bounds
+    try:
+        value = math.nan if "_" in text else float(text)
+    except ValueError:
+        value = math.nan
+    if a <= value <= b:
+        return value
+    if math.isfinite(value):
+        raise wrong(f"{name} must lie within [{a:g}, {b:g}] but is {shown(text.strip())}")
+    raise wrong(f"{name} must be a finite number but is {shown(text.strip())}")
+
+
+def _ticket_of(text: str, wrong: Wrong) -> str:
+    """Return the id of a ticket, if it has the form of one."""
+    ticket = text.strip()
+    if not re.fullmatch(r"([0-9]{1,19}\.){3}[a-z2-7]{16}", ticket):
+        raise wrong(
+            "ticket must be an id that ask has printed, such as 17.3.204.mzxw6ytboi4dgnbt, but is"
+            f" {shown(ticket)}"
+        )
+    return ticket

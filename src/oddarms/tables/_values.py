@@ -35,11 +35,6 @@ _TRUTH = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _WITH_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?")
 
 
-def wrong(rule: str) -> InvalidParameter:
-    """Return the error of a value that stands in no file."""
-    return InvalidParameter(f"{rule}.")
-
-
 # Columns
 
 
@@ -134,57 +129,6 @@ def check_missing(missing: Missing) -> Missing:
 def shown(text: str, most: int = 60) -> str:
     """Return a text for a message, shortened."""
     return repr(text if len(text) <= most else f"{text[:most]}...")
-
-
-# Single values
-
-
-def number_of(name: str, text: str, bounds: Bounds = UNIT, wrong: Wrong = wrong) -> float:
-    """Return a number within the bounds.
-
-    Examples
-    --------
-    >>> number_of("reward", " 0.25 ")
-    0.25
-    """
-    a, b = bounds
-    try:
-        value = math.nan if "_" in text else float(text)
-    except ValueError:
-        value = math.nan
-    if a <= value <= b:
-        return value
-    if math.isfinite(value):
-        raise wrong(f"{name} must lie within [{a:g}, {b:g}] but is {shown(text.strip())}")
-    raise wrong(f"{name} must be a finite number but is {shown(text.strip())}")
-
-
-def ticket_of(text: str, wrong: Wrong = wrong) -> str:
-    """Return the id of a ticket, if it has the form of one."""
-    ticket = text.strip()
-    if not re.fullmatch(r"([0-9]{1,19}\.){3}[a-z2-7]{16}", ticket):
-        raise wrong(
-            "ticket must be an id that ask has printed, such as 17.3.204.mzxw6ytboi4dgnbt, but is"
-            f" {shown(ticket)}"
-        )
-    return ticket
-
-
-def bounds_of(text: str, name: str = "bounds") -> Bounds:
-    """Return the two numbers of ``A,B``.
-
-    Examples
-    --------
-    >>> bounds_of("0,10")
-    (0.0, 10.0)
-    """
-    try:
-        a, b = (float(part) for part in text.split(","))
-    except ValueError:
-        raise InvalidParameter(
-            f"{name} must be two numbers with a comma between, such as 0,1, but got {shown(text)}."
-        ) from None
-    return check_bounds((a, b), name)
 
 
 # Rewards without known bounds
