@@ -35,6 +35,8 @@ ResultFormat = Literal["table", "json", "csv", "markdown"]
 
 def option(kind: Any, about: str, default: str | bool = True, **more: Any) -> Any:
     """Return the annotation of an option that may be left out; `default` is what the help shows."""
+    if kind in (int, float):
+        more.setdefault("metavar", "N" if kind is int else "NUMBER")
     return Annotated[kind | None, typer.Option(help=about, show_default=default, **more)]
 
 
