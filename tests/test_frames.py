@@ -175,6 +175,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (FRAME, {**NAMED, "labels": "ab"}, "Leave labels out for a table"),
     (FRAME, {**NAMED, "encoding": "utf-8"}, "Leave encoding out unless data is a file"),
     (FRAME, {"arm": "worker", "reward": "worker"}, "row 1: worker must be a number, yes/no or"),
+    (polars.DataFrame({"arm": [["a"]], "reward": [1]}), {}, "must be texts or numbers"),
     (polars.Series([1, 0]), {}, "data: arm must name the column of labels"),
 ]
 

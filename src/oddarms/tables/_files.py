@@ -95,6 +95,27 @@ class Table:
     commas: bool = False
     index: tuple[int, ...] = ()
 
+    def places(self, name: Any) -> list[int]:
+        """Return the places of the columns of that name."""
+        if self.is_file:
+            name = str(name).strip().casefold()
+            return [i for i, column in enumerate(self.columns) if column.strip().casefold() == name]
+        return [i for i, column in enumerate(self.columns) if column == name]
+
+    def place(self, word: str, name: Any) -> int:
+        """Return the place of the one column that a parameter names."""
+        places = self.places(name)
+        if len(places) == 1:
+            return places[0]
+        how = "is there twice" if places else f"is not among {self.listed()}"
+        raise InvalidParameter(f"{self.name}: {word} must name a column but {name!r} {how}.")
+
+    def listed(self, most: int = 10) -> str:
+        """Return the names of the first columns for a message."""
+        text = ", ".join(shown(str(column)) for column in self.columns[:most])
+        more = len(self.columns) - most
+        return text if more <= 0 else f"{text} and {more} more"
+
 
 # Opening
 

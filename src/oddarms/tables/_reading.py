@@ -420,16 +420,11 @@ class _Rows:
 
     def _number(self, label: Any) -> int:
         """Return the number of an arm, a new one if it was not seen before."""
-        if isinstance(label, np.generic):
-            label = label.item()
         if isinstance(label, str) and not label:
             raise InvalidParameter("every row must name an arm but the label is empty")
         if isinstance(label, str) and len(label) > MAX_LINE:
             raise InvalidParameter(f"a label may have {MAX_LINE:,} characters but has more")
-        try:
-            number = self._index.setdefault(label, len(self._index))
-        except TypeError:
-            raise InvalidParameter(f"labels must be hashable but one is {brief(label)}") from None
+        number = self._index.setdefault(label, len(self._index))
         if number == len(self.labels):
             self.labels.append(label)
         return number
@@ -549,12 +544,12 @@ def _arm_places(table: Table, arm: Columns | None) -> list[int]:
         names = _listed(arm)
         if not names:
             raise InvalidParameter("arm must name a column, or several, but is an empty list.")
-        return [_place(table, "arm", name) for name in names]
-    if _has(table, "arm"):
-        return [_place(table, "arm", "arm")]
+        return [table.place("arm", name) for name in names]
+    if table.places("arm"):
+        return [table.place("arm", "arm")]
     if not table.index:
         raise InvalidParameter(
-            f"{table.name}: arm must name the column of labels, one of {_names(table)}."
+            f"{table.name}: arm must name the column of labels, one of {table.listed()}."
         )
     return list(table.index)
 
@@ -577,35 +572,10 @@ def _value_places(
                 f"Give {' and '.join(chosen[0])} together: {absent[0]} is not given."
             )
     else:
-        chosen = [kind for kind in known if all(_has(table, word) for word in kind)]
+        chosen = [kind for kind in known if all(map(table.places, kind))]
     if not chosen:
         raise InvalidParameter(
-            f"{table.name}: reward must name the column of rewards, one of {_names(table)}."
+            f"{table.name}: reward must name the column of rewards, one of {table.listed()}."
         )
     kind = chosen[0]
-    return kind, [_place(table, word, given.get(word, word)) for word in kind]
-
-
-def _place(table: Table, word: str, name: str) -> int:
-    places = _found(table, name)
-    if len(places) == 1:
-        return places[0]
-    how = "is there twice" if places else f"is not among {_names(table)}"
-    raise InvalidParameter(f"{table.name}: {word} must name a column but {name!r} {how}.")
-
-
-def _has(table: Table, name: str) -> bool:
-    return bool(_found(table, name))
-
-
-def _found(table: Table, name: Any) -> list[int]:
-    if table.is_file:
-        name = str(name).strip().casefold()
-        return [i for i, column in enumerate(table.columns) if column.strip().casefold() == name]
-    return [i for i, column in enumerate(table.columns) if column == name]
-
-
-def _names(table: Table, most: int = 10) -> str:
-    text = ", ".join(shown(str(column)) for column in table.columns[:most])
-    more = len(table.columns) - most
-    return text if more <= 0 else f"{text} and {more} more"
+    return kind, [table.place(word, given.get(word, word)) for word in kind]

@@ -42,7 +42,10 @@ def factorized(values: Any) -> tuple[IntArray, list[Any]]:
     """Return a code for each value, -1 for a missing one, and what the codes stand for."""
     pandas = sys.modules.get("pandas")
     if pandas is not None:  # which has read the file, or the frame; it hashes faster
-        codes, distinct = pandas.factorize(values)
+        try:
+            codes, distinct = pandas.factorize(values)
+        except (TypeError, ValueError):  # lists and the like
+            raise InvalidParameter("Labels and rewards must be texts or numbers.") from None
         return codes.astype(np.int64), distinct.tolist()
     index: dict[Any, int] = {None: -1}
     found = [index.setdefault(value, len(index) - 1) for value in np.asarray(values).tolist()]
@@ -205,13 +208,6 @@ class Transform:
             self.seen += rewards.size
             self.clipped += int(np.count_nonzero((rewards < a) | (rewards > b)))
         return np.clip(rewards, a, b)
-
-    def meaning(self) -> str:
-        """Return in words what the means are means of."""
-        if self.above is not None:
-            return f"means are shares of samples above {self.above:g}"
-        a, b = self.bounds
-        return f"means are those of rewards clipped to [{a:g}, {b:g}]"
 
     def said(self) -> str:
         """Return in words how many rewards were clipped; empty without `clip`."""
