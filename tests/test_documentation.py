@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import io
 import pkgutil
 import re
 import shlex
+from contextlib import redirect_stdout
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 import oddarms
 from helpers import ROOT
-from oddarms.cli._app import app
+from oddarms.cli import main
 
 MODULES = [
     "oddarms",
@@ -27,6 +29,11 @@ MODULES = [
 ]
 PAGES = [path for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))) if path.exists()]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def words_of(page: str) -> int:
+    """Return how many words a page has; lines of tables and drawings are none."""
+    return sum(any(map(str.isalnum, word)) for word in page.split())
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -56,27 +63,35 @@ def test_pages(
 
 
 SHOWN = re.compile(r"^(?:\s|!|\$ |- |run: )*(oddarms (?:[^\n`]*\\\n)*[^\n`]*)", re.MULTILINE)
-"""A command of the shell at the beginning of a line, with the lines that it goes on in."""
+"""A command at the beginning of a line, with the lines that it goes on in."""
+INLINE = re.compile(r"`(oddarms (?:analyze|demo|explain|find|reproduce|serve|study)\b[^`]*)`")
 
 
 def shown_commands(text: str) -> list[list[str]]:
-    """Return the words of every `oddarms COMMAND ...` in the blocks of a page."""
+    """Return the words of every `oddarms COMMAND ...` in the blocks and sentences of a page."""
     blocks = re.findall(r"^(?:```[^\n]*\n.*?^```|    [^\n]*)", text, re.DOTALL | re.MULTILINE)
     found = [command for block in blocks for command in SHOWN.findall(block)]
+    found += INLINE.findall(text)
     return [shlex.split(re.split(r"[|>;&)]", one)[0], comments=True) for one in found]
+
+
+@cache
+def help_of(*command: str) -> str:
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        assert main([*command, "--help"]) == 0, command
+    return printed.getvalue()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_commands_that_are_shown_exist_with_their_options(page: Path) -> None:
     """Also those that nobody runs, such as the examples of the README."""
-    commands = get_command(app)
     for words in shown_commands(page.read_text(encoding="utf-8")):
-        command = commands
-        rest = words[1:]
-        while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
-            command = command.get_command(None, rest.pop(0))
-            assert command is not None, words
-        known = {name for parameter in command.params for name in parameter.opts}
-        known |= {name for parameter in command.params for name in parameter.secondary_opts}
-        given = {word.partition("=")[0] for word in rest if word.startswith("--")}
-        assert given <= known | {"--help"}, words
+        command: tuple[str, ...] = ()
+        for word in words[1:]:
+            if not re.search(rf"^  {re.escape(word)}  ", help_of(*command), re.MULTILINE):
+                break
+            command = (*command, word)
+        assert command, words
+        known = set(re.findall(r"(?<!\w)--[a-z-]+", help_of(*command)))
+        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known, words

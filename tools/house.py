@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "CONTRIBUTING.md"
 BEGIN, END = "<!-- the house: make house draws it -->\n", "<!-- end of the house -->\n"
-WIDTH = 78
+WIDTH, NAME = 78, 14
 
 
 def floors() -> list[list[str]]:
@@ -30,32 +30,31 @@ def drawn() -> str:
     for number, floor in enumerate(floors()):
         if number:
             rows.append("├" + "─" * WIDTH + "┤")
-        names = "   ".join(name.removeprefix("oddarms.") for name in floor)
-        rows += [f"│{line.center(WIDTH)}│" for line in textwrap.wrap(names, WIDTH - 4)]
+        for name in floor:
+            rows += [f"│ {line:<{WIDTH - 2}} │" for line in _lines_of(name)]
     return "\n".join([*rows, "└" + "─" * WIDTH + "┘"])
-
-
-def listed() -> str:
-    """Return a table of the modules, with the first sentence of each one's docstring."""
-    rows = ["| package | what it is |", "|---|---|"]
-    for floor in floors():
-        rows += [f"| `{name.removeprefix('oddarms.')}` | {_first_line(name)} |" for name in floor]
-    return "\n".join(rows)
 
 
 def page_with_house(page: str) -> str:
     """Return the text of a page with the house as it is now."""
     before, _, rest = page.partition(BEGIN)
     after = rest.partition(END)[2]
-    return f"{before}{BEGIN}\n```text\n{drawn()}\n```\n\n{listed()}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n```text\n{drawn()}\n```\n\n{END}{after}"
 
 
-def _first_line(name: str) -> str:
+def sentence_of(name: str) -> str:
+    """Return the first line of a module's docstring."""
     parts = name.split(".")
     path = ROOT.joinpath(*(["src"] if parts[0] == "oddarms" else []), *parts)
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     said = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-    return said.partition("\n")[0].replace("``", "`").replace("|", "\\|")
+    return said.partition("\n")[0].replace("`", "")
+
+
+def _lines_of(name: str) -> list[str]:
+    lines = textwrap.wrap(sentence_of(name), WIDTH - 3 - NAME)
+    names = [name.removeprefix("oddarms."), *[""] * len(lines)]
+    return [f"{one:<{NAME}} {line}" for one, line in zip(names, lines, strict=False)]
 
 
 if __name__ == "__main__":
