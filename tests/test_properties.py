@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from helpers import VARIANTS
 from oddarms import Search, find
 from oddarms.algorithms import Decision
-from oddarms.arms import Table
+from oddarms.arms import Resampled
 from oddarms.statistics.round_robin import (
     harmonic_mean_of_pulls,
     moments_of,
@@ -81,7 +81,7 @@ def test_permuting_arms_permutes_the_answer(
 
     def answer(labels: list[int]) -> dict[Any, str]:
         result = find(
-            Table({i: records[i] for i in labels}, replay=True),
+            Resampled({i: records[i] for i in labels}),
             k=k,
             delta=0.01,
             algorithm=algorithm,
@@ -184,7 +184,7 @@ def test_pulls_add_up(
         search.tell_step(drawn)
     result = search.result()
     assert result.pulls_per_arm.tolist() == told.tolist()
-    assert result.pulls == told.sum() == search.total_pulls <= budget
+    assert result.pulls == told.sum() == search.pulls <= budget
     assert result.threshold_pulls + result.arm_pulls == result.pulls
     assert len(result.outliers) + len(result.normal) + len(result.undecided) == len(means)
     mirrored = told.sum() - total if side == "lower" else total

@@ -99,7 +99,7 @@ class Heading:
 
     def to_text(self) -> str:
         """Return it for a terminal."""
-        return f"{_plain(self.text)}\n"
+        return filled(_plain(self.text), WIDTH) + "\n"
 
     def to_markdown(self) -> str:
         """Return it as Markdown."""

@@ -12,6 +12,7 @@ from oddarms.arms._simulated import (
     ScipyArms,
     SimulatedArms,
     Uniform,
+    check_endless,
     truncated_normal,
 )
 from oddarms.arms._transformed import transformed
@@ -32,6 +33,7 @@ __all__ = [
     "Source",
     "TotalsSource",
     "Uniform",
+    "check_endless",
     "check_uses_label",
     "codes_of",
     "crowd_error_rates",

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oddarms.algorithms import create, get_algorithm
-from oddarms.arms import Bernoulli, SimulatedArms
-from oddarms.arms._simulated import check_endless
+from oddarms.arms import Bernoulli, SimulatedArms, check_endless
 from oddarms.errors import InvalidParameter
 from oddarms.files import digest_of_package
 from oddarms.problem import (

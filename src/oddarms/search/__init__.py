@@ -15,11 +15,25 @@ from oddarms.search._answer import (
     odds_text,
     status_text,
 )
-from oddarms.search._progress import Progress, ProgressCallback, ProgressLine
+from oddarms.search._progress import (
+    Pane,
+    Progress,
+    ProgressCallback,
+    ProgressLine,
+    bar,
+    describe,
+    in_notebook,
+)
 from oddarms.search._result import Result, Snapshot, TracePoint
 from oddarms.search._rewards import Rewards
 from oddarms.search._run import RETRY_FOR, Desk, OnError, Policy, Seconds, run, seconds_of
-from oddarms.search._search import PREFETCH, Search
+from oddarms.search._search import (
+    PREFETCH,
+    Search,
+    check_raised,
+    history_rows,
+    numbers_within,
+)
 from oddarms.search._sequences import Place
 from oddarms.search._subject import ARMS, TESTS, Subject
 from oddarms.search._tickets import Status, Ticket, Tickets
@@ -32,6 +46,7 @@ __all__ = [
     "Desk",
     "LeftOut",
     "OnError",
+    "Pane",
     "Place",
     "Policy",
     "Progress",
@@ -51,12 +66,18 @@ __all__ = [
     "as_html",
     "as_markdown",
     "as_text",
+    "bar",
+    "check_raised",
+    "describe",
     "facts",
     "guarantee",
     "headline",
+    "history_rows",
+    "in_notebook",
     "is_proven",
     "number",
     "number_style",
+    "numbers_within",
     "odds_text",
     "run",
     "seconds_of",

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oddarms.algorithms import Decision, Decisions, get_algorithm
-from oddarms.arms import SimulatedArms
-from oddarms.arms._simulated import check_endless
+from oddarms.arms import SimulatedArms, check_endless
 from oddarms.errors import InvalidParameter, MissingExtra
 from oddarms.executors import unordered
 from oddarms.problem import BoolArray, FloatArray, IntArray, Question, check_whole

@@ -20,8 +20,16 @@ from urllib.parse import quote, urlsplit
 
 from oddarms.errors import InvalidParameter, MissingExtra, RewardRejected, StorageFailed
 from oddarms.problem import Label, Question, check_whole
-from oddarms.search import PREFETCH, Progress, Result, Seconds, Status, Ticket, Tickets
-from oddarms.search._search import history_rows
+from oddarms.search import (
+    PREFETCH,
+    Progress,
+    Result,
+    Seconds,
+    Status,
+    Ticket,
+    Tickets,
+    history_rows,
+)
 from oddarms.studies._study import (
     LEASE,
     MAX_KEY,

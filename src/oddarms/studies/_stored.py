@@ -48,8 +48,10 @@ from oddarms.search import (
     Status,
     Ticket,
     Tickets,
+    check_raised,
+    history_rows,
+    numbers_within,
 )
-from oddarms.search._search import check_raised, history_rows, numbers_within
 from oddarms.studies._database import Database, Now, in_chunks, open_database, run
 from oddarms.studies._location import location_of
 from oddarms.studies._study import (

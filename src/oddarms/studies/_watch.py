@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING
 from oddarms.documents import Block, Literal, Paragraph, to_fragment, visible
 from oddarms.errors import OddarmsError
 from oddarms.search import (
+    Pane,
     Progress,
     ProgressLine,
     Result,
     Seconds,
     answer,
+    bar,
+    describe,
+    in_notebook,
     seconds_of,
     status_text,
 )
-from oddarms.search._progress import Pane, bar, describe, in_notebook
 from oddarms.studies._worker import retried
 
 if TYPE_CHECKING:
