@@ -13,8 +13,16 @@ from hypothesis import HealthCheck, settings
 from desks import desk
 from helpers import KERNELS, Ran, Run
 from postgresql import new_storage, postgresql, postgresql_url
+from storages import server_address, shared_database
 
-__all__ = ["desk", "new_storage", "postgresql", "postgresql_url"]
+__all__ = [
+    "desk",
+    "new_storage",
+    "postgresql",
+    "postgresql_url",
+    "server_address",
+    "shared_database",
+]
 
 pytest_plugins = ["pytester"]
 
@@ -49,6 +57,7 @@ LONGEST = (
     "test_server_hostile",
     "test_study_outages",
     "test_study_postgresql",
+    "test_storages",
 )
 """Modules that begin first, or one worker would be left with them at the end."""
 

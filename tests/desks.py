@@ -19,6 +19,8 @@ from oddarms import Question, Result, Search, create_study
 from oddarms.search import PREFETCH, Desk
 from oddarms.studies import Worker
 
+_numbers = itertools.count(1)
+
 OpenDesk = Callable[[Question, int], Desk]
 """Returns a new desk about a question, whose random choices a seed decides."""
 
@@ -30,10 +32,10 @@ def in_memory(_: pytest.FixtureRequest) -> OpenDesk:
 
 def workers_in(storage: str | Path) -> OpenDesk:
     """Workers, each of a new study in a storage."""
-    names = (f"desk {number}" for number in itertools.count(1))
 
     def open_desk(question: Question, seed: int) -> Desk:
-        return create_study(next(names), question, rng=seed, storage=storage).worker()
+        name = f"desk {next(_numbers)}"
+        return create_study(name, question, rng=seed, storage=storage).worker()
 
     return open_desk
 
@@ -44,13 +46,29 @@ def sqlite(request: pytest.FixtureRequest) -> OpenDesk:
     return workers_in(folder / "studies.db")
 
 
+def postgresql(request: pytest.FixtureRequest) -> OpenDesk:
+    """Workers of studies in a database of PostgreSQL."""
+    return workers_in(request.getfixturevalue("shared_database"))
+
+
+def http(request: pytest.FixtureRequest) -> OpenDesk:
+    """Workers of studies on a server."""
+    return workers_in(request.getfixturevalue("server_address"))
+
+
 DESKS: dict[str, Callable[[pytest.FixtureRequest], OpenDesk]] = {
     "search": in_memory,
     "sqlite": sqlite,
+    "postgresql": postgresql,
+    "http": http,
 }
 
 
-@pytest.fixture(params=DESKS)
+QUICK = ("search", "sqlite")
+_PARAMS = [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.long) for kind in DESKS]
+
+
+@pytest.fixture(params=_PARAMS)
 def desk(request: pytest.FixtureRequest) -> OpenDesk:
     """A function that opens a desk: `desk(question, seed)`."""
     return DESKS[request.param](request)

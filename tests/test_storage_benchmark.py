@@ -139,7 +139,7 @@ def test_writers_in_processes_of_their_own_have_a_rate(url: str) -> None:
 
 
 def test_a_writer_that_fails_ends_the_measurement_with_its_reason(url: str) -> None:
-    with pytest.raises(RuntimeError, match="1 of 1 writers failed: UnknownStudy: name must be"):
+    with pytest.raises(RuntimeError, match="1 of 1 writers failed: UnknownStudy: There is no study"):
         writers.rate(writers.tell, url, 1, 0.05, 1)
 
 

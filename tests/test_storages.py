@@ -18,10 +18,10 @@ from oddarms.problem import Label
 from oddarms.search import Status
 from oddarms.studies import Told
 from small_studies import make, work
-from storages import server_address, shared_database, storage
+from storages import storage
 from study_answers import assert_same_answer, never_killed
 
-__all__ = ["server_address", "shared_database", "storage"]
+__all__ = ["storage"]
 
 MOMENT = 0.02
 """Seconds of a lease that ends while a test waits."""
@@ -238,7 +238,7 @@ class TestTickets:
             ({"worker": 5}, "worker must be a text"),
             ({"worker": "w" * 1001}, "worker must be a text"),
             ({"worker": "\ud800"}, "worker must be a text"),
-            ({"prefetch": -1}, "prefetch must be"),
+            ({"prefetch": -1}, "prefetch"),
         ]
         for words, said in wrong:
             with pytest.raises(InvalidParameter, match=said):

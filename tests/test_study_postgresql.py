@@ -18,7 +18,7 @@ from oddarms.search import Status
 from oddarms.studies import Told
 from postgresql import Server
 from small_studies import make, work
-from storages import database, shared_database
+from storages import database
 from study_answers import assert_same_answer, never_killed
 from study_workers import (
     ask_for,
@@ -33,7 +33,7 @@ from study_workers import (
     use_up,
 )
 
-__all__ = ["database", "shared_database"]
+__all__ = ["database"]
 
 SECONDS = [0.5, pytest.param(5.0, marks=pytest.mark.long)]
 LOST = (
