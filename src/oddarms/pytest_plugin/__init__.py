@@ -6,8 +6,9 @@ imports nothing else that a run without ``--oddarms`` does not need.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ __all__ = ["Settings", "pytest_addoption", "pytest_configure", "read_settings"]
 
 RULES = ("sigma", "mad", "tukey", "absolute")
 """Those that need no further words."""
+FAIL_ON = ("flaky", "abnormal", "broken", "undecided", "none")
+DEFAULT_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -43,38 +46,59 @@ class Option:
     @property
     def ini(self) -> str:
         """The name in the ini file, and of the value among pytest's options."""
-        return f"oddarms_{self.name}"
+        return f"oddarms_{self.name.replace('-', '_')}"
 
 
 OPTIONS = (
-    Option("k", "K", "Abnormal: K standard deviations above the mean of all tests (2).", "number"),
-    Option("delta", "P", "Permitted probability of a wrong answer (0.05).", "number"),
+    Option("rate", "RATE", "Find every test that fails in this share of its runs (0.05).", "rate"),
+    Option("delta", "P", "Permitted probability of a wrong answer (0.05).", "rate"),
     Option(
-        "margin", "RATE", "Abnormal: also RATE above the average failure rate (0.05).", "number"
+        "precision",
+        "SHARE",
+        "Run a flaky test until half its interval is this share of its failure rate (0.2).",
+        "rate",
     ),
     Option(
-        "floor",
-        "RATE",
-        "Which tests fail in more than RATE of their runs? With k, margin or rule: abnormal is also"
-        " to fail at least so often.",
-        "number",
+        "time",
+        "TIME",
+        "Begin no run after so long: 90, 90s, 10m, 1h, or none for no limit (10m).",
+        "duration",
     ),
-    Option("rule", "RULE", f"What the threshold is made of: {', '.join(RULES)}.", "rule"),
+    Option("budget", "N", "Make at most N runs.", "count"),
     Option(
-        "budget",
-        "N",
-        "At most N runs, beside the first of each test.",
-        "count",
+        "fail-on",
+        "KINDS",
+        "Exit with 1 if there are such tests: flaky, abnormal, broken, undecided, or none"
+        " (flaky,broken).",
+        "kinds",
     ),
-    Option("time", "TIME", "Begin no run of a test after so long: 90, 90s, 10m, 1h.", "duration"),
-    Option("out", "DIR", "Write report.html, result.json, arms.csv and junit.xml there."),
+    Option("out", "DIR", "Write report.html, flaky.json and junit.xml there."),
     Option("summary", "FILE", "Append the answer to this file as Markdown."),
-    Option("storage", "URL", "Keep every run in this file or database, and go on where it was."),
-    Option("study", "NAME", "The first part of the search's name in the storage (pytest)."),
+    Option(
+        "quarantine",
+        "FILE",
+        "Write the flaky tests there, as options for `pytest @FILE`, or as JSON (*.json).",
+    ),
+    Option("storage", "URL", "Store every run in this file or database, and use what it has."),
+    Option("study", "NAME", "The first part of names in the storage (pytest)."),
+    Option(
+        "version",
+        "NAME",
+        "The version of the code, if it is not the commit: runs of other versions do not count.",
+    ),
     Option("seed", "N", "Decides what is run, and random, numpy.random and Hypothesis.", "seed"),
     Option("jobs", "N", "Processes at a time, with --oddarms-isolate (1).", "count"),
+    Option(
+        "k",
+        "K",
+        "Ask which tests are abnormally flaky: K standard deviations above the mean of all.",
+        "number",
+    ),
+    Option("margin", "RATE", "Abnormal: also RATE above the average failure rate.", "number"),
+    Option("floor", "RATE", "Abnormal: also RATE or more; alone, RATE or more.", "number"),
+    Option("rule", "RULE", f"Abnormal by another rule: {', '.join(RULES)}.", "rule"),
 )
-ISOLATE = "Run every sample in a fresh process, forked after the collection."
+ISOLATE = "Make every run in a fresh process, forked after the collection."
 
 
 @dataclass(frozen=True)
@@ -83,38 +107,54 @@ class Settings:
 
     Attributes
     ----------
+    rate, delta, precision
+        Of the default question: see `Flakiness`.
     words
-        Of the question, as far as they were given.
-    seconds
-        For how long to begin runs, or None.
-    out, summary
-        Where to write the report, and where to append the answer as Markdown.
-    storage, study
-        Where to keep the runs, and the first part of the name there.
+        Of the question which tests are abnormally flaky; empty where that is not asked.
+    seconds, budget
+        For how long to begin runs, and how many to make; None for no limit.
+    fail_on
+        The kinds of tests that make the exit code 1.
+    out, summary, quarantine
+        Where to write the report, the answer as Markdown, and the flaky tests.
+    storage, study, version
+        Where to store the runs, the first part of names there, and the version of the code.
     isolate, jobs
-        Whether every sample has its own process, and how many of them there are at a time.
+        Whether every run has its own process, and how many of them there are at a time.
     seed
         Decides all random choices; None for one that is drawn.
     """
 
-    words: dict[str, Any]
-    seconds: float | None
-    out: Path | None
-    summary: Path | None
-    storage: str | None
-    study: str
-    isolate: bool
-    jobs: int
-    seed: int | None
+    rate: float = 0.05
+    delta: float = 0.05
+    precision: float = 0.2
+    words: dict[str, Any] = field(default_factory=dict)
+    seconds: float | None = DEFAULT_SECONDS
+    budget: int | None = None
+    fail_on: tuple[str, ...] = ("flaky", "broken")
+    out: Path | None = None
+    summary: Path | None = None
+    quarantine: Path | None = None
+    storage: str | None = None
+    study: str = "pytest"
+    version: str = ""
+    isolate: bool = False
+    jobs: int = 1
+    seed: int | None = None
+
+    @property
+    def can_isolate(self) -> bool:
+        """Whether single runs can be made in processes of their own."""
+        return hasattr(os, "fork") and not self.isolate
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options, and the same for the ini file."""
-    group = parser.getgroup("oddarms", "which tests are abnormally flaky? (oddarms)")
+    group = parser.getgroup("oddarms", "which tests are flaky? (oddarms)")
     group.addoption(
         "--oddarms",
         action="store_true",
-        help="Run the collected tests until it is known which of them are abnormally flaky.",
+        help="Run the collected tests again and again, and report which of them are flaky.",
     )
     for option in OPTIONS:
         group.addoption(option.flag, dest=option.ini, metavar=option.metavar, help=option.help)
@@ -136,26 +176,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def read_settings(config: pytest.Config) -> Settings:
     """Return what was asked for, on the command line or else in the ini file."""
-    values = {option.name: _value(config, option) for option in OPTIONS}
-    words = {
-        name: values[name]
-        for name in ("k", "delta", "margin", "floor", "rule", "budget")
-        if values[name] is not None
-    }
-    if "floor" in words and not words.keys() & {"k", "margin", "rule"}:
+    values = {option.name.replace("-", "_"): _value(config, option) for option in OPTIONS}
+    given = {name: value for name, value in values.items() if value is not None}
+    own = [name for name in ("k", "margin", "floor", "rule") if name in given]
+    words: dict[str, Any] = {name: given.pop(name) for name in own}
+    if words.keys() == {"floor"}:
         words["rule"] = "absolute"
+    if words:
+        words["delta"] = given.get("delta", Settings.delta)
+        given.setdefault("fail_on", ("abnormal", "broken"))
+    for name in ("out", "summary", "quarantine"):
+        if name in given:
+            given[name] = config.invocation_params.dir / given[name]
+    if "time" in given:
+        seconds = given.pop("time")
+        given["seconds"] = None if seconds == float("inf") else seconds
     isolate = config.getoption("oddarms_isolate")
-    return Settings(
-        words=words,
-        seconds=values["time"],
-        out=_path(config, values["out"]),
-        summary=_path(config, values["summary"]),
-        storage=values["storage"],
-        study=values["study"] or "pytest",
-        isolate=bool(config.getini("oddarms_isolate") if isolate is None else isolate),
-        jobs=values["jobs"] or 1,
-        seed=values["seed"],
-    )
+    given["isolate"] = bool(config.getini("oddarms_isolate") if isolate is None else isolate)
+    return Settings(words=words, **given)
 
 
 def refuse_options_alone(config: pytest.Config) -> None:
@@ -164,14 +202,9 @@ def refuse_options_alone(config: pytest.Config) -> None:
     given += ["--oddarms-isolate"] if config.getoption("oddarms_isolate") else []
     if given:
         raise pytest.UsageError(
-            f"{given[0]} must be given together with --oddarms, which runs the tests again and"
-            " again, but got it alone: a setting for all such runs is"
-            f" {given[0][2:].replace('-', '_')} in the ini file."
+            f"{given[0]} requires --oddarms. To set it for all such runs, put"
+            f" {given[0][2:].replace('-', '_')} into the ini file."
         )
-
-
-def _path(config: pytest.Config, name: str | None) -> Path | None:
-    return None if name is None else config.invocation_params.dir / name
 
 
 def _value(config: pytest.Config, option: Option) -> Any:
@@ -196,6 +229,24 @@ def _number(text: str) -> float:
     return number
 
 
+def _share(text: str) -> float:
+    number = float(text)
+    if not 0.0 < number < 1.0:
+        raise ValueError
+    return number
+
+
+def _seconds(text: str) -> float:
+    return float("inf") if text == "none" else seconds_of(text)
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    kinds = tuple(kind.strip() for kind in text.split(","))
+    if not set(kinds) <= set(FAIL_ON):
+        raise ValueError
+    return kinds
+
+
 def _at_least(least: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         number = int(text)
@@ -214,7 +265,9 @@ def _rule(text: str) -> str:
 
 _KINDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "number": ("a number of at least 0", _number),
-    "duration": (DURATIONS, seconds_of),
+    "rate": ("a number between 0 and 1", _share),
+    "duration": (f"{DURATIONS} or none,", _seconds),
+    "kinds": (f"some of {', '.join(FAIL_ON)}, with commas between them,", _kinds),
     "count": ("a whole number of at least 1", _at_least(1)),
     "seed": ("a whole number of at least 0", _at_least(0)),
     "rule": (f"one of {', '.join(RULES)}", _rule),

@@ -1,11 +1,15 @@
-"""One search, from the collected tests to the summary: what all ways of running have in common."""
+"""One session, from the collected tests to the summary: what all ways of running have in common."""
 
 from __future__ import annotations
 
 import os
-import time
+import signal
+import sys
+import threading
 from collections.abc import Generator, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,21 +17,81 @@ from oddarms.errors import InvalidParameter, OddarmsError, StorageFailed
 from oddarms.files import check_appendable, writable_folder
 from oddarms.problem import Question
 from oddarms.pytest_plugin import Settings, read_settings
-from oddarms.pytest_plugin import _forking as forking
-from oddarms.pytest_plugin._report import Answer, progress_text, summary_lines, write_all
-from oddarms.pytest_plugin._running import Runner, keep_little, leave_seeds_alone
-from oddarms.pytest_plugin._sampling import Place, Sample, Sampling
+from oddarms.pytest_plugin import _running as running
+from oddarms.pytest_plugin._memory import clean_version, version_of
+from oddarms.pytest_plugin._report import Answer, github_lines, summary_lines, write_all
+from oddarms.pytest_plugin._running import Clock, Outcome, Runner, Status
+from oddarms.pytest_plugin._sampling import Sample, Sampling, sampling_of
+from oddarms.text import duration, shown
 
-SHOW_AFTER = 0.5
-"""Seconds between two states of the progress line of a terminal."""
-SAY_AFTER = 20.0
-"""Seconds between two lines where there is no terminal."""
-
-
+TERMINAL_SECONDS = 0.5
+"""Between two states of the progress line of a terminal."""
+LINE_SECONDS = 20.0
+"""Between two lines where there is no terminal."""
+HANG_SECONDS = 30.0
+"""After which a run that goes on is named."""
+GRACE_SECONDS = 10.0
+"""How long, at least, isolated runs may go on after the time is over."""
 NOBODY_LEFT = (
     "no worker was left to run tests (--max-worker-restart lets more of them crash,"
     " --oddarms-isolate lets none)"
 )
+
+
+def take_over(config: pytest.Config) -> None:
+    """Register what runs the collected tests again and again."""
+    from oddarms.pytest_plugin._xdist import WorkerRunner, XdistHooks
+
+    settings = read_settings(config)
+    _check(settings)
+    running.leave_seeds_alone(config)
+    running.keep_little(config)
+    config.option.maxfail = 0  # a failure is what is looked for
+    plugins = config.pluginmanager
+    if hasattr(config, "workerinput"):
+        plugins.register(WorkerRunner(config.workerinput, isolate=settings.isolate))
+        return
+    _check_places(settings)
+    if settings.storage is not None:
+        version = clean_version(settings.version) or version_of(config.rootpath)
+        settings = replace(settings, version=version)
+    runner = Runner(isolate=settings.isolate)
+    hunt = Hunt(config, settings)
+    plugins.register(runner)
+    plugins.register(hunt)
+    plugins.register(Loop(hunt, runner))
+    plugins.register(XdistHooks(hunt))
+
+
+def _check(settings: Settings) -> None:
+    """Raise if something is wrong with the question, before the tests are collected."""
+    try:
+        Question(["one", "another"], **settings.words)
+    except InvalidParameter as error:
+        raise pytest.UsageError(f"--oddarms: {error}") from None
+    if settings.isolate and not hasattr(os, "fork"):
+        raise pytest.UsageError(
+            "--oddarms-isolate needs a system that can fork. Run `oddarms find --pull 'pytest -q"
+            " {arm}'` for one process per run."
+        )
+    if settings.jobs > 1 and not settings.isolate:
+        raise pytest.UsageError(
+            "--oddarms-jobs requires --oddarms-isolate: in one process tests run one after the"
+            " other. For several processes use -n of pytest-xdist."
+        )
+
+
+def _check_places(settings: Settings) -> None:
+    """Raise if something cannot be written, before the tests run."""
+    try:
+        if settings.out is not None:
+            writable_folder("--oddarms-out", settings.out)
+        for name in ("summary", "quarantine"):
+            path = getattr(settings, name)
+            if path is not None:
+                check_appendable(f"--oddarms-{name}", path)
+    except InvalidParameter as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 class Hunt:
@@ -39,36 +103,39 @@ class Hunt:
         self.sampling: Sampling | None = None
         self.answer: Answer | None = None
         self.written: list[str] = []
-        self._shown_at = time.monotonic()
+        self.watch = Watch()
+        self._shown_at = Clock.now()
         self._warnings = 0
+        self._handler: Any = None
 
     def begin(self, nodeids: Sequence[str], workers: int = 1) -> Sampling:
         """Begin the sampling of the collected tests."""
-        if len(nodeids) < 2:
-            raise pytest.UsageError(
-                "--oddarms must have at least two tests, to compare them with each other, but"
-                f" {len(nodeids)} was selected: select more with -k, -m or paths; with"
-                " --oddarms-floor 0.01 any two will do."
-            )
-        self.sampling = Sampling(nodeids, self.settings, workers)
-        return self.sampling
+        settings = self.settings
+        self.sampling = sampling = sampling_of(nodeids, settings, workers)
+        reporter = self.config.pluginmanager.getplugin("terminalreporter")
+        if reporter is not None and reporter.verbosity >= 0:
+            limit = "" if settings.seconds is None else f" for up to {duration(settings.seconds)}"
+            asked = "abnormally flaky" if settings.words else "flaky"
+            reporter.write_line(f"oddarms: looking for {asked} tests{limit}")
+        return sampling
 
     def ran(self) -> None:
         """Show the progress now and then, and forget what is no news after the first runs."""
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
-        if reporter is None or self.sampling is None:
+        sampling = self.sampling
+        if reporter is None or sampling is None:
             return
         reporter.stats.pop("", None)
         recorded = reporter.stats.get("warnings", [])
-        if self.sampling.searching:
+        if sampling.runs > len(sampling.records):
             del recorded[self._warnings :]
         self._warnings = len(recorded)
-        now, on_terminal = time.monotonic(), reporter.isatty
-        if now - self._shown_at < (SHOW_AFTER if on_terminal else SAY_AFTER):
+        now, on_terminal = Clock.now(), reporter.isatty
+        if now - self._shown_at < (TERMINAL_SECONDS if on_terminal else LINE_SECONDS):
             return
         self._shown_at = now
         if reporter.verbosity >= 0:
-            text = progress_text(self.sampling)
+            text = f"oddarms: {sampling.progress_text()}"
             if on_terminal:
                 reporter.rewrite(text[: reporter._tw.fullwidth - 1], erase=True)
             else:
@@ -80,45 +147,64 @@ class Hunt:
         try:
             ended = yield
         except OddarmsError as error:
-            if self.sampling is not None and self.sampling.searching:
+            if self.sampling is not None:
                 with suppress(OddarmsError):  # what has failed may fail again
                     self._finish(session, "it failed", in_a_hurry=True)
             raise pytest.UsageError(f"--oddarms: {error}") from error
         except (KeyboardInterrupt, pytest.exit.Exception) as error:
+            self._ignore_signals()
             with suppress(StorageFailed):
                 self._finish(session, "it was interrupted", in_a_hurry=True)
             end_outside(error)
             raise
+        finally:
+            self.watch.close()
         try:
             self._finish(session, NOBODY_LEFT)
         except OddarmsError as error:
             raise pytest.UsageError(f"--oddarms: {error}") from error
         return ended
 
+    def _ignore_signals(self) -> None:
+        """Let a second Ctrl-C not cost the report, which is written now."""
+        if threading.current_thread() is threading.main_thread():
+            self._handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def pytest_unconfigure(self) -> None:
+        """Obey signals again."""
+        if self._handler is not None:
+            signal.signal(signal.SIGINT, self._handler)
+
     def _finish(self, session: pytest.Session, why: str, *, in_a_hurry: bool = False) -> None:
         sampling = self.sampling
         if sampling is None:
             return
-        self.answer = Answer(sampling, sampling.finish(why, in_a_hurry=in_a_hurry))
-        session.testsfailed = len(self.answer.abnormal) + len(sampling.placed(Place.BROKEN))
-        self.written = write_all(self.answer, self.settings.out, self.settings.summary)
+        try:
+            sampling.finish(why, in_a_hurry=in_a_hurry)
+        finally:
+            self.answer = answer = Answer(sampling)
+            session.testsfailed = answer.failing
+            self.written = write_all(answer)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Write the answer."""
-        if self.answer is None:
+        answer = self.answer
+        if answer is None:
             return
         terminalreporter.stats.pop("", None)
-        for word, nodeids in self.answer.counts().items():
-            if nodeids:
-                records = [self.answer.records[nodeid] for nodeid in nodeids]
-                terminalreporter._add_stats(word, records)
+        for word, rows in answer.counts().items():
+            if rows:
+                terminalreporter._add_stats(word, rows)
         terminalreporter.ensure_newline()
-        terminalreporter.write_sep("=", "oddarms: which tests are abnormally flaky?")
-        for line in summary_lines(self.answer, terminalreporter._tw.fullwidth):
+        terminalreporter.write_sep("=", f"oddarms: {answer.title}")
+        for line in summary_lines(answer, terminalreporter._tw.fullwidth):
             terminalreporter.write_line(line)
         for line in self.written:
             terminalreporter.write_line(line)
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            for line in github_lines(answer, self.config.rootpath):
+                terminalreporter.write_line(line)
 
 
 def end_outside(error: BaseException) -> None:
@@ -131,6 +217,46 @@ def end_outside(error: BaseException) -> None:
         trace = trace.tb_next
     if last is not None:
         last.tb_next = None
+
+
+class Watch:
+    """Names runs that hang, on the terminal's stderr as it was before pytest captures it."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[object, tuple[str, float]] = {}
+        self._named: set[object] = set()
+        self._closed = threading.Event()
+        self._stderr: int | None = None
+        with suppress(AttributeError, OSError, ValueError):
+            self._stderr = os.dup((sys.__stderr__ or sys.stderr).fileno())
+        threading.Thread(target=self._look, name="oddarms-watch", daemon=True).start()
+
+    def begin(self, worker: object, name: str) -> None:
+        """Note that a worker begins a run."""
+        self._under_way[worker] = name, Clock.now()
+        self._named.discard(worker)
+
+    def end(self, worker: object) -> None:
+        """Note that a worker is idle."""
+        self._under_way.pop(worker, None)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._closed.set()
+
+    def _look(self) -> None:
+        process = os.getpid()
+        while not self._closed.wait(1.0) and os.getpid() == process:
+            for worker, (name, began) in list(self._under_way.items()):
+                seconds = Clock.now() - began
+                if seconds > HANG_SECONDS and worker not in self._named:
+                    self._named.add(worker)
+                    self._say(f"\noddarms: still running after {seconds:.0f} s: {shown(name)}\n")
+
+    def _say(self, text: str) -> None:
+        if self._stderr is not None:
+            with suppress(OSError):
+                os.write(self._stderr, text.encode(errors="backslashreplace"))
 
 
 class Loop:
@@ -152,13 +278,15 @@ class Loop:
         settings = self.hunt.settings
         sampling = self.hunt.begin([item.nodeid for item in items], settings.jobs)
         if settings.isolate:
-            self._isolated(items, sampling, settings.jobs)
+            self._isolated(items, sampling)
         else:
             self._here(items, sampling)
         return True
 
     def _here(self, items: list[pytest.Item], sampling: Sampling) -> None:
         last: int | None = None
+        watch = self.hunt.watch
+        self.runner.prepare(items[0].session)
         while True:
             sample = sampling.next(last)
             if sample is None and not sampling.done:
@@ -166,76 +294,50 @@ class Loop:
             if sample is None:
                 return
             last = sample.index
-            sampling.tell(sample, self.runner.run(items[last], sample.name))
+            watch.begin(self, items[last].nodeid)
+            outcome = self.runner.run(items[last], sample.name)
+            watch.end(self)
+            sampling.tell(sample, outcome)
             self.hunt.ran()
 
-    def _isolated(self, items: list[pytest.Item], sampling: Sampling, jobs: int) -> None:
-        config = self.hunt.config
-        running: dict[int, tuple[forking.Child, Sample]] = {}
+    def _isolated(self, items: list[pytest.Item], sampling: Sampling) -> None:
+        config, jobs = self.hunt.config, self.hunt.settings.jobs
+        under_way: dict[int, tuple[running.Child, Sample]] = {}
         try:
             while True:
-                while len(running) < jobs and (sample := sampling.next()) is not None:
-                    child = forking.fork(config, self._work(items[sample.index], sample.name))
-                    running[child.pid] = child, sample
-                if not running:
+                while len(under_way) < jobs and (sample := sampling.next()) is not None:
+                    item = items[sample.index]
+                    child = running.fork(config, self._work(item, sample.name))
+                    under_way[child.pid] = child, sample
+                    self.hunt.watch.begin(child.pid, item.nodeid)
+                if not under_way:
                     return
-                for child, outcome in forking.finished([child for child, _ in running.values()]):
-                    sampling.tell(running.pop(child.pid)[1], outcome)
+                children = [child for child, _ in under_way.values()]
+                for child, outcome in [*running.finished(children), *self._overdue(children)]:
+                    self.hunt.watch.end(child.pid)
+                    sampling.tell(under_way.pop(child.pid)[1], outcome)
                 self.hunt.ran()
-        except BaseException:
-            forking.end([child for child, _ in running.values()])
-            raise
+        finally:
+            running.end(child for child, _ in under_way.values())
 
-    def _work(self, item: pytest.Item, name: str) -> forking.Work:
+    def _overdue(self, children: list[running.Child]) -> list[tuple[running.Child, Outcome]]:
+        """End runs that hang after the time is over; they have failed."""
+        sampling = self.hunt.sampling
+        limit = self.hunt.settings.seconds
+        assert sampling is not None
+        if limit is None or sampling.elapsed < limit:
+            return []
+        longest = max(record.pace for record in sampling.records)
+        grace = max(GRACE_SECONDS, 3.0 * longest)
+        if sampling.elapsed < limit + grace:
+            return []
+        late = [child for child in children if not child.ended]
+        running.end(late)
+        now = Clock.now()
+        return [
+            (c, Outcome(Status.FAILED, f"did not end within {now - c.began:.0f} s", now - c.began))
+            for c in late
+        ]
+
+    def _work(self, item: pytest.Item, name: str) -> running.Work:
         return lambda: self.runner.run(item, name)
-
-
-def take_over(config: pytest.Config) -> None:
-    """Register what runs the collected tests again and again."""
-    from oddarms.pytest_plugin._xdist import WorkerRunner, XdistHooks
-
-    settings = read_settings(config)
-    _check(settings)
-    leave_seeds_alone(config)
-    keep_little(config)
-    config.option.maxfail = 0  # a failure is what is looked for
-    plugins = config.pluginmanager
-    if hasattr(config, "workerinput"):
-        plugins.register(WorkerRunner(config.workerinput, isolate=settings.isolate))
-        return
-    _check_places(settings)
-    runner = Runner(fresh=settings.isolate)
-    hunt = Hunt(config, settings)
-    plugins.register(runner)
-    plugins.register(hunt)
-    plugins.register(Loop(hunt, runner))
-    plugins.register(XdistHooks(hunt))
-
-
-def _check_places(settings: Settings) -> None:
-    """Say what cannot be written before the tests run, not after."""
-    try:
-        if settings.out is not None:
-            writable_folder("--oddarms-out", settings.out)
-        if settings.summary is not None:
-            check_appendable("--oddarms-summary", settings.summary)
-    except InvalidParameter as error:
-        raise pytest.UsageError(str(error)) from None
-
-
-def _check(settings: Settings) -> None:
-    """Say what is wrong with the question before the tests are collected."""
-    try:
-        Question(["one", "another"], **settings.words)
-    except InvalidParameter as error:
-        raise pytest.UsageError(f"--oddarms: {error}") from None
-    if settings.isolate and not hasattr(os, "fork"):
-        raise pytest.UsageError(
-            "--oddarms-isolate must be left out on a system that cannot fork but was given: run"
-            " `oddarms find --pull 'pytest -q {arm}'` for one process per sample."
-        )
-    if settings.jobs > 1 and not settings.isolate:
-        raise pytest.UsageError(
-            f"--oddarms-jobs must be left out without --oddarms-isolate but got {settings.jobs}:"
-            " in this process tests run one after the other; pytest-xdist's -n has workers."
-        )

@@ -1,245 +1,393 @@
-"""The answer in words, for a terminal of 80 columns; names of tests are never cut."""
+"""The answer: for a terminal, as Markdown, HTML, JSON, JUnit XML, annotations and quarantine."""
 
 from __future__ import annotations
 
-import math
-import time
+import json
+import os
+import textwrap
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from oddarms.documents import Block, Heading, Literal, Paragraph, Table, to_markdown
+from oddarms.documents import (
+    Block,
+    Details,
+    Heading,
+    Literal,
+    Paragraph,
+    Table,
+    to_html,
+    to_markdown,
+    visible,
+)
 from oddarms.errors import MissingExtra
 from oddarms.files import append_text, writable_folder, write_whole
-from oddarms.pytest_plugin._sampling import Place, Record, Sampling
+from oddarms.pytest_plugin._flakiness import ALONE, Case, Flakiness, Kind
+from oddarms.pytest_plugin._sampling import AbnormalTests, FlakyTests, Sampling
 from oddarms.report import write_report, write_results
-from oddarms.search import TESTS, LeftOut, Result, as_markdown, facts, guarantee
-from oddarms.text import about, counted, shown, wrapped
+from oddarms.search import TESTS, headline
+from oddarms.text import counted, shown
 
-MAX_LISTED = 20
+MAX_LISTED = 50
 MAX_UNDECIDED = 10
+MAX_ANNOTATIONS = 10
+"""Of a kind; GitHub shows no more of a step."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a run of ``pytest --oddarms`` has found out; the result is None without a search."""
+class Row:
+    """What is known of a test.
 
-    sampling: Sampling
-    result: Result | None
+    Attributes
+    ----------
+    nodeid, kind
+        Its name, and what it is.
+    abnormal
+        Whether it is proven to stand out.
+    runs, failures, low, high
+        What counts, and the interval of its failure rate.
+    text, hints
+        How it failed last, or why it is skipped; and what may be the cause.
+    seconds
+        That a run takes.
+    """
 
-    @cached_property
-    def rows(self) -> dict[str, dict[str, Any]]:
-        """What is known of each test that is compared."""
-        rows = [] if self.result is None else self.result.rows()
-        return {str(row["label"]): row for row in rows}
+    nodeid: str
+    kind: Kind
+    abnormal: bool
+    runs: int
+    failures: int
+    low: float
+    high: float
+    text: str
+    hints: tuple[str, ...]
+    seconds: float
 
-    def _decided(self, *decisions: str) -> list[str]:
-        return [nodeid for nodeid, row in self.rows.items() if row["decision"] in decisions]
+    @property
+    def rate(self) -> float:
+        """The share of runs that failed."""
+        return self.failures / self.runs if self.runs else 0.0
 
-    @cached_property
-    def abnormal(self) -> list[str]:
-        """The abnormally flaky tests, those that fail most first."""
-        return sorted(self._decided("high"), key=lambda nodeid: -self.rows[nodeid]["mean"])
-
-    @cached_property
-    def normal(self) -> list[str]:
-        """The tests that are not."""
-        return self._decided("normal")
-
-    @cached_property
-    def undecided(self) -> list[str]:
-        """The tests that nothing can be said of yet, the most suspicious first."""
-        if self.result is None:
-            settled = (Place.BROKEN, Place.SKIPPED)
-            return [r.nodeid for r in self.sampling.records if r.place not in settled]
-        return list(map(str, self.result.undecided))
-
-    @cached_property
-    def records(self) -> dict[str, Record]:
-        """The records by name."""
-        return {record.nodeid: record for record in self.sampling.records}
-
-    def counts(self) -> dict[str, list[str]]:
-        """Return the tests by the word for them in pytest's last line."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
         return {
+            "test": self.nodeid,
+            "kind": self.kind.value,
             "abnormal": self.abnormal,
-            "broken": [record.nodeid for record in self.sampling.placed(Place.BROKEN)],
-            "normal": self.normal,
-            "undecided": self.undecided,
-            "left out as skipped": [r.nodeid for r in self.sampling.placed(Place.SKIPPED)],
+            "runs": self.runs,
+            "failures": self.failures,
+            "rate": self.rate,
+            "lower": self.low,
+            "upper": self.high,
+            "seconds": self.seconds,
+            "last": self.text,
+            "hints": list(self.hints),
         }
 
 
-def progress_text(sampling: Sampling) -> str:
-    """Return how far a search is, as a line."""
-    runs = counted(sampling.runs, "run")
-    progress = sampling.progress()
-    if progress is None:
-        return f"oddarms: {runs}, looking at all {len(sampling.records):,} tests once"
-    text = f"oddarms: {runs}, {progress.undecided:,} of {progress.n:,} tests undecided"
-    needed = progress.pulls_needed
-    return text + (f", about {about(needed)} runs to go" if needed and needed < 1e9 else "")
+class Answer:
+    """What a session has found out, in the words of the question that was asked."""
+
+    def __init__(self, sampling: Sampling) -> None:
+        self.sampling = sampling
+        self.settings = sampling.settings
+        self.known: Flakiness = sampling.known
+        self.result = sampling.result if isinstance(sampling, AbnormalTests) else None
+        self.rows = self._rows()
+
+    @property
+    def title(self) -> str:
+        """The question."""
+        asked = "abnormally flaky" if self.settings.words else "flaky"
+        return f"which tests are {asked}?"
+
+    def _rows(self) -> list[Row]:
+        """Return a row for each test; flaky ones first, those that fail most before others."""
+        abnormal, undecided = self._decisions()
+        rows = []
+        for index, record in enumerate(self.sampling.records):
+            case, kind = self.known.cases[index], self.known.kind(index)
+            if self.settings.words and kind in (Kind.CLEAN, Kind.UNDECIDED):
+                kind = Kind.UNDECIDED if record.nodeid in undecided else Kind.CLEAN
+            seen = case.counted
+            low, high = self.known.interval(index) if seen.runs else (0.0, 1.0)
+            rows.append(
+                Row(
+                    record.nodeid,
+                    kind,
+                    record.nodeid in abnormal,
+                    seen.runs,
+                    seen.failures,
+                    low,
+                    high,
+                    record.text,
+                    tuple(self._hints(index, kind, case)),
+                    record.pace,
+                )
+            )
+        order = list(Kind)
+        return sorted(rows, key=lambda row: (order.index(row.kind), not row.abnormal, -row.rate))
+
+    def _decisions(self) -> tuple[set[str], set[str]]:
+        """Return the abnormal tests, and those that are undecided in a search."""
+        records = self.sampling.records
+        if self.result is not None:
+            return set(map(str, self.result.outliers)), set(map(str, self.result.undecided))
+        if self.settings.words:
+            return set(), {record.nodeid for record in records}
+        return {records[i].nodeid for i in self.known.abnormal()}, set()
+
+    def _hints(self, index: int, kind: Kind, case: Case) -> Iterator[str]:
+        isolate = "" if self.settings.isolate else "; try --oddarms-isolate"
+        alone, again = case.alone, case.again
+        if case.unrepeatable:
+            yield (
+                f"all {again.runs} runs failed that were not the first in their process; it passed"
+                f" alone ({alone.passes} of {alone.runs})"
+            )
+        elif kind is Kind.FLAKY and case.suspicious:
+            yield f"only its first run in a process passed: it may not bear being repeated{isolate}"
+        elif kind is Kind.FLAKY and again.runs and not again.passes and alone.passes >= ALONE:
+            yield (
+                f"passed alone ({alone.passes} of {alone.runs} runs) and failed after other tests:"
+                " it depends on what they leave behind"
+            )
+        elif kind is Kind.FLAKY:
+            drift = self.known.drift_text(index)
+            if drift:
+                yield f"{drift}: something may leak{isolate}"
+        memory = getattr(self.sampling, "memory", None)
+        if memory is not None:
+            change = memory.change(
+                self.sampling.records[index].nodeid,
+                flaky=kind is Kind.FLAKY,
+                clean=kind is Kind.CLEAN,
+            )
+            if change:
+                yield change
+
+    # Lists
+
+    def of(self, kind: Kind) -> list[Row]:
+        """Return the rows of a kind."""
+        return [row for row in self.rows if row.kind is kind]
+
+    @cached_property
+    def abnormal(self) -> list[Row]:
+        """The rows that stand out."""
+        return [row for row in self.rows if row.abnormal]
+
+    @cached_property
+    def unrepeatable(self) -> list[Row]:
+        """The rows of tests that fail if they run again in the same process."""
+        records, cases = self.sampling.records, self.known.cases
+        found = {records[i].nodeid for i, case in enumerate(cases) if case.unrepeatable}
+        return [row for row in self.rows if row.nodeid in found]
+
+    @cached_property
+    def changed(self) -> list[Row]:
+        """The clean rows that have something to tell."""
+        repeatable = [row for row in self.of(Kind.CLEAN) if row not in self.unrepeatable]
+        return [row for row in repeatable if row.hints]
+
+    def counts(self) -> dict[str, list[Row]]:
+        """Return the rows by the word for them in pytest's last line."""
+        words = {kind.value: self.of(kind) for kind in Kind}
+        words["left out as skipped"] = words.pop("skipped")  # pytest has "skipped" for reports
+        if self.settings.words:
+            words["flaky"] = [row for row in words["flaky"] if not row.abnormal]
+            clean = words.pop("clean")
+            words = {"abnormal": self.abnormal, **words, "normal": clean}
+        return words
+
+    @property
+    def failing(self) -> int:
+        """How many tests make the exit code 1."""
+        kinds = {"flaky": Kind.FLAKY, "broken": Kind.BROKEN, "undecided": Kind.UNDECIDED}
+        chosen = {kinds[word] for word in self.settings.fail_on if word in kinds}
+        abnormal = "abnormal" in self.settings.fail_on
+        return sum(row.kind in chosen or (abnormal and row.abnormal) for row in self.rows)
+
+    # Sentences
+
+    def headline(self) -> list[str]:
+        """Return the answer in a few sentences."""
+        return self._abnormal_headline() if self.settings.words else self._flaky_headline()
+
+    def _flaky_headline(self) -> list[str]:
+        flaky, ran = len(self.of(Kind.FLAKY)), len(self.rows) - len(self.of(Kind.SKIPPED))
+        if flaky:
+            are = "is" if flaky == 1 else "are"
+            found = f"{flaky:,} of {counted(ran, 'test')} {are} flaky: passed and failed"
+            text = f"{found} on the same code"
+        else:
+            text = f"no flaky test was found among {ran:,}"
+        return [line for line in (text, self.statement()) if line]
+
+    def statement(self) -> str:
+        """Return the sharpest sentence that is true of the tests that have not failed."""
+        known = self.known
+        passed = [i for i, case in enumerate(known.cases) if not case.skipped]
+        passed = [i for i in passed if not known.cases[i].counted.failures]
+        if not passed:
+            return ""
+        sure = f"with probability at least {100.0 * (1.0 - known.delta):g} %"
+        rates = {i: max(known.excluded(i), known.rate) for i in passed}
+        worst = max(rates.values())
+        enough = [i for i in passed if rates[i] <= known.rate]
+        if worst <= known.rate:
+            worst = known.rate
+        few = len(passed) - len(enough)
+        if few and enough and few <= max(len(passed) // 10, MAX_UNDECIDED):
+            return (
+                f"{sure}, every test that fails in {_percent(known.rate)} of its runs or more is"
+                f" listed, but for {counted(few, 'test')} with fewer runs"
+            )
+        if worst >= 0.95:
+            few = sum(rate >= 0.95 for rate in rates.values())
+            return f"too few runs to say more: {counted(few, 'test')} had only one or none"
+        return f"{sure}, every test that fails in {_percent(worst)} of its runs or more is listed"
+
+    def _abnormal_headline(self) -> list[str]:
+        sampling = self.sampling
+        assert isinstance(sampling, AbnormalTests)
+        if self.result is None:
+            why = sampling.problem or f"{sampling.stopped}: no search has begun."
+            return [f"nothing was compared: {why}"]
+        question = self.result.question
+        lines = headline(self.result, TESTS)
+        lines.append(f"abnormal: {question.threshold_text('upper')}")
+        if not question.can_have_outliers:
+            lines.append(
+                f"among {question.n} tests none can be more than {question.k:g} standard deviations"
+                " out: select more tests, or leave --oddarms-k out"
+            )
+        return lines
+
+    def cost(self) -> list[str]:
+        """Return how many runs there were, where they are stored, and why it ended."""
+        sampling = self.sampling
+        between = sampling.runs_between
+        apart = f" ({between:,} in between, which do not count)" if between else ""
+        lines = [f"{counted(sampling.runs, 'run')} in {sampling.elapsed:.1f} s{apart}"]
+        if sampling.stopped:
+            lines[0] += f"; ended: {sampling.stopped}"
+        if isinstance(sampling, AbnormalTests) and sampling.study is not None:
+            study = sampling.study
+            lines.append(f"stored in {shown(study.storage)} as {shown(study.name)}")
+            if sampling.stored_before:
+                lines[-1] += f", {counted(sampling.stored_before, 'run')} from before"
+        if isinstance(sampling, FlakyTests) and sampling.memory is not None:
+            memory = sampling.memory
+            lines.append(f"stored in {shown(memory.study.storage)} as {shown(memory.study.name)}")
+            others = sum(case.stored.runs for case in self.known.cases)
+            if others:
+                lines[-1] += f", with {counted(others, 'run')} of other sessions"
+            if memory.problem:
+                lines.append(f"not all runs could be stored: {memory.problem}")
+        return lines
+
+
+# The terminal
 
 
 def summary_lines(answer: Answer, width: int) -> list[str]:
-    """Return the summary: what is abnormal, broken, skipped and open, and what it took."""
-    lines = [*headline(answer), *advice_lines(answer)]
-    lines += _table(answer, answer.abnormal, width)
-    broken = answer.sampling.placed(Place.BROKEN)
-    if broken:
-        lines += ["", "broken, not flaky; left out of the comparison:"]
-        for record in broken[:MAX_LISTED]:
-            lines += [f"  {shown(record.nodeid)}", f"    all {record.first_runs} runs failed"]
-            lines += [f"    {shown(record.text)}"] if record.text else []
-        lines += _others(broken)
-    if answer.undecided:
-        lines += ["", "nothing can be said yet of these, the most suspicious first:"]
-        lines += _table(answer, answer.undecided, width, most=MAX_UNDECIDED)
-    return [*lines, "", *cost_lines(answer)]
+    """Return the summary: what is flaky, broken, clean and open, and what it took."""
+    lines = [line for text in answer.headline() for line in _lines(text, width)]
+    lines += _table(answer.of(Kind.FLAKY), width)
+    for caption, rows in (
+        ("broken, always failed", answer.of(Kind.BROKEN)),
+        ("cannot be repeated in one process, and passed alone", answer.unrepeatable),
+        ("no longer flaky", answer.changed),
+    ):
+        if rows:
+            lines += ["", f"{caption}:", *_list(rows, width)]
+    undecided = answer.of(Kind.UNDECIDED)
+    if undecided:
+        lines += ["", f"undecided: {counted(len(undecided), 'test')}"]
+        few = sorted(undecided, key=lambda row: (-row.failures, row.runs))
+        lines += [
+            f"  {shown(row.nodeid)} ({row.failures:,} of {counted(row.runs, 'run')} failed)"
+            for row in few[:MAX_UNDECIDED]
+        ]
+        lines += _others(undecided, MAX_UNDECIDED)
+    return [*lines, "", *(line for text in answer.cost() for line in _lines(text, width))]
 
 
-def headline(answer: Answer) -> list[str]:
-    """Return the first lines: what is known, and what abnormal means."""
-    sampling, result = answer.sampling, answer.result
-    if result is None:
-        why = sampling.problem or f"{sampling.stopped}: no search has begun."
-        return [f"nothing was compared: {why}"]
-    question, n = result.question, result.question.n
-    odd = len(answer.abnormal)
-    sure = guarantee(question)
-    if odd:
-        known = "" if result.complete else "known to be "
-        are = "is" if odd == 1 else "are"
-        text = f"{odd:,} of {n:,} tests {are} {known}abnormally flaky"
-        lines = [f"{text} ({sure})"]
-    elif result.complete:
-        lines = [f"nothing stands out among {n:,} tests ({sure})"]
-    else:
-        lines = [f"none of {n:,} tests is known to be abnormally flaky yet"]
-    lines.append(f"abnormal: {_rule(result)}")
-    return lines
+def _lines(text: str, width: int, indent: str = "") -> list[str]:
+    """Return a text in lines, indented further from the second on; long words stay whole."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
-def advice_lines(answer: Answer) -> list[str]:
-    """Return what to know of the question: too few tests for it, and words of earlier runs."""
-    if answer.result is None:
-        return []
-    question, n = answer.result.question, answer.result.question.n
-    if question.can_have_outliers:
-        return []
-    least = math.floor(1 + question.k**2) + 1
-    out = f"more than {question.k:g} standard deviations out"
-    return [
-        f"among {n} tests none can be {out}: select at least {least},",
-        "or ask --oddarms-floor 0.01 for those that fail in more than 1 % of their runs",
-    ]
-
-
-def _rule(result: Result) -> str:
-    """Return what abnormal means, and the threshold as far as it is known."""
-    question = result.question
-    text = question.threshold_text("upper")
-    if question.rule == "absolute":
-        return f"{_percent(question.floor or 0.0)} or more"
-    threshold = result.thresholds["upper"].estimate
-    return f"{text}, {_percent(threshold)}" if threshold == threshold else text
-
-
-def _table(answer: Answer, nodeids: list[str], width: int, most: int = MAX_LISTED) -> list[str]:
+def _table(rows: Sequence[Row], width: int) -> list[str]:
     """Return rate, interval, runs and last failure; long names stand, whole, on their own line."""
-    if not nodeids:
+    if not rows:
         return []
-    lines = ["", f"{'fails':>7}  {'interval':>15}  {'runs':>7}  test"] if answer.rows else []
-    for nodeid in nodeids[:most]:
-        record = answer.records[nodeid]
-        name = shown(nodeid)
-        row = answer.rows.get(nodeid)
-        if row is None:
-            lines.append(f"  {name}")
-            continue
-        runs = row["pulls"] + row["history"]
-        rate = "?" if row["mean"] is None else _percent(row["mean"])
-        interval = f"{100.0 * row['lower']:.1f} to {_percent(row['upper'])}"
-        numbers = f"{rate:>7}  {interval:>15}  {runs:>7,}"
+    lines = ["", f"{'fails':>7}  {'interval':>15}  {'failures/runs':>13}  test"]
+    for row in rows[:MAX_LISTED]:
+        name = shown(row.nodeid) + ("  (abnormal)" if row.abnormal else "")
+        interval = f"{100.0 * row.low:.1f} to {100.0 * row.high:.1f} %"
+        share = f"{row.failures:,}/{row.runs:,}"
+        numbers = f"{100.0 * row.rate:>5.1f} %  {interval:>15}  {share:>13}"
         fits = len(numbers) + 2 + len(name) <= width
         lines += [f"{numbers}  {name}"] if fits else [numbers, f"    {name}"]
-        lines += _how(record, width, isolated=answer.sampling.settings.isolate)
-    return [*lines, *_others(nodeids, most)]
+        lines += _details(row, width)
+    return [*lines, *_others(rows)]
 
 
-def _how(record: Record, width: int, *, isolated: bool) -> list[str]:
-    said = wrapped(f"last: {shown(record.text)}", width - 6) if record.text else []
-    lines = [f"{'      ' if number else '    '}{line}" for number, line in enumerate(said)]
-    if record.only_fails_again and not isolated:
-        lines.append("    only its first run passed: it may not bear running twice in one process;")
-        lines.append("    --oddarms-isolate tells")
-    return lines
+def _list(rows: Sequence[Row], width: int) -> list[str]:
+    lines = []
+    for row in rows[:MAX_LISTED]:
+        lines.append(f"  {shown(row.nodeid)}")
+        if row.kind is Kind.BROKEN:
+            lines.append(f"    all {counted(row.runs, 'run')} failed")
+        lines += _details(row, width)
+    return [*lines, *_others(rows)]
 
 
-def _others(listed: list[Any], most: int = MAX_LISTED) -> list[str]:
+def _details(row: Row, width: int) -> list[str]:
+    said = [f"last: {shown(row.text)}"] if row.text else []
+    return [line for text in [*said, *row.hints] for line in _lines(text, width, "    ")]
+
+
+def _others(listed: Sequence[Any], most: int = MAX_LISTED) -> list[str]:
     hidden = len(listed) - most
     return [f"  ... and {counted(hidden, 'other')}"] if hidden > 0 else []
 
 
 def _percent(share: float) -> str:
-    return f"{100.0 * share:.1f} %"
-
-
-def cost_lines(answer: Answer) -> Iterable[str]:
-    """Return what it took, where the runs are, and why it ended."""
-    sampling, result = answer.sampling, answer.result
-    took, *where = run_lines(answer)
-    yield took
-    skipped = len(sampling.placed(Place.SKIPPED))
-    if skipped:
-        yield f"left out as skipped: {counted(skipped, 'test')}"
-    yield from where
-    if result is not None and not result.complete:
-        yield f"ended: {sampling.stopped or result.status.meaning}"
-        needed = dict(facts(result, TESTS)).get("still needed")
-        if needed:
-            yield f"still needed: {needed}"
-
-
-def run_lines(answer: Answer) -> Iterable[str]:
-    """Return how many runs there were and where they are kept."""
-    sampling = answer.sampling
-    seconds = time.monotonic() - sampling.begun
-    first = sum(record.first_runs for record in sampling.records)
-    parts = [f"{first:,} first"]
-    if sampling.runs_between:
-        parts.append(f"{sampling.runs_between:,} in between, which do not count")
-    if answer.result is not None and answer.result.unused:
-        parts.append(f"{answer.result.unused:,} not used yet")
-    yield f"{counted(sampling.runs, 'run')} in {seconds:.1f} s ({', '.join(parts)})"
-    if sampling.study is not None:
-        yield f"kept in {shown(sampling.study.storage)} as {shown(sampling.study.name)}"
-        if sampling.stored_before:
-            yield f"  from before: {counted(sampling.stored_before, 'run')}"
-        if sampling.answered is not None:
-            begun = f"{sampling.answered:%Y-%m-%d}"
-            yield f"  it had the answer of a search that began on {begun}; nothing was sampled"
-            yield "  again (--oddarms-study NAME begins another search)"
+    return f"{100.0 * share:.2g} %"
 
 
 # Files
 
 
-def write_all(answer: Answer, folder: Path | None, summary: Path | None) -> list[str]:
+def write_all(answer: Answer) -> list[str]:
     """Write what is to be written; return lines that say what was, and what could not be.
 
     What was found is shown all the same: it was paid for.
     """
+    settings = answer.settings
     lines = []
     try:
-        if folder is not None:
-            lines += [f"written: {path}" for path in _write_files(answer, folder)]
-        if summary is not None:
-            append_text(summary, summary_markdown(answer))
-            lines.append(f"written: {summary}")
+        if settings.out is not None:
+            lines += [f"written: {path}" for path in _write_files(answer, settings.out)]
+        if settings.summary is not None:
+            append_text(settings.summary, to_markdown(blocks(answer)))
+            lines.append(f"written: {settings.summary}")
+        if settings.quarantine is not None:
+            write_whole(settings.quarantine, quarantine(answer, settings.quarantine.suffix))
+            lines.append(f"written: {settings.quarantine}")
     except (MissingExtra, OSError) as error:
         lines.append(f"not all was written: {error}")
     return lines
@@ -249,108 +397,152 @@ def _write_files(answer: Answer, folder: Path) -> Iterator[str]:
     """Write all files into a folder, the one that needs most last; give their paths."""
     place = writable_folder("--oddarms-out", folder)
     yield str(write_whole(place / "junit.xml", junit_xml(answer)))
+    yield str(write_whole(place / "flaky.json", json_text(answer)))
     if answer.result is None:
+        page = to_html("Flaky tests", [Heading("Flaky tests", 1), *blocks(answer)], place)
+        yield str(write_whole(place / "report.html", page.encode("utf-8", "replace")))
         return
     yield from map(str, write_results(answer.result, place))
-    yield str(write_report(answer.result, place, notes=_notes(answer), subject=TESTS))
-
-
-def _notes(answer: Answer) -> list[str]:
-    """Return what a reader of the page should know of the population."""
-    notes = []
-    for place, why in (
-        (Place.BROKEN, "as every run of them failed (broken, not flaky)"),
-        (Place.SKIPPED, "as they are skipped"),
-    ):
-        left_out = answer.sampling.placed(place)
-        if left_out:
-            names = ", ".join(record.nodeid for record in left_out[:20])
-            more = ", ..." if len(left_out) > 20 else ""
-            many = counted(len(left_out), "test")
-            notes.append(f"{many} left out of the comparison, {why}: {names}{more}.")
-    return notes
-
-
-def summary_markdown(answer: Answer) -> str:
-    """Return the answer as Markdown, for the summary of a CI job."""
-    left_out = [
-        LeftOut(
-            "broken, not flaky; left out of the comparison",
-            [
-                (r.nodeid, f"all {r.first_runs} runs failed, last: {r.text}")
-                for r in answer.sampling.placed(Place.BROKEN)
-            ],
-        ),
-        LeftOut(
-            "left out as skipped",
-            [(r.nodeid, r.text) for r in answer.sampling.placed(Place.SKIPPED)],
-        ),
+    notes = [
+        f"{counted(len(rows), 'test')} left out of the comparison, {why}."
+        for rows, why in (
+            (answer.of(Kind.BROKEN), "as every run of them failed (broken, not flaky)"),
+            (answer.of(Kind.SKIPPED), "as they are skipped"),
+        )
+        if rows
     ]
-    notes = [line.strip() for line in (*advice_lines(answer), *run_lines(answer))]
-    if answer.result is None:
-        blocks: list[Block] = [Heading(headline(answer)[0], 3)]
-        for group in left_out:
-            rows = [[Literal(name), Literal(why)] for name, why in group.items]
-            blocks += [Table(["test", "why"], rows, group.title)] if rows else []
-        return to_markdown([*blocks, *map(Paragraph, notes)])
-    texts = {r.nodeid: r.text for r in answer.sampling.records}
-    return as_markdown(answer.result, subject=TESTS, left_out=left_out, details=texts, notes=notes)
+    yield str(write_report(answer.result, place, notes=notes, subject=TESTS))
+
+
+def blocks(answer: Answer) -> list[Block]:
+    """Return the answer as a document."""
+    first, *more = answer.headline()
+    found: list[Block] = [Heading(first, 3), *map(Paragraph, more)]
+    header = ["test", "fails", "interval", "failures/runs", "last failure", "hints"]
+    rows = [
+        [
+            Literal(row.nodeid),
+            f"{100.0 * row.rate:.1f} %{' (abnormal)' if row.abnormal else ''}",
+            f"{100.0 * row.low:.1f} to {100.0 * row.high:.1f} %",
+            f"{row.failures:,}/{row.runs:,}",
+            Literal(visible(row.text)) if row.text else "",
+            "; ".join(row.hints),
+        ]
+        for row in answer.of(Kind.FLAKY)
+    ]
+    found += _folded(header, rows, "Flaky", (1, 2, 3))
+    for caption, group in (
+        ("Broken: always failed", answer.of(Kind.BROKEN)),
+        ("Cannot be repeated in one process, passed alone", answer.unrepeatable),
+        ("No longer flaky", answer.changed),
+        ("Undecided", answer.of(Kind.UNDECIDED)),
+        ("Skipped", answer.of(Kind.SKIPPED)),
+    ):
+        rows = [
+            [
+                Literal(row.nodeid),
+                f"{row.failures:,}/{row.runs:,}",
+                Literal(visible(row.text)) if row.text else "; ".join(row.hints),
+            ]
+            for row in group
+        ]
+        found += _folded(["test", "failures/runs", "why"], rows, caption, (1,))
+    return [*found, *(Paragraph(Literal(line)) for line in answer.cost())]
+
+
+def _folded(
+    header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, numbers: Sequence[int]
+) -> list[Block]:
+    """Return a table, the end of which is folded where it is long."""
+    if not rows:
+        return []
+    found: list[Block] = [Table(header, rows[:MAX_LISTED], caption, numbers, named_rows=True)]
+    rest = rows[MAX_LISTED:]
+    if rest:
+        table = Table(header, rest[: 10 * MAX_LISTED], "", numbers, named_rows=True)
+        found.append(Details(counted(len(rest), "other"), [table]))
+    return found
+
+
+def json_text(answer: Answer) -> str:
+    """Return everything for programs."""
+    settings = answer.settings
+    document = {
+        "format": "oddarms flaky tests",
+        "question": dict(settings.words) or {"rate": settings.rate, "delta": settings.delta},
+        "version": settings.version or None,
+        "answer": answer.headline(),
+        "ended": answer.sampling.stopped or None,
+        "runs": answer.sampling.runs,
+        "seconds": round(answer.sampling.elapsed, 3),
+        "tests": [row.to_dict() for row in answer.rows],
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def quarantine(answer: Answer, suffix: str) -> str:
+    """Return the flaky tests, as options of pytest in a file for ``pytest @FILE``, or as JSON."""
+    names = [row.nodeid for row in answer.of(Kind.FLAKY)]
+    if suffix == ".json":
+        return json.dumps({"flaky": names}, indent=1) + "\n"
+    return "".join(f"--deselect={name}\n" for name in names if name.isprintable())
+
+
+def github_lines(answer: Answer, root: Path) -> Iterable[str]:
+    """Yield commands by which GitHub shows tests beside their files."""
+    top = os.environ.get("GITHUB_WORKSPACE") or root
+    for kind, command in ((Kind.FLAKY, "warning"), (Kind.BROKEN, "error")):
+        for row in answer.of(kind)[:MAX_ANNOTATIONS]:
+            file = os.path.relpath(root / row.nodeid.partition("::")[0], top)
+            text = f"{row.nodeid} failed in {row.failures} of {row.runs} runs. {row.text}"
+            properties = f"file={_escaped(file, ':,')},title={kind.value.capitalize()} test"
+            yield f"::{command} {properties}::{_escaped(text)}"
+
+
+def _escaped(text: str, also: str = "") -> str:
+    """Return a text as part of a command of GitHub's."""
+    return "".join(
+        f"%{ord(c):02X}" if c in f"%\r\n{also}" else c
+        for c in text.encode(errors="backslashreplace").decode()
+    )
 
 
 def junit_xml(answer: Answer) -> bytes:
-    """Return JUnit XML: a case for each test, failed if abnormal or broken."""
-    counts = answer.counts()
+    """Return JUnit XML: a case for each test, failed if the exit code says so."""
     suite = ElementTree.Element("testsuite", name="oddarms")
-    for record in answer.sampling.records:
-        suite.append(_case(answer, record))
-    suite.set("tests", str(len(answer.sampling.records)))
-    suite.set("failures", str(len(counts["abnormal"]) + len(counts["broken"])))
+    for row in answer.rows:
+        suite.append(_case(row))
+    bad = sum(case.find("failure") is not None for case in suite)
+    suite.set("tests", str(len(answer.rows)))
+    suite.set("failures", str(bad))
     suite.set("errors", "0")
-    suite.set("skipped", str(len(counts["left out as skipped"])))
+    suite.set("skipped", str(len(answer.of(Kind.SKIPPED))))
     suites = ElementTree.Element("testsuites")
     suites.append(suite)
     written: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
     return written
 
 
-def _case(answer: Answer, record: Record) -> ElementTree.Element:
-    parts, bracket, parameters = record.nodeid.partition("[")
+def _case(row: Row) -> ElementTree.Element:
+    parts, bracket, parameters = row.nodeid.partition("[")
     path, *classes = parts.split("::")
     name = f"{classes.pop() if classes else path}{bracket}{parameters}"
     place = ".".join([path.removesuffix(".py").replace("/", "."), *classes])
     case = ElementTree.Element(
-        "testcase",
-        classname=_allowed(place),
-        name=_allowed(name),
-        time=f"{record.seconds:.3f}",
+        "testcase", classname=_allowed(place), name=_allowed(name), time=f"{row.seconds:.3f}"
     )
-    values = _properties(answer, record)
     properties = ElementTree.SubElement(case, "properties")
-    for key, value in values.items():
-        ElementTree.SubElement(properties, "property", name=f"oddarms.{key}", value=value)
-    if values["decision"] in ("abnormal", "broken"):
-        message = f"{values['decision']}: fails in {values['rate']} of its runs"
+    for key, value in row.to_dict().items():
+        if key in ("kind", "abnormal", "runs", "failures", "rate", "lower", "upper"):
+            text = f"{value:.6g}" if isinstance(value, float) else str(value).lower()
+            ElementTree.SubElement(properties, "property", name=f"oddarms.{key}", value=text)
+    if row.kind in (Kind.FLAKY, Kind.BROKEN):
+        message = f"{row.kind}: failed in {row.failures} of {row.runs} runs"
         failure = ElementTree.SubElement(case, "failure", message=message)
-        failure.text = _allowed(record.text)
-    elif record.place is Place.SKIPPED:
-        ElementTree.SubElement(case, "skipped", message=_allowed(record.text))
+        failure.text = _allowed("\n".join([row.text, *row.hints]))
+    elif row.kind is Kind.SKIPPED:
+        ElementTree.SubElement(case, "skipped", message=_allowed(row.text))
     return case
-
-
-def _properties(answer: Answer, record: Record) -> dict[str, str]:
-    row = answer.rows.get(record.nodeid)
-    if row is None:
-        rate = record.first_failures / record.first_runs if record.first_runs else 0.0
-        decision = "undecided" if record.place in (Place.OPEN, Place.COMPARED) else record.place
-        return {"decision": decision, "rate": f"{rate:.6g}", "runs": str(record.first_runs)}
-    words = {"high": "abnormal"}
-    return {
-        "decision": words.get(row["decision"], row["decision"]),
-        "rate": "" if row["mean"] is None else f"{row['mean']:.6g}",
-        "lower": f"{row['lower']:.6g}",
-        "upper": f"{row['upper']:.6g}",
-        "runs": str(row["pulls"] + row["history"]),
-    }
 
 
 def _allowed(text: str) -> str:

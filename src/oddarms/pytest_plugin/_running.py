@@ -1,18 +1,30 @@
-"""One run of one test, with all its fixtures, in this process; and what came of it.
+"""One run of one test, with all its fixtures, in this process or in one of its own.
 
 Every run has random numbers of its own. A test whose random numbers are the same in every run
-cannot fail by chance, and samples of it are not independent. Each run has a name (which search,
-which test, which run of it), and its seed is a hash of that, so a run of pytest with the same
-`--oddarms-seed` makes the same choices.
+cannot fail by chance, and its runs are not independent. Each run has a name (which session, which
+test, which run of it), and its seed is a hash of that, so a session with the same `--oddarms-seed`
+makes the same choices.
+
+A process for one run is forked from one that has collected the tests and has run none: modules are
+imported, no fixture is set up. It runs one test, writes the outcome to a pipe and is gone. One that
+ends without an outcome (the interpreter crashed, somebody called `os._exit`) is a failed run.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import hashlib
+import json
+import os
 import random
+import select
+import signal
 import sys
-from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -20,12 +32,26 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
+from oddarms.pytest_plugin._flakiness import Tally, Where, alone_next
+
 _PLACE = "oddarms_place"
 MAX_CHARACTERS = 300
 """Of what is kept of a failure."""
+INTERRUPTED = 130
+"""The exit code of a child that Ctrl-C has reached."""
+LOOK_SECONDS = 0.2
+"""Between two looks at children that say nothing."""
+ALONE_SECONDS = 60.0
+"""A run alone that takes this much longer than ten times the longest one is given up."""
 
 
-class Verdict(StrEnum):
+class Clock:
+    """The real time; tests replace functions of modules, and leave this reference alone."""
+
+    now = staticmethod(time.monotonic)
+
+
+class Status(StrEnum):
     """How a run ended."""
 
     PASSED = "passed"
@@ -35,25 +61,32 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended, why, and how long it took."""
+    """How a run ended, why, how long it took, and where it ran."""
 
-    verdict: Verdict
+    status: Status
     text: str = ""
     seconds: float = 0.0
+    where: Where = Where.ALONE
 
     @property
     def failed(self) -> bool:
         """True if the run failed: the reward is 1 then, else 0."""
-        return self.verdict is Verdict.FAILED
+        return self.status is Status.FAILED
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for another process."""
-        return {"verdict": self.verdict.value, "text": self.text, "seconds": self.seconds}
+        return {
+            "status": self.status.value,
+            "text": self.text,
+            "seconds": self.seconds,
+            "where": self.where.value,
+        }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Outcome:
         """Return what `to_dict` was made of."""
-        return cls(Verdict(values["verdict"]), str(values["text"]), float(values["seconds"]))
+        status, where = Status(values["status"]), Where(values["where"])
+        return cls(status, str(values["text"]), float(values["seconds"]), where)
 
 
 def outcome_of(reports: Iterable[pytest.TestReport]) -> Outcome:
@@ -63,14 +96,13 @@ def outcome_of(reports: Iterable[pytest.TestReport]) -> Outcome:
     a pass, and a pass that was not, where xfail is strict, a failure: pytest decides both.
     """
     reports = list(reports)
-    seconds = sum(report.duration for report in reports)
     failed = next((report for report in reports if report.failed), None)
     if failed is not None:
-        return Outcome(Verdict.FAILED, _text(failed), seconds)
+        return Outcome(Status.FAILED, _text(failed))
     skipped = next((r for r in reports if r.skipped and not hasattr(r, "wasxfail")), None)
     if skipped is not None:
-        return Outcome(Verdict.SKIPPED, _reason(skipped), seconds)
-    return Outcome(Verdict.PASSED, "", seconds)
+        return Outcome(Status.SKIPPED, _reason(skipped))
+    return Outcome(Status.PASSED)
 
 
 def _text(report: pytest.TestReport) -> str:
@@ -93,7 +125,11 @@ def note_place(
 ) -> None:
     """Note on a report where its test has failed: not in unittest, where its assertions are."""
     entries = item._traceback_filter(error)
-    own = [entry for entry in entries if "__unittest" not in entry.frame.f_globals]
+    own = [
+        entry
+        for entry in entries
+        if "__unittest" not in (names := entry.frame.f_globals) and names is not globals()
+    ]
     if own:
         setattr(report, _PLACE, (own[-1].path, own[-1].lineno + 1))
 
@@ -138,7 +174,7 @@ def reseed(seed: int) -> None:
         core.global_force_seed = seed
 
 
-class Kept:
+class RandomState:
     """The global generators as they are now, to leave them so in the end."""
 
     def __init__(self) -> None:
@@ -210,51 +246,109 @@ class Between(pytest.Item):
         """Do nothing."""
 
 
+class ProcessExit(BaseException):
+    """A test called `os._exit`, which would have ended pytest without a word."""
+
+    __module__ = "builtins"  # so that messages have its name alone
+
+
+@contextmanager
+def _no_exit() -> Iterator[None]:
+    """A block in which `os._exit` fails the test instead; processes that it forks may use it."""
+    process, leave = os.getpid(), os._exit
+
+    def refuse(status: int) -> None:
+        if os.getpid() != process:
+            leave(status)
+        raise ProcessExit(f"os._exit({status}) was called")
+
+    os._exit = refuse  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os._exit = leave
+
+
 class Runner:
     """A plugin that runs samples instead of tests.
 
     `pytest_runtest_protocol` is that of pytest, with all that other plugins wrap around it, but
     reports go nowhere; and plugins that would run a failing test again do not come to it.
+
+    Parameters
+    ----------
+    isolate
+        Whether every run has a process of its own, so that it tears down fixtures of the session.
     """
 
-    def __init__(self, *, fresh: bool = False) -> None:
+    def __init__(self, *, isolate: bool = False) -> None:
+        self.isolate = isolate
         self.running = False
-        self._outcomes: list[Outcome] = []
         self.name = ""
-        """Of the sample that is run; its seed follows from it."""
-        self.fresh = fresh
-        """Whether fixtures of the session are torn down with every sample, too."""
-        self._kept = Kept()
+        """Of the run; its seed follows from it."""
+        self._outcomes: list[Outcome] = []
+        self._random = RandomState()
         self._between: Between | None = None
         self._reports: list[pytest.TestReport] = []
         self._beginnings: dict[pytest.Item, tuple[list[Any], list[Any]]] = {}
+        self._tallies: dict[pytest.Item, tuple[Tally, Tally, Tally]] = {}
+        self._spare: Spare | None = None
+
+    def prepare(self, session: pytest.Session) -> None:
+        """Keep a process as it is now, before the first test, for runs alone."""
+        if not self.isolate and hasattr(os, "fork"):
+            self._spare = Spare(session, self._alone)
 
     def run(self, item: pytest.Item, name: str) -> Outcome:
-        """Run a sample of that name; return how it ended."""
+        """Make a run of that name; return how it ended."""
         self.name = name
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
         return self._outcomes.pop()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool:
-        """Run one sample; that it returns something keeps other plugins' loops away."""
+        """Make one run; that it returns something keeps other plugins' loops away."""
         self._outcomes.append(self.sample(item))
         return True
 
     def sample(self, item: pytest.Item) -> Outcome:
-        """Run the sample in this process."""
+        """Make the run here, or alone where its outcome would say more."""
+        if self.isolate:
+            return self._here(item, self.name)
+        first, again, alone = self._tallies.setdefault(item, (Tally(), Tally(), Tally()))
+        if self._spare is not None and alone_next(first, again, alone):
+            outcome = self._spare.run(item, self.name)
+            if outcome is not None:
+                alone.add(failed=outcome.failed)
+                return outcome
+        where, tally = (Where.AGAIN, again) if first.runs else (Where.FIRST, first)
+        outcome = replace(self._here(item, self.name), where=where)
+        tally.add(failed=outcome.failed)
+        return outcome
+
+    def _alone(self, item: pytest.Item, name: str) -> Outcome:
+        """Make the only run of this process."""
+        self.isolate = True
+        return self._here(item, name)
+
+    def _here(self, item: pytest.Item, name: str) -> Outcome:
+        """Make the run in this process."""
+        self.name = name
         if self._between is None:
             self._between = Between.from_parent(item.session, name="oddarms")
             _show_no_tracebacks(item.config)
         self._as_at_the_beginning(item)
         self._reports = []
         self.running = True
-        self._between.everything = self.fresh
+        self._between.everything = self.isolate
+        began = Clock.now()
         try:
-            reports = runtestprotocol(item, log=False, nextitem=self._between)
+            with nullcontext() if self.isolate else _no_exit():
+                reports = runtestprotocol(item, log=False, nextitem=self._between)
         finally:
             self.running = False
-        return outcome_of([*self._reports, *reports])
+        outcome = outcome_of([*self._reports, *reports])
+        return replace(outcome, seconds=max(Clock.now() - began, 0.0))
 
     def _as_at_the_beginning(self, item: pytest.Item) -> None:
         """Undo what an earlier run has left on the item."""
@@ -290,8 +384,10 @@ class Runner:
         return report
 
     def pytest_unconfigure(self) -> None:
-        """Leave the random numbers of this process as they were."""
-        self._kept.restore()
+        """Leave the random numbers of this process as they were, and no process behind."""
+        self._random.restore()
+        if self._spare is not None:
+            self._spare.close()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -331,3 +427,226 @@ def keep_little(config: pytest.Config) -> None:
     factory = getattr(config, "_tmp_path_factory", None)
     if getattr(factory, "_retention_policy", None) == "all":
         factory._retention_policy = "failed"  # type: ignore[union-attr]
+
+
+# Processes of their own
+
+Work = Callable[[], Outcome]
+
+
+@dataclass
+class Child:
+    """A process with one run, since when, and what it has written so far."""
+
+    pid: int
+    pipe: int
+    began: float
+    written: bytes = b""
+    ended: bool = False
+
+
+def fork(config: pytest.Config, work: Work, *, group: bool = True) -> Child:
+    """Begin a process that does the work and writes its outcome.
+
+    Parameters
+    ----------
+    config, work
+        pytest's, and what to do.
+    group
+        Whether it leads a group of its own, which Ctrl-C at the terminal does not reach: its parent
+        is interrupted, and ends it.
+    """
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the child needs no other thread
+        pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        _be_child(config, work, writing, group=group)
+    os.close(writing)
+    return Child(pid, reading, Clock.now())
+
+
+def _be_child(config: pytest.Config, work: Work, pipe: int, *, group: bool) -> None:
+    """Do the work and end this process, whatever happens."""
+    code, leave = 1, os._exit
+    faulthandler.disable()  # that it crashed is told in the answer, not by a dump of each crash
+    try:
+        _obey_signals()
+        if group:
+            os.setpgid(0, 0)
+        capture = config.pluginmanager.getplugin("capturemanager")
+        if capture is not None and capture.is_globally_capturing():
+            capture.stop_global_capturing()  # its files are shared with the parent
+            capture.start_global_capturing()
+        try:
+            outcome = work()
+        except KeyboardInterrupt:
+            leave(INTERRUPTED)
+        except BaseException as error:
+            outcome = Outcome(Status.FAILED, cut(f"{type(error).__name__}: {error}"))
+        os.write(pipe, json.dumps(outcome.to_dict()).encode() + b"\n")
+        code = 0
+    finally:
+        leave(code)
+
+
+def _obey_signals() -> None:
+    """Let a child react to signals as a new process does, not as its parent."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def finished(children: list[Child]) -> list[tuple[Child, Outcome]]:
+    """Wait a moment for children that are done; return them."""
+    ready, _, _ = select.select([child.pipe for child in children], [], [], LOOK_SECONDS)
+    done = []
+    for child in children:
+        # one that left a process behind has its pipe open, though it is dead
+        if child.pipe in ready or os.waitid(
+            os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT
+        ):
+            outcome = _read(child)
+            if outcome is not None:
+                seconds = max(Clock.now() - child.began, 0.0)
+                done.append((child, replace(outcome, seconds=seconds)))
+    return done
+
+
+def _read(child: Child) -> Outcome | None:
+    """Read what a child has written; None if there is more to come."""
+    if select.select([child.pipe], [], [], 0)[0]:
+        part = os.read(child.pipe, 65536)
+        child.written += part
+        if part and not child.written.endswith(b"\n"):
+            return None
+    code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
+    child.ended = True
+    os.close(child.pipe)
+    if child.written.endswith(b"\n"):
+        return Outcome.from_dict(json.loads(child.written))
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    return Outcome(Status.FAILED, _how_it_ended(code))
+
+
+def _how_it_ended(code: int) -> str:
+    if code >= 0:
+        return f"the process ended with exit code {code} and without a result"
+    try:
+        return f"the process was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"the process was ended by signal {-code}"
+
+
+def end(children: Iterable[Child]) -> None:
+    """End children that nobody waits for any more, with the processes that they have begun."""
+    for child in children:
+        if child.ended:
+            continue
+        child.ended = True
+        for kill in (os.killpg, os.kill):  # the group, or a child that is not in it yet
+            with suppress(ProcessLookupError, PermissionError):
+                kill(child.pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(child.pid, 0)
+        os.close(child.pipe)
+
+
+def in_a_fork(config: pytest.Config, work: Work, *, group: bool = True) -> Outcome:
+    """Do the work in a process of its own and wait for the outcome."""
+    child = fork(config, work, group=group)
+    try:
+        while not (done := finished([child])):
+            pass
+        return done[0][1]
+    except BaseException:
+        end([child])
+        raise
+
+
+class Spare:
+    """A process in which no test has run, kept to fork runs alone from it.
+
+    Parameters
+    ----------
+    session
+        With the collected tests.
+    run
+        Makes a run of a test under a name.
+    """
+
+    def __init__(self, session: pytest.Session, run: Callable[[pytest.Item, str], Outcome]) -> None:
+        self._items = {item: number for number, item in enumerate(session.items)}
+        self._longest = 0.0
+        orders, self._orders = os.pipe()
+        self._answers, answers = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self._orders)
+            os.close(self._answers)
+            _serve(session, run, orders, answers)
+        os.close(orders)
+        os.close(answers)
+
+    def run(self, item: pytest.Item, name: str) -> Outcome | None:
+        """Make a run alone; None if that is not possible any more."""
+        number = self._items.get(item)
+        if not self._pid or number is None:
+            return None
+        began = Clock.now()
+        try:
+            os.write(self._orders, json.dumps([number, name]).encode() + b"\n")
+            answer = self._answer(began + ALONE_SECONDS + 10.0 * self._longest)
+        except OSError:
+            answer = b""
+        except BaseException:
+            self.close()
+            raise
+        if not answer.endswith(b"\n"):
+            self.close()
+            return None
+        seconds = max(Clock.now() - began, 0.0)
+        self._longest = max(self._longest, seconds)
+        return replace(Outcome.from_dict(json.loads(answer)), seconds=seconds)
+
+    def _answer(self, until: float) -> bytes:
+        """Return the line that the process answers; a part of it if it ends or takes too long."""
+        read = b""
+        while not read.endswith(b"\n"):
+            if not select.select([self._answers], [], [], max(until - Clock.now(), 0.0))[0]:
+                break
+            part = os.read(self._answers, 65536)
+            if not part:
+                break
+            read += part
+        return read
+
+    def close(self) -> None:
+        """End the process, and a run that it has under way."""
+        if self._pid:
+            pid, self._pid = self._pid, 0
+            end([Child(pid, self._answers, 0.0)])
+            os.close(self._orders)
+
+
+def _serve(
+    session: pytest.Session,
+    run: Callable[[pytest.Item, str], Outcome],
+    orders: int,
+    answers: int,
+) -> None:
+    """Run tests alone, each in a process of its own, until nobody asks any more."""
+    leave = os._exit
+    try:
+        os.setpgid(0, 0)
+        with os.fdopen(orders) as lines, os.fdopen(answers, "wb", buffering=0) as out:
+            for line in lines:
+                number, name = json.loads(line)
+                item = session.items[number]
+                outcome = in_a_fork(session.config, lambda i=item, n=name: run(i, n), group=False)  # type: ignore[misc]
+                out.write(json.dumps(outcome.to_dict()).encode() + b"\n")
+    finally:
+        leave(0)

@@ -1,98 +1,53 @@
-"""What to run next, and what it means: the first runs, then the search.
+"""What to run next, until the question is answered or the time is over.
 
 Whoever runs the tests - this process, its children, the workers of pytest-xdist - asks `next` for
-a sample and tells its outcome.
+a sample and tells its outcome. `FlakyTests` asks which tests are flaky at all (`_flakiness`),
+`AbnormalTests` which are abnormally flaky: it has the ADE paper's question, and a `Search` or a
+study's `Worker` that answers it.
 
-Samples of one test are interleaved with those of others: `next` never returns the test that ran
-last on the same worker. Where the search wants that one only, `between` has another one to run in
-between, and nobody looks at its outcome; whether a run counts is decided before it begins. So what
-is under way when the time is over counts as well: slow runs are more often among it.
-
-Which tests belong to the population
-------------------------------------
-A test that is skipped at its first run is left out. One that passes belongs to the population. One
-that fails is run again, until it passes once (it belongs to the population) or has failed
-`runs_to_be_broken` times out of as many: it is *broken, not flaky*, and left out. If its failure
-rate were below one half, it would have failed so often with probability at most 2^-runs, which is
-at most delta/n; so with probability at least 1 - delta all tests called broken fail in more than
-half of their runs. That is apart from the search's own guarantee.
-
-Why this does not harm the search
----------------------------------
-The population is chosen by the first runs, and the search does not use them: it samples every test
-of the population anew. Given the population, its samples are what they would be had somebody named
-the tests in advance, and the answer is right *about this population* with probability at least
-1 - delta. Were the first runs imported, that would be lost: a test would have come in by having
-passed, and its first rewards would be a selection.
+Runs of one test are interleaved with those of others: `next` returns the test that ran last on the
+same worker only if nothing else is left to run. What is under way when the time is over still
+counts: slow runs are more often among it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import random
-import time
-from collections import deque
+from abc import ABC, abstractmethod
+from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
+
+import numpy as np
 
 from oddarms.errors import StorageFailed
 from oddarms.finding import open_study
-from oddarms.problem import DEFAULT_DELTA, Question
+from oddarms.problem import Question
 from oddarms.pytest_plugin import Settings
-from oddarms.pytest_plugin._running import Outcome, Verdict
+from oddarms.pytest_plugin._flakiness import Flakiness, Kind, fair_share
+from oddarms.pytest_plugin._memory import RETRY_SECONDS, Memory
+from oddarms.pytest_plugin._running import Clock, Outcome, Status
 from oddarms.randomness import seed_of
-from oddarms.search import PREFETCH, Progress, Result, Search, Ticket
+from oddarms.search import PREFETCH, Result, Search, Ticket
 from oddarms.studies import Study, Worker, retried
+from oddarms.text import duration
 
 AT_A_TIME = 256
 """Tickets that are asked for by one process."""
-RETRY_SECONDS = 30.0
-"""How long to wait for a storage that is unavailable."""
-
-MIN_RUNS = 10
-"""Before a test is called broken."""
-
-
-class Place(StrEnum):
-    """Where a test belongs."""
-
-    OPEN = "open"
-    COMPARED = "compared"
-    BROKEN = "broken"
-    SKIPPED = "skipped"
+MIN_RUNS = 3
+"""Runs that every test gets, however slow it is."""
+SYNC_SECONDS = 2.0
+"""Between two times that runs are stored, and those of others are read."""
 
 
 @dataclass
 class Record:
-    """A collected test.
-
-    Attributes
-    ----------
-    nodeid
-        Its name.
-    place
-        Whether it is compared with the others, or left out.
-    first_runs, first_failures
-        Before the search.
-    runs, failures
-        In the search, by this run of pytest.
-    text
-        How it failed last, or why it is skipped.
-    seconds, timed
-        Spent in so many runs.
-    """
+    """A collected test: its name, how it failed last or why it is skipped, and the time it took."""
 
     nodeid: str
-    place: Place = Place.OPEN
-    first_runs: int = 0
-    first_failures: int = 0
-    runs: int = 0
-    failures: int = 0
     text: str = ""
     seconds: float = 0.0
     timed: int = 0
@@ -100,81 +55,17 @@ class Record:
     @property
     def pace(self) -> float:
         """Seconds that a run takes."""
-        return self.seconds / self.timed if self.timed else math.inf
-
-    @property
-    def only_fails_again(self) -> bool:
-        """True if only its first run passed: it may not bear being run twice in a process."""
-        return self.first_failures < self.first_runs and self.runs == self.failures > 1
-
-    def note(self, outcome: Outcome) -> None:
-        """Remember the time of a run, and how it failed."""
-        self.seconds += outcome.seconds
-        self.timed += 1
-        if outcome.failed:
-            self.text = outcome.text
-
-
-def runs_to_be_broken(n: int, delta: float) -> int:
-    """Return how often a test fails in a row before it is broken: 2^-runs is at most delta/n.
-
-    Examples
-    --------
-    >>> runs_to_be_broken(20, 0.05), runs_to_be_broken(3000, 0.05)
-    (10, 16)
-    """
-    return max(MIN_RUNS, math.ceil(math.log2(n / delta)))
-
-
-class FirstRuns:
-    """Runs every test once, and those that fail again, to find the population."""
-
-    def __init__(self, records: list[Record], delta: float) -> None:
-        self.records = records
-        self.needed = runs_to_be_broken(max(len(records), 1), delta)
-        self._waiting = deque(range(len(records)))
-        self._open = len(records)
-
-    @property
-    def over(self) -> bool:
-        """True once every test has its place."""
-        return self._open == 0
-
-    def next(self, last: int | None) -> int | None:
-        """Return the number of a test to be run, another one than the last, or None for now."""
-        for _ in range(len(self._waiting)):
-            index = self._waiting.popleft()
-            if index != last:
-                return index
-            self._waiting.append(index)
-        return None
-
-    def tell(self, index: int, outcome: Outcome) -> None:
-        """Take the outcome of a first run."""
-        record = self.records[index]
-        record.first_runs += 1
-        record.first_failures += outcome.failed
-        if outcome.verdict is Verdict.SKIPPED and record.first_runs == 1:
-            record.place, record.text = Place.SKIPPED, outcome.text
-        elif not outcome.failed:
-            record.place = Place.COMPARED
-        elif record.first_failures >= self.needed:
-            record.place = Place.BROKEN
-        else:
-            self._waiting.append(index)
-            return
-        self._open -= 1
-
-    def give_back(self, index: int) -> None:
-        """Put a test back that was not run."""
-        self._waiting.appendleft(index)
+        return self.seconds / self.timed if self.timed else 0.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A run to be made: of which test, under which name, and for which ticket of the search.
+    """A run to be made: of which test, under which name, and for which ticket of a search.
 
-    Without a ticket it is one of the first runs, or one that nobody looks at (`between`).
+    Attributes
+    ----------
+    between
+        Whether nobody looks at its outcome: it keeps two runs of a test apart.
     """
 
     index: int
@@ -183,8 +74,8 @@ class Sample:
     between: bool = False
 
 
-class Sampling:
-    """The state of a run: a record of every test, and the search once there is one.
+class Sampling(ABC):
+    """The tests of a session, what is known of them, and what to run next.
 
     Parameters
     ----------
@@ -198,101 +89,85 @@ class Sampling:
 
     def __init__(self, nodeids: Sequence[str], settings: Settings, workers: int = 1) -> None:
         self.settings = settings
+        self.workers = workers
         self.records = [Record(nodeid) for nodeid in nodeids]
-        self.begun = time.monotonic()
-        self.problem = ""
-        """Why there is no search, as a sentence."""
+        self.known = Flakiness(
+            len(nodeids),
+            rate=settings.rate,
+            delta=settings.delta,
+            precision=settings.precision,
+            can_isolate=settings.can_isolate,
+        )
+        self.begun = Clock.now()
         self.stopped = ""
         """Why it was ended before the answer was known."""
         self.runs = 0
         self.runs_between = 0
-        self.stored_before = 0
-        """Runs that the storage had at the beginning."""
-        self.answered: datetime | None = None
-        """When the search was begun whose answer the storage had already."""
-        self.study: Study | None = None
-        self._seed = seed_of(settings.seed)
-        self._rng = random.Random(self._seed)
-        self._first = FirstRuns(self.records, settings.words.get("delta", DEFAULT_DELTA))
-        self._prefetch = PREFETCH if workers > 1 else 0.0
-        self._at_a_time = AT_A_TIME if workers == 1 else 4 * workers
-        self._desk: Search | Worker | None = None
-        self._tests: list[int] = []  # of each arm
-        self._pool: list[Ticket] = []
-        self._out: dict[str, Ticket] = {}
+        self.done = False
+        """True once nothing more is to be run."""
+        self.seed = seed_of(settings.seed)
+        self.rng = random.Random(self.seed)
         self._seconds = 0.0
-        self._done = False
-        self._progress: Progress | None = None
 
     # What to run
 
-    @property
-    def done(self) -> bool:
-        """True once nothing more is to be run."""
-        return self._done
-
-    @property
-    def searching(self) -> bool:
-        """True once the first runs are over and there is a search."""
-        return self._desk is not None
-
     def next(self, last: int | None = None) -> Sample | None:
-        """Return a sample, of another test than the last one; None where there is none for now."""
-        if self._is_late():
-            self.stop(f"{self.settings.seconds:g} seconds are over")
-        if self._done:
-            return None
-        if not self._first.over:
-            index = self._first.next(last)
-            return None if index is None else self._first_run(index)
-        if self._desk is None:
-            self._begin()
-        return None if self._done else self._ticket_for(last)
+        """Return a sample; None where there is none for now.
 
-    def between(self, last: int | None) -> Sample | None:
-        """Return a run that nobody looks at, of another test than the last one."""
-        known = [i for i, record in enumerate(self.records) if record.place is Place.COMPARED]
-        usable = [i for i in known or range(len(self.records)) if i != last]
-        if not usable:
-            return None
-        self.runs_between += 1
-        index = self._rng.choice(usable)  # not a quick one: the seed alone decides what is run
-        return Sample(index, f"{self._seed}:between:{self.runs_between}", between=True)
+        Parameters
+        ----------
+        last
+            The test that ran before on the same worker.
+        """
+        settings = self.settings
+        if settings.seconds is not None and self.elapsed >= settings.seconds:
+            self.stop(f"{duration(settings.seconds)} are over")
+        elif settings.budget is not None and self.runs >= settings.budget:
+            self.stop(f"{settings.budget:,} runs are made")
+        return None if self.done else self._next(last)
 
     def tell(self, sample: Sample, outcome: Outcome) -> None:
         """Take the outcome of a sample."""
         self.runs += 1
         self._seconds += outcome.seconds
-        if sample.between:
-            return
-        record = self.records[sample.index]
-        record.note(outcome)
-        if sample.ticket is None:
-            self._first.tell(sample.index, outcome)
-            return
-        record.runs += 1
-        record.failures += outcome.failed
-        desk = self._desk
-        if desk is not None and self._out.pop(sample.ticket.id, None) is not None:
-            desk.tell(sample.ticket, float(outcome.failed))
+        record, case = self.records[sample.index], self.known.cases[sample.index]
+        record.seconds += outcome.seconds
+        record.timed += 1
+        if outcome.failed:
+            record.text = outcome.text
+        if outcome.status is Status.SKIPPED and case.counted.runs == 0:
+            record.text = outcome.text
+            self.known.skip(sample.index)
+        else:
+            self.known.tell(sample.index, outcome.where, failed=outcome.failed)
+        self._told(sample, outcome)
 
     def lose(self, sample: Sample) -> None:
         """Give a sample back that was not run."""
-        if sample.ticket is not None:
-            if self._out.pop(sample.ticket.id, None) is not None:
-                self._pool.append(sample.ticket)
-        elif not sample.between:
-            self._first.give_back(sample.index)
+        self._lost(sample)
 
     def stop(self, why: str) -> None:
         """Hand out no more samples; those under way are still to be told."""
-        if self._done:
-            return
-        self.stopped = why
-        self._end()
+        if not self.done:
+            self.stopped = why
+            self.done = True
 
-    def finish(self, why: str, *, in_a_hurry: bool = False) -> Result | None:
-        """Return what is known in the end, when nothing is under way any more.
+    @abstractmethod
+    def between(self, last: int | None) -> Sample | None:
+        """Return a run that keeps a worker busy, of another test than the last one."""
+
+    @abstractmethod
+    def _next(self, last: int | None) -> Sample | None: ...
+
+    @abstractmethod
+    def _told(self, sample: Sample, outcome: Outcome) -> None: ...
+
+    @abstractmethod
+    def _lost(self, sample: Sample) -> None: ...
+
+    @abstractmethod
+    def finish(self, why: str, *, in_a_hurry: bool = False) -> None:
+        """End, when nothing is under way any more.
 
         Parameters
         ----------
@@ -301,27 +176,233 @@ class Sampling:
         in_a_hurry
             Whether not to wait for a storage that is unavailable.
         """
+
+    # What is known
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return max(Clock.now() - self.begun, 0.0)
+
+    @property
+    def pace(self) -> float:
+        """Seconds that a run takes, on average of all so far."""
+        return self._seconds / self.runs if self.runs else 1.0
+
+    def of_kind(self, kind: Kind) -> list[int]:
+        """Return the tests of a kind."""
+        return [i for i, found in enumerate(self.known.kinds()) if found is kind]
+
+    @abstractmethod
+    def progress_text(self) -> str:
+        """Return how far it is, as a line."""
+
+
+class FlakyTests(Sampling):
+    """Runs all tests in rounds until each is known to be flaky, broken or clean.
+
+    The first round has the order of the collection, as any run of pytest. Later ones are shuffled.
+    If the time does not suffice for all, tests have equal shares of it, and what quick ones do not
+    need is left to slower ones. Flaky tests take part until their intervals are narrow.
+    """
+
+    def __init__(self, nodeids: Sequence[str], settings: Settings, workers: int = 1) -> None:
+        super().__init__(nodeids, settings, workers)
+        self.memory: Memory | None = None
+        if settings.storage is not None:
+            self.memory = Memory(nodeids, settings)
+            self.memory.read_into(self.known)
+        self._round: deque[int] = deque()
+        self._rounds = 0
+        self._out: Counter[int] = Counter()
+        self._handed = [case.stored.runs for case in self.known.cases]
+        self._synced = self.begun
+
+    def _next(self, last: int | None) -> Sample | None:
+        if self.memory is not None and Clock.now() - self._synced > SYNC_SECONDS:
+            self.memory.sync(self.known)
+            self._synced = Clock.now()
+        index = self._chosen(last)
+        if index is not None:
+            return self._sample(index)
+        if not any(self._needed(i) for i in range(self.known.n)):
+            self.done = True  # whatever is still under way
+        return None
+
+    def _chosen(self, last: int | None) -> int | None:
+        """Return the next test of the round that still needs a run, another one if possible."""
+        for _ in range(2):
+            while self._round and not self._missing(self._round[0]):
+                self._round.popleft()
+            other = next((i for i in self._round if i != last and self._missing(i)), None)
+            if other is not None:
+                self._round.remove(other)
+                return other
+            self._begin_round()
+        return self._round.popleft() if self._round else None
+
+    def _missing(self, index: int) -> bool:
+        return self._needed(index) > self._out[index]
+
+    def _needed(self, index: int) -> int:
+        """Return the runs that decide what a test is, or make its interval narrow."""
+        return self.known.needed(index) or self.known.wanted(index)
+
+    def _begin_round(self) -> None:
+        """Add the tests of another round to those that are left of the present one."""
+        tests = [i for i in range(self.known.n) if self._missing(i)]
+        tests = self._affordable(tests) if tests else []
+        if self._rounds:
+            self.rng.shuffle(tests)
+        self._rounds += 1
+        self._round.extend(i for i in tests if i not in self._round)
+
+    def _affordable(self, tests: list[int]) -> list[int]:
+        """Return those whose share of the time is not spent; all where the time suffices."""
+        if self.settings.seconds is None:
+            return tests
+        records = [self.records[i] for i in tests]
+        spent = np.array([record.seconds for record in records])
+        pace = np.array([record.pace for record in records])
+        wanted = spent + pace * [self._needed(i) for i in tests]
+        left = (self.settings.seconds - self.elapsed) * self.workers
+        level = fair_share(spent, wanted, max(left, 0.0))
+        fair = [
+            i
+            for i, record in zip(tests, records, strict=True)
+            if record.timed < MIN_RUNS or record.seconds + record.pace <= level
+        ]
+        return fair or [min(tests, key=lambda i: self.records[i].seconds)]
+
+    def _sample(self, index: int) -> Sample:
+        self._out[index] += 1
+        self._handed[index] += 1
+        return Sample(index, f"{self.seed}:{self.records[index].nodeid}:{self._handed[index]}")
+
+    def between(self, last: int | None) -> Sample | None:
+        """Return a run of the test that has fewest; it counts, too."""
+        cases = self.known.cases
+        usable = [i for i, case in enumerate(cases) if i != last and not case.skipped]
+        if not usable:
+            return None if last is None else self._sample(last)
+        return self._sample(min(usable, key=lambda i: cases[i].counted.runs + self._out[i]))
+
+    def _told(self, sample: Sample, outcome: Outcome) -> None:
+        del outcome
+        self._out[sample.index] -= 1
+
+    def _lost(self, sample: Sample) -> None:
+        self._out[sample.index] -= 1
+
+    def finish(self, why: str, *, in_a_hurry: bool = False) -> None:
+        """See `Sampling.finish`."""
         self.stop(why)
-        desk = self._desk
-        if desk is None:
+        if self.memory is not None:
+            self.memory.finish(self.known, 0.0 if in_a_hurry else RETRY_SECONDS)
+
+    def progress_text(self) -> str:
+        """Return how far it is, as a line."""
+        known, kinds = self.known, self.known.kinds()
+        count = Counter(kinds)
+        clean, n = count[Kind.CLEAN], known.n - count[Kind.SKIPPED]
+        text = f"{count[Kind.FLAKY]:,} flaky so far"
+        if self.runs < known.n and not clean:
+            return f"{text}; first round, {self.runs:,} of {known.n:,} tests"
+        text += f"; {clean:,} of {n:,} shown clean at {100.0 * known.rate:g} %"
+        worst = max((known.excluded(i) for i, kind in enumerate(kinds) if _passed(kind)), default=0)
+        if known.rate < worst < 1.0:
+            text += f" ({100.0 * worst:.2g} % so far)"
+        return f"{text}; {self._to_go()}"
+
+    def _to_go(self) -> str:
+        """Return about how long it takes still: what is missing, at the pace of each test."""
+        missing = sum(self._needed(i) * record.pace for i, record in enumerate(self.records))
+        overhead = self.elapsed * self.workers / self._seconds if self._seconds else 1.0
+        seconds = missing * max(overhead, 1.0) / self.workers
+        limit = self.settings.seconds
+        if limit is not None and seconds > limit - self.elapsed:
+            return f"the time is over in {duration(max(limit - self.elapsed, 0.0))}"
+        return f"about {duration(seconds)} to go"
+
+
+def _passed(kind: Kind) -> bool:
+    return kind in (Kind.CLEAN, Kind.UNDECIDED)
+
+
+class AbnormalTests(Sampling):
+    """Runs the tests that a search asks for, until it knows which are abnormally flaky.
+
+    Every test runs before the search until it has passed once, or is known to be broken; one that
+    is skipped then, or broken, is left out. The search does not use these first runs and samples
+    every test anew: given the tests that are compared, its answer about them is right with
+    probability at least 1 - delta. Had it used them, a test would have come in by having passed.
+    """
+
+    def __init__(self, nodeids: Sequence[str], settings: Settings, workers: int = 1) -> None:
+        super().__init__(nodeids, settings, workers)
+        self.problem = ""
+        """Why there is no search, as a sentence."""
+        self.result: Result | None = None
+        self.study: Study | None = None
+        self.stored_before = 0
+        self._waiting = deque(range(len(nodeids)))
+        self._open = set(self._waiting)  # without a place yet
+        self._first_runs = Counter[int]()
+        self._prefetch = PREFETCH if workers > 1 else 0.0
+        self._at_a_time = AT_A_TIME if workers == 1 else 4 * workers
+        self._desk: Search | Worker | None = None
+        self._tests: list[int] = []  # of each arm
+        self._pool: list[Ticket] = []
+        self._out: dict[str, Ticket] = {}
+
+    def _next(self, last: int | None) -> Sample | None:
+        if self._open:
+            return self._first_run(last)
+        if self._desk is None:
+            self._begin()
+        return None if self.done else self._ticket_for(last)
+
+    def _first_run(self, last: int | None) -> Sample | None:
+        for _ in range(len(self._waiting)):
+            index = self._waiting.popleft()
+            if index != last or len(self._open) == 1:
+                self._first_runs[index] += 1
+                nodeid = self.records[index].nodeid
+                return Sample(index, f"{self.seed}:first:{nodeid}:{self._first_runs[index]}")
+            self._waiting.append(index)
+        return None
+
+    def between(self, last: int | None) -> Sample | None:
+        """Return a run that nobody looks at, of another test than the last one."""
+        usable = [i for i in self._tests or range(len(self.records)) if i != last]
+        if not usable:
             return None
-        desk.skip_many([*self._pool, *self._out.values()], "not run")
-        self._pool, self._out = [], {}
-        if not isinstance(desk, Worker):
-            return desk.result()
-        try:
-            desk.flush(retry=not in_a_hurry)
-            return retried(desk.study.result, 0.0 if in_a_hurry else RETRY_SECONDS)
-        finally:
-            desk.__exit__(KeyboardInterrupt)
+        self.runs_between += 1
+        index = self.rng.choice(usable)  # not a quick one: the seed alone decides what is run
+        return Sample(index, f"{self.seed}:between:{self.runs_between}", between=True)
 
-    def _is_late(self) -> bool:
-        seconds = self.settings.seconds
-        return seconds is not None and time.monotonic() - self.begun > seconds
+    def _told(self, sample: Sample, outcome: Outcome) -> None:
+        if sample.between:
+            return
+        ticket = sample.ticket
+        if ticket is None:
+            self._place(sample.index, outcome)
+        elif self._desk is not None and self._out.pop(ticket.id, None) is not None:
+            self._desk.tell(ticket, float(outcome.failed))
 
-    def _first_run(self, index: int) -> Sample:
-        record = self.records[index]
-        return Sample(index, f"{self._seed}:first:{record.nodeid}:{record.first_runs}")
+    def _place(self, index: int, outcome: Outcome) -> None:
+        """Run a test that failed again, unless it is broken; others have their place."""
+        if outcome.failed and self.known.kind(index) is Kind.UNDECIDED:
+            self._waiting.append(index)
+        else:
+            self._open.discard(index)
+
+    def _lost(self, sample: Sample) -> None:
+        if sample.ticket is not None:
+            if self._out.pop(sample.ticket.id, None) is not None:
+                self._pool.append(sample.ticket)
+        elif not sample.between:
+            self._waiting.appendleft(sample.index)
 
     def _ticket_for(self, last: int | None) -> Sample | None:
         """Return a sample of a ticket at hand, by lot; ask for more if there is none that fits."""
@@ -329,81 +410,86 @@ class Sampling:
         if not fitting:
             self._ask()
             fitting = self._fitting(last)
-        if self._done or not fitting:
+        if self.done or not fitting:
             return None
-        ticket = self._pool.pop(self._rng.choice(fitting))
+        ticket = self._pool.pop(self.rng.choice(fitting))
         self._out[ticket.id] = ticket
-        name = f"{self._seed}:{ticket.arm}:{ticket.place}"
-        return Sample(self._tests[ticket.index], name, ticket)
+        return Sample(self._tests[ticket.index], f"{self.seed}:{ticket.arm}:{ticket.place}", ticket)
 
     def _fitting(self, last: int | None) -> list[int]:
         """Return where in the pool there are tickets of other tests than the last one."""
         tests = self._tests
         return [i for i, ticket in enumerate(self._pool) if tests[ticket.index] != last]
 
-    # The search
-
     def _begin(self) -> None:
-        """Begin the search, or go on with the one in the storage."""
-        compared = {r.nodeid: i for i, r in enumerate(self.records) if r.place is Place.COMPARED}
+        """Begin the search, or continue the one in the storage."""
+        left_out = (Kind.SKIPPED, Kind.BROKEN)
+        compared = [i for i, kind in enumerate(self.known.kinds()) if kind not in left_out]
         if len(compared) < 2:
             self.problem = (
                 "at least two tests are needed that can pass, to compare them with each other,"
                 f" but there {'is 1' if compared else 'are 0'}."
             )
-            self._done = True
+            self.done = True
             return
-        labels = sorted(compared)
-        self._tests = [compared[label] for label in labels]
+        self._tests = sorted(compared, key=lambda i: self.records[i].nodeid)
+        labels = [self.records[i].nodeid for i in self._tests]
         question = Question(labels, **self.settings.words)
         if self.settings.storage is None:
-            self._desk = Search(question, rng=self._seed)
+            self._desk = Search(question, rng=self.seed)
             return
         self.study = study = retried(lambda: self._opened(question), RETRY_SECONDS)
-        self._seed = study.seed
+        self.seed = study.seed
         self._desk = Worker(study, retry_for=RETRY_SECONDS).__enter__()
-        before = retried(study.overview, RETRY_SECONDS)
-        self.stored_before = before.told
-        self.answered = before.created if before.status.final else None
+        self.stored_before = retried(study.overview, RETRY_SECONDS).told
 
     def _opened(self, question: Question) -> Study:
-        """Return the study of this question; another question has another one."""
-        assert self.settings.storage is not None
+        """Return the study of this question and version; another one has another study."""
+        settings = self.settings
+        assert settings.storage is not None
         asked = {word: value for word, value in question.to_dict().items() if word != "budget"}
         text = json.dumps(asked, sort_keys=True, default=str).encode()
-        name = f"{self.settings.study}-{hashlib.sha256(text).hexdigest()[:12]}"
-        return open_study(
-            question, storage=self.settings.storage, name=name, rng=self.settings.seed
-        )
+        name = f"{settings.study} k@{settings.version} #{hashlib.sha256(text).hexdigest()[:8]}"
+        return open_study(question, storage=settings.storage, name=name, rng=settings.seed)
 
     def _ask(self) -> None:
         assert self._desk is not None
         tickets = self._desk.ask(self._at_a_time, prefetch=self._prefetch)
         self._pool += tickets
         if tickets.done:
-            self._end()
+            self.done = True
 
-    def _end(self) -> None:
-        """Hand out nothing more; what is under way still counts, as slow runs are among it."""
-        self._done = True
-        if self._desk is not None:
-            self._desk.skip_many(self._pool, "not run")
-        self._pool = []
+    def finish(self, why: str, *, in_a_hurry: bool = False) -> None:
+        """See `Sampling.finish`."""
+        self.stop(why)
+        desk = self._desk
+        if desk is None:
+            return
+        desk.skip_many([*self._pool, *self._out.values()], "not run")
+        self._pool, self._out = [], {}
+        if not isinstance(desk, Worker):
+            self.result = desk.result()
+            return
+        desk.__exit__(KeyboardInterrupt if in_a_hurry else None)
+        self.result = retried(desk.study.result, 0.0 if in_a_hurry else RETRY_SECONDS)
 
-    # What is known
+    def progress_text(self) -> str:
+        """Return how far it is, as a line."""
+        flaky = f"{len(self.of_kind(Kind.FLAKY)):,} flaky so far"
+        if self._desk is None:
+            return f"{flaky}; first round, {self.runs:,} runs"
+        with suppress(StorageFailed):
+            progress = self._desk.progress()
+            return (
+                f"{flaky}; {progress.undecided:,} of {progress.n:,} undecided; {self.runs:,} runs"
+            )
+        return f"{flaky}; {self.runs:,} runs; the storage does not answer"
 
-    def progress(self) -> Progress | None:
-        """Return how far the search is, or was before its storage was away."""
-        if self._desk is not None:
-            with suppress(StorageFailed):
-                self._progress = self._desk.progress()
-        return self._progress
 
-    @property
-    def pace(self) -> float:
-        """Seconds that a run takes, on average of all so far."""
-        return self._seconds / self.runs if self.runs else 1.0
+def sampling_of(nodeids: Sequence[str], settings: Settings, workers: int = 1) -> Sampling:
+    """Return the sampling that answers what was asked."""
+    kind = AbnormalTests if settings.words else FlakyTests
+    return kind(nodeids, settings, workers)
 
-    def placed(self, place: Place) -> list[Record]:
-        """Return the tests of a place."""
-        return [record for record in self.records if record.place is place]
+
+__all__ = ["AbnormalTests", "FlakyTests", "Record", "Sample", "Sampling", "sampling_of"]

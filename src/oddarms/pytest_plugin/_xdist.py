@@ -4,8 +4,8 @@ The controller sends numbers of tests, which may repeat; a worker knows nothing 
 answers each with one report that carries the outcome, and that no other plugin shows.
 
 A worker begins a test only once it knows the next one. So one that has a sample has at least two
-runs queued, never the same test twice in a row; where the search has nothing for it, the other is a
-run that nobody looks at (`Sampling.between`). A worker without a sample waits.
+runs queued; where nothing needs a run, the other is one that keeps it busy (`Sampling.between`). A
+worker without a sample waits.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import Any
 
 import pytest
 
-from oddarms.pytest_plugin._forking import in_a_fork
 from oddarms.pytest_plugin._hunt import Hunt
-from oddarms.pytest_plugin._running import Outcome, Runner, Verdict
+from oddarms.pytest_plugin._running import Outcome, Runner, Status, in_a_fork
 from oddarms.pytest_plugin._sampling import Sample, Sampling
 
 CARRIED = "oddarms"
@@ -34,18 +33,19 @@ class WorkerRunner(Runner):
     """Runs the samples that a worker is sent, and reports their outcomes."""
 
     def __init__(self, workerinput: dict[str, Any], *, isolate: bool) -> None:
-        super().__init__(fresh=isolate)
+        super().__init__(isolate=isolate)
         # not to be repeated: which worker gets which sample depends on time
         self._whose = f"{workerinput['testrunuid']}:{workerinput['workerid']}"
-        self._isolate = isolate
         self._runs = 0
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool:
         """Run one sample and report its outcome."""
+        if not self._runs:
+            self.prepare(item.session)
         self._runs += 1
         self.name = f"{self._whose}:{self._runs}"
-        if self._isolate:
+        if self.isolate:
             outcome = in_a_fork(item.config, lambda: self.sample(item))
         else:
             outcome = self.sample(item)
@@ -163,6 +163,7 @@ class Scheduler:
             self.sampling.lose(sample)
         else:
             self.sampling.tell(sample, outcome)
+        self._watch(node)
         self.hunt.ran()
         self._fill_all()
 
@@ -178,12 +179,13 @@ class Scheduler:
         It is a failed sample like others and nothing for pytest-xdist to report.
         """
         queue = self._queues.pop(node)
+        self.hunt.watch.end(node)
         if self.sampling is None or not queue:
             return None
         if not self.interrupted:
             crashed = queue.popleft()
             text = "the worker crashed while it ran this test"
-            self.sampling.tell(crashed, Outcome(Verdict.FAILED, text))
+            self.sampling.tell(crashed, Outcome(Status.FAILED, text))
         for sample in queue:
             self.sampling.lose(sample)
         self._fill_all()
@@ -208,7 +210,18 @@ class Scheduler:
             queue.append(sample)
             sent.append(sample.index)
         if sent:
+            idle = len(queue) == len(sent)
             self._send(node, sent)
+            if idle:
+                self._watch(node)
+
+    def _watch(self, node: Any) -> None:
+        """Note which test a worker begins: the first of its queue, once it knows the second."""
+        queue = self._queues[node]
+        if len(queue) < MIN_QUEUED or self.sampling is None:
+            self.hunt.watch.end(node)
+        else:
+            self.hunt.watch.begin(node, self.sampling.records[queue[0].index].nodeid)
 
     def _is_stuck(self, queue: deque[Sample]) -> bool:
         """Return whether a run must be added that nobody looks at.
