@@ -344,7 +344,8 @@ def to_fragment(blocks: Sequence[Block]) -> str:
 
 def inline(text: str) -> str:
     """Return text as HTML: escaped, `code` between backticks, **bold** between asterisks."""
-    escaped = html.escape(text, quote=False)
+    literal = isinstance(text, Literal) and text
+    escaped = html.escape(visible(text) if literal else text, quote=False)
     if isinstance(text, Literal):
         if len(text) > LONG_LABEL:  # it may be broken, and had better be between words
             escaped = re.sub(r"[/:\[_-]+(?=\w)|[,.](?=[^\W\d])", r"\g<0><wbr>", escaped)
