@@ -20,7 +20,7 @@ def boom(label):
 @pytest.fixture
 def without_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the drawing, which takes its time."""
-    monkeypatch.setattr("oddarms.cli.sampling._output.write_report", lambda *_, **__: None)
+    monkeypatch.setattr("oddarms.report.write_report", lambda *_, **__: None)
 
 
 def assert_harmless(ran: Ran) -> None:
@@ -60,7 +60,8 @@ def test_what_a_command_prints(run_command: Run) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("find", "--table", "HOSTILE"),
+        ("analyze", "HOSTILE"),
+        ("analyze", "--junit", "HOSTILE"),
         ("find", "--arms", "a,b", "--python", "json:HOSTILE"),
         ("find", "--arms", "HOSTILE"),
         ("study", "create", "s", "--arms", "HOSTILE"),
@@ -80,7 +81,7 @@ def test_names_in_errors(run_command: Run, words: tuple[str, ...]) -> None:
 def test_labels_of_a_table_that_is_wrong(run_command: Run, tmp_path: Path) -> None:
     label = HOSTILE.replace("\x00", "").replace("\r", "").replace("\x1b", "").replace("\x07", "")
     (tmp_path / "table.csv").write_text(f"arm,reward\n{label},1\n{label},{label}\n")
-    ran = run_command("find", "--table", "table.csv")
+    ran = run_command("analyze", "table.csv")
     assert ran.code == 2
     assert_harmless(ran)
 
@@ -123,8 +124,8 @@ def test_no_line_is_longer_than_a_terminal(
     (tmp_path / "t.csv").write_text("\n".join(["arm,reward", *rows]))
     (tmp_path / "functions.py").write_text("def one(arm):\n    return float(arm == 'c')\n")
     for words in (
-        "find --table t.csv",
-        "find --junit runs",
+        "analyze t.csv",
+        "analyze --junit runs",
         "find --arms a,b,c,d,e,f,g --python functions:one --budget 30 --out less",
         "find --help",
         "study create s --arms a,b,c,d,e,f,g --storage s.db",

@@ -19,7 +19,7 @@ from oddarms.cli._options import (
     file_of,
     flag,
     option,
-    pair_of,
+    transform_of,
     with_options,
     words_of,
 )
@@ -121,11 +121,10 @@ def analyze(
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     words = words_of(asked)
     options = {name: value for name, value in columns.items() if value}
-    clip = transforms["clip"]
-    options |= {
-        "clip": None if clip is None else pair_of("clip", clip),
-        "above": transforms["above"],
-    }
+    transform = transform_of(words, **transforms)
+    if transform is not None:
+        options |= {"clip": transform.clip, "above": transform.above}
+        del words["bounds"]
     if out is not None:
         writable_folder("--out", out)
     output = Output(out, format, quiet, raw_csv, every=every)

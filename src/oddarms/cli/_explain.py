@@ -54,7 +54,8 @@ gap
 
 READING = f"""
 limit: roughly what an oracle with the optimal allocation needs; a yardstick,
-not a bound. SPADE: the average of {RUNS} simulated searches, in all and per item.
+not a bound. SPADE: the average of {RUNS} simulated searches, in all and per
+item.
 """
 
 SAVING = """
