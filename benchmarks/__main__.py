@@ -45,13 +45,14 @@ from benchmarks._storage import (
     FULL_STORAGE,
     MISSING_OPTUNA,
     QUICK_STORAGE,
-    StorageRow,
+    openings,
     optuna_version,
     storage_rates,
     storage_tasks,
 )
 from benchmarks._tables import (
     growth_table,
+    openings_table,
     report_text,
     runs_table,
     samples_json,
@@ -107,10 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"## Growth of a whole search\n\n{growth_table(sizes)}\n")
         report["growth"] = as_json(sizes)
     if "storage" in options.parts:
-        rates, remarks = _storage(options)
-        print(f"## Results recorded per second\n\n{storage_table(rates)}\n")
-        print("".join(f"{remark}\n" for remark in remarks))
-        report["storage"] = as_json(rates)
+        report |= _storage(options)
     if "workers" in options.parts:
         _say("how busy many workers are")
         searches = list(
@@ -252,18 +250,22 @@ def _budget(plan: _Plan, options: argparse.Namespace) -> dict[str, Any]:
     return {"budget": as_json(rows)}
 
 
-def _storage(options: argparse.Namespace) -> tuple[list[StorageRow], list[str]]:
-    """Return the rows that can be had here, and sentences about them."""
+def _storage(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure the storages that can be had here, print it and return it for the report."""
     effort = QUICK_STORAGE if options.quick else FULL_STORAGE
     optuna = optuna_version()
     with places(options.storage) as found:
         versions = [f"{place.name} {place.version()}" for place in found]
         rates = storage_rates(found, storage_tasks(optuna=optuna is not None), effort, _say)
+        opened = openings(found, effort.opened, _say)
     versions += [] if optuna is None else [f"Optuna {optuna}"]
     remarks = [f"{', '.join(versions)}. {effort.describe()}"]
     remarks += [MISSING_OPTUNA] if optuna is None else []
     remarks += [MISSING_SERVER] if len(found) == 1 else []
-    return rates, remarks
+    print(f"## Results recorded per second\n\n{storage_table(rates)}\n")
+    print("".join(f"{remark}\n" for remark in remarks))
+    print(f"## Opening a study\n\n{openings_table(opened)}\n")
+    return {"storage": as_json(rates), "opening": as_json(opened)}
 
 
 def _say(text: str) -> None:

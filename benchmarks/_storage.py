@@ -1,4 +1,4 @@
-"""Results recorded per second, ours beside Optuna's and bare inserts, and bytes a result.
+"""Results recorded per second, ours beside Optuna's and bare inserts; bytes a result; opening.
 
 All of a row is measured in turn, and the whole again as often as is wanted, so that what else the
 machine does meanwhile hits all of them. Each measurement has a new database.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from benchmarks import _writers as writers
 from benchmarks._places import Place
 from benchmarks._writers import Way
+from oddarms.studies import load_study
 
 MISSING_OPTUNA = "No figures of Optuna: it is not installed (`make bench` installs it)."
 
@@ -33,12 +35,15 @@ class StorageEffort:
         Processes that write at the same time, one figure each.
     results
         For the bytes a result takes.
+    opened
+        Results of a study that is opened.
     """
 
     seconds: float
     repeats: int
     writers: tuple[int, ...]
     results: int
+    opened: int = 1_000_000
 
     def describe(self) -> str:
         """Return it as a sentence."""
@@ -49,7 +54,7 @@ class StorageEffort:
 
 
 FULL_STORAGE = StorageEffort(seconds=2.0, repeats=3, writers=(1, 8), results=2000)
-QUICK_STORAGE = StorageEffort(seconds=0.3, repeats=1, writers=(1, 2), results=200)
+QUICK_STORAGE = StorageEffort(seconds=0.3, repeats=1, writers=(1, 2), results=200, opened=20_000)
 
 
 @dataclass(frozen=True)
@@ -220,3 +225,35 @@ def _database(place: Place, method: Method) -> Iterator[str]:
         yield url
     finally:
         place.remove(url)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What it costs to open a study that others have written: the whole log is replayed.
+
+    Attributes
+    ----------
+    storage, arms, results
+        What was opened.
+    seconds
+        CPU time of the process until it knows the answer; that of a server is not included.
+    """
+
+    storage: str
+    arms: int
+    results: int
+    seconds: float
+
+
+def openings(places: list[Place], results: int, report: Callable[[str], None]) -> list[Opening]:
+    """Open a study with so many results in each place."""
+    rows = []
+    for place in places:
+        report(f"opening a study with {results:,} results: {place.name}")
+        with _database(place, Method(writers.make_long_study, writers.tell, 0)) as url:
+            told = writers.fill(url, results)
+            began = time.process_time()
+            load_study(writers.NAME, storage=url).overview()
+            seconds = time.process_time() - began
+        rows.append(Opening(place.name, writers.ARMS, told, seconds))
+    return rows

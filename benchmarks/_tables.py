@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks._compare import BASELINES, SMALL, SPADE, Row
 from benchmarks._speed import GrowthRow, RunsRow, SpeedRow
-from benchmarks._storage import StorageRow
+from benchmarks._storage import Opening, StorageRow
 from oddarms.experiments._paper import DELTA
 from oddarms.statistics.binomial import most_errors
 
@@ -192,6 +192,14 @@ def storage_table(rows: Iterable[StorageRow]) -> str:
             ]
             for row in rows
         ],
+    )
+
+
+def openings_table(rows: Iterable[Opening]) -> str:
+    """Return what it costs to open a study."""
+    return markdown(
+        ["storage", "arms", "results", "CPU seconds"],
+        [[row.storage, f"{row.arms:,}", f"{row.results:,}", f"{row.seconds:.2f}"] for row in rows],
     )
 
 

@@ -17,6 +17,8 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
+
 from benchmarks._places import driver_url, file_of
 from oddarms.studies import create_study, load_study
 
@@ -102,6 +104,28 @@ def make_study(url: str) -> None:
 def make_wide_study(url: str) -> None:
     """Make a study that hands out as many tickets as wanted before it needs a result."""
     create_study(NAME, range(ARMS), rng=0, storage=url, algorithm="rr", batch=ALL_IN_ONE_STEP)
+
+
+def make_long_study(url: str) -> None:
+    """Make a study that takes a great many results to decide: three arms are nearly outliers."""
+    create_study(NAME, range(ARMS), k=3, margin=0, rng=0, storage=url)
+
+
+def fill(url: str, results: int) -> int:
+    """Tell at least so many results of arms with rates about 0.4; return how many."""
+    study = load_study(NAME, storage=url)
+    rng = np.random.default_rng(1)
+    rates = np.clip(rng.normal(0.4, 0.05, ARMS), 0.0, 1.0)
+    rates[:3] = 0.56
+    told = 0
+    while told < results:
+        tickets = study.ask(10_000, "worker", LEASE)
+        if not tickets:
+            raise RuntimeError(f"the study ended after {told:,} results: {tickets.status}")
+        rewards = rng.random(len(tickets)) < rates[[ticket.index for ticket in tickets]]
+        study.tell_many(zip(tickets, rewards.tolist(), strict=True), worker="worker")
+        told += len(tickets)
+    return told
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import benchmarks.__main__ as command
 from benchmarks import _places, _storage
 from benchmarks import _writers as writers
 from benchmarks._places import Databases, Files, Place, file_of
-from benchmarks._storage import MISSING_OPTUNA, Method, StorageEffort, StorageRow, Task
+from benchmarks._storage import MISSING_OPTUNA, Method, Opening, StorageEffort, StorageRow, Task
 from benchmarks._tables import storage_table
 from oddarms.studies import load_study
 
@@ -129,6 +129,15 @@ def test_real_optuna_stores_what_is_told(way: writers.Way, url: str) -> None:
     assert [trial.value for trial in trials] == [writers.REWARD] * 2
 
 
+def test_a_study_is_opened_with_all_its_results(tmp_path: Path) -> None:
+    said: list[str] = []
+    (row,) = _storage.openings([Files(tmp_path)], 2000, said.append)
+    assert (row.storage, row.arms) == ("SQLite", 1000)
+    assert row.results >= 2000
+    assert row.seconds > 0.0
+    assert said == ["opening a study with 2,000 results: SQLite"]
+
+
 def test_writers_in_processes_of_their_own_have_a_rate(url: str) -> None:
     writers.make_bare_table(url)
     assert writers.rate(writers.insert, url, 2, 0.05, 0) > 0.0
@@ -139,7 +148,9 @@ def test_writers_in_processes_of_their_own_have_a_rate(url: str) -> None:
 
 
 def test_a_writer_that_fails_ends_the_measurement_with_its_reason(url: str) -> None:
-    with pytest.raises(RuntimeError, match="1 of 1 writers failed: UnknownStudy: There is no study"):
+    with pytest.raises(
+        RuntimeError, match="1 of 1 writers failed: UnknownStudy: There is no study"
+    ):
         writers.rate(writers.tell, url, 1, 0.05, 1)
 
 
@@ -256,10 +267,13 @@ def test_the_command_says_what_is_missing(
     monkeypatch.setattr(command, "places", only_files)
     monkeypatch.setattr(command, "optuna_version", lambda: None)
     monkeypatch.setattr(command, "storage_rates", lambda *_: [row])
+    opened = Opening("SQLite", 1000, 20_000, 0.25)
+    monkeypatch.setattr(command, "openings", lambda *_: [opened])
     report = tmp_path / "report.json"
     assert command.main(["--parts", "storage", "--quick", "--json", str(report)]) == 0
     printed = capsys.readouterr().out
     assert "| SQLite | 1 | tell | 5 | - |" in printed
+    assert "| SQLite | 1,000 | 20,000 | 0.25 |" in printed
     assert f"SQLite {sqlite3.sqlite_version}. Results a second" in printed
     assert MISSING_OPTUNA in printed
     assert _places.MISSING_SERVER in printed
