@@ -395,9 +395,7 @@ class TestFilesThatAreWrong:
         path = write("arm,reward\na,1\n ,0\n")
         refused(path, "row 2: every row must name an arm but the label is empty")
 
-    @pytest.mark.parametrize(
-        "rows", ["a,1\nSmith, J,1\n", "Smith, J,1\n", 'a,1\n"b,0\n', "a,1,\nb,0,\n"]
-    )
+    @pytest.mark.parametrize("rows", ["a,1\nSmith, J,1\n", "Smith, J,1\n", 'a,1\n"b,0\n'])
     @pytest.mark.parametrize("more", ["", "x,"])
     def test_rows_that_do_not_fit_the_header(self, write: Write, rows: str, more: str) -> None:
         path = write(f"{more}arm,reward\n{re.sub('^', more, rows, flags=re.MULTILINE)}")

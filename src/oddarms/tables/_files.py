@@ -56,7 +56,6 @@ _MARKS = {
 _DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, MemoryError)
 """What openpyxl and pyarrow raise, beside exceptions of their own, for damaged files."""
 
-
 LabelColumns = list[tuple[IntArray, list[Any]]]
 """Of each column a code for every row, -1 where there is none, and what the codes stand for."""
 
@@ -158,7 +157,7 @@ class Content(io.RawIOBase):
                 "the file must be text but has the byte 0x00; if it is text in UTF-16, give"
                 " encoding='utf-16'"
             )
-        end = max(piece.rfind(b"\n"), -1 if b"\n" in piece else piece.rfind(b"\r"))
+        end = piece.rfind(b"\n") if b"\n" in piece else piece.rfind(b"\r")
         self._line = len(piece) - end - 1 + (self._line if end < 0 else 0)
         if self._line > MAX_LINE:
             raise self._wrong(f"a line may have {MAX_LINE:,} bytes but one has more")

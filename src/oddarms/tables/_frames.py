@@ -141,7 +141,7 @@ def _of_frame(data: Any) -> Table:
         within = [columns[i] for i in dict.fromkeys((*labels, *values)) if i < width]
         taken = frame.select(*within)
         if isinstance(taken, nw.LazyFrame):
-            taken = taken.collect()
+            taken = _collected(taken)
         for start in range(0, len(taken), PART_ROWS):
             rows = slice(start, start + PART_ROWS)
             part = {i: taken[columns[i]][rows].to_numpy() for i in (*labels, *values) if i < width}
@@ -150,6 +150,13 @@ def _of_frame(data: Any) -> Table:
 
     places = tuple(range(width, width + len(index)))
     return Table("data", columns, parts, is_file=False, index=places)
+
+
+def _collected(frame: Any) -> Any:
+    try:
+        return frame.collect()
+    except ImportError:
+        raise MissingExtra.of("parquet", "reading a relation of DuckDB") from None
 
 
 def _index(index: Any) -> list[Any]:
