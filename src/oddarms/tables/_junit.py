@@ -70,7 +70,7 @@ class RunCount(NamedTuple):
 class RunHistory(Mapping[str, FloatArray]):
     """The samples of each test, 1 for a run that failed and 0 for one that passed.
 
-    It is a mapping from test to samples, so `oddarms.find`, `Search.import_rewards` and studies
+    It is a mapping from test to samples, so `oddarms.analyze`, `Search.add_history` and studies
     take it as it is. Tests that have never passed, or were always skipped, are left out, and the
     runs of each test up to its first pass, which decide that and nothing else.
 
@@ -87,9 +87,7 @@ class RunHistory(Mapping[str, FloatArray]):
     reruns
         Executions that do not count, as they are reruns of a test in a run.
     copies
-        Files with the same bytes as one before them.
-    sha256
-        Of all files, which tells whether they were read before.
+        Files with the same content as one before them.
     """
 
     records: dict[str, FloatArray]
@@ -98,7 +96,6 @@ class RunHistory(Mapping[str, FloatArray]):
     damaged: dict[str, str]
     reruns: int
     copies: int
-    sha256: str
 
     def __getitem__(self, test: str) -> FloatArray:
         return self.records[test]
@@ -177,7 +174,7 @@ def read_junit(
     check_choice("damaged", damaged, get_args(Damaged))
     files = _files_of(sources)
     tally = _Tally(every=reruns == "all")
-    whole, digests, left_out = hashlib.sha256(), set[bytes](), dict[str, str]()
+    digests, left_out = set[bytes](), dict[str, str]()
     for file in files:
         try:
             runs, digest = _read(file)
@@ -188,9 +185,8 @@ def read_junit(
             continue
         tally.add(runs)
         digests.add(digest)
-        whole.update(digest)
     read = len(files) - len(left_out)
-    return tally.history(read, left_out, read - len(digests), whole.hexdigest())
+    return tally.history(read, left_out, read - len(digests))
 
 
 # Files
@@ -274,35 +270,6 @@ class _Key(NamedTuple):
     file: str
 
 
-class _Case(NamedTuple):
-    """A test in a report.
-
-    Attributes
-    ----------
-    key
-        Which test it is.
-    moment
-        The timestamp of its suite: other moments in one file are other runs.
-    reward
-        1 if the last execution that the element tells of failed, 0 if not, None if it was skipped.
-    before, after
-        Executions that failed before it (Surefire's flakyFailure) and after it (rerunFailure).
-    by_pytest
-        Whether pytest has written it, whose rerun plugin leaves failures out that were followed by
-        another execution.
-    at_teardown
-        Whether it is the second element of a test that has failed, of its teardown.
-    """
-
-    key: _Key
-    moment: str
-    reward: float | None
-    before: int
-    after: int
-    by_pytest: bool
-    at_teardown: bool
-
-
 class _Suite(NamedTuple):
     """A suite whose element is open."""
 
@@ -312,10 +279,28 @@ class _Suite(NamedTuple):
 
 
 @dataclass
-class _Open:
-    """A test whose element is open."""
+class _Case:
+    """A test in a report.
+
+    Attributes
+    ----------
+    key
+        Which test it is.
+    suite
+        What it is in. Other moments of suites in one file are other runs; if pytest has written
+        it, failures that were followed by another execution are left out.
+    depth
+        Of its element.
+    failed, skipped
+        What the last execution was.
+    before, after
+        Executions that failed before it (Surefire's flakyFailure) and after it (rerunFailure).
+    at_teardown
+        Whether it is the second element of a test that has failed, of its teardown.
+    """
 
     key: _Key
+    suite: _Suite
     depth: int
     failed: bool
     skipped: bool
@@ -339,7 +324,7 @@ class _Report:
         self._suites: list[_Suite] = []
         self.hash = hashlib.sha256()
         self._depth = 0
-        self._test: _Open | None = None
+        self._test: _Case | None = None
         self._parser = expat.ParserCreate()
         self._parser.StartElementHandler = self._begin
         self._parser.EndElementHandler = self._end
@@ -426,7 +411,8 @@ class _Report:
             self._short(attributes.get("file", "").strip()),
         )
         words = {attributes.get(name, "").casefold() for name in ("result", "status")}
-        self._test = _Open(key, self._depth, bool(words & _FAILED), bool(words & _SKIPPED))
+        failed, skipped = bool(words & _FAILED), bool(words & _SKIPPED)
+        self._test = _Case(key, self._suites[-1], self._depth, failed, skipped)
 
     def _short(self, text: str) -> str:
         if len(text) > MAX_NAME:
@@ -439,13 +425,7 @@ class _Report:
         tag = tag.rpartition(":")[2]
         test = self._test
         if test is not None and self._depth == test.depth:
-            reward = 1.0 if test.failed else None if test.skipped else 0.0
-            suite = self._suites[-1]
-            moment, by_pytest = suite.moment, suite.by_pytest
-            reruns = test.before, test.after
-            self._cases.append(
-                _Case(test.key, moment, reward, *reruns, by_pytest, test.at_teardown)
-            )
+            self._cases.append(test)
             self._test = None
         elif tag in _SUITES or self._depth == 1:
             self._suites.pop()
@@ -464,7 +444,7 @@ _CUT_OFF = {
 _BY_PYTEST = {("testsuites", "pytest tests"), ("testsuite", "pytest")}
 
 
-def _note(test: _Open, tag: str, attributes: dict[str, str]) -> None:
+def _note(test: _Case, tag: str, attributes: dict[str, str]) -> None:
     """Take note of what an element in a test says of it."""
     if tag in ("failure", "error"):
         test.failed = True
@@ -493,7 +473,7 @@ class _Executions:
         if case.at_teardown and self.by_pytest and self.outcomes and self.outcomes[-1] == FAILED:
             return  # the second element of one execution
         self.outcomes.extend([FAILED] * case.before)
-        self.outcomes.append(SKIPPED if case.reward is None else int(case.reward))
+        self.outcomes.append(FAILED if case.failed else SKIPPED if case.skipped else PASSED)
         self.outcomes.extend([FAILED] * case.after)
 
     def counted(self) -> list[int]:
@@ -518,9 +498,9 @@ def _read(file: str) -> tuple[_Runs, bytes]:
     report = _Report(name)
     with opened_bytes(file) as content:
         for case in report.cases(content):
-            place = (case.key, case.moment)
+            place = (case.key, case.suite.moment)
             if place not in runs:
-                runs[place] = _Executions(array("b"), case.by_pytest)
+                runs[place] = _Executions(array("b"), case.suite.by_pytest)
                 if len(runs) > MAX_TESTS:
                     raise _too_many(name)
             runs[place].add(case)
@@ -556,7 +536,7 @@ class _Tally:
         if len(self._tests) > MAX_TESTS:
             raise _too_many("junit")
 
-    def history(self, files: int, damaged: dict[str, str], copies: int, sha256: str) -> RunHistory:
+    def history(self, files: int, damaged: dict[str, str], copies: int) -> RunHistory:
         """Return all that was collected."""
         if not self._tests:
             first = f": {next(iter(damaged.values()))}" if damaged else "."
@@ -574,7 +554,7 @@ class _Tally:
                 records[name] = part[passes[0] + 1 :]
             place = "compared" if passes.size else "broken" if part.size else "skipped"
             counts.append(RunCount(name, part.size, int(part.sum()), skipped, place))
-        return RunHistory(records, tuple(counts), files, damaged, self._reruns, copies, sha256)
+        return RunHistory(records, tuple(counts), files, damaged, self._reruns, copies)
 
 
 # Names
