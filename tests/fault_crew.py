@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fault_process import Task, whole_lines
-from oddarms.studies import _worker
 
-PULLERS = ("hand", "hand", "run", "run")
+PULLERS = ("hand", "hand", "run", "command")
 
 
 @dataclass(eq=False)
@@ -30,12 +29,6 @@ class Hand:
     def patient(self) -> bool:
         """Whether it waits for others as long as everybody does, unless it is told otherwise."""
         return all(word != "impatient" for _, word, *_ in whole_lines(self.task.ledger))
-
-    @property
-    def worker(self) -> str:
-        """Its name in the log; ``oddarms find`` takes that of its process."""
-        shell = self.task.kind == "shell"
-        return _worker.name_of(self.process.pid) if shell else self.task.name
 
     def read_on(self) -> int:
         """Return how many results more were acknowledged to this process for the first time."""

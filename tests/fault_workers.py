@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from fault_process import LEASE, PATIENCE, STUDY, Task, Worker, whole_lines
+from oddarms import studies
 from oddarms.errors import DuplicateStudy, InvalidParameter, SearchInterrupted, UnknownStudy
 from oddarms.search import Tickets
 from oddarms.studies import Study, Told, create_study, delete_study, load_study
@@ -122,27 +123,27 @@ def _batch_puller(worker: Worker) -> Callable[[list[str]], list[float]]:
     return pull
 
 
-pull_from_shell: Callable[[str], float]
-"""What `oddarms find --python` calls in this process."""
+pull_from_command: Callable[[str], float]
+"""What `oddarms study work --python` calls in this process."""
 
 
-def by_shell(worker: Worker) -> None:
-    """``oddarms find --study``, all but the start of an interpreter and the report."""
-    global pull_from_shell
+def by_command(worker: Worker) -> None:
+    """``oddarms study work``, all but the start of an interpreter."""
+    global pull_from_command
     from oddarms.cli import main
-    from oddarms.cli.sampling import _output
 
-    _output.write_report = lambda *_, **__: None
-    Study.run.__kwdefaults__["lease"] = timedelta(seconds=LEASE)
+    kept = studies.Worker.__init__.__kwdefaults__
+    assert kept is not None
+    kept["lease"] = timedelta(seconds=LEASE)
     worker.watch()
-    study = worker.load()
-    arms = ",".join(worker.insist(lambda: study.labels))
-    pull_from_shell = _puller(worker)
+    pull_from_command = _puller(worker)
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for good
-    words = ["find", "--study", STUDY, "--storage", worker.task.storage, "--arms", arms]
-    words += ["--python", "fault_workers:pull_from_shell", "--jobs", "2", "--retry-for", "120s"]
+    words = ["study", "work", STUDY, "--storage", worker.task.storage, "--quiet", "--jobs", "2"]
+    words += ["--python", "fault_workers:pull_from_command", "--retry-for", f"{PATIENCE:.0f}s"]
+    words += ["--worker", worker.task.name]
     out = worker.task.folder / worker.task.name
-    words += ["--out", str(out)]
+    out.mkdir()
+    os.chdir(out)
     while (code := main(words)) == 1 and not _lines(worker, ("asked",), worker.task.ledger):
         time.sleep(0.02)  # a command that finds no storage when it begins says so at once
     for left in sorted(out.glob("untold*.txt")):
@@ -262,7 +263,7 @@ def by_finishing(worker: Worker) -> None:
 _KINDS: dict[str, Callable[[Worker], None]] = {
     "hand": by_hand,
     "run": by_run,
-    "shell": by_shell,
+    "command": by_command,
     "hearsay": by_hearsay,
     "reader": by_reading,
     "decoy": by_distracting,

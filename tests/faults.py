@@ -168,7 +168,7 @@ class Stage:
         self._crew[self._crew.index(hand)] = self._start(hand.task.kind)
 
     def _terminate(self, event: Event) -> None:
-        hand = self._somebody(event, ("run", "shell"))
+        hand = self._somebody(event, ("run", "command"))
         if hand is not None:
             calm = not self._lasting and not self._away
             self._end_cleanly(hand, calm=calm)
@@ -176,7 +176,7 @@ class Stage:
 
     def _end_cleanly(self, hand: Hand, *, calm: bool) -> None:
         """Ask a run to end; if nothing else is wrong it has told all, and given the rest back."""
-        name, worker = hand.task.name, hand.worker
+        name = hand.task.name
         self._say(f"  SIGTERM to {name}")
         self.tally["workers sent SIGTERM"] += 1
         os.kill(hand.process.pid, signal.SIGTERM)
@@ -187,11 +187,11 @@ class Stage:
         self._acknowledged += hand.read_on()
         code = hand.process.exitcode
         late = code == -signal.SIGTERM and self._read(lambda: self.study.done)  # its run was over
-        asked = 128 + signal.SIGTERM if hand.task.kind == "shell" else 0
+        asked = 128 + signal.SIGTERM if hand.task.kind == "command" else 0
         assert late or code in (asked, 0), f"{name} ended with {code}"
         if calm and hand.patient:
             self._calm.add(name)
-            left = self._read(lambda: self._live_tickets(worker))
+            left = self._read(lambda: self._live_tickets(name))
             assert left == 0, f"{name} has not given {left} tickets back"
         hand.process.close()
 
@@ -300,7 +300,7 @@ class Stage:
         self._check()
 
     def _let_go(self, hand: Hand) -> None:
-        runs = hand.task.kind in ("run", "shell") and hand.process.exitcode is None
+        runs = hand.task.kind in ("run", "command") and hand.process.exitcode is None
         if runs and hand.at_work:
             self._end_cleanly(hand, calm=True)
             return
