@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import shutil
 import sqlite3
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -145,15 +147,17 @@ def places(url: str | None) -> Iterator[list[Place]]:
 @contextmanager
 def _own_server() -> Iterator[str | None]:
     """Yield the URL of a server that runs until the block ends, None if there are no programs."""
-    from tests.postgresql import Server, find_binaries
-
-    binaries = find_binaries()
+    tests = str(Path(__file__).resolve().parents[1] / "tests")
+    if tests not in sys.path:  # its modules import each other by name
+        sys.path.append(tests)
+    postgresql = importlib.import_module("postgresql")
+    binaries = postgresql.find_binaries()
     if binaries is None:
         yield None
         return
     folder = Path(tempfile.mkdtemp(dir=".", prefix="benchmark-postgresql-")).resolve()
     try:
-        server = Server(binaries, folder)
+        server = postgresql.Server(binaries, folder)
         try:
             server.start()
             yield server.url

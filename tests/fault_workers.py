@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -143,7 +144,7 @@ def by_command(worker: Worker) -> None:
     words += ["--worker", worker.task.name]
     out = worker.task.folder / worker.task.name
     out.mkdir()
-    os.chdir(out)
+    tempfile.tempdir = str(out)  # where results go that cannot be stored
     while (code := main(words)) == 1 and not _lines(worker, ("asked",), worker.task.ledger):
         time.sleep(0.02)  # a command that finds no storage when it begins says so at once
     for left in sorted(out.glob("untold*.txt")):

@@ -247,7 +247,7 @@ def test_without_optuna_only_ours_and_bare_inserts_are_measured() -> None:
 
 
 def test_without_a_server_there_is_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.postgresql.find_binaries", lambda: None)
+    monkeypatch.setattr("postgresql.find_binaries", lambda: None)
     monkeypatch.chdir(tmp_path)
     with _places.places(None) as found:
         assert [place.name for place in found] == ["SQLite"]
