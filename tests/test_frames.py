@@ -137,6 +137,11 @@ def test_labels(library: str) -> None:
         read_totals(missing, arm="arm", reward="reward")
 
 
+def test_columns_that_are_numbers() -> None:
+    frame = pandas.DataFrame([["a", 0], ["b", 1]])
+    assert read_totals(frame, arm=0, reward=1).labels == ["a", "b"]  # type: ignore[arg-type]
+
+
 def test_several_levels_of_an_index() -> None:
     frame = pandas.DataFrame({"a": ["x", "y"], "b": [1, 2], "reward": [0, 1]})
     assert read_totals(frame.set_index(["a", "b"])).labels == ["x / 1", "y / 2"]
@@ -176,6 +181,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (FRAME, {**NAMED, "encoding": "utf-8"}, "Leave encoding out unless data is a file"),
     (FRAME, {"arm": "worker", "reward": "worker"}, "row 1: worker must be a number, yes/no or"),
     (polars.DataFrame({"arm": [["a"]], "reward": [1]}), {}, "must be texts or numbers"),
+    (pandas.DataFrame([[1, 2]], columns=["arm", "arm"]), {}, "Expected unique column names"),
     (polars.Series([1, 0]), {}, "data: arm must name the column of labels"),
 ]
 

@@ -12,7 +12,7 @@ import numpy as np
 from oddarms.errors import InvalidParameter, MissingExtra
 from oddarms.problem import FloatArray, IntArray, Label, brief, check_labels
 from oddarms.tables._files import PART_ROWS, Part, Table, opened_table, pandas_of
-from oddarms.tables._values import Numbers, factorized
+from oddarms.tables._values import Numbers, factorized, shown
 
 Recorded = Any
 """Recorded data: a mapping from label to rewards; a frame of pandas, polars or pyarrow or a
@@ -129,7 +129,7 @@ def _of_frame(data: Any) -> Table:
     except (TypeError, ValueError) as error:
         raise InvalidParameter(
             f"data must be a frame that narwhals reads but {type(data).__name__} is not:"
-            f" {str(error).splitlines()[0].rstrip('.')}."
+            f" {shown(' '.join(str(error).split()), 120)[1:-1]}."
         ) from None
     if isinstance(frame, nw.Series):
         frame = frame.alias("reward").to_frame()
@@ -139,12 +139,16 @@ def _of_frame(data: Any) -> Table:
 
     def parts(labels: Sequence[int], values: Sequence[int]) -> Iterator[Part]:
         within = [columns[i] for i in dict.fromkeys((*labels, *values)) if i < width]
-        taken = frame.select(*within)
+        taken = frame.select(nw.col(*within))  # names of pandas may be numbers
         if isinstance(taken, nw.LazyFrame):
             taken = _collected(taken)
         for start in range(0, len(taken), PART_ROWS):
             rows = slice(start, start + PART_ROWS)
-            part = {i: taken[columns[i]][rows].to_numpy() for i in (*labels, *values) if i < width}
+            part = {
+                i: taken.get_column(columns[i])[rows].to_numpy()
+                for i in (*labels, *values)
+                if i < width
+            }
             part |= {width + i: level[rows] for i, level in enumerate(index)}
             yield Part([factorized(part[i]) for i in labels], [part[i] for i in values])
 
