@@ -40,7 +40,14 @@ from benchmarks._fresh import fresh_families
 from benchmarks._instances import held_out_families, instance_families
 from benchmarks._paired import Earlier, paired, paired_table, paired_verdict
 from benchmarks._places import MISSING_SERVER, places
-from benchmarks._speed import as_json, growth, simulation_speed, whole_runs
+from benchmarks._speed import (
+    MAX_LOOP_RATIO,
+    as_json,
+    cost_of_the_loop,
+    growth,
+    simulation_speed,
+    whole_runs,
+)
 from benchmarks._storage import (
     FULL_STORAGE,
     MISSING_OPTUNA,
@@ -102,6 +109,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         runs = list(whole_runs())
         print(f"## Whole simulated runs\n\n{runs_table(runs)}\n")
         report["runs"] = as_json(runs)
+        loop = cost_of_the_loop()
+        print(
+            f"## A pull of a trivial function\n\n{loop.bare:.1f} µs in a bare loop of ask and tell,"
+            f" {loop.found:.1f} µs by `find`: {loop.ratio:.2f} times (at most {MAX_LOOP_RATIO}).\n"
+        )
+        report["loop"] = as_json([loop])
     if "growth" in options.parts:
         _say("growth with the number of arms")
         sizes = list(growth(SIZES[:2] if options.quick else SIZES))

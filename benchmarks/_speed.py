@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from oddarms.arms import Bernoulli
 from oddarms.experiments import UniformMeans
 from oddarms.finding import find
+from oddarms.search import Search
 from oddarms.simulation import Simulation, simulate
 
 
@@ -62,6 +64,42 @@ def simulation_speed(n: int = 1000) -> Iterator[SpeedRow]:
         pulls = int(run().pulls[0])
         seconds = time.perf_counter() - start
         yield SpeedRow(name, pulls, seconds, pulls / seconds / rate)
+
+
+MAX_LOOP_RATIO = 1.3
+"""A pull of a trivial function by `find`, against a bare loop of ask and tell."""
+
+
+@dataclass(frozen=True)
+class LoopRow:
+    """Microseconds of a pull of a function that takes no time."""
+
+    bare: float
+    found: float
+
+    @property
+    def ratio(self) -> float:
+        """What `find` costs, against the bare loop; at most `MAX_LOOP_RATIO`."""
+        return self.found / self.bare
+
+
+def cost_of_the_loop(budget: int = 40_000, repeats: int = 5) -> LoopRow:
+    """Return what a pull costs in a bare loop of ask and tell, ten at a time, and in `find`."""
+    means = [0.1] * 19 + [0.9]
+    words: dict[str, Any] = {"k": 2, "algorithm": "rr", "batch": 100, "rng": 1, "budget": budget}
+
+    def bare() -> None:
+        search = Search(len(means), **words)
+        while not search.done:
+            for ticket in search.ask(10):
+                search.tell(ticket, means[ticket.index])
+
+    def found() -> None:
+        find([partial(float, mean) for mean in means], **words)
+
+    return LoopRow(
+        *(1e6 * min(_seconds(run) for _ in range(repeats)) / budget for run in (bare, found))
+    )
 
 
 @dataclass(frozen=True)

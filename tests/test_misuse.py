@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -145,3 +146,48 @@ def test_calls_that_are_waited_for_count(tmp_path: Path) -> None:
         find([pull] * 4, k=1, jobs=2, storage=storage)
     interrupting.join()
     assert load_study("find", storage=storage).overview().told == 2
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_terminal_that_closes(ignored: bool, jobs: int) -> None:
+    """SIGHUP ends a search, but not under `nohup`, which ignores it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    calls = itertools.count()
+
+    def pull() -> float:
+        if next(calls) == 12:
+            os.kill(os.getpid(), signal.SIGHUP)
+        return 0.5
+
+    try:
+        if ignored:
+            assert find([pull] * 6, jobs=jobs, rng=1).complete
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        else:
+            with pytest.raises(SearchInterrupted, match="ended by SIGHUP") as caught:
+                find([pull] * 6, jobs=jobs, rng=1)
+            assert caught.value.signal == signal.SIGHUP
+            kept = caught.value.result.pulls + len(caught.value.unabsorbed)
+            assert kept == (12 if jobs == 1 else next(calls))
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_program_s_own_handler_stays() -> None:
+    received: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
+    calls = itertools.count()
+
+    def pull() -> float:
+        if next(calls) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return 0.5
+
+    try:
+        assert find([pull] * 6, rng=1).complete
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert received == [signal.SIGTERM]

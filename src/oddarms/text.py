@@ -13,11 +13,11 @@ WIDTH = 80
 DURATIONS = "seconds, or a duration such as 30s, 10m, 2h or 1d,"
 """What `seconds_of` takes, for messages."""
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-LEAST_WRAPPED = 12
+MIN_WRAPPED = 12
 BREAKS = "/:[,._- "
 """Characters after which a label may be broken: paths and ids of tests have them."""
 BETWEEN = "  "
-MOST_CHARACTERS = 4_000
+MAX_CHARACTERS = 4_000
 """Of a message."""
 
 
@@ -46,7 +46,7 @@ def message(text: object) -> str:
     True
     """
     whole = str(text)
-    cut = f"{whole[:MOST_CHARACTERS]}..." if len(whole) > MOST_CHARACTERS else whole
+    cut = f"{whole[:MAX_CHARACTERS]}..." if len(whole) > MAX_CHARACTERS else whole
     return "\n".join(map(shown, cut.split("\n")))
 
 
@@ -225,7 +225,7 @@ def table(
     if place is not None:
         line = terminal_width()
         others = sum(widths) - widths[place] + len(BETWEEN) * (len(widths) - 1)
-        widths[place] = min(widths[place], max(line - others, LEAST_WRAPPED))
+        widths[place] = min(widths[place], max(line - others, MIN_WRAPPED))
     to_right = [name in right for name in header]
     lines = []
     for row in cells:
