@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oddarms import server
 from oddarms.cli._main import SuggestingCommand, group
-from oddarms.cli._options import FormatOption, StorageOption, check_local, opened_storage
+from oddarms.cli._options import FormatOption, StorageOption, check_lasting, check_local
 from oddarms.cli._terminal import emit, emit_rows, guarded, note
 from oddarms.cli._tickets import moment
 from oddarms.errors import InvalidParameter, StorageFailed
 from oddarms.interrupts import pause
-from oddarms.server import LONGEST, Place, Role, Tokens, create_app, new_token, run
-from oddarms.studies import DatabaseStorage
+from oddarms.server import LONGEST, Place, Role, Tokens, create_app, new_token
 from oddarms.text import message, shown, table
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def serve(
                 " revoked, and lets in whoever has it; `oddarms serve token` makes more"
             )
 
-    run(application, place, started)
+    server.run(application, place, started)
 
 
 def _when_available(opened: Callable[[], FastAPI]) -> FastAPI:
@@ -251,9 +251,8 @@ def _make(
 
 def _tokens(storage: str | None) -> Tokens:
     check_local(storage)
-    found = opened_storage(storage)
-    assert isinstance(found, DatabaseStorage)
-    return Tokens(found)
+    check_lasting(storage)
+    return Tokens.opened(storage)
 
 
 app = group("", invoke_without_command=True, callback=guarded(serve))
