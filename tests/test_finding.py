@@ -222,6 +222,26 @@ class TestManyAtATime:
         assert most["calls"] == 8
 
 
+def test_a_worker_that_is_free_gets_a_pull_at_once() -> None:
+    """Seven of eight calls hang until the eighth worker has made twenty."""
+    calls, release = Counter[str](), threading.Event()
+    lock = threading.Lock()
+
+    def pull() -> float:
+        with lock:
+            calls["all"] += 1
+            number = calls["all"]
+        if number == 27:
+            release.set()
+        if number <= 7:
+            assert release.wait(PATIENCE)
+        time.sleep(0.02)  # not so quick that calls are queued
+        return 0.5
+
+    find([pull] * 6, jobs=8, algorithm="rr", batch=20, budget=120, rng=1)
+    assert release.is_set()
+
+
 def coroutine(pull: Callable[[str], Any], label: str) -> Callable[[], Any]:
     async def made() -> float:
         return await pull(label)
@@ -576,6 +596,17 @@ class TestPauses:
     ) -> None:
         find(self.failing(2, RateLimited(after)), on_error="retry", **WORDS)
         assert all(pause <= 0.2 for pause in pauses)
+
+    @pytest.mark.parametrize("jobs", [1, 2])
+    def test_a_pause_ends_when_the_search_is_to_end(self, jobs: int) -> None:
+        failed = threading.Event()
+
+        def wrong() -> float:
+            failed.set()
+            raise RateLimited(10**6)
+
+        found = find({**CONSTANT, "c": wrong}, until=failed.is_set, jobs=jobs, **WORDS)
+        assert found.status is Status.RUNNING
 
     def test_with_threads(self) -> None:
         arms = self.failing(3, RateLimited(0.02))

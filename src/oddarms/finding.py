@@ -90,7 +90,9 @@ def find(
         time, without threads.
     executor
         Makes the calls instead: any executor of concurrent.futures, such as
-        ``dask.distributed.Client().get_executor()`` or `oddarms.executors.RayExecutor`.
+        ``dask.distributed.Client().get_executor()`` or `oddarms.executors.RayExecutor`. `jobs` is
+        then how many calls it is given at a time: by default as many as it has workers, if it
+        says so, else one per core.
     on_error
         What it means if a function raises, or returns no reward. "stop": finish what is under way
         and raise `PullFailed`. "retry": try again, with growing pauses, for up to `retry_for`; this

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import inspect
+import math
 import os
 import random
 import secrets
@@ -282,6 +283,14 @@ class _Driver(ABC):
     def stopping(self) -> bool:
         return self.policy.until is not None and self.policy.until()
 
+    def sleep_until(self, moment: float) -> bool:
+        """Sleep; return whether to go on."""
+        look = math.inf if self.policy.until is None else LOOK_SECONDS
+        while (left := moment - time.monotonic()) > 0.0 and not self.stopping():
+            with self.interrupts.open():
+                time.sleep(min(left, look))
+        return not self.stopping()
+
     def failed(self, ticket: Ticket, error: BaseException) -> float | None:
         """Return when to repeat a pull that failed; None if it counts as the worst reward."""
         not_of_this_pull = isinstance(error, InvalidParameter | BrokenExecutor)
@@ -351,19 +360,20 @@ class _Here(_Driver):
                     raise
                 except Exception as error:
                     interrupts.at_once = False
-                    self._repeat(ticket, error)
+                    if not self._repeat(ticket, error):
+                        return
                 told += 1
         finally:
             interrupts.at_once = False
             if told < len(tickets):
                 self.desk.skip_many(tickets[told:], INTERRUPTED)
 
-    def _repeat(self, ticket: Ticket, error: Exception) -> None:
-        """Repeat a pull that failed until it gives a reward or the policy ends it."""
+    def _repeat(self, ticket: Ticket, error: Exception) -> bool:
+        """Repeat a pull that failed until it is told; return False if the policy ends it."""
         function, argument = self.source.task(ticket.arm)
         while (again := self.failed(ticket, error)) is not None:
-            with self.interrupts.open():
-                time.sleep(max(again - time.monotonic(), 0.0))
+            if not self.sleep_until(again):
+                return False
             try:
                 with self.interrupts.open():
                     reward = function(argument)
@@ -374,8 +384,9 @@ class _Here(_Driver):
                 error = another
             else:
                 del self.failing[ticket.arm]
-                return
+                return True
         self.desk.tell(ticket, self.desk.question.worst)
+        return True
 
 
 class _Concurrent(_Driver):
@@ -438,7 +449,8 @@ class _Concurrent(_Driver):
             self._give_back_queued()
             return False
         busy = len(self.out) + len(self.queued)
-        if busy > self.room - self.jobs / 2:
+        quick = self.room > self.jobs  # then ask for many at a time
+        if busy > self.room - (self.jobs / 2 if quick else 1):
             return True
         tickets = self.desk.ask(self.room - busy, prefetch=0.0)
         self._queue(tickets)
@@ -466,8 +478,7 @@ class _Concurrent(_Driver):
 
     def _sleep(self) -> None:
         if self.queued:
-            with self.interrupts.open():
-                time.sleep(max(self.queued[0][0] - time.monotonic(), 0.0))
+            self.sleep_until(self.queued[0][0])
         else:
             self.desk.wait()
 
