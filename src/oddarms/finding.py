@@ -195,9 +195,10 @@ async def afind(arms: Arms, question: Question | None = None, **options: Any) ->
     Examples
     --------
     >>> import asyncio
+    >>> from functools import partial
     >>> async def ping(mean):
     ...     return mean
-    >>> arms = {"a": lambda: ping(0.0), "b": lambda: ping(0.1), "c": lambda: ping(1.0)}
+    >>> arms = {name: partial(ping, mean) for name, mean in [("a", 0.0), ("b", 0.1), ("c", 1.0)]}
     >>> asyncio.run(afind(arms, k=1)).outliers
     ['c']
     """
