@@ -21,7 +21,14 @@ except ModuleNotFoundError:
 
 from oddarms.text import DURATIONS, seconds_of
 
-__all__ = ["Settings", "pytest_addoption", "pytest_configure", "read_settings"]
+__all__ = [
+    "Option",
+    "Settings",
+    "pytest_addoption",
+    "pytest_configure",
+    "read_settings",
+    "refuse_options_alone",
+]
 
 RULES = ("sigma", "mad", "tukey", "absolute")
 """Those that need no further words."""
