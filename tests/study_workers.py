@@ -22,7 +22,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 """Children of a process that has everything imported and no threads: quick to start."""
 PROCESSES.set_forkserver_preload(
     [
-        "oddarms.studies._stored",
+        "oddarms.studies._storage",
         "oddarms.algorithms._spade",
         "psycopg",
         "sqlite3",

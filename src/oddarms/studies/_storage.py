@@ -1,0 +1,146 @@
+"""A database as a storage of studies: create, load, list and delete them."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from pathlib import Path
+from typing import Any
+
+from oddarms.errors import DuplicateStudy, InvalidParameter, StorageFailed, UnknownStudy
+from oddarms.problem import Label, Question, check_plain_label
+from oddarms.studies._database import Database, open_database, run
+from oddarms.studies._location import location_of
+from oddarms.studies._rows import readable
+from oddarms.studies._stored import StoredStudy, moment
+from oddarms.studies._study import NoStorage, Storage, StudyList, StudySummary, check_name, storable
+
+
+class DatabaseStorage(Storage):
+    """A file, PostgreSQL, or the memory of this process."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @classmethod
+    def opened(cls, storage: str | Path | None, *, create: bool = False) -> DatabaseStorage:
+        """Return the storage at a place, which must exist unless it is to be created."""
+        database = open_database(storage, create=create)
+        if database is None:
+            raise NoStorage(
+                f"{location_of(storage).name} does not exist, or has no studies: `oddarms study"
+                " create` makes the first one."
+            )
+        return cls(database)
+
+    @property
+    def name(self) -> str:
+        """Where it is, without a password."""
+        return self.database.name
+
+    def create(self, name: str, question: Question, seed: int) -> StoredStudy:
+        """Create a study; `checked_question` must have accepted its question."""
+        asked, secret = question.numbered(), secrets.token_bytes(16)
+        with self.database.writing() as connection:
+            number = run(
+                connection,
+                "INSERT INTO studies (name, question, seed, secret, budgets, created) VALUES"
+                " (:name, :question, :seed, :secret, :budgets, :created)"
+                " ON CONFLICT (name) DO NOTHING RETURNING id",
+                name=name,
+                question=asked.to_json(),
+                seed=str(seed),
+                secret=secret,
+                budgets=json.dumps([asked.budget]),
+                created=self.database.now(connection).wall,
+            ).scalar()
+            if number is None:
+                raise DuplicateStudy(
+                    f"{self.name} has a study {name!r} already: load it, or delete it first."
+                )
+            rows = ((number, i, _encoded(label)) for i, label in enumerate(question.labels))
+            self.database.insert(connection, "arms", ["study", "number", "label"], rows)
+        return StoredStudy(self.database, name, int(number), asked, seed, secret)
+
+    def load(self, name: str) -> StoredStudy:
+        """Return a study."""
+        check_name(name)
+        with self.database.reading() as connection:
+            row = run(
+                connection,
+                "SELECT id, question, seed, secret, (SELECT count(*) FROM arms"
+                " WHERE study = studies.id) FROM studies WHERE name = :name",
+                name=name,
+            ).first()
+            if row is None:
+                known = run(connection, "SELECT name FROM studies ORDER BY name LIMIT 10")
+                names = ", ".join(known.scalars()) or "none"
+                raise UnknownStudy(f"{self.name} has no study {name!r}; it has: {names}.")
+        number, text, seed, secret, arms = row
+        asked = _question_of(text, self.name)
+        if arms != asked.n:  # before anything of that size is made
+            raise StorageFailed(
+                f"{self.name}: it is damaged; the study {name!r} has {arms} of {asked.n} arms."
+            )
+        with readable(self.name):
+            return StoredStudy(self.database, name, int(number), asked, int(seed), bytes(secret))
+
+    def list(
+        self, search: str = "", most: int | None = None, skip: int = 0, *, newest: bool = False
+    ) -> StudyList:
+        """Return studies, as `list_studies` does."""
+        order = "s.created DESC, s.id DESC" if newest else "s.name"
+        pattern = "%" + re.sub("([!%_])", r"!\1", storable(search)) + "%"
+        matches = "lower(s.name) LIKE lower(:pattern) ESCAPE '!'"
+        with self.database.reading() as connection:
+            rows = run(
+                connection,
+                "SELECT s.name, s.question, s.budgets, s.created, s.tickets,"
+                " (SELECT count(*) FROM results r WHERE r.study = s.id), s.stopped"
+                f" FROM studies s WHERE {matches} ORDER BY {order} LIMIT :most OFFSET :skip",
+                pattern=pattern,
+                most=2**62 if most is None else most,
+                skip=skip,
+            ).all()
+            total = run(
+                connection, f"SELECT count(*) FROM studies s WHERE {matches}", pattern=pattern
+            ).scalar_one()
+        return StudyList((self._summary(*row) for row in rows), int(total))
+
+    def _summary(
+        self, name: str, text: str, budgets: str, created: float, *counts: Any
+    ) -> StudySummary:
+        tickets, results, stopped = counts
+        question = _question_of(text, self.name).but(budget=json.loads(budgets)[-1])
+        return StudySummary(name, question, moment(created), int(tickets), int(results), stopped)
+
+    def number_of(self, name: str) -> int | None:
+        """Return the number of the study that has a name now: one made anew has another."""
+        with self.database.reading() as connection:
+            statement = "SELECT id FROM studies WHERE name = :name"
+            found = run(connection, statement, name=name).scalar()
+        return None if found is None else int(found)
+
+    def delete(self, name: str) -> None:
+        """Delete a study with all its results, for good."""
+        number = self.number_of(name)
+        if number is None:
+            self.load(name)  # says which studies there are
+            return
+        with self.database.writing() as connection:
+            self.database.alone(connection, number)
+            run(connection, "DELETE FROM studies WHERE id = :study", study=number)
+
+
+def _encoded(label: Label) -> str:
+    return json.dumps(check_plain_label(label))
+
+
+def _question_of(text: str, storage: str) -> Question:
+    try:
+        return Question.from_json(text)
+    except InvalidParameter as error:
+        raise StorageFailed(
+            f"{storage}: it is damaged; a question cannot be read: {error}"
+        ) from None
