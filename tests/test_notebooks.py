@@ -109,7 +109,7 @@ class TestResults:
     def test_undecided_arms_are_sorted_by_suspicion(self) -> None:
         search = Search(list("abcdef"), k=1.5)
         ones = {"a": 0, "b": 3, "c": 1, "d": 0, "e": 6, "f": 2}
-        search.add_history({label: [1] * n + [0] * (6 - n) for label, n in ones.items()})
+        search.add_history({label: [n / 6] * 6 for label, n in ones.items()})
         table = read(search.result()).text.partition("Undecided")[2]
         assert re.findall(r" ([a-f]) (?=[01]\.)", table) == list("ebfcad")
 
