@@ -17,11 +17,8 @@ from typing import Any
 import pytest
 
 from oddarms.cli import main
-from oddarms.cli._progress import GridDisplay
-from oddarms.errors import BackendUnavailable, StorageFailed, WorkerLost
-from oddarms.executors import _dask
+from oddarms.errors import StorageFailed, WorkerLost
 from oddarms.experiments import AlgorithmProgress, GridProgress
-from oddarms.experiments._paper import STAND_IN
 from oddarms.search import ProgressLine
 
 FAST = ["--algorithms", "spade", "--runs", "1", "--budget", "2000", "--jobs", "1"]
@@ -49,7 +46,7 @@ class TestHelp:
         out = capsys.readouterr().out
         for option in (
             "--out", "--runs", "--seed", "--algorithms", "--data", "--gold", "--budget",
-            "--jobs", "--backend", "--address", "--quick", "--quiet",
+            "--jobs", "--quick", "--quiet",
         ):  # fmt: skip
             assert option in out
         assert "\n    oddarms reproduce all --quick\n" in out
@@ -82,7 +79,7 @@ class Recorded:
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
     stand_in = Recorded(StorageFailed("no more."))
-    monkeypatch.setattr("oddarms.cli._reproduce.reproduce_figures", stand_in)
+    monkeypatch.setattr("oddarms.experiments.reproduce", stand_in)
     return stand_in
 
 
@@ -100,9 +97,7 @@ class TestOptions:
             "data": None,
             "budget": 10**9,
             "quick": False,
-            "backend": "joblib",
             "jobs": None,
-            "address": None,
             "command": "oddarms reproduce all",
         }
 
@@ -112,7 +107,7 @@ class TestOptions:
         arguments = [
             "reproduce", "fig1", "fig3", "--out", str(tmp_path / "out"), "--runs", "7",
             "--seed", "3", "--algorithms", "ade, spade", "--data", str(data), "--budget", "99",
-            "--backend", "dask", "--address", "tcp://host:1", "--quick", "--quiet",
+            "--jobs", "3", "--quick", "--quiet",
         ]  # fmt: skip
         main(arguments)
         assert recorded.figures == ["fig1", "fig3"]
@@ -121,7 +116,7 @@ class TestOptions:
         assert (options["runs"], options["rng"], options["budget"]) == (7, 3, 99)
         assert options["algorithms"] == ["ade", "spade"]
         assert options["data"].labels == ("ann", "bob")
-        assert (options["backend"], options["address"]) == ("dask", "tcp://host:1")
+        assert options["jobs"] == 3
         assert options["quick"]
         assert f"--data '{data}'" in options["command"]
 
@@ -134,13 +129,13 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("arguments", "sentence"),
         [
-            (["--data", "none.csv"], "none.csv must be a file but does not exist."),
+            (["--data", "none.csv"], "none.csv does not exist."),
             (["--data", "."], ". must be a file but is a directory."),
-            (["--data", "columns.csv"], "the columns are 'a', 'b'."),
+            (["--data", "columns.csv"], "but begins with 'a,b'."),
             (["--data", "no_gold.csv"], "must have responses with a gold label but"),
             (["--data", "responses.txt"], "must have a file with gold labels"),
-            (["--data", "responses.txt", "--gold", "none"], "none must be a file but does not"),
-            (["--gold", "gold.txt"], "--gold must go with --data"),
+            (["--data", "responses.txt", "--gold", "none"], "none does not exist."),
+            (["--gold", "gold.txt"], "--gold requires --data"),
             (["--out", "file"], "out must be a folder that can be written to but file is not"),
             (["--out", "file/folder"], "file/folder is not: Not a directory."),
             (["--out", "/proc/folder"], "/proc/folder is not: "),
@@ -149,8 +144,6 @@ class TestErrors:
             (["--algorithms", "rr,rr"], "algorithms must have unique names but 'RR' appears"),
             (["--runs", "0"], "runs must be a whole number of at least 1 but got 0."),
             (["--budget", "-1"], "budget must be a whole number of at least 0 but got -1."),
-            (["--jobs", "0"], "jobs must be a whole number of at least 1 but got 0."),
-            (["--address", "host:1"], "address must be left out with the backend 'joblib'"),
         ],
     )
     def test_one_sentence_and_exit_code_2(
@@ -178,8 +171,8 @@ class TestErrors:
         [
             ["reproduce"],
             ["reproduce", "fig9"],
-            ["reproduce", "fig1", "--backend", "spark"],
             ["reproduce", "fig1", "--runs", "many"],
+            ["reproduce", "fig1", "--jobs", "0"],
             ["reproduce", "fig1", "--bogus"],
             ["bogus"],
         ],
@@ -192,28 +185,8 @@ class TestErrors:
         assert "Traceback" not in err
 
     @pytest.mark.parametrize(
-        ("backend", "address"), [("dask", "tcp://127.0.0.1:1"), ("ray", "127.0.0.1:1")]
-    )
-    def test_an_address_where_nothing_is(
-        self,
-        backend: str,
-        address: str,
-        tmp_path: Path,
-        capsys: Said,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        monkeypatch.setattr(_dask, "CONNECT_SECONDS", 0.5)
-        where = ["--backend", backend, "--address", address]
-        code = main(["reproduce", "fig3", *FAST[:-2], *where, "--out", str(tmp_path)])
-        assert code == 2
-        assert f"{backend} at {address} cannot be reached: " in said_in_one_sentence(capsys)
-        assert [path.name for path in tmp_path.iterdir()] == ["cells.jsonl"]
-        assert (tmp_path / "cells.jsonl").read_bytes() == b""
-
-    @pytest.mark.parametrize(
         ("error", "code"),
         [
-            (BackendUnavailable("the scheduler went away."), 2),
             (StorageFailed("the disk is full."), 1),
             (WorkerLost("joblib lost a worker."), 1),
             (OSError(28, "No space left on device."), 1),
@@ -225,10 +198,11 @@ class TestErrors:
         assert said_in_one_sentence(capsys) == str(error)
 
     def test_a_missing_package(self, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
-        monkeypatch.delitem(sys.modules, "oddarms.cli._app", raising=False)
-        monkeypatch.setitem(sys.modules, "typer", None)
-        assert main(["--version"]) == 2
-        assert "pip install 'oddarms[cli]'" in said_in_one_sentence(capsys)
+        del monkeypatch, capsys
+        code = "import sys; sys.modules['typer'] = None; from oddarms.cli import main; main([])"
+        said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert said.stderr.startswith("error: ")
+        assert "pip install 'oddarms[cli]'" in said.stderr
 
     def test_a_missing_matplotlib(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
@@ -250,7 +224,7 @@ class TestOutput:
             "setting", "algorithm", "pulls", "95", "%", "runs", "wrong", "unfinished",
         ]  # fmt: skip
         assert lines[1].startswith("fig3 k = 2  SPADE")
-        assert f"Workers of fig3: {STAND_IN}" in lines
+        assert any(line.startswith("Workers of fig3: ") for line in lines)
         assert any(line.startswith("3c: The minimum gap") for line in lines)
         assert lines[-1] == (
             f"Report: {tmp_path / 'report.html'} (and 9 other files in {tmp_path})"
@@ -280,56 +254,53 @@ class Terminal(io.StringIO):
 def halfway() -> GridProgress:
     ade = AlgorithmProgress(50, 10, 0, 123_456_789, cost_run=1.0, cost_left=3.0)
     spade = AlgorithmProgress(50, 50, 40, 4_321, cost_run=1.0, cost_left=0.0)
-    return GridProgress("ray at ray://a-long-name.example.org:10001", {"ADE": ade, "SPADE": spade})
+    return GridProgress({"ADE": ade, "SPADE": spade})
 
 
 @pytest.fixture
-def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Returns what a terminal of 80 columns shows of a progress."""
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
 
+    def show(progress: GridProgress, *words: str, stream: io.StringIO | None = None) -> list[str]:
+        def reproduce(_figures: Any, *, progress: Callable[[Any], None], **_: Any) -> Any:
+            progress(given)
+            raise StorageFailed("over.")
 
-def shown(stream: io.StringIO, progress: GridProgress, **options: bool) -> list[str]:
-    with GridDisplay(stream, **{"shown": True, **options}) as display:
-        display.update(progress)
-    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
-    return [line.rstrip() for line in re.split(r"[\r\n]+", plain) if line.strip()]
+        given, stream = progress, stream or Terminal()
+        monkeypatch.setattr("oddarms.experiments.reproduce", reproduce)
+        monkeypatch.setattr("sys.stderr", stream)
+        assert main(["reproduce", "fig1", *words]) == 1
+        plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+        lines = [line.rstrip() for line in re.split(r"[\r\n]+", plain) if line.strip()]
+        return [line for line in lines if line != "error: over."]
+
+    return show
 
 
-@pytest.mark.usefixtures("_plain_terminal")
 class TestProgress:
-    def test_a_line_per_algorithm_on_a_terminal(self) -> None:
-        lines = shown(Terminal(), halfway())
-        assert "Running on ray at ray://a-long-name.example.org:10001." in lines
+    def test_a_line_per_algorithm_on_a_terminal(self, shown: Callable[..., list[str]]) -> None:
+        lines = shown(halfway())
         (every, ade, spade) = lines[-3:]
         assert re.match(r"all +\S+ +60/100 +123M pulls, \S+/s +\S+ left$", every)
         assert re.match(r"ADE +\S+ +10/50 +123M pulls +\S+ left$", ade)
         assert re.match(r"SPADE +\S+ +50/50 +4\.32k pulls +done$", spade)
         assert max(map(len, lines)) < 80
 
-    def test_before_the_first_cell(self) -> None:
-        nothing = GridProgress("", {"ADE": AlgorithmProgress(50, cost_left=1.0)})
-        lines = shown(Terminal(), nothing)
-        assert re.match(r"ADE +\S+ +0/50 +0 pulls +\? left$", lines[-1])
-        assert not any("Running" in line for line in lines)
+    def test_before_the_first_cell_and_without_an_end(
+        self, shown: Callable[..., list[str]]
+    ) -> None:
+        nothing = GridProgress({"ADE": AlgorithmProgress(50, cost_left=1.0)})
+        assert re.match(r"ADE +\S+ +0/50 +0 pulls +\? left$", shown(nothing)[-1])
+        endless = GridProgress({"RR": AlgorithmProgress(2, 1, cost_run=1e-12, cost_left=1e300)})
+        assert shown(endless)[-1].endswith("99 days, 0:00:00 left")
 
-    def test_endless_runs(self) -> None:
-        endless = AlgorithmProgress(2, 1, cost_run=1e-12, cost_left=1e300)
-        assert shown(Terminal(), GridProgress("here", {"RR": endless}))[-1].endswith(
-            "99 days, 0:00:00 left"
-        )
-
-    def test_time_left_is_in_proportion_to_costs(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        display = GridDisplay(io.StringIO(), shown=True)
-        monkeypatch.setattr(display, "_started", time.monotonic() - 600.0)
-        one = AlgorithmProgress(4, 2, cost_run=1.0, cost_left=3.0)
-        assert re.fullmatch(r"0:30:\d\d left", display._time_left(one))
-
-    def test_nothing_off_a_terminal_or_if_quiet(self) -> None:
-        assert shown(io.StringIO(), halfway()) == []
-        assert shown(Terminal(), halfway(), shown=False) == []
+    def test_nothing_off_a_terminal_or_if_quiet(self, shown: Callable[..., list[str]]) -> None:
+        assert shown(halfway(), stream=io.StringIO()) == []
+        assert shown(halfway(), "--quiet") == []
 
 
 class TestInterrupt:
@@ -338,11 +309,11 @@ class TestInterrupt:
             progress(halfway())
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("oddarms.cli._reproduce.reproduce_figures", interrupted)
+        monkeypatch.setattr("oddarms.experiments.reproduce", interrupted)
         assert main(["reproduce", "fig1", "--out", "here"]) == 130
         assert capsys.readouterr() == (
             "",
-            "interrupted: 60 of 100 runs are kept in here; the same command goes on from there.\n",
+            "interrupted: 60 of 100 runs are kept in here; the same command resumes from there.\n",
         )
 
     def test_before_the_first_run(self, recorded: Recorded, capsys: Said) -> None:
@@ -372,7 +343,7 @@ class TestInterrupt:
         assert process.returncode == 130
         assert out == ""
         found = re.fullmatch(
-            r"interrupted: (\d+) of 80 runs are kept in (\S+); the same command goes on from"
+            r"interrupted: (\d+) of 80 runs are kept in (\S+); the same command resumes from"
             r" there\.\n",
             err,
         )
@@ -407,10 +378,11 @@ class TestDemo:
             if len(calls) == 3:
                 raise KeyboardInterrupt
 
+        monkeypatch.setattr(ProgressLine, "due", lambda _line: True)
         monkeypatch.setattr(ProgressLine, "__call__", interrupt)
         assert main(["demo", "--out", str(tmp_path)]) == 130
         out, err = capsys.readouterr()
-        assert err == f"\ninterrupted after {calls[-1].pulls:,} samples; so far:\n"
+        assert f"interrupted after {calls[-1].pulls:,} samples; so far:\n" in err
         assert f"Samples: {calls[-1].pulls:,}" in out
         assert (tmp_path / "interrupted.json").exists()
 
@@ -419,7 +391,7 @@ class TestDemo:
         [
             (["--delta", "2"], "delta must be strictly between 0 and 1 but got 2.0."),
             (["--budget", "-1"], "budget must be a whole number of at least 0 but got -1."),
-            (["--out", "/proc/x"], "out must be a folder that can be written to but /proc/x is"),
+            (["--out", "/proc/x"], "--out must be a folder that can be written to but /proc/x is"),
         ],
     )
     def test_misuse(self, arguments: list[str], sentence: str, capsys: Said) -> None:

@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from oddarms import experiments
 from oddarms.cli._options import QuietOption
 from oddarms.cli._terminal import emit, note
 from oddarms.errors import InvalidParameter
@@ -28,7 +29,6 @@ from oddarms.experiments import (
     RoaiReproduction,
     reproduce_roai,
 )
-from oddarms.experiments import reproduce as reproduce_figures
 from oddarms.tables import RecordedArms, read_arms
 from oddarms.text import shown
 
@@ -66,7 +66,7 @@ def reproduce(
     ] = None,
     budget: Annotated[int, typer.Option(help="Most pulls of one run.")] = 1_000_000_000,
     jobs: Annotated[
-        int | None, typer.Option(help="Runs at a time; by default one per core.")
+        int | None, typer.Option(min=1, help="Runs at a time; by default one per core.")
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer sizes and runs: a first look.")
@@ -103,7 +103,7 @@ def reproduce(
     }
     if chosen:
         with _progress(out, quiet) as progress:
-            found = reproduce_figures(
+            found = experiments.reproduce(
                 chosen,
                 folder=out,
                 algorithms=[name.strip() for name in algorithms.split(",")],
