@@ -28,6 +28,7 @@ from oddarms.search import (
     Status,
     Ticket,
     Tickets,
+    check_prefetch,
     history_rows,
 )
 from oddarms.studies._study import (
@@ -278,7 +279,7 @@ class RemoteStudy(Study):
             "n": min(check_whole("n", n, least=1), AT_A_TIME),
             "worker": check_text("worker", worker),
             "lease": check_lease(lease),
-            "prefetch": prefetch,
+            "prefetch": check_prefetch(prefetch),
             "key": check_text("key", key, MAX_KEY) or secrets.token_urlsafe(16),
         }
         answer = self._post("ask", body)
