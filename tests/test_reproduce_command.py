@@ -347,7 +347,7 @@ class TestInterrupt:
             r" there\.\n",
             err,
         )
-        assert found is not None
+        assert found is not None, err
         assert found[2] == str(tmp_path)
         written = cells.read_text().count("\n")
         assert int(found[1]) in (written - 1, written)  # one may be written and not yet counted
