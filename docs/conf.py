@@ -37,6 +37,7 @@ extensions = [
     "sphinx_design",
     "mathml",
     "public",
+    "generated",
     "root_pages",
 ]
 exclude_patterns = ["_build", "_extensions"]

@@ -22,11 +22,11 @@ from helpers import ROOT
 
 DOCS = ROOT / "docs"
 INTERNAL = {
+    "analysis",
     "cli",
     "documents",
     "files",
     "finding",
-    "freezing",
     "interrupts",
     "json_text",
     "problem",
@@ -169,12 +169,12 @@ def test_tables_say_of_every_name_what_it_is(site: Path) -> None:
     }
     assert len(said) > 300
     assert [name for name, text in said.items() if not text] == []
-    assert said["oddarms.search.AHEAD"].startswith("The share of the results so far")
-    assert said["oddarms.search.Patience"].startswith("How long to wait for a storage")
+    assert said["oddarms.search.PREFETCH"].startswith("The share of the results so far")
+    assert said["oddarms.search.RETRY_FOR"].startswith("How long a pull that fails")
 
 
 def test_formulas_are_drawn_by_the_browser(site: Path) -> None:
-    page = (site / "tutorials" / "algorithms.html").read_text(encoding="utf-8")
+    page = (site / "tutorials" / "research.html").read_text(encoding="utf-8")
     assert "<math" in page
 
 
@@ -187,27 +187,21 @@ def test_tables_are_those_of_the_benchmark(name: str) -> None:
     assert filled(page, report) == page
 
 
-def test_the_readme_is_short_and_has_the_figures_of_the_benchmark() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    lines = text.splitlines()
-    assert len(lines) <= 120
+def test_the_readme_is_short_and_shows_what_to_type() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 100
     assert any("pytest --oddarms" in line for line in lines[:25])
     for command in ("make run", "make test"):
         assert any(line.startswith(command) for line in lines)
-    report = json.loads((DOCS / "benchmark.json").read_text(encoding="utf-8"))
-    shown = [row for row in report["samples"] if f"| {row['family']} |" in text]
-    assert len(shown) == 4
-    for row in shown:
-        assert f"| {row['family']} | {' | '.join(readme_cells(row))} |" in text
 
 
-def readme_cells(row: dict) -> list[str]:
-    """Return SPADE's mean, those of ADE and RR to two digits, and the limit."""
-    others = [row["algorithms"][name] for name in ("ADE", "RR")]
-    means = [float(format(one["mean_pulls"], ".2g")) for one in others]
-    more = ["> " if one["unfinished"] else "" for one in others]
-    rounded = [f"{sign}{mean:,.0f}" for sign, mean in zip(more, means, strict=True)]
-    return [f"{row['algorithms']['SPADE']['mean_pulls']:,.0f}", *rounded, f"{row['limit']:,.0f}"]
+def test_pages_made_from_the_program_have_every_command_and_request(site: Path) -> None:
+    commands = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
+    for title in ("oddarms find", "oddarms study ask", "oddarms serve token"):
+        assert f">{title}<" in commands
+    assert "--on-error" in commands
+    requests = (site / "reference" / "http.html").read_text(encoding="utf-8")
+    assert "/api/v1/studies/{name}/ask" in requests
 
 
 def test_links_of_the_readme_lead_to_files() -> None:
@@ -219,7 +213,7 @@ def test_links_of_the_readme_lead_to_files() -> None:
 
 def test_every_extra_is_explained() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    page = (DOCS / "python.md").read_text(encoding="utf-8")
+    page = (DOCS / "install.md").read_text(encoding="utf-8")
     table = page[page.index("| extra |") :]
     assert [name for name in project["optional-dependencies"] if f"`{name}`" not in table] == []
 

@@ -26,6 +26,9 @@ _SAME = {  # what docutils does not know, and what is the same to it
     r"\\operatorname\*": r"\\operatorname",
     r"\\tag\{([^}]*)\}": r"\\qquad\\text{(\1)}",
     r"\\qed(?![a-z])": r"\\square",
+    r"\\textstyle(?![a-z])": "",
+    r"\\(t?frac)(\d)": r"\\\1{\2}",
+    r"(\\t?frac\{\d\})(\d)": r"\1{\2}",
 }
 _APPLY = "<mo>&ApplyFunction;</mo>"
 _BAR = '<mo stretchy="false">|</mo>'

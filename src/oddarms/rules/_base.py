@@ -20,6 +20,7 @@ import numpy as np
 from oddarms.problem import BoolArray, FloatArray
 
 Ends = tuple[float, float]
+"""A lower and an upper bound."""
 Holds = tuple[FloatArray, FloatArray]
 """How much a lower and an upper end hang on the interval of each arm."""
 

@@ -29,6 +29,7 @@ REMEMBERED = 10_000
 MAX_SESSIONS = 100
 """Sessions of one token; a further one ends the oldest."""
 LONGEST = timedelta(days=36_500)
+"""The longest lifetime of a token."""
 
 _FORM = re.compile(rf"[A-Za-z0-9._~+/=-]{{{MIN_CHARACTERS},{MAX_CHARACTERS}}}")
 _SELECT = (
