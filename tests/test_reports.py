@@ -18,11 +18,10 @@ import pytest
 from oddarms import Result, Search, find
 from oddarms.algorithms import Decision, Threshold
 from oddarms.arms import Bernoulli
-from oddarms.documents import Details, Literal, Paragraph, inline, number_text, visible
+from oddarms.documents import Literal, inline, number_text, visible
 from oddarms.errors import InvalidParameter
 from oddarms.problem import Question
-from oddarms.reports import _pictures, arms_csv, write_report, write_results
-from oddarms.reports._account import MOST_ROWS
+from oddarms.report import MAX_ROWS, arms_csv, write_report, write_results
 from oddarms.search import Status
 from oddarms.text import about
 
@@ -94,7 +93,7 @@ def many(n: int) -> Result:
         thresholds={"upper": Threshold(0.2, -math.inf, 0.3)},
         round=10,
         threshold_pulls=0,
-        imported_per_arm=np.zeros(n, dtype=np.int64),
+        history_per_arm=np.zeros(n, dtype=np.int64),
         evidence=np.full(n, np.inf),
     )
 
@@ -115,8 +114,8 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the drawing, which takes its time, to the tests that look at it."""
     for name in ("plot_intervals", "plot_pulls", "plot_evidence"):
-        monkeypatch.setattr(_pictures, name, lambda _result, **_options: None)
-    monkeypatch.setattr(_pictures, "file_content", lambda _figure: b"<svg/>")
+        monkeypatch.setattr(f"oddarms.report.{name}", lambda _result, **_options: None)
+    monkeypatch.setattr("oddarms.report.file_content", lambda _figure: b"<svg/>")
 
 
 class TestPage:
@@ -133,7 +132,7 @@ class TestPage:
         assert not page.all("i")
         assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
         for shown in ("<script>alert(1)</script>", 'a"onload="x', "`code` **bold** |"):
-            assert page.words.count(shown) >= 2
+            assert shown in page.words
         assert '<b>"Title"</b>␀' in page.words
         assert "L" * 100 in page.words
         assert "L" * 401 not in page.words
@@ -149,7 +148,7 @@ class TestPage:
         assert levels.count(1) == 1
         assert all(after - before <= 1 for before, after in pairwise(levels))
         assert {th.get("scope") for th in page.all("th")} == {"col", "row"}
-        assert len(page.all("caption")) == len(page.all("table")) > 3
+        assert len(page.all("caption")) == len(page.all("table")) > 1
         assert all(len(image.get("alt") or "") > 40 for image in page.all("img"))
 
     def test_it_is_the_same_each_time(self, evil: Path, tmp_path: Path) -> None:
@@ -167,86 +166,64 @@ class TestWords:
     def test_what_was_found_and_what_it_means(self, tmp_path: Path) -> None:
         result = search()
         words = Page(write_report(result, tmp_path, title="x")).words
-        assert "2 of 10 arms are outliers: machine 2, machine 4." in words
-        assert "8 are normal, 0 undecided." in words
-        assert f"It took {result.pulls:,} samples" in words
-        assert "equally" not in words
-        assert "times as many" not in words
-        assert "right with probability at least 95 %" in words
-        assert "independent" in words
-        assert "every sample is a number between 0 and 1" in words
-        assert "decided: everything is decided" in words
-        assert "Not everything is decided" not in words
+        assert "2 of 10 arms are outliers (right with probability at least 0.95)" in words
+        assert f"samples: {result.pulls:,}" in words
+        assert "in at least 95 % of the repetitions no arm at all would be called" in words
+        assert "Samples are independent; each lies between 0 and 1" in words
+        for gone in ("equally", "times as many", "still needed"):
+            assert gone not in words
 
     def test_open_arms_stay_open(self, tmp_path: Path) -> None:
         result = search(budget=100)
+        words = Page(write_report(result, tmp_path, title="x")).words
+        assert "status: budget: the budget does not allow another step" in words
+        assert f"{len(result.undecided)} are undecided" in words
         assert result.pulls_needed is not None
-        words = Page(write_report(result, tmp_path, title="x")).words
-        assert "The status is budget: the budget does not allow another step." in words
-        assert f"{len(result.undecided)} arms are still open" in words
-        assert "why open" in words
-        assert f"{about(result.pulls_needed.sum())} more samples, perhaps " in words
+        assert f"still needed: about {about(result.pulls_needed.sum())} samples" in words
 
-    def test_a_search_that_goes_on(self, tmp_path: Path) -> None:
-        words = Page(write_report(Search(5).result(), tmp_path)).words
-        assert "The status is running: more samples are needed." in words
-
-    def test_imported_and_unused_samples_are_counted(self, tmp_path: Path) -> None:
+    def test_history_and_unused_samples_are_counted(self, tmp_path: Path) -> None:
         going_on = Search(["a", "b", "c"], k=1, delta=0.1)
-        going_on.import_rewards({"a": [0] * 33, "c": [1] * 44})
+        going_on.add_history({"a": [0] * 33, "c": [1] * 44})
         going_on.tell(going_on.ask(1)[0], 0.5)
-        words = Page(write_report(going_on.result(), tmp_path)).words
-        assert "It took 77 samples, all of them imported." in words
-        assert re.search(r"\nsamples\s*77\s*samples imported, among these\s*77\s", words)
-        assert re.search(r"samples not used\s*1\s", words)
-        assert going_on.result().normal == ["a"]  # whatever the mean of b is
-        for line in (r"\na.*–33.*normal", r"\nb.*–0.*undecided", r"\nc.*–44.*undecided"):
-            assert re.search(line, words)  # the column of samples
+        result = going_on.result()
+        words = Page(write_report(result, tmp_path)).words
+        assert "status: running: more samples are needed" in words
+        total = result.pulls + result.history
+        assert f"samples: {total}" in words
+        assert f"{result.unused} not used yet" in words
 
-    def test_both_sides_and_other_bounds(self, tmp_path: Path) -> None:
-        result = search(side="both", bounds=(-50.0, 1000.0), budget=300, indifference=12.0)
-        words = Page(write_report(result, tmp_path, title="x")).words
-        assert "between -50 and 1,000" in words
-        assert "mean - 1.2 sd" in words
-        assert "two thresholds" in words
-        assert "within 12 of the threshold" in words
+    @pytest.mark.parametrize(
+        ("changes", "said"),
+        [
+            ({"error": "fdr"}, "on average at most 5 % of the arms called outliers"),
+            ({"algorithm": "calibrated"}, "It is not proven."),
+            ({"side": "both"}, "mean - 1.2 sd"),
+            ({"k": 4}, "no sample was needed: of 10 none can be 4 sd out"),
+            ({"indifference": 0.02}, "give or take 0.02 at the threshold"),
+        ],
+    )
+    def test_every_kind_of_question(
+        self, tmp_path: Path, changes: dict[str, Any], said: str
+    ) -> None:
+        words = Page(write_report(search(**changes), tmp_path, title="x")).words
+        assert said in " ".join(words.split())
 
     @pytest.mark.parametrize("algorithm", ["spade", "rr"])
     def test_nothing_was_sampled(self, tmp_path: Path, algorithm: str) -> None:
         result = Search(5, k=1, delta=0.1, algorithm=algorithm).result()
         page = Page(write_report(result, tmp_path, title="x"))
-        assert "not sampled yet" in page.words
+        assert "samples: 0" in page.words
         assert not page.all("img")
 
-    def test_arithmetic_alone(self, tmp_path: Path) -> None:
-        words = Page(write_report(search(k=4), tmp_path, title="x")).words
-        assert "Nothing stands out: no arm of 10 is an outlier. No sample was needed" in words
 
-    def test_no_odds_where_the_algorithm_has_none(self, tmp_path: Path) -> None:
-        result = search(algorithm="rr", batch=20, budget=2_000)
-        page = Page(write_report(result, tmp_path, title="x"))
-        assert "odds" not in page.words
-
-
-class TestManyArms:
-    def test_thousands_stay_readable(self, tmp_path: Path) -> None:
-        path = write_report(many(5_000), tmp_path, title="x")
-        page = Page(path)
-        assert path.stat().st_size < 1_500_000
-        assert len(page.all("tr")) < 1_100
-        assert "the file arms.csv has all" in page.words
-        assert "All 5,000 arms are in the file arms.csv" in page.words
-        assert len((tmp_path / "arms.csv").read_text().splitlines()) == 5_001
-
-    @pytest.mark.usefixtures("without_pictures")
-    def test_tables_point_to_one_another(self, tmp_path: Path) -> None:
-        path = write_report(many(1_000), tmp_path, title="x")
-        page = Page(path)
-        assert MOST_ROWS > 1_000
-        assert "These are 500 of 667; the table of all arms has all." in page.words
-        assert not (tmp_path / "arms.csv").exists()
-        assert "interrupted: it was interrupted" in page.words
-        assert "The upper threshold is not known yet." in page.words  # its interval has no end
+def test_a_page_about_thousands_of_arms_stays_readable(tmp_path: Path) -> None:
+    path = write_report(many(5_000), tmp_path, title="x")
+    page = Page(path)
+    assert path.stat().st_size < 1_500_000
+    assert len(page.all("tr")) < 1_100
+    assert "All 5,000 arms are in arms.csv beside this page." in page.words
+    assert "interrupted: " in page.words
+    assert len((tmp_path / "arms.csv").read_text().splitlines()) == 5_001
 
 
 class TestFiles:
@@ -278,7 +255,7 @@ class TestFiles:
         assert [int(row[pulls]) for row in rows] == result.pulls_per_arm.tolist()
 
     @pytest.mark.usefixtures("without_pictures")
-    @pytest.mark.parametrize("n", [4, MOST_ROWS + 1])
+    @pytest.mark.parametrize("n", [4, MAX_ROWS + 1])
     def test_cells_that_spreadsheets_run_are_neutralised_unless_they_are_wanted_raw(
         self, tmp_path: Path, n: int
     ) -> None:
@@ -341,7 +318,3 @@ class TestText:
     def test_literal_text_is_not_interpreted(self) -> None:
         assert inline(Literal("`a` <")) == "<bdi>`a` &lt;</bdi>"
         assert inline("`a` <") == "<code>a</code> &lt;"
-
-    def test_details_in_markdown(self) -> None:
-        details = Details("more", [Paragraph(("a ", Literal("b")))])
-        assert details.to_markdown() == "**more**\n\na b"

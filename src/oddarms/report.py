@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from oddarms.tables import csv_text
 
 MAX_ROWS = 2_000
 """Rows of the table of all arms; with more arms the page points to arms.csv."""
+MAX_LABEL = 400
+"""Characters of a label."""
 NARROW = (4.2, 4.8)
 """Size of a picture for a phone, in inches."""
 
@@ -145,7 +148,7 @@ def write_report(
     blocks: list[Block] = [
         Heading(Literal(visible(title)), 1),
         Paragraph(Literal(visible(result.question.sentence()))),
-        *answer(result, subject=subject, notes=notes),
+        *_for_page(answer(result, subject=subject, notes=notes), subject.odd_ones.capitalize()),
         *_pictures(result, subject),
         Heading("How to read this"),
         *map(Paragraph, _explanations(result, subject)),
@@ -155,6 +158,21 @@ def write_report(
         _write_arms(result, place, raw=raw_csv)
     content = to_html(visible(title), blocks, place).encode("utf-8", "replace")
     return write_whole(place / "report.html", content)
+
+
+def _for_page(blocks: Sequence[Block], caption: str) -> list[Block]:
+    """Return the blocks of an answer below a title: one level up, and captions for all tables."""
+    found: list[Block] = []
+    for block in blocks:
+        if isinstance(block, Heading):
+            block = replace(block, level=2)
+        elif isinstance(block, Table):
+            caption = block.caption or caption
+            block = replace(block, caption=caption)
+        elif isinstance(block, Details):
+            block = replace(block, blocks=_for_page(block.blocks, f"{caption}: {block.summary}"))
+        found.append(block)
+    return found
 
 
 def _explanations(result: Result, subject: Subject) -> list[str]:
@@ -186,10 +204,14 @@ def _pictures(result: Result, subject: Subject) -> list[Block]:
         blocks.append(_drawing(result, plot_intervals, words, _worded(_INTERVALS, subject)))
     if result.pulls:
         fewest, most = result.pulls_per_arm.min(), result.pulls_per_arm.max()
-        words = f"{subject.samples.capitalize()} of each {subject.thing}: {fewest:,} to {most:,}."
+        many = f"from {fewest:,} to {most:,}, {result.pulls:,} in all"
+        words = (
+            f"{subject.samples.capitalize()} of each {subject.thing}, in the same order: {many}."
+        )
         blocks.append(_drawing(result, plot_pulls, words, _worded(_PULLS, subject)))
     if result.trace:
-        words = f"The search over {result.trace[-1].pulls:,} {subject.samples}."
+        over = f"{result.trace[-1].pulls:,} {subject.samples}"
+        words = f"The search over {over}: undecided {subject.things}, threshold and evidence."
         caption = _worded(_EVIDENCE, subject)
         blocks.append(_drawing(result, plot_evidence, words, caption, tall=1.5))
     return [Heading("Pictures"), *blocks] if blocks else []
@@ -231,7 +253,7 @@ def _all_arms(result: Result, subject: Subject) -> list[Block]:
     style = number_style(result.question, subject)
     rows = [
         [
-            Literal(str(row["label"])),
+            Literal(visible(row["label"], MAX_LABEL)),
             str(row["decision"]),
             number(row["mean"], style),
             f"[{number(row['lower'], style)}, {number(row['upper'], style)}]",

@@ -33,7 +33,19 @@ from oddarms.tables import RecordedArms, read_arms
 from oddarms.text import shown
 
 FIGURES = ["fig1", "fig2a", "fig2b", "fig3"]
-Figure = StrEnum("Figure", [(name, name) for name in (*FIGURES, "all", "roai")])
+
+
+class Figure(StrEnum):
+    """What can be reproduced."""
+
+    fig1 = "fig1"
+    fig2a = "fig2a"
+    fig2b = "fig2b"
+    fig3 = "fig3"
+    all = "all"
+    roai = "roai"
+
+
 MAX_SECONDS = 99 * 86_400
 """That the time left is said to be."""
 

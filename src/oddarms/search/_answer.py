@@ -129,7 +129,9 @@ def outliers_of(result: Result) -> IntArray:
 def _left_out(groups: Sequence[LeftOut]) -> list[Block]:
     blocks: list[Block] = []
     for group in groups:
-        rows = [[Literal(label), Literal(why)] for label, why in group.items[:FOLDED]]
+        rows = [
+            [Literal(label), Literal(why) if why else ""] for label, why in group.items[:FOLDED]
+        ]
         if rows:
             blocks.append(Table(["item", "why"], rows, group.title, named_rows=True))
         if len(group.items) > FOLDED:
@@ -322,7 +324,8 @@ class _Tables:
             *(cell(row, column, self.subject) for column in columns),
             f"{row['pulls'] + row['history']:,}",
         ]
-        return [*cells, Literal(self.details.get(row["label"], ""))] if detailed else cells
+        detail = self.details.get(row["label"], "")
+        return [*cells, Literal(detail) if detail else ""] if detailed else cells
 
 
 def _shortened(label: str) -> str:
