@@ -44,7 +44,7 @@ SILENCE_SECONDS = 60
 """After so long without a sign of life the other side of a connection counts as gone."""
 DEADLOCKS = 5
 """How often a transaction is repeated that the server has ended for another one."""
-CHUNK = 50_000
+CHUNK = 1000
 """Rows of a long answer that are taken at once."""
 LOCK_SPACE, ASK_SPACE = 0x0DDA, 0x0DDB
 """Our parts of PostgreSQL's advisory locks."""
