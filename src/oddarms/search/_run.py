@@ -51,6 +51,7 @@ from oddarms.text import counted, duration
 OnError = Literal["stop", "retry", "worst"]
 """What a failed pull means: the end of the search, another try, or the most abnormal reward."""
 Seconds = timedelta | float
+"""A duration: a timedelta or seconds."""
 RETRY_FOR = timedelta(minutes=10)
 """How long a pull that fails, or a storage that is unavailable, is retried."""
 
