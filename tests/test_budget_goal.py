@@ -45,9 +45,7 @@ def wrong_arms(kind: str, each: int, runs: int) -> tuple[FloatArray, FloatArray]
 
 def test_a_guess_compares_averages_with_the_threshold_of_averages() -> None:
     means = family("planted", np.random.default_rng(1))
-    result = oddarms.find(
-        oddarms.arms.Bernoulli(means), k=K, budget=20 * N, goal="budget", rng=1
-    )
+    result = oddarms.find(oddarms.arms.Bernoulli(means), k=K, budget=20 * N, goal="budget", rng=1)
     assert set(result.guess) == set(np.flatnonzero(odd(result.means)).tolist())
 
 
