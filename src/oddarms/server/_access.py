@@ -40,9 +40,7 @@ MAX_COOKIES = 20
 """Cookies of a request that are looked at; those of other servers are among them."""
 SESSION = timedelta(days=7)
 MAX_BODY = 8 * 2**20
-"""Bytes of the body of a request."""
-MAX_UNKNOWN_BODY = 16 * 2**10
-"""Bytes of the body of a request without a valid token."""
+"""Bytes of the body of a request with a token."""
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 _audit = logging.getLogger("oddarms.audit")

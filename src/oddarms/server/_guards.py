@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oddarms.errors import InvalidParameter
-from oddarms.server._access import MAX_BODY, MAX_UNKNOWN_BODY, check_csrf, identified
+from oddarms.server._access import MAX_BODY, check_csrf, identified, principal_of
 from oddarms.server._problems import Problem, answer, is_api
 from oddarms.server._state import State
 
@@ -31,6 +31,10 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 """Headers of every answer, unless it sets its own."""
+MAX_UNKNOWN_BODY = 16 * 2**10
+"""Bytes of the body of a request without a valid token."""
+MAX_HELD = 4 * MAX_BODY
+"""Bytes of all bodies at a time; JSON takes up to thirty times as much memory when it is read."""
 GONE = 499
 """Status in the metrics if the client closed the connection, as in nginx."""
 METHODS = ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS")
@@ -81,6 +85,8 @@ class Guards:
         self._state = state
         self._prefix = state.settings.root_path
         self._hosts = {"localhost", *(host.lower() for host in state.settings.allowed_hosts)}
+        self.held = 0
+        """Bytes of all bodies with a token whose requests are not answered yet."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -100,13 +106,15 @@ class Guards:
             self._find_path(scope)
             self._check_host(request)
             _check_origin(request)
-            principal = await identified(request, self._state)
-            scope["state"]["principal"] = principal
+            scope["state"]["principal"] = await identified(request, self._state)
             check_csrf(request)
-            body = _limited(request, receive, MAX_BODY if principal else MAX_UNKNOWN_BODY)
+            body = _Body(request, receive, self)
             if scope["method"] == "HEAD" and not scope["path"].endswith("/events"):
                 scope["method"] = "GET"  # the server leaves the body out
-            await self._app(scope, body, sent)
+            try:
+                await self._app(scope, body, sent)
+            finally:
+                body.release()
         except ClientDisconnect:
             return
         except Exception as error:
@@ -169,25 +177,37 @@ class _Sent:
         await self._send(message)
 
 
-def _limited(request: Request, receive: Receive, most: int) -> Receive:
-    """Return a `receive` that refuses a body with more bytes than allowed."""
-    size = 0
+class _Body:
+    """A `receive` that counts the bytes of a body, and refuses more than it or all may have."""
 
-    def check(size: int) -> None:
+    def __init__(self, request: Request, receive: Receive, guards: Guards) -> None:
+        self._receive = receive
+        self._guards = guards
+        self._known = principal_of(request) is not None
+        self._size = 0
+        announced = request.headers.get("content-length", "0")[:20]
+        self._check(int(announced) if announced.isdecimal() else 0)
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        more = len(message.get("body", b""))
+        self._size += more
+        self._guards.held += more if self._known else 0
+        self._check(self._size)
+        if self._guards.held > MAX_HELD and more:
+            said = "The server is reading too many large bodies: repeat the request."
+            raise Problem(503, "busy", said, {"Connection": "close", "Retry-After": "1"})
+        return message
+
+    def _check(self, size: int) -> None:
+        most = MAX_BODY if self._known else MAX_UNKNOWN_BODY
         if size > most:
             said = f"The body must have at most {most:,} bytes: send it in parts."
             raise Problem(413, "too-large", said, {"Connection": "close"})
 
-    async def counted() -> Message:
-        nonlocal size
-        message = await receive()
-        size += len(message.get("body", b""))
-        check(size)
-        return message
-
-    announced = request.headers.get("content-length", "0")[:20]
-    check(int(announced) if announced.isdecimal() else 0)
-    return counted
+    def release(self) -> None:
+        """Forget the body, as the request is answered."""
+        self._guards.held -= self._size if self._known else 0
 
 
 def _check_origin(request: Request) -> None:
