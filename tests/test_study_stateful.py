@@ -421,7 +421,7 @@ class Workers(RuleBasedStateMachine):
 
 TestWorkers = Workers.TestCase
 TestWorkers.settings = settings(
-    derandomize=True, deadline=None, max_examples=12, stateful_step_count=40
+    derandomize=True, deadline=None, max_examples=8, stateful_step_count=35
 )
 
 
