@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import select
 import signal
+import struct
 import sys
 import threading
-from collections.abc import Generator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +33,10 @@ LINE_SECONDS = 20.0
 """Between two lines where there is no terminal."""
 HANG_SECONDS = 30.0
 """After which a run that goes on is named."""
+MAX_WATCHED = 256
+"""Workers that are watched."""
+SLOT = struct.Struct("=dq")
+"""Since when a worker runs a test, 0 for none, and which one."""
 GRACE_SECONDS = 10.0
 """How long, at least, isolated runs may go on after the time is over."""
 NOBODY_LEFT = (
@@ -103,15 +110,16 @@ class Hunt:
         self.sampling: Sampling | None = None
         self.answer: Answer | None = None
         self.written: list[str] = []
-        self.watch = Watch()
+        self.watch: Watch | None = None
         self._shown_at = Clock.now()
         self._warnings = 0
-        self._handler: Any = None
+        self.ctrl_c = CtrlC()
 
     def begin(self, nodeids: Sequence[str], workers: int = 1) -> Sampling:
         """Begin the sampling of the collected tests."""
         settings = self.settings
         self.sampling = sampling = sampling_of(nodeids, settings, workers)
+        self.watch = Watch(nodeids)
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None and reporter.verbosity >= 0:
             limit = "" if settings.seconds is None else f" for up to {duration(settings.seconds)}"
@@ -152,28 +160,23 @@ class Hunt:
                     self._finish(session, "it failed", in_a_hurry=True)
             raise pytest.UsageError(f"--oddarms: {error}") from error
         except (KeyboardInterrupt, pytest.exit.Exception) as error:
-            self._ignore_signals()
+            self.ctrl_c.take()
             with suppress(StorageFailed):
                 self._finish(session, "it was interrupted", in_a_hurry=True)
             end_outside(error)
             raise
         finally:
-            self.watch.close()
+            if self.watch is not None:
+                self.watch.close()
         try:
             self._finish(session, NOBODY_LEFT)
         except OddarmsError as error:
             raise pytest.UsageError(f"--oddarms: {error}") from error
         return ended
 
-    def _ignore_signals(self) -> None:
-        """Let a second Ctrl-C not cost the report, which is written now."""
-        if threading.current_thread() is threading.main_thread():
-            self._handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-
     def pytest_unconfigure(self) -> None:
         """Obey signals again."""
-        if self._handler is not None:
-            signal.signal(signal.SIGINT, self._handler)
+        self.ctrl_c.restore()
 
     def _finish(self, session: pytest.Session, why: str, *, in_a_hurry: bool = False) -> None:
         sampling = self.sampling
@@ -219,44 +222,111 @@ def end_outside(error: BaseException) -> None:
         last.tb_next = None
 
 
-class Watch:
-    """Names runs that hang, on the terminal's stderr as it was before pytest captures it."""
+class CtrlC:
+    """Ctrl-C ends the run of a test. Elsewhere it waits until nothing is half done.
+
+    Once it has ended the session, further ones do not cost the report.
+    """
 
     def __init__(self) -> None:
-        self._under_way: dict[object, tuple[str, float]] = {}
-        self._named: set[object] = set()
-        self._closed = threading.Event()
-        self._stderr: int | None = None
-        with suppress(AttributeError, OSError, ValueError):
-            self._stderr = os.dup((sys.__stderr__ or sys.stderr).fileno())
-        threading.Thread(target=self._look, name="oddarms-watch", daemon=True).start()
+        self._received = False
+        self._obeyed = False
+        self._process = os.getpid()
+        self._before: Any = None
 
-    def begin(self, worker: object, name: str) -> None:
-        """Note that a worker begins a run."""
-        self._under_way[worker] = name, Clock.now()
-        self._named.discard(worker)
+    def take(self) -> None:
+        """Handle Ctrl-C from now on, unless somebody else does."""
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._before = signal.signal(signal.SIGINT, self._receive)
+
+    def restore(self) -> None:
+        """Leave Ctrl-C to who handled it before."""
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    @contextmanager
+    def obeyed(self) -> Iterator[None]:
+        """A block that Ctrl-C ends at once, also one that came before."""
+        self._obeyed = True
+        try:
+            if self._received:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._obeyed = False
+
+    def _receive(self, number: int, frame: Any) -> None:
+        if os.getpid() != self._process:  # a test has forked
+            signal.default_int_handler(number, frame)
+        first, self._received = not self._received, True
+        if first and self._obeyed:
+            raise KeyboardInterrupt
+
+
+class Watch:
+    """Names tests that hang, on stderr as it was before pytest captured it.
+
+    A process looks, not a thread: with one more thread a test that forks may be warned, and fail.
+
+    Parameters
+    ----------
+    nodeids
+        The tests.
+    """
+
+    def __init__(self, nodeids: Sequence[str]) -> None:
+        self._slots: dict[object, int] = {}
+        self._free = list(range(MAX_WATCHED))
+        self._table = mmap.mmap(-1, MAX_WATCHED * SLOT.size)
+        self._pid = 0
+        if not hasattr(os, "fork"):
+            return
+        ended, self._open = os.pipe()
+        stderr = 2
+        with suppress(AttributeError, OSError, ValueError):
+            stderr = (sys.__stderr__ or sys.stderr).fileno()
+
+        def look() -> None:
+            os.close(self._open)
+            named: set[tuple[int, float]] = set()
+            while not select.select([ended], [], [], 1.0)[0]:
+                self._name(nodeids, stderr, named)
+
+        self._pid = running.detached(look)
+        os.close(ended)
+
+    def begin(self, worker: object, test: int) -> None:
+        """Note that a worker begins a test."""
+        if worker not in self._slots and self._free:
+            self._slots[worker] = self._free.pop()
+        self._note(worker, Clock.now(), test)
 
     def end(self, worker: object) -> None:
         """Note that a worker is idle."""
-        self._under_way.pop(worker, None)
+        self._note(worker, 0.0, 0)
+        if worker in self._slots:
+            self._free.append(self._slots.pop(worker))
 
     def close(self) -> None:
         """Look no more."""
-        self._closed.set()
-
-    def _look(self) -> None:
-        process = os.getpid()
-        while not self._closed.wait(1.0) and os.getpid() == process:
-            for worker, (name, began) in list(self._under_way.items()):
-                seconds = Clock.now() - began
-                if seconds > HANG_SECONDS and worker not in self._named:
-                    self._named.add(worker)
-                    self._say(f"\noddarms: still running after {seconds:.0f} s: {shown(name)}\n")
-
-    def _say(self, text: str) -> None:
-        if self._stderr is not None:
+        if self._pid:
+            pid, self._pid = self._pid, 0
+            os.close(self._open)
             with suppress(OSError):
-                os.write(self._stderr, text.encode(errors="backslashreplace"))
+                os.kill(pid, signal.SIGKILL)
+
+    def _note(self, worker: object, began: float, test: int) -> None:
+        if worker in self._slots:
+            SLOT.pack_into(self._table, self._slots[worker] * SLOT.size, began, test)
+
+    def _name(self, nodeids: Sequence[str], stderr: int, named: set[tuple[int, float]]) -> None:
+        now = Clock.now()
+        for began, test in SLOT.iter_unpack(self._table[:]):
+            if began and now - began > HANG_SECONDS and (test, began) not in named:
+                named.add((test, began))
+                text = f"still running after {now - began:.0f} s: {shown(nodeids[test])}"
+                os.write(stderr, f"\noddarms: {text}\n".encode(errors="backslashreplace"))
 
 
 class Loop:
@@ -277,6 +347,7 @@ class Loop:
         items = list(session.items)
         settings = self.hunt.settings
         sampling = self.hunt.begin([item.nodeid for item in items], settings.jobs)
+        self.hunt.ctrl_c.take()
         if settings.isolate:
             self._isolated(items, sampling)
         else:
@@ -286,6 +357,7 @@ class Loop:
     def _here(self, items: list[pytest.Item], sampling: Sampling) -> None:
         last: int | None = None
         watch = self.hunt.watch
+        assert watch is not None
         self.runner.prepare(items[0].session)
         while True:
             sample = sampling.next(last)
@@ -294,27 +366,31 @@ class Loop:
             if sample is None:
                 return
             last = sample.index
-            watch.begin(self, items[last].nodeid)
-            outcome = self.runner.run(items[last], sample.name)
+            watch.begin(self, last)
+            with self.hunt.ctrl_c.obeyed():
+                outcome = self.runner.run(items[last], sample.name)
             watch.end(self)
             sampling.tell(sample, outcome)
             self.hunt.ran()
 
     def _isolated(self, items: list[pytest.Item], sampling: Sampling) -> None:
-        config, jobs = self.hunt.config, self.hunt.settings.jobs
+        config, jobs, watch = self.hunt.config, self.hunt.settings.jobs, self.hunt.watch
+        assert watch is not None
         under_way: dict[int, tuple[running.Child, Sample]] = {}
         try:
             while True:
+                with self.hunt.ctrl_c.obeyed():
+                    pass
                 while len(under_way) < jobs and (sample := sampling.next()) is not None:
                     item = items[sample.index]
                     child = running.fork(config, self._work(item, sample.name))
                     under_way[child.pid] = child, sample
-                    self.hunt.watch.begin(child.pid, item.nodeid)
+                    watch.begin(child.pid, sample.index)
                 if not under_way:
                     return
                 children = [child for child, _ in under_way.values()]
                 for child, outcome in [*running.finished(children), *self._overdue(children)]:
-                    self.hunt.watch.end(child.pid)
+                    watch.end(child.pid)
                     sampling.tell(under_way.pop(child.pid)[1], outcome)
                 self.hunt.ran()
         finally:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -497,6 +498,33 @@ def _obey_signals() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+def detached(work: Callable[[], None]) -> int:
+    """Begin a process; return its number, which is also that of its group.
+
+    It is no child of this process: tests that wait for all of their children do not wait for it.
+    """
+    reading, writing = os.pipe()
+    leave = os._exit
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        between = os.fork()
+    if between == 0:
+        try:
+            if os.fork() == 0:
+                os.setpgid(0, 0)
+                _obey_signals()
+                os.write(writing, str(os.getpid()).encode())
+                os.close(reading)
+                os.close(writing)
+                work()
+        finally:
+            leave(0)
+    os.close(writing)
+    os.waitpid(between, 0)
+    with os.fdopen(reading) as pipe:
+        return int(pipe.read())
+
+
 def finished(children: list[Child]) -> list[tuple[Child, Outcome]]:
     """Wait a moment for children that are done; return them."""
     ready, _, _ = select.select([child.pipe for child in children], [], [], LOOK_SECONDS)
@@ -581,13 +609,13 @@ class Spare:
         self._longest = 0.0
         orders, self._orders = os.pipe()
         self._answers, answers = os.pipe()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self._pid = os.fork()
-        if self._pid == 0:
+
+        def serve() -> None:
             os.close(self._orders)
             os.close(self._answers)
             _serve(session, run, orders, answers)
+
+        self._pid = detached(serve)
         os.close(orders)
         os.close(answers)
 
@@ -639,14 +667,9 @@ def _serve(
     answers: int,
 ) -> None:
     """Run tests alone, each in a process of its own, until nobody asks any more."""
-    leave = os._exit
-    try:
-        os.setpgid(0, 0)
-        with os.fdopen(orders) as lines, os.fdopen(answers, "wb", buffering=0) as out:
-            for line in lines:
-                number, name = json.loads(line)
-                item = session.items[number]
-                outcome = in_a_fork(session.config, lambda i=item, n=name: run(i, n), group=False)  # type: ignore[misc]
-                out.write(json.dumps(outcome.to_dict()).encode() + b"\n")
-    finally:
-        leave(0)
+    with os.fdopen(orders) as lines, os.fdopen(answers, "wb", buffering=0) as out:
+        for line in lines:
+            number, name = json.loads(line)
+            work = partial(run, session.items[number], name)
+            outcome = in_a_fork(session.config, work, group=False)
+            out.write(json.dumps(outcome.to_dict()).encode() + b"\n")

@@ -179,7 +179,8 @@ class Scheduler:
         It is a failed sample like others and nothing for pytest-xdist to report.
         """
         queue = self._queues.pop(node)
-        self.hunt.watch.end(node)
+        if self.hunt.watch is not None:
+            self.hunt.watch.end(node)
         if self.sampling is None or not queue:
             return None
         if not self.interrupted:
@@ -217,11 +218,13 @@ class Scheduler:
 
     def _watch(self, node: Any) -> None:
         """Note which test a worker begins: the first of its queue, once it knows the second."""
-        queue = self._queues[node]
-        if len(queue) < MIN_QUEUED or self.sampling is None:
-            self.hunt.watch.end(node)
+        queue, watch = self._queues[node], self.hunt.watch
+        if watch is None:
+            return
+        if len(queue) < MIN_QUEUED:
+            watch.end(node)
         else:
-            self.hunt.watch.begin(node, self.sampling.records[queue[0].index].nodeid)
+            watch.begin(node, queue[0].index)
 
     def _is_stuck(self, queue: deque[Sample]) -> bool:
         """Return whether a run must be added that nobody looks at.
