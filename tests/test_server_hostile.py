@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,6 +18,7 @@ import pytest
 
 from oddarms import create_study
 from oddarms.server import Place, Role
+from processes import wait_until
 from servers import PATIENCE, STUDIES, Served, served
 
 MIB = 2**20
@@ -92,6 +93,29 @@ class TestBodies:
                 self.refused(client, path, padded + b" ")
                 self.refused(client, path, (b" " * 2**16 for _ in range(400)))
 
+    def test_bodies_together_have_a_limit(self, server: Served, client: httpx.Client) -> None:
+        """Those that are on their way, too; small ones find room beside them."""
+        head = f"POST {STUDIES}/s/ask HTTP/1.1\r\nHost: localhost\r\n"
+        head += f"Content-Length: {8 * MIB}\r\nContent-Type: application/json\r\n"
+        head += f"Authorization: Bearer {server.tokens.make(Role.WORKER, study='s')}\r\n\r\n"
+        with ExitStack() as stack:
+            for _ in range(8):  # four fit; a request of another test may be in its last moments
+                address = ("127.0.0.1", server.port)
+                connection = stack.enter_context(socket.create_connection(address, PATIENCE))
+                with suppress(ConnectionResetError, BrokenPipeError):
+                    connection.sendall(head.encode() + b" " * (8 * MIB - 2**17))
+            padded = json.dumps({"n": 1}).encode().ljust(8 * MIB)
+            wait_until(lambda: self.status(client, padded) == 503)
+            assert client.post(f"{STUDIES}/s/ask", json={}).status_code == 200
+        wait_until(lambda: self.status(client, padded) == 200)
+
+    def status(self, client: httpx.Client, body: bytes) -> int:
+        headers = {"Content-Type": "application/json"}
+        try:
+            return client.post(f"{STUDIES}/s/ask", content=body, headers=headers).status_code
+        except (httpx.NetworkError, httpx.RemoteProtocolError):
+            return 503  # the server has closed the connection before all was sent
+
     @pytest.mark.parametrize("unit", [b"[],", b"{},", b"1,", b'"",', b"[[],", b'{"a":{},"b":'])
     @pytest.mark.parametrize("what", ["", "/s/tell", "/s/history"])
     def test_values_cost_a_bounded_memory(
@@ -105,7 +129,7 @@ class TestBodies:
         assert response.status_code in (400, 422)
         assert len(response.content) < 3000
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        assert grown < 700 * 2**10  # in kilobytes, of client and server together
+        assert grown < 400 * 2**10  # in kilobytes, of client and server together
 
     @pytest.mark.parametrize(
         "body",
@@ -154,7 +178,8 @@ class TestConnections:
         head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
         assert raw(hasty, b"") == b""
         assert raw(hasty, head) == b""
-        assert raw(hasty, head + b"\r\n" + head).count(b"HTTP/1.1 200") == 1
+        answers = (raw(hasty, head + b"\r\n" + head) for _ in range(5))  # one may be late
+        assert next(filter(None, answers)).count(b"HTTP/1.1 200") == 1
 
     def test_bodies_that_never_come(self, hasty: Served) -> None:
         head = f"POST {STUDIES}/s/ask HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n"
@@ -185,14 +210,15 @@ class TestConnections:
                 over.set()
                 dripping.join()
 
-    def test_who_is_answered_slowly_is_not_closed(self, hasty: Served) -> None:
-        """A stream outlasts the time for its request, and so does a connection that is reused."""
-        with hasty.client() as client:
+    def test_who_is_answered_slowly_is_not_closed(self, tmp_path: Path) -> None:
+        """A stream outlasts the time for its request."""
+        with served(tmp_path / "s.db", timeout=3.0) as server, server.client() as client:
+            create_study("s", [*"abc"], k=0.5, storage=server.storage)
             with client.stream("GET", f"{STUDIES}/s/events") as stream:
                 lines = stream.iter_lines()
                 assert next(lines) == "retry: 2000"
                 over = threading.Event()
-                threading.Timer(1.5, over.set).start()
+                threading.Timer(4.0, over.set).start()
                 assert over.wait(PATIENCE)
                 client.post(f"{STUDIES}/s/ask", json={})
                 assert [line for line in itertools.islice(lines, 6) if line == "event: change"]
