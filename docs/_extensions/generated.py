@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 
+from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
 
 from oddarms.cli import main
 from oddarms.server import create_app
@@ -60,7 +62,18 @@ def _read(app: Sphinx, page: str, source: list[str]) -> None:
             source[0] = source[0].replace(place, text())
 
 
+class Printed(SphinxDirective):
+    """What a cell printed, for readers on GitHub; the site has the cell's own output."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Leave it out."""
+        return []
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Fill the places of pages that are made from the program."""
     app.connect("source-read", _read)
+    app.add_directive("printed", Printed)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
