@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import signal
 import sqlite3
 import subprocess
@@ -21,6 +22,7 @@ import pytest
 import scipy.special  # noqa: F401
 import sqlalchemy.dialects.sqlite  # noqa: F401
 
+from helpers import ROOT
 from oddarms.errors import StorageFailed
 from oddarms.pytest_plugin import Settings, read_settings
 from oddarms.pytest_plugin._flakiness import Kind
@@ -852,6 +854,34 @@ def test_of_nothing(nonexistent):
     cases = ElementTree.parse("answer/junit.xml").getroot().iter("testcase")
     names = {(case.get("classname"), case.get("name")) for case in cases}
     assert ("test_places.TestSums", "test_sum") in names
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_the_action_for_github(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, changed: bool
+) -> None:
+    """Its hunt, as a job would run it: in all tests, or in files that have changed."""
+    yaml = pytest.importorskip("yaml")
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    steps = {step["name"]: step for step in action["runs"]["steps"]}
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    pytester.makepyfile(test_old=CALM)
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"], ["tag", "before"]):
+        subprocess.run([*git, *words], check=True)
+    pytester.makepyfile(test_new=FLAKY)
+    for words in (["add", "."], ["commit", "-qm", "two"]):
+        subprocess.run([*git, *words], check=True)
+    given = {"TIME": "60", "RATE": "0.3", "TESTS": "-p no:cacheprovider", "FAIL_ON": "flaky"}
+    given |= {"SINCE": "before" if changed else ""}
+    assert given.keys() == steps["hunt"]["env"].keys()
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.setenv(name, str(pytester.path / name))
+    subprocess.run(["bash", "-e", "-c", steps["hunt"]["run"]], check=True, capture_output=True)
+    assert Path("GITHUB_OUTPUT").read_text() == "code=1\n"
+    assert f"### 1 of {1 if changed else 5} test" in Path("GITHUB_STEP_SUMMARY").read_text()
 
 
 # Options

@@ -37,6 +37,8 @@ from oddarms.text import duration
 
 AT_A_TIME = 256
 """Tickets that are asked for by one process."""
+FLAKY_RUNS = 20
+"""Runs of a flaky test before it waits until the others are known."""
 MIN_RUNS = 3
 """Runs that every test gets, however slow it is."""
 SYNC_SECONDS = 2.0
@@ -203,7 +205,7 @@ class FlakyTests(Sampling):
 
     The first round has the order of the collection, as any run of pytest. Later ones are shuffled.
     If the time does not suffice for all, tests have equal shares of it, and what quick ones do not
-    need is left to slower ones. Flaky tests take part until their intervals are narrow.
+    need is left to slower ones. Then flaky tests run on until their intervals are narrow.
     """
 
     def __init__(self, nodeids: Sequence[str], settings: Settings, workers: int = 1) -> None:
@@ -250,8 +252,10 @@ class FlakyTests(Sampling):
 
     def _begin_round(self) -> None:
         """Add the tests of another round to those that are left of the present one."""
-        tests = [i for i in range(self.known.n) if self._missing(i)]
-        tests = self._affordable(tests) if tests else []
+        known = self.known
+        tests = [i for i in range(known.n) if self._missing(i)]
+        first = [i for i in tests if known.needed(i) or known.cases[i].counted.runs < FLAKY_RUNS]
+        tests = self._affordable(first or tests) if tests else []
         if self._rounds:
             self.rng.shuffle(tests)
         self._rounds += 1
