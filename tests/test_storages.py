@@ -385,6 +385,39 @@ class TestHistory:
         assert set(study.tell_many([(ticket, 1.0) for ticket in tickets])) == {Told.RECORDED}
         assert {t.place for t in study.trials() if t.ticket is None} == {5, 6, 7}
 
+    @pytest.mark.parametrize("raised", [[], [60], [None]], ids=repr)
+    def test_comes_too_late_for_a_budget_once_a_ticket_was_handed_out(
+        self, storage: str, raised: list[int | None]
+    ) -> None:
+        study = make(storage, budget=40)
+        assert study.add_history({"a": [0.5]}, key="k") == 1
+        for budget in raised:
+            study.raise_budget(budget)
+        study.skip(study.ask()[0])  # it counts, though it is out no more
+        for key in (None, "other"):
+            with pytest.raises(InvalidParameter) as refused:
+                study.add_history({"a": [0.5]}, key=key)
+            assert str(refused.value) == (
+                "history comes too late for the study 's', which was created with a budget and has"
+                " handed out tickets: add it before the first `ask`, or to a new study."
+            )
+        assert study.add_history({"a": [0.5]}, key="k") == 0  # a call may still be repeated
+        assert len(told(study)) == 1
+        assert study.verify().ok
+
+    @pytest.mark.parametrize("budget", [0, 5, 40])
+    def test_in_parts_is_as_if_it_came_at_once(self, storage: str, budget: int) -> None:
+        """A process that saw the parts come plans the same steps as one that reads the log."""
+        watcher = make(storage, algorithm="ade", shared=True, batch=None, budget=budget)
+        for part in range(3):
+            watcher.add_history({"a": [0.5] * (part + 2), "b": [0.25] * 12, "c": [1.0] * 13})
+            assert watcher.result().history == sum(27 + p for p in range(part + 1))
+        fresh = load_study("s", storage=storage)
+        assert watcher.result().to_dict() == fresh.result().to_dict()
+        asked = watcher.ask(100, prefetch=0)
+        watcher.skip_many(asked)
+        assert places(fresh.ask(100, prefetch=0)) == places(asked)
+
     def test_what_is_refused(self, storage: str) -> None:
         study = make(storage)
         for history in ({"nobody": [0.5]}, {"a": [0.5], 7: [0.5]}):
@@ -501,11 +534,11 @@ class TestWhatIsKnown:
         study = make(storage, budget=90)
         tickets: list[Any] = []
         changes: list[Callable[[], object]] = [
+            lambda: study.add_history({"a": [0.1]}),
             lambda: tickets.extend(study.ask(4)),
             lambda: study.tell(tickets[0], 0.5),
             lambda: study.tell(tickets[0], 0.6),
             lambda: study.skip(tickets[1]),
-            lambda: study.add_history({"a": [0.1]}),
             lambda: study.stop("x"),
             lambda: study.stop("y"),
             study.resume,

@@ -331,6 +331,10 @@ class Workers(RuleBasedStateMachine):
         self.find_places()
         count = 0 if key in self.keys else sum(map(len, history.values()))
         before = len(self.log)
+        if self.budgets[0] is not None and self.pulls and key not in self.keys:
+            with pytest.raises(InvalidParameter, match="history comes too late"):
+                self.some(study).add_history(history, key=key)
+            return
         assert self.some(study).add_history(history, key=key) == count
         if key is not None:
             self.keys[key] = count

@@ -252,7 +252,7 @@ class Search:
         self.skip_many([ticket], reason)
 
     def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
-        """Give several tickets back. Only a study keeps the reason."""
+        """Give several tickets back. A search ignores the reason; a study logs it."""
         del reason
         names = [self._known(ticket) for ticket in tickets]
         _check_different(names)

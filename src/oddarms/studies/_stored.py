@@ -317,6 +317,7 @@ class StoredStudy(Study):
                 )
                 if not known.rowcount:
                     return 0
+            self._check_history_is_in_time(connection)
             ends = np.zeros(self.n, dtype=np.int64)
             found = self._rows.run(
                 connection,
@@ -336,6 +337,20 @@ class StoredStudy(Study):
                 [(self.number, *row, wall) for row in columns],
             )
         return arms.size
+
+    def _check_history_is_in_time(self, connection: sa.Connection) -> None:
+        """Raise if history would change the steps that tickets were handed out for.
+
+        History counts towards the limit that a budget sets for each step.
+        """
+        statement = "SELECT tickets FROM studies WHERE id = :study"
+        tickets = self._rows.run(connection, statement).scalar_one()
+        if self._budgets[0] is not None and tickets:
+            raise InvalidParameter(
+                f"history comes too late for the study {self.name!r}, which was created with a"
+                " budget and has handed out tickets: add it before the first `ask`, or to a new"
+                " study."
+            )
 
     def raise_budget(self, budget: int | None) -> None:
         """See `Study.raise_budget`."""
@@ -415,6 +430,11 @@ class StoredStudy(Study):
         """Return a position in the log, and the results behind the last one."""
         before = 0 if self._search is None else self._position
         position, results = self._rows.results_behind(connection, before)
+        budgeted, history = self._budgets[0] is not None, results[3]
+        if self._search is not None and not self._search.told and budgeted and history.any():
+            # begin anew: within a budget, steps depend on all history that is there before them
+            self._search = None
+            position, results = self._rows.results_behind(connection, 0)
         return position, self._checked(results)
 
     def _checked(self, results: Results) -> Results:

@@ -295,17 +295,21 @@ class Study(ABC):
     def skip(self, ticket: Ticket | str, reason: str = "") -> None:
         """Give a ticket back without a result; its pull may be handed out again at once.
 
-        Do not skip a pull because it takes long or may turn out badly: that selects rewards.
+        The reason is logged, not stored. Do not skip a pull because it takes long or may turn out
+        badly: that selects rewards.
         """
         self.skip_many([ticket], reason)
 
     @abstractmethod
     def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
-        """Give several tickets back at once."""
+        """Give several tickets back at once. The reason is logged, not stored."""
 
     @abstractmethod
     def skip_worker(self, worker: str, reason: str = "") -> int:
-        """Give back all tickets that a worker has out, if it is gone; return how many."""
+        """Give back all tickets that a worker has out, if it is gone; return how many.
+
+        The reason is logged, not stored.
+        """
 
     def take_over(self) -> int:
         """Give back the tickets of processes of this machine that are gone; return how many.
@@ -330,6 +334,8 @@ class Study(ABC):
 
         They fill the next places of their arms and cost no budget. The guarantee holds if they
         were drawn like all others and how many an arm has was not decided by looking at them.
+        A study that was created with a budget takes history until it hands out its first ticket:
+        later history would change steps that are under way.
 
         Parameters
         ----------
@@ -341,6 +347,11 @@ class Study(ABC):
             nothing and returns 0.
         arm, reward, labels, missing
             As for `oddarms.analyze`.
+
+        Raises
+        ------
+        InvalidParameter
+            If the study has a budget and has handed out tickets, or a row is not valid.
         """
 
     @abstractmethod
