@@ -6,10 +6,10 @@ DATA := $(wildcard ../shared/data)
 export PYTHONDONTWRITEBYTECODE :=
 LOWEST := .venv-lowest
 LOWEST_TESTS ?= $(addprefix tests/test_,$(addsuffix .py,public_api search finding frames tables plotting reports \
-	simulate parity conformance result study_command study_migration pytest_plugin terminal))
+	simulate parity conformance result study_command pytest_plugin terminal))
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: run setup test test-long test-lowest ready kernels check bench docs pictures house package clean
+.PHONY: run setup test test-long test-lowest ready kernels check bench docs pictures tutorials house package clean
 
 run: $(VENV)/.run  ## find the outlier workers of a simulated crowd, and draw the picture
 	@$(BIN)/python -m oddarms demo
@@ -47,6 +47,9 @@ docs: $(VENV)/.dev  ## the documentation site, in build/site; tutorials are exec
 
 pictures: $(VENV)/.dev  ## redraw the pictures of docs/ from seeded runs
 	@$(BIN)/python -m benchmarks.pictures docs
+
+tutorials: $(VENV)/.dev  ## run the tutorials, and write what they print into their pages
+	@$(BIN)/python -m tools.tutorials
 
 house: $(VENV)/.dev  ## draw the packages in CONTRIBUTING.md from the contract of import-linter
 	@$(BIN)/python -m tools.house

@@ -211,6 +211,13 @@ def test_links_of_the_readme_lead_to_files() -> None:
             assert urlsplit(link).scheme or (ROOT / link).exists(), f"{name}: {link}"
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.glob("tutorials/*.md")), ids=lambda page: page.stem)
+def test_tutorials_show_what_they_print_on_github_too(page: Path) -> None:
+    """`python -m tools.tutorials` writes it."""
+    text = page.read_text(encoding="utf-8")
+    assert text.count("```{printed}") > 2 or "{code-cell}" not in text
+
+
 def test_every_extra_is_explained() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     page = (DOCS / "install.md").read_text(encoding="utf-8")
