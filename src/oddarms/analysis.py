@@ -1,4 +1,4 @@
-"""`analyze`: which arms are abnormal, as far as recorded rewards tell, in one look at all."""
+"""`analyze`: what recorded rewards prove about all arms, in one look."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are either there as a whole or not at all, and the files of this package."""
+"""Atomic writes of files, checks of folders, and a hash of the package's own files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`find`: from things that can be sampled to the answer, in memory or through a study."""
+"""`find` and `afind`: sample arms until the answer is known, in memory or in a study."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote: what is no JSON, or says a thing twice, is told in one line."""
+"""Strict parsing of JSON from outside: no duplicate keys, errors in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What decides random choices, in Python always called `rng` (SPEC 7)."""
+"""Generators and seeds from `rng=`, as SPEC 7 asks."""
 
 from __future__ import annotations
 

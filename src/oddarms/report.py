@@ -1,4 +1,4 @@
-"""A result as files: ``report.html`` to read, ``result.json`` and ``arms.csv`` to go on with.
+"""A result as files: ``report.html`` to read, ``result.json`` and ``arms.csv`` for programs.
 
 The page is self-contained, works offline and on a phone, can be printed, and says in words what
 its pictures show.

@@ -1,4 +1,4 @@
-"""Text for terminals: labels made harmless, counts with their nouns, aligned columns."""
+"""Text for terminals: escaped labels, counts with their nouns, aligned columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources of rewards: simulated families, recorded tables, functions."""
+"""Sources of rewards: functions, commands, simulated arms, recorded rewards drawn again."""
 
 from oddarms.arms._base import SeededSource, Source, TotalsSource
 from oddarms.arms._callables import BatchFunction, Callables, CalledSource, Function

@@ -1,4 +1,4 @@
-"""Comparisons of algorithms, and the experiments of the papers on ADE and ROAI run again."""
+"""Comparisons of algorithms, and the experiments of the ADE and ROAI papers."""
 
 from oddarms.experiments._grid import Contender, Grid, Setting, UniformMeans
 from oddarms.experiments._outcomes import Outcome, Outcomes, Summary

@@ -1,4 +1,4 @@
-"""The core: `Search` asks and is told, `run` makes its pulls, `Result` is what comes out."""
+"""The core: `Search` (ask and tell), `run` (the one loop), `Result` (the answer)."""
 
 from oddarms.search._answer import (
     LeftOut,

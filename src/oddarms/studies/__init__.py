@@ -1,4 +1,4 @@
-"""Studies: ask and tell that lose nothing, in a file, in PostgreSQL or through a server."""
+"""Searches that many workers share, in a file, in PostgreSQL or behind a server."""
 
 from __future__ import annotations
 
