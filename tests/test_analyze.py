@@ -43,6 +43,11 @@ def table(**events: tuple[int, int]) -> pd.DataFrame:
 HOSTS = table(a=(300, 10), b=(300, 0), c=(2000, 30), d=(300, 200), e=(500, 5))
 
 
+def said(result: Result) -> str:
+    """Return the answer in one line: where it is wrapped does not matter."""
+    return " ".join(str(result).split())
+
+
 def added_up(rewards: list[np.ndarray]) -> Totals:
     return Totals(
         np.array([float(x.size) for x in rewards]),
@@ -65,7 +70,7 @@ def test_answer() -> None:
     assert (result.pulls, result.history) == (0, 3400)
     assert result.algorithm == "analyze"
     assert result.question.options == {"method": "proven"}
-    text = str(result)
+    text = said(result)
     assert "1 of 5 arms is an outlier (right with probability at least 0.95)" in text
     assert "samples: 3,400, all recorded" in text
     assert "method 'calibrated' (not proven) would decide as many arms" in text
@@ -79,7 +84,7 @@ def test_open_arms_say_how_many_rows_would_decide_them() -> None:
     assert result.pulls_needed[result.decisions == 0].min() > 0.0
     assert (result.pulls_needed[result.decisions != 0] == 0.0).all()
     assert result.undecided[0] == "d"
-    assert "still needed" in str(result)
+    assert "still needed" in said(result)
     more = {arm: (400 * trials, 400 * events) for arm, (trials, events) in rows.items()}
     assert analyze(table(**more), k=1).outliers == ["d"]
 
@@ -89,8 +94,8 @@ def test_an_arm_on_the_threshold() -> None:
     result = analyze(table(**rows), k=1, margin=0)
     assert result.pulls_needed is not None
     assert np.isinf(result.pulls_needed[3:]).all()
-    assert "unknown for 3 that may lie on the threshold" in str(result)
-    assert "on the threshold?" in str(result)
+    assert "unknown for 3 that may lie on the threshold" in said(result)
+    assert "on the threshold?" in said(result)
 
 
 def test_the_same_answer_from_every_door_and_in_any_order(tmp_path: Any) -> None:
@@ -191,7 +196,7 @@ def test_looks_share_delta() -> None:
     smaller = analyze(HOSTS, k=1, delta=0.05 / 30)
     assert (np.diff(often.intervals) > np.diff(once.intervals)).all()
     assert (often.intervals == smaller.intervals).all()
-    assert "right with probability at least 0.95, all 30 looks together" in str(often)
+    assert "right with probability at least 0.95, all 30 looks together" in said(often)
 
 
 def test_few_arms_for_k() -> None:
@@ -246,7 +251,7 @@ def test_every_rule_on_every_side(name: str, side: str) -> None:
     certain = analyze(rewards, finite_population=True, **words)
     assert certain.complete
     assert set(certain.outliers) == set(np.flatnonzero(upper | lower))
-    assert "certain, as the rows are all there is" in str(certain)
+    assert "certain, as the rows are all there is" in said(certain)
 
 
 def test_finite_population_decides_ties() -> None:
@@ -298,7 +303,7 @@ def test_a_share_of_wrong_decisions_allows_more() -> None:
         assert set(every.normal) <= set(some.normal)
         assert binary or set(every.normal) < set(some.normal)
         assert set(every.outliers) <= set(some.outliers)
-        assert "on average at most 5 % of the decisions" in str(some)
+        assert "on average at most 5 % of the decisions" in said(some)
 
 
 # Errors: each bound by itself
