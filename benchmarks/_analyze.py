@@ -180,7 +180,7 @@ def _clustered(n: int, gap: float) -> FloatArray:
 
 
 def fresh_families(rng: np.random.Generator) -> Iterator[Family]:
-    """Yield families that were made after the methods, and on which nothing was tuned."""
+    """Yield families that were made after the methods; docs/analyze.md has two reservations."""
 
     def zero_one(name: str, y: Any, counts: Any, k: float, margin: float = 0.0) -> Family:
         return Family(name, y, np.asarray(counts, dtype=np.float64), _zero_one(y), k, margin)
