@@ -7,6 +7,7 @@ Any other executor works, too: pools of the standard library, loky, and
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
@@ -229,7 +230,8 @@ def unordered(
         if own is not None:
             for future in waiting:  # loky has no cancel_futures
                 future.cancel()
-            own.shutdown(wait=True)
+            early: dict[str, Any] = {"kill_workers": True} if waiting and not threads else {}
+            own.shutdown(wait=True, **early)
 
 
 def _own_executor(jobs: int, threads: bool) -> Executor:
@@ -240,8 +242,13 @@ def _own_executor(jobs: int, threads: bool) -> Executor:
         from loky import ProcessPoolExecutor  # type: ignore[import-untyped]
     except ImportError:
         raise MissingExtra.of("parallel", "running on several cores") from None
-    pool: Executor = ProcessPoolExecutor(jobs)
+    pool: Executor = ProcessPoolExecutor(jobs, initializer=_ignore_ctrl_c)
     return pool
+
+
+def _ignore_ctrl_c() -> None:
+    """Leave Ctrl-C, which a terminal sends to all processes, to the one that started this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

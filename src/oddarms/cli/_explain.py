@@ -40,8 +40,8 @@ delta = {delta:g}
     about {log_cost} more samples here.
 
 margin = {margin:g}
-    How far above the mean of all means an abnormal item is at least. It ends the
-    search where all items are alike: nothing stands out.
+    How far above the mean of all means an abnormal item is at least. It ends
+    the search where all items are alike: nothing stands out.
 
 bounds = 0,1
     The smallest and the largest possible sample; the guarantee rests on them.
