@@ -21,6 +21,7 @@ from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, Question
 from oddarms.report import arms_csv, result_json
 from oddarms.search import Result, facts
 from oddarms.studies import Study, create_study
+from oddarms.text import WIDTH, filled
 from oddarms.theory import outliers
 
 NAME = "crowd"
@@ -57,11 +58,12 @@ def demo(
         _serve(question, simulated_crowd(seed), seed, port)
         return
     writable_folder("--out", out)  # better to fail before the first sample
-    emit(
+    said = (
         f"A simulated crowd of {question.n} workers: who errs abnormally often? That is,"
-        f" {question.where}\nof all error rates. Each question asked is one sample. The answer is"
-        f" wrong with\nprobability at most {delta:g}.\n\n"
+        f" {question.where} of all error rates. Each question asked is one sample. The answer is"
+        f" wrong with probability at most {delta:g}."
     )
+    emit(f"{filled(said, WIDTH)}\n\n")
     try:
         result = find(crowd, question, rng=seed, progress=True)
     except SearchInterrupted as error:
@@ -71,8 +73,8 @@ def demo(
     _report(result, out, "crowd")
     _compare_with_truth(result, crowd)
     emit(
-        "\nTo watch it happen in a browser: `oddarms demo --serve`. To watch studies of your own,"
-        " with\nworkers anywhere: `oddarms serve`.\n"
+        "\nTo watch it happen in a browser: `oddarms demo --serve`. To watch studies of\n"
+        "your own, with workers anywhere: `oddarms serve`.\n"
     )
 
 
@@ -80,7 +82,7 @@ def _report(result: Result, folder: Path, name: str) -> None:
     found = [str(label) for label in result.outliers]
     lines = [f"Outliers ({len(found)}):"]
     lines += ["  " + " ".join(found[start : start + 7]) for start in range(0, len(found), 7)]
-    lines += [f"{fact.capitalize()}: {value}" for fact, value in facts(result)]
+    lines += [filled(f"{fact.capitalize()}: {value}", WIDTH) for fact, value in facts(result)]
     if result.undecided:
         lines.append(f"Undecided: {len(result.undecided)} workers")
     emit("\n".join(lines) + "\n")
