@@ -1,0 +1,321 @@
+"""The bound on SPADE's pulls: each lemma of its proof along runs, and the bound against runs.
+
+Lemmas hold on an event of probability at least 1 - 0.23 delta. Runs are seeded, so a check along
+them fails by chance either always or never.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from oddarms import simulate
+from oddarms.algorithms import UNLIMITED, _spade_certificates, _spade_joint, _spade_plans
+from oddarms.algorithms._spade import SPADE
+from oddarms.errors import InvalidParameter
+from oddarms.problem import BoolArray, FloatArray
+from oddarms.rules import Sigma
+from oddarms.statistics import directions, odd_even
+from oddarms.statistics.evidence import log_jeffreys, sample_below
+from oddarms.testing import assert_error_rate
+from oddarms.theory import _spade_bound, ade_pulls_bound, spade_pulls_bound
+from oddarms.theory._spade_bound import Parts
+
+Draw = Callable[[np.random.Generator, FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
+
+
+def bernoulli(
+    rng: np.random.Generator, means: FloatArray, counts: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return sums and sums of squares of 0/1 rewards."""
+    sums = rng.binomial(counts.astype(np.int64), means).astype(np.float64)
+    return sums, sums
+
+
+def quiet(
+    rng: np.random.Generator, means: FloatArray, counts: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return sums and sums of squares of rewards within 0.02 of the mean, at two points."""
+    high = rng.binomial(counts.astype(np.int64), 0.5)
+    low = counts - high
+    up, down = means + 0.02, means - 0.02
+    return high * up + low * down, high * up**2 + low * down**2
+
+
+class Instance(NamedTuple):
+    """Means, k, and how rewards are drawn."""
+
+    means: FloatArray
+    k: float
+    draw: Draw
+
+
+def bulk(n: int, outliers: int, seed: int, largest: float = 0.49) -> FloatArray:
+    """Return normal means around 0.3, and some outliers."""
+    rng = np.random.default_rng(seed)
+    means = rng.normal(0.3, 0.075, n - outliers).clip(0.05, largest)
+    return np.concatenate([means, rng.uniform(0.7, 0.9, outliers)])
+
+
+INSTANCES = {
+    "interval": Instance(bulk(1100, 40, 1), 2.0, bernoulli),
+    "interval, quiet": Instance(bulk(1100, 40, 2), 2.0, quiet),
+    "interval, no outlier": Instance(np.random.default_rng(3).random(1100), 2.5, bernoulli),
+    "interval, as few arms as k allows": Instance(
+        np.array([0.8, 0.1, 0.2, 0.15, 0.4, 0.3, 0.2, 0.1, 0.2, 0.3]), 3.0, bernoulli
+    ),
+    "interval, k below 0": Instance(1.0 - bulk(1100, 40, 1), -2.0, bernoulli),
+    "hybrid": Instance(bulk(520, 20, 4), 2.0, bernoulli),
+}
+
+
+class Step(NamedTuple):
+    """A step that is about to be made, and what is known then, for k >= 0."""
+
+    row: bool
+    gained: bool
+    """Whether a row was chosen because it gains more."""
+    sweeps: float
+    pulls: FloatArray
+    undecided: BoolArray
+    share: float
+    low: float
+    high: float
+
+
+def spade_for(instance: Instance, delta: float) -> SPADE:
+    """Return SPADE before its first step."""
+    rng = np.random.default_rng(0)  # it draws nothing
+    return SPADE(instance.means.size, rule=Sigma(instance.k), delta=delta, rng=rng)
+
+
+def steps(spade: SPADE, instance: Instance, seed: int) -> Iterator[Step]:
+    """Yield every step of a run."""
+    rng, means = np.random.default_rng(seed), instance.means
+    certificate = spade.views["upper"].certificate
+    while not spade.done:
+        before, chosen = spade.focus_steps, spade.rows >= 4 and spade.rows % 2 == 0
+        pulls = spade.propose(UNLIMITED)
+        row = spade.focus_steps == 0
+        yield Step(
+            row,
+            row and chosen and before < _spade_plans.LONGEST_FOCUS,
+            spade.sweeps,
+            spade.totals.pulls.copy(),
+            spade.undecided.copy(),
+            certificate.threshold_share,
+            certificate.low,
+            certificate.high,
+        )
+        counts = pulls.counts.astype(np.float64)
+        spade.absorb(pulls, *instance.draw(rng, means[pulls.indices], counts))
+
+
+def run_of(instance: Instance, delta: float, seed: int) -> Iterator[Step]:
+    """Yield every step of a new run."""
+    return steps(spade_for(instance, delta), instance, seed)
+
+
+def parts_of(instance: Instance, delta: float) -> Parts:
+    """Return the parts of the bound, and the means as the certificate sees them."""
+    means = instance.means if instance.k >= 0.0 else 1.0 - instance.means
+    interval = means.size > 1024 or means.size <= 512
+    binary = instance.draw is bernoulli
+    return Parts(means, abs(instance.k), delta, interval=interval, binary=binary)
+
+
+def test_constants_are_those_of_the_program() -> None:
+    forms, joint, plans = _spade_certificates, _spade_joint, _spade_plans
+    assert _spade_bound.JOINT_UP_TO == forms.JOINT_UP_TO
+    assert _spade_bound.HYBRID_UP_TO == forms.HYBRID_UP_TO
+    assert _spade_bound.BOX_SHARE == joint.BOX_SHARE
+    assert _spade_bound.END_SHARE == forms.SWEEPS_END_SHARE
+    assert _spade_bound.DEGENERATE_SHARE == forms.DEGENERATE_SHARE
+    assert _spade_bound.LEVEL_ARMS_SHARE == forms.LEVEL_ARMS_SHARE
+    assert _spade_bound.GROWTH == plans.GROWTH
+    assert _spade_bound.FIRST_SWEEPS == plans.FIRST_ROWS
+    assert _spade_bound.LONGEST_FOCUS == plans.LONGEST_FOCUS
+    assert _spade_bound.ROW_ADVANTAGE == plans.ROW_ADVANTAGE
+    assert _spade_bound.EDGE == joint.EDGE
+    assert pytest.approx(1.0 / joint.LEAST_SHARE - 1.0) == _spade_bound.MAX_ODDS
+    constant = directions.Tally(np.full(9, 50.0), np.full(9, 25.0), np.zeros(9))
+    assert directions.forecast(constant).variance.min() == _spade_bound.MIN_VARIANCE
+
+
+def test_lemma_1_the_jeffreys_mixture_is_at_least_the_likelihood_ratio_over_a_root() -> None:
+    rng = np.random.default_rng(5)
+    pulls = np.ceil(10.0 ** rng.uniform(0.0, 7.0, 4000))
+    total = pulls * np.concatenate([rng.random(3000), rng.random(1000) < 0.5])
+    level = rng.uniform(1e-3, 1.0 - 1e-3, 4000)
+    mean = total / pulls
+    logs = [
+        np.where(p > 0.0, p * (np.log(np.maximum(p, 1e-300)) - np.log(q)), 0.0)
+        for p, q in ((mean, level), (1.0 - mean, 1.0 - level))
+    ]
+    least = pulls * (logs[0] + logs[1]) - 0.5 * np.log(math.pi * (pulls + 0.5))
+    sample = sample_below(pulls, total, np.zeros(4000))
+    assert (log_jeffreys(sample, 1.0 - level) >= least - 1e-6 * (1.0 + np.abs(least))).all()
+
+
+def test_lemma_1_pulls_that_an_arm_needs() -> None:
+    parts = parts_of(INSTANCES["interval"], 0.1)
+    width = np.geomspace(1e-6, 2.0, 200)
+    needed = parts.arm_pulls(width)
+    assert (2.0 * parts.arm_radius(needed) <= width).all()
+    before = needed[needed > 2.0] * (1.0 - 1e-6) - 1.0
+    assert (2.0 * parts.arm_radius(before) > width[needed > 2.0]).all()
+
+
+def test_lemma_3_readings_follow_the_schedule() -> None:
+    spade = odd_even.OddEven(1100, 2.0, end_delta=0.001, degenerate_delta=0.002)
+    sweeps = parts_of(INSTANCES["interval"], 0.1).schedule.sweeps
+    seen = {step.sweeps for step in run_of(INSTANCES["interval"], 0.1, 1)}
+    assert {m for m in seen if m >= 2.0 and m in sweeps} >= {2.0, 4.0, 6.0}
+    assert max(m for m in seen if m in sweeps) >= max(seen) * 0.9
+    for m in sweeps[:60]:
+        half = int(m / 2) - spade.sweeps[0]
+        assert half == max(1, math.floor(0.04 * 2 * spade.sweeps[0]))
+        spade.absorb(half, np.zeros(1100))
+        spade.absorb(half, np.zeros(1100))
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+@pytest.mark.parametrize("delta", [0.1, 1e-6])
+def test_lemmas_along_runs(name: str, delta: float) -> None:
+    instance = INSTANCES[name]
+    parts = parts_of(instance, delta)
+    y = instance.means if instance.k >= 0.0 else 1.0 - instance.means
+    theta, n = y.mean() + abs(instance.k) * y.std(), y.size
+    gaps = np.abs(y - min(theta, 2.0))
+    kinds = set()
+    for step in run_of(instance, delta, 6):
+        reading = int(np.searchsorted(parts.schedule.sweeps, step.sweeps, side="right")) - 1
+        if reading < 0:
+            continue
+        N, alive = step.pulls, step.undecided
+        assert np.ptp(N[alive]) == 0.0  # Lemma 2
+        assert step.low <= theta <= step.high
+        radius = parts.schedule.radius[reading]  # Lemma 3
+        assert step.low >= theta - radius
+        assert step.high <= theta + radius
+        own = parts.arm_radius(N[alive])  # Lemma 4
+        half = 0.5 * (min(step.high, 2.0) - max(step.low, -1.0))
+        assert half <= max(parts.schedule.half_width[reading], 0.5 * _spade_bound.EDGE)
+        ends = np.minimum(radius, 2.0 * half)
+        assert (gaps[alive] < ends + 2.0 * own).all()
+        rows, mine = n * step.sweeps, float(N[alive].sum())
+        odds = step.share / (1.0 - step.share)
+        doubt = math.sqrt(parts.log_level / N[alive][0])
+        if parts.interval:
+            variance = parts.least_variance(np.array([step.sweeps]), np.array([n]))[0]
+            least, most = (
+                half / (doubt * math.sqrt(0.5)),
+                half / (doubt * math.sqrt(2.0 * variance)),
+            )
+        else:
+            least, most = 1.0 / _spade_bound.MAX_ODDS, _spade_bound.MAX_ODDS
+        assert least * (1.0 - 1e-9) <= odds <= most * (1.0 + 1e-9)
+        if not step.row:
+            kinds.add("focus")
+            assert mine <= rows / (3.0 * odds) * (1.0 + 1e-9)  # Lemma 5
+        elif step.gained:
+            kinds.add("row")
+            assert rows < (2.0 + 3.0 * odds) * mine * (1.0 + 1e-9)  # Lemma 6
+    assert name == "interval, no outlier" or "row" in kinds
+
+
+def test_forced_pairs_are_counted() -> None:
+    """One arm next to the threshold, two far from it: LONGEST_FOCUS is what brings rows."""
+    means = np.full(1100, 0.1)
+    means[:20], means[20] = 0.9, 0.1 + 2.0 * 0.1080 + 0.03
+    instance = Instance(means, 2.0, bernoulli)
+    parts = parts_of(instance, 0.1)
+    most = 0
+    for step in run_of(instance, 0.1, 7):
+        most = most + 1 if not step.row else 0
+        assert most <= _spade_plans.LONGEST_FOCUS
+    assert parts.forced(1.08**39) == 1
+    assert parts.forced(1.0) == 0
+    assert parts.forced(0.01) == 0
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+@pytest.mark.parametrize("delta", [0.3, 0.01])
+def test_pulls_stay_below_the_bound(name: str, delta: float) -> None:
+    """The bound may fail with probability delta; false alarm 1e-6 in each of these twelve tests."""
+    instance, runs, above = INSTANCES[name], 4, 0
+    binary = instance.draw is bernoulli
+    most = spade_pulls_bound(instance.means, k=instance.k, delta=delta, binary=binary)
+    assert most < math.inf
+    assert most <= spade_pulls_bound(instance.means, k=instance.k, delta=delta)
+    for seed in range(runs):
+        spade = spade_for(instance, delta)
+        deque(steps(spade, instance, seed), maxlen=0)
+        assert spade.done
+        above += int(spade.pulls.sum() > most)
+    assert_error_rate(above, runs, delta)
+
+
+def test_errors_and_long_runs_together_are_rare() -> None:
+    """Right, and within the bound, with probability 1 - delta; false alarm 1e-6."""
+    runs, delta, means = 30, 0.5, bulk(1030, 30, 8)
+    found = simulate(means, k=2.0, delta=delta, runs=runs, rng=2)
+    most = spade_pulls_bound(means, k=2.0, delta=delta, binary=True)
+    assert found.complete.all()
+    assert_error_rate(int((~found.correct | (found.pulls > most)).sum()), runs, delta)
+    assert (
+        3.0 < most / found.pulls.mean() < 60.0
+    )  # how loose it is, see docs/science/spade-pulls.md
+
+
+class TestBound:
+    means = bulk(1100, 40, 1)
+
+    def bound(self, **changed: Any) -> float:
+        words: dict[str, Any] = {"means": self.means, "k": 2.0, "delta": 0.1} | changed
+        return spade_pulls_bound(**words)
+
+    def test_is_below_that_of_ade(self) -> None:
+        assert 20.0 * self.bound() < ade_pulls_bound(self.means, k=2.0, delta=0.1)
+
+    def test_units_and_mirrors_do_not_matter(self) -> None:
+        wide = self.bound(means=8.0 * self.means - 3.0, bounds=(-3.0, 5.0))
+        assert wide == pytest.approx(self.bound(), rel=1e-6)
+        assert self.bound(means=1.0 - self.means, k=-2.0) == pytest.approx(self.bound(), rel=1e-6)
+
+    def test_smaller_delta_costs_more(self) -> None:
+        assert self.bound(delta=0.01) > self.bound()
+
+    def test_smaller_gaps_cost_more_like_their_inverse_squares(self) -> None:
+        """Without the quiet arms' rows: an arm at distance g costs about 1/g^2."""
+        theta = self.means.mean() + 2.0 * self.means.std()
+        costs = []
+        for gap in (1e-3, 1e-4):
+            means = self.means.copy()
+            means[0] = theta
+            for _ in range(50):
+                means[0] = means.mean() + 2.0 * means.std() - gap
+            costs.append(self.bound(means=means, binary=True))
+        assert 50.0 < costs[1] / costs[0] < 200.0
+
+    def test_no_bound_is_told_where_none_is_proven(self) -> None:
+        assert self.bound(means=np.linspace(0.0, 1.0, 512)) == math.inf
+        assert self.bound(means=np.linspace(0.0, 1.0, 513)) < math.inf
+
+    def test_no_arm_can_be_an_outlier(self) -> None:
+        assert self.bound(means=[0.1, 0.9, 0.2], k=3.0) == 0.0
+
+    def test_an_arm_on_the_threshold_has_no_bound(self) -> None:
+        assert self.bound(means=np.full(2000, 0.4)) == math.inf
+        assert self.bound(means=np.repeat([0.0, 1.0], 1000), k=1.0) == math.inf
+
+    def test_arguments_are_checked(self) -> None:
+        with pytest.raises(InvalidParameter, match="delta must be strictly between 0 and 1"):
+            self.bound(delta=1.0)
+        with pytest.raises(InvalidParameter, match="k must be a finite number"):
+            self.bound(k=math.inf)
