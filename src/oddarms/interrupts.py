@@ -8,6 +8,7 @@ SIGHUP under ``nohup``, or handles itself stay as they are.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -79,7 +80,12 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _active.remove(self)
+        if self in _active:  # not in a process that was forked inside
+            _active.remove(self)
+            self.restore()
+
+    def restore(self) -> None:
+        """Put back the handlers from before."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
@@ -108,3 +114,32 @@ class Interrupts:
         """Raise `Interrupted` if a signal has arrived."""
         if self.received is not None:
             raise Interrupted("", self.received)
+
+
+# A forked process reacts to signals as it would without a run: `multiprocessing.Pool` ends its
+# workers by SIGTERM. Signals wait during the fork, as one that came before the handlers are put
+# back would be lost.
+
+_masks = threading.local()
+
+
+def _before_fork() -> None:
+    if _active:
+        _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
+def _after_fork() -> None:
+    mask = _masks.__dict__.pop("before", None)
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _in_child() -> None:
+    for one in _active:
+        one.restore()
+    _active.clear()
+    _after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
