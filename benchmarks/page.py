@@ -20,7 +20,7 @@ from benchmarks._speed import GrowthRow
 from benchmarks._tables import geometric_mean, growth_table, markdown, verdict
 from benchmarks._workers import Busy, workers_table
 
-PAGES = ("../README.md", "benchmark.md")
+PAGES = ("../README.md", "explanation/benchmark.md")
 """Pages with tables, from the folder of benchmark.json."""
 README_FAMILIES = (
     "19+1 planted, k=2",

@@ -142,7 +142,7 @@ def test_the_page_about_ci_works(
 ) -> None:
     """Its commands, on the reports that its first block writes."""
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs" / "ci.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "ci.md").read_text()
     exec(re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0], {})
     commands = re.findall(r"^oddarms (analyze [^\n|>]*)", page, re.MULTILINE)
     assert commands

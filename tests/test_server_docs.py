@@ -1,4 +1,4 @@
-"""docs/server.md: its examples of curl, its nginx, its limits and its unit, as they stand there."""
+"""docs/how-to/server.md: its examples of curl, its nginx, limits and unit, as they stand there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from oddarms.errors import StorageFailed
 from processes import free_port, wait_until
 from servers import PATIENCE, STUDIES, ServerProcess, admin_token, served
 
-TEXT = (ROOT / "docs" / "server.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "how-to" / "server.md").read_text(encoding="utf-8")
 NAME = "studies.example.org"
 AROUND = """
 daemon off;

@@ -220,7 +220,7 @@ def test_tutorials_show_what_they_print_on_github_too(page: Path) -> None:
 
 def test_every_extra_is_explained() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    page = (DOCS / "install.md").read_text(encoding="utf-8")
+    page = (DOCS / "how-to" / "install.md").read_text(encoding="utf-8")
     table = page[page.index("| extra |") :]
     assert [name for name in project["optional-dependencies"] if f"`{name}`" not in table] == []
 

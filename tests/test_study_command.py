@@ -591,7 +591,7 @@ def test_the_shell_blocks_of_the_page_work(tmp_path: Path, environment: dict[str
     servers = ["eu-1", "eu-2", "us-1", "us-2"]
     history = [f"{server},{int(server == 'us-2')}" for server in servers for _ in range(8)]
     (tmp_path / "history.csv").write_text("\n".join(["arm,reward", *history]))
-    page = page_blocks(ROOT / "docs" / "studies.md")
+    page = page_blocks(ROOT / "docs" / "how-to" / "studies.md")
     script = "set -e\n" + "\n".join(block for language, block in page if language == "sh")
     done = bash(script, tmp_path, environment)
     assert done.code == 0, done.err

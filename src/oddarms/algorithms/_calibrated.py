@@ -53,9 +53,9 @@ class Calibrated(Algorithm):
     """Test every arm by a normal approximation, and stop when all of it seems right.
 
     **Not proven.** Where errors were counted they stayed below delta, but for arms extremely near
-    to the threshold, at a quarter to a half of SPADE's pulls: see docs/questions.md. Use it where
-    pulls are dear and a wrong answer is not a disaster. Rewards must be independent; clumps of
-    dependent ones break it. Rewards near their means, far from 0 and 1, gain least.
+    to the threshold, at a third to two thirds of SPADE's pulls (docs/explanation/benchmark.md). Use
+    it where pulls are dear and a wrong answer is not a disaster. Rewards must be independent;
+    clumps of dependent ones break it. Rewards near their means, far from 0 and 1, gain least.
 
     Every step is a *row*, which pulls each arm at least once, so that neither the means nor the
     threshold are biased by what was looked at: see `oddarms.statistics.calibrated`. All arms are

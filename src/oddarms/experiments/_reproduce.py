@@ -300,7 +300,7 @@ def _notes(outcomes: Outcomes) -> list[Block]:
     notes.append(
         Paragraph(
             "How we read what the papers leave open (the logarithms of Lemmas 2 to 4, l(k), the"
-            " Remark's variant) is in docs/paper.md of the source."
+            " Remark's variant) is in docs/explanation/paper.md of the source."
         )
     )
     return notes

@@ -1,4 +1,4 @@
-"""The pytest plugin: ``pytest --oddarms`` finds flaky tests (docs/pytest.md).
+"""The pytest plugin: ``pytest --oddarms`` finds flaky tests (docs/how-to/pytest.md).
 
 pytest imports this module in every run of whoever has oddarms installed. So it has the options and
 imports nothing else that a run without ``--oddarms`` does not need.

@@ -7,8 +7,9 @@ the same of a random half. theta = mu + k sigma of the n means, k >= 0.
 Every bound here is a function of the truth (the means, the variances, the direction
 c*_j = (1 + k z_j)/n in which the threshold moves with them, z = (y - mu)/sigma) that holds unless
 one of a list of events occurs. The shares of delta that these events have (`Shares`) add up to
-less than 1, so bounds may be combined, iterated and chosen by looking. ``docs/science/analyze.md``
-has the proofs, with the numbers of the sections that the functions name.
+less than 1, so bounds may be combined, iterated and chosen by looking.
+``docs/explanation/one-look.md`` has the proofs, with the numbers of the sections that the functions
+name.
 
 Rounding. Means are off by at most `mean_doubt`, and every bound is moved outwards by what that and
 sums of n terms can do to it (`_Family.slack`); radii are enlarged by a millionth.

@@ -1,7 +1,7 @@
 """Bounds for one look at recorded rewards: ends of means, variances, halves, products of errors.
 
 `oddarms.statistics.one_look` puts them together, and has the setting and the symbols;
-``docs/science/analyze.md`` has the proofs, with the numbers of the sections that are named here.
+``docs/explanation/one-look.md`` has the proofs, with the numbers of sections that are named here.
 
 References: Clopper and Pearson (1934); Maurer and Pontil (2009) for variances; Boucheron, Lugosi
 and Massart, Concentration Inequalities (2013), chapter 2, for Bennett and Bernstein.

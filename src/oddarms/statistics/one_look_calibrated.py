@@ -7,7 +7,7 @@ estimated without bias, its error is integrated over and not expanded, and the a
 is the one that it would have at the threshold: an arm without a single event has none of its own.
 
 Of each arm, N, S and Q are the number, the sum and the sum of squares of its rewards, m = S/N,
-s^2 the unbiased variance, h = n - 1. ``docs/analyze.md`` has the errors that were counted.
+s^2 the unbiased variance, h = n - 1. ``docs/how-to/analyze.md`` has the errors that were counted.
 """
 
 from __future__ import annotations
