@@ -12,11 +12,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import oddarms
 from helpers import BIN, COMMAND, ROOT, Ran, Run, assert_refused, page_blocks
+from oddarms.studies import StoredStudy
 from processes import wait_until
 
 ARMS = "a,b,c,d,e"
@@ -412,6 +414,27 @@ def test_the_same_command_resumes_after_ctrl_c(find: Run) -> None:
     assert second.json == whole.json
 
 
+@pytest.mark.parametrize("moment", ["ask", "tell_many"])
+def test_ctrl_c_while_something_is_stored_waits_for_it(
+    find: Run, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, calls = getattr(StoredStudy, moment), []
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        calls.append(moment)
+        if len(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return store(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StoredStudy, moment, interrupted)
+        first = find(*CALLED, *SEARCH)
+    assert first.code == 130
+    assert first.err.count(f"interrupted: {stored()} sample") == 1
+    assert oddarms.load_study("find", storage="output/find/study.db").overview().live == 0
+    assert find(*CALLED, *SEARCH).code == 0
+
+
 def test_a_changed_command_is_refused_and_may_start_again(find: Run) -> None:
     words = ("--arms", ARMS, *SEARCH, "--format", "json", "--out", "o", "--pull")
     assert find(*words, PULL).json["outliers"] == ["e"]
@@ -662,7 +685,7 @@ def test_the_command_needs_nothing_of_comparisons_and_clusters() -> None:
 def test_the_page_works(tmp_path: Path) -> None:
     """Its blocks run in their order, in one directory."""
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "COLUMNS": "80"}
-    for language, block in page_blocks(ROOT / "docs" / "find.md"):
+    for language, block in page_blocks(ROOT / "docs" / "how-to" / "find.md"):
         words = [sys.executable, "-c", block] if language == "python" else []
         done = subprocess.run(
             words or ["bash", "-c", f"set -e\n{block}"],
