@@ -1,4 +1,4 @@
-"""An upper bound on SPADE's pulls; docs/science/spade-pulls.md has the proof, with these names.
+"""An upper bound on SPADE's pulls; docs/explanation/spade-pulls.md has the proof, with these names.
 
 It is proven for more than 512 arms, where rows are uniform sweeps, and for n = 1 + k^2. All
 constants are those of the program; a test compares the ones that are written here again, because
@@ -14,12 +14,21 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oddarms.problem import FloatArray, check_bounds, check_delta, check_k, check_means
+from oddarms.errors import InvalidParameter
+from oddarms.problem import (
+    FloatArray,
+    check_bounds,
+    check_delta,
+    check_k,
+    check_means,
+    check_number,
+)
 from oddarms.statistics.evidence import BETA_SHARE, degenerate_bound, normal_mixture_boundary
 from oddarms.statistics.odd_even import SWEEPS_AHEAD
 
 JOINT_UP_TO, HYBRID_UP_TO = 512, 1024
 BOX_SHARE, END_SHARE, DEGENERATE_SHARE, LEVEL_ARMS_SHARE = 0.05, 0.01, 0.02, 0.85
+MEAN_SHARE, MEAN_AHEAD = 0.01, 6.0
 GROWTH, FIRST_SWEEPS, LONGEST_FOCUS, ROW_ADVANTAGE = 0.08, 4.0, 20, 3.0
 MAX_ODDS = 49.0
 """Odds of the threshold's share of the doubt where it is at most 0.98 and at least 0.02."""
@@ -36,18 +45,22 @@ def spade_pulls_bound(
     k: float,
     delta: float,
     bounds: tuple[float, float] = (0.0, 1.0),
+    margin: float = 0.0,
+    indifference: float = 0.0,
     binary: bool = False,
 ) -> float:
     """Return an upper bound on SPADE's pulls that holds with probability at least 1 - delta.
 
     With that probability the answer is right and the number of pulls is at most this bound. For
-    one side, ``error="fwer"``, no margin, floor, indifference or history. The proof and all
-    constants are in docs/science/spade-pulls.md. The bound is far above what is measured.
+    one side, ``error="fwer"``, no floor and no history. The proof and all constants are in
+    docs/explanation/spade-pulls.md. The bound is far above what is measured.
 
     Parameters
     ----------
     means, k, delta, bounds
         The question, as in `ade_pulls_bound`.
+    margin, indifference
+        Those of the question, in units of the rewards.
     binary
         Whether every reward is one of the two bounds. Then variances follow from means, and the
         bound is smaller.
@@ -55,8 +68,8 @@ def spade_pulls_bound(
     Returns
     -------
     float
-        0 for n < 1 + k^2, where SPADE needs no pull. Infinite for n <= 512, unless n = 1 + k^2:
-        for these numbers of arms no bound is proven. Infinite if a gap is 0.
+        0 for n < 1 + k^2, where SPADE needs no pull. Infinite where no bound is proven: for
+        n <= 512 (unless n = 1 + k^2), for n <= 1024 or k < 0 with a margin, and if a gap is 0.
 
     Examples
     --------
@@ -66,21 +79,38 @@ def spade_pulls_bound(
     """
     y = check_means(means)
     a, b = check_bounds(bounds)
-    check_delta(delta)
-    y = (y - a) / (b - a)
+    if y.min() < a or y.max() > b:
+        raise InvalidParameter(f"means must lie within the bounds {a:g} and {b:g} of the rewards.")
+    y = np.clip((y - a) / (b - a), 0.0, 1.0)
     k, n = check_k(k), y.size
+    margin = _check_length("margin", margin) / (b - a)
+    indifference = _check_length("indifference", indifference) / (b - a)
+    check_delta(delta)
     reach = Fraction(n) - 1 - Fraction(k) ** 2
     if reach < 0:
         return 0.0
-    if n <= JOINT_UP_TO and reach > 0:
+    interval = n > HYBRID_UP_TO or reach == 0
+    proven = interval or (n > JOINT_UP_TO and margin == 0.0)
+    if not proven or (k < 0.0 and margin > 0.0):
         return math.inf
-    if y.min() == y.max():
-        return math.inf
-    form = n > HYBRID_UP_TO or reach == 0
-    parts = Parts(y if k >= 0.0 else 1.0 - y, abs(k), delta, interval=form, binary=binary)
+    parts = Parts(
+        y if k >= 0.0 else 1.0 - y,
+        abs(k),
+        delta,
+        margin=margin,
+        indifference=indifference,
+        interval=interval,
+        binary=binary,
+    )
     if parts.gaps[0] == 0.0:
         return math.inf
     return min(parts.pulls_beyond_reach(), *(parts.pulls(float(split)) for split in SPLITS))
+
+
+def _check_length(name: str, value: float) -> float:
+    if not 0.0 <= check_number(name, value) < math.inf:
+        raise InvalidParameter(f"{name} must be a finite number of at least 0 but got {value!r}.")
+    return float(value)
 
 
 class Schedule(NamedTuple):
@@ -99,42 +129,72 @@ def _sweeps_at_readings() -> FloatArray:
     return np.array(sweeps)
 
 
-def _schedule(n: int, k: float, sigma: float, delta: float) -> Schedule:
-    """Return the radii of Lemma 3."""
+class _Threshold(NamedTuple):
+    """What an outlier must reach, and its parts."""
+
+    mu: float
+    sigma: float
+    theta: float
+    """mu + k sigma."""
+    whole: float
+    """The larger one of mu + k sigma and mu + margin."""
+
+
+def _schedule(n: int, k: float, delta: float, at: _Threshold, margin: float) -> Schedule:
+    """Return the radii of Lemma 3, or with a margin those of Lemma 8."""
     m = _sweeps_at_readings()
     reading = np.arange(1.0, m.size + 1.0)
     each = (1.0 + k * k) / (4.0 * n)
-    along = normal_mixture_boundary(m * each, END_SHARE * delta, SWEEPS_AHEAD * each) / m
+    u = normal_mixture_boundary(m * each, END_SHARE * delta, SWEEPS_AHEAD * each) / m
     a = normal_mixture_boundary(m / 4.0, END_SHARE * delta, SWEEPS_AHEAD / 4.0) / m
     levels = DEGENERATE_SHARE * delta / (2.0 * reading * (reading + 1.0))
     D = np.array(
         [degenerate_bound(n, h, h, level) for h, level in zip(m / 2.0, levels, strict=True)]
     )
-    length = math.sqrt(n) * sigma
+    root, length = math.sqrt(n), math.sqrt(n) * at.sigma
     known = (length > a) & ((length - a) ** 2 > 2.0 * (a * a + D))
-    bias = k * (a * a + 2.0 * D) / (math.sqrt(n) * np.where(known, length - a, 1.0))
-    below = np.minimum.accumulate(np.where(known, 2.0 * along + bias, np.inf))
-    above = np.minimum.accumulate(np.where(known, 2.0 * along + 0.5 * bias, np.inf))
-    return Schedule(m, below, np.clip(0.5 * (below + above), 0.5 * EDGE, 1.5))
+    bias = k * (a * a + 2.0 * D) / (root * np.where(known, length - a, 1.0))
+    rough = k * (np.sqrt(a * a + 2.0 * D) + 2.0 * np.maximum(a - length, 0.0)) / root
+    below = at.whole - at.theta + np.where(known, 2.0 * u + bias, np.inf)
+    above = 2.0 * u + np.minimum(rough, np.where(known, 0.5 * bias, np.inf))
+    above = above - (at.whole - at.theta)
+    if margin > 0.0:
+        mean = normal_mixture_boundary(m / (4.0 * n), MEAN_SHARE * delta, MEAN_AHEAD / n) / m
+        beyond = at.whole - at.mu - margin
+        below = np.minimum(below, 2.0 * mean + beyond)
+        above = np.maximum(above, 2.0 * mean - beyond)
+    below, above = np.minimum.accumulate(below), np.minimum.accumulate(np.maximum(above, 0.0))
+    half_width = np.clip(0.5 * (below + above), 0.5 * EDGE, 1.5)
+    return Schedule(m, np.maximum(below, above), half_width)
 
 
 class Parts:
-    """The parts of the bound, for k >= 0 and means in [0, 1] that are not all equal.
+    """The parts of the bound, for k >= 0 and means in [0, 1].
 
     Arms are in the order of their gaps, the smallest first.
     """
 
     def __init__(
-        self, y: FloatArray, k: float, delta: float, *, interval: bool, binary: bool
+        self,
+        y: FloatArray,
+        k: float,
+        delta: float,
+        *,
+        margin: float = 0.0,
+        indifference: float = 0.0,
+        interval: bool,
+        binary: bool,
     ) -> None:
         self.n = y.size
         self.interval, self.binary = interval, binary
-        sigma = float(y.std())
-        self.theta = min(float(y.mean()) + k * sigma, 2.0)
-        nearest = y[np.argsort(np.abs(y - self.theta), kind="stable")]
-        self.gaps: FloatArray = np.abs(nearest - self.theta)
+        mu, sigma = float(y.mean()), float(y.std()) if y.min() < y.max() else 0.0
+        theta = mu + k * sigma
+        at = _Threshold(mu, sigma, theta, max(theta, mu + margin) if margin > 0.0 else theta)
+        self.threshold, self.indifference = min(at.whole, 2.0), min(indifference, 1.0)
+        nearest = y[np.argsort(np.abs(y - self.threshold), kind="stable")]
+        self.gaps: FloatArray = np.abs(nearest - self.threshold) + self.indifference
         self.lowest, self.highest = np.minimum.accumulate(nearest), np.maximum.accumulate(nearest)
-        self.schedule = _schedule(self.n, k, sigma, delta)
+        self.schedule = _schedule(self.n, k, delta, at, margin)
         self.start = math.log(2.0 * self.n / (BOX_SHARE * delta * BETA_SHARE))
         self.log_level = math.log(self.n / (LEVEL_ARMS_SHARE * delta))
 
@@ -170,8 +230,8 @@ class Parts:
         return float(self.n * sweeps[last] + (1.0 + GROWTH) * focus)
 
     def pulls_beyond_reach(self) -> float:
-        """Return the bound for thetas above 1: all arms are normal once its lower end is there."""
-        room = self.theta - 1.0
+        """Return the bound for thresholds above 1: all arms are normal once the lower end is."""
+        room = self.threshold + self.indifference - 1.0
         if room <= 0.0:
             return math.inf
         late = self._readings_until(np.array([room * (1.0 - EDGE)]))
