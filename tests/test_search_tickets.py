@@ -1,4 +1,4 @@
-"""Places and steps of a search: against their definition, and that slow workers bias nothing."""
+"""Places and steps of a search against their definition; tickets that are lost or late."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from oddarms.algorithms import UNLIMITED, Decision, create
 from oddarms.errors import InvalidParameter, ProtocolError, RewardRejected
 from oddarms.problem import FloatArray, Question
 from oddarms.rules import rule_of
-from oddarms.search import PREFETCH, Place, Status, Ticket
+from oddarms.search import Place, Status, Ticket
 from oddarms.testing import assert_error_rate
 
 ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -340,63 +340,12 @@ class TestTickets:
         assert search.result().history == 2 * rewards
 
 
-class TestHowFarAhead:
-    @pytest.mark.parametrize("variant", ["spade", "spade in small steps", "ade", "rr", "wrr"])
-    def test_who_is_slow_does_not_hold_up_the_others(self, variant: str) -> None:
-        """One pull takes for ever; the others make more than the step has, within the share."""
-        search = Search(question_of(variant, delta=1e-9), rng=1)
-        while search.told < 90:
-            search.tell(search.ask(1, prefetch=0.0)[0], 0.5)
-        step = len(search.open_places(10**6, set(), prefetch=0.0))
-        ahead = len(search.ask(10**6)) - step
-        assert PREFETCH * 90 - 1 <= ahead <= max(PREFETCH * search.told, 24 * 10**6)
-        assert len(search.ask(10**6, prefetch=5.0)) > ahead
-
-    @pytest.mark.parametrize("variant", ["spade", "ade", "rr", "wrr"])
-    def test_only_of_arms_that_are_expected(self, variant: str) -> None:
-        search, rng = Search(question_of(variant, k=0.25), rng=1), np.random.default_rng(1)
-        while search.undecided == len(MEANS):
-            for ticket in search.ask(1000, prefetch=0.0):
-                search.tell(ticket, float(rng.random() < MEANS[ticket.index]))
-        assert not search.done
-        step = set(search.open_places(10**6, set(), prefetch=0.0))
-        early = {t.index for t in search.ask(10**6) if (t.index, t.place) not in step}
-        steps = itertools.islice(search.algorithm.outlook(), 200)
-        assert early <= {int(arm) for pulls in steps for arm in pulls.indices[pulls.counts > 0]}
-
-    @pytest.mark.parametrize("prefetch", [1e300, 1e308])
-    def test_any_share_may_be_wanted(self, prefetch: float) -> None:
-        search = Search(question_of("rr batch 7"), rng=1)
-        for ticket in search.ask(100):
-            search.tell(ticket, 0.5)
-        assert len(search.ask(500, prefetch=prefetch)) == 500
-
-    def test_what_is_there_is_not_asked_for_again_when_the_budget_grows(self) -> None:
-        """Or fast rewards would be drawn twice."""
-        search = Search(4, k=0.5, delta=0.05, budget=69, algorithm="rr", batch=10, rng=1)
-        for ticket in search.ask(40):
-            search.tell(ticket, 0.5)
-        tickets = search.ask(24, prefetch=5.0)
-        for ticket in tickets:
-            search.tell(ticket, 0.5)
-        search.ask(1)
-        assert search.status is Status.BUDGET
-        search.raise_budget(1000)
-        again = {(ticket.index, ticket.place) for ticket in search.ask(100, prefetch=0.0)}
-        assert again
-        assert again.isdisjoint({(ticket.index, ticket.place) for ticket in tickets})
-
-
 Duration = Callable[[int, float, np.random.Generator], float | None]
 """How long a pull of an arm with a reward takes; None if it is lost."""
 
 
 class Workshop:
-    """Workers in virtual time. A reward may keep them, and a lease of 1000 runs out.
-
-    By place, as a search does it, or by arrival, where the next result of an arm takes its next
-    place: what would be wrong.
-    """
+    """Workers in virtual time. A reward may keep them, and a lease runs out."""
 
     def __init__(
         self,
@@ -406,32 +355,24 @@ class Workshop:
         duration: Duration,
         *,
         workers: int,
-        lease: float = 1000.0,
-        by_arrival: bool = False,
+        lease: float,
     ) -> None:
         self.search, self.means, self.duration, self.lease = search, means, duration, lease
         self.rng = np.random.default_rng(seed)
         self.idle = workers
-        self.least = max(workers // 8, 1)  # they come for more when there are so many of them
-        self.by_arrival = by_arrival
         self.now = 0.0
         self.numbers = itertools.count()
         self.events: list[tuple[float, int, Place, float | None, bool]] = []
         self.out: set[Place] = set()
-        self.arrived = [0] * means.size
-        self.late = self.lost = self.most_unused = 0
+        self.late = self.lost = 0
 
-    def run(
-        self, most: int, *, prefetch: float, until: Callable[[], bool] = lambda: False
-    ) -> Search:
+    def run(self, most: int) -> None:
         search = self.search
-        while not search.done and search.told < most and not until():
-            if self.idle >= self.least or not self.events:
-                for place in search.open_places(max(self.idle, 1), self.out, prefetch=prefetch):
+        while not search.done and search.told < most:
+            if self.idle > 0 or not self.events:
+                for place in search.open_places(max(self.idle, 1), self.out):
                     self._pull(place)
             self._answer()
-            self.most_unused = max(self.most_unused, search.told - search.pulls)
-        return search
 
     def _pull(self, place: Place) -> None:
         self.idle -= 1
@@ -450,127 +391,12 @@ class Workshop:
         heapq.heappush(self.events, (self.now + after, next(self.numbers), place, reward, leased))
 
     def _answer(self) -> None:
-        self.now, _, (arm, place), reward, leased = heapq.heappop(self.events)
+        self.now, _, place, reward, leased = heapq.heappop(self.events)
         self.idle += leased
-        if self.by_arrival:
-            place = self.arrived[arm]  # and those that are out are the ones behind it
-            self.arrived[arm] += 1
-            others = sum(other == arm for other, _ in self.out) - 1
-            self.out = {(other, at) for other, at in self.out if other != arm}
-            self.out |= {(arm, place + 1 + number) for number in range(others)}
-        elif leased:
-            self.out.discard((arm, place))
+        if leased:
+            self.out.discard(place)
         if reward is not None:
-            self.search.take(arm, place, reward)
-
-
-def wrong_in(search: Search, truth: tuple[Decision, ...]) -> tuple[bool, bool]:
-    """Return whether a decision is wrong, and whether there is one."""
-    pairs = list(zip(search.decisions.tolist(), truth, strict=True))
-    wrong = any(found not in (Decision.UNDECIDED, true) for found, true in pairs)
-    return wrong, any(found != Decision.UNDECIDED for found, _ in pairs)
-
-
-TRUTH = (Decision.HIGH, Decision.HIGH, Decision.NORMAL, Decision.NORMAL)
-
-
-def slow_if_good(arm: int, reward: float, rng: np.random.Generator) -> float:
-    return float(rng.exponential(300.0 if arm == 0 and reward else 1.0))
-
-
-class TestRewardsThatDecideTheSpeed:
-    """The first arm's 1 takes 300 times as long as all else; its mean is over the threshold."""
-
-    means = np.array([0.35, 1.0, 0.0, 0.0])  # theta = 0.3375 for k = 0
-    delta = 0.3
-
-    def deviation(self, runs: int, *, by_arrival: bool) -> float:
-        """Return by how many standard deviations the first arm's first 4 rewards are off."""
-        hits = 0.0
-        for seed in range(runs):
-            search = Search(4, k=0, margin=0, delta=0.1, algorithm="rr", batch=4, rng=seed)
-            shop = Workshop(
-                search,
-                self.means,
-                seed,
-                slow_if_good,
-                workers=32,
-                by_arrival=by_arrival,
-                lease=np.inf,
-            )
-            first: list[float] = []
-
-            def complete(search: Search = search, first: list[float] = first) -> bool:
-                if search.pulls and not first:
-                    first.append(float(search.algorithm.sums[0]))
-                return bool(first)
-
-            absorb = search.algorithm.absorb
-
-            def noting(
-                pulls: Any, sums: Any, squares: Any, absorb: Any = absorb, first: Any = first
-            ) -> None:
-                if not first:
-                    first.append(float(sums[0]))
-                absorb(pulls, sums, squares)
-
-            search.algorithm.absorb = noting  # type: ignore[method-assign]
-            shop.run(10**6, prefetch=0.5, until=complete)
-            hits += first[0]
-        p, pulls = self.means[0], 4 * runs
-        return float((hits - pulls * p) / np.sqrt(pulls * p * (1 - p)))
-
-    def test_the_mean_of_the_rewards_by_place_is_right(self) -> None:
-        assert abs(self.deviation(100, by_arrival=False)) < 4.9  # else P < 1e-6
-
-    def test_that_of_the_rewards_by_arrival_is_not(self) -> None:
-        """So that the test above would see it."""
-        assert self.deviation(100, by_arrival=True) < -9.8
-
-    def wrong(self, variant: str, runs: int, most: int, *, by_arrival: bool = False) -> int:
-        """Return how many runs decided something wrongly, of runs most of which decide."""
-        wrong = decided = waited = 0
-        for seed in range(runs):
-            options = {"batch": 7} if variant != "spade" else {}
-            question = question_of(variant, labels=4, delta=self.delta, options=options)
-            search = Search(question, rng=seed)
-            shop = Workshop(
-                search,
-                self.means,
-                seed,
-                slow_if_good,
-                workers=64,
-                by_arrival=by_arrival,
-                lease=np.inf,
-            )
-            found = wrong_in(shop.run(most, prefetch=2.0), TRUTH)
-            wrong, decided = wrong + found[0], decided + found[1]
-            waited += shop.most_unused > 0
-        assert waited == runs
-        assert decided > runs / 2
-        return wrong
-
-    @pytest.mark.parametrize(
-        ("variant", "runs", "most"),
-        [
-            ("spade", 15, 250),
-            pytest.param("spade", 150, 600, marks=pytest.mark.long),
-            pytest.param("rr", 40, 3000, marks=pytest.mark.long),
-            pytest.param("wrr", 40, 3000, marks=pytest.mark.long),
-        ],
-    )
-    def test_wrong_answers_are_as_rare_as_promised(
-        self, variant: str, runs: int, most: int
-    ) -> None:
-        assert_error_rate(self.wrong(variant, runs, most), runs, self.delta)
-
-    @pytest.mark.long
-    def test_by_arrival_they_are_not(self) -> None:
-        """The test above has power: here the first arm seems to be below the threshold."""
-        runs = 30
-        wrong = self.wrong("spade", runs, 300, by_arrival=True)
-        with pytest.raises(AssertionError, match=f"errors in {runs} runs"):
-            assert_error_rate(wrong, runs, self.delta)
+            self.search.take(*place, reward)
 
 
 def slow_and_lossy(arm: int, reward: float, rng: np.random.Generator) -> float | None:
@@ -588,6 +414,7 @@ class TestLostAndLatePulls:
     """Wrong decisions in runs with slow and lost pulls, held against delta = 0.1."""
 
     means = np.array([0.6, 1.0, 0.0, 0.05])  # theta = 0.4125, the first arm 0.1875 above it
+    truth = (Decision.HIGH, Decision.HIGH, Decision.NORMAL, Decision.NORMAL)
 
     def wrong(
         self, variant: str, runs: int, most: int, fate: Duration, options: dict[str, Any]
@@ -597,8 +424,9 @@ class TestLostAndLatePulls:
         for seed in range(runs):
             search = Search(question_of(variant, labels=4, options=options), rng=seed)
             shop = Workshop(search, self.means, seed, fate, workers=10, lease=3.0)
-            shop.run(most, prefetch=PREFETCH)
-            wrong += wrong_in(search, TRUTH)[0]
+            shop.run(most)
+            pairs = zip(search.decisions.tolist(), self.truth, strict=True)
+            wrong += any(found not in (Decision.UNDECIDED, true) for found, true in pairs)
             decided += bool(search.decisions[0] != Decision.UNDECIDED)
             assert shop.lost > 0
             assert shop.late > 0 or fate is lost_when_good
