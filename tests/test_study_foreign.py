@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import sqlite3
 import traceback
 from collections.abc import Callable
@@ -147,6 +148,17 @@ class TestForeignDatabases:
             with pytest.raises(StorageFailed, match=r"did not create.*none of them was run"):
                 call(str(file))
         assert file.read_bytes() == before
+
+    def test_nor_is_what_is_in_its_log_only(self, tmp_path: Path) -> None:
+        file, written = tmp_path / "studies.db", tmp_path / "written.db"
+        self.changed(written)
+        with closing(sqlite3.connect(written)) as connection:
+            connection.execute("CREATE TRIGGER t AFTER INSERT ON tickets BEGIN SELECT 1; END")
+            for ending in ("", "-wal"):
+                shutil.copy(f"{written}{ending}", f"{file}{ending}")
+        for call in self.CALLS:
+            with pytest.raises(StorageFailed, match=r"did not create.*\(t\).*none of them was run"):
+                call(str(file))
 
     @staticmethod
     def changed(file: Path, *statements: str) -> None:

@@ -212,6 +212,8 @@ class Database:
         return create
 
     def _has_schema(self, connection: sa.Connection) -> bool:
+        if not self.is_postgresql:
+            _check_schema(connection.connection.driver_connection, self.name)
         tables = _tables(connection)
         if not tables:
             return False
@@ -486,32 +488,38 @@ def _make_file(path: str) -> None:
 
 
 def _look_at_file(path: str) -> None:
-    """Refuse a file whose tables are not ours, before it is opened for writing.
-
-    A trigger, a view or a computed column would run whatever its author likes, and values of
-    tables that are not strict may have any type.
-    """
+    """Refuse a file whose tables are not ours, before it is opened for writing."""
     address = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro&immutable=1"
-    ours = set(statements("sqlite"))
     try:
         with closing(sqlite3.connect(address, uri=True)) as connection:
-            found = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
-            alien = [
-                str(name)
-                for kind, name, sql in found
-                if kind not in ("table", "index") or (name in TABLES and sql not in ours)
-            ]
-            names = {str(name) for _, name, _ in found}
-            if names and "oddarms" not in names:
-                raise _other_tables(path, names)
-            if not alien:
-                return
-            if "oddarms" not in alien:
-                version = connection.execute("SELECT version FROM oddarms").fetchone()
-                if version != (VERSION,):
-                    return  # its tables may differ
+            _check_schema(connection, path)
     except (sqlite3.Error, UnicodeDecodeError):
-        return  # opening it says what is wrong
+        pass  # opening it says what is wrong
+
+
+def _check_schema(connection: Any, path: str) -> None:
+    """Refuse tables that are not ours.
+
+    A trigger, a view or a computed column would run whatever its author likes, and values of
+    tables that are not strict may have any type. Some of them may be in the -wal file only, which
+    nobody reads before the file is opened.
+    """
+    ours = set(statements("sqlite"))
+    found = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    alien = [
+        str(name)
+        for kind, name, sql in found
+        if kind not in ("table", "index") or (name in TABLES and sql not in ours)
+    ]
+    names = {str(name) for _, name, _ in found}
+    if names and "oddarms" not in names:
+        raise _other_tables(path, names)
+    if not alien:
+        return
+    if "oddarms" not in alien:
+        version = connection.execute("SELECT version FROM oddarms").fetchone()
+        if version != (VERSION,):
+            return  # its tables may differ
     raise StorageFailed(
         f"{path} has tables that oddarms did not create, triggers or views"
         f" ({', '.join(sorted(alien)[:3])}); none of them was run."
