@@ -464,7 +464,7 @@ class TestAudit:
     def test_clients_cannot_write_it(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Neither by a reason nor, if a proxy is believed, by an address."""
+        """Neither by a reason or a name nor, if a proxy is believed, by an address."""
         monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
         forged = "1.2.3.4 study='x' delete token=0"
         with served(tmp_path / "s.db") as server, caplog.at_level(logging.INFO):
@@ -472,6 +472,10 @@ class TestAudit:
             with server.client(headers={"X-Forwarded-For": forged}) as client:
                 reason = "a\nb\x85delete token=0 \x1b[31m"
                 client.post(f"{STUDIES}/s/stop", json={"reason": reason})
+                for given in ({"tickets": []}, {"worker": reason}):
+                    client.post(f"{STUDIES}/s/skip", json={**given, "reason": reason})
+        said = [one.getMessage() for one in caplog.records if "given back" in one.getMessage()]
+        assert [line.isprintable() for line in said] == [True, True]
         (line,) = self.lines(caplog)
         assert line.isprintable()
         words = [word.partition("=")[0] for word in line.split(" reason=")[0].split(" ")[1:]]

@@ -47,6 +47,18 @@ def told(study: Study) -> list[tuple[str | None, float]]:
     return [(trial.ticket, trial.reward) for trial in study.trials()]
 
 
+def test_many_tickets_at_once(postgresql: Server) -> None:
+    """Tables that have just been filled have no statistics, by which queries are planned."""
+    limit = "?options=-c%20statement_timeout=60000"
+    study = create_study("many", 2000, k=3, storage=postgresql.new_database() + limit)
+    tickets = study.ask(5000, prefetch=1e300, lease=600)
+    assert study.renew(tickets) == 5000
+    study.skip_many(tickets[:1000])
+    told = study.tell_many([(ticket, 0.5) for ticket in tickets])
+    assert told == [Told.RECORDED] * 5000
+    assert study.overview().live == 0
+
+
 class TestManyProcesses:
     def test_make_an_empty_storage_together(self, database: str, postgresql: Server) -> None:
         fresh = database if database.endswith(".db") else postgresql.new_database()

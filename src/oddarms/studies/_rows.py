@@ -17,7 +17,7 @@ from oddarms.errors import InvalidParameter, StorageFailed, UnknownStudy
 from oddarms.problem import BoolArray, FloatArray, IntArray
 from oddarms.search import Place
 from oddarms.studies._database import Database, Now, in_chunks, run
-from oddarms.studies._study import CONFLICTS_KEPT, Told
+from oddarms.studies._study import CONFLICTS_KEPT, MAX_WORKERS, Told
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -34,6 +34,12 @@ _PLACES = (
     "SELECT place FROM results WHERE study = :study AND arm = :arm"
     " UNION ALL SELECT place FROM tickets WHERE study = :study AND arm = :arm"
 )
+
+_LISTED = (
+    "CASE WHEN EXISTS (SELECT 1 FROM workers WHERE study = :study AND name = :name) THEN :name"
+    " WHEN (SELECT count(*) FROM workers WHERE study = :study) < :most THEN :name ELSE '' END"
+)
+"""The name by which a worker is listed."""
 
 
 class Rows:
@@ -55,7 +61,7 @@ class Rows:
         expired = "study = :study AND (boot <> :boot OR expires <= :steady)"
         if self.database.is_postgresql:
             unlocked = f"SELECT number FROM tickets WHERE {expired} FOR UPDATE SKIP LOCKED"
-            expired = f"study = :study AND number IN ({unlocked})"
+            expired = f"study = :study AND {_among(unlocked)}"
         self.run(
             connection, f"DELETE FROM tickets WHERE {expired}", boot=now.boot, steady=now.steady
         )
@@ -126,7 +132,7 @@ class Rows:
         self.run(
             connection,
             "INSERT INTO workers (study, name, handed_out, results, first_told, last_told,"
-            " last_seen) VALUES (:study, :name, :handed_out, :results, :told, :told, :wall)"
+            f" last_seen) VALUES (:study, {_LISTED}, :handed_out, :results, :told, :told, :wall)"
             " ON CONFLICT (study, name) DO UPDATE SET"
             " handed_out = workers.handed_out + excluded.handed_out,"
             " results = workers.results + excluded.results,"
@@ -134,6 +140,7 @@ class Rows:
             " last_told = coalesce(excluded.last_told, workers.last_told),"
             " last_seen = excluded.last_seen",
             name=worker or "",
+            most=MAX_WORKERS,
             handed_out=handed_out,
             results=results,
             told=told,
@@ -145,13 +152,15 @@ class Rows:
     ) -> int:
         """Change tickets that are out, and return how many; they are locked in one order."""
         changed = 0
-        locked = " ORDER BY number FOR UPDATE" if self.database.is_postgresql else ""
         for some in in_lists(numbers):
-            chosen = f"SELECT number FROM tickets WHERE study = :study AND number IN ({some})"
+            chosen = f"number IN ({some})"
+            if self.database.is_postgresql:
+                chosen = _among(
+                    f"SELECT number FROM tickets WHERE study = :study AND {chosen}"
+                    " ORDER BY number FOR UPDATE"
+                )
             changed += self.run(
-                connection,
-                f"{statement} WHERE study = :study AND number IN ({chosen}{locked})",
-                **values,
+                connection, f"{statement} WHERE study = :study AND {chosen}", **values
             ).rowcount
         return changed
 
@@ -224,10 +233,13 @@ class Rows:
         self, connection: sa.Connection, rows: Sequence[Row], worker: str | None, wall: float
     ) -> set[int]:
         tickets, arms, places, rewards = (list(column) for column in zip(*rows, strict=True))
+        locked = (
+            "SELECT number FROM tickets WHERE study = :study AND number = ANY(:tickets)"
+            " ORDER BY number FOR UPDATE"
+        )
         self.run(
             connection,
-            "DELETE FROM tickets WHERE study = :study AND number IN (SELECT number FROM tickets"
-            " WHERE study = :study AND number = ANY(:tickets) ORDER BY number FOR UPDATE)",
+            f"DELETE FROM tickets WHERE study = :study AND {_among(locked)}",
             tickets=tickets,
         )
         found = self.run(
@@ -367,6 +379,15 @@ class Rows:
         if tickets is not None and last > tickets:
             problems.append(f"there is a result of ticket {last:,}, but {tickets:,} were made")
         return problems
+
+
+def _among(query: str) -> str:
+    """Return the condition that a number is among those of a query that locks rows.
+
+    PostgreSQL runs a query in ARRAY() once. One in IN () it may run again for each row, which takes
+    minutes for thousands of tickets.
+    """
+    return f"number = ANY(ARRAY({query}))"
 
 
 def _results(chunks: Iterable[Sequence[Any]]) -> Results:

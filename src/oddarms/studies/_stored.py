@@ -66,6 +66,7 @@ from oddarms.studies._study import (
     reason_of,
 )
 from oddarms.tables import Missing, Recorded
+from oddarms.text import shown
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -273,15 +274,18 @@ class StoredStudy(Study):
         with self._database.writing() as connection:
             count = self._rows.change_tickets(connection, "DELETE FROM tickets", numbers)
             self._read_row(connection)  # is the study there?
-        _log.info("%s: %d tickets were given back: %s", self.name, count, reason_of(reason))
+        _log.info("%s: %d tickets were given back: %s", self.name, count, shown(reason_of(reason)))
 
     def skip_worker(self, worker: str, reason: str = "") -> int:
         """See `Study.skip_worker`."""
+        worker, reason = check_text("worker", worker) or "", reason_of(reason)
         chosen = "SELECT number FROM tickets WHERE study = :study AND worker = :worker"
         with self._database.writing() as connection:
             numbers = self._rows.run(connection, chosen, worker=worker).scalars().all()
             count = self._rows.change_tickets(connection, "DELETE FROM tickets", numbers)
-        _log.info("%s: %d tickets of %r were given back: %s", self.name, count, worker, reason)
+            self._read_row(connection)  # is the study there?
+        said = "%s: %d tickets of %r were given back: %s"
+        _log.info(said, self.name, count, worker, shown(reason))
         return count
 
     def add_history(

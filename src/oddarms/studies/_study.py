@@ -53,6 +53,8 @@ MAX_TEXT = 1000
 """Characters of a worker's name, and of a reason."""
 MAX_KEY = 64
 """Characters of a key by which a call may be repeated."""
+MAX_WORKERS = 10_000
+"""Names of workers that a study lists; further ones count as one without a name."""
 CONFLICTS_KEPT = 3
 """Conflicts of a ticket that are stored; further ones are counted."""
 
@@ -530,7 +532,10 @@ class Study(ABC):
 
     @abstractmethod
     def workers(self) -> list[WorkerRecord]:
-        """Return who has worked on the study, by name."""
+        """Return who has worked on the study, by name.
+
+        Names after the first 10,000 count as one worker without a name.
+        """
 
     @abstractmethod
     def verify(self) -> Verification:
