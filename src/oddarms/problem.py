@@ -36,6 +36,8 @@ MAX_ARMS = 100_000_000
 """A search of more does not fit into any memory; a number in a file may say anything."""
 MAX_AT_A_TIME = 10_000_000_000
 """Pulls that an option may ask for; so many of each of the most arms can still be counted."""
+MAX_K = 1e100
+"""Its square is still a number."""
 MIN_DELTA = 1e-100
 """A share of it, such as that of an arm and a round, is still a number above 0."""
 
@@ -63,9 +65,11 @@ def check_number(name: str, value: Any) -> float:
 
 
 def check_k(k: float) -> float:
-    """Return k as a float; any finite number is allowed."""
+    """Return k as a float that can be squared."""
     if not math.isfinite(check_number("k", k)):
         raise InvalidParameter(f"k must be a finite number but got {k}.")
+    if abs(k) > MAX_K:
+        raise InvalidParameter(f"k must be from {-MAX_K:g} to {MAX_K:g} but got {k:g}.")
     return float(k)
 
 
