@@ -93,6 +93,16 @@ class TestBodies:
                 self.refused(client, path, padded + b" ")
                 self.refused(client, path, (b" " * 2**16 for _ in range(400)))
 
+    def test_large_ones_are_for_routes_that_take_them(self, client: httpx.Client) -> None:
+        """Neither a stream nor a form keeps the server busy with one."""
+        self.refused(client, "/logout", b"%" * 17_000)
+        self.refused(client, "/login", b"&" * 17_000)
+        try:
+            response = client.request("GET", f"{STUDIES}/s/events", content=b"x" * 17_000)
+        except (httpx.NetworkError, httpx.RemoteProtocolError):
+            return
+        assert response.status_code == 413
+
     def test_bodies_together_have_a_limit(self, server: Served, client: httpx.Client) -> None:
         """Those that are on their way, too; small ones find room beside them."""
         head = f"POST {STUDIES}/s/ask HTTP/1.1\r\nHost: localhost\r\n"
@@ -103,10 +113,10 @@ class TestBodies:
                 address = ("127.0.0.1", server.port)
                 connection = stack.enter_context(socket.create_connection(address, PATIENCE))
                 with suppress(ConnectionResetError, BrokenPipeError):
-                    connection.sendall(head.encode() + b" " * (8 * MIB - 2**17))
+                    connection.sendall(head.encode() + b" " * (8 * MIB - 1))
             padded = json.dumps({"n": 1}).encode().ljust(8 * MIB)
             wait_until(lambda: self.status(client, padded) == 503)
-            assert client.post(f"{STUDIES}/s/ask", json={}).status_code == 200
+            assert client.post(f"{STUDIES}/s/ask", json={"n": 1}).status_code == 200
         wait_until(lambda: self.status(client, padded) == 200)
 
     def status(self, client: httpx.Client, body: bytes) -> int:
@@ -169,6 +179,24 @@ class TestBodies:
             for what in ("ask", "tell", "stop", "budget"):
                 response = client.post(f"{STUDIES}/s/{what}", json={word: 1})
                 assert (response.status_code, len(response.text) < 3000) == (422, True), word
+
+    def test_a_great_many_words(self, client: httpx.Client) -> None:
+        """Each used to be refused by itself, which took seconds of everybody's time."""
+        words = dict.fromkeys(map(str, range(100_000)))
+        response = client.post(f"{STUDIES}/s/tell", json=words)
+        assert response.status_code == 422
+        assert "has 100000 members, and there are only ticket, reward, " in response.text
+
+    def test_a_history_that_is_too_long(self, client: httpx.Client) -> None:
+        rewards = {"a": [0] * 60_000, "b": [1] * 40_001}
+        response = client.post(f"{STUDIES}/s/history", json={"rewards": rewards})
+        assert response.status_code == 422
+        assert "at most 100,000 numbers in a request but got 100,001" in response.json()["detail"]
+
+    def test_a_worker_that_no_storage_can_name(self, client: httpx.Client) -> None:
+        response = client.post(f"{STUDIES}/s/skip", json={"worker": "a\0b"})
+        assert response.status_code == 422
+        assert "worker must be a text" in response.json()["detail"]
 
 
 class TestConnections:
@@ -316,6 +344,21 @@ def test_labels_and_names_stay_data(client: httpx.Client) -> None:
     assert client.get(f"{path}/question").json()["labels"] == labels
     assert client.get(f"{path}/question").headers["x-content-type-options"] == "nosniff"
     assert client.delete(path).status_code == 204
+
+
+def test_names_without_end(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that have ever new names fill neither the storage nor the page."""
+    monkeypatch.setattr("oddarms.studies._rows.MAX_WORKERS", 3)
+    client.post(STUDIES, json={"name": "names", "arms": 3, "k": 0.5})
+    for name in [*"abcdea"]:
+        asked = client.post(f"{STUDIES}/names/ask", json={"worker": name, "prefetch": 0}).json()
+        results = [(ticket["id"], 1) for ticket in asked["tickets"]]
+        client.post(f"{STUDIES}/names/tell", json={"results": results, "worker": name})
+    found = client.get(f"{STUDIES}/names/workers").json()["workers"]
+    listed = [(one["name"], one["results"]) for one in found]
+    assert listed == [(None, 2), ("a", 2), ("b", 1), ("c", 1)]
+    assert client.get(f"{STUDIES}/names/verify").json()["ok"]
+    client.delete(f"{STUDIES}/names")
 
 
 def test_one_verification_at_a_time(client: httpx.Client, server: Served) -> None:

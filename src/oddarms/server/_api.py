@@ -223,11 +223,21 @@ def add_history(request: Request, study: StudyToChange, body: models.History) ->
     if (body.rewards is None) == (body.rows is None):
         raise InvalidParameter("The body must have either rewards or rows.")
     if body.rows is None:
-        count = study.add_history(body.rewards or {}, key=body.key)
+        given = body.rewards or {}
+        _check_history(sum(map(len, given.values())))
+        count = study.add_history(given, key=body.key)
     else:
         count = _add_rows(study, body.rows, body.key)
     audit(request, "history", study.name, results=count)
     return models.Count(count=count)
+
+
+def _check_history(size: int) -> None:
+    if size > wire.MAX_HISTORY:
+        raise InvalidParameter(
+            f"rewards must have at most {wire.MAX_HISTORY:,} numbers in a request but got {size:,}:"
+            " send them in parts."
+        )
 
 
 def _add_rows(study: StoredStudy, rows: list[tuple[int, Any]], key: str | None) -> int:

@@ -31,10 +31,10 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 """Headers of every answer, unless it sets its own."""
-MAX_UNKNOWN_BODY = 16 * 2**10
-"""Bytes of the body of a request without a valid token."""
+MAX_SMALL_BODY = 16 * 2**10
+"""Bytes of a body without a valid token, or where no route takes more."""
 MAX_HELD = 4 * MAX_BODY
-"""Bytes of all bodies at a time; JSON takes up to thirty times as much memory when it is read."""
+"""Bytes of large bodies at a time; JSON takes up to thirty times as much memory when it is read."""
 GONE = 499
 """Status in the metrics if the client closed the connection, as in nginx."""
 METHODS = ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS")
@@ -86,7 +86,7 @@ class Guards:
         self._prefix = state.settings.root_path
         self._hosts = {"localhost", *(host.lower() for host in state.settings.allowed_hosts)}
         self.held = 0
-        """Bytes of all bodies with a token whose requests are not answered yet."""
+        """Bytes of all bodies that may be large and whose requests are not answered yet."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -178,12 +178,17 @@ class _Sent:
 
 
 class _Body:
-    """A `receive` that counts the bytes of a body, and refuses more than it or all may have."""
+    """A `receive` that counts the bytes of a body, and refuses more than it or all may have.
+
+    A body may be large if there is a token, and a route that takes it: of the API or for a new
+    study. Small ones are read however many large ones there are.
+    """
 
     def __init__(self, request: Request, receive: Receive, guards: Guards) -> None:
         self._receive = receive
         self._guards = guards
-        self._known = principal_of(request) is not None
+        takes = is_api(request) or request.scope["path"].endswith("/new")
+        self._large = takes and request.method == "POST" and principal_of(request) is not None
         self._size = 0
         announced = request.headers.get("content-length", "0")[:20]
         self._check(int(announced) if announced.isdecimal() else 0)
@@ -192,22 +197,22 @@ class _Body:
         message = await self._receive()
         more = len(message.get("body", b""))
         self._size += more
-        self._guards.held += more if self._known else 0
+        self._guards.held += more if self._large else 0
         self._check(self._size)
-        if self._guards.held > MAX_HELD and more:
+        if self._guards.held > MAX_HELD and self._size > MAX_SMALL_BODY and more:
             said = "The server is reading too many large bodies: repeat the request."
             raise Problem(503, "busy", said, {"Connection": "close", "Retry-After": "1"})
         return message
 
     def _check(self, size: int) -> None:
-        most = MAX_BODY if self._known else MAX_UNKNOWN_BODY
+        most = MAX_BODY if self._large else MAX_SMALL_BODY
         if size > most:
             said = f"The body must have at most {most:,} bytes: send it in parts."
             raise Problem(413, "too-large", said, {"Connection": "close"})
 
     def release(self) -> None:
         """Forget the body, as the request is answered."""
-        self._guards.held -= self._size if self._known else 0
+        self._guards.held -= self._size if self._large else 0
 
 
 def _check_origin(request: Request) -> None:

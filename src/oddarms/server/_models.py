@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
 
 from oddarms.problem import DEFAULT_DELTA
 from oddarms.search import PREFETCH
@@ -23,6 +24,16 @@ TicketIds = Annotated[list[TicketId], Field(max_length=wire.MAX_RESULTS, fail_fa
 
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_size(cls, values: Any) -> Any:
+        """Refuse a great many members at once: Pydantic would make an error of each."""
+        if isinstance(values, dict) and len(values) > len(cls.model_fields):
+            known = ", ".join(cls.model_fields)
+            said = "It has {count} members, and there are only {known}"
+            raise PydanticCustomError("members", said, {"count": len(values), "known": known})
+        return values
 
 
 class NewStudy(_Body):
