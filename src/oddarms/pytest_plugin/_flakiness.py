@@ -12,7 +12,8 @@ that fails in at least r of its runs is seen to fail.
 A flaky test runs on until it has failed F times or has had F/r runs, so that its interval is narrow
 (`failures_for`). Both limits are fixed in advance, so the interval of Clopper and Pearson is exact:
 of such a curtailed sequence the event "at most as many failures in at least as many runs" is one
-about the first so many runs, as with a fixed number of them.
+about the first so many runs, as with a fixed number of them. So a test is listed as flaky with an
+interval that misses its rate with probability at most 5 %.
 
 Tests that cannot be repeated
 -----------------------------
