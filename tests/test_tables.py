@@ -219,7 +219,7 @@ class TestTotals:
             for size in (1, data.draw(st.integers(2, 5)), 2**18):
                 patch.setattr("oddarms.tables._files.PART_ROWS", size)
                 patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-                found.append(read_totals("-", seed=3))
+                found.append(read_totals("-", rng=3))
         for totals in found[1:]:
             for one, other in ((totals, found[0]), (totals.half, found[0].half)):
                 assert one is not None
@@ -232,7 +232,7 @@ class TestTotals:
         rng = np.random.default_rng(5)
         rows = "".join(f"{arm},{reward}\n" for arm, reward in rng.integers(0, 2, (10_000, 2)))
         path = write(f"arm,reward\n{rows}")
-        one, other, third = (read_totals(path, seed=seed) for seed in (0, 0, 1))
+        one, other, third = (read_totals(path, rng=seed) for seed in (0, 0, 1))
         assert one.half is not None
         assert other.half is not None
         assert third.half is not None

@@ -164,7 +164,7 @@ def analyze(
         worst=worst,
         encoding=encoding,
         min_rows=min_rows,
-        seed=seed,
+        rng=seed,
     )
     asked = _question(question, words, read.labels, bounds)
     options: dict[str, Any] = {"method": method}

@@ -239,7 +239,7 @@ def _own_executor(jobs: int, threads: bool) -> Executor:
         return ThreadExecutor(jobs)
     try:
         # it sends functions of notebooks, too
-        from loky import ProcessPoolExecutor  # type: ignore[import-untyped]
+        from loky import ProcessPoolExecutor
     except ImportError:
         raise MissingExtra.of("parallel", "running on several cores") from None
     pool: Executor = ProcessPoolExecutor(jobs, initializer=_ignore_ctrl_c)

@@ -179,7 +179,7 @@ def read_totals(
     worst: float = 1.0,
     encoding: str | None = None,
     min_rows: int = 1,
-    seed: int = 0,
+    rng: int = 0,
 ) -> Totals:
     """Return the number, the sum and the sum of squares of each arm's rewards.
 
@@ -194,7 +194,7 @@ def read_totals(
         their squares; rows of one arm are added up.
     min_rows
         Arms with fewer rows are left out.
-    seed
+    rng
         Decides which rows are in the random half.
 
     Examples
@@ -207,7 +207,7 @@ def read_totals(
     asked = {"arm": arm, "reward": reward, "trials": trials, "events": events}
     asked |= {"count": count, "total": total, "squares": squares}
     rows = _Rows(missing, transform, bounds, worst)
-    sums = _Accumulated(seed)
+    sums = _Accumulated(rng)
     for block in rows.read(data, asked, labels, encoding):
         sums.add(block, len(rows.labels))
     return sums.totals(rows.labels, min_rows, rows.missing)
