@@ -463,9 +463,13 @@ class TestDamage:
             "DELETE FROM results",
             "DELETE FROM results WHERE id > 15",
             "UPDATE studies SET tickets = 3",
+            "UPDATE studies SET budgets = '[]'",
+            "UPDATE arms SET label = '{' WHERE number = 1",
+            "UPDATE arms SET label = '\"a' || char(34) WHERE number < 2",
+            "UPDATE arms SET number = 777 WHERE number = 1",
         ],
     )
-    def test_results_that_are_gone_are_noticed(self, file: Path, statement: str) -> None:
+    def test_what_is_gone_or_damaged_is_noticed(self, file: Path, statement: str) -> None:
         made(file, 20)
         change(file, statement)
         assert load_study("s", storage=file).verify().problems

@@ -170,9 +170,12 @@ class StoredStudy(Study):
     def labels(self) -> tuple[Label, ...]:
         """The arms' labels."""
         if self._labels is None:
-            statement = "SELECT label FROM arms WHERE study = :study ORDER BY number"
+            statement = (
+                "SELECT label FROM arms WHERE study = :study AND number >= 0 AND number < :n"
+                " ORDER BY number"
+            )
             with self._database.reading() as connection:
-                texts = self._rows.run(connection, statement).scalars().all()
+                texts = self._rows.run(connection, statement, n=self.n).scalars().all()
             with readable(self.storage):
                 labels = _decoded(texts)
             if len(labels) != self.n:
@@ -398,6 +401,8 @@ class StoredStudy(Study):
             raise UnknownStudy(f"The study {self.name!r} was deleted.")
         with readable(self.storage):
             self._budgets, self._stopped = list(json.loads(row[0])), row[1]
+            if not self._budgets:
+                raise ValueError("a study must have a budget, or null")
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
@@ -449,7 +454,7 @@ class StoredStudy(Study):
         if not sound.all():
             bad = int(np.flatnonzero(~sound)[0])
             raise StorageFailed(
-                f"{self.storage}: it is damaged; a result is {rewards[bad]!r:.50} of arm"
+                f"{self.storage}: it is damaged; a result is {rewards[bad]:g} of arm"
                 f" {arms[bad]}, place {places[bad]}."
             )
         return results
@@ -637,10 +642,12 @@ class StoredStudy(Study):
             with self._database.reading() as connection:
                 found.problems += self._rows.miscounts(connection)
                 search = fresh._current(connection)
+            with readable(self.storage):
+                fresh._with_labels(self._asked)
         except StorageFailed as error:
             if error.passing:
                 raise
-            found.problems.append(str(error))
+            found.problems.append(str(error).rstrip("."))
             return found
         found.results = search.told + search.result().history
         return found
