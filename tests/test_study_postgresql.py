@@ -13,10 +13,11 @@ import pytest
 
 from helpers import ticket_number
 from oddarms import Search, Study, create_study, list_studies, load_study
-from oddarms.errors import DuplicateStudy, StorageFailed
+from oddarms.errors import DuplicateStudy, StorageFailed, UnknownStudy
 from oddarms.search import Status
 from oddarms.studies import Told
 from postgresql import Server
+from processes import wait_until
 from small_studies import make, work
 from storages import database
 from study_answers import assert_same_answer, never_killed
@@ -41,6 +42,13 @@ LOST = (
     " a result that is told twice counts once."
 )
 UNREACHABLE = "the server cannot be reached."
+WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+def run_sql(storage: str, statement: str) -> Any:
+    with psycopg.connect(storage) as connection:
+        row = connection.execute(statement).fetchone()
+    return row and row[0]
 
 
 def told(study: Study) -> list[tuple[str | None, float]]:
@@ -57,6 +65,21 @@ def test_many_tickets_at_once(postgresql: Server) -> None:
     told = study.tell_many([(ticket, 0.5) for ticket in tickets])
     assert told == [Told.RECORDED] * 5000
     assert study.overview().live == 0
+
+
+def test_a_study_that_is_deleted_while_it_is_told(postgresql: Server) -> None:
+    storage = postgresql.new_database()
+    study = create_study("s", 3, k=0.5, storage=storage)
+    number = run_sql(storage, "SELECT id FROM studies")
+    (ticket,) = study.ask()
+    with ThreadPoolExecutor() as pool, psycopg.connect(storage) as deleting:
+        deleting.execute("SELECT pg_advisory_xact_lock(3546, %s)", [number])  # LOCK_SPACE
+        telling = pool.submit(study.tell, ticket, 0.5)
+        wait_until(lambda: run_sql(storage, WAITING))
+        deleting.execute("DELETE FROM studies")
+        deleting.commit()
+        with pytest.raises(UnknownStudy, match="was deleted"):
+            telling.result()
 
 
 class TestManyProcesses:

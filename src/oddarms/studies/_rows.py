@@ -175,8 +175,8 @@ class Rows:
         # other
         ordered = sorted(firsts.values(), key=lambda row: (row[1], row[2], row[0]))
         with self.database.writing() as connection:
+            self.database.appending(connection, self.study)  # from here on nobody deletes it
             self._check_handed_out(connection, max(firsts))
-            self.database.appending(connection, self.study)
             wall = self.database.now(connection).wall
             add = self._add_postgresql if self.database.is_postgresql else self._add_sqlite
             added = add(connection, ordered, worker, wall)

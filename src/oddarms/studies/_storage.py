@@ -128,8 +128,12 @@ class DatabaseStorage(Storage):
         if number is None:
             self.load(name)  # says which studies there are
             return
+        self.database.repeated(lambda: self._delete(number))
+
+    def _delete(self, number: int) -> None:
         with self.database.writing() as connection:
             self.database.alone(connection, number)
+            self.database.appending(connection, number, alone=True)
             run(connection, "DELETE FROM studies WHERE id = :study", study=number)
 
 
