@@ -116,9 +116,7 @@ class TestCommand:
 
     def test_it_is_not_one_of_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[str] = []
-        monkeypatch.setattr(
-            "oddarms.cli._reproduce.reproduce_figures", lambda *_, **__: asked.append("ade")
-        )
+        monkeypatch.setattr("oddarms.experiments.reproduce", lambda *_, **__: asked.append("ade"))
         monkeypatch.setattr(
             "oddarms.cli._reproduce.reproduce_roai", lambda **_: asked.append("roai")
         )
