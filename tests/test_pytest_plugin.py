@@ -504,7 +504,8 @@ def test_ctrl_c_twice_still_has_the_report(pytester: pytest.Pytester, isolate: l
             process.send_signal(signal.SIGINT)
             time.sleep(0.02)
         output, _ = process.communicate(timeout=60)
-    assert process.returncode == 2
+    # a signal that comes after the report ends pytest as it always does
+    assert process.returncode in (2, -signal.SIGINT)
     assert "ended: it was interrupted" in output
     assert "INTERNALERROR" not in output
 
