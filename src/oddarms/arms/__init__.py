@@ -2,7 +2,7 @@
 
 from oddarms.arms._base import SeededSource, Source, TotalsSource
 from oddarms.arms._callables import BatchFunction, Callables, CalledSource, Function
-from oddarms.arms._command import Command, check_uses_label, codes_of, kill_commands
+from oddarms.arms._command import Command, check_uses_label, codes_of
 from oddarms.arms._crowd import crowd_error_rates, simulated_crowd
 from oddarms.arms._resampled import Resampled
 from oddarms.arms._simulated import (
@@ -37,7 +37,6 @@ __all__ = [
     "check_uses_label",
     "codes_of",
     "crowd_error_rates",
-    "kill_commands",
     "simulated_crowd",
     "transformed",
     "truncated_normal",

@@ -203,15 +203,6 @@ _starting = threading.Lock()
 _running: dict[Running, tuple[Command, Label]] = {}
 
 
-def kill_commands() -> None:
-    """Kill all commands that this process runs, without waiting for anything.
-
-    For the handler of a signal, after which the process ends.
-    """
-    for running in list(_running):
-        running.send(signal.SIGKILL)
-
-
 def _words(command: str, *, shell: bool) -> list[str]:
     try:
         words = [command] if shell else shlex.split(command)

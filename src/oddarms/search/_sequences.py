@@ -72,16 +72,6 @@ class Sequences:
         self._ends: dict[int, int] | None = None
         self._todo: Iterator[Place] = iter(())
 
-    @property
-    def waiting(self) -> int:
-        """Rewards that no finished step has used."""
-        return int(self._lengths.sum()) + sum(map(len, self._waiting.values()))
-
-    @property
-    def in_step(self) -> int:
-        """Rewards that are there for the step in progress."""
-        return self.step.total - self.missing
-
     def begin(self, pulls: Pulls) -> None:
         """Begin a step with the rewards that wait for it."""
         self.step = pulls

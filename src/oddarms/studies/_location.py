@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from oddarms.errors import InvalidParameter, MissingExtra
-from oddarms.studies._study import VARIABLE, server_address
+from oddarms.studies._study import VARIABLE
 
 DEFAULT_FILE = "oddarms.db"
 
@@ -84,17 +84,6 @@ def location_of(storage: str | Path | None) -> Location:
     if not mark and _URL_LIKE.match(chosen):
         raise InvalidParameter(f"{_FORMS} but got something that looks like a damaged URL.")
     return Location(file=_file(rest.removeprefix("/") if mark else chosen))
-
-
-def storage_name(storage: str | Path | None) -> str:
-    """Return where a storage is, without secrets.
-
-    Examples
-    --------
-    >>> storage_name("https://example.org/a/"), storage_name("postgresql://ann:secret@host/db")
-    ('https://example.org/a', 'postgresql://ann:***@host/db')
-    """
-    return server_address(storage) or location_of(storage).name
 
 
 def _file(path: str) -> str:
