@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from oddarms.server import Place, Role, Server, Tokens, create_app
+from oddarms.server import Binding, Role, Server, Tokens, create_app
 from processes import free_port
 from study_workers import PROCESSES
 
@@ -46,7 +46,7 @@ class Served:
         self.token = TOKEN
         self.address = ""
         self._started = threading.Event()
-        self._server = Server(self.app, Place(port=0, timeout=timeout))
+        self._server = Server(self.app, Binding(port=0, timeout=timeout))
         self._thread = threading.Thread(target=self._server.run, args=[self._say], daemon=True)
         self._thread.start()
         assert self._started.wait(PATIENCE), "the server did not start"

@@ -12,7 +12,7 @@ import pytest
 
 from helpers import Run
 from oddarms import create_study
-from oddarms.server import Place, Role, Tokens
+from oddarms.server import Binding, Role, Tokens
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def logs() -> Iterator[None]:
 def started(monkeypatch: pytest.MonkeyPatch) -> None:
     """Says that it has started, and ends."""
 
-    def run(_app: object, place: Place, say: object) -> None:
-        say(place.url(place.port))  # type: ignore[operator]
+    def run(_app: object, binding: Binding, say: object) -> None:
+        say(binding.url(binding.port))  # type: ignore[operator]
 
     monkeypatch.setattr("oddarms.server.run", run)
 

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from oddarms import create_study
-from oddarms.server import Place, Role
+from oddarms.server import Binding, Role
 from processes import wait_until
 from servers import PATIENCE, STUDIES, Served, served
 
@@ -397,8 +397,8 @@ def test_a_proxy_is_believed_if_there_is_one(
 ) -> None:
     """Otherwise everybody on this machine could have any address in the log."""
     monkeypatch.delenv("FORWARDED_ALLOW_IPS", raising=False)
-    assert not Place().has_proxy
-    assert Place(tls_elsewhere=True).has_proxy
+    assert not Binding().has_proxy
+    assert Binding(tls_elsewhere=True).has_proxy
     forged = {"X-Forwarded-For": "192.0.2.7"}
     for believed in (False, True):
         if believed:

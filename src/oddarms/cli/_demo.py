@@ -113,7 +113,7 @@ def _compare_with_truth(result: Result, crowd: SimulatedArms) -> None:
 
 def _serve(question: Question, crowd: SimulatedArms, seed: int, port: int) -> None:
     """Serve a study of the crowd until Ctrl-C, while the answers come in at a pace to watch."""
-    from oddarms.server import Place, Role, create_app, run
+    from oddarms.server import Binding, Role, create_app, run
 
     with tempfile.TemporaryDirectory(prefix="oddarms-demo-") as folder:
         storage = Path(folder) / "demo.db"
@@ -128,7 +128,7 @@ def _serve(question: Question, crowd: SimulatedArms, seed: int, port: int) -> No
             feeder.start()
 
         try:
-            run(application, Place(port=port), started)
+            run(application, Binding(port=port), started)
         finally:
             feeder.stop()
     emit("The demo is over; nothing of it is kept. `oddarms serve` is for studies of your own.\n")

@@ -21,7 +21,7 @@ from oddarms.cli._terminal import emit, emit_rows, guarded, note
 from oddarms.cli._tickets import moment
 from oddarms.errors import InvalidParameter, StorageFailed
 from oddarms.interrupts import pause
-from oddarms.server import LONGEST, Place, Role, Tokens, create_app, new_token
+from oddarms.server import LONGEST, Binding, Role, Tokens, create_app, new_token
 from oddarms.text import message, shown, table
 
 if TYPE_CHECKING:
@@ -74,15 +74,15 @@ def serve(
     if context.invoked_subcommand is not None:
         return
     check_local(storage)
-    place = Place(
+    binding = Binding(
         host,
         port,
         None if certificate is None else str(certificate),
         None if key is None else str(key),
         tls_elsewhere,
     )
-    place.check(has_token=token_file is not None)
-    names = [*(allow_host or []), *([] if place.host[:1].isdigit() else [place.host])]
+    binding.check(has_token=token_file is not None)
+    names = [*(allow_host or []), *([] if binding.host[:1].isdigit() else [binding.host])]
     application = _when_available(
         lambda: create_app(
             storage,
@@ -108,7 +108,7 @@ def serve(
                 " revoked, and lets in whoever has it; `oddarms serve token` makes more"
             )
 
-    server.run(application, place, started)
+    server.run(application, binding, started)
 
 
 def _when_available(opened: Callable[[], FastAPI]) -> FastAPI:

@@ -12,7 +12,7 @@ problem documents or pages (`_problems`). `_state` has what requests share, `_ev
 from oddarms import errors
 
 try:
-    from oddarms.server._app import Place, Server, create_app, run
+    from oddarms.server._app import Binding, Server, create_app, run
     from oddarms.server._tokens import LONGEST, Role, Token, Tokens, new_token
 except ModuleNotFoundError as error:
     _NEEDED = ("fastapi", "jinja2", "prometheus_client", "sqlalchemy", "starlette", "uvicorn")
@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
 
 __all__ = [
     "LONGEST",
-    "Place",
+    "Binding",
     "Role",
     "Server",
     "Token",

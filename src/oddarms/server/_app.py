@@ -97,7 +97,7 @@ def create_app(
 
 
 @dataclass(frozen=True)
-class Place:
+class Binding:
     """Where a server listens, and how.
 
     Attributes
@@ -201,30 +201,30 @@ def _check_tls_files(certificate: str, key: str) -> None:
 class Server:
     """A server that runs an application; `run` blocks until a signal, or `stop`."""
 
-    def __init__(self, app: FastAPI, place: Place) -> None:
-        self._place = place
+    def __init__(self, app: FastAPI, binding: Binding) -> None:
+        self._binding = binding
         self._state: State = app.state.oddarms
         self._config = uvicorn.Config(
             app,
-            host=place.host,
-            port=place.port,
-            http=type("_Protocol", (_TimedProtocol,), {"seconds": place.timeout}),
+            host=binding.host,
+            port=binding.port,
+            http=type("_Protocol", (_TimedProtocol,), {"seconds": binding.timeout}),
             ws="none",
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=place.has_proxy,
-            timeout_keep_alive=min(KEEP_ALIVE_SECONDS, round(place.timeout)),
+            proxy_headers=binding.has_proxy,
+            timeout_keep_alive=min(KEEP_ALIVE_SECONDS, round(binding.timeout)),
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-            ssl_certfile=place.certificate,
-            ssl_keyfile=place.key,
+            ssl_certfile=binding.certificate,
+            ssl_keyfile=binding.key,
         )
         self._server: _Uvicorn | None = None
 
     def run(self, started: Callable[[str], None]) -> None:
         """Serve until SIGTERM, Ctrl-C or `stop`; call `started` with the address first."""
         self._server = server = _Uvicorn(
-            self._config, self._state, lambda port: started(self._place.url(port))
+            self._config, self._state, lambda port: started(self._binding.url(port))
         )
         try:
             with suppress(SystemExit):
@@ -233,7 +233,7 @@ class Server:
             if not self._state.storage.database.location.memory:
                 self._state.storage.database.close()
         if not server.was_started:
-            raise self._place.refusal()
+            raise self._binding.refusal()
 
     def stop(self) -> None:
         """End `run`, from another thread, after the requests under way."""
@@ -241,11 +241,11 @@ class Server:
             self._server.should_exit = True
 
 
-def run(app: FastAPI, place: Place, started: Callable[[str], None]) -> None:
+def run(app: FastAPI, binding: Binding, started: Callable[[str], None]) -> None:
     """Serve until SIGTERM or Ctrl-C, and log to stderr; call `started` with the address first."""
     _raise_file_limit()
     _log_to_stderr()
-    Server(app, place).run(started)
+    Server(app, binding).run(started)
 
 
 class _Uvicorn(uvicorn.Server):
