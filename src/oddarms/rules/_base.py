@@ -82,7 +82,7 @@ class Rule(ABC):
 
     @abstractmethod
     def centre(self, means: FloatArray) -> float:
-        """Return what the margin is above."""
+        """Return the centre of the means, from which the margin is measured."""
 
     @abstractmethod
     def plain_bounds(self, low: FloatArray, high: FloatArray) -> Ends:
@@ -146,27 +146,27 @@ class Rule(ABC):
             max(plain[1], centre[1] + margin, self.floor),
         )
 
-    def plain_bars(self, low: FloatArray, high: FloatArray) -> Ends:
-        """Return below which mean an arm is surely below `plain`, and from which on it is not.
+    def plain_limits(self, low: FloatArray, high: FloatArray) -> Ends:
+        """Return as `limits` does for `plain` alone: without margin and floor.
 
         The ends of `plain_bounds`, unless a rule knows better.
         """
         return self.plain_bounds(low, high)
 
-    def bars(self, low: FloatArray, high: FloatArray) -> Ends:
-        """Return below which mean an arm is surely normal, and from which on it is an outlier.
+    def limits(self, low: FloatArray, high: FloatArray) -> Ends:
+        """Return two limits: means below the first are normal, from the second on outliers.
 
-        For all means with low_i <= y_i <= high_i. An outlier beats plain threshold, centre +
-        margin and floor, so the largest of the three bars decides in both cases. Beyond what they
-        decide, bars say nothing about the threshold; the first may even be above the second.
+        For all means with low_i <= y_i <= high_i. An outlier reaches the plain threshold, centre +
+        margin and floor, so each limit is the largest of three. They decide arms and do not bound
+        the threshold: the first limit may even be above the second.
         """
-        return self.raised(self.plain_bars(low, high), self.centre_bounds(low, high))
+        return self.raised(self.plain_limits(low, high), self.centre_bounds(low, high))
 
     def holds(self, means: FloatArray, low: FloatArray, high: FloatArray) -> Holds:
-        """Return how much each bar moves where the arms' intervals get narrower, about.
+        """Return about how much each of the two `limits` moves as an arm's interval gets narrower.
 
-        The first bar can rise up to the threshold as it seems to be; the second one may be held up
-        by any of its parts. It steers, nothing is proven by it.
+        The first limit can rise up to the estimated threshold; the second may be kept up by any of
+        its three parts. Algorithms choose pulls by it; no proof uses it.
         """
         hangs = self.hangs_on(means, low, high)
         lower, upper = np.abs(self.influence(means)), np.abs(self.plain_influence(means))
