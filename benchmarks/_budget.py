@@ -23,8 +23,7 @@ from oddarms.algorithms import Decision
 from oddarms.algorithms._calibrated import Calibrated
 from oddarms.algorithms._spade import SPADE
 from oddarms.arms import Bernoulli
-from oddarms.experiments import Grid, Setting
-from oddarms.experiments._grid import Cell
+from oddarms.experiments import Cell, Grid, Setting
 from oddarms.experiments._paper import DELTA
 from oddarms.problem import BoolArray, FloatArray
 from oddarms.rules import Sigma

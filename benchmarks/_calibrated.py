@@ -15,12 +15,10 @@ import numpy as np
 from benchmarks._compare import SMALL, SPADE, instance_limit, repeated
 from benchmarks._instances import Draw, Generator, beta_rewards, with_smallest_gap
 from benchmarks._tables import markdown
-from oddarms.algorithms import Pulls
-from oddarms.algorithms._base import UNLIMITED
+from oddarms.algorithms import UNLIMITED, Pulls
 from oddarms.algorithms._calibrated import Calibrated
 from oddarms.arms import Bernoulli, SimulatedArms
-from oddarms.experiments import Grid, Setting
-from oddarms.experiments._grid import Cell
+from oddarms.experiments import Cell, Grid, Setting
 from oddarms.experiments._paper import DELTA
 from oddarms.problem import BoolArray, FloatArray
 from oddarms.rules import Sigma

@@ -16,8 +16,7 @@ import numpy as np
 from benchmarks._compare import SPADE, Effort, Row
 from benchmarks._tables import markdown
 from oddarms.arms import Bernoulli, SimulatedArms
-from oddarms.experiments import Grid
-from oddarms.experiments._grid import Cell
+from oddarms.experiments import Cell, Grid
 from oddarms.problem import FloatArray
 from oddarms.theory import outliers
 

@@ -149,6 +149,7 @@ def test_randomness_is_called_rng_everywhere() -> None:
     """SPEC 7: no function takes a seed or a random state under another name."""
     others = {"seed", "random_state", "random_seed", "generator"}
     made_by_us = {
+        "Cell",
         "Outcome",
         "Settings",
         "StoredStudy",

@@ -1,6 +1,6 @@
 """Comparisons of algorithms, and the experiments of the ADE and ROAI papers."""
 
-from oddarms.experiments._grid import Contender, Grid, Setting, UniformMeans
+from oddarms.experiments._grid import Cell, Contender, Grid, Setting, UniformMeans
 from oddarms.experiments._outcomes import Outcome, Outcomes, Summary
 from oddarms.experiments._paper import Claim
 from oddarms.experiments._reproduce import Reproduction, reproduce
@@ -9,6 +9,7 @@ from oddarms.experiments._run import AlgorithmProgress, GridProgress, run
 
 __all__ = [
     "AlgorithmProgress",
+    "Cell",
     "Claim",
     "Contender",
     "Grid",
