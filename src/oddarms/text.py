@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 WIDTH = 80
 DURATIONS = "seconds, or a duration such as 30s, 10m, 2h or 1d,"
-"""What `seconds_of` takes, for messages."""
+"""What `parse_duration` takes, for messages."""
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 MIN_WRAPPED = 12
 BREAKS = "/:[,._- "
@@ -61,7 +61,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def seconds_of(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Return the seconds of a duration: a number, or one with the unit s, m, h or d.
 
     Raises
@@ -71,7 +71,7 @@ def seconds_of(text: str) -> float:
 
     Examples
     --------
-    >>> seconds_of("90"), seconds_of("1.5m"), seconds_of("1 h")
+    >>> parse_duration("90"), parse_duration("1.5m"), parse_duration("1 h")
     (90.0, 90.0, 3600.0)
     """
     found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([smhd]?)", text.strip())

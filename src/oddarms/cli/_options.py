@@ -25,7 +25,7 @@ from oddarms.errors import InvalidParameter
 from oddarms.problem import DEFAULT_DELTA, Error, Goal, RuleName, Side, check_bounds
 from oddarms.studies import Storage, Study, load_study, open_storage, server_address
 from oddarms.tables import Transform
-from oddarms.text import DURATIONS, seconds_of, shown
+from oddarms.text import DURATIONS, parse_duration, shown
 
 Options = dict[str, Any]
 """Options by the names of their parameters; each is an annotation for typer."""
@@ -204,7 +204,7 @@ def pair_of(name: str, text: str) -> tuple[float, float]:
 def seconds(text: object) -> float:
     """Return the seconds of an option such as 90s or 10m; click adds the name of the option."""
     try:
-        return seconds_of(str(text))
+        return parse_duration(str(text))
     except ValueError:
         raise typer.BadParameter(f"it must be {DURATIONS} but got {shown(text)!r}.") from None
 
