@@ -355,7 +355,7 @@ def inline(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Return text as Markdown; of a `Literal` nothing is anything but text.
+    """Return text as Markdown; in a `Literal`, characters with a meaning are escaped.
 
     Examples
     --------
@@ -377,7 +377,7 @@ def _plain(text: str) -> str:
 
 
 def visible(value: object, most: int | None = None) -> str:
-    r"""Return something as text in which nothing is invisible or changes what stands around it.
+    r"""Return a value as text, with invisible and direction-changing characters escaped.
 
     Control characters become symbols or escapes; of more than `most` characters the middle is left
     out.
@@ -399,7 +399,7 @@ def visible(value: object, most: int | None = None) -> str:
 
 
 def _among_others(text: str) -> Iterator[str]:
-    """Yield the characters of a text, visible, with what only belongs to one before them."""
+    """Yield the characters of a text, escaped unless visible or part of the one before."""
     before, above, spaces = "", 0, text.isspace()
     for character in text:
         category = unicodedata.category(character)

@@ -73,7 +73,7 @@ class DuplicateStudy(OddarmsError, ValueError):
 
 
 class _KeepsSamples(BaseException):
-    """Has room for what was paid for before a search ended; `SearchError` says what it is."""
+    """Carries the samples of a search that ended early; see the attributes of `SearchError`."""
 
     result: Any
     unabsorbed: list[tuple[Any, float]]
@@ -87,13 +87,13 @@ class _KeepsSamples(BaseException):
 
 
 class StorageFailed(_KeepsSamples, OddarmsError, OSError):
-    """Results could not be written to disk or read from it.
+    """A storage, or a file of results, could not be read or written.
 
     Attributes
     ----------
     passing
-        True if the same call may succeed a while later: a server that is away or starting, a lock
-        that somebody holds, a disk that is full.
+        True if the same call may succeed a while later: a server that is unavailable or starting,
+        a lock that another process holds, a full disk.
     result, unabsorbed, untold
         As for `SearchError`, where it ended a search.
     """

@@ -53,7 +53,7 @@ def _in_main_thread() -> bool:
 
 
 class Interrupts:
-    """A block in which signals wait for a moment when nothing is half done.
+    """A block in which signals are remembered, and raise only inside `open` blocks.
 
     Outside the main thread, which alone gets signals, it changes nothing.
 
@@ -101,7 +101,7 @@ class Interrupts:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """A block that a signal ends at once, also one that arrived before."""
+        """A block that a signal interrupts at once; also a signal that arrived before it."""
         self.check()
         self.at_once = True
         try:

@@ -245,7 +245,7 @@ class RuleObject(Protocol):
 
 @dataclass(frozen=True, init=False, repr=False)
 class Question:
-    """What is asked of the arms, whole and checked: everything that decides a search but chance.
+    """What is asked of the arms, validated: all that determines a search except chance.
 
     A search, a study, a cell of a comparison and the command line all carry one. Construction
     validates, so that whatever holds a `Question` holds a sound one; whether there is such an
@@ -442,9 +442,9 @@ class Question:
 
     @property
     def indifference(self) -> float:
-        """How near to the threshold an arm may be called either way, 0 if there is no such option.
+        """The distance from the threshold within which either decision is right, 0 by default.
 
-        In units of the rewards.
+        In units of the rewards; an option of some algorithms.
         """
         return float(self.options.get("indifference", 0.0))
 
@@ -469,7 +469,7 @@ class Question:
 
     @property
     def can_have_outliers(self) -> bool:
-        """Whether a mean can lie beyond the threshold; on it, which no samples can tell, is less.
+        """Whether a mean can lie strictly beyond the threshold; samples cannot prove one on it.
 
         Of n numbers none is more than sqrt(n - 1) standard deviations from their mean (Samuelson,
         JASA 63, 1968), and one is just as far out only if all others are equal.

@@ -8,8 +8,8 @@ name            what it is
 ``lucb``        for rules other than "sigma", from intervals of all means;
                 options ``indifference`` and ``sd``
 ``calibrated``  a careful large-sample rule, not proven, also for budgets
-``census``      for arms with so many rewards and no more, which may all be
-                seen; option ``rows``
+``census``      for finite populations: arms whose rewards can all be
+                sampled, without replacement; option ``rows``
 ``ade``         Adaptive Double Exploration (AAAI 2020), option ``shared``
 ``rr``          Round-Robin (NIPS 2017), option ``batch``
 ``wrr``         Weighted Round-Robin (NIPS 2017), options ``rho``, ``batch``

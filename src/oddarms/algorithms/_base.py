@@ -194,7 +194,7 @@ class Algorithm(ABC):
         return {"upper": self.threshold()}
 
     def settle(self) -> None:
-        """Decide the open arms whose interval meets no threshold's: nothing is paid for it.
+        """Decide undecided arms whose interval does not meet a threshold's; costs no delta.
 
         For the end of `absorb`, if the intervals are cheap.
         """
@@ -292,7 +292,7 @@ def check_options(algorithm: type[Algorithm], options: dict[str, Any]) -> None:
 
 
 def check_indifference(indifference: float) -> float:
-    """Return how near to the threshold an arm may be called either way, in ranges of rewards."""
+    """Return the distance from the threshold within which either decision is right."""
     number = check_number("indifference", indifference)
     if not 0.0 <= number <= LARGEST_INDIFFERENCE:
         raise InvalidParameter(

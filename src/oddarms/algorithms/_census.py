@@ -1,4 +1,4 @@
-"""The census: arms with so many rewards and no more, which can all be seen if need be."""
+"""The census: a finite population, so many rewards of each arm, sampled without replacement."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Census(Algorithm):
         self._decide()
 
     def _look(self, arms: IntArray) -> None:
-        """Narrow the intervals of some arms; what is certain goes before what was likely."""
+        """Narrow the intervals of some arms; a contradicted interval is replaced."""
         rows, seen = self.rows[arms].astype(np.float64), self.pulls[arms].astype(np.float64)
         found = rows, seen, self.sums[arms], self._doubt()[arms]
         low, high = mean_interval(*found, self.delta / self.n)

@@ -100,7 +100,7 @@ def create(
 
 
 def _check_fits(cls: type[Algorithm], asked: dict[str, str]) -> None:
-    """Raise one sentence where a question asks an algorithm for what it cannot do."""
+    """Raise if an algorithm does not support the rule, error or goal; name those that do."""
     wrong = next((word for word in asked if not _takes(cls, word, asked[word])), None)
     if wrong is None:
         return

@@ -1,4 +1,4 @@
-"""What SPADE's decisions rest on: ways to hold an arm against the threshold.
+"""How SPADE compares arms with the threshold: a certificate for few, many and very many arms.
 
 All speak of the upper side with k >= 0; SPADE mirrors the rewards for the rest. `delta` is
 divided as the constants say, and every share is spent on the events named beside it.

@@ -1,4 +1,4 @@
-"""The decisions of SPADE's joint form as functions of what it has added up.
+"""The decisions of SPADE's joint form, as functions of its sums over rows.
 
 `JointCertificate` calls them. Compiled runs, see `oddarms.simulation`, call most of them too, and
 have a form of `decide` that looks at one arm at a time; hence functions of named tuples.

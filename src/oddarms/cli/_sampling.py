@@ -342,18 +342,18 @@ def _sampled(study: Study, sampling: Sampling, output: Output, worker: str | Non
     if output.quiet:
         return run(Worker(study, worker, retry_for=policy.retry_for), source, policy)
     with Display(study.question, command=sampling.command) as display:
-        desk = _Desk(study, worker, retry_for=policy.retry_for)
+        desk = _ShownWorker(study, worker, retry_for=policy.retry_for)
         desk.waiting = display.waiting
         return run(desk, source, policy, display)
 
 
-class _Desk(Worker):
-    """A worker that says when it waits for others."""
+class _ShownWorker(Worker):
+    """A worker that tells the display when it waits for other workers."""
 
     waiting: Callable[[], None]
 
     def wait(self) -> None:
-        """Wait a moment, as all samples are with others."""
+        """Wait a moment: other workers have all samples that are open now."""
         self.waiting()
         super().wait()
 

@@ -86,7 +86,7 @@ def without_passwords(text: str) -> str:
 
 
 class _Forgiving:
-    """A stream without passwords that ignores everything once writing to it has failed."""
+    """A stream that hides passwords, and drops all output once writing has failed."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -109,7 +109,7 @@ class _Forgiving:
 
 
 def _drop(stream: Any) -> None:
-    """Send a stream that cannot be written to nowhere, or Python fails when it ends."""
+    """Redirect a broken stream to the null device: Python flushes it again at exit."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -119,7 +119,7 @@ def _drop(stream: Any) -> None:
 
 @contextlib.contextmanager
 def forgiving_stderr() -> Iterator[None]:
-    """Let no command fail because nobody can read its remarks."""
+    """A block in which a closed or broken stderr does not make a command fail."""
     with contextlib.ExitStack() as stack:
         stream: Any = sys.stderr
         if stream is None:  # it was closed before the program began

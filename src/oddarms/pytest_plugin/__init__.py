@@ -19,7 +19,7 @@ try:
 except ModuleNotFoundError:
     raise errors.MissingExtra.of("pytest", "the pytest plugin") from None
 
-from oddarms.text import DURATIONS, seconds_of
+from oddarms.text import DURATIONS, parse_duration
 
 __all__ = [
     "Option",
@@ -27,7 +27,6 @@ __all__ = [
     "pytest_addoption",
     "pytest_configure",
     "read_settings",
-    "refuse_options_alone",
 ]
 
 RULES = ("sigma", "mad", "tukey", "absolute")
@@ -110,7 +109,7 @@ ISOLATE = "Make every run in a fresh process, forked after the collection."
 
 @dataclass(frozen=True)
 class Settings:
-    """What was asked for.
+    """The options of a session, checked.
 
     Attributes
     ----------
@@ -178,11 +177,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
         take_over(config)
     else:
-        refuse_options_alone(config)
+        _refuse_options_alone(config)
 
 
 def read_settings(config: pytest.Config) -> Settings:
-    """Return what was asked for, on the command line or else in the ini file."""
+    """Return the options, from the command line or else from the ini file."""
     values = {option.name.replace("-", "_"): _value(config, option) for option in OPTIONS}
     given = {name: value for name, value in values.items() if value is not None}
     own = [name for name in ("k", "margin", "floor", "rule") if name in given]
@@ -203,8 +202,8 @@ def read_settings(config: pytest.Config) -> Settings:
     return Settings(words=words, **given)
 
 
-def refuse_options_alone(config: pytest.Config) -> None:
-    """Raise if an option of the search is on the command line, and the search is not."""
+def _refuse_options_alone(config: pytest.Config) -> None:
+    """Raise if the command line has another option of oddarms without ``--oddarms``."""
     given = [option.flag for option in OPTIONS if config.getoption(option.ini) is not None]
     given += ["--oddarms-isolate"] if config.getoption("oddarms_isolate") else []
     if given:
@@ -244,7 +243,7 @@ def _share(text: str) -> float:
 
 
 def _seconds(text: str) -> float:
-    return float("inf") if text == "none" else seconds_of(text)
+    return float("inf") if text == "none" else parse_duration(text)
 
 
 def _kinds(text: str) -> tuple[str, ...]:

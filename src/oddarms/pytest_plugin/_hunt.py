@@ -128,7 +128,7 @@ class Hunt:
         return sampling
 
     def ran(self) -> None:
-        """Show the progress now and then, and forget what is no news after the first runs."""
+        """Show the progress now and then; drop warnings that repeat those of the first runs."""
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
         sampling = self.sampling
         if reporter is None or sampling is None:
@@ -247,7 +247,7 @@ class CtrlC:
 
     @contextmanager
     def obeyed(self) -> Iterator[None]:
-        """A block that Ctrl-C ends at once, also one that came before."""
+        """A block that Ctrl-C interrupts at once; also a Ctrl-C that came before it."""
         self._obeyed = True
         try:
             if self._received:
@@ -338,7 +338,7 @@ class Loop:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Run samples until the search has its answer; leave to pytest what is no run of tests."""
+        """Run samples until the answer is known; leave ``--collect-only`` and xdist to others."""
         options = session.config.option
         failed = session.testsfailed and not options.continue_on_collection_errors
         elsewhere = session.config.pluginmanager.hasplugin("dsession")

@@ -373,9 +373,9 @@ def _percent(share: float) -> str:
 
 
 def write_all(answer: Answer) -> list[str]:
-    """Write what is to be written; return lines that say what was, and what could not be.
+    """Write the files that options ask for; return a line for each, or why it failed.
 
-    What was found is shown all the same: it was paid for.
+    A failure does not end the session: its answer is still shown.
     """
     settings = answer.settings
     lines = []

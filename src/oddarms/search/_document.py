@@ -1,4 +1,4 @@
-"""A result from its document: what `Result.to_dict` was called on, as far as it says."""
+"""`Result.from_dict`: a result from the document that `Result.to_dict` returned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DECISIONS = {decision.name.lower(): int(decision) for decision in Decision}
 
 
 def result_of(document: Any) -> Result:
-    """Return the result that a document is about; one of a newer version is refused."""
+    """Return the result of a document; refuse a document of a newer version."""
     try:
         if type(document["version"]) is not int or document["version"] > VERSION:
             raise InvalidParameter(
@@ -136,14 +136,14 @@ def _decisions(names: list[str]) -> Decisions:
 
 
 def _decided_after(after: list[int | None] | None, decisions: Decisions) -> IntArray | None:
-    """Return when arms were decided; None where some are and nobody says when."""
+    """Return after how many pulls arms were decided; None if the document does not say."""
     if after is None or (_all_none(after) and decisions.any()):
         return None
     return np.array([OPEN if value is None else value for value in after], dtype=np.int64)
 
 
 def _ranks(ranks: list[int | None], decisions: Decisions) -> IntArray | None:
-    """Return places in the order of suspicion; None where arms are undecided and none has one."""
+    """Return ranks by suspicion; None if arms are undecided and the document has no ranks."""
     if _all_none(ranks) and not decisions.all():
         return None
     return np.array([rank or 0 for rank in ranks], dtype=np.int64)

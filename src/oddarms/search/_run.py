@@ -96,7 +96,7 @@ class Desk(Protocol):
         ...
 
     def wait(self) -> None:
-        """Wait a moment, as all pulls are with others."""
+        """Wait a moment: other workers have all pulls that are open now."""
         ...
 
     def result(self) -> Result:
@@ -193,7 +193,7 @@ def run(
 
 
 def driver_of(source: Source | CalledSource, policy: Policy) -> type[_Driver]:
-    """Return what makes the pulls of a source under a policy."""
+    """Return the driver that makes the pulls of a source under a policy."""
     if not isinstance(source, CalledSource):
         calls = policy.executor, policy.timeout, policy.on_error, policy.jobs or 1
         if calls != (None, None, "stop", 1):
@@ -210,7 +210,7 @@ def driver_of(source: Source | CalledSource, policy: Policy) -> type[_Driver]:
 
 
 def _attach(error: Any, desk: Desk, status: Status) -> None:
-    """Give an error that ends a run everything that was paid for."""
+    """Attach to an error the result so far, and rewards that are not yet used or stored."""
     with suppress(StorageFailed, KeyboardInterrupt):
         error.result = desk.result()
         if not error.result.status.final:
@@ -239,7 +239,7 @@ def _interrupted(desk: Desk, number: int) -> SearchInterrupted:
 
 
 class _Shown:
-    """Passes the progress on, not more often than somebody can read it."""
+    """Calls the progress function, at most ten times a second."""
 
     def __init__(self, desk: Desk, callback: ProgressCallback | None) -> None:
         self._desk = desk
@@ -258,7 +258,7 @@ class _Shown:
 
 
 class _Driver(ABC):
-    """Makes the pulls of a source; knows what a failure means."""
+    """Makes the pulls of a source; `failed` decides whether a failed pull is retried."""
 
     def __init__(
         self,
@@ -314,7 +314,7 @@ class _Driver(ABC):
 
 
 def _pause(after: Any, times: int) -> float:
-    """Return the seconds before the next try: those that the error says, or more each time."""
+    """Return the seconds before the next try: the error's `retry_after`, or longer each time."""
     seconds = after.total_seconds() if isinstance(after, timedelta) else after
     if isinstance(seconds, Real) and float(seconds) >= 0.0:
         return float(seconds)
@@ -342,7 +342,7 @@ class _Here(_Driver):
         self.shown(every=True)
 
     def _make(self, tickets: list[Ticket]) -> None:
-        """Make the pulls of some tickets; whatever happens, none of them stays out."""
+        """Make the pulls of some tickets; give back those without a result, also after an error."""
         task, tell, interrupts = self.source.task, self.desk.tell, self.interrupts
         told = 0
         try:
@@ -435,7 +435,7 @@ class _Concurrent(_Driver):
             self._sleep()
             return True
         with self.interrupts.open():
-            done, _ = wait(self.out, self._patience(), FIRST_COMPLETED)
+            done, _ = wait(self.out, self._seconds_to_wait(), FIRST_COMPLETED)
         finished = [future for future in self.out if future in done]  # in the order of submission
         for future in finished:
             self._record(future)
@@ -483,8 +483,8 @@ class _Concurrent(_Driver):
         else:
             self.desk.wait()
 
-    def _patience(self) -> float | None:
-        """Return for how long to wait until something has to be done in any case."""
+    def _seconds_to_wait(self) -> float | None:
+        """Return the seconds until the next retry, timeout or look; None without any of these."""
         times = [self.queued[0][0]] if self.queued else []
         if self.timeout is not None:
             times += [began + self.timeout for _, began in self.out.values()]
@@ -530,7 +530,7 @@ class _Concurrent(_Driver):
             self._deal_with(ticket, late)
 
     def _size_up(self, rate: float) -> None:
-        """Queue pulls that take only a moment, so that recording does not hold them up.
+        """Choose how many tickets to hold: more than `jobs` where pulls take only a moment.
 
         Not where nothing but `jobs` limits how many run at a time, and not where a timeout counts.
         """
@@ -541,7 +541,7 @@ class _Concurrent(_Driver):
         self.room = max(self.jobs, queue if quick else 0)
 
     def _wind_up(self, error: BaseException) -> bool:
-        """End early: record what is there or nearly there, give back the rest.
+        """End early: record results that are done or about to be, give back the other tickets.
 
         Calls in threads cannot be stopped and are waited for, unless a second signal comes. Return
         whether all calls have ended.
@@ -558,7 +558,7 @@ class _Concurrent(_Driver):
                 wait(self.out, GRACE_SECONDS)
                 self.source.stop()
             if isinstance(self.executor, ThreadExecutor) or not signalled:
-                wait(self.out, self._patience() if self.timeout is not None else None)
+                wait(self.out, self._seconds_to_wait() if self.timeout is not None else None)
         except KeyboardInterrupt:
             ended = False
             self.source.stop()

@@ -1,4 +1,4 @@
-"""What the arms of a search are, for words that fit them."""
+"""The words of answers: arms and samples, or tests and runs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from oddarms.problem import UNIT, Question
 
 @dataclass(frozen=True)
 class Subject:
-    """The words of an answer.
+    """What the items and their samples are called in an answer.
 
     Attributes
     ----------
     thing, sample
         What is sampled, and what a sample of it is.
     odd, odd_ones, guess
-        What one that is abnormal is, what several are, and what one that seems so is in a table.
+        How to say that one is abnormal, that several are, and in a table that one seems so.
     label, mean
         The heads of the columns with the labels and the means.
     rate
@@ -24,7 +24,7 @@ class Subject:
     shares
         Whether means are shares, to be shown in percent where rewards are 0 or 1.
     counts
-        What number a sample is, where that is not for the rewards to say.
+        Which number a sample is, such as "1 if it failed, else 0"; empty if rewards are given.
     """
 
     thing: str = "arm"

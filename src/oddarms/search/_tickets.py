@@ -1,4 +1,4 @@
-"""What passes between a search and whoever makes its pulls."""
+"""Tickets, which `ask` hands out, and the status of a search."""
 
 from __future__ import annotations
 
@@ -52,8 +52,7 @@ class Ticket:
     Attributes
     ----------
     id
-        `tell` takes the ticket or this text. No other search or study has a ticket with the id of
-        a study's.
+        `tell` takes the ticket or this text. Ids of a study's tickets are unique among all studies.
     arm, index
         The label of the arm to pull, and its number.
     place

@@ -216,7 +216,7 @@ def delete(request: Request, study: StudyToChange) -> Response:
 
 @studies.post("/{name}/history", summary="Add rewards from before", responses=OF_BODY)
 def add_history(request: Request, study: StudyToChange, body: models.History) -> models.Count:
-    """Record rewards that nobody asked for; return how many.
+    """Record rewards from before the study, without tickets; return how many.
 
     Rows are recorded in their order, which must not depend on the rewards.
     """

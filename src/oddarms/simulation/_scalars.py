@@ -1,4 +1,4 @@
-"""What compiled code needs to call the formulas of arrays with numbers."""
+"""Overloads for numba: compiled code calls the formulas of arrays with scalars."""
 
 from __future__ import annotations
 

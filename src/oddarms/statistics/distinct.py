@@ -1,4 +1,4 @@
-"""Rows that are alike, so that what is dear to find of them is found once."""
+"""Distinct rows, so that something expensive is computed once for equal rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For formulas of arrays that compiled runs call with numbers."""
+"""Helpers for formulas of arrays that compiled code calls with scalars."""
 
 from __future__ import annotations
 

@@ -107,13 +107,13 @@ class Database:
             yield connection
 
     def appending(self, connection: sa.Connection, study: int, *, alone: bool = False) -> None:
-        """Append results of a study, together with others who do or while nobody else does."""
+        """Lock a study for appending results: shared with other writers, or exclusively."""
         if self.is_postgresql:
             lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
             run(connection, f"SELECT {lock}({LOCK_SPACE}, :study)", study=study)
 
     def alone(self, connection: sa.Connection, study: int) -> None:
-        """Hand out tickets of a study, or change it, while nobody else does."""
+        """Lock a study exclusively, for handing out tickets or changing it."""
         if self.is_postgresql:
             run(connection, f"SELECT pg_advisory_xact_lock({ASK_SPACE}, :study)", study=study)
 
@@ -126,7 +126,7 @@ class Database:
             return int(run(connection, last, study=study).scalar_one())
 
     def repeated(self, call: Callable[[], Answer]) -> Answer:
-        """Make a call that is one transaction, again if it and another waited for each other."""
+        """Make a call that is one transaction; repeat it after a deadlock."""
         for _ in range(DEADLOCKS):
             try:
                 return call()
@@ -170,16 +170,6 @@ class Database:
         with self.reading() as connection:
             found = [str(row[0]) for row in run(connection, "PRAGMA integrity_check(20)")]
         return [] if found == ["ok"] else found
-
-    def vacuum(self) -> None:
-        """Give the space of deleted studies back to the file system."""
-        if self.is_postgresql or self.location.memory:
-            return
-        with (
-            self._translated(),
-            closing(sqlite3.connect(_address(str(self.location.file)), uri=True)) as raw,
-        ):
-            raw.execute("VACUUM")
 
     def _check_file(self) -> None:
         """Refuse to write to a file that is no longer in its place: nobody would find the data."""
@@ -336,7 +326,7 @@ def boot() -> int:
 
 
 def steady() -> float:
-    """Return seconds that nobody can set, those of a suspended machine included."""
+    """Return seconds of a clock that cannot be set; it runs while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if boot() else time.time()
 
 

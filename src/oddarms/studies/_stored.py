@@ -310,7 +310,7 @@ class StoredStudy(Study):
         return self.add_rows(arms[order], rewards[order], key)
 
     def add_rows(self, arms: IntArray, rewards: FloatArray, key: str | None) -> int:
-        """Record checked rewards that nobody asked for, in this order; return how many."""
+        """Record checked rewards without tickets, in this order; return how many."""
         database = self._database
         with database.writing() as connection:
             database.alone(connection, self.number)

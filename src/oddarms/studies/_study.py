@@ -1,4 +1,4 @@
-"""What a study and a storage are, wherever they live: in a database, or behind a server.
+"""`Study` and `Storage`, the interfaces: the same for a database and for a server.
 
 A study is a search that many workers share and that outlives them: its question, its seed, and a
 log of results. Its state is a function of these three, so every process that has a study open
@@ -332,7 +332,7 @@ class Study(ABC):
         labels: Iterable[Label] | None = None,
         missing: Missing = "stop",
     ) -> int:
-        """Record rewards that nobody asked for; return how many.
+        """Record rewards from before the study, without tickets; return how many.
 
         They fill the next places of their arms and cost no budget. The guarantee holds if they
         were drawn like all others and how many an arm has was not decided by looking at them.
@@ -382,7 +382,7 @@ class Study(ABC):
         lease: Seconds = WORKER_LEASE,
         retry_for: Seconds = RETRY_FOR,
     ) -> Worker:
-        """Return a desk for one who works on the study, as `run` uses it."""
+        """Return a `Worker`: the desk through which `run` asks and tells."""
         return Worker(self, name, lease=lease, retry_for=retry_for)
 
     def run(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 WORKER_LEASE = timedelta(minutes=1)
-"""The lease of a worker, which renews it: so long its pulls stand still if it dies."""
+"""The lease of a worker, which renews it. After its death its pulls wait so long."""
 RENEWALS = 4
 """Renewals in the time of a lease."""
 FLUSH_SECONDS = 0.5
@@ -70,7 +70,7 @@ class Worker:
     name
         A name for the log; by default one that identifies this process.
     lease
-        How long its pulls stand still if it dies.
+        How long its pulls wait for another worker if it dies.
     retry_for
         How long to retry while the storage is unavailable.
 
@@ -161,7 +161,7 @@ class Worker:
         return self.study.check_reward(reward)
 
     def wait(self) -> None:
-        """Wait a moment, as all pulls are with others: each time longer, up to half a second."""
+        """Wait while other workers have all pulls: each time longer, up to half a second."""
         seconds, self._idle = self._idle, min(2.0 * self._idle, MAX_IDLE)
         self.flush()
         pause(seconds)

@@ -152,7 +152,7 @@ def _judged(path: Source, responses: tuple[list[str], ...], layout: str, gold: s
 
 @lru_cache(maxsize=4096)
 def _same(label: str) -> str | float:
-    """Return what is equal for labels that are the same: 1 and 1.0, or equal texts."""
+    """Return a key that is equal for equal labels: 1 and 1.0, or equal texts."""
     return float(label) if re.fullmatch(r"[+-]?[0-9]{1,15}(\.[0-9]{0,15})?", label) else label
 
 

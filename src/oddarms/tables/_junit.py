@@ -237,7 +237,7 @@ def _matching(source: str) -> list[str]:
 
 
 def _natural(file: str) -> list[tuple[int, int, str]]:
-    """Return what puts run-2 before run-10."""
+    """Return a sort key that puts run-2 before run-10."""
     parts = re.split("([0-9]{1,18})", file)
     return [(1, int(part), part) if part.isdecimal() else (0, 0, part) for part in parts]
 

@@ -123,7 +123,7 @@ def _labels_in(text: Iterable[str], name: str) -> list[str]:
 
 
 def _lines(text: Iterable[str], name: str) -> Iterator[tuple[str, Wrong]]:
-    """Return the lines that are not blank, each with what makes an error of it."""
+    """Yield the lines that are not blank, each with a function that makes an error about it."""
     for number, line in enumerate(text, 1):
 
         def wrong(rule: str, number: int = number) -> InvalidParameter:
