@@ -26,7 +26,7 @@ from oddarms.rules import true_outliers
 from oddarms.statistics import one_look_bounds as bounds
 from oddarms.statistics.binomial import most_errors
 from oddarms.statistics.calibrated import Conditions
-from oddarms.statistics.one_look import FEW_SHARES, MANY_SHARES, Look, proven_look
+from oddarms.statistics.one_look import FEW_SHARES, MANY_SHARES, Listed, Look, proven_look
 from oddarms.statistics.one_look_calibrated import calibrated_look, decided
 from oddarms.statistics.totals import Totals
 from oddarms.testing import assert_error_rate
@@ -499,7 +499,7 @@ def test_the_share_of_wrong_decisions() -> None:
         )
         totals = Totals(np.full(100, 2000.0), sums, sums)
         half = Totals(np.full(100, 1000.0), first.astype(float), first.astype(float))
-        look = proven_look(totals, half, k=0.0, delta=0.2, binary=True, fdr=True)
+        look = proven_look(totals, half, k=0.0, delta=0.2, binary=True, listed=Listed.BOTH)
         shares.append(
             max(
                 (look.above & ~truth).sum() / max(look.above.sum(), 1),
@@ -507,3 +507,36 @@ def test_the_share_of_wrong_decisions() -> None:
             )
         )
     assert np.mean(shares) <= 0.2
+
+
+def test_the_share_of_wrong_decisions_on_both_sides() -> None:
+    """Every arm lies on one of the two thresholds, so each one that is called normal is wrong.
+
+    The lists of arms below the upper threshold and of those above the lower one have 10,000 right
+    names each, and none in common: a few wrong ones would be all that is left.
+    """
+    n, rows = 20_000, 1000
+    ones = np.random.default_rng(2).binomial(rows, np.repeat([0.3, 0.5], n // 2))
+    table = pd.DataFrame({"arm": np.arange(n), "rows": rows, "ones": ones})
+    words: dict[str, Any] = {"k": 1, "margin": 0, "side": "both", "error": "fdr", "delta": 0.2}
+    for method in ("proven", "calibrated"):
+        result = analyze(table, trials="rows", events="ones", method=method, **words)
+        assert result.normal == []
+
+
+def test_a_direction_follows_from_one_half_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, seen = np.random.default_rng(21), []
+    one = Totals(np.array([0.0, 1.0, 1.0, 9.0]), np.array([0.0, 0.3, 0.6, 3.0]), np.full(4, 0.5))
+    one.squares[:] = one.total**2 / np.maximum(one.pulls, 1.0) + np.array([0.0, 0.0, 0.0, 0.4])
+    found = bounds.direction
+
+    def watched(first: bounds.Arms, *rest: Any) -> np.ndarray:
+        seen.append(found(first, *rest))
+        return seen[-1]
+
+    monkeypatch.setattr(bounds, "direction", watched)
+    levels = bounds.HalfLevels(2.0, 2.0, 2.0)
+    for _ in range(2):
+        other = added_up([rng.beta(1, 3, 9) for _ in range(4)])
+        bounds.below_by_halves(one, other, rng.uniform(0.01, 0.25, 4), 1.0, levels)
+    assert np.array_equal(*seen)

@@ -27,7 +27,7 @@ from oddarms.rules import Rule, Sigma, rule_of
 from oddarms.search import Result, Rewards, Snapshot, Status
 from oddarms.statistics.calibrated import Conditions
 from oddarms.statistics.guesses import suspicion
-from oddarms.statistics.one_look import Look, proven_look
+from oddarms.statistics.one_look import Listed, Look, proven_look
 from oddarms.statistics.one_look_bounds import largest_scatter, one_sided_ends
 from oddarms.statistics.one_look_calibrated import calibrated_look, decided, estimated_threshold
 from oddarms.statistics.threshold_box import known_outliers
@@ -313,13 +313,24 @@ class _Analysis:
             return [_census_look(rows, self.rule) for rows in both]
         if not isinstance(self.rule, Sigma):
             return [_box_look(rows, self.rule, self.delta) for rows in both]
-        fdr, delta = self.question.error == "fdr", self.delta / len(both)
+        listed, delta = self._listed(len(both)), self.delta / len(both)
         if self._proven is None:
-            self._proven = [_proven_sigma(rows, self.rule, delta, fdr=fdr) for rows in both]
+            self._proven = [_proven_sigma(rows, self.rule, delta, listed) for rows in both]
         if method == "proven":
             return self._proven
         pairs = zip(both, self._proven, strict=True)
-        return [_calibrated_sigma(rows, self.rule, delta, found, fdr=fdr) for rows, found in pairs]
+        return [_calibrated_sigma(rows, self.rule, delta, found, listed) for rows, found in pairs]
+
+    def _listed(self, sides: int) -> Listed:
+        """Return which lists may be wrong in a share of their names: section 8.
+
+        A normal arm is below both thresholds. The arms that are in two lists are fewer than those
+        in either, so the share of wrong ones among them may be larger; where k < 0 that is true of
+        low arms as well.
+        """
+        if self.question.error != "fdr" or (sides == 2 and not self.rule.ordered):
+            return Listed.NONE
+        return Listed.BOTH if sides == 1 else Listed.ABOVE
 
     def decisions(self, looks: Sequence[Look]) -> Decisions:
         """Return the decisions that looks at one or both sides make."""
@@ -520,10 +531,10 @@ def _swapped(look: Look) -> Look:
     )
 
 
-def _proven_sigma(rows: _Rows, rule: Sigma, delta: float, *, fdr: bool) -> Look:
+def _proven_sigma(rows: _Rows, rule: Sigma, delta: float, listed: Listed) -> Look:
     """Return what is proven for the rule "sigma"."""
     if rule.k < 0.0:
-        return _swapped(_proven_sigma(rows.mirrored(), Sigma(k=-rule.k), delta, fdr=fdr))
+        return _swapped(_proven_sigma(rows.mirrored(), Sigma(k=-rule.k), delta, listed))
     return proven_look(
         rows.totals,
         rows.half,
@@ -532,24 +543,26 @@ def _proven_sigma(rows: _Rows, rule: Sigma, delta: float, *, fdr: bool) -> Look:
         floor=rule.floor,
         delta=delta,
         binary=rows.binary,
-        fdr=fdr,
+        listed=listed,
     )
 
 
-def _calibrated_sigma(rows: _Rows, rule: Sigma, delta: float, proven: Look, *, fdr: bool) -> Look:
+def _calibrated_sigma(rows: _Rows, rule: Sigma, delta: float, proven: Look, listed: Listed) -> Look:
     """Return what the calibrated test says, and what is proven anyway.
 
     The intervals of the arms are proven by themselves, that of the threshold is approximate.
     """
     if rule.k < 0.0:
         other = Sigma(k=-rule.k)
-        return _swapped(_calibrated_sigma(rows.mirrored(), other, delta, _swapped(proven), fdr=fdr))
+        return _swapped(_calibrated_sigma(rows.mirrored(), other, delta, _swapped(proven), listed))
     n = rows.totals.pulls.size
     low, high = one_sided_ends(rows.totals, delta / (2.0 * n), binary=rows.binary)
     asked = Conditions(rule.k, rule.margin, rule.floor)
     found = calibrated_look(rows.totals, asked, delta)
-    above = decided(found.above, delta, fdr=fdr) & asked.reachable(n) | proven.above
-    below = decided(found.below, delta, fdr=fdr) | (not asked.reachable(n)) | proven.below
+    above = decided(found.above, delta, fdr=listed is not Listed.NONE)
+    above = above & asked.reachable(n) | proven.above
+    below = decided(found.below, delta, fdr=listed is Listed.BOTH)
+    below = below | (not asked.reachable(n)) | proven.below
     open_ = above == below
     _, least, most = found.threshold
     # the interval of an open arm must not lie beyond that of the threshold

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
@@ -113,6 +114,14 @@ MANY_SHARES = Shares(
     box=0.04, own=0.42, joint=0.03, upper=0.06, spread=0.015, mean=0.01, sums=0.005, variance=0.01,
     half_theta=0.03, half_sigma=0.01, half_sums=0.005, lower=0.1, products=0.04, fourth=0.01,
 )  # fmt: skip
+
+
+class Listed(Enum):
+    """In which lists of decisions a share may be wrong, instead of any: section 8."""
+
+    NONE = "none"
+    ABOVE = "above"
+    BOTH = "both"
 
 
 class Look(NamedTuple):
@@ -384,7 +393,7 @@ def proven_look(
     margin: float = 0.0,
     floor: float = -math.inf,
     binary: bool = False,
-    fdr: bool = False,
+    listed: Listed = Listed.NONE,
 ) -> Look:
     """Return what all rewards prove about max(mu + k sigma, mu + margin, floor), k >= 0.
 
@@ -397,10 +406,12 @@ def proven_look(
     k, margin, floor
         The threshold.
     delta
-        Everything that is returned holds together with probability 1 - delta at least; with `fdr`
-        at most a share of delta of the decisions on either side is wrong, on average.
+        Everything that is returned holds together with probability 1 - delta at least; of the
+        `listed` decisions at most a share of delta is wrong, on average.
     binary
         Whether all rewards can only be 0 or 1.
+    listed
+        The lists in which a share may be wrong.
     """
     if k > LARGEST_K or not within_reach(totals.pulls.size, k):
         return _out_of_reach(totals, k, margin, floor, delta, binary=binary)
@@ -411,10 +422,10 @@ def proven_look(
     above, below = family.decide(margin, floor)
     theta = (min(family.theta), max(family.theta))
     threshold = raised(theta, family.range.mean, margin, floor)
-    if fdr:
-        level = family.level(family.shares.own / family.n)
-        scatter = largest_scatter(totals)
+    level, scatter = family.level(family.shares.own / family.n), largest_scatter(totals)
+    if listed is not Listed.NONE:
         above |= _named(totals, scatter, threshold[1], level, int(above.sum()), below=False)
+    if listed is Listed.BOTH:
         below |= _named(totals, scatter, threshold[0], level, int(below.sum()), below=True)
     return Look(
         family.low,

@@ -343,12 +343,10 @@ def below_by_halves(
     """Return lower bounds of theta and of sigma: a direction of one half, rewards of the other.
 
     theta >= <c, y> for c = (1 + k w)/n, and sigma >= <w, y>/n (Cauchy-Schwarz). Arms with less than
-    two rewards in the second half count with the worse end of [0, 1].
+    two rewards in the second half count with the worse end of [0, 1]. The largest variances `most`
+    may come from all rewards: only the second half's bounds use them, not its direction.
     """
-    seen = first.pulls > 0.0
-    counts, total = np.where(seen, first.pulls, 1e-6), np.where(seen, first.total, 0.5e-6)
-    arms = Arms.made(Totals(counts, total, first.squares), most)
-    w = direction(arms, second.pulls, k, math.sqrt(2.0 * levels.theta))
+    w = direction(_first_half(first), second.pulls, k, math.sqrt(2.0 * levels.theta))
     used = second.pulls >= 2.0
     if not used.any():
         return -math.inf, 0.0
@@ -364,6 +362,21 @@ def below_by_halves(
         return worst + float((own * later.means).sum()) - off - doubt
 
     return bound((1.0 + k * w) / n, levels.theta), bound(w / n, levels.sigma)
+
+
+def _first_half(first: Totals) -> Arms:
+    """Return the arms of the half that chooses a direction, by that half's rewards alone.
+
+    Arms with fewer than two rewards have the pooled variance of the others.
+    """
+    counts, several = first.pulls, first.pulls > 1.0
+    scatter = largest_scatter(first._replace(pulls=np.maximum(counts, 1.0)))
+    freedom = float((counts - 1.0)[several].sum())
+    pool = float(scatter[several].sum()) / freedom if several.any() else 0.25
+    seen = counts > 0.0
+    total = np.where(seen, first.total, 0.5e-6)
+    half = Totals(np.where(seen, counts, 1e-6), total, first.squares)
+    return Arms.made(half, np.full(counts.size, pool))
 
 
 # Products of errors: section 4
