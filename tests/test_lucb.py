@@ -354,7 +354,7 @@ def test_intervals_are_those_of_the_evidence_at_delta_over_n() -> None:
 
 
 def test_an_indifference_is_a_distance_from_the_threshold() -> None:
-    """Not from the limits that tell ranks: a single arm above all others is an outlier."""
+    """Not from the cutoffs that tell ranks: a single arm above all others is an outlier."""
     search = Search(10, rule="quantile", quantile=0.9, indifference=0.05, delta=0.1, rng=1)
     few, many = [0.0, 0.0, 0.0, 0.4], [0.9] * 5000
     search.add_history({**dict.fromkeys(range(9), few), 9: many})

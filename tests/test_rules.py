@@ -168,7 +168,7 @@ class TestBounds:
             for _ in range(6):
                 low, high = random_box(rng, n)
                 plain, centre = rule.plain_bounds(low, high), rule.centre_bounds(low, high)
-                bounds, (below, above) = rule.bounds(low, high), rule.limits(low, high)
+                bounds, (below, above) = rule.bounds(low, high), rule.cutoffs(low, high)
                 for y in points_of(rng, low, high):
                     assert plain[0] <= rule.plain(y) <= plain[1]
                     assert centre[0] <= rule.centre(y) + 1e-15
@@ -198,7 +198,7 @@ class TestBounds:
             np.testing.assert_allclose(influence(y), np.array(moved) / (2.0 * step), atol=1e-6)
 
     def test_narrower_where_they_hang_is_narrower(self, rule: Rule) -> None:
-        """Take a quarter of each interval that holds a limit, again and again: the limits meet."""
+        """Quarter each interval that holds a cutoff, again and again: the cutoffs meet."""
         rng = np.random.default_rng(5)
         y = rng.random(9)
         low, high = y - 0.2 * rng.random(9), y + 0.2 * rng.random(9)
@@ -209,7 +209,7 @@ class TestBounds:
                 np.where(held, (low + 3 * y) / 4, low),
                 np.where(held, (high + 3 * y) / 4, high),
             )
-        theta, (below, above) = rule.threshold(y), rule.limits(low, high)
+        theta, (below, above) = rule.threshold(y), rule.cutoffs(low, high)
         assert below >= theta - 1e-6
         assert above <= theta + 1e-6
 

@@ -312,7 +312,7 @@ class _Analysis:
         if self.options.get("finite_population"):
             return [_census_look(rows, self.rule) for rows in both]
         if not isinstance(self.rule, Sigma):
-            return [_box_look(rows, self.rule, self.delta) for rows in both]
+            return _box_looks(self.rows, self.rule, self.delta, len(both))
         listed, delta = self._listed(len(both)), self.delta / len(both)
         if self._proven is None:
             self._proven = [_proven_sigma(rows, self.rule, delta, listed) for rows in both]
@@ -572,15 +572,21 @@ def _calibrated_sigma(rows: _Rows, rule: Sigma, delta: float, proven: Look, list
     return Look(low, high, low, high, *ends, above & ~below, below & ~above)
 
 
-def _box_look(rows: _Rows, rule: Rule, delta: float) -> Look:
-    """Return what intervals of all means prove, for any rule.
+def _box_looks(rows: _Rows, rule: Rule, delta: float, sides: int) -> list[Look]:
+    """Return what intervals of all means prove, for any rule, on one side or on both.
 
-    They hold on both sides at once, so that two sides share their delta. Where a share of the
-    decisions may be wrong it is the same, which is valid.
+    The intervals of the lower side are those of the upper one in a mirror, so that two sides share
+    their delta. Where a share of the decisions may be wrong it is the same, which is valid.
     """
     n = rows.totals.pulls.size
     low, high = one_sided_ends(rows.totals, delta / (2.0 * n), binary=rows.binary)
-    normal_below, odd_from = rule.limits(low, high)
+    mirrored = np.nextafter(1.0 - high, -1.0), np.nextafter(1.0 - low, 2.0)
+    return [_box_look(*box, rule) for box in ((low, high), mirrored)[:sides]]
+
+
+def _box_look(low: FloatArray, high: FloatArray, rule: Rule) -> Look:
+    """Return what holds for all means between these."""
+    normal_below, odd_from = rule.cutoffs(low, high)
     threshold = rule.bounds(low, high)
     above = low >= min(odd_from, threshold[1])
     below = high < max(normal_below, threshold[0])

@@ -147,11 +147,11 @@ class LUCB(Algorithm):
     def _decide(self) -> None:
         for side in self.normal:
             view = self._view(side)
-            limits = self.rule.limits(view.low, view.high)
+            cutoffs = self.rule.cutoffs(view.low, view.high)
             bounds = self.rule.bounds(view.low, view.high)
-            # an indifference is a distance from the threshold, which the limits do not bound
-            below = max(limits[0], bounds[0] + self.indifference)
-            from_here_on = min(limits[1], bounds[1] - self.indifference)
+            # an indifference is a distance from the threshold, which the cutoffs do not bound
+            below = max(cutoffs[0], bounds[0] + self.indifference)
+            from_here_on = min(cutoffs[1], bounds[1] - self.indifference)
             open_ = ~(self.normal[side] | self.odd[side])
             normal = open_ & (view.high < below)
             odd = open_ & (view.low >= from_here_on) & ~normal
@@ -175,7 +175,7 @@ class LUCB(Algorithm):
     def _worth(self) -> FloatArray:
         """Return how much nearer decisions come where an arm's interval gets narrower by a unit.
 
-        An undecided arm's own interval counts once. The limits that arms are compared with move
+        An undecided arm's own interval counts once. The cutoffs that arms are compared with move
         with the intervals that they depend on, for every undecided arm alike.
         """
         worth = np.zeros(self.n)
@@ -204,12 +204,12 @@ class LUCB(Algorithm):
         factors = np.ones(self.n)
         for side in self.normal:
             view, open_ = self._view(side), self._open(side)
-            theta, limits = self.rule.threshold(view.means), self.rule.limits(view.low, view.high)
+            theta, cutoffs = self.rule.threshold(view.means), self.rule.cutoffs(view.low, view.high)
             odd, held = view.means >= theta, self.rule.holds(view.means, view.low, view.high)
             own = np.where(odd, view.means - view.low, view.high - view.means)
-            limit = np.where(odd, limits[1] - theta, theta - limits[0])
+            cutoff = np.where(odd, cutoffs[1] - theta, theta - cutoffs[0])
             gap = np.maximum(np.abs(view.means - theta), own / DOUBT) + self.indifference
-            wanted = np.where(open_, np.maximum((own + limit) / gap, 1.05) ** 2, 1.0)
+            wanted = np.where(open_, np.maximum((own + cutoff) / gap, 1.05) ** 2, 1.0)
             factors = np.maximum(factors, wanted)
             for kind, holds in ((~odd, held[0]), (odd, held[1])):
                 most = float(np.where(kind, wanted, 1.0).max())

@@ -146,26 +146,26 @@ class Rule(ABC):
             max(plain[1], centre[1] + margin, self.floor),
         )
 
-    def plain_limits(self, low: FloatArray, high: FloatArray) -> Ends:
-        """Return as `limits` does for `plain` alone: without margin and floor.
+    def plain_cutoffs(self, low: FloatArray, high: FloatArray) -> Ends:
+        """Return as `cutoffs` does for `plain` alone: without margin and floor.
 
         The ends of `plain_bounds`, unless a rule knows better.
         """
         return self.plain_bounds(low, high)
 
-    def limits(self, low: FloatArray, high: FloatArray) -> Ends:
-        """Return two limits: means below the first are normal, from the second on outliers.
+    def cutoffs(self, low: FloatArray, high: FloatArray) -> Ends:
+        """Return two cutoffs: means below the first are normal, from the second on outliers.
 
         For all means with low_i <= y_i <= high_i. An outlier reaches the plain threshold, centre +
-        margin and floor, so each limit is the largest of three. They decide arms and do not bound
-        the threshold: the first limit may even be above the second.
+        margin and floor, so each cutoff is the largest of three. They decide arms and do not bound
+        the threshold: the first cutoff may even be above the second.
         """
-        return self.raised(self.plain_limits(low, high), self.centre_bounds(low, high))
+        return self.raised(self.plain_cutoffs(low, high), self.centre_bounds(low, high))
 
     def holds(self, means: FloatArray, low: FloatArray, high: FloatArray) -> Holds:
-        """Return about how much each of the two `limits` moves as an arm's interval gets narrower.
+        """Return about how much each of the two `cutoffs` moves as an arm's interval gets narrower.
 
-        The first limit can rise up to the estimated threshold; the second may be kept up by any of
+        The first cutoff can rise up to the estimated threshold; the second may be kept up by any of
         its three parts. Algorithms choose pulls by it; no proof uses it.
         """
         hangs = self.hangs_on(means, low, high)

@@ -94,7 +94,7 @@ class OrderRule(Rule):
 
     @abstractmethod
     def plain_holds(self, means: FloatArray, low: FloatArray, high: FloatArray) -> Holds:
-        """Return how much each of `plain_limits` depends on each interval."""
+        """Return how much each of `plain_cutoffs` depends on each interval."""
 
     def centre(self, means: FloatArray) -> float:
         """Return the median, see `middle`."""
@@ -109,14 +109,14 @@ class OrderRule(Rule):
         return unit(means.size, arm_at(means, middle(means.size)))
 
     def holds(self, means: FloatArray, low: FloatArray, high: FloatArray) -> Holds:
-        """Return how much each limit depends on each interval, through one of its parts.
+        """Return how much each cutoff depends on each interval, through one of its parts.
 
-        The second limit falls with the part that is the largest of the upper bounds. The first one
+        The second cutoff falls with the part that is the largest of the upper bounds. The first one
         can rise only up to the threshold, so with the part that seems to be the threshold.
         """
         part = self._largest(self.plain(means), self.centre(means))
         lower = self._holds_of_part(part, means, low, high)[0]
-        uppers = self.plain_limits(low, high)[1], self.centre_bounds(low, high)[1]
+        uppers = self.plain_cutoffs(low, high)[1], self.centre_bounds(low, high)[1]
         return lower, self._holds_of_part(self._largest(*uppers), means, low, high)[1]
 
     def _largest(self, plain: float, centre: float) -> str:

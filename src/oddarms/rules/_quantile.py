@@ -67,7 +67,7 @@ class Quantile(OrderRule):
         lower, upper = 0.5 * (one[0] + two[0]), 0.5 * (one[1] + two[1])
         return outwards(lower, upper, abs(lower) + abs(upper))
 
-    def plain_limits(self, low: FloatArray, high: FloatArray) -> Ends:
+    def plain_cutoffs(self, low: FloatArray, high: FloatArray) -> Ends:
         """Return L_(m+1) and just above U_(m), m = `below`: what is needed to tell ranks.
 
         With U_i < L_(m+1), y_i is less than n - m other means, so y_i <= y_(m) and y_i < y_(m+1):
@@ -84,6 +84,6 @@ class Quantile(OrderRule):
         return unit(n, arm_at(means, m), 0.5) + unit(n, arm_at(means, m + 1), 0.5)
 
     def plain_holds(self, means: FloatArray, low: FloatArray, high: FloatArray) -> Holds:
-        """Return how much each of `plain_limits` depends on each interval."""
+        """Return how much each of `plain_cutoffs` depends on each interval."""
         m = self.below(means.size)
         return holds_of(means, low, high, m + 1)[0], holds_of(means, low, high, m)[1]
