@@ -580,8 +580,11 @@ def _box_looks(rows: _Rows, rule: Rule, delta: float, sides: int) -> list[Look]:
     """
     n = rows.totals.pulls.size
     low, high = one_sided_ends(rows.totals, delta / (2.0 * n), binary=rows.binary)
-    mirrored = np.nextafter(1.0 - high, -1.0), np.nextafter(1.0 - low, 2.0)
-    return [_box_look(*box, rule) for box in ((low, high), mirrored)[:sides]]
+    looks = [_box_look(low, high, rule)]
+    if sides == 2:
+        ends = np.nextafter(1.0 - high, -1.0), np.nextafter(1.0 - low, 2.0)
+        looks.append(_box_look(*ends, rule))
+    return looks
 
 
 def _box_look(low: FloatArray, high: FloatArray, rule: Rule) -> Look:
