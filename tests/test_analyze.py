@@ -540,11 +540,3 @@ def test_a_direction_follows_from_one_half_alone(monkeypatch: pytest.MonkeyPatch
         other = added_up([rng.beta(1, 3, 9) for _ in range(4)])
         bounds.below_by_halves(one, other, rng.uniform(0.01, 0.25, 4), 1.0, levels)
     assert np.array_equal(*seen)
-
-
-def test_two_sides_of_other_rules_share_their_intervals() -> None:
-    """Intervals of 1 - X would be made by other bets, and might err where these do not."""
-    rng = np.random.default_rng(22)
-    rewards = {i: rng.uniform(0.0, 1e-5, 40) for i in range(5)}
-    one, both = (analyze(rewards, rule="mad", side=side) for side in ("upper", "both"))
-    assert np.allclose(one.intervals, both.intervals, rtol=0.0, atol=1e-15)
