@@ -763,6 +763,24 @@ def test_flaky_tests_are_put_in_quarantine(pytester: pytest.Pytester) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["quarantine.txt", "quarantine.json"])
+def test_a_test_stays_in_quarantine_until_it_is_found_clean(
+    pytester: pytest.Pytester, name: str
+) -> None:
+    file = pytester.makepyfile(test_shop=CALM + FLAKY)
+    option = f"--oddarms-quarantine={name}"
+    hunt(pytester, option)
+    before = Path(name).read_text()
+    assert "test_shop.py::test_flaky" in before
+    hunt(pytester, option, "--deselect=test_shop.py::test_flaky")  # not looked at
+    assert Path(name).read_text() == before
+    file.write_text(CALM + "def test_flaky():\n    pass\n")
+    hunt(pytester, option, "--oddarms-budget=20")  # looked at, but not enough
+    assert Path(name).read_text() == before
+    hunt(pytester, option)
+    assert "test_flaky" not in Path(name).read_text()
+
+
 def test_github_shows_tests_beside_their_files(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ MAX_LISTED = 50
 MAX_UNDECIDED = 10
 MAX_ANNOTATIONS = 10
 """Of a kind; GitHub shows no more of a step."""
+DESELECT = "--deselect="
 
 
 @dataclass(frozen=True)
@@ -386,7 +387,7 @@ def write_all(answer: Answer) -> list[str]:
             append_text(settings.summary, to_markdown(blocks(answer)))
             lines.append(f"written: {settings.summary}")
         if settings.quarantine is not None:
-            write_whole(settings.quarantine, quarantine(answer, settings.quarantine.suffix))
+            write_whole(settings.quarantine, quarantine(answer, settings.quarantine))
             lines.append(f"written: {settings.quarantine}")
     except (MissingExtra, OSError) as error:
         lines.append(f"not all was written: {error}")
@@ -480,12 +481,31 @@ def json_text(answer: Answer) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def quarantine(answer: Answer, suffix: str) -> str:
-    """Return the flaky tests, as options of pytest in a file for ``pytest @FILE``, or as JSON."""
+def quarantine(answer: Answer, path: Path) -> str:
+    """Return the flaky tests, as options of pytest in a file for ``pytest @FILE``, or as JSON.
+
+    A test that the file has already stays, unless this session has found it clean or broken.
+    """
     names = [row.nodeid for row in answer.of(Kind.FLAKY)]
-    if suffix == ".json":
+    found = {*names, *(row.nodeid for row in answer.of(Kind.CLEAN) + answer.of(Kind.BROKEN))}
+    names += [name for name in _quarantined(path) if name not in found]
+    if path.suffix == ".json":
         return json.dumps({"flaky": names}, indent=1) + "\n"
-    return "".join(f"--deselect={name}\n" for name in names if name.isprintable())
+    return "".join(f"{DESELECT}{name}\n" for name in names if name.isprintable())
+
+
+def _quarantined(path: Path) -> list[str]:
+    """Return the tests that a file of quarantine has; none if it is not such a file."""
+    if not path.is_file():
+        return []
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix != ".json":
+            lines = text.splitlines()
+            return [line.removeprefix(DESELECT) for line in lines if line.startswith(DESELECT)]
+        return [name for name in json.loads(text)["flaky"] if isinstance(name, str)]
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
 
 
 def github_lines(answer: Answer, root: Path) -> Iterable[str]:
