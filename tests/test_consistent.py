@@ -176,6 +176,7 @@ def test_found_results() -> None:
             assert_consistent(oddarms.find(arms, k=2, margin=0.05, side=side, budget=budget, rng=2))
 
 
+@pytest.mark.long
 def test_recorded_rewards_are_decided_rightly() -> None:
     """Arms on the threshold and next to it, with unequal numbers of rewards: nothing is wrong.
 

@@ -95,7 +95,7 @@ class TestEvidenceAtTheTruth:
         (JointCertificate, 5, 0.0, 0.3, 0.5),
         (JointCertificate, 12, 0.0, 0.1, 1.5),
         (JointCertificate, 12, 0.02, 0.1, 1.0),
-        (HybridCertificate, 20, 0.0, 0.15, 1.5),
+        pytest.param(HybridCertificate, 20, 0.0, 0.15, 1.5, marks=pytest.mark.long),
     )
 
     @pytest.fixture(autouse=True)

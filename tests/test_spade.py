@@ -564,7 +564,7 @@ class TestTinyRewards:
         runs, delta, missed = 24, 0.1, 0
         for rng in np.random.default_rng(11).spawn(runs):
             search = Search(5, k=k, delta=delta, bounds=(0.0, top), side=side, rng=1)
-            rewards = np.minimum(rng.exponential(self.MEANS, (300, 5)), top)
+            rewards = np.minimum(rng.exponential(self.MEANS, (100, 5)), top)
             search.add_history(dict(enumerate(rewards.T)))
             lower, upper = search.result().intervals.T
             missed += not ((lower <= self.MEANS) & (upper >= self.MEANS)).all()
