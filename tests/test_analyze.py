@@ -169,11 +169,13 @@ def test_misuse(words: dict[str, Any], message: str) -> None:
 def test_small_arms_are_left_out_and_named() -> None:
     result = analyze(HOSTS, k=1, min_rows=400)
     assert result.labels == ("c", "e")
-    assert result.notes[0] == "left out, as fewer than 400 rows are there: 3 arms (a, b, d)"
+    assert result.notes[0] == "left out, as they have fewer than 400 rows: 3 arms (a, b, d)"
     again = Result.from_dict(result.to_dict())
     assert again.notes == result.notes
     with pytest.raises(InvalidParameter, match="at least 2"):
         analyze(HOSTS, min_rows=1000)
+    empty = analyze({"a": [0, 1], "b": [1], "c": []})
+    assert empty.notes[0] == "left out, without any row: 1 arm (c)"
 
 
 def test_missing_rewards() -> None:
@@ -188,7 +190,9 @@ def test_unbounded_rewards() -> None:
     rng = np.random.default_rng(3)
     seconds = {f"h{i}": rng.exponential(1.0 + 9.0 * (i == 7), 400) for i in range(20)}
     assert analyze(seconds, clip=(0, 30)).outliers == ["h7"]
-    assert analyze(seconds, above=3.0).outliers == ["h7"]
+    slow = analyze(seconds, above=3.0)
+    assert slow.outliers == ["h7"]
+    assert "a mean is the share of samples above 3" in str(slow)
 
 
 def test_looks_share_delta() -> None:

@@ -248,14 +248,12 @@ def _notes(
     if read.left_out:
         names = [str(label) for label in read.left_out][:LISTED]
         names += ["..."] if len(read.left_out) > LISTED else []
-        notes.append(
-            f"left out, as fewer than {counted(min_rows, 'row')} are there:"
-            f" {counted(len(read.left_out), 'arm')} ({', '.join(names)})"
-        )
+        why = f"as they have fewer than {min_rows:,} rows" if min_rows > 1 else "without any row"
+        notes.append(f"left out, {why}: {counted(len(read.left_out), 'arm')} ({', '.join(names)})")
     if read.missing:
         done = "were left out" if missing == "skip" else "count as the most abnormal"
         notes.append(f"rewards that are missing and {done}: {read.missing:,}")
-    if transform is not None and transform.clipped:
+    if transform is not None and (transform.clipped or transform.above is not None):
         notes.append(transform.said())
     return notes
 

@@ -163,6 +163,8 @@ class Transform:
     (1.0, 0.0, 10.0, 3.0)
     >>> capped.said()
     '1 of 2 samples was clipped to [0, 10]'
+    >>> slow.said()
+    'a mean is the share of samples above 0.5'
     """
 
     def __init__(self, clip: Bounds | None = None, above: float | None = None) -> None:
@@ -210,9 +212,9 @@ class Transform:
         return np.clip(rewards, a, b)
 
     def said(self) -> str:
-        """Return in words how many rewards were clipped; empty without `clip`."""
-        if self.clip is None:
-            return ""
-        a, b = self.clip
+        """Return in words what was done to the rewards."""
+        if self.above is not None:
+            return f"a mean is the share of samples above {self.above:g}"
+        a, b = self.bounds
         was = "was" if self.clipped == 1 else "were"
         return f"{self.clipped:,} of {self.seen:,} samples {was} clipped to [{a:g}, {b:g}]"
