@@ -6,6 +6,7 @@ import math
 import shlex
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -100,6 +101,8 @@ def reproduce(
       oddarms reproduce fig3 --data responses.txt --gold gold.txt
       oddarms reproduce roai
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
+    # compiling the kernels, once, takes 500 MB: loky replaces the worker, and suspects a leak
+    warnings.filterwarnings("ignore", "A worker was restarted", UserWarning)
     if gold is not None and data is None:
         raise InvalidParameter("--gold requires --data.")
     recorded = None if data is None else read_arms(data, gold=gold)
