@@ -150,7 +150,7 @@ oddarms.find(Function(Command(sys.argv[1], shell=True), "abc"), k=1, jobs=int(sy
     ("number", "jobs"),
     [
         (signal.SIGTERM, 1),
-        (signal.SIGINT, 2),
+        pytest.param(signal.SIGINT, 2, marks=pytest.mark.long),
         pytest.param(signal.SIGINT, 1, marks=pytest.mark.long),
         pytest.param(signal.SIGTERM, 2, marks=pytest.mark.long),
     ],

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import oddarms
+from helpers import quick_and_long
 from oddarms import Question, Search
 from oddarms.algorithms import available, get_algorithm
 from oddarms.algorithms._spade import SPADE
@@ -97,11 +98,11 @@ def test_at_every_step(algorithm: str, rule: str, side: str) -> None:
 
 
 @pytest.mark.parametrize("error", ["fwer", "fdr"])
-@pytest.mark.parametrize("n", [3, 20, 200, 600, 1100])
+@pytest.mark.parametrize("n", quick_and_long([3, 200, 1100], [20, 600]))
 def test_rewards_that_were_recorded(n: int, error: str) -> None:
     """Arms with very unequal numbers of rewards, some with none, in all forms of SPADE."""
     rng = np.random.default_rng(n)
-    for run in range(6):
+    for run in range(3):
         means = rng.beta(1.0, 6.0, n)
         sizes = rng.integers(0 if run % 2 else 1, 4, n) * 10 ** rng.integers(0, 4, n)
         words: dict[str, Any] = {"k": 1.5, "margin": [0.0, 0.05, 0.2][run % 3], "error": error}

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from helpers import quick_and_long
 from oddarms import create_study
 from oddarms.server import Binding, Role
 from processes import wait_until
@@ -126,7 +127,9 @@ class TestBodies:
         except (httpx.NetworkError, httpx.RemoteProtocolError):
             return 503  # the server has closed the connection before all was sent
 
-    @pytest.mark.parametrize("unit", [b"[],", b"{},", b"1,", b'"",', b"[[],", b'{"a":{},"b":'])
+    @pytest.mark.parametrize(
+        "unit", quick_and_long([b"[],", b'{"a":{},"b":'], [b"{},", b"1,", b'"",', b"[[],"])
+    )
     @pytest.mark.parametrize("what", ["", "/s/tell", "/s/history"])
     def test_values_cost_a_bounded_memory(
         self, client: httpx.Client, unit: bytes, what: str
