@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import quick_and_long
-from oddarms import Search, find
+from oddarms import Search, find, simulate
 from oddarms.algorithms._census import Census, shared_out
 from oddarms.arms import Bernoulli, Function, Resampled
 from oddarms.errors import InvalidParameter, UnknownOption
@@ -244,6 +244,16 @@ class TestPairs:
         result = find(arms, k=1.0, algorithm="census", rows=[3, 2, 1])
         assert result.outliers == ["b"]
         assert result.algorithm == "census"
+
+    @pytest.mark.parametrize("arms", [Bernoulli([0, 1]), Resampled(RECORDS)])
+    @pytest.mark.parametrize("algorithm", ["census", Census])
+    def test_endless_arms_are_refused(self, arms: Any, algorithm: Any) -> None:
+        with pytest.raises(InvalidParameter, match="must not be 'census'"):
+            find(arms, algorithm=algorithm, rows=9)
+
+    def test_simulations_are_endless(self) -> None:
+        with pytest.raises(InvalidParameter, match="must not be 'census'"):
+            simulate([0, 1], algorithm="census", rows=9)
 
     def test_other_algorithms_do_not_take_rows(self) -> None:
         with pytest.raises(UnknownOption, match="rows"):

@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from oddarms.arms import Callables, CalledSource, Resampled, SeededSource, Source, transformed
+from oddarms.arms import (
+    Callables,
+    CalledSource,
+    Resampled,
+    SeededSource,
+    Source,
+    check_not_census,
+    transformed,
+)
 from oddarms.errors import DuplicateStudy, InvalidParameter, UnknownStudy
 from oddarms.executors import CoroutineExecutor
 from oddarms.problem import FloatArray, Label, Question
@@ -159,6 +167,7 @@ def find(
     if question is None:
         words = {**_usual_words(source, transform), **words}
     asked = question_of(source.labels, question, words)
+    check_not_census(source, asked)
     if storage is None:
         algorithm_rng, reward_rng = generator_of(rng).spawn(2)
         search = Search(asked, rng=algorithm_rng)

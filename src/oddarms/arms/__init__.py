@@ -13,6 +13,7 @@ from oddarms.arms._simulated import (
     SimulatedArms,
     Uniform,
     check_endless,
+    check_not_census,
     truncated_normal,
 )
 from oddarms.arms._transformed import transformed
@@ -34,6 +35,7 @@ __all__ = [
     "TotalsSource",
     "Uniform",
     "check_endless",
+    "check_not_census",
     "check_uses_label",
     "codes_of",
     "crowd_error_rates",

@@ -11,7 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from oddarms.errors import InvalidParameter
-from oddarms.problem import FloatArray, IntArray, Label, check_bounds, check_labels, check_means
+from oddarms.problem import (
+    FloatArray,
+    IntArray,
+    Label,
+    Question,
+    check_bounds,
+    check_labels,
+    check_means,
+)
 
 
 class SimulatedArms(ABC):
@@ -275,6 +283,16 @@ def truncated_normal(
     low, high = (a - centre) / scale, (b - centre) / scale
     distribution = truncnorm(low, high, loc=centre, scale=scale)
     return ScipyArms(distribution, bounds=_widen(a, b), labels=labels, rng=rng)
+
+
+def check_not_census(arms: object, question: Question) -> None:
+    """Raise if a census, which holds for finite populations only, is asked of endless arms."""
+    if question.algorithm_name.lower() == "census" and getattr(arms, "endless", False):
+        raise InvalidParameter(
+            "algorithm must not be 'census' for arms whose rewards are drawn with replacement:"
+            " leave algorithm out, or give arms with finitely many rows, such as"
+            " Resampled(records, replace=False)."
+        )
 
 
 def check_endless(arms: SimulatedArms) -> SimulatedArms:

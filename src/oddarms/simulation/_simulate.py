@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oddarms.algorithms import Decision, Decisions, get_algorithm
-from oddarms.arms import SimulatedArms, check_endless
+from oddarms.arms import SimulatedArms, check_endless, check_not_census
 from oddarms.errors import InvalidParameter, MissingExtra
 from oddarms.executors import unordered
 from oddarms.problem import BoolArray, FloatArray, IntArray, Question, check_whole
@@ -140,6 +140,7 @@ def simulate(
     if question is None:
         words = {"margin": 0.0, **words}
     asked = Question.of(arms.means.size if question is None else question, words)
+    check_not_census(arms, asked)
     if asked.n != arms.means.size:
         raise InvalidParameter(
             f"question must be about the instance's {arms.means.size} arms but is about {asked.n}."
