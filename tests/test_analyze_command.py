@@ -204,6 +204,25 @@ def test_reports_of_many_runs(analyze: Run) -> None:
     assert max(map(len, expanded.out.splitlines())) <= 80
 
 
+def test_flaky_tests_come_first_in_every_form(analyze: Run) -> None:
+    case = '<testcase classname="t" name="{}">{}</testcase>'
+    proof = '<flakyFailure message="boom at 3&#10;more"/>'
+    Path("runs").mkdir()
+    for run in range(8):
+        cases = [case.format(f"ok{i}", "") for i in range(5)]
+        cases.append(case.format("sure", proof if run % 4 == 1 else ""))
+        Path(f"runs/{run}.xml").write_text(f"<testsuite>{''.join(cases)}</testsuite>")
+    first = "1 test is flaky: passed and failed in one run or at one commit"
+    text = analyze("--junit", "runs", "-q", "--out", "o").out
+    assert text.startswith(first)
+    assert re.search(r"t::sure +25.0 % +3.2 to 65.1 % +2/8 +boom at 3", text)
+    assert analyze("--junit", "runs", "-q", "--format", "markdown").out.startswith(f"### {first}")
+    (found,) = json.loads(analyze("--junit", "runs", "-q", "--format", "json").out)["flaky"]
+    assert (found["test"], found["failures"], found["last"]) == ("t::sure", 2, "boom at 3")
+    page = Path("o/report.html").read_text(encoding="utf-8")
+    assert page.index(first) < page.index("undecided")
+
+
 def test_too_few_runs_say_how_many_more_are_needed(analyze: Run) -> None:
     write_reports(Path("runs"), 12)
     ran = analyze("--junit", "runs", "--k", 1, "-q", "--out", "o")

@@ -22,10 +22,10 @@ def rows(text: str) -> list[list[float]]:
 
 @pytest.fixture(scope="module")
 def explained() -> str:
-    """What is said of 20 items."""
+    """What is said of 12 items."""
     text = io.StringIO()
     with redirect_stdout(text):
-        assert main(["explain", "--n", "20"]) == 0
+        assert main(["explain", "--n", "12"]) == 0
     return text.getvalue()
 
 
@@ -42,7 +42,7 @@ def test_the_table_is_in_order(explained: str) -> None:
     for gap, limit, spade, each in table:
         assert 0.0 < gap < 1.0
         assert limit < spade
-        assert each == pytest.approx(spade / 20, abs=0.5)
+        assert each == pytest.approx(spade / 12, abs=0.5)
     costs = [row[2] for row in table]
     assert costs == sorted(costs)  # the smaller the gap, the more samples
 

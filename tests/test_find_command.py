@@ -281,7 +281,7 @@ def test_an_item_that_always_hangs_ends_the_search(find: Run, policy: tuple[str,
 
 def test_a_timeout_may_count_as_the_worst_sample(find: Run) -> None:
     pull = "sh -c 'test $ODDARMS_ARM != e || sleep 600'"
-    words = ("--timeout", "1s", "--jobs", 8, "--on-error", "worst", "--budget", 15)
+    words = ("--timeout", "0.3s", "--jobs", 8, "--on-error", "worst", "--budget", 15)
     ran = find("--arms", ARMS, "--pull", pull, *words, *SEARCH, "--format", "json")
     assert ran.code == 3, ran.err
     assert ran.json["arms"][4]["mean"] == 1.0

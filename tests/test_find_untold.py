@@ -16,7 +16,7 @@ from oddarms.search import Ticket
 from oddarms.studies import Study
 
 WORDS = ("--arms", "a,b,c,d,e", "--k", 1, "--seed", 1, "--out", "out", "--retry-for", "0s")
-NO_ID = "99.3.204.mzxw6ytboi4dgnbt"
+NO_ID = "99.3.204.9f86d081884c7d65"
 
 
 @pytest.fixture

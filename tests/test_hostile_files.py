@@ -28,7 +28,7 @@ from oddarms.tables import (
 pytest.importorskip("pandas")
 
 UNIT = (0.0, 1.0)
-TICKET = "17.3.204.mzxw6ytboi4dgnbt"
+TICKET = "17.3.204.9f86d081884c7d65"
 READERS: dict[str, Callable[[Path], Any]] = {
     "arms": read_arms,
     "rewards": read_rewards,
@@ -37,7 +37,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "results": lambda path: read_results(path, UNIT),
 }
 LONG = 2**20 + 2**18
-A_LINE = "a line may have 1,048,576 bytes but one has more"
+A_LINE = "a line may have 1,048,576 bytes"
 INFLATES = "a packed file may inflate to 256 MiB and 100 times its size"
 
 
@@ -140,11 +140,11 @@ def test_labels_that_repeat_are_refused_at_once(tmp_path: Path) -> None:
     path = tmp_path / "labels"
     path.write_text("ann\nbob\nann\n")
     sentence = refusal(lambda: read_labels(str(path)))
-    assert sentence.endswith("line 3: labels must be unique but 'ann' appears twice.")
+    assert sentence.endswith("line 3: labels must be unique but 'ann' is not.")
 
 
 def test_results_beyond_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oddarms.tables._texts.MAX_RESULTS", 3)
+    monkeypatch.setattr("oddarms.tables._files.MAX_RESULTS", 3)
     path = tmp_path / "results"
     path.write_text(f"{TICKET} 1\n" * 3)
     assert len(read_results(path, UNIT)) == 3
@@ -188,14 +188,16 @@ class TestJson:
         path = tmp_path / "results"
         path.write_text(f'{{"ticket": "{TICKET}", "reward": 1}}\n' + text[: 2**20] + "\n")
         sentence = refusal(lambda: read_results(path, UNIT))
-        assert "line 2: the line must be a JSON object but is not: " in sentence
+        assert "line 2: there must be a ticket and a reward but there is " in sentence
         assert why in sentence
 
     @pytest.mark.parametrize("value", ["[1]", "{}", "null", "[" * 500 + "]" * 500])
     def test_a_result_that_is_no_number(self, value: str, tmp_path: Path) -> None:
         path = tmp_path / "results"
         path.write_text(f'{{"ticket": 1, "reward": {value}}}\n')
-        assert "must have a ticket and a reward but is" in refusal(lambda: read_results(path, UNIT))
+        assert "there must be a ticket and a reward but" in refusal(
+            lambda: read_results(path, UNIT)
+        )
 
     @pytest.mark.parametrize("n", [10**9, 10**18, 10**30, 10**4000], ids=lambda n: len(str(n)))
     def test_a_number_of_arms_that_fits_nowhere(self, n: int) -> None:
@@ -261,7 +263,9 @@ class TestParquet:
 
     def test_a_label_that_is_longer_than_a_line(self, tmp_path: Path) -> None:
         path = written(tmp_path, ["a" * LONG, "b"])
-        assert "a label may have 1,048,576 characters" in refusal(lambda: read_totals(path))
+        assert "label of the arm may have 1,048,576 characters" in refusal(
+            lambda: read_totals(path)
+        )
 
     @pytest.mark.parametrize("arms", [[["a"], ["b"]], [{"a": 1}, {"a": 2}]], ids=str)
     def test_labels_that_are_neither_texts_nor_numbers(self, tmp_path: Path, arms: Any) -> None:
@@ -278,7 +282,7 @@ class TestParquet:
 
     def test_a_row_without_a_label(self, tmp_path: Path) -> None:
         sentence = refusal(lambda: read_totals(written(tmp_path, ["a", "b", None])))
-        assert sentence.endswith("row 3: every row must name an arm but the label is missing.")
+        assert sentence.endswith("row 3: the label of the arm is missing.")
 
 
 def written(folder: Path, arms: Any, rewards: list[Any] | None = None) -> Path:

@@ -27,7 +27,7 @@ from oddarms.plotting import (
     save,
 )
 from oddarms.plotting._arms import row_of
-from oddarms.plotting._text import drawable
+from oddarms.plotting._style import drawable
 from oddarms.problem import Question
 from oddarms.search import Status
 

@@ -22,15 +22,16 @@ from oddarms.rules import (
     rule_of,
     true_outliers,
 )
-from oddarms.rules._mad import PIECES, separate_bounds
 from oddarms.rules._order import (
+    PIECES,
     arm_at,
     holds_of,
     middle,
+    quartiles,
+    separate_bounds,
     smallest,
     smallest_bounds,
 )
-from oddarms.rules._tukey import quartiles
 
 FIVE = np.array([0.4, 0.1, 0.9, 0.3, 0.2])
 

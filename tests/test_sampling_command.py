@@ -142,15 +142,13 @@ def plain(text: str) -> list[str]:
 def test_a_terminal_shows_how_far_a_search_is(tmp_path: Path) -> None:
     labels = ",".join(f"tests/integration/test_shop.py::TestShop::test[{i}-firefox]" for i in "abe")
     pull = 'sleep 0.05; case "$1" in *e-firefox*) exit 1;; esac'
-    words = ("find", "--arms", labels, "--k", "1", "--shell", "--pull", pull, "--budget", "40")
+    words = ("find", "--arms", labels, "--k", "1", "--shell", "--pull", pull, "--budget", "20")
     code, said = on_terminal(tmp_path, *words, "--out", "o")
     assert code in (0, 3)
     lines = plain(said)
     assert any(re.match(r"\d+ samples? \([\d.]+/s\) · \d of 3 decided", line) for line in lines)
-    assert any(line.startswith("threshold ") for line in lines)
-    assert any(line.startswith("worst so far: tests/inte...[e-firefox] 1") for line in lines)
+    assert any(re.search(r"worst: test\S*\.\.\.\S*fox\] 1$", line) for line in lines)
     assert all(len(line) <= 80 for line in lines)
-    assert "\x1b[?25h" in said  # the cursor is shown again
 
 
 def test_messages_on_a_terminal_are_broken_between_words(tmp_path: Path) -> None:

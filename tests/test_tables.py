@@ -35,7 +35,7 @@ pytest.importorskip("pandas")
 Write = Callable[..., Path]
 RESPONSES = "ann q1 yes\nbob q1 no\nann q2 no\nbob q2 no\n"
 GOLD = "q1 yes\nq2 no\n"
-TICKET, OTHER = "17.3.204.mzxw6ytboi4dgnbt", "17.3.205.mzxw6ytboi4dgnbt"
+TICKET, OTHER = "17.3.204.9f86d081884c7d65", "17.3.205.9f86d081884c7d65"
 
 
 @pytest.fixture
@@ -291,8 +291,8 @@ class TestTotals:
     def test_words_that_do_not_go_together(self, write: Write) -> None:
         path = write("arm,events,trials,x\na,0,1,1\n")
         for words, rule in (
-            ({"events": "events"}, "Give trials and events together: trials is not given."),
-            ({"events": "events", "reward": "x"}, "Give one of reward, or trials and events, or"),
+            ({"events": "events"}, "Give reward, or trials and events, or count and total and"),
+            ({"events": "events", "reward": "x"}, "but got reward and events."),
             ({"transform": Transform(above=0.5)}, "clip and above need single rewards"),
             ({"bounds": (1, 5)}, "trials and events count rewards of 0 and 1, but the bounds"),
             ({"labels": ["a"]}, "Leave labels out for a table"),
@@ -318,8 +318,8 @@ class TestTotals:
 
 class TestFilesThatAreWrong:
     def test_paths(self, tmp_path: Path, write: Write) -> None:
-        refused(tmp_path / "none.csv", "none.csv does not exist")
-        refused(tmp_path, "must be a file but is a directory")
+        refused(tmp_path / "none.csv", "none.csv cannot be read: No such file")
+        refused(tmp_path, "cannot be read: Is a directory")
         refused(write("arm,mean\n") / "x.csv", "cannot be read: Not a directory")
         refused(write("<testsuite/>", "a.xml"), "read test reports with oddarms.read_junit")
 
@@ -366,7 +366,7 @@ class TestFilesThatAreWrong:
     def test_the_system_refuses(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         path = write("arm,reward\na,0\nb,1\n")
         for error, rule in (
-            (PermissionError(13, "denied"), "cannot be read: permission is denied"),
+            (PermissionError(13, "denied"), "cannot be read: denied"),
             (OSError(5, "Input/output error"), "cannot be read: Input/output error"),
         ):
 
@@ -393,7 +393,7 @@ class TestFilesThatAreWrong:
 
     def test_an_arm_without_a_name(self, write: Write) -> None:
         path = write("arm,reward\na,1\n ,0\n")
-        refused(path, "row 2: every row must name an arm but the label is empty")
+        refused(path, "row 2: the label of the arm is empty")
 
     @pytest.mark.parametrize("rows", ["a,1\nSmith, J,1\n", "Smith, J,1\n", 'a,1\n"b,0\n'])
     @pytest.mark.parametrize("more", ["", "x,"])
@@ -427,52 +427,42 @@ class TestCrowds:
         assert arms.records is not None
         assert {k: v.tolist() for k, v in arms.records.items()} == {"ann": [0.0, 1.0], "bob": [1.0]}
         assert (arms.left_out, arms.layout, arms.binary) == (1, "worker,label,gold", True)
-        with pytest.raises(InvalidParameter, match="its gold column has one for none of the 2"):
+        with pytest.raises(InvalidParameter, match="a gold label but none of the 2 has one"):
             read_arms(write("worker,label,gold\na,1,\nb,1,\n"))
 
     @pytest.mark.parametrize("space", [" ", "\t", "   "])
-    @pytest.mark.parametrize(
-        ("responses", "gold"),
-        [
-            ("responses.txt", "gold.txt"),
-            ("crowd_eval.dat.gz", "crowd_gt.dat"),
-            ("responses_nFold_eval_001.txt", "gt_nFold_eval_001.txt"),
-        ],
-    )
-    def test_square(self, write: Write, space: str, responses: str, gold: str) -> None:
+    @pytest.mark.parametrize("packed", [False, True])
+    def test_square(self, write: Write, space: str, packed: bool) -> None:
         text = RESPONSES.replace(" ", space).encode()
-        write(GOLD.replace(" ", space), gold)
-        arms = read_arms(
-            write(gzip.compress(text) if responses.endswith("gz") else text, responses)
-        )
+        gold = write(GOLD.replace(" ", space), "gold.txt")
+        path = write(gzip.compress(text) if packed else text, "responses.txt")
+        arms = read_arms(path, gold=gold)
         assert dict(zip(arms.labels, arms.means.tolist(), strict=True)) == {"ann": 0.0, "bob": 0.5}
         assert arms.layout == "worker item label"
+        with pytest.raises(InvalidParameter, match="must come with a file of gold labels"):
+            read_arms(path)
 
     @pytest.mark.parametrize(
-        ("name", "text", "rule"),
+        ("text", "rule"),
         [
-            ("gold.txt", GOLD + "q1 no\n", "the item 'q1' has two gold labels"),
-            ("gold.txt", GOLD + "q3\n", "line 3: there must be 2 fields 'item label' but there"),
-            ("gold.txt", "q7 yes\n", "gold.txt has one for none of the 4"),
-            ("gold.txt", "\n", "gold.txt must have rows but is empty"),
-            ("other.txt", GOLD, "none of responses_gt.txt, gold.txt, .* is beside it: give gold"),
+            (GOLD + "q1 no\n", "the item 'q1' has two gold labels"),
+            (GOLD + "q3\n", "gold.txt must have lines 'item gold' but has others"),
+            ("q7 yes\n", "a gold label but none of the 4 has one"),
+            ("\n", "gold.txt must have rows but is empty"),
         ],
     )
-    def test_gold_that_does_not_fit(self, write: Write, name: str, text: str, rule: str) -> None:
-        write(text, name)
+    def test_gold_that_does_not_fit(self, write: Write, text: str, rule: str) -> None:
+        gold = write(text, "gold.txt")
         with pytest.raises(InvalidParameter, match=rule):
-            read_arms(write(RESPONSES, "responses.txt"))
+            read_arms(write(RESPONSES, "responses.txt"), gold=gold)
 
     def test_which_column_has_the_items(self, write: Write) -> None:
         """SQUARE reads `worker item label` and writes `item worker label`, without a header."""
         pairs = [(item, worker) for item in range(1, 31) for worker in (1, 2, 3)]
         gold = write("".join(f"{item} {item % 2}\n" for item in range(1, 31)), "experts.txt")
-        for name, form in (("any.txt", "{0} {1} 1\n"), ("responses_eval.txt", "{1} {0} 1\n")):
-            arms = read_arms(write("".join(form.format(*p) for p in pairs), name), gold=gold)
+        for form in ("{0} {1} 1\n", "{1} {0} 1\n"):
+            arms = read_arms(write("".join(form.format(*p) for p in pairs)), gold=gold)
             assert sorted(arms.labels) == ["1", "2", "3"]
-        small = write("1 0\n2 1\n", "small.txt")
-        for name, layout in (("responses.txt", "worker item"), ("responses_eval.txt", "item work")):
-            assert read_arms(write("1 2 0\n2 1 0\n", name), gold=small).layout.startswith(layout)
 
     @pytest.mark.parametrize("header", ["name,value", "arm reward", "worker item label", "a,0.5"])
     def test_unknown_columns(self, write: Write, header: str) -> None:
@@ -515,11 +505,11 @@ class TestLabelsAndResults:
     @pytest.mark.parametrize(
         ("line", "rule"),
         [
-            (f"{TICKET} 2", r"line 1: reward must lie within \[0, 1\] but is '2'"),
-            (f"{TICKET} x", "line 1: reward must be a finite number but is 'x'"),
+            (f"{TICKET} 2", r"line 1: .* the reward must lie within \[0, 1\]"),
+            (f"{TICKET} x", "line 1: .* could not convert string to float: 'x'"),
             (f"{TICKET}", "line 1: there must be a ticket and a reward"),
-            ("17 1", "line 1: ticket must be an id that ask has printed"),
-            ('{"ticket": 1}', "line 1: the object must have a ticket and a reward"),
+            ("17 1", "line 1: .* the ticket must be an id that ask has printed"),
+            ('{"ticket": 1}', "line 1: there must be a ticket and a reward"),
         ],
     )
     def test_results_that_are_wrong(self, write: Write, line: str, rule: str) -> None:

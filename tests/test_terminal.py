@@ -92,11 +92,11 @@ def test_labels_of_a_table_that_is_wrong(run_command: Run, tmp_path: Path) -> No
         (("fnd",), "No such command 'fnd'. Did you mean 'find'?"),
         (("study", "lst"), "No such command 'lst'. Did you mean 'list'?"),
         (("zzz",), "No such command 'zzz'.\n"),
-        (("find", "--buget", 3), "No such option '--buget'. Did you mean '--budget'?"),
-        (("find", "--buget=3"), "No such option '--buget'. Did you mean '--budget'?"),
-        (("study", "list", "--formt", "csv"), "'--formt'. Did you mean '--format'?"),
-        (("--versoin",), "No such option '--versoin'. Did you mean '--version'?"),
-        (("find", "--zzzzzz"), "No such option '--zzzzzz'.\n"),
+        (("find", "--buget", 3), "No such option: --buget (Possible options: --budget"),
+        (("find", "--buget=3"), "No such option: --buget (Possible options: --budget"),
+        (("study", "list", "--formt", "csv"), "--formt (Possible options: --format"),
+        (("--versoin",), "No such option: --versoin (Possible options: --version)"),
+        (("find", "--zzzzzz"), "No such option: --zzzzzz\n"),
     ],
 )
 def test_a_mistyped_word(run_command: Run, words: tuple[object, ...], told: str) -> None:

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
 
 SIGNALS = tuple(
@@ -41,11 +41,13 @@ def ended() -> bool:
 
 def pause(seconds: float) -> None:
     """Sleep; a signal ends the pause at once."""
-    if _active and _in_main_thread():
-        with _active[-1].open():
-            time.sleep(seconds)
-    else:
+    with interruptible():
         time.sleep(seconds)
+
+
+def interruptible() -> AbstractContextManager[None]:
+    """A block that a signal to a run of this thread interrupts at once."""
+    return _active[-1].open() if _active and _in_main_thread() else nullcontext()
 
 
 def _in_main_thread() -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,14 @@ from oddarms.files import writable_folder, write_whole
 from oddarms.plotting import file_content, plot_evidence, plot_intervals, plot_pulls
 from oddarms.search import ARMS, Result, Subject, answer, facts, is_proven, number, number_style
 from oddarms.tables import csv_text
+from oddarms.text import counted
 
 MAX_ROWS = 2_000
 """Rows of the table of all arms; with more arms the page points to arms.csv."""
 MAX_LABEL = 400
 """Characters of a label."""
+MAX_LISTED = 50
+"""Tests of a table that are not folded."""
 NARROW = (4.2, 4.8)
 """Size of a picture for a phone, in inches."""
 
@@ -76,7 +79,92 @@ _EVIDENCE = (
 )
 
 
-def write_results(result: Result, folder: str | Path, *, raw_csv: bool = False) -> list[Path]:
+@dataclass(frozen=True)
+class Row:
+    """What is known of a test: of flaky ones, what every form of an answer says first.
+
+    Attributes
+    ----------
+    nodeid, kind
+        Its name, and what it is: "flaky", "broken", "clean", "undecided" or "skipped".
+    abnormal
+        Whether it is proven to stand out.
+    runs, failures, low, high
+        What counts, and the interval of its failure rate.
+    text, hints
+        How it failed last, or why it is skipped; and what may be the cause.
+    seconds
+        That a run takes.
+    """
+
+    nodeid: str
+    kind: str
+    runs: int
+    failures: int
+    low: float
+    high: float
+    text: str = ""
+    hints: tuple[str, ...] = ()
+    seconds: float = 0.0
+    abnormal: bool = False
+
+    @property
+    def rate(self) -> float:
+        """The share of runs that failed."""
+        return self.failures / self.runs if self.runs else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "test": self.nodeid,
+            "kind": str(self.kind),
+            "abnormal": self.abnormal,
+            "runs": self.runs,
+            "failures": self.failures,
+            "rate": self.rate,
+            "lower": self.low,
+            "upper": self.high,
+            "seconds": self.seconds,
+            "last": self.text,
+            "hints": list(self.hints),
+        }
+
+
+def flaky_table(rows: Sequence[Row]) -> list[Block]:
+    """Return the flaky tests with failures/runs, rate, interval and last failure."""
+    header = ["test", "fails", "interval", "failures/runs", "last failure", "hints"]
+    header = header if any(row.hints for row in rows) else header[:-1]
+    cells = [
+        [
+            Literal(row.nodeid),
+            f"{100.0 * row.rate:.1f} %{' (abnormal)' if row.abnormal else ''}",
+            f"{100.0 * row.low:.1f} to {100.0 * row.high:.1f} %",
+            f"{row.failures:,}/{row.runs:,}",
+            Literal(visible(row.text)) if row.text else "",
+            "; ".join(row.hints),
+        ][: len(header)]
+        for row in rows
+    ]
+    return folded_table(header, cells, "Flaky", (1, 2, 3))
+
+
+def folded_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, numbers: Sequence[int]
+) -> list[Block]:
+    """Return a table, the end of which is folded where it is long."""
+    if not rows:
+        return []
+    found: list[Block] = [Table(header, rows[:MAX_LISTED], caption, numbers, named_rows=True)]
+    rest = rows[MAX_LISTED:]
+    if rest:
+        table = Table(header, rest[: 10 * MAX_LISTED], "", numbers, named_rows=True)
+        found.append(Details(counted(len(rest), "other"), [table]))
+    return found
+
+
+def write_results(
+    result: Result, folder: str | Path, *, raw_csv: bool = False, flaky: Sequence[Row] = ()
+) -> list[Path]:
     """Write ``result.json`` and ``arms.csv`` into a folder; return both paths.
 
     Parameters
@@ -88,10 +176,12 @@ def write_results(result: Result, folder: str | Path, *, raw_csv: bool = False) 
     raw_csv
         Write labels to ``arms.csv`` as they are. By default a label that a spreadsheet would run
         as a formula gets an apostrophe before it.
+    flaky
+        Tests that are known to be flaky without statistics, for ``result.json``.
     """
     place = writable_folder("folder", folder)
     return [
-        write_whole(place / "result.json", result_json(result)),
+        write_whole(place / "result.json", result_json(result, flaky)),
         _write_arms(result, place, raw=raw_csv),
     ]
 
@@ -101,9 +191,12 @@ def _write_arms(result: Result, folder: Path, *, raw: bool = False) -> Path:
     return write_whole(folder / "arms.csv", text.encode("utf-8", "backslashreplace"))
 
 
-def result_json(result: Result) -> str:
-    """Return `Result.to_dict` as text."""
-    return json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n"
+def result_json(result: Result, flaky: Sequence[Row] = ()) -> str:
+    """Return `Result.to_dict` as text, and the tests that are known to be flaky."""
+    document = result.to_dict()
+    if flaky:
+        document["flaky"] = [row.to_dict() for row in flaky]
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def arms_csv(result: Result, *, raw: bool = True) -> str:
@@ -121,6 +214,7 @@ def write_report(
     notes: Sequence[str] = (),
     raw_csv: bool = False,
     subject: Subject = ARMS,
+    first: Sequence[Block] = (),
 ) -> Path:
     """Write ``report.html``, one self-contained page about a result; return its path.
 
@@ -140,6 +234,8 @@ def write_report(
         As for `write_results`.
     subject
         What the arms are, for the words of the page.
+    first
+        What the page says before the answer.
     """
     place = writable_folder("folder", folder)
     if title is None:
@@ -148,6 +244,7 @@ def write_report(
     blocks: list[Block] = [
         Heading(Literal(visible(title)), 1),
         Paragraph(Literal(visible(result.question.sentence()))),
+        *_for_page(first, ""),
         *_for_page(answer(result, subject=subject, notes=notes), subject.odd_ones.capitalize()),
         *_pictures(result, subject),
         Heading("How to read this"),

@@ -1,22 +1,22 @@
 """Sources of rewards: functions, commands, simulated arms, recorded rewards drawn again."""
 
 from oddarms.arms._base import SeededSource, Source, TotalsSource
-from oddarms.arms._callables import BatchFunction, Callables, CalledSource, Function
+from oddarms.arms._callables import BatchFunction, Callables, CalledSource, Function, transformed
 from oddarms.arms._command import Command, check_uses_label, codes_of
-from oddarms.arms._crowd import crowd_error_rates, simulated_crowd
-from oddarms.arms._resampled import Resampled
 from oddarms.arms._simulated import (
     Bernoulli,
     Beta,
     Gaussian,
+    Resampled,
     ScipyArms,
     SimulatedArms,
     Uniform,
     check_endless,
     check_not_census,
+    crowd_error_rates,
+    simulated_crowd,
     truncated_normal,
 )
-from oddarms.arms._transformed import transformed
 
 __all__ = [
     "BatchFunction",

@@ -3,46 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
+import numpy as np
 import typer
 
 from oddarms.analysis import analyze as analyze_data
 from oddarms.cli._options import (
+    ALL,
     QUESTION,
+    QUIET,
+    RAW_CSV,
+    RESULT_FORMAT,
     TRANSFORMS,
+    Given,
     Options,
-    QuietOption,
-    ResultFormatOption,
+    argument,
     file_of,
     flag,
     option,
+    takes,
     transform_of,
-    with_options,
     words_of,
 )
 from oddarms.cli._sampling import Output
 from oddarms.cli._terminal import EXIT_UNFINISHED, note
 from oddarms.errors import InvalidParameter
 from oddarms.files import writable_folder
+from oddarms.report import Row
 from oddarms.search import TESTS, LeftOut
-from oddarms.tables import RunCount, RunHistory, read_junit
+from oddarms.statistics.binomial import clopper_pearson
+from oddarms.tables import Reruns, RunCount, RunHistory, read_junit
 from oddarms.text import counted, shown
 
 MAX_NAMED = 5
+TAIL = 0.025
+"""Of the interval of a flaky test, on either side."""
 
 COLUMNS: Options = {
-    "arm": option(list[str], "The column of items; may be repeated.", "arm", metavar="COLUMN"),
-    "reward": option(str, "The column of values, one a row.", "reward", metavar="COLUMN"),
-    "trials": option(str, "For counts: the column of all samples ...", metavar="COLUMN"),
-    "events": option(str, "... and that of samples that are 1.", metavar="COLUMN"),
-    "count": option(str, "For sums: the column of numbers of samples ...", metavar="COLUMN"),
-    "total": option(str, "... that of sums of values ...", metavar="COLUMN"),
-    "squares": option(str, "... and that of sums of squared values.", metavar="COLUMN"),
+    "arm": option(
+        list[str], "The column of items; repeat it to combine columns.", "arm", metavar="COLUMN"
+    ),
+    "reward": option(str, "The column of values, one per row.", "reward", metavar="COLUMN"),
+    "trials": option(str, "For counts: the column with the number of samples,", metavar="COLUMN"),
+    "events": option(str, "and the column with the number of ones.", metavar="COLUMN"),
+    "count": option(str, "For sums: the column with the number of samples,", metavar="COLUMN"),
+    "total": option(str, "the column with the sum of the values,", metavar="COLUMN"),
+    "squares": option(str, "and the column with the sum of their squares.", metavar="COLUMN"),
     "encoding": option(
-        str, "Of a text file, such as latin-1 or utf-16.", "found out", metavar="NAME"
+        str,
+        "Encoding of a text file, such as latin-1.",
+        "UTF-8 or by its first bytes",
+        metavar="NAME",
     ),
     "missing": option(
         Literal["stop", "skip", "worst"],
@@ -58,56 +72,41 @@ COLUMNS: Options = {
         "proven",
     ),
     "looks": option(
-        int, "How often these data will be analyzed as they grow; divides delta.", "1", min=1
+        int, "How often you will analyze these data as they grow; divides delta.", "1", min=1
     ),
-    "finite_population": flag(
-        "finite-population", "The rows are all there is: compare their exact means."
-    ),
+    "finite_population": flag("The rows are the whole population: compare their exact means."),
 }
 """How data are read and judged, by the names of the parameters of `oddarms.analyze`."""
 
 
-@with_options(columns=COLUMNS, transforms=TRANSFORMS, asked=QUESTION)
-def analyze(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE", help="CSV, Excel or Parquet, - for stdin.", show_default=False
-        ),
-    ] = None,
-    junit: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILES...",
-            help="JUnit XML of many CI runs: files, folders or a 'pattern/*.xml'.",
-            show_default=False,
-        ),
-    ] = None,
-    reruns: Annotated[
-        Literal["first", "all"],
-        typer.Option(
-            help="With --junit: of a test's executions in one run, count the first or all."
-        ),
-    ] = "first",
-    columns: Any = None,
-    transforms: Any = None,
-    asked: Any = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder for result.json, arms.csv and report.html."),
-    ] = None,
-    format: ResultFormatOption = "table",  # noqa: A002 - the option's name
-    every: Annotated[bool, typer.Option("--all", help="List normal items, too.")] = False,
-    raw_csv: Annotated[
-        bool, typer.Option("--raw-csv", help="No apostrophe before labels like =1 in arms.csv.")
-    ] = False,
-    quiet: QuietOption = False,
-) -> None:
+@takes(
+    files=argument(list[str], "FILE", "CSV, Excel or Parquet, - for stdin.", None),
+    junit=option(
+        list[str],
+        "JUnit XML of many CI runs: files, folders or a 'pattern/*.xml'.",
+        metavar="FILES...",
+    ),
+    reruns=option(
+        Reruns,
+        "With --junit: count the first execution of a test in a run, or all.",
+        default="first",
+    ),
+    **COLUMNS,
+    **TRANSFORMS,
+    **QUESTION,
+    out=option(Path, "Folder for result.json, arms.csv and report.html.", metavar="DIR"),
+    how=RESULT_FORMAT,
+    every=ALL,
+    raw_csv=RAW_CSV,
+    quiet=QUIET,
+)
+def analyze(given: Given) -> None:
     """Analyze recorded data: which items are abnormal, and what would decide the rest.
 
-    An item is abnormal if its mean lies at or above mean + K standard deviations of all means, and
-    at least MARGIN above their mean. The whole answer is right with probability at least 1 - DELTA,
-    if rows are independent and how many an item has was not decided by looking at them.
+    By default an item is abnormal if its mean lies at or above mean + K standard deviations of all
+    means, and at least MARGIN above their mean; --rule has other definitions. The whole answer is
+    right with probability at least 1 - DELTA, if rows are independent and nobody looked at the
+    values to decide how many rows an item has.
 
     Exit codes: 0 every item is decided; 3 some are undecided; 2 bad usage.
 
@@ -119,23 +118,22 @@ def analyze(
       oddarms analyze counts.csv --arm host --trials requests --events errors
       oddarms analyze --junit 'runs/*.xml' --format markdown
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
-    words = words_of(asked)
-    options = {name: value for name, value in columns.items() if value}
-    transform = transform_of(words, **transforms)
+    words = words_of(given)
+    options = {name: value for name in COLUMNS if (value := getattr(given, name))}
+    transform = transform_of(words, given)
     if transform is not None:
         options |= {"clip": transform.clip, "above": transform.above}
         del words["bounds"]
-    if out is not None:
-        writable_folder("--out", out)
-    output = Output(out, format, quiet, raw_csv, every=every)
-    with ExitStack() as stack:
-        if junit:
-            data = _history([*junit, *(files or ())], reruns, options, quiet=quiet)
-            left_out = _left_out(data)
-            output = Output(out, format, quiet, raw_csv, TESTS, left_out, every=every)
-            result = analyze_data(data, **options, **words)
-        else:
-            path = stack.enter_context(file_of(_one(files)))
+    if given.out is not None:
+        writable_folder("--out", given.out)
+    output = Output(given.out, given.how, given.quiet, given.raw_csv, every=given.every)
+    if given.junit:
+        sources = [*given.junit, *(given.files or ())]
+        history = _history(sources, given.reruns, options, quiet=given.quiet)
+        output = replace(output, subject=TESTS, left_out=_left_out(history), flaky=_flaky(history))
+        result = analyze_data(history, **options, **words)
+    else:
+        with file_of(_one(given.files)) as path:
             result = analyze_data(path, **options, **words)
     output.finish(result)
     if not result.complete:
@@ -187,10 +185,37 @@ def _say(name: str, history: RunHistory) -> None:
             f"{counted(history.copies, 'file')} with the same content as another: if they are the"
             " same run, remove them"
         )
+    if history.outages:
+        names = ", ".join(shown(name) for name in history.outages[:MAX_NAMED])
+        note(f"set aside as outages, half of the tests failed: {names}; the answer is about others")
     for group in _left_out(history):
         names = ", ".join(shown(name) for name, _ in group.items[:MAX_NAMED])
         more = ", ..." if len(group.items) > MAX_NAMED else ""
         note(f"{counted(len(group.items), 'test')} not compared, {group.title}: {names}{more}")
+
+
+def _flaky(history: RunHistory) -> list[Row]:
+    """Return the tests that are proven flaky, those that fail most first."""
+    proven = set(history.flaky)
+    found = [count for count in history.counts if count.test in proven]
+    low, high = clopper_pearson(
+        np.array([count.failures for count in found]),
+        np.array([count.runs for count in found]),
+        TAIL,
+    )
+    rows = [
+        Row(
+            count.test,
+            "flaky",
+            count.runs,
+            count.failures,
+            least,
+            most,
+            history.last.get(count.test, ""),
+        )
+        for count, least, most in zip(found, low.tolist(), high.tolist(), strict=True)
+    ]
+    return sorted(rows, key=lambda row: -row.rate)
 
 
 def _left_out(history: RunHistory) -> list[LeftOut]:

@@ -6,20 +6,19 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import typer
 
 from oddarms.arms import SimulatedArms, simulated_crowd
+from oddarms.cli._options import SIGMAS, Given, flag, option, seed_option, takes
+from oddarms.cli._sampling import Output
 from oddarms.cli._terminal import EXIT_SIGNAL, emit, note
-from oddarms.errors import MissingExtra, SearchInterrupted
-from oddarms.files import writable_folder, write_whole
+from oddarms.errors import SearchInterrupted
+from oddarms.files import writable_folder
 from oddarms.finding import find
-from oddarms.plotting import plot_intervals
 from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, Question
-from oddarms.report import arms_csv, result_json
-from oddarms.search import Result, facts
+from oddarms.search import Result
 from oddarms.studies import Study, create_study
 from oddarms.text import WIDTH, filled
 from oddarms.theory import outliers
@@ -33,68 +32,51 @@ FIRST_RATE, GROWTH, MAX_BATCH = 300.0, 0.03, 1_000
 time."""
 
 
-def demo(
-    k: Annotated[float, typer.Option(help="Standard deviations above the mean.")] = DEFAULT_K,
-    delta: Annotated[
-        float, typer.Option(help="Permitted probability of an error.")
-    ] = DEFAULT_DELTA,
-    seed: Annotated[int, typer.Option(min=0, help="Decides the workers' answers.")] = 0,
-    budget: Annotated[int | None, typer.Option(help="Ask at most this many questions.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for picture, JSON and CSV.")] = Path("output"),
-    serve: Annotated[
-        bool, typer.Option("--serve", help="Show it as a page that fills, until Ctrl-C.")
-    ] = False,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Of the page; 0 for any free one.")
-    ] = 8321,
-) -> None:
-    """Find the crowd workers who err abnormally often, in a simulated crowd of 722.
+@takes(
+    k=SIGMAS._replace(kind=float, default=DEFAULT_K),
+    delta=option(float, "Permitted probability of any wrong decision.", default=DEFAULT_DELTA),
+    seed=seed_option("Seed for the workers' answers.", 0),
+    budget=option(int, "Ask at most this many questions.", "no limit"),
+    out=option(
+        Path,
+        "Folder for report.html, result.json and arms.csv.",
+        default=Path("output/demo"),
+        metavar="DIR",
+    ),
+    serve=flag("Show the search live on a web page, until Ctrl-C."),
+    port=option(int, "Port of the page; 0 picks a free one.", default=8321, min=0, max=65535),
+)
+def demo(given: Given) -> None:
+    """Find the workers who err abnormally often in a simulated crowd of 722.
 
-    It asks them as few questions as possible, and compares the answer with the true error rates.
+    The demo asks them as few questions as possible and compares the answer with the true error
+    rates.
     """
-    crowd = simulated_crowd()
-    question = Question(crowd.labels, k=k, delta=delta, budget=budget)
-    if serve:
-        _serve(question, simulated_crowd(seed), seed, port)
+    crowd, seed = simulated_crowd(), given.seed
+    question = Question(crowd.labels, k=given.k, delta=given.delta, budget=given.budget)
+    if given.serve:
+        _serve(question, simulated_crowd(seed), seed, given.port)
         return
-    writable_folder("--out", out)  # better to fail before the first sample
+    writable_folder("--out", given.out)  # better to fail before the first sample
     said = (
         f"A simulated crowd of {question.n} workers: who errs abnormally often? That is,"
         f" {question.where} of all error rates. Each question asked is one sample. The answer is"
-        f" wrong with probability at most {delta:g}."
+        f" wrong with probability at most {given.delta:g}."
     )
     emit(f"{filled(said, WIDTH)}\n\n")
+    output = Output(given.out)
     try:
         result = find(crowd, question, rng=seed, progress=True)
     except SearchInterrupted as error:
         note(f"interrupted after {error.result.pulls:,} samples; so far:")
-        _report(error.result, out, "interrupted")
+        output.finish(error.result)
         raise typer.Exit(EXIT_SIGNAL + error.signal) from error
-    _report(result, out, "crowd")
+    output.finish(result)
     _compare_with_truth(result, crowd)
     emit(
         "\nTo watch it happen in a browser: `oddarms demo --serve`. To watch studies of\n"
         "your own, with workers anywhere: `oddarms serve`.\n"
     )
-
-
-def _report(result: Result, folder: Path, name: str) -> None:
-    found = [str(label) for label in result.outliers]
-    lines = [f"Outliers ({len(found)}):"]
-    lines += ["  " + " ".join(found[start : start + 7]) for start in range(0, len(found), 7)]
-    lines += [filled(f"{fact.capitalize()}: {value}", WIDTH) for fact, value in facts(result)]
-    if result.undecided:
-        lines.append(f"Undecided: {len(result.undecided)} workers")
-    emit("\n".join(lines) + "\n")
-    try:
-        picture = folder / f"{name}.png"
-        plot_intervals(result, picture, first_round=True)
-        emit(f"Written: {picture}\n")
-    except MissingExtra as error:
-        note(f"No picture: {error}")
-    write_whole(folder / f"{name}.json", result_json(result))
-    write_whole(folder / f"{name}.csv", arms_csv(result))
-    emit(f"Written: {folder / name}.json\nWritten: {folder / name}.csv\n")
 
 
 def _compare_with_truth(result: Result, crowd: SimulatedArms) -> None:

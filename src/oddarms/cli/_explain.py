@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
-from oddarms.cli._options import QUESTION, with_options, words_of
+from oddarms.cli._options import QUESTION, SIGMAS, Given, option, seed_option, takes, words_of
 from oddarms.cli._terminal import emit, note
 from oddarms.errors import InvalidParameter
 from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, USUAL_MARGIN, FloatArray, Question
@@ -64,30 +63,32 @@ What other options would take, in simulated searches of the gap {gap:g}:
 """
 
 
-@with_options(asked={name: QUESTION[name] for name in ("k", "delta", "margin")})
-def explain(
-    n: Annotated[int, typer.Option("--n", help="How many items.")] = 50,
-    asked: Any = None,
-    gap: Annotated[
-        float | None,
-        typer.Option(
-            help="Distance of the hardest item from the threshold; samples in [0, 1].",
-            show_default="several",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Decides the simulated samples.")] = 0,
-) -> None:
-    """Explain k, delta and margin, how many samples to expect, and what would save some.
+@takes(
+    n=option(int, "Number of items.", True, "--n", default=50),
+    k=SIGMAS,
+    delta=QUESTION["delta"],
+    margin=QUESTION["margin"],
+    gap=option(
+        float,
+        "Distance of the hardest item from the threshold; samples lie in [0, 1].",
+        "several",
+    ),
+    seed=seed_option("Seed for the simulated samples.", 0),
+)
+def explain(given: Given) -> None:
+    """Explain k, delta and margin, how many samples to expect, and how to need fewer.
 
-    The table compares the information-theoretic limit, to first order, with what SPADE takes in
-    simulated searches. Samples are 0 and 1, most means about 0.3, one item is abnormal.
+    The table compares the information-theoretic limit, to first order, with the samples that SPADE
+    takes in simulated searches. Samples are 0 or 1, most means are about 0.3, and one item is
+    abnormal.
 
     \b
     Examples:
       oddarms explain
       oddarms explain --n 200 --k 3 --gap 0.1
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
-    words = {"k": DEFAULT_K, "delta": DEFAULT_DELTA, "margin": USUAL_MARGIN, **words_of(asked)}
+    words = {"k": DEFAULT_K, "delta": DEFAULT_DELTA, "margin": USUAL_MARGIN, **words_of(given)}
+    n, gap, seed = given.n, given.gap, given.seed
     if n > MAX_ARMS:
         raise InvalidParameter(f"--n must be at most {MAX_ARMS} here but got {n}.")
     if words["k"] <= 0.0:
@@ -142,12 +143,7 @@ def _savings(question: Question, means: FloatArray, gap: float, seed: int) -> st
         f"--delta {delta:g}": {"delta": delta},
         "--algorithm calibrated (not proven)": {"algorithm": "calibrated"},
     }
-    asked: dict[str, Any] = {
-        "k": question.k,
-        "delta": question.delta,
-        "margin": question.margin,
-        "rng": seed,
-    }
+    asked = _asked(question, seed)
     pulls = {
         name: float(simulate(means, runs=RUNS, **{**asked, **words}).pulls.mean())
         for name, words in choices.items()
@@ -211,6 +207,9 @@ def _apart(means: FloatArray, k: float, gap: float) -> bool:
 def _row(question: Question, means: FloatArray, gap: float, seed: int) -> list[str]:
     n, k, delta = question.n, question.k, question.delta
     limit = float(first_order_program(means, means * (1.0 - means), k).sum()) * math.log(n / delta)
-    asked: dict[str, Any] = {"k": k, "delta": delta, "margin": question.margin}
-    spade = simulate(means, **asked, runs=RUNS, rng=seed).pulls.mean()
+    spade = simulate(means, runs=RUNS, **_asked(question, seed)).pulls.mean()
     return [f"{gap:g}", f"{limit:,.0f}", f"{spade:,.0f}", f"{spade / n:,.0f}"]
+
+
+def _asked(question: Question, seed: int) -> dict[str, Any]:
+    return {"k": question.k, "delta": question.delta, "margin": question.margin, "rng": seed}

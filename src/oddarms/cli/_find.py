@@ -12,18 +12,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from oddarms.cli._options import (
+    ARMS,
+    QUIET,
+    RAW_CSV,
+    RESULT_FORMAT,
     SEARCH,
-    ArmsHelp,
-    QuietOption,
-    ResultFormatOption,
-    SeedOption,
-    file_of,
-    with_options,
+    Given,
+    add_history,
+    flag,
+    option,
+    seed_option,
+    takes,
     words_of,
 )
 from oddarms.cli._sampling import SAMPLING, Output, Sampling, sample, tell_untold
@@ -43,59 +47,39 @@ MAX_NAME = 40
 """Characters of the readable part of a folder's name."""
 
 
-@with_options(sampling=SAMPLING, asked=SEARCH)
-def find(
-    arms: Annotated[
-        str | None, typer.Option(metavar="FILE|-|A,B,C", help=ArmsHelp, show_default=False)
-    ] = None,
-    sampling: Any = None,
-    asked: Any = None,
-    history: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|-", help="Samples from before: a table with the columns arm and reward."
-        ),
-    ] = None,
-    seed: SeedOption = None,
-    study: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The study to create or resume; see --storage."),
-    ] = None,
-    storage: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Where the study is.", show_default="study.db in --out"),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for the search and its answer: result.json, arms.csv, report.html.",
-            show_default="output/find-..., by the question",
-        ),
-    ] = None,
-    format: ResultFormatOption = "table",  # noqa: A002 - the option's name
-    raw_csv: Annotated[
-        bool, typer.Option("--raw-csv", help="No apostrophe before labels like =1 in arms.csv.")
-    ] = False,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start again; the old search in --out is moved aside.")
-    ] = False,
-    same_source: Annotated[
-        bool,
-        typer.Option("--same-source", help="Resume although --pull or such changed."),
-    ] = False,
-    quiet: QuietOption = False,
-) -> None:
-    """Sample items live, as little as possible, until each is decided.
+@takes(
+    arms=ARMS,
+    **SAMPLING,
+    **SEARCH,
+    history=option(
+        str, "Earlier samples: a table with the columns arm and reward.", metavar="FILE|-"
+    ),
+    seed=seed_option("Seed for random choices."),
+    study=option(str, "The study to create or resume; see --storage.", metavar="NAME"),
+    storage=option(str, "Where the study is stored.", "study.db in --out", metavar="URL"),
+    out=option(
+        Path,
+        "Folder for the search and its answer: result.json, arms.csv, report.html.",
+        "output/find-..., named after the question",
+        metavar="DIR",
+    ),
+    how=RESULT_FORMAT,
+    raw_csv=RAW_CSV,
+    fresh=flag("Start again; the old search in --out is moved aside."),
+    same_source=flag("Resume even if --pull or another option that makes samples has changed."),
+    quiet=QUIET,
+)
+def find(given: Given) -> None:
+    """Sample items live, as few times as possible, until each is decided.
 
-    An item is abnormal if its mean lies at or above mean + K standard deviations of all means, and
-    at least MARGIN above their mean. The whole answer is right with probability at least 1 - DELTA.
-    For data that are recorded already use `oddarms analyze`.
+    By default an item is abnormal if its mean lies at or above mean + K standard deviations of all
+    means, and at least MARGIN above their mean; --rule has other definitions. The whole answer is
+    right with probability at least 1 - DELTA. For data that are already recorded use `oddarms
+    analyze`.
 
     Every sample is stored as soon as it is made. After Ctrl-C, a failure or a power cut the same
     command resumes; a larger --budget continues a search that used up its budget. Ctrl-C, SIGTERM
-    and SIGHUP end the search cleanly, with the commands under way; a second one does not wait for
-    them.
+    and SIGHUP wait for the running commands and end the search cleanly; a second one does not wait.
 
     Exit codes: 0 every item is decided, or the goal was a budget; 3 some are undecided; 1 a sample
     failed; 2 bad usage; 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.
@@ -106,8 +90,9 @@ def find(
       oddarms find --arms hosts --pull './ping {arm}' --reward stdout --clip 0,10
       oddarms find --arms hosts.txt --python checks:probe --budget 10000
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
-    words = words_of(asked)
-    plan = Sampling.of(sampling, words)
+    words = words_of(given)
+    plan = Sampling.of(given, words)
+    arms, study, storage, quiet = given.arms, given.study, given.storage, given.quiet
     if arms is None and study is None:
         raise InvalidParameter("--arms or --study is required: they say what the items are.")
     if plan.function is None and study is None:
@@ -118,19 +103,22 @@ def find(
     labels = None if arms is None else list(read_labels(arms))
     question = None if labels is None else Question.of(labels, words)
     identity = plan.identity
-    out = out or _usual_folder(question, identity, arms or "", seed, study, storage)
+    out = given.out or _usual_folder(question, identity, given)
     writable_folder("--out", out)
-    output = Output(out, format, quiet, raw_csv)
+    output = Output(out, given.how, quiet, given.raw_csv)
     with _occupied(out):
-        if fresh:
+        if given.fresh:
             _set_aside(out, storage, quiet=quiet)
         where = str(out / STUDY_FILE) if storage is None else storage
         wait = seconds_of("retry_for", plan.policy.retry_for)
-        found = retried(lambda: _opened(study, where, question, words, seed), wait)
+        found = retried(lambda: _opened(study, where, question, words, given.seed), wait)
         if plan.function is not None:
-            retried(lambda: _check_source(found, out, identity, same=same_source), wait)
-        if history is not None:
-            _add_history(found, history, quiet=quiet)
+            retried(lambda: _check_source(found, out, identity, same=given.same_source), wait)
+        if given.history is not None:
+            added = add_history(found, given.history)
+            told = f"{counted(added, 'sample')} added" if added else "its samples count once"
+            if not quiet:
+                note(f"{shown(given.history)}: {told}")
         tell_untold(found, out, quiet=quiet)
         if not quiet and plan.function is not None:
             _say_resuming(found, here=storage is None)
@@ -170,38 +158,17 @@ def _say_resuming(study: Study, *, here: bool) -> None:
         note(f"resuming with {samples} of {shown(study.storage)}")
 
 
-def _add_history(study: Study, source: str, *, quiet: bool) -> None:
-    """Add samples from before, once."""
-    with file_of(source) as path:
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise InvalidParameter(
-                f"--history: cannot read {shown(source)}: {error.strerror}."
-            ) from None
-        added = study.add_history(path, key=hashlib.sha256(content).hexdigest())
-    if not quiet:
-        told = f"{counted(added, 'sample')} added" if added else "its samples count once"
-        note(f"{shown(source)}: {told}")
-
-
 # The folder
 
 
-def _usual_folder(
-    question: Question | None,
-    identity: Mapping[str, Any],
-    arms: str,
-    seed: int | None,
-    study: str | None,
-    storage: str | None,
-) -> Path:
+def _usual_folder(question: Question | None, identity: Mapping[str, Any], given: Given) -> Path:
     """Return the folder of a question: the same for the same question, whatever its budget.
 
     The name has a part for people and a hash of everything that must stay the same.
     """
     asked = None if question is None else question.but(budget=question.budget and 1).to_dict()
-    parts = [asked, identity, seed, study, without_passwords(storage or "")]
+    arms, study = given.arms or "", given.study
+    parts = [asked, identity, given.seed, study, without_passwords(given.storage or "")]
     text = json.dumps(parts, sort_keys=True, default=str)
     digest = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:6]
     things = study or (Path(arms).stem if os.path.lexists(arms) else arms)

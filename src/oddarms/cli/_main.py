@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 from typer.main import get_command
 
-from oddarms.cli._terminal import EXIT_USAGE, forgiving_stderr, guarded, note
+from oddarms.cli._terminal import EXIT_USAGE, forgiving_stderr, note
 from oddarms.errors import MissingExtra
-from oddarms.text import shown
 
 ABOUT = "Find the abnormal ones among many things that can only be sampled at a cost."
 COMMANDS = {
     "analyze": ("_analyze:analyze", "Analyze recorded data: a table, counts, JUnit reports."),
-    "demo": ("_demo:demo", "Find the crowd workers who err too often, in a simulation."),
+    "demo": ("_demo:demo", "Find the workers who err too often in a simulated crowd."),
     "explain": ("_explain:explain", "Explain k, delta and margin, and what they cost."),
     "find": ("_find:find", "Sample items live until each of them is decided."),
     "reproduce": ("_reproduce:reproduce", "Reproduce the experiments of the ADE paper."),
@@ -42,58 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-# Commands that suggest what a mistyped word was meant to be
-
-
-class SuggestingCommand(TyperCommand):
-    """A command that suggests an option of a similar name."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the options."""
-        try:
-            return super().parse_args(ctx, args)
-        except Exception as error:
-            _suggest_option(error, self)
-            raise
-
-
-class SuggestingGroup(TyperGroup):
-    """A group of commands that suggests a command or option of a similar name."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the options."""
-        try:
-            return super().parse_args(ctx, args)
-        except Exception as error:
-            _suggest_option(error, self)
-            raise
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command."""
-        name = args[0]
-        if not name.startswith("-") and self.get_command(ctx, name) is None:
-            ctx.fail(f"No such command '{shown(name)}'.{_meant(name, self.list_commands(ctx))}")
-        return super().resolve_command(ctx, args)
-
-
-def _suggest_option(error: Any, command: Any) -> None:
-    """Give click's error about an unknown option a better message."""
-    if hasattr(error, "possibilities") and hasattr(error, "option_name"):
-        options = (option for parameter in command.params for option in parameter.opts)
-        meant = _meant(error.option_name, (word for word in options if word.startswith("--")))
-        error.possibilities = None
-        error.message = f"No such option '{shown(error.option_name)}'.{meant}"
-
-
-def _meant(word: str, known: Iterable[str]) -> str:
-    close = get_close_matches(word, list(known), n=1)
-    return f" Did you mean '{close[0]}'?" if close else ""
-
-
-# The app
-
-
-class _Commands(SuggestingGroup):
+class _Commands(TyperGroup):
     """Imports a command when it is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -105,6 +53,15 @@ class _Commands(SuggestingGroup):
         """Return a command, None if there is none of that name."""
         del ctx
         return _loaded(cmd_name) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command, or suggest one of a similar name."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            close = "".join(
+                f" Did you mean '{n}'?" for n in get_close_matches(args[0], COMMANDS, 1)
+            )
+            ctx.fail(f"No such command '{args[0]}'.{close}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write what each command does, without importing any."""
@@ -118,17 +75,12 @@ def _loaded(name: str) -> Any:
     module, _, attribute = COMMANDS[name][0].partition(":")
     try:
         found = getattr(import_module(f"oddarms.cli.{module}"), attribute)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "rich":
-            raise
-        note(f"error: {MissingExtra.of('cli', 'the command line')}")
-        raise typer.Exit(EXIT_USAGE) from None
     except MissingExtra as error:
         note(f"error: {error}")
         raise typer.Exit(EXIT_USAGE) from None
     if not isinstance(found, typer.Typer):
         one = typer.Typer(**SETTINGS)
-        one.command(name, cls=SuggestingCommand)(guarded(found))
+        one.command(name)(found)
         found = one
     command = get_command(found)
     command.name = name
@@ -137,7 +89,7 @@ def _loaded(name: str) -> Any:
 
 def group(about: str, **options: Any) -> typer.Typer:
     """Return an app for the commands of a group."""
-    return typer.Typer(cls=SuggestingGroup, help=about, **SETTINGS, **options)
+    return typer.Typer(help=about, **SETTINGS, **options)
 
 
 app = typer.Typer(

@@ -1,128 +1,159 @@
-"""Options that several commands share: the question, the storage, formats and durations.
+"""The options of all commands: a command takes a table of them and gets their values.
 
-`with_options` gives a command a whole table of options in place of one parameter, so each option
-is written down once.
+The words of a question have their types from `Question`; this module adds the help.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import json
 import math
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import typer
 
-from oddarms.cli._terminal import note
+from oddarms.cli._terminal import guarded, note
 from oddarms.errors import InvalidParameter
-from oddarms.problem import DEFAULT_DELTA, Error, Goal, RuleName, Side, check_bounds
+from oddarms.problem import Question, check_bounds
 from oddarms.studies import Storage, Study, load_study, open_storage, server_address
 from oddarms.tables import Transform
 from oddarms.text import DURATIONS, parse_duration, shown
 
-Options = dict[str, Any]
-"""Options by the names of their parameters; each is an annotation for typer."""
 Format = Literal["table", "json", "csv"]
 ResultFormat = Literal["table", "json", "csv", "markdown"]
+Given = SimpleNamespace
+"""The values of a command's options, by name."""
+_METAVARS = {int: "N", float: "NUMBER", str: "TEXT", Path: "FILE"}
 
 
-def option(kind: Any, about: str, default: str | bool = True, **more: Any) -> Any:
-    """Return the annotation of an option that may be left out; `default` is what the help shows."""
-    if kind in (int, float):
-        more.setdefault("metavar", "N" if kind is int else "NUMBER")
-    return Annotated[kind | None, typer.Option(help=about, show_default=default, **more)]
+class Option(NamedTuple):
+    """An option, or an argument, of a command."""
+
+    kind: Any
+    default: Any
+    about: Any
 
 
-def flag(name: str, about: str, *short: str) -> Any:
-    """Return the annotation of an option without a value."""
-    return Annotated[bool, typer.Option(f"--{name}", *short, help=about)]
+Options = dict[str, Option]
 
 
-def with_options(
-    **tables: Options,
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace parameters of a command by tables of options; it is called with dictionaries.
+def option(
+    kind: Any, about: str, shown: Any = True, *flags: str, default: Any = None, **more: Any
+) -> Option:
+    """Return an option; `shown` is the default that the help shows, if it is not `default`."""
+    more["metavar"] = more.get("metavar") or _METAVARS.get(kind)
+    if default is None:
+        kind |= None
+    if isinstance(shown, str):  # typer would put it in parentheses
+        about, shown = f"{about}  [default: {shown}]", False
+    return Option(kind, default, typer.Option(*flags, help=about, show_default=shown, **more))
 
-    An option that is not given is None, or False if it is a flag.
-    """
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        parameters: list[inspect.Parameter] = []
-        for one in inspect.signature(command, eval_str=True).parameters.values():
-            if one.name in tables:
-                parameters += [_parameter(*item) for item in tables[one.name].items()]
-            else:
-                parameters.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+def flag(about: str, *flags: str) -> Option:
+    """Return an option without a value, named like its parameter unless flags are given."""
+    info = typer.Option(help=about)
+    info.param_decls = flags
+    return Option(bool, False, info)
 
+
+def argument(kind: Any, metavar: str, about: str, default: Any = inspect.Parameter.empty) -> Option:
+    """Return an argument, which is required unless it has a default."""
+    needed = default is inspect.Parameter.empty
+    about = typer.Argument(metavar=metavar, help=about, show_default=False)
+    return Option(kind if needed else kind | None, default, about)
+
+
+def takes(**options: Option) -> Callable[[Callable[[Any], None]], Callable[..., None]]:
+    """Give a command these options; it is called with their values, and its errors are told."""
+
+    def decorate(command: Callable[[Any], None]) -> Callable[..., None]:
         @functools.wraps(command)
         def wrapper(**given: Any) -> None:
-            found = {
-                table: {name: given.pop(name) for name in options}
-                for table, options in tables.items()
-            }
-            command(**found, **given)
+            command(Given(**given))
 
+        for name, one in options.items():
+            if one.kind is bool:  # else there would be a --no-... too
+                one.about.param_decls = one.about.param_decls or (f"--{name.replace('_', '-')}",)
         del wrapper.__wrapped__
-        wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        wrapper.__annotations__ = {one.name: one.annotation for one in parameters}
-        return wrapper
+        found = {
+            name: inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=one.default,
+                annotation=one.kind if one.about is None else Annotated[one.kind, one.about],
+            )
+            for name, one in options.items()
+        }
+        wrapper.__signature__ = inspect.Signature(list(found.values()))  # type: ignore[attr-defined]
+        wrapper.__annotations__ = {name: one.annotation for name, one in found.items()}
+        return guarded(wrapper)
 
     return decorate
 
 
-def _parameter(name: str, annotation: Any) -> inspect.Parameter:
-    default = False if annotation.__origin__ is bool else None
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
-
-
 # The question
 
-QUESTION: Options = {
-    "k": option(
-        float,
-        "Abnormal: at or above mean + K standard deviations of all means.",
-        "2; mad: 3, tukey: 1.5",
+
+def _words(**about: tuple[str, str | bool]) -> Options:
+    """Return options for words of a question, by what the help says of them and of the default."""
+    kinds = get_type_hints(Question)
+    texts = {"bounds": "A,B", "control": "ITEM", "algorithm": "NAME"}
+    options = {}
+    for word, said in about.items():
+        kind: Any = str if word in texts else kinds.get(word, float)
+        plain: dict[Any, Any] = {int | None: int, float | None: float}
+        options[word] = option(plain.get(kind, kind), *said, metavar=texts.get(word))
+    return options
+
+
+QUESTION = _words(
+    rule=(
+        (
+            "The threshold. sigma: mean + K standard deviations of all means; mad: median + K MAD;"
+            " tukey: Q3 + K IQR; others: see --quantile, --control and --floor."
+        ),
+        "sigma",
     ),
-    "margin": option(
-        float,
-        "Abnormal: also at least this far above the mean of all means.",
+    k=("How far out the threshold lies, in the units of --rule.", "2; mad: 3, tukey: 1.5"),
+    margin=(
+        "Abnormal items also lie at least this far from the centre of all means.",
         "0.05 of the width of the bounds",
     ),
-    "delta": option(float, "Permitted probability of any wrong decision.", f"{DEFAULT_DELTA:g}"),
-    "bounds": option(str, "The smallest and the largest possible sample.", "0,1", metavar="A,B"),
-    "side": option(Side, "Which side is abnormal.", "upper"),
-    "floor": option(float, "Abnormal: also at or above this (--side lower: below)."),
-    "rule": option(RuleName, "How the threshold follows from the means.", "sigma"),
-    "control": option(str, "The item to compare with, for --rule control.", metavar="ITEM"),
-    "quantile": option(float, "The share of normal items, for --rule quantile."),
-    "error": option(
-        Error,
-        "What delta bounds. fwer: the probability of any wrong decision. fdr: the expected share"
-        " of wrong decisions.",
+    delta=("Permitted probability of any wrong decision.", "0.05"),
+    bounds=("The smallest and the largest possible sample.", "0,1"),
+    side=("Whether high means, low means or both are abnormal.", "upper"),
+    floor=("Abnormal items also lie at or above this value (--side lower: at or below).", True),
+    control=("The item to compare with, for --rule control.", True),
+    quantile=("The share of normal items, for --rule quantile.", True),
+    error=(
+        (
+            "What delta limits. fwer: the probability of any wrong decision. fdr: the expected"
+            " share of wrong decisions."
+        ),
         "fwer",
     ),
-}
+)
 """Words of a question about samples of any origin."""
 
 SEARCH: Options = {
     **QUESTION,
-    "budget": option(int, "At most this many samples.", "no limit"),
-    "goal": option(
-        Goal,
-        "confidence: stop when the answer is proven. budget: spend --budget on the best guess.",
-        "confidence",
-    ),
-    "algorithm": option(str, "spade, calibrated, lucb, ade, rr or wrr.", "by rule and goal"),
-    "indifference": option(
-        float, "Items this close to the threshold may be called either way (spade)."
+    **_words(
+        budget=("At most this many samples.", "no limit"),
+        goal=(
+            "confidence: stop when the answer is proven. budget: spend --budget on the best guess.",
+            "confidence",
+        ),
+        algorithm=("spade, calibrated, lucb, ade, rr or wrr.", "by rule and goal"),
+        indifference=("Items this close to the threshold may be called either way (spade).", True),
     ),
     "option": option(
         list[str], "Another option of the algorithm; may be repeated.", metavar="NAME=VALUE"
@@ -133,20 +164,21 @@ SEARCH: Options = {
 TRANSFORMS: Options = {
     "clip": option(
         str,
-        "For samples without bounds: count those outside A,B as the nearer end.",
+        "For samples without bounds: values outside A,B count as the nearer end.",
         metavar="A,B",
     ),
     "above": option(
         float,
-        "For samples without bounds: compare the shares of samples above this.",
+        "For samples without bounds: compare how often they exceed this value.",
         metavar="VALUE",
     ),
 }
 
 
-def words_of(given: Mapping[str, Any]) -> dict[str, Any]:
+def words_of(given: Given) -> dict[str, Any]:
     """Return the words of a question that were given, as `Question.of` takes them."""
-    words = {name: value for name, value in given.items() if value is not None}
+    known = vars(given)
+    words = {name: known[name] for name in SEARCH if known.get(name) is not None}
     if "bounds" in words:
         words["bounds"] = pair_of("bounds", words["bounds"])
     for text in words.pop("option", None) or ():
@@ -162,8 +194,9 @@ def words_of(given: Mapping[str, Any]) -> dict[str, Any]:
     return words
 
 
-def transform_of(words: dict[str, Any], clip: str | None, above: float | None) -> Transform | None:
+def transform_of(words: dict[str, Any], given: Given) -> Transform | None:
     """Return what --clip or --above make of samples, and add the bounds to the words."""
+    clip, above = given.clip, given.above
     if "bounds" in words and (clip is not None or above is not None):
         raise InvalidParameter(
             f"--bounds cannot be combined with --{'above' if clip is None else 'clip'}, which"
@@ -187,7 +220,7 @@ def pair_of(name: str, text: str) -> tuple[float, float]:
         a, b = (float(part) for part in text.split(","))
     except ValueError:
         raise InvalidParameter(
-            f"--{name} takes two numbers with a comma between, such as 0,1; got {shown(text)!r}."
+            f"--{name} takes two numbers separated by a comma, such as 0,1; got {shown(text)!r}."
         ) from None
     if name == "bounds" and (math.isinf(a) or math.isinf(b)):
         raise InvalidParameter(
@@ -198,7 +231,7 @@ def pair_of(name: str, text: str) -> tuple[float, float]:
     return check_bounds((a, b), f"--{name}")
 
 
-# Durations
+# Durations, studies, formats
 
 
 def seconds(text: object) -> float:
@@ -209,34 +242,34 @@ def seconds(text: object) -> float:
         raise typer.BadParameter(f"it must be {DURATIONS} but got {shown(text)!r}.") from None
 
 
-def duration_option(about: str, default: str | bool = True) -> Any:
-    """Return the annotation of an option that is a duration."""
-    return option(float, about, default, parser=seconds, metavar="TIME")
+def duration(about: str, shown: Any = True, default: float | None = None) -> Option:
+    """Return an option that is a duration."""
+    return option(float, about, shown, default=default, parser=seconds, metavar="TIME")
 
 
-# Studies, storages, formats
+SIGMAS = option(float, "How many standard deviations above the mean is abnormal.", "2")
+CONTEXT = Option(typer.Context, inspect.Parameter.empty, None)
+NAME = argument(str, "NAME", "The study.")
+ARMS = option(
+    str, "The items: a file with one per line, - for stdin, or a list.", metavar="FILE|-|A,B,C"
+)
+FORMAT = option(Format, "A table, or JSON or CSV for programs.", True, "--format", default="table")
+RESULT_FORMAT = option(ResultFormat, "How to print the answer.", True, "--format", default="table")
+ALL = flag("List normal items, too.", "--all")
+RAW_CSV = flag("Write labels like =1 to arms.csv as they are, without an apostrophe.")
+QUIET = flag("Print no progress and no remarks.", "--quiet", "-q")
+STORAGE = option(
+    str,
+    "A file, postgresql://USER@HOST/NAME, or the http:// address of a server.",
+    "$ODDARMS_STORAGE, or oddarms.db here",
+    metavar="URL",
+)
+WORKER = option(str, "A name for the log.", "the process and the machine", metavar="NAME")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The study.")]
-FormatOption = Annotated[
-    Format, typer.Option("--format", help="A table for people, JSON or CSV for programs.")
-]
-ResultFormatOption = Annotated[
-    ResultFormat, typer.Option("--format", help="A table, JSON, CSV or Markdown.")
-]
-SeedOption = Annotated[
-    int | None, typer.Option(min=0, help="Decides random choices.", show_default="drawn")
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.")]
-ArmsHelp = "The items: a file with one per line, - for stdin, or a list."
-StorageOption = Annotated[
-    str | None,
-    typer.Option(
-        "--storage",
-        metavar="URL",
-        help="A file, postgresql://USER@HOST/NAME, or the http:// address of a server.",
-        show_default="$ODDARMS_STORAGE, or oddarms.db here",
-    ),
-]
+
+def seed_option(about: str, default: int | None = None) -> Option:
+    """Return the option for a seed."""
+    return option(int, about, True if default is not None else "drawn", default=default, min=0)
 
 
 def opened_storage(storage: str | None) -> Storage:
@@ -257,12 +290,12 @@ def check_lasting(storage: str | None) -> None:
         )
 
 
-def opened_study(name: str, storage: str | None) -> Study:
-    """Return a study of a storage."""
-    check_lasting(storage)
-    if storage is None and not os.environ.get("ODDARMS_STORAGE"):
+def opened_study(given: Given) -> Study:
+    """Return the study of --storage."""
+    check_lasting(given.storage)
+    if given.storage is None and not os.environ.get("ODDARMS_STORAGE"):
         opened_storage(None)
-    return load_study(name, storage=storage)
+    return load_study(given.name, storage=given.storage)
 
 
 def check_local(storage: str | None) -> None:
@@ -283,3 +316,14 @@ def file_of(source: str) -> Iterator[Path]:
         path = Path(folder) / "stdin"
         path.write_bytes(sys.stdin.buffer.read())
         yield path
+
+
+def add_history(study: Study, source: str, *, again: bool = False, **columns: Any) -> int:
+    """Add the samples of a file to a study, once unless `again`; return how many were added."""
+    with file_of(source) as path:
+        try:
+            key = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise InvalidParameter(f"Cannot read {shown(source)}: {error.strerror}.") from None
+        added = study.add_history(path, key=key, **columns)
+        return study.add_history(path, **columns) if again and not added else added

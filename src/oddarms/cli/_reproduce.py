@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -12,18 +11,23 @@ from contextlib import contextmanager
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Self, TextIO
-
-import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from typing import Any
 
 from oddarms import experiments
-from oddarms.cli._options import QuietOption
+from oddarms.cli._display import StatusLine
+from oddarms.cli._options import (
+    CONTEXT,
+    QUIET,
+    Given,
+    argument,
+    flag,
+    option,
+    seed_option,
+    takes,
+)
 from oddarms.cli._terminal import emit, note
 from oddarms.errors import InvalidParameter
 from oddarms.experiments import (
-    AlgorithmProgress,
     Claim,
     GridProgress,
     Reproduction,
@@ -31,8 +35,10 @@ from oddarms.experiments import (
     reproduce_roai,
 )
 from oddarms.tables import RecordedArms, read_arms
-from oddarms.text import shown
+from oddarms.text import about, shown
 
+MAX_SECONDS = 99 * 86_400
+"""The longest time left that is shown."""
 FIGURES = ["fig1", "fig2a", "fig2b", "fig3"]
 
 
@@ -47,45 +53,33 @@ class Figure(StrEnum):
     roai = "roai"
 
 
-MAX_SECONDS = 99 * 86_400
-"""That the time left is said to be."""
-
-
-def reproduce(
-    context: typer.Context,
-    figures: Annotated[
-        list[Figure], typer.Argument(help="Which figures; several, or all of the ADE paper.")
-    ],
-    out: Annotated[Path, typer.Option(help="Folder for tables, pictures and report.")] = Path(
-        "output/paper"
+@takes(
+    context=CONTEXT,
+    figures=argument(list[Figure], "FIGURE", "fig1, fig2a, fig2b, fig3, all of these, or roai."),
+    out=option(
+        Path, "Folder for tables, pictures and report.", default=Path("output/paper"), metavar="DIR"
     ),
-    runs: Annotated[
-        int | None,
-        typer.Option(help="Instances a setting (or runs, for fig3); 10, or 3 if quick."),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Decides every instance and reward.")] = 0,
-    algorithms: Annotated[
-        str, typer.Option(help="Which to compare (but for roai), with commas between.")
-    ] = "ade,rr,wrr,spade",
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Workers for fig3: SQUARE's responses (`worker item label` a line), or a CSV with"
-            " arm,reward or arm,mean or worker,label,gold. Without it a synthetic stand-in is used."
-        ),
-    ] = None,
-    gold: Annotated[
-        Path | None, typer.Option(help="SQUARE's gold file for --data: `item label` a line.")
-    ] = None,
-    budget: Annotated[int, typer.Option(help="Most pulls of one run.")] = 1_000_000_000,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs at a time; by default one per core.")
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer sizes and runs: a first look.")
-    ] = False,
-    quiet: QuietOption = False,
-) -> None:
+    runs=option(int, "Instances per setting (runs, for fig3).", "10; 3 with --quick"),
+    seed=seed_option("Seed for all instances and rewards.", 0),
+    algorithms=option(
+        str,
+        "Algorithms to compare, separated by commas; not for roai.",
+        default="ade,rr,wrr,spade",
+        metavar="A,B,C",
+    ),
+    data=option(
+        Path,
+        "Workers for fig3: SQUARE's responses (lines `worker item label`), or a CSV with the"
+        " columns arm,reward or arm,mean or worker,label,gold.",
+        "simulated workers",
+    ),
+    gold=option(Path, "SQUARE's gold file for --data: lines `item label`."),
+    budget=option(int, "At most this many pulls per run.", default=1_000_000_000),
+    jobs=option(int, "Runs in parallel.", "one per core", min=1),
+    quick=flag("Fewer sizes and runs, for a first look."),
+    quiet=QUIET,
+)
+def reproduce(given: Given) -> None:
     """Reproduce the experiments of the ADE paper (AAAI 2020), with SPADE beside its algorithms.
 
     Writes a table with a row per run, a PNG and an SVG per figure, and a report that puts the
@@ -103,27 +97,28 @@ def reproduce(
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     # compiling the kernels, once, takes 500 MB: loky replaces the worker, and suspects a leak
     warnings.filterwarnings("ignore", "A worker was restarted", UserWarning)
-    if gold is not None and data is None:
+    figures, out, quiet = given.figures, given.out, given.quiet
+    if given.gold is not None and given.data is None:
         raise InvalidParameter("--gold requires --data.")
-    recorded = None if data is None else read_arms(data, gold=gold)
+    recorded = None if given.data is None else read_arms(given.data, gold=given.gold)
     if recorded is not None and not quiet:
         _say_what_was_read(recorded)
     chosen = FIGURES if "all" in figures else [one.value for one in figures if one != "roai"]
     shared: dict[str, Any] = {
-        "runs": runs,
-        "rng": seed,
-        "quick": quick,
-        "jobs": jobs,
-        "command": shlex.join(["oddarms", *context.obj]),
+        "runs": given.runs,
+        "rng": given.seed,
+        "quick": given.quick,
+        "jobs": given.jobs,
+        "budget": given.budget,
+        "command": shlex.join(["oddarms", *given.context.obj]),
     }
     if chosen:
         with _progress(out, quiet) as progress:
             found = experiments.reproduce(
                 chosen,
                 folder=out,
-                algorithms=[name.strip() for name in algorithms.split(",")],
+                algorithms=[name.strip() for name in given.algorithms.split(",")],
                 data=recorded,
-                budget=budget,
                 progress=progress,
                 **shared,
             )
@@ -131,7 +126,7 @@ def reproduce(
             _show(found)
     if "roai" in figures:
         with _progress(out / "roai", quiet) as progress:
-            again = reproduce_roai(folder=out / "roai", budget=budget, progress=progress, **shared)
+            again = reproduce_roai(folder=out / "roai", progress=progress, **shared)
         if not quiet:
             _show_roai(again)
 
@@ -139,9 +134,9 @@ def reproduce(
 @contextmanager
 def _progress(out: Path, quiet: bool) -> Iterator[Callable[[GridProgress], None]]:
     """Show how far the runs are; interrupted, say how to resume."""
-    with GridDisplay(sys.stderr, shown=not quiet) as display:
+    with GridDisplay(quiet=quiet) as display:
         try:
-            yield display.update
+            yield display
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_how_to_resume(display, out)) from None
 
@@ -183,63 +178,24 @@ def _line(claim: Claim) -> str:
     return f"{claim.figure}: {claim.paper} -> {claim.verdict}\n"
 
 
-class GridDisplay:
-    """Shows a running comparison: cells, pulls, rate and time left; nothing off a terminal."""
+class GridDisplay(StatusLine):
+    """Shows a running comparison of algorithms, on a terminal only."""
 
-    def __init__(self, stream: TextIO, *, shown: bool) -> None:
-        console = Console(file=stream)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=18),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[pulls]}"),
-            TextColumn("{task.fields[left]}"),
-            console=console,
-            transient=True,
-            disable=not (shown and console.is_terminal),
-        )
-        self._lines: dict[str, Any] = {}
-        self._started = time.monotonic()
+    def __init__(self, *, quiet: bool) -> None:
+        super().__init__()
+        self._hidden = quiet or not self.terminal
         self.done = self.cells = 0
 
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def update(self, progress: GridProgress) -> None:
+    def __call__(self, progress: GridProgress) -> None:
         """Show how far a comparison is."""
         total = progress.total
         self.done, self.cells = total.done, total.cells
-        rate = total.pulls / max(self._seconds, 1e-3)
-        self._show("all", total, f"{_short(total.pulls)} pulls, {_short(rate)}/s")
-        for name, one in progress.algorithms.items():
-            self._show(name, one, f"{_short(one.pulls)} pulls")
-
-    @property
-    def _seconds(self) -> float:
-        return time.monotonic() - self._started
-
-    def _show(self, name: str, one: AlgorithmProgress, pulls: str) -> None:
-        left = self._time_left(one)
-        if name not in self._lines:
-            self._lines[name] = self._progress.add_task(name, total=one.cells, pulls="", left="")
-        self._progress.update(self._lines[name], completed=one.done, pulls=pulls, left=left)
-
-    def _time_left(self, one: AlgorithmProgress) -> str:
-        if one.done == one.cells:
-            return "done"
-        if one.cost_run == 0.0:
-            return "? left"
-        seconds = min(self._seconds * one.cost_left / one.cost_run, MAX_SECONDS)
-        return f"{timedelta(seconds=math.ceil(seconds))} left"
-
-
-def _short(value: float) -> str:
-    for unit in ("", "k", "M", "G", "T"):
-        if value < 999.5:
-            return f"{value:.3g}{unit}"
-        value /= 1000.0
-    return f"{value:.3g}P"
+        if self._hidden or not self.due():
+            return
+        seconds, left = time.monotonic() - self.started, "?"
+        if total.cost_run:
+            rest = min(seconds * total.cost_left / total.cost_run, MAX_SECONDS)
+            left = str(timedelta(seconds=math.ceil(rest)))
+        self.show(
+            f"{total.done:,} of {total.cells:,} runs · {about(total.pulls)} pulls · {left} left"
+        )

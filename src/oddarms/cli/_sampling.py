@@ -30,16 +30,19 @@ from oddarms.arms import (
     codes_of,
     transformed,
 )
+from oddarms.cli._display import Display
 from oddarms.cli._options import (
     TRANSFORMS,
+    Given,
     Options,
     ResultFormat,
-    duration_option,
+    duration,
     flag,
     option,
     transform_of,
 )
 from oddarms.cli._terminal import emit, note
+from oddarms.documents import Block, Heading
 from oddarms.errors import (
     InvalidParameter,
     MissingExtra,
@@ -72,7 +75,9 @@ MAX_BYTES = 2**26
 """Of a file of results that were not stored, which is read as a whole."""
 
 SAMPLING: Options = {
-    "pull": option(str, "Sample by running a command; {arm} in it is the item.", metavar="COMMAND"),
+    "pull": option(
+        str, "Sample by running a command; {arm} stands for the item.", metavar="COMMAND"
+    ),
     "python": option(str, "Sample by calling a function with the item.", metavar="MODULE:FUNCTION"),
     "reward": option(
         Literal["exit-code", "stdout"],
@@ -80,25 +85,23 @@ SAMPLING: Options = {
         "exit-code",
     ),
     **TRANSFORMS,
-    "jobs": option(int, "Samples at a time.", "1; 100 coroutines", min=1),
-    "timeout": duration_option("A sample that takes longer has failed: 5 (seconds), 90s, 10m."),
+    "jobs": option(int, "Samples made in parallel.", "1; 100 for coroutines", min=1),
+    "timeout": duration("A sample that takes longer has failed: 5 (seconds), 90s, 10m."),
     "failure_codes": option(
         str,
-        "Exit codes that are not a sample but a failure, see --on-error.",
-        "126,127,129-159; 2-5 of pytest",
+        "Exit codes that mean the sample itself failed, see --on-error.",
+        "126,127,129-159; pytest: 2-5 too",
         metavar="CODES",
     ),
     "on_error": option(
         OnError,
-        "If a sample fails: stop; count it as the worst one; or retry, which is sound only if"
-        " failing has nothing to do with the value.",
+        "If a sample fails: stop; retry, which is sound only if failing has nothing to do with the"
+        " value; or count it as the worst value.",
         "stop",
     ),
-    "retry_for": duration_option(
-        "How long to retry a failing sample, or a storage that is unavailable.", "10m"
-    ),
-    "shell": flag("shell", 'Run the command by sh -c; the item is "$1" in it.'),
-    "batch": flag("batch", "The function takes a list and returns a list."),
+    "retry_for": duration("How long to retry a failing sample or an unavailable storage.", "10m"),
+    "shell": flag('Run the command in a shell (sh -c); the item is "$1" there.'),
+    "batch": flag("The function takes a list of items and returns a list of samples."),
 }
 """How samples are made, for `Sampling.of`."""
 
@@ -131,19 +134,19 @@ class Sampling:
     identity: dict[str, Any]
 
     @classmethod
-    def of(cls, given: dict[str, Any], words: dict[str, Any]) -> Sampling:
+    def of(cls, given: Given, words: dict[str, Any]) -> Sampling:
         """Return how to sample, by options; --clip and --above add bounds to the words."""
         _check_together(given)
-        transform = transform_of(words, given["clip"], given["above"])
+        transform = transform_of(words, given)
         function = _function_of(given)
-        batch = given["batch"]
+        batch = given.batch
         if transform is not None and function is not None:
             function = transformed(function, transform, batch=batch)
         policy = Policy(
-            jobs=given["jobs"],
-            on_error=given["on_error"] or "stop",
-            timeout=None if given["pull"] is not None else given["timeout"],
-            retry_for=RETRY_FOR if given["retry_for"] is None else given["retry_for"],
+            jobs=given.jobs,
+            on_error=given.on_error or "stop",
+            timeout=None if given.pull is not None else given.timeout,
+            retry_for=RETRY_FOR if given.retry_for is None else given.retry_for,
         )
         said = (lambda: "") if transform is None else transform.said
         bounds = None if transform is None else transform.bounds
@@ -162,46 +165,43 @@ class Sampling:
         return inner if isinstance(inner, Command) else None
 
 
-def _check_together(given: dict[str, Any]) -> None:
+def _check_together(given: Given) -> None:
     """Raise if options do not go together."""
-    if given["pull"] is not None and given["python"] is not None:
+    if given.pull is not None and given.python is not None:
         raise InvalidParameter("--pull and --python cannot be combined.")
     for name in ("shell", "failure_codes", "reward"):
-        if given["pull"] is None and given[name]:
+        if given.pull is None and getattr(given, name):
             raise InvalidParameter(f"--{name.replace('_', '-')} requires --pull.")
-    if given["batch"]:
-        if given["python"] is None:
-            raise InvalidParameter("--batch requires --python.")
-        for name in ("jobs", "timeout", "on_error"):
-            if given[name] is not None:
-                raise InvalidParameter(
-                    f"--{name.replace('_', '-')} cannot be combined with --batch."
-                )
-    if given["reward"] == "stdout" and given["failure_codes"] is not None:
+    if given.batch and given.python is None:
+        raise InvalidParameter("--batch requires --python.")
+    for name in ("jobs", "timeout", "on_error"):
+        if given.batch and getattr(given, name) is not None:
+            raise InvalidParameter(f"--{name.replace('_', '-')} cannot be combined with --batch.")
+    stdout = given.reward == "stdout"
+    if stdout and given.failure_codes is not None:
         raise InvalidParameter(
             "--failure-codes cannot be combined with --reward stdout, where every exit code but 0"
             " is a failure."
         )
-    number = given["clip"] is not None or given["above"] is not None
-    if number and given["pull"] is not None and given["reward"] != "stdout":
+    if given.pull is not None and not stdout and (given.clip, given.above) != (None, None):
         raise InvalidParameter(
             "--clip and --above require --reward stdout with --pull: an exit code gives 0 or 1."
         )
 
 
-def _function_of(given: dict[str, Any]) -> Callable[[Any], Any] | None:
-    pull, codes = given["pull"], given["failure_codes"]
+def _function_of(given: Given) -> Callable[[Any], Any] | None:
+    pull, codes = given.pull, given.failure_codes
     if pull is not None:
         command = Command(
             pull,
-            reward=given["reward"] or "exit-code",
-            timeout=given["timeout"],
-            shell=given["shell"],
+            reward=given.reward or "exit-code",
+            timeout=given.timeout,
+            shell=given.shell,
             failure_codes=None if codes is None else codes_of(codes),
         )
-        check_uses_label(pull, shell=given["shell"])
+        check_uses_label(pull, shell=given.shell)
         return command
-    return None if given["python"] is None else _imported(given["python"])
+    return None if given.python is None else _imported(given.python)
 
 
 def _imported(name: str) -> Callable[[Any], Any]:
@@ -225,15 +225,15 @@ def _imported(name: str) -> Callable[[Any], Any]:
     return function
 
 
-def _identity(given: dict[str, Any]) -> dict[str, Any]:
+def _identity(given: Given) -> dict[str, Any]:
     """Return what the values of samples depend on.
 
     A failure that stops the run leaves no value, so --timeout matters only if failures count.
     """
     names = ("pull", "python", "reward", "shell", "clip", "above", "failure_codes", "batch")
-    found = {name: given[name] for name in names}
-    if given["on_error"] == "worst":
-        found |= {"on_error": "worst", "timeout": given["timeout"]}
+    found = {name: getattr(given, name) for name in names}
+    if given.on_error == "worst":
+        found |= {"on_error": "worst", "timeout": given.timeout}
     return {f"--{name.replace('_', '-')}": value for name, value in found.items() if value}
 
 
@@ -256,6 +256,8 @@ class Output:
         Whether arms.csv has labels as they are, even those that a spreadsheet runs as formulas.
     subject, left_out, notes, every
         As for `oddarms.search.answer`.
+    flaky
+        Tests that are known to be flaky without statistics: they come first.
     """
 
     folder: Path | None
@@ -266,6 +268,17 @@ class Output:
     left_out: Sequence[LeftOut] = ()
     notes: Sequence[str] = ()
     every: bool = False
+    flaky: Sequence[report.Row] = ()
+
+    @property
+    def _first(self) -> list[Block]:
+        """What is said before the answer: the tests that are known to be flaky."""
+        if not self.flaky:
+            return []
+        tests = counted(len(self.flaky), "test")
+        are = "is" if len(self.flaky) == 1 else "are"
+        said = f"{tests} {are} flaky: passed and failed in one run or at one commit"
+        return [Heading(said, 3), *report.flaky_table(self.flaky)]
 
     def write(self, result: Result) -> None:
         """Write result.json, arms.csv and, if matplotlib is installed, report.html.
@@ -275,7 +288,7 @@ class Output:
         if self.folder is None:
             return
         with Interrupts() as interrupts:
-            report.write_results(result, self.folder, raw_csv=self.raw_csv)
+            report.write_results(result, self.folder, raw_csv=self.raw_csv, flaky=self.flaky)
             try:
                 report.write_report(
                     result,
@@ -283,6 +296,7 @@ class Output:
                     raw_csv=self.raw_csv,
                     subject=self.subject,
                     notes=self.notes,
+                    first=self._first,
                 )
             except MissingExtra as error:
                 note(f"no report: {error}")
@@ -291,13 +305,14 @@ class Output:
     def show(self, result: Result) -> None:
         """Print the answer."""
         if self.how == "json":
-            emit(report.result_json(result))
+            emit(report.result_json(result, self.flaky))
         elif self.how == "csv":
             emit(report.arms_csv(result))
         elif self.how is not None:
             write = as_markdown if self.how == "markdown" else as_text
             words: dict[str, Any] = {"subject": self.subject, "every": self.every}
-            emit(write(result, **words, left_out=self.left_out, notes=self.notes))
+            words |= {"left_out": self.left_out, "notes": self.notes, "before": self._first}
+            emit(write(result, **words))
 
     def finish(self, result: Result) -> None:
         """Write and print an answer, and say where the files are."""
@@ -336,8 +351,6 @@ def sample(study: Study, sampling: Sampling, output: Output, worker: str | None 
 
 
 def _sampled(study: Study, sampling: Sampling, output: Output, worker: str | None) -> Result:
-    from oddarms.cli._display import Display  # it needs rich
-
     source, policy = sampling.source(study.labels), sampling.policy
     if output.quiet:
         return run(Worker(study, worker, retry_for=policy.retry_for), source, policy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import platform
@@ -10,18 +11,32 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from oddarms import server
-from oddarms.cli._main import SuggestingCommand, group
-from oddarms.cli._options import FormatOption, StorageOption, check_lasting, check_local
-from oddarms.cli._terminal import emit, emit_rows, guarded, note
-from oddarms.cli._tickets import moment
+from oddarms.cli._main import group
+from oddarms.cli._options import (
+    CONTEXT,
+    FORMAT,
+    STORAGE,
+    Given,
+    Option,
+    Options,
+    argument,
+    check_lasting,
+    check_local,
+    duration,
+    flag,
+    option,
+    takes,
+)
+from oddarms.cli._terminal import emit, emit_rows, moment, note
 from oddarms.errors import InvalidParameter, StorageFailed
 from oddarms.interrupts import pause
 from oddarms.server import LONGEST, Binding, Role, Tokens, create_app, new_token
+from oddarms.studies import MAX_LEASE
 from oddarms.text import message, shown, table
 
 if TYPE_CHECKING:
@@ -33,33 +48,25 @@ MAX_NODE, MAX_PATH = 60, 120
 """Characters of a machine's name and a file's path in the note of a token."""
 
 
-def serve(
-    context: typer.Context,
-    storage: StorageOption = None,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free one.")] = 8321,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The admin's token; created if there is no such file."),
-    ] = None,
-    root_path: Annotated[
-        str, typer.Option(metavar="/PREFIX", help="The prefix under which a proxy serves it.")
-    ] = "",
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A name clients reach it by; may be repeated."),
-    ] = None,
-    open_metrics: Annotated[
-        bool, typer.Option("--open-metrics", help="Let everybody read /metrics.")
-    ] = False,
-    certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="For TLS, with --key.")
-    ] = None,
-    key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's key.")] = None,
-    tls_elsewhere: Annotated[
-        bool, typer.Option("--tls-elsewhere", help="A proxy in front of it does TLS.")
-    ] = False,
-) -> None:
+@takes(
+    context=CONTEXT,
+    storage=STORAGE,
+    host=option(str, "Address to listen on.", default="127.0.0.1", metavar="ADDRESS"),
+    port=option(int, "Port to listen on; 0 picks a free one.", default=8321, min=0, max=65535),
+    token_file=option(Path, "File with the admin's token; created if it does not exist."),
+    root_path=option(str, "Prefix under which a proxy serves it.", default="", metavar="/PREFIX"),
+    allow_host=option(
+        list[str], "A name by which clients reach it; may be repeated.", metavar="NAME"
+    ),
+    open_metrics=flag("Let everybody read /metrics."),
+    certificate=option(Path, "Certificate for TLS, with --key."),
+    key=option(Path, "The certificate's private key."),
+    tls_elsewhere=flag("A proxy in front of it does TLS."),
+    json_logs=flag("Write the log as lines of JSON."),
+    forwarded_user=flag("Log the name in X-Forwarded-User, which a proxy sends."),
+    max_lease=duration("Longest lease of a ticket.", "1h", MAX_LEASE.total_seconds()),
+)
+def serve(given: Given) -> None:
     """Serve studies over HTTP: for workers in any language, and as pages.
 
     The first start makes a token and prints it once, as a link. `oddarms serve token` makes more.
@@ -71,25 +78,23 @@ def serve(
       oddarms serve --storage postgresql://me@host/studies --port 8000
       oddarms serve token worker --study crowd
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
-    if context.invoked_subcommand is not None:
+    if given.context.invoked_subcommand is not None:
         return
-    check_local(storage)
-    binding = Binding(
-        host,
-        port,
-        None if certificate is None else str(certificate),
-        None if key is None else str(key),
-        tls_elsewhere,
-    )
+    check_local(given.storage)
+    token_file = given.token_file
+    cert, key = (None if file is None else str(file) for file in (given.certificate, given.key))
+    binding = Binding(given.host, given.port, cert, key, given.tls_elsewhere)
     binding.check(has_token=token_file is not None)
-    names = [*(allow_host or []), *([] if binding.host[:1].isdigit() else [binding.host])]
+    names = [*(given.allow_host or []), *([] if binding.host[:1].isdigit() else [binding.host])]
     application = _when_available(
         lambda: create_app(
-            storage,
-            root_path=root_path,
+            given.storage,
+            root_path=given.root_path,
             allowed_hosts=names,
-            open_metrics=open_metrics,
-            tls_elsewhere=tls_elsewhere,
+            open_metrics=given.open_metrics,
+            tls_elsewhere=given.tls_elsewhere,
+            max_lease=timedelta(seconds=given.max_lease),
+            forwarded_user=given.forwarded_user,
         )
     )
     state = application.state.oddarms
@@ -108,7 +113,7 @@ def serve(
                 " revoked, and lets in whoever has it; `oddarms serve token` makes more"
             )
 
-    server.run(application, binding, started)
+    server.run(application, binding, started, json_logs=given.json_logs)
 
 
 def _when_available(opened: Callable[[], FastAPI]) -> FastAPI:
@@ -159,56 +164,60 @@ def _write_private(file: Path, text: str) -> None:
 
 # Tokens
 
-NoteOption = Annotated[str, typer.Option("--note", help="What it is for, for the list.")]
-DaysOption = Annotated[
-    float | None,
-    typer.Option(min=0.001, max=LONGEST.days, help="How long it is valid.", show_default="forever"),
-]
+TOKEN: Options = {
+    "note": option(str, "What the token is for, shown in the list.", default=""),
+    "days": option(float, "Days until it expires.", "never", min=0.001, max=LONGEST.days),
+    "storage": STORAGE,
+}
 
 
-def admin(note: NoteOption = "", days: DaysOption = None, storage: StorageOption = None) -> None:
+@takes(**TOKEN)
+def admin(given: Given) -> None:
     """Make a token that may do everything.
 
     \b
     Example:
       oddarms serve token admin --note "my laptop"
     """  # noqa: D301
-    _make(Role.ADMIN, None, note, days, storage)
+    _make(Role.ADMIN, None, given)
 
 
-def worker(
-    study: Annotated[str, typer.Option(metavar="NAME", help="The only study it is for.")],
-    note: NoteOption = "",
-    days: DaysOption = None,
-    storage: StorageOption = None,
-) -> None:
+@takes(
+    study=Option(
+        str, inspect.Parameter.empty, typer.Option(metavar="NAME", help="Its only study.")
+    ),
+    **TOKEN,
+)
+def worker(given: Given) -> None:
     """Make a token that may read one study, and ask and tell there.
 
     \b
     Example:
       oddarms serve token worker --study crowd --days 30
     """  # noqa: D301
-    _make(Role.WORKER, study, note, days, storage)
+    _make(Role.WORKER, given.study, given)
 
 
-def reader(note: NoteOption = "", days: DaysOption = None, storage: StorageOption = None) -> None:
-    """Make a token that may read all studies, and change nothing.
+@takes(study=option(str, "The only study it may read.", "all", metavar="NAME"), **TOKEN)
+def reader(given: Given) -> None:
+    """Make a token that may read all studies, or one, and change nothing.
 
     \b
     Example:
       oddarms serve token reader --note dashboard
     """  # noqa: D301
-    _make(Role.READER, None, note, days, storage)
+    _make(Role.READER, given.study, given)
 
 
-def list_tokens(storage: StorageOption = None, how: FormatOption = "table") -> None:
+@takes(storage=STORAGE, how=FORMAT)
+def list_tokens(given: Given) -> None:
     """List tokens: what they may do, and their ids; not the tokens themselves.
 
     \b
     Example:
       oddarms serve token list
     """  # noqa: D301
-    found = _tokens(storage).list()
+    found, how = _tokens(given.storage).list(), given.how
     if how == "table" and not found:
         note("no tokens yet: the first start of `oddarms serve` makes one")
         return
@@ -224,28 +233,24 @@ def list_tokens(storage: StorageOption = None, how: FormatOption = "table") -> N
         emit_rows(how, header, [(*r, m, e) for r, m, e in zip(rows, made, ends, strict=True)])
 
 
-def revoke(
-    token: Annotated[str, typer.Argument(metavar="ID", help="As `list` shows it.")],
-    storage: StorageOption = None,
-) -> None:
+@takes(token=argument(str, "ID", "As `list` shows it."), storage=STORAGE)
+def revoke(given: Given) -> None:
     """Revoke a token; running servers refuse it within five seconds.
 
     \b
     Example:
       oddarms serve token revoke 1f0c2ab94e77
     """  # noqa: D301
-    if not _tokens(storage).revoke(token):
-        raise InvalidParameter(f"There is no token {token!r:.60}: `list` shows the ids.")
-    emit(f"revoked {token}\n")
+    if not _tokens(given.storage).revoke(given.token):
+        raise InvalidParameter(f"There is no token {given.token!r:.60}: `list` shows the ids.")
+    emit(f"revoked {given.token}\n")
 
 
-def _make(
-    role: Role, study: str | None, said: str, days: float | None, storage: str | None
-) -> None:
-    if days is not None and math.isnan(days):  # which passes every bound
+def _make(role: Role, study: str | None, given: Given) -> None:
+    if given.days is not None and math.isnan(given.days):  # which passes every bound
         raise InvalidParameter("--days must be a number but got nan.")
-    lasts = None if days is None else timedelta(days=days)
-    emit(_tokens(storage).make(role, study=study, note=said, lasts=lasts) + "\n")
+    lasts = None if given.days is None else timedelta(days=given.days)
+    emit(_tokens(given.storage).make(role, study=study, note=given.note, lasts=lasts) + "\n")
     note("it is shown only now: give it to its user as ODDARMS_TOKEN, or in a file")
 
 
@@ -255,7 +260,7 @@ def _tokens(storage: str | None) -> Tokens:
     return Tokens.opened(storage)
 
 
-app = group("", invoke_without_command=True, callback=guarded(serve))
+app = group(inspect.getdoc(serve) or "", invoke_without_command=True, callback=serve)
 _token = group("Make, list and revoke tokens: who may use the server.", no_args_is_help=True)
 _TOKEN_COMMANDS: dict[str, Callable[..., None]] = {
     "admin": admin,
@@ -265,5 +270,5 @@ _TOKEN_COMMANDS: dict[str, Callable[..., None]] = {
     "revoke": revoke,
 }
 for _name, _command in _TOKEN_COMMANDS.items():
-    _token.command(_name, cls=SuggestingCommand)(guarded(_command))
+    _token.command(_name)(_command)
 app.add_typer(_token, name="token")

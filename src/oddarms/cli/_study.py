@@ -1,29 +1,42 @@
-"""``oddarms study``: create, look at and work on studies."""
+"""``oddarms study``: create, look at and work on studies; move tickets and results."""
 
 from __future__ import annotations
 
+import inspect
+import json
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 import typer
 
-from oddarms.cli._main import SuggestingCommand, group
+from oddarms.cli._main import group
 from oddarms.cli._options import (
+    ALL,
+    ARMS,
+    FORMAT,
+    NAME,
+    QUIET,
+    RESULT_FORMAT,
     SEARCH,
-    ArmsHelp,
-    FormatOption,
-    NameArgument,
-    QuietOption,
-    ResultFormatOption,
-    SeedOption,
-    StorageOption,
+    STORAGE,
+    WORKER,
+    Format,
+    Given,
+    add_history,
+    argument,
     check_lasting,
+    duration,
+    flag,
     opened_storage,
     opened_study,
-    with_options,
+    option,
+    seed_option,
+    takes,
     words_of,
 )
 from oddarms.cli._sampling import SAMPLING, Output, Sampling, sample
@@ -31,29 +44,37 @@ from oddarms.cli._terminal import (
     EXIT_FAILED,
     EXIT_UNFINISHED,
     emit,
+    emit_all,
     emit_rows,
-    guarded,
     json_text,
+    moment,
     note,
 )
-from oddarms.cli._tickets import ask, export, import_, moment, renew, skip, tell
 from oddarms.errors import InvalidParameter, StorageFailed
+from oddarms.files import write_whole
 from oddarms.problem import Question
-from oddarms.search import facts, guarantee, seconds_of, status_text
-from oddarms.studies import Overview, Study, StudySummary, create_study, retried
-from oddarms.studies.wire import study_document
-from oddarms.tables import csv_text, read_labels
+from oddarms.search import Tickets, facts, guarantee, seconds_of, status_text
+from oddarms.studies import SORTS, Overview, Study, StudySummary, Told, Trial, create_study, retried
+from oddarms.studies.wire import plain, study_document
+from oddarms.tables import csv_text, read_labels, read_results
 from oddarms.text import counted, shown, table
 
+EXIT_DONE, EXIT_WAITING = 3, 4
+LEASE_SECONDS = 600.0
+TICKET = argument(str, "TICKET", "The id that ask printed.")
+LEASE = duration(
+    "30s, 10m, at most 1h; after that another worker may get them.", "10m", LEASE_SECONDS
+)
 
-@with_options(asked=SEARCH)
-def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A new name.")],
-    arms: Annotated[str, typer.Option(metavar="FILE|-|A,B,C", help=ArmsHelp)],
-    asked: Any = None,
-    seed: SeedOption = None,
-    storage: StorageOption = None,
-) -> None:
+
+@takes(
+    name=argument(str, "NAME", "A new name."),
+    arms=ARMS._replace(kind=str, default=inspect.Parameter.empty),
+    **SEARCH,
+    seed=seed_option("Seed for random choices."),
+    storage=STORAGE,
+)
+def create(given: Given) -> None:
     """Create a study: a search that many workers share.
 
     \b
@@ -62,57 +83,66 @@ def create(
       oddarms study create ads --arms a,b,c --k 1 --bounds 0,100
       oddarms study create tests --arms - --option max_step=50
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
-    question = Question.of(read_labels(arms), words_of(asked))
-    check_lasting(storage)
-    made = create_study(name, question, rng=seed, storage=storage)
+    question = Question.of(read_labels(given.arms), words_of(given))
+    check_lasting(given.storage)
+    made = create_study(given.name, question, rng=given.seed, storage=given.storage)
     where = shown(made.storage)
     emit(f"created {made.name} with {counted(question.n, 'arm')} in {where}\n")
 
 
-def list_studies(storage: StorageOption = None, how: FormatOption = "table") -> None:
+@takes(
+    sort=option(str, f"{', '.join(SORTS)}; -results: the largest first.", default="name"),
+    status=option(str, "Only studies with this status.", False, default=""),
+    storage=STORAGE,
+    how=FORMAT,
+)
+def list_studies(given: Given) -> None:
     """List the studies of a storage.
 
     \b
     Example:
       oddarms study list --storage postgresql://me@host/studies
     """  # noqa: D301
-    found = opened_storage(storage).list()
+    found, how = opened_storage(given.storage).list(sort=given.sort, status=given.status), given.how
     if how == "table" and not found:
         note("no studies yet: `oddarms study create` makes one")
         return
     if how == "table":
-        header = ("name", "arms", "k", "delta", "algorithm", "tickets", "results", "created (UTC)")
-        right = ("arms", "k", "delta", "tickets", "results")
+        header = ("name", "status", "decided", "outliers", "results", "a minute", "last active")
+        right = ("decided", "outliers", "results", "a minute")
         emit(table(header, map(_for_people, found), right=right, wrap="name"))
         return
-    header = ("name", "arms", "k", "delta", "algorithm", "handed_out", "results", "created")
-    emit_rows(how, header, map(_for_programs, found))
+    columns = ["name", "arms", "k", "delta", "algorithm", "status", "decided", "outliers"]
+    columns += ["handed_out", "results", "rate", "seen", "created"]
+    emit_rows(how, columns, map(_for_programs, found))
 
 
 def _for_people(one: StudySummary) -> Sequence[str]:
-    name, n, k, delta, algorithm, tickets, results, _ = _for_programs(one)
-    numbers = (f"{n:,}", f"{k:g}", f"{delta:g}")
-    return name, *numbers, algorithm, f"{tickets:,}", f"{results:,}", moment(one.created)[:16]
+    decided, results = f"{one.decided:,}/{one.question.n:,}", f"{one.results:,}"
+    seen = moment(one.seen)[:16]
+    status = one.status.value
+    return one.name, status, decided, f"{one.outliers:,}", results, f"{one.rate:,.0f}", seen
 
 
 def _for_programs(one: StudySummary) -> Sequence[Any]:
     asked = one.question
-    numbers = (asked.n, asked.k, asked.delta)
-    counts = (one.handed_out, one.results)
-    return one.name, *numbers, asked.algorithm, *counts, one.created.isoformat()
+    question = (one.name, asked.n, asked.k, asked.delta, asked.algorithm)
+    state = (one.status.value, one.decided, one.outliers, one.handed_out, one.results, one.rate)
+    return *question, *state, one.seen.isoformat(), one.created.isoformat()
 
 
-def show(name: NameArgument, storage: StorageOption = None, how: FormatOption = "table") -> None:
-    """Show what a study asks and how far it is.
+@takes(name=NAME, storage=STORAGE, how=FORMAT)
+def show(given: Given) -> None:
+    """Show the question of a study and its progress.
 
-    A ticket is live if its result may still come: its lease has not run out and it was not given
-    back. How many more samples are needed is a guess, mostly right to a factor of three.
+    A ticket is live if its result may still come: its lease has not expired and it was not given
+    back. The number of samples still needed is an estimate, mostly right within a factor of three.
 
     \b
     Example:
       oddarms study show crowd
     """  # noqa: D301
-    study = opened_study(name, storage)
+    study, how = opened_study(given), given.how
     overview = study.overview()
     if how == "table":
         emit(_described(study, overview))
@@ -164,41 +194,28 @@ def _indented(name: str, text: str) -> str:
     return "".join(f"{start if i == 0 else ' ' * 17}{line}\n" for i, line in enumerate(lines))
 
 
-def result(
-    name: NameArgument,
-    storage: StorageOption = None,
-    how: ResultFormatOption = "table",
-    every: Annotated[bool, typer.Option("--all", help="List normal items, too.")] = False,
-) -> None:
+@takes(name=NAME, storage=STORAGE, how=RESULT_FORMAT, every=ALL)
+def result(given: Given) -> None:
     """Show the answer, as far as it is known.
 
     Decisions are final. All intervals hold together with probability 1 - delta. Odds say how
-    strong the evidence for a decision is: 1000:1 is a bet won 1000 to 1 against the contrary. JSON
-    and CSV have every item.
+    strong the evidence for a decision is: 1000:1 is a bet won 1000 to 1 against the opposite. JSON
+    and CSV list every item.
 
     \b
     Examples:
       oddarms study result crowd
       oddarms study result crowd --format json
     """  # noqa: D301
-    Output(None, how, every=every).show(opened_study(name, storage).result())
+    Output(None, given.how, every=given.every).show(opened_study(given).result())
 
 
-@with_options(sampling=SAMPLING)
-def work(
-    name: NameArgument,
-    sampling: Any = None,
-    worker: Annotated[
-        str | None,
-        typer.Option(help="A name for the log.", show_default="the process and the machine"),
-    ] = None,
-    storage: StorageOption = None,
-    quiet: QuietOption = False,
-) -> None:
+@takes(name=NAME, **SAMPLING, worker=WORKER, storage=STORAGE, quiet=QUIET)
+def work(given: Given) -> None:
     """Work on a study: ask, sample and tell until it is done.
 
-    Any number of workers may do so at once, on one machine or on many. A worker renews its leases
-    as long as it lives; if it dies, others take over its samples within a minute. Ctrl-C, SIGTERM
+    Any number of workers may run at once, on one machine or on many. A worker renews its leases as
+    long as it lives; if it dies, others take over its samples within a minute. Ctrl-C, SIGTERM
     and SIGHUP end it cleanly, and the same command resumes.
 
     Exit codes: 0 every item is decided, or the goal was a budget; 3 the budget is used up and some
@@ -209,18 +226,19 @@ def work(
       oddarms study work tests --pull 'pytest -q {arm}' --jobs 4 --timeout 60
       oddarms study work hosts --python checks:latency --worker "$HOSTNAME"
     """  # noqa: D301
-    plan = Sampling.of(sampling, {})
+    plan, quiet = Sampling.of(given, {}), given.quiet
     if plan.function is None:
         raise InvalidParameter("--pull or --python is required: they say how to sample.")
     wait = seconds_of("retry_for", plan.policy.retry_for)
-    study = retried(lambda: opened_study(name, storage), wait)
+    study = retried(lambda: opened_study(given), wait)
     if plan.bounds not in (None, study.question.bounds):
         a, b = study.question.bounds
         raise InvalidParameter(
             f"--clip and --above must give samples within the bounds of the study, {a:g},{b:g}."
         )
     retried(study.take_over, wait)
-    found = study.result() if study.done else sample(study, plan, Output(None, None, quiet), worker)
+    output = Output(None, None, quiet)
+    found = study.result() if study.done else sample(study, plan, output, given.worker)
     if not quiet:
         note(status_text(found.status))
         note(f"the answer: oddarms study result {shlex.quote(study.name)}")
@@ -228,8 +246,9 @@ def work(
         raise typer.Exit(EXIT_UNFINISHED)
 
 
-def verify(name: NameArgument, storage: StorageOption = None) -> None:
-    """Check a study: the database's own check, then a replay of its log.
+@takes(name=NAME, storage=STORAGE)
+def verify(given: Given) -> None:
+    """Check a study: the database's own check, and a replay.
 
     The exit code is 0 if the study is sound and 1 if not.
 
@@ -237,28 +256,25 @@ def verify(name: NameArgument, storage: StorageOption = None) -> None:
     Example:
       oddarms study verify crowd
     """  # noqa: D301
-    study = opened_study(name, storage)
+    study = opened_study(given)
     found = study.verify()
     if not found.ok:
         raise StorageFailed(f"{study.name} is damaged: {'; '.join(found.problems)}.")
     emit(f"{study.name} is sound: {counted(found.results, 'result')}\n")
 
 
-def delete(
-    name: NameArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    storage: StorageOption = None,
-) -> None:
+@takes(name=NAME, yes=flag("Do not ask for confirmation.", "--yes", "-y"), storage=STORAGE)
+def delete(given: Given) -> None:
     """Delete a study with all its results, for good.
 
     \b
     Example:
       oddarms study delete crowd --yes
     """  # noqa: D301
-    study = opened_study(name, storage)
-    if not yes:
+    study = opened_study(given)
+    if not given.yes:
         _confirm(study)
-    opened_storage(storage).delete(name)
+    opened_storage(given.storage).delete(given.name)
     emit(f"deleted {study.name} from {shown(study.storage)}\n")
 
 
@@ -278,6 +294,280 @@ def _confirm(study: Study) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
+# Tickets and results
+
+
+@takes(
+    name=NAME,
+    n=option(int, "At most this many tickets.", True, "-n", default=1),
+    worker=WORKER,
+    lease=LEASE,
+    storage=STORAGE,
+    how=FORMAT,
+)
+def ask(given: Given) -> None:
+    """Hand out samples to make, as tickets.
+
+    A ticket is an id under which to tell the value, the item to sample, and when its lease expires.
+
+    \b
+    Exit codes:
+      0    tickets were handed out, perhaps fewer than -n
+      3    the study is done: every item is decided, or the budget is used up
+      4    nothing to hand out now, as others have all samples of this step:
+           ask again soon
+      1    failed; 2 bad usage; 130 interrupted
+
+    \b
+    Example:
+      oddarms study ask crowd -n 10 --worker "$HOSTNAME" --lease 10m --format csv
+    """  # noqa: D301 - the \\b keeps click from filling the lines below it
+    tickets = opened_study(given).ask(given.n, given.worker, given.lease)
+    _show_tickets(given.name, tickets, given.n, given.how)
+    if not tickets:
+        raise typer.Exit(EXIT_DONE if tickets.done else EXIT_WAITING)
+
+
+def _show_tickets(name: str, tickets: Tickets, n: int, how: Format) -> None:
+    header = ("id", "arm", "expires")
+    if how == "table":
+        rows = [(ticket.id, ticket.arm, moment(ticket.expires)) for ticket in tickets]
+        if rows:
+            emit(table(header, rows, wrap="arm"))
+        if len(tickets) < n:
+            hint = f"; see `oddarms study result {shlex.quote(name)}`" if tickets.done else ""
+            note(f"{status_text(tickets.status)}{hint}")
+        return
+    plain_rows = [
+        (t.id, t.arm, None if t.expires is None else t.expires.isoformat()) for t in tickets
+    ]
+    if how == "csv":
+        emit(csv_text(header, plain_rows))
+    else:
+        listed = [dict(zip(header, row, strict=True)) for row in plain_rows]
+        emit(json_text({"status": tickets.status.value, "tickets": listed}))
+
+
+@takes(
+    name=NAME,
+    ticket=TICKET._replace(kind=str | None, default=None),
+    reward=argument(str, "VALUE", "The sample.", None),
+    source=option(
+        str,
+        "Many results: lines `ticket value`, CSV with the columns ticket (or id) and reward, or"
+        " JSON lines with these keys. If one is wrong, none is recorded.",
+        True,
+        "--from",
+        metavar="FILE|-",
+    ),
+    worker=WORKER,
+    storage=STORAGE,
+    how=FORMAT,
+)
+def tell(given: Given) -> None:
+    """Record results of tickets, and print what became of each.
+
+    "recorded": stored for good. "repeated": the same result was already stored and counts once, so
+    a command that failed can be repeated. "conflict": a different result was already stored and
+    stands; the exit code is then 1. A result may arrive after its lease expired.
+
+    \b
+    Examples:
+      oddarms study tell crowd 17.3.204.9f86d081884c7d65 0.25
+      echo "17.3.204.9f86d081884c7d65 0.25" | oddarms study tell crowd --from -
+    """  # noqa: D301
+    ticket, reward, source, how = given.ticket, given.reward, given.source, given.how
+    if (source is None) == (ticket is None) or (ticket is None) != (reward is None):
+        raise InvalidParameter("Give either TICKET and VALUE, or --from FILE.")
+    study = opened_study(given)
+    if source is not None:
+        results = read_results(source, study.question.bounds)
+    else:
+        results = [(str(ticket), _number(str(reward)))]
+    told = study.tell_many(results, worker=given.worker)
+    rows = [(given, outcome.value) for (given, _), outcome in zip(results, told, strict=True)]
+    if how != "table":
+        emit_rows(how, ("ticket", "outcome"), rows)
+    elif rows:
+        emit(table(("ticket", "outcome"), rows))
+    _comment(study, results, told, people=how == "table")
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidParameter(f"VALUE must be a number but got {shown(text)!r}.") from None
+
+
+def _comment(
+    study: Study, results: Sequence[tuple[str, float]], told: Sequence[Told], *, people: bool
+) -> None:
+    counts = Counter(outcome.value for outcome in told)
+    if people and len(results) != 1:
+        said = ", ".join(f"{number:,} {outcome}" for outcome, number in counts.items())
+        note(said or "there were no results")
+    conflicts = counts[Told.CONFLICT]
+    if conflicts:
+        pairs = zip(results, told, strict=True)
+        ticket, second = next(pair for pair, outcome in pairs if outcome is Told.CONFLICT)
+        first = next(one.first for one in study.conflicts() if one.ticket == ticket)
+        others = f" The same holds for {counted(conflicts - 1, 'other result')}."
+        note(
+            f"error: ticket {ticket} has the result {first!r} already, which stands; {second!r} was"
+            f" not used.{others if conflicts > 1 else ''}"
+        )
+        raise typer.Exit(EXIT_FAILED)
+
+
+@takes(
+    name=NAME,
+    ticket=TICKET,
+    reason=option(str, "A reason for the log.", False, default=""),
+    storage=STORAGE,
+)
+def skip(given: Given) -> None:
+    """Give a ticket back without a result.
+
+    Its sample may be handed out again at once. Do not skip a sample because of the value it would
+    have: that selects samples. Tell such a failure as a value instead.
+
+    \b
+    Example:
+      oddarms study skip crowd 17.3.204.9f86d081884c7d65 --reason "shutting down"
+    """  # noqa: D301
+    opened_study(given).skip(given.ticket, given.reason)
+    emit(f"ticket {given.ticket} was given back\n")
+
+
+@takes(
+    name=NAME,
+    worker=option(str, "Take back the tickets of this worker; '' if it has no name."),
+    every=flag("Take back all listed tickets.", "--all"),
+    storage=STORAGE,
+    how=FORMAT,
+)
+def release(given: Given) -> None:
+    """Show which workers hold a study up, and take their tickets back.
+
+    Without an option, list the workers whose tickets the current step waits for, since when, and
+    when their leases expire. A result that arrives later is still used.
+
+    \b
+    Examples:
+      oddarms study release crowd
+      oddarms study release crowd --worker "lab 2"
+    """  # noqa: D301
+    study, worker = opened_study(given), given.worker
+    if worker is not None or given.every:
+        whose = [worker or None] if worker is not None else [one.worker for one in study.holders()]
+        count = sum(study.release(one, "released from the command line") for one in whose)
+        emit(f"took back {counted(count, 'ticket')}\n")
+        return
+    found, header = study.holders(), ("worker", "tickets", "since", "expires")
+    if given.how != "table":
+        emit_rows(given.how, header, [list(plain(one).values()) for one in found])
+    elif found:
+        rows = [
+            (one.worker or "", f"{one.tickets:,}", moment(one.since), moment(one.expires))
+            for one in found
+        ]
+        emit(table(header, rows, right=("tickets",), wrap="worker"))
+    else:
+        note("no ticket is out that the present step waits for")
+
+
+@takes(
+    name=NAME,
+    tickets=argument(list[str], "TICKET", "The ids that ask printed."),
+    lease=LEASE,
+    storage=STORAGE,
+)
+def renew(given: Given) -> None:
+    """Extend leases of samples that are still under way.
+
+    They then expire the given time from now. A worker with short leases that it renews keeps its
+    tickets, and if it dies nobody waits for it for long. The exit code is 1 if a lease could not be
+    renewed: its sample is no longer needed, though its result would still be taken.
+
+    \b
+    Example:
+      while sleep 20; do oddarms study renew crowd "$ID" --lease 1m; done &
+    """  # noqa: D301
+    renewed = opened_study(given).renew(given.tickets, given.lease)
+    emit(f"renewed {renewed:,} of {counted(len(given.tickets), 'lease')}\n")
+    if renewed < len(given.tickets):
+        note("the others have a result, or were handed to another worker")
+        raise typer.Exit(EXIT_FAILED)
+
+
+@takes(
+    name=NAME,
+    file=argument(str, "FILE|-", "A table with a row per sample: CSV, Excel, Parquet."),
+    arm=option(list[str], "The column of items.", "arm", metavar="COLUMN"),
+    reward=option(str, "The column of values.", "reward", metavar="COLUMN"),
+    again=flag("Import the file even if it was imported before."),
+    storage=STORAGE,
+)
+def import_(given: Given) -> None:
+    """Add earlier samples: a history.
+
+    They count as evidence and cost no budget. The guarantee holds if they were drawn like all
+    others and nobody looked at the values to decide how many samples an item has. The same file,
+    byte for byte, is imported once.
+
+    \b
+    Example:
+      oddarms study import crowd last-month.csv
+    """  # noqa: D301
+    study, file = opened_study(given), given.file
+    columns = {"arm": given.arm, "reward": given.reward}
+    recorded = add_history(study, file, again=given.again, **columns)
+    if recorded == 0:
+        note(f"{shown(file)} was imported before and counts once; --again imports it once more.")
+    elif study.done:
+        note("the study is done: the samples are stored but not used")
+    emit(f"imported {counted(recorded, 'sample')}\n")
+
+
+@takes(
+    name=NAME,
+    how=option(Literal["csv", "json"], "CSV, or a JSON list.", True, "--format", default="csv"),
+    out=option(Path, "Write to a file instead of stdout."),
+    storage=STORAGE,
+)
+def export(given: Given) -> None:
+    """Write all results, in the order in which they were recorded.
+
+    \b
+    Example:
+      oddarms study export crowd --out trials.csv
+    """  # noqa: D301
+    out = given.out
+    if out is not None and (out.is_dir() or not out.parent.is_dir()):
+        raise InvalidParameter(f"--out must be a file in an existing folder; got {shown(out)}.")
+    trials = opened_study(given).trials()
+    text = _csv(trials) if given.how == "csv" else _json(trials)
+    if out is None:
+        emit_all(text)
+        return
+    write_whole(out, "".join(text))
+    note(f"written: {shown(out)}")
+
+
+def _csv(trials: Iterator[Trial]) -> Iterator[str]:
+    yield csv_text(list(Trial.__dataclass_fields__), [])
+    for trial in trials:
+        yield csv_text(list(plain(trial).values()), [])
+
+
+def _json(trials: Iterator[Trial]) -> Iterator[str]:
+    yield "["
+    for i, trial in enumerate(trials):
+        yield ("," if i else "") + "\n" + json.dumps(plain(trial))
+    yield "\n]\n"
+
+
 app = group("Create and use studies: searches in a file or database that many workers share.")
 _COMMANDS: dict[str, Callable[..., None]] = {
     "create": create,
@@ -288,6 +578,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "work": work,
     "skip": skip,
     "renew": renew,
+    "release": release,
     "import": import_,
     "export": export,
     "result": result,
@@ -296,4 +587,4 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 }
 for _name, _command in _COMMANDS.items():
     _settings = {"ignore_unknown_options": _name == "tell"}  # a reward may be negative
-    app.command(_name, cls=SuggestingCommand, context_settings=_settings)(guarded(_command))
+    app.command(_name, context_settings=_settings)(_command)

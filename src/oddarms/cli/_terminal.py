@@ -13,6 +13,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any, ParamSpec
 
 import typer
@@ -172,3 +173,8 @@ def emit_rows(how: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) ->
         emit(csv_text(header, rows))
     else:
         emit(json_text([dict(zip(header, row, strict=True)) for row in rows]))
+
+
+def moment(time: datetime | None) -> str:
+    """Return a time for people."""
+    return "" if time is None else time.strftime("%Y-%m-%d %H:%M:%S UTC")

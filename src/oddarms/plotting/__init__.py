@@ -4,11 +4,8 @@ Every function returns the figure, which belongs to no window and to no global s
 those of Okabe and Ito, told apart by the colour-blind; markers, hatches and dashes say it again.
 """
 
-from oddarms.plotting._comparison import plot_comparison
-from oddarms.plotting._evidence import plot_evidence
-from oddarms.plotting._intervals import plot_intervals
-from oddarms.plotting._pulls import plot_pulls
-from oddarms.plotting._rules import plot_rules
+from oddarms.plotting._arms import plot_intervals, plot_pulls
+from oddarms.plotting._overviews import plot_comparison, plot_evidence, plot_rules
 from oddarms.plotting._style import file_content, new_figure, save
 
 __all__ = [

@@ -1,18 +1,40 @@
-"""Arms along an axis, in the order of their means, from five to a hundred thousand."""
+"""Arms in the order of their means: their intervals, and how often each was sampled."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from oddarms.algorithms import Decision, Decisions
-from oddarms.plotting._style import MARKS, Mark, width_of, wrapped
-from oddarms.plotting._text import drawable_names
+from oddarms.algorithms import Decision, Decisions, Threshold
+from oddarms.documents import number_text
+from oddarms.plotting._style import (
+    GREY,
+    MARKS,
+    THRESHOLD_BAND,
+    THRESHOLD_DASHES,
+    THRESHOLD_LINE,
+    WIDE,
+    Mark,
+    Note,
+    Size,
+    count_scale,
+    drawable,
+    drawable_names,
+    drawing,
+    finish,
+    new_figure,
+    pale,
+    set_legend,
+    set_title,
+    width_of,
+    wrapped,
+    write_notes,
+)
 from oddarms.problem import BoolArray, FloatArray, IntArray
-from oddarms.search import Result
+from oddarms.search import Result, Snapshot
 
 NAMED_UP_TO = 30  # arms; their names stand along the axis
 EVEN_UP_TO = 60  # arms have columns of one width; beyond, outliers and open arms are drawn wider
@@ -22,17 +44,8 @@ THINNEST = 1.0  # points that such an arm has at least
 COLUMNS = 240  # of a band
 
 
-@dataclass(frozen=True, eq=False)
-class Row:
-    """The arms in order along an axis from 0 to 1.
-
-    Attributes
-    ----------
-    arms
-        Indices of the arms, by mean; those without one come first.
-    edges
-        Where the column of each begins, and where the last one ends.
-    """
+class Row(NamedTuple):
+    """The arms by mean, those without one first, and the edges of their columns from 0 to 1."""
 
     arms: IntArray
     edges: FloatArray
@@ -42,16 +55,6 @@ class Row:
         """The middle of each column."""
         middle: FloatArray = (self.edges[1:] + self.edges[:-1]) / 2.0
         return middle
-
-    @property
-    def even(self) -> bool:
-        """True if all columns have the same width."""
-        return bool(np.ptp(np.diff(self.edges)) < 1e-9)
-
-    def place_of(self, value: float, means: FloatArray) -> float:
-        """Return where along the axis a value lies among the arms' means."""
-        sorted_means = np.nan_to_num(means[self.arms], nan=-np.inf)
-        return float(self.edges[np.searchsorted(sorted_means, value)])
 
 
 def row_of(result: Result, *, even: bool = False) -> Row:
@@ -160,7 +163,8 @@ def name_arms(axis: Any, row: Row, result: Result) -> None:
     axis.grid(axis="x", visible=False)
     if row.arms.size > NAMED_UP_TO:
         axis.set_xticks([])
-        wider = "" if row.even else "; outliers and open arms are drawn wider"
+        even = np.ptp(np.diff(row.edges)) < 1e-9
+        wider = "" if even else "; outliers and open arms are drawn wider"
         axis.set_xlabel(wrapped(width_of(axis), f"arms, in the order of their means{wider}"))
         return
     names = drawable_names([result.labels[arm] for arm in row.arms])
@@ -168,3 +172,237 @@ def name_arms(axis: Any, row: Row, result: Result) -> None:
     axis.set_xticks(row.centres, names, rotation=90.0 if upright else 0.0, parse_math=False)
     axis.tick_params("x", length=0.0, labelsize=9.0)
     axis.set_xlabel("arms, in the order of their means")
+
+
+MOST_NAMES = 25
+
+
+def plot_intervals(
+    result: Result,
+    path: str | Path | None = None,
+    *,
+    first_round: bool = False,
+    size: Size | None = None,
+) -> Any:
+    """Draw the intervals of all arms and of the threshold, arms in the order of their means.
+
+    Of thousands of arms the bulk is drawn as a band, from the lowest to the highest end of
+    neighbouring intervals, with the median of their means; outliers and undecided arms stay apart.
+
+    Parameters
+    ----------
+    result
+        A result of `oddarms.find`.
+    path
+        Where to save the picture; its ending gives the format.
+    first_round
+        Draw the first round beside the last one: Figure 1 of the ADE paper.
+    size
+        Width and height in inches.
+    """
+    with drawing():
+        moments = _moments(result, first_round)
+        figure, axes = new_figure(
+            ncols=len(moments), sharey=True, squeeze=False, figsize=size or WIDE
+        )
+        row = row_of(result, even=first_round)
+        limits = _limits(result, [moment for _, moment in moments])
+        for axis, (name, moment) in zip(axes[0], moments, strict=True):
+            axis.set_ylim(*limits)
+            _draw_moment(axis, moment, row)
+            name_arms(axis, row, result)
+            axis.set_title(name, loc="left")
+        axes[0, 0].set_ylabel("mean and its interval")
+        set_title(figure, _title(result))
+        set_legend(figure, _handles(axes[0, -1], result, row, moments[0][1]), column=2.1)
+        if row.arms.size > NAMED_UP_TO:
+            write_notes(axes[0, -1], _notes(axes[0, -1], result, row), MOST_NAMES)
+        return finish(figure, path)
+
+
+def _moments(result: Result, first_round: bool) -> list[tuple[str, Snapshot]]:
+    """Return what to draw, each with a title."""
+    last = result.last or Snapshot(
+        round=result.round,
+        means=result.means,
+        lower=result.intervals[:, 0],
+        upper=result.intervals[:, 1],
+        decisions=result.decisions,
+        thresholds=result.thresholds,
+    )
+    if not first_round:
+        return [("", last)]
+    first = result.first or last
+    return [
+        (f"{name} round ({moment.round:,})", moment)
+        for name, moment in (("First", first), ("Last", last))
+    ]
+
+
+def _title(result: Result) -> str:
+    found, n = len(result.outliers), result.question.n
+    many = f"{found:,} outlier" if found == 1 else f"{found:,} outliers"
+    left = f", {len(result.undecided):,} undecided" if result.undecided else ""
+    return f"{many} among {n:,} arms{left}, {result.pulls + result.history:,} samples"
+
+
+def _limits(result: Result, moments: list[Snapshot]) -> tuple[float, float]:
+    """Return limits that hold everything but thresholds far outside of the bounds."""
+    a, b = result.question.bounds
+    ends = [end for moment in moments for end in (moment.lower, moment.upper, moment.means)]
+    values = np.concatenate([*ends, *(list(t) for m in moments for t in m.thresholds.values())])
+    values = values[np.isfinite(values)]
+    values = values[(values >= a - (b - a)) & (values <= b + (b - a))]
+    low, high = (values.min(), values.max()) if values.size else (a, b)
+    margin = 0.05 * max(high - low, 0.02 * (b - a))
+    return float(low - margin), float(high + margin)
+
+
+def _draw_moment(axis: Any, moment: Snapshot, row: Row) -> None:
+    bottom, top = axis.get_ylim()
+    lower = np.clip(np.where(np.isnan(moment.lower), bottom, moment.lower), bottom, top)
+    upper = np.clip(np.where(np.isnan(moment.upper), top, moment.upper), bottom, top)
+    for mark, places in kinds(moment.decisions, row):
+        arms, x = row.arms[places], row.centres[places]
+        if in_band(axis, row, places):
+            draw_band(axis, x, lower[arms], moment.means[arms], upper[arms], mark)
+            continue
+        width = column_points(axis, row, places)
+        line = float(np.clip(0.5 * width, 0.6, 3.5))
+        axis.vlines(x, lower[arms], upper[arms], mark.colour, lw=line, alpha=0.75)
+        draw_marks(axis, x, moment.means[arms], mark, width)
+    for side, bound in moment.thresholds.items():
+        _draw_threshold(axis, side, bound)
+
+
+def _draw_threshold(axis: Any, side: str, bound: Threshold) -> None:
+    low, high = np.clip(bound[1:], *axis.get_ylim())
+    if np.isfinite(bound.lower) or np.isfinite(bound.upper):
+        axis.axhspan(low, high, color=pale(THRESHOLD_BAND), lw=0, zorder=0.8)
+        for end in (low, high):  # seen over a band of arms as well
+            axis.axhline(end, color=THRESHOLD_LINE, ls=THRESHOLD_DASHES[side], lw=0.5)
+    if np.isfinite(bound.estimate):
+        axis.axhline(bound.estimate, color=THRESHOLD_LINE, ls=THRESHOLD_DASHES[side], lw=1.3)
+
+
+def _handles(axis: Any, result: Result, row: Row, first: Snapshot) -> list[Any]:
+    """Return the legend: every kind of arm there is, with how many in the end, and thresholds."""
+    last = dict(kinds(result.decisions, row))
+    seen = dict(kinds(first.decisions, row)) | last
+    found = [
+        handle(mark, last[mark].size if mark in last else 0, in_band(axis, row, seen[mark]))
+        for mark in MARKS.values()
+        if mark in seen
+    ]
+    return found + [
+        _threshold_handle(side, bound, result)
+        for side, bound in result.thresholds.items()
+        if np.isfinite(bound).any()
+    ]
+
+
+def _threshold_handle(side: str, bound: Threshold, result: Result) -> Any:
+    """Return the entry of the legend for a threshold, with its estimate."""
+    from matplotlib.patches import Patch
+
+    a, b = result.question.bounds
+    return Patch(
+        facecolor=pale(THRESHOLD_BAND),
+        edgecolor=THRESHOLD_LINE,
+        ls=THRESHOLD_DASHES[side],
+        label=f"{side} threshold: {number_text(bound.estimate, b - a)}",
+    )
+
+
+def _notes(axis: Any, result: Result, row: Row) -> list[Note]:
+    """Return the names of the outliers, the most extreme first."""
+    notes = []
+    for place in np.flatnonzero(result.decisions[row.arms] >= Decision.HIGH):
+        arm = row.arms[place]
+        decision = Decision(result.decisions[arm])
+        low, high = np.clip(result.intervals[arm], *axis.get_ylim())
+        x, text = float(row.centres[place]), drawable(result.labels[arm])
+        notes.append(Note(text, x, low, high, decision == Decision.HIGH, MARKS[decision].colour))
+    return sorted(notes, key=lambda note: -note.high if note.below else note.low)
+
+
+LOGARITHMIC_FROM = 5.0  # times between the most and the fewest pulls of an arm
+
+
+def plot_pulls(result: Result, path: str | Path | None = None, *, size: Size | None = None) -> Any:
+    """Draw how often each arm was pulled, arms in the order of their means.
+
+    The scale is logarithmic where the numbers differ much. A vertical line stands where the
+    threshold lies among the means: arms near it are hard, and take the most pulls.
+
+    Parameters
+    ----------
+    result
+        A result of `oddarms.find`.
+    path
+        Where to save the picture; its ending gives the format.
+    size
+        Width and height in inches.
+    """
+    with drawing():
+        figure, axis = new_figure(figsize=size or WIDE)
+        row = row_of(result)
+        _set_scale(axis, result)
+        for mark, places in kinds(result.decisions, row):
+            _draw_kind(axis, result, row, mark, places)
+        handles = [
+            handle(mark, places.size, in_band(axis, row, places))
+            for mark, places in kinds(result.decisions, row)
+        ]
+        handles += _draw_guides(axis, result, row)
+        name_arms(axis, row, result)
+        axis.set_ylabel("samples of the arm")
+        set_title(figure, _pulls_title(result))
+        set_legend(figure, handles, column=2.1)
+        return finish(figure, path)
+
+
+def _pulls_title(result: Result) -> str:
+    if not result.pulls:
+        return "No samples were taken"
+    fewest, most = int(result.pulls_per_arm.min()), int(result.pulls_per_arm.max())
+    each = f"{fewest:,} of each arm" if fewest == most else f"{fewest:,} to {most:,} of an arm"
+    return f"{result.pulls:,} samples, {each}"
+
+
+def _set_scale(axis: Any, result: Result) -> None:
+    pulls = result.pulls_per_arm
+    fewest, most = int(pulls.min()), int(pulls.max())
+    if most <= LOGARITHMIC_FROM * max(fewest, 1):
+        axis.set_ylim(0.0, 1.08 * max(most, 1))
+        axis.yaxis.get_major_locator().set_params(integer=True)
+    else:
+        count_scale(axis, "y", 0.0 if fewest == 0 else max(fewest / 1.6, 1.0), 1.6 * most)
+
+
+def _draw_kind(axis: Any, result: Result, row: Row, mark: Mark, places: IntArray) -> None:
+    x, pulls = row.centres[places], result.pulls_per_arm[row.arms[places]].astype(np.float64)
+    if in_band(axis, row, places):
+        draw_band(axis, x, pulls, pulls, pulls, mark)
+        return
+    width = column_points(axis, row, places)
+    line = float(np.clip(0.5 * width, 0.6, 3.5))
+    axis.vlines(x, axis.get_ylim()[0], pulls, mark.colour, lw=line, alpha=0.6)
+    draw_marks(axis, x, pulls, mark, width)
+
+
+def _draw_guides(axis: Any, result: Result, row: Row) -> list[Any]:
+    """Draw the average, and where the thresholds lie; return their entries of the legend."""
+    if not result.pulls:
+        return []
+    average = result.pulls / result.question.n
+    label = f"average: {average:,.0f}" if average >= 10.0 else f"average: {average:.1f}"
+    guides = [axis.axhline(average, color=GREY, ls=":", lw=1.3, label=label)]
+    for side, bound in result.thresholds.items():
+        if np.isfinite(bound.estimate):
+            means = np.nan_to_num(result.means[row.arms], nan=-np.inf)
+            x = row.edges[np.searchsorted(means, bound.estimate)]
+            dashes = THRESHOLD_DASHES[side]
+            label = f"{side} threshold"
+            guides.append(axis.axvline(x, color=THRESHOLD_LINE, ls=dashes, lw=1.3, label=label))
+    return guides

@@ -1,4 +1,4 @@
-"""Rules, each one file: how the threshold follows from the means of all arms.
+"""Rules: how the threshold follows from the means of all arms.
 
 ============  ==========================================  ============
 name          plain threshold                             centre
@@ -12,15 +12,16 @@ name          plain threshold                             centre
 ============  ==========================================  ============
 """
 
-from oddarms.rules._absolute import Absolute
 from oddarms.rules._base import Ends, Rule
-from oddarms.rules._control import Control
-from oddarms.rules._mad import Mad, separate_bounds
-from oddarms.rules._order import middle
-from oddarms.rules._quantile import Quantile
-from oddarms.rules._questions import gaps_to_thresholds, rule_of, true_outliers
-from oddarms.rules._sigma import Sigma
-from oddarms.rules._tukey import Tukey
+from oddarms.rules._order import Mad, Quantile, Tukey, middle, separate_bounds
+from oddarms.rules._questions import (
+    Absolute,
+    Control,
+    Sigma,
+    gaps_to_thresholds,
+    rule_of,
+    true_outliers,
+)
 
 __all__ = [
     "Absolute",

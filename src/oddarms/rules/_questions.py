@@ -1,22 +1,176 @@
-"""From a question to its rule, and from known means to the right answer."""
+"""The other rules - mean + k sd, a control arm, a fixed threshold - and the rule of a question."""
 
 from __future__ import annotations
 
 import math
-from importlib import import_module
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from oddarms.problem import USUAL_K, BoolArray, FloatArray, Question
-from oddarms.rules._base import Rule
+from oddarms.problem import USUAL_K, BoolArray, FloatArray, Question, check_k
+from oddarms.rules._base import USUAL, Ends, Rule
+from oddarms.rules._order import Mad, Quantile, Tukey, unit
+from oddarms.statistics.threshold_box import bounds_over_box, rounding
+from oddarms.theory import threshold
 
-_CLASSES = {
-    "sigma": "oddarms.rules._sigma:Sigma",
-    "mad": "oddarms.rules._mad:Mad",
-    "tukey": "oddarms.rules._tukey:Tukey",
-    "quantile": "oddarms.rules._quantile:Quantile",
-    "control": "oddarms.rules._control:Control",
-    "absolute": "oddarms.rules._absolute:Absolute",
+
+@dataclass(frozen=True)
+class Sigma(Rule):
+    """mu + k sigma of the n means, sigma divided by n; the centre is mu.
+
+    Examples
+    --------
+    >>> Sigma(k=1.0).threshold(np.array([0.0, 0.0, 0.0, 1.0])).__round__(4)
+    0.683
+    >>> Sigma(k=1.0, margin=0.5).threshold(np.array([0.0, 0.0, 0.0, 1.0]))
+    0.75
+    """
+
+    name: ClassVar[str] = "sigma"
+
+    k: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_k(self.k)
+
+    def plain(self, means: FloatArray) -> float:
+        """Return mu + k sigma."""
+        return threshold(means, self.k)
+
+    def centre(self, means: FloatArray) -> float:
+        """Return mu."""
+        return float(means.mean())
+
+    def plain_bounds(self, low: FloatArray, high: FloatArray) -> Ends:
+        """Return bounds by convexity: `oddarms.statistics.threshold_box`."""
+        return bounds_over_box(low, high, self.k)[:2]
+
+    def centre_bounds(self, low: FloatArray, high: FloatArray) -> Ends:
+        """Return the means of the ends, rounded outwards."""
+        room = rounding(low.size, 1.0)
+        return float(low.mean()) - room, float(high.mean()) + room
+
+    def plain_influence(self, means: FloatArray) -> FloatArray:
+        """Return c_j = (1 + k z_j)/n, z the standardised means; 1/n where all are equal.
+
+        A k beyond sqrt(n), which no arm can reach, counts as that.
+        """
+        reach = math.sqrt(means.size)
+        deviations = means - means.mean()
+        sd = float(np.sqrt((deviations**2).mean()))
+        z = deviations / sd if sd > 0.0 else 0.0 * deviations
+        influence: FloatArray = (1.0 + min(max(self.k, -reach), reach) * z) / means.size
+        return influence
+
+    def centre_influence(self, means: FloatArray) -> FloatArray:
+        """Return 1/n."""
+        return np.full(means.size, 1.0 / means.size)
+
+    def hangs_on(self, means: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray:  # noqa: ARG002
+        """Return all arms: each one moves the mean."""
+        return np.ones(means.size, dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class _OneNumber(Rule):
+    """A rule whose threshold is its centre, too."""
+
+    def centre(self, means: FloatArray) -> float:
+        """Return the plain threshold."""
+        return self.plain(means)
+
+    def centre_bounds(self, low: FloatArray, high: FloatArray) -> Ends:
+        """Return bounds on the plain threshold."""
+        return self.plain_bounds(low, high)
+
+    def centre_influence(self, means: FloatArray) -> FloatArray:
+        """Return as for the plain threshold."""
+        return self.plain_influence(means)
+
+
+@dataclass(frozen=True, init=False)
+class Control(_OneNumber):
+    """The mean of the control arm, which is the centre too; it is never an outlier itself.
+
+    Parameters
+    ----------
+    index
+        Which arm it is: to an algorithm its number, in a question its label.
+    margin, floor
+        As for every `Rule`.
+
+    Examples
+    --------
+    >>> Control(0, 0.1).outliers(np.array([0.3, 0.2, 0.35, 0.9])).tolist()
+    [False, False, False, True]
+    """
+
+    name: ClassVar[str] = "control"
+
+    index: Any = 0
+
+    def __init__(self, index: Any = 0, margin: float = USUAL, *, floor: float = -math.inf) -> None:
+        for name, value in (("index", index), ("margin", margin), ("floor", floor)):
+            object.__setattr__(self, name, value)
+
+    def _own_words(self) -> dict[str, Any]:
+        return {"control": self.index}
+
+    @property
+    def exempt(self) -> tuple[int, ...]:
+        """The control arm."""
+        return (self.index,)
+
+    def plain(self, means: FloatArray) -> float:
+        """Return the control's mean."""
+        return float(means[self.index])
+
+    def plain_bounds(self, low: FloatArray, high: FloatArray) -> Ends:
+        """Return the control's interval."""
+        return float(low[self.index]), float(high[self.index])
+
+    def plain_influence(self, means: FloatArray) -> FloatArray:
+        """Return 1 for the control."""
+        return unit(means.size, self.index)
+
+    def hangs_on(self, means: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray:  # noqa: ARG002
+        """Return the control, and no other arm."""
+        mask: BoolArray = np.arange(means.size) == self.index
+        return mask
+
+
+@dataclass(frozen=True)
+class Absolute(_OneNumber):
+    """The floor, whatever the means are; it stands for the centre, too, as there is no other.
+
+    Examples
+    --------
+    >>> Absolute(floor=0.5).outliers(np.array([0.2, 0.5, 0.9])).tolist()
+    [False, True, True]
+    """
+
+    name: ClassVar[str] = "absolute"
+
+    def plain(self, means: FloatArray) -> float:  # noqa: ARG002
+        """Return the floor."""
+        return self.floor
+
+    def plain_bounds(self, low: FloatArray, high: FloatArray) -> Ends:  # noqa: ARG002
+        """Return the floor, twice."""
+        return self.floor, self.floor
+
+    def plain_influence(self, means: FloatArray) -> FloatArray:
+        """Return zeros."""
+        return np.zeros(means.size)
+
+    def hangs_on(self, means: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray:  # noqa: ARG002
+        """Return no arm."""
+        return np.zeros(means.size, dtype=np.bool_)
+
+
+_CLASSES: dict[str, type[Rule]] = {
+    rule.name: rule for rule in (Sigma, Mad, Tukey, Quantile, Control, Absolute)
 }
 
 
@@ -27,7 +181,7 @@ def rule_of(question: Question) -> Rule:
     is a ceiling of the rewards as they were.
     """
     a, b = question.bounds
-    values: dict[str, float] = {"margin": question.margin / (b - a)}
+    values: dict[str, Any] = {"margin": question.margin / (b - a)}
     if question.floor is not None:
         distance = b - question.floor if question.side == "lower" else question.floor - a
         values["floor"] = distance / (b - a)
@@ -37,9 +191,7 @@ def rule_of(question: Question) -> Rule:
         values["index"] = list(question.labels).index(question.control)
     if question.quantile is not None:
         values["share"] = question.quantile
-    module, _, name = _CLASSES[question.rule].partition(":")
-    rule: Rule = getattr(import_module(module), name)(**values)
-    return rule
+    return _CLASSES[question.rule](**values)
 
 
 def true_outliers(question: Question, means: FloatArray) -> dict[str, BoolArray]:

@@ -69,6 +69,7 @@ def answer(
     left_out: Sequence[LeftOut] = (),
     notes: Sequence[str] = (),
     shown: int = SHOWN,
+    before: Sequence[Block] = (),
 ) -> list[Block]:
     """Return the answer: how many outliers, which, the threshold, the cost, what is open.
 
@@ -88,10 +89,12 @@ def answer(
         Further lines.
     shown
         Rows of a table that are not folded.
+    before
+        What comes before the answer.
     """
     first, *more = headline(result, subject)
     tables = _Tables(result, subject, details or {}, shown)
-    blocks: list[Block] = [Heading(first, 3), *map(Paragraph, more)]
+    blocks: list[Block] = [*before, Heading(first, 3), *map(Paragraph, more)]
     odds = () if result.question.algorithm == "analyze" else ("odds",)
     blocks += tables.of(outliers_of(result), odds)
     blocks.append(Facts(facts(result, subject)))

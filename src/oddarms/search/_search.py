@@ -443,10 +443,17 @@ class Search:
 
     def status_with(self, out: set[Place], *, prefetch: float = PREFETCH) -> Status:
         """Return the status of the search, given the places that are out."""
-        if self.done or self.open_places(1, out, prefetch=prefetch):
+        allowed = self.budget is None or self.told + len(out) < self.budget
+        if self.done or (allowed and self._sequences.free_in_step(1, out) > 0):
+            return self.status
+        if self.open_places(1, out, prefetch=prefetch):  # ahead of the step
             return self.status
         # the step needs pulls: if none is out and none may be handed out, the budget is in the way
         return Status.WAITING if out else Status.BUDGET
+
+    def awaited(self, out: Iterable[Place]) -> list[Place]:
+        """Return those of the places that are out that the step waits for."""
+        return self._sequences.awaited(out)
 
     # Steps
 

@@ -139,7 +139,9 @@ class Sequences:
             self._waiting.setdefault(arm, {})[place] = reward
             if old:
                 self._old.add((arm, place))
+        todo = self._todo
         self.begin(self.step)
+        self._todo = todo
 
     def _all_waiting(self) -> tuple[IntArray, IntArray, FloatArray, BoolArray]:
         """Return arm, place, reward and kind of all rewards that wait."""
@@ -260,11 +262,8 @@ class Sequences:
         It goes on behind the places found last, so that a slow pull at the front costs nothing,
         and begins again at the end.
         """
-        starts, found = self.used + self._lengths, list[Place]()
-        free = self.missing - sum(
-            starts[arm] <= place < self.ends.get(arm, 0) and self._is_open(arm, place)
-            for arm, place in out
-        )
+        found: list[Place] = []
+        free = self.free_in_step(most, out)
         if free <= 0:
             return found
         for _ in range(2):
@@ -276,6 +275,22 @@ class Sequences:
             self._todo = self._step_places()
         return found
 
+    def free_in_step(self, most: int, out: Collection[Place]) -> int:
+        """Return how many places `open_in_step` finds, or any number from `most` on."""
+        if self.missing - len(out) >= most:
+            return self.missing - len(out)
+        return self.missing - len(self.awaited(out))
+
+    def awaited(self, out: Iterable[Place]) -> list[Place]:
+        """Return those of some places that the step has, and that have no reward."""
+        starts: list[int] = (self.used + self._lengths).tolist()
+        ends, waiting = self.ends, self._waiting
+        return [
+            (arm, place)
+            for arm, place in out
+            if starts[arm] <= place < ends.get(arm, 0) and place not in waiting.get(arm, ())
+        ]
+
     def _step_places(self) -> Iterator[Place]:
         starts = self.used + self._lengths
         for arm, end in self.ends.items():
@@ -283,7 +298,8 @@ class Sequences:
                 yield arm, place
 
     def _is_open(self, arm: int, place: int) -> bool:
-        return place not in self._waiting.get(arm, ())
+        known = self.used[arm] + self._lengths[arm]
+        return bool(place >= known) and place not in self._waiting.get(arm, ())
 
     def open_ahead(
         self, most: int, out: Collection[Place], outlook: Iterable[Pulls], room: float

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +11,9 @@ import numpy as np
 
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, brief
-from oddarms.tables._files import STDIN, Source, name_of, opened_table, opened_text
+from oddarms.tables._files import STDIN, Source, name_of, opened_table, opened_text, pandas_of
 from oddarms.tables._reading import read_rewards
 
-_GOLD_NAMES = ("responses_gt.txt", "gold.txt", "ground_truth.txt", "groundTruth.txt")
-_ITEM_FIRST_NAMES = ("responses_eval", "responses_nFold")
 _LAYOUTS = (("arm", "reward"), ("arm", "mean"), ("worker", "label", "gold"))
 
 
@@ -74,44 +70,39 @@ def read_arms(path: Source, *, gold: Source | None = None) -> RecordedArms:
     path
         The file, plain or compressed with gzip, in UTF-8.
     gold
-        The second file of SQUARE's layout; by default the first that exists beside `path` of its
-        own name with ``_gt`` for ``_eval`` or ``gt_`` for ``responses_``, ``responses_gt.txt``,
-        ``gold.txt``, ``ground_truth.txt`` and ``groundTruth.txt``.
+        The second file of SQUARE's layout.
 
     Notes
     -----
-    SQUARE is given ``responses.txt`` with lines `worker item label` but itself writes
-    ``responses_eval.txt`` and ``responses_nFold_*.txt`` with lines `item worker label`, all of
-    them numbers. The column that has more than twice as many of the gold file's items is taken for
-    the items; if neither has, the name of the file decides. `RecordedArms.layout` says what was
-    read.
+    SQUARE is given files with lines `worker item label` but itself writes ``responses_eval.txt``
+    and others with lines `item worker label`. Items are the column that has more than twice as
+    many of the gold file's items, else the second. `RecordedArms.layout` says what was read.
     """
-    name = name_of(path)
-    layout = _layout_of(path)
-    if layout is None:
-        return _judged(path, *_square(Path(path), gold))
-    if gold is not None:
-        raise InvalidParameter(f"Leave gold out: {name} is a table with a header.")
-    if len(layout) == 3:
-        return _judged(path, _responses(path, layout), ",".join(layout), "its gold column")
-    records = read_rewards(path, reward=layout[1]).by_label()
-    if layout[1] == "reward":
-        return _recorded(path, records, 0, "arm,reward")
-    twice = next((label for label, means in records.items() if means.size > 1), None)
-    if twice is not None:
-        raise InvalidParameter(f"{name}: the arm {brief(twice)} has two means.")
-    return replace(_recorded(path, records, 0, "arm,mean"), records=None)
-
-
-def _recorded(
-    path: Source, records: Mapping[Any, FloatArray], left_out: int, layout: str
-) -> RecordedArms:
+    columns = _layout_of(path)
+    if columns is not None and gold is not None:
+        raise InvalidParameter(f"Leave gold out: {name_of(path)} is a table with a header.")
+    left_out, layout = 0, ",".join(columns or ())
+    if columns is None:
+        responses, layout = _square(Path(path), gold)
+        records, left_out = _judged(path, responses)
+    elif "gold" in columns:
+        with opened_table(path, columns) as table:
+            places = [table.place(column, column) for column in columns]
+            responses = pandas_of("reading a crowd").concat(table.frames(places, []))[places]
+        records, left_out = _judged(path, responses.set_axis(columns, axis=1))
+    else:
+        records = read_rewards(path, reward=columns[1]).by_label()
     if len(records) < 2:
-        raise InvalidParameter(
-            f"{name_of(path)} must have at least 2 arms but has only {brief(next(iter(records)))}."
-        )
-    means = np.array([rewards.mean() for rewards in records.values()])
-    return RecordedArms(tuple(records), means, dict(records), left_out, Path(path).name, layout)
+        only = brief(next(iter(records)))
+        raise InvalidParameter(f"{path} must have at least 2 arms but has only {only}.")
+    known: dict[str, FloatArray] | None = records
+    if layout == "arm,mean":
+        known = None
+        for label, means in records.items():
+            if means.size > 1:
+                raise InvalidParameter(f"{path}: the arm {brief(label)} has two means.")
+    averages = np.array([rewards.mean() for rewards in records.values()])
+    return RecordedArms(tuple(records), averages, known, left_out, Path(path).name, layout)
 
 
 def _layout_of(path: Source) -> tuple[str, ...] | None:
@@ -134,86 +125,50 @@ def _layout_of(path: Source) -> tuple[str, ...] | None:
     return None
 
 
-def _judged(path: Source, responses: tuple[list[str], ...], layout: str, gold: str) -> RecordedArms:
-    """Return workers with a reward of 1 for each response that differs from the gold label."""
-    records: dict[str, list[float]] = {}
-    for worker, label, known in zip(*responses, strict=True):
-        if known:
-            records.setdefault(worker, []).append(float(_same(label) != _same(known)))
-    rows, used = len(responses[0]), sum(map(len, records.values()))
-    if not used:
+def _judged(path: Source, responses: Any) -> tuple[Any, int]:
+    """Return each worker's rewards, 1 where label and gold differ, and the rows without gold."""
+    to_numeric = pandas_of("reading a crowd").to_numeric
+    texts = responses.fillna("").apply(lambda column: column.str.strip())
+    known = texts[texts["gold"] != ""]
+    if known.empty:
         raise InvalidParameter(
-            f"{path} must have responses with a gold label but {gold} has one for none of the"
-            f" {rows:,}."
+            f"{path} must have responses with a gold label but none of the {len(texts):,} has one."
         )
-    arrays = {worker: np.array(rewards) for worker, rewards in records.items()}
-    return _recorded(path, arrays, rows - used, layout)
+    label, gold = (to_numeric(known[name], errors="coerce") for name in ("label", "gold"))
+    same = (known["label"] == known["gold"]) | (label == gold)
+    wrong = (~same).astype(float).groupby(known["worker"], sort=False)
+    records = {worker: rewards.to_numpy() for worker, rewards in wrong}
+    return records, len(texts) - len(known)
 
 
-@lru_cache(maxsize=4096)
-def _same(label: str) -> str | float:
-    """Return a key that is equal for equal labels: 1 and 1.0, or equal texts."""
-    return float(label) if re.fullmatch(r"[+-]?[0-9]{1,15}(\.[0-9]{0,15})?", label) else label
+def _square(path: Path, gold: Source | None) -> tuple[Any, str]:
+    """Return the responses of SQUARE's layout, and the order of its columns."""
+    if gold is None:
+        raise InvalidParameter(
+            f"{path} must come with a file of gold labels: give gold (--gold FILE)."
+        )
+    items = _fields(Path(gold), ["item", "gold"]).drop_duplicates()
+    twice = items["item"][items["item"].duplicated()]
+    if len(twice):
+        raise InvalidParameter(f"{gold}: the item {brief(twice.iloc[0])} has two gold labels.")
+    responses = _fields(path, ["worker", "item", "label"])
+    found = [len(set(responses[name]) & set(items["item"])) for name in ("worker", "item")]
+    if found[0] > 2 * found[1]:
+        responses.columns = ["item", "worker", "label"]
+    layout = " ".join(responses.columns)
+    return responses.merge(items, on="item", how="left"), layout
 
 
-def _responses(path: Source, columns: Sequence[str]) -> tuple[list[str], ...]:
-    """Return the columns of workers, labels and gold labels."""
-    texts: tuple[list[str], ...] = ([], [], [])
-    with opened_table(path, columns) as table:
-        names = [name.casefold() for name in table.columns]
-        for part in table.parts([names.index(column) for column in columns], []):
-            for column, (codes, values) in zip(texts, part.labels, strict=True):
-                stripped = [value.strip() for value in values]
-                column.extend(stripped[code] for code in codes.tolist())
-    return texts
-
-
-def _square(path: Path, gold: Source | None) -> tuple[tuple[list[str], ...], str, str]:
-    """Return the responses of SQUARE's layout, the columns, and the name of the gold file."""
-    gold_file = _gold_file(path, gold)
-    known: dict[str, str] = {}
-    for item, label in zip(*_fields(gold_file, "item label"), strict=True):
-        if _same(known.setdefault(item, label)) != _same(label):
-            raise InvalidParameter(f"{gold_file}: the item {brief(item)} has two gold labels.")
-    first, second, labels = _fields(path, "worker item label")
-    in_first, in_second = (len(known.keys() & set(column)) for column in (first, second))
-    by_name = in_second <= 2 * in_first and path.name.startswith(_ITEM_FIRST_NAMES)
-    item_first = in_first > 2 * in_second or by_name
-    items, workers = (first, second) if item_first else (second, first)
-    layout = "item worker label" if item_first else "worker item label"
-    return (workers, labels, [known.get(item, "") for item in items]), layout, str(gold_file)
-
-
-def _gold_file(path: Path, gold: Source | None) -> Path:
-    if gold is not None:
-        return Path(gold)
-    name = path.name.removesuffix(".gz")
-    own = (name.replace("_eval", "_gt"), name.replace("responses_", "gt_", 1))
-    names = [other for other in dict.fromkeys((*own, *_GOLD_NAMES)) if other != name]
-    for other in names:
-        for file in (path.with_name(other), path.with_name(f"{other}.gz")):
-            if file.is_file():
-                return file
-    raise InvalidParameter(
-        f"{path} must have a file with gold labels, 'item label' on each line, but none of"
-        f" {', '.join(names)} is beside it: give gold (--gold FILE)."
-    )
-
-
-def _fields(path: Path, form: str) -> list[list[str]]:
-    """Return the columns of a file without a header, which are separated by tabs or blanks."""
-    columns: list[list[str]] = [[] for _ in form.split()]
+def _fields(path: Path, names: list[str]) -> Any:
+    """Return a file without a header, whose columns are separated by tabs or blanks."""
+    pandas = pandas_of("reading a crowd")
     with opened_text(path) as text:
-        for number, line in enumerate(text, 1):
-            fields = [field.strip() for field in line.split("\t")]
-            fields = fields if len(fields) == len(columns) and all(fields) else line.split()
-            if fields and len(fields) != len(columns):
-                raise InvalidParameter(
-                    f"{path}, line {number:,}: there must be {len(columns)} fields {form!r} but"
-                    f" there are {len(fields)}."
-                )
-            for column, field in zip(columns, fields, strict=False):
-                column.append(field)
-    if not columns[0]:
-        raise InvalidParameter(f"{path} must have rows but is empty.")
-    return columns
+        try:
+            frame = pandas.read_csv(text, sep=r"\s+", header=None, dtype=str, na_filter=False)
+        except pandas.errors.EmptyDataError:
+            raise InvalidParameter(f"{path} must have rows but is empty.") from None
+        except pandas.errors.ParserError:
+            frame = pandas.DataFrame()
+    if frame.shape[1] != len(names) or (frame == "").any(axis=None):
+        raise InvalidParameter(f"{path} must have lines {' '.join(names)!r} but has others.")
+    return frame.set_axis(names, axis=1)

@@ -1,6 +1,6 @@
-"""Files of recorded data: CSV read by pandas, Excel by openpyxl, Parquet by pyarrow.
+"""Files: tables read by pandas, openpyxl and pyarrow, labels and results by line; CSV written.
 
-Files are hostile input. What a packed file may inflate to is bounded, and rows stream through.
+Files are hostile input: the size of what is inflated and the length of a line are limited.
 """
 
 from __future__ import annotations
@@ -9,24 +9,23 @@ import codecs
 import csv
 import gzip
 import io
+import math
+import os
 import re
 import sys
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from oddarms.errors import InvalidParameter, MissingExtra
-from oddarms.problem import IntArray
-from oddarms.tables._values import ABSENT, Wrong, factorized, shown
+from oddarms.json_text import parsed
+from oddarms.problem import brief
 
 Source = str | PathLike[str]
 """A file, or "-" for stdin."""
@@ -37,39 +36,132 @@ MAX_INFLATED = 256 * 2**20
 MAX_RATIO = 100
 MAX_LINE = 2**20
 """Bytes of a line, and characters of a label."""
+MAX_RESULTS = 10_000_000
+"""Results in one file."""
 PART_ROWS = 2**18
-"""Rows that are in memory at a time."""
+"""Rows of a CSV or Parquet file that are in memory at a time."""
 _HEAD_BYTES = 2**16
 _TOO_LARGE = (
     f"a packed file may inflate to {MAX_INFLATED // 2**20} MiB and {MAX_RATIO} times its size"
 )
 _GZIP, _ZIP, _PARQUET, _OLD_EXCEL = b"\x1f\x8b", b"PK\x03\x04", b"PAR1", b"\xd0\xcf\x11\xe0"
-_DELIMITERS = ",;\t|"
-_USUAL = ("arm", "reward", "trials", "events", "count", "total", "squares")
-_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+")
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",  # begins like that of UTF-16
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, MemoryError)
-"""What openpyxl and pyarrow raise, beside exceptions of their own, for damaged files."""
-
-LabelColumns = list[tuple[IntArray, list[Any]]]
-"""Of each column a code for every row, -1 where there is none, and what the codes stand for."""
 
 
-class Part(NamedTuple):
-    """Some rows of a table: columns of labels, and columns of values."""
+# Bytes and text
 
-    labels: LabelColumns
-    values: list[Any]
+
+def name_of(source: Source) -> str:
+    """Return what messages call a file."""
+    return "stdin" if str(source) == STDIN else str(source)
+
+
+class Content(io.RawIOBase):
+    """The bytes of a stream, of which the first are known and the number is limited."""
+
+    def __init__(self, stream: Any, name: str, most: float = math.inf) -> None:
+        self.head: bytes = stream.read(_HEAD_BYTES) or b""
+        self._rest, self._stream, self._name = self.head, stream, name
+        self._left, self._line = most, 0
+        self._is_text = self._has_nul = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = len(buffer)
+        piece, self._rest = self._rest[:size], self._rest[size:]
+        piece = piece or self._stream.read(size) or b""
+        self._left -= len(piece)
+        if self._left < 0:
+            raise InvalidParameter(f"{self._name}: {_TOO_LARGE}; unpack this one first.")
+        if self._is_text:
+            self._check_text(piece)
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def refuse_binary(self, *, has_nul: bool) -> None:
+        """From here on, refuse lines longer than `MAX_LINE` and, unless `has_nul`, the byte 0."""
+        self._is_text, self._has_nul = True, has_nul
+        self._check_text(self.head)
+        self._line = 0
+
+    def _check_text(self, piece: bytes) -> None:
+        if b"\0" in piece and not self._has_nul:
+            raise InvalidParameter(
+                f"{self._name}: the file must be text but has the byte 0x00; if it is text in"
+                " UTF-16, give encoding='utf-16'."
+            )
+        end = max(piece.rfind(b"\n"), piece.rfind(b"\r"))
+        self._line = len(piece) - end - 1 + (self._line if end < 0 else 0)
+        if self._line > MAX_LINE:
+            raise InvalidParameter(f"{self._name}: a line may have {MAX_LINE:,} bytes.")
+
+
+@contextmanager
+def opened_bytes(source: Source) -> Iterator[Content]:
+    """Give the bytes of a file or of stdin, inflated where they are gzipped."""
+    name, path = name_of(source), Path(source)
+    try:
+        with nullcontext(sys.stdin.buffer) if name == "stdin" else path.open("rb", 0) as raw:
+            content = Content(raw, name)
+            if content.head.startswith(_GZIP):
+                most = MAX_INFLATED + MAX_RATIO * (0 if name == "stdin" else path.stat().st_size)
+                content = Content(gzip.GzipFile(fileobj=io.BufferedReader(content)), name, most)
+            yield content
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InvalidParameter(f"{name} must be a whole gzip file but is damaged.") from error
+    except OSError as error:
+        reason = error.strerror or brief(str(error), 200)
+        raise InvalidParameter(f"{name} cannot be read: {reason}.") from error
+
+
+@contextmanager
+def opened_text(source: Source, encoding: str | None = None) -> Iterator[io.TextIOWrapper]:
+    """Give the text of a file or of stdin; it is UTF-8 unless a byte order mark says otherwise."""
+    with opened_bytes(source) as content, _as_text(content, name_of(source), encoding) as text:
+        yield text
+
+
+@contextmanager
+def _as_text(content: Content, name: str, encoding: str | None) -> Iterator[io.TextIOWrapper]:
+    if content.head.startswith((_ZIP, _OLD_EXCEL)):
+        raise InvalidParameter(f"{name} must be text but is an archive or a workbook.")
+    known = _encoding_of(content.head, encoding)
+    content.refuse_binary(has_nul=known.startswith(("utf-16", "utf-32")))
+    try:
+        yield io.TextIOWrapper(io.BufferedReader(content, 2**18), known, newline="")
+    except UnicodeError as error:
+        said = "UTF-8" if known == "utf-8-sig" else known
+        remedy = "" if encoding else ": give encoding, such as 'latin-1', 'cp1252' or 'utf-16'"
+        raise InvalidParameter(f"{name} must be text in {said} but is not{remedy}.") from error
+
+
+def _encoding_of(head: bytes, encoding: str | None) -> str:
+    for mark, marked in _MARKS.items():
+        if head.startswith(mark):
+            return marked
+    try:
+        known = codecs.lookup(encoding or "utf-8").name
+        "".encode(known)  # refused for codecs such as rot13
+    except (LookupError, TypeError, ValueError):
+        raise InvalidParameter(
+            f"encoding must be one of text, such as 'latin-1' or 'utf-16', but got {encoding!r}."
+        ) from None
+    return {"utf-8": "utf-8-sig", "utf-16": "utf-16-le"}.get(known, known)
+
+
+# Tables
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under named columns, read in parts.
+    """Rows under named columns.
 
     Attributes
     ----------
@@ -77,10 +169,11 @@ class Table:
         For messages.
     columns
         Their names.
-    parts
-        Reads the columns of labels and those of values at these places.
+    frames
+        Reads the columns of labels and those of values at these places, as one or more pandas
+        frames; their index counts the rows, their columns are named by the places.
     is_file
-        Whether names are compared without regard to case, and blanks around labels are dropped.
+        Whether names are compared without regard to case, and labels are texts.
     commas
         Whether numbers may have decimal commas.
     index
@@ -89,17 +182,18 @@ class Table:
 
     name: str
     columns: list[Any]
-    parts: Callable[[Sequence[int], Sequence[int]], Iterator[Part]]
+    frames: Callable[[Sequence[int], Sequence[int]], Iterable[Any]]
     is_file: bool = True
     commas: bool = False
     index: tuple[int, ...] = ()
 
     def places(self, name: Any) -> list[int]:
         """Return the places of the columns of that name."""
+        columns = self.columns
         if self.is_file:
             name = str(name).strip().casefold()
-            return [i for i, column in enumerate(self.columns) if column.strip().casefold() == name]
-        return [i for i, column in enumerate(self.columns) if column == name]
+            columns = [column.strip().casefold() for column in columns]
+        return [i for i, column in enumerate(columns) if column == name]
 
     def place(self, word: str, name: Any) -> int:
         """Return the place of the one column that a parameter names."""
@@ -111,140 +205,18 @@ class Table:
 
     def listed(self, most: int = 10) -> str:
         """Return the names of the first columns for a message."""
-        text = ", ".join(shown(str(column)) for column in self.columns[:most])
+        text = ", ".join(brief(str(column)) for column in self.columns[:most])
         more = len(self.columns) - most
         return text if more <= 0 else f"{text} and {more} more"
 
 
-# Opening
-
-
-class Content(io.RawIOBase):
-    """The bytes of a stream, of which the first are known and the number is bounded.
-
-    Where `is_text` is set, it refuses the byte 0 and lines of more than `MAX_LINE` bytes.
-    """
-
-    def __init__(self, stream: Any, wrong: Wrong, most: float = float("inf")) -> None:
-        self.head: bytes = stream.read(_HEAD_BYTES) or b""
-        self.is_text = self.has_nul = False
-        self._rest, self._stream = self.head, stream
-        self._wrong, self._left, self._line = wrong, most, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        size = len(buffer)
-        piece, self._rest = self._rest[:size], self._rest[size:]
-        piece = piece or self._stream.read(size) or b""
-        self._left -= len(piece)
-        if self._left < 0:
-            raise self._wrong(f"{_TOO_LARGE}: unpack this one first if it is what you want")
-        if self.is_text:
-            self._check_text(piece)
-        buffer[: len(piece)] = piece
-        return len(piece)
-
-    def check_head(self) -> None:
-        """Refuse a file that is no text before anything is made of its first bytes."""
-        self._check_text(self.head)
-        self._line = 0
-
-    def _check_text(self, piece: bytes) -> None:
-        if b"\0" in piece and not self.has_nul:
-            raise self._wrong(
-                "the file must be text but has the byte 0x00; if it is text in UTF-16, give"
-                " encoding='utf-16'"
-            )
-        end = piece.rfind(b"\n") if b"\n" in piece else piece.rfind(b"\r")
-        self._line = len(piece) - end - 1 + (self._line if end < 0 else 0)
-        if self._line > MAX_LINE:
-            raise self._wrong(f"a line may have {MAX_LINE:,} bytes but one has more")
-
-
-@contextmanager
-def opened_bytes(source: Source) -> Iterator[Content]:
-    """Give the bytes of a file or of stdin, inflated where they are gzipped."""
-    name = name_of(source)
-
-    def wrong(rule: str) -> InvalidParameter:
-        return InvalidParameter(f"{name}: {rule}.")
-
-    with told_with(name), _raw(source) as raw:
-        content = Content(raw, wrong)
-        if content.head.startswith(_GZIP):
-            size = 0 if str(source) == STDIN else Path(source).stat().st_size
-            most = MAX_INFLATED + MAX_RATIO * size
-            content = Content(gzip.GzipFile(fileobj=io.BufferedReader(content)), wrong, most)
-        yield content
-
-
-@contextmanager
-def opened_text(source: Source, encoding: str | None = None) -> Iterator[io.TextIOWrapper]:
-    """Give the text of a file or of stdin; it is UTF-8 unless a byte order mark says otherwise."""
-    with opened_bytes(source) as content, as_text(content, name_of(source), encoding) as text:
-        yield text
-
-
-@contextmanager
-def as_text(content: Content, name: str, encoding: str | None) -> Iterator[io.TextIOWrapper]:
-    """Give bytes as text."""
-    if content.head.startswith((_ZIP, _OLD_EXCEL)):
-        raise InvalidParameter(f"{name} must be text but is an archive or a workbook.")
-    known = _encoding_of(content.head, encoding)
-    content.is_text, content.has_nul = True, known.startswith(("utf-16", "utf-32"))
-    content.check_head()
+def pandas_of(needed_for: str) -> Any:
+    """Return pandas, or say how to install it."""
     try:
-        yield io.TextIOWrapper(io.BufferedReader(content, 2**18), known, newline="")
-    except UnicodeError as error:
-        said = "UTF-8" if known == "utf-8-sig" else known
-        remedy = "" if encoding else ": give encoding, such as 'latin-1', 'cp1252' or 'utf-16'"
-        raise InvalidParameter(f"{name} must be text in {said} but is not{remedy}.") from error
-
-
-def name_of(source: Source) -> str:
-    """Return what messages call a file."""
-    return "stdin" if str(source) == STDIN else str(source)
-
-
-@contextmanager
-def told_with(name: str) -> Iterator[None]:
-    """Name the file in errors of reading it."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise InvalidParameter(f"{name} does not exist.") from error
-    except IsADirectoryError as error:
-        raise InvalidParameter(f"{name} must be a file but is a directory.") from error
-    except PermissionError as error:
-        raise InvalidParameter(f"{name} cannot be read: permission is denied.") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InvalidParameter(f"{name} must be a whole gzip file but is damaged.") from error
-    except OSError as error:
-        raise InvalidParameter(f"{name} cannot be read: {error.strerror or error}.") from error
-
-
-def _raw(source: Source) -> Any:
-    if str(source) == STDIN:
-        return nullcontext(sys.stdin.buffer)
-    return Path(source).open("rb", 0)
-
-
-def _encoding_of(head: bytes, encoding: str | None) -> str:
-    for mark, marked in _MARKS.items():
-        if head.startswith(mark):
-            return marked
-    if encoding is None:
-        return "utf-8-sig"
-    try:
-        known = codecs.lookup(encoding).name
-        "".encode(known)  # which is refused where it is not from text to bytes
-    except (LookupError, TypeError, ValueError):
-        raise InvalidParameter(
-            f"encoding must be one of text, such as 'latin-1' or 'utf-16', but got {encoding!r}."
-        ) from None
-    return {"utf-8": "utf-8-sig", "utf-16": "utf-16-le"}.get(known, known)
+        import pandas
+    except ImportError:
+        raise MissingExtra.of("frame", needed_for) from None
+    return pandas
 
 
 @contextmanager
@@ -257,165 +229,117 @@ def opened_table(
         raise InvalidParameter(f"{name} is XML: read test reports with oddarms.read_junit.")
     with opened_bytes(source) as content:
         if content.head.startswith(_PARQUET):
-            with _opened_parquet(name, content) as table:
-                yield table
+            packed = io.BytesIO(content.read()) if name == "stdin" else Path(source).open("rb")  # noqa: SIM115
+            with packed, _whole_file(name, "Parquet file"):
+                yield _parquet(name, packed)
         elif content.head.startswith(_ZIP):
             yield _workbook(name, io.BytesIO(content.read()))
         elif content.head.startswith(_OLD_EXCEL):
             raise InvalidParameter(f"{name} is an old workbook of Excel: save it as .xlsx or CSV.")
         else:
-            pandas_of("reading a table")
-            with as_text(content, name, encoding) as text:
+            with _as_text(content, name, encoding) as text:
                 start = codecs.getincrementaldecoder(text.encoding)().decode(content.head)
                 yield _csv_table(name, text, start, wanted)
 
 
-def pandas_of(needed_for: str) -> Any:
-    """Return pandas, or say how to install it."""
+@contextmanager
+def _whole_file(name: str, kind: str) -> Iterator[None]:
+    """Say that a file is damaged where openpyxl or pyarrow, which raise almost anything, fail."""
     try:
-        import pandas
-    except ImportError:
-        raise MissingExtra.of("frame", needed_for) from None
-    return pandas
+        yield
+    except (InvalidParameter, MissingExtra):
+        raise
+    except Exception as error:
+        said = brief(str(error).rstrip("."), 200)
+        raise InvalidParameter(f"{name} must be a whole {kind} but is damaged: {said}.") from error
 
 
-# CSV
+def _check_inflated(name: str, inflated: int, size: int) -> None:
+    if inflated > MAX_INFLATED + MAX_RATIO * size:
+        raise InvalidParameter(f"{name}: {_TOO_LARGE}; save this one as an uncompressed CSV.")
 
 
-def _csv_table(name: str, text: io.TextIOWrapper, start: str, wanted: Sequence[str]) -> Table:
+ABSENT = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none"})
+"""What stands for a missing value, in lower case."""
+_SPELLINGS = (*ABSENT, *map(str.upper, ABSENT), "NaN")
+_USUAL = ("arm", "reward", "trials", "events", "count", "total", "squares")
+
+
+def _csv_table(name: str, text: Any, start: str, wanted: Sequence[str]) -> Table:
+    pandas = pandas_of("reading a table")
     lines = [line for line in start.splitlines(keepends=True) if line.strip()]
     if not lines:
         raise InvalidParameter(f"{name} must have rows but is empty.")
-    columns, delimiter = _header(lines, {word.casefold() for word in (*_USUAL, *wanted)})
-    sample = list(islice(csv.reader(lines, delimiter=delimiter), 1, 1001))
+    known = {word.casefold() for word in (*_USUAL, *wanted)}
+    headers = {mark: next(csv.reader(lines, delimiter=mark)) for mark in ",;\t|"}
 
-    def parts(labels: Sequence[int], values: Sequence[int]) -> Iterator[Part]:
-        cells = (row[i].strip() for row in sample for i in values if i < len(row))
-        comma = delimiter != "," and any(map(_DECIMAL_COMMA.fullmatch, cells))
-        read = pandas_of("reading CSV").read_csv(
-            text,
-            sep=delimiter,
-            header=0,
-            names=range(len(columns)),
-            index_col=False,
-            dtype=dict.fromkeys(labels, _label_type()),
-            na_values=dict.fromkeys(values, _SPELLINGS),
-            keep_default_na=False,
-            decimal="," if comma else ".",
-            low_memory=False,
-            chunksize=PART_ROWS,
-        )
-        for frame in _told_by_pandas(name, read):
-            yield Part(
-                [factorized(frame[i]) for i in labels], [frame[i].to_numpy() for i in values]
-            )
+    def fit(mark: str) -> tuple[int, int]:
+        names = {column.strip().casefold() for column in headers[mark]}
+        return len(known & names), len(headers[mark])
 
-    return Table(name, columns, parts, commas=delimiter != ",")
+    delimiter = max(headers, key=fit)
 
-
-def _label_type() -> Any:
-    """Return the type with which pandas keeps labels as they are written, and reads them fast."""
-    try:
-        import pyarrow
-    except ImportError:
-        return object
-    return pandas_of("reading CSV").ArrowDtype(pyarrow.string())
-
-
-_SPELLINGS = sorted({how(word) for word in ABSENT for how in (str, str.upper, str.title)} | {"NaN"})
-
-
-def _header(lines: list[str], wanted: set[str]) -> tuple[list[str], str]:
-    """Return the names of the columns and what separates them."""
-    found = {
-        delimiter: [cell.strip() for cell in next(csv.reader(lines, delimiter=delimiter))]
-        for delimiter in _DELIMITERS
-    }
-
-    def fit(delimiter: str) -> tuple[int, int]:
-        names = [name.casefold() for name in found[delimiter]]
-        return len(wanted.intersection(names)), len(names)
-
-    best = max(_DELIMITERS, key=fit)
-    return found[best], best
-
-
-def _told_by_pandas(name: str, read: Any) -> Iterator[Any]:
-    """Give the parts that pandas reads, with its errors as ours."""
-    from pandas.errors import ParserError, ParserWarning
-
-    frames = iter(read)
-    while True:
+    def frames(labels: Sequence[int], values: Sequence[int]) -> Iterator[Any]:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", ParserWarning)
-                frame = next(frames, None)
-        except ParserWarning:
-            raise InvalidParameter(
-                f"{name}: rows have more fields than the header has columns."
-            ) from None
-        except ParserError as error:
+            for frame in pandas.read_csv(
+                text,
+                sep=delimiter,
+                header=0,
+                names=range(len(headers[delimiter])),
+                dtype=dict.fromkeys(labels, str),
+                na_values=dict.fromkeys(values, _SPELLINGS),
+                keep_default_na=False,
+                low_memory=False,
+                chunksize=PART_ROWS,
+            ):
+                if not isinstance(frame.index, pandas.RangeIndex):
+                    raise pandas.errors.ParserError("rows have more fields than the header")
+                yield frame
+        except pandas.errors.ParserError as error:
             said = str(error).strip().rpartition("C error: ")[2]
             raise InvalidParameter(f"{name} must be a well-formed table: {said}.") from error
-        if frame is None:
-            return
-        yield frame
 
-
-# Excel
+    return Table(
+        name, [column.strip() for column in headers[delimiter]], frames, commas=delimiter != ","
+    )
 
 
 def _workbook(name: str, packed: io.BytesIO) -> Table:
     """Return the first sheet of a workbook."""
     try:
         import openpyxl
+        import pandas
     except ImportError:
         raise MissingExtra.of("excel", "reading workbooks of Excel") from None
     with _whole_file(name, "workbook of Excel"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about styles and the like
-        _check_inflated(name, packed)
+        with zipfile.ZipFile(packed) as archive:
+            if "xl/workbook.xml" not in archive.namelist():
+                raise InvalidParameter(f"{name} must be text or a table but is another archive.")
+            inflated = sum(member.file_size for member in archive.infolist())
+        _check_inflated(name, inflated, packed.getbuffer().nbytes)
         book = openpyxl.load_workbook(packed, read_only=True, data_only=True, keep_links=False)
         sheet = book.worksheets[0]
         sheet.reset_dimensions()  # what a file says of its size may be wrong
-        rows = (row for row in sheet.iter_rows(values_only=True) if any(map(_is_filled, row)))
-        columns = [_cell_text(cell) for cell in next(rows, ())]
+        filled = (
+            row
+            for row in sheet.iter_rows(values_only=True)
+            if any(cell is not None and cell != "" for cell in row)
+        )
+        columns = [_cell_text(cell) for cell in next(filled, ())]
     if not columns:
         raise InvalidParameter(f"{name} must have rows but is empty.")
 
-    def parts(labels: Sequence[int], values: Sequence[int]) -> Iterator[Part]:
-        places = [*labels, *values]
-        while True:
-            with _whole_file(name, "workbook of Excel"):
-                cells = [
-                    [row[i] if i < len(row) else None for i in places]
-                    for row in islice(rows, PART_ROWS)
-                ]
-            if not cells:
-                return
-            taken = np.empty((len(cells), len(places)), dtype=object)
-            taken[:] = cells
-            texts = [[_cell_text(cell) for cell in taken[:, i]] for i in range(len(labels))]
-            yield Part(
-                [factorized(np.array(column, dtype=object)) for column in texts],
-                [taken[:, i] for i in range(len(labels), len(places))],
-            )
+    def frames(labels: Sequence[int], values: Sequence[int]) -> Iterator[Any]:
+        places = list(dict.fromkeys((*labels, *values)))  # a sheet may have 16,384 columns
+        with _whole_file(name, "workbook of Excel"):
+            rows = [[row[i] if i < len(row) else None for i in places] for row in filled]
+        frame = pandas.DataFrame(rows, columns=places, dtype=object)
+        for i in labels:
+            frame[i] = frame[i].map(_cell_text)
+        yield frame
 
-    return Table(name, columns, parts)
-
-
-def _check_inflated(name: str, packed: io.BytesIO) -> None:
-    with zipfile.ZipFile(packed) as archive:
-        if "xl/workbook.xml" not in archive.namelist():
-            raise InvalidParameter(f"{name} must be text or a table but is another archive.")
-        inflated = sum(member.file_size for member in archive.infolist())
-    if inflated > MAX_INFLATED + MAX_RATIO * packed.getbuffer().nbytes:
-        raise InvalidParameter(
-            f"{name}: {_TOO_LARGE}: save the sheet as CSV if it is what you want."
-        )
-
-
-def _is_filled(cell: Any) -> bool:
-    return cell is not None and cell != ""
+    return Table(name, columns, frames)
 
 
 def _cell_text(cell: Any) -> str:
@@ -424,80 +348,185 @@ def _cell_text(cell: Any) -> str:
     return "" if cell is None else str(cell).strip()
 
 
-@contextmanager
-def _whole_file(name: str, kind: str) -> Iterator[None]:
-    """Say that a file is damaged where a library fails to read it."""
+def _parquet(name: str, packed: Any) -> Table:
     try:
-        yield
-    except (InvalidParameter, MissingExtra):
-        raise
-    except (zipfile.BadZipFile, SyntaxError, *_DAMAGE) as error:  # that of XML is a SyntaxError
-        said = shown(str(error).partition("\n")[0].rstrip("."), 200)[1:-1]
-        raise InvalidParameter(f"{name} must be a whole {kind} but is damaged: {said}.") from error
-
-
-# Parquet
-
-
-@contextmanager
-def _opened_parquet(name: str, content: Content) -> Iterator[Table]:
-    try:
-        from pyarrow import parquet
+        import pandas  # noqa: F401 - which `to_pandas` needs
+        from pyarrow import parquet, types
     except ImportError:
         raise MissingExtra.of("parquet", "reading Parquet") from None
-    pandas_of("reading Parquet")  # tells labels apart faster than we do
-    raw: Any = io.BytesIO(content.read()) if name == "stdin" else Path(name).open("rb")  # noqa: SIM115
-    with raw, _whole_file(name, "Parquet file"):
-        metadata = parquet.read_metadata(raw)
-        schema = metadata.schema.to_arrow_schema()
-        size = raw.seek(0, io.SEEK_END)
-        _check_parquet_size(name, metadata, size)
-
-        def parts(labels: Sequence[int], values: Sequence[int]) -> Iterator[Part]:
-            _check_types(name, schema, labels, values)
-            texts, numbers = ([schema.names[i] for i in places] for places in (labels, values))
-            # A label is kept once and not in every row: a few bytes can stand for gigabytes.
-            file = parquet.ParquetFile(
-                raw, metadata=metadata, read_dictionary=texts, buffer_size=2**20, pre_buffer=False
-            )
-            batches = file.iter_batches(PART_ROWS, columns=[*texts, *numbers], use_threads=False)
-            for batch in batches:
-                yield Part(
-                    [_arrow_codes(batch.column(column)) for column in texts],
-                    [batch.column(column).to_numpy(zero_copy_only=False) for column in numbers],
-                )
-
-        yield Table(name, list(schema.names), parts)
-
-
-def _arrow_codes(column: Any) -> tuple[IntArray, list[Any]]:
-    from pyarrow import DictionaryArray
-
-    encoded = column if isinstance(column, DictionaryArray) else column.dictionary_encode()
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, encoded.dictionary.to_pylist()
-
-
-def _check_types(name: str, schema: Any, labels: Sequence[int], values: Sequence[int]) -> None:
-    """Refuse columns whose values could be large in every row."""
-    from pyarrow import types
-
-    for i in (*labels, *values):
-        kind = schema.types[i]
-        kind = kind.value_type if types.is_dictionary(kind) else kind
-        if types.is_nested(kind) or types.is_fixed_size_binary(kind):
-            raise InvalidParameter(
-                f"{name}: the column {schema.names[i]!r} must be texts or numbers but has the type"
-                f" {shown(str(kind))}."
-            )
-
-
-def _check_parquet_size(name: str, metadata: Any, size: int) -> None:
-    """Refuse a file that would be far larger in memory, before it is read."""
+    metadata = parquet.read_metadata(packed)
+    schema = metadata.schema.to_arrow_schema()
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    rows = sum(group.num_rows for group in groups)
-    inflated = sum(group.total_byte_size for group in groups)
-    if max(rows, inflated) > MAX_INFLATED + MAX_RATIO * size:
-        raise InvalidParameter(
-            f"{name}: {_TOO_LARGE}: write this one uncompressed if it is what you want."
+    rows, inflated = (sum(getattr(g, of) for g in groups) for of in ("num_rows", "total_byte_size"))
+    _check_inflated(name, max(rows, inflated), packed.seek(0, io.SEEK_END))
+
+    def frames(labels: Sequence[int], values: Sequence[int]) -> Iterator[Any]:
+        places = list(dict.fromkeys((*labels, *values)))
+        for i in places:
+            kind = schema.types[i]
+            kind = kind.value_type if types.is_dictionary(kind) else kind
+            if types.is_nested(kind) or types.is_fixed_size_binary(kind):  # large in every row
+                raise InvalidParameter(
+                    f"{name}: the column {schema.names[i]!r} must be texts or numbers but has the"
+                    f" type {brief(str(kind))}."
+                )
+        # A label is kept once and not in every row: a few bytes can stand for gigabytes.
+        once = [schema.names[i] for i in labels]
+        file = parquet.ParquetFile(
+            packed, metadata=metadata, read_dictionary=once, buffer_size=2**20, pre_buffer=False
         )
+        names = [schema.names[i] for i in places]
+        first = 0
+        for batch in file.iter_batches(PART_ROWS, columns=names, use_threads=False):
+            frame = batch.select(names).to_pandas(ignore_metadata=True)
+            frame.columns, frame.index = places, range(first, first + len(frame))
+            first += len(frame)
+            yield frame
+
+    return Table(name, list(schema.names), frames)
+
+
+# Labels and results, line by line
+
+
+def _lines(source: Source) -> Iterator[tuple[str, str]]:
+    """Yield where a line is, for messages, and the line, unless it is blank."""
+    with opened_text(source) as text:
+        for number, line in enumerate(text, 1):
+            if line := line.strip():
+                yield f"{name_of(source)}, line {number:,}", line
+
+
+def read_labels(arms: str) -> list[str]:
+    """Return labels: one per line of a file or stdin, or those of a list with commas.
+
+    Examples
+    --------
+    >>> read_labels("ann, bob")
+    ['ann', 'bob']
+    """
+    if arms != STDIN and not os.path.exists(arms):
+        if "," not in arms:
+            raise InvalidParameter(
+                "arms must be a file with a label per line, - for stdin, or labels separated by"
+                f" commas, but there is no file {brief(arms)}."
+            )
+        return [label.strip() for label in arms.split(",") if label.strip()]
+    found: dict[str, None] = {}
+    for place, line in _lines(arms):
+        if line in found:
+            raise InvalidParameter(f"{place}: labels must be unique but {brief(line)} is not.")
+        found[line] = None
+    return list(found)
+
+
+def read_results(source: Source, bounds: tuple[float, float]) -> list[tuple[str, float]]:
+    """Return pairs of ticket and reward.
+
+    Lines ``ticket reward``, a CSV with the columns ``ticket`` (or ``id``) and ``reward``, or a
+    JSON object with these keys per line; at most ten million of them.
+    """
+    results: list[tuple[str, float]] = []
+    names: list[str] | None = None
+    for place, line in _lines(source):
+        mark = next((mark for mark in ",;\t" if mark in line), None)
+        fields = next(csv.reader([line], delimiter=mark)) if mark else line.split()
+        fields = [field.strip() for field in fields]
+        if names is None:
+            names = [name.casefold() for name in fields]
+            if "reward" in names and {"ticket", "id"} & set(names):
+                continue
+            names = ["ticket", "reward"]
+        try:
+            found = parsed(line) if line.startswith("{") else dict(zip(names, fields, strict=True))
+            results.append(_result(found, bounds))
+        except ValueError as error:
+            raise InvalidParameter(
+                f"{place}: there must be a ticket and a reward but there is {brief(line)}: {error}."
+            ) from None
+        if len(results) > MAX_RESULTS:
+            raise InvalidParameter(f"{place}: a file may have {MAX_RESULTS:,} results.")
+    return results
+
+
+def _result(found: dict[str, Any], bounds: tuple[float, float]) -> tuple[str, float]:
+    ticket, reward = found.get("ticket", found.get("id")), found.get("reward")
+    if not re.fullmatch(r"([0-9]{1,19}\.){3}[0-9a-f]{16}", str(ticket)):
+        raise ValueError(
+            "the ticket must be an id that ask has printed, such as 17.3.204.9f86d081884c7d65"
+        )
+    if not isinstance(reward, bool | int | float | str) or "_" in str(reward):
+        raise ValueError("the reward must be a number")
+    value = float(reward)
+    if not bounds[0] <= value <= bounds[1]:
+        raise ValueError(f"the reward must lie within [{bounds[0]:g}, {bounds[1]:g}]")
+    return str(ticket), value
+
+
+# CSV
+
+_BETWEEN = re.compile(r"([;,|\t\r\n])")
+"""Where programs split a line, or may."""
+_RUN = re.compile(r"'*[\s\"]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
+"""How a text begins that a spreadsheet runs, or that was neutralised; the last are full-width."""
+_BLANK = re.compile(r"'*[\t\r\n]")
+_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
+
+
+def csv_text(
+    header: Sequence[str], rows: Iterable[Sequence[Any]], *, for_spreadsheets: bool = False
+) -> str:
+    """Return a table as CSV with Unix line ends; None is an empty field.
+
+    Parameters
+    ----------
+    header, rows
+        The columns' names, and what stands below them.
+    for_spreadsheets
+        Put an apostrophe before texts that a spreadsheet would run, see `neutralised`, and quotes
+        around all cells but numbers, as one may split lines at semicolons or tabs.
+
+    Examples
+    --------
+    >>> print(csv_text(["arm", "odds"], [["ann", 2.5], ["bob", None]]), end="")
+    arm,odds
+    ann,2.5
+    bob,
+    """
+    lines = _UnixLines()
+    writer = csv.writer(
+        lines, quoting=csv.QUOTE_NONNUMERIC if for_spreadsheets else csv.QUOTE_MINIMAL
+    )
+    writer.writerow(header)
+    for row in rows:
+        safe = (neutralised(c) if for_spreadsheets and isinstance(c, str) else c for c in row)
+        writer.writerow(safe)
+    return "".join(lines)
+
+
+class _UnixLines(list[str]):
+    """Takes rows that end in CR LF, so that both are quoted inside a field; keeps LF alone."""
+
+    def write(self, line: str) -> None:
+        self.append(line.removesuffix("\r\n") + "\n")
+
+
+def neutralised(text: str) -> str:
+    """Return a text that a spreadsheet shows and does not run.
+
+    An apostrophe goes before a text that begins with =, +, -, @, a tab or the end of a line, even
+    behind blanks and quotes, but not before a number. So it does inside a text, behind a comma, a
+    semicolon, a bar, a tab or the end of a line, where a program may split it. One goes before
+    apostrophes and these, too, so that whoever reads the table finds each text again: of
+    apostrophes before such a character the first was added.
+
+    Examples
+    --------
+    >>> [neutralised(text) for text in ("=1+1", "'=1+1", "-1", "ann", "a;=1+1")]
+    ["'=1+1", "''=1+1", '-1', 'ann', "a;'=1+1"]
+    """
+    parts = [
+        f"'{part}" if _RUN.match(part) and not _NUMBER.fullmatch(part) else part
+        for part in _BETWEEN.split(text)
+    ]
+    return ("'" if _BLANK.match(text) else "") + "".join(parts)

@@ -12,6 +12,9 @@ used for the answer, too, a test would have come in by having passed, and its re
 selection. The moment of the first pass is a stopping time, so what follows is as it would be had
 somebody named the tests in advance, and the answer is right about these tests.
 
+A test that passed and failed in one run, or at one commit, is flaky, which needs no statistics. A
+file in which half of the tests failed that pass elsewhere tells of an outage and is set aside.
+
 A report is hostile input. It may declare no entities and no document type, so that it can neither
 bring a bomb nor name other files; how deep elements are and how large one may be is limited.
 """
@@ -25,17 +28,17 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 from xml.parsers import expat
 
 import numpy as np
 
-from oddarms.errors import InvalidParameter, MissingExtra
-from oddarms.problem import FloatArray, check_choice
-from oddarms.tables._files import STDIN, Source, name_of, opened_bytes
-from oddarms.tables._values import shown
+from oddarms.errors import InvalidParameter
+from oddarms.problem import FloatArray, brief, check_choice
+from oddarms.tables._files import STDIN, Source, name_of, opened_bytes, pandas_of
 
 Reruns = Literal["first", "all"]
 """Which executions of a test in one run count."""
@@ -56,7 +59,8 @@ class RunCount(NamedTuple):
     skipped
         In how many runs it was skipped.
     place
-        "compared", or why it is not: "broken" (it has never passed) or "skipped" (always).
+        "compared", or why it is not: "flaky" (only reruns of it passed), "broken" (it has never
+        passed) or "skipped" (always).
     """
 
     test: str
@@ -88,6 +92,12 @@ class RunHistory(Mapping[str, FloatArray]):
         Executions that do not count, as they are reruns of a test in a run.
     copies
         Files with the same content as one before them.
+    flaky
+        Tests that passed and failed in one run, or in runs of one commit.
+    last
+        How each test that failed did so last, in a line, where reports say that.
+    outages
+        Files that were set aside: half of at least 20 tests that pass elsewhere failed in them.
     """
 
     records: dict[str, FloatArray]
@@ -96,6 +106,9 @@ class RunHistory(Mapping[str, FloatArray]):
     damaged: dict[str, str]
     reruns: int
     copies: int
+    flaky: tuple[str, ...] = ()
+    outages: tuple[str, ...] = ()
+    last: dict[str, str] = field(default_factory=dict)
 
     def __getitem__(self, test: str) -> FloatArray:
         return self.records[test]
@@ -118,16 +131,12 @@ class RunHistory(Mapping[str, FloatArray]):
         return sum(rewards.size for rewards in self.records.values())
 
     def placed(self, place: str) -> list[RunCount]:
-        """Return the tests that are compared, "broken" or "skipped"."""
+        """Return the tests that are "compared", "flaky", "broken" or "skipped"."""
         return [count for count in self.counts if count.place == place]
 
     def to_frame(self) -> Any:
         """Return one row per test, with its runs and failures, as a pandas data frame."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise MissingExtra.of("frame", "to_frame()") from None
-        return pd.DataFrame(self.counts, columns=RunCount._fields)
+        return pandas_of("to_frame()").DataFrame(self.counts, columns=RunCount._fields)
 
 
 def read_junit(
@@ -153,7 +162,8 @@ def read_junit(
     Reports of pytest, Maven Surefire and Gradle, gotestsum and go-junit-report, jest-junit, mocha,
     Bazel, GoogleTest, ScalaTest, PHPUnit, cargo-nextest, xUnit.net and NUnit are understood.
     Errors count as failures. A test is known by its suite, class, name and file. pytest's
-    expected failures count as passes.
+    expected failures count as passes. Reports with the same value of a property named "commit"
+    are of the same code.
 
     Examples
     --------
@@ -177,13 +187,13 @@ def read_junit(
     digests, left_out = set[bytes](), dict[str, str]()
     for file in files:
         try:
-            runs, digest = _read(file)
+            runs, digest, commit = _read(file)
         except InvalidParameter as error:
             if damaged == "stop":
                 raise
             left_out[name_of(file)] = str(error)
             continue
-        tally.add(runs)
+        tally.add(runs, name_of(file), commit)
         digests.add(digest)
     read = len(files) - len(left_out)
     return tally.history(read, left_out, read - len(digests))
@@ -217,21 +227,16 @@ def _matching(source: str) -> list[str]:
         files = [str(file) for file in path.rglob("*") if file.name.endswith(_ENDINGS)]
         if not files:
             raise InvalidParameter(
-                f"junit must be a folder with files that end in .xml but {shown(source)} has none."
+                f"junit must be a folder with files that end in .xml but {brief(source)} has none."
             )
         return files
     if path.exists():
         return [source]
-    if not glob.has_magic(source):
-        raise InvalidParameter(
-            f"junit must be files, a folder or a pattern such as 'runs/*.xml' but"
-            f" {shown(source, 200)} does not exist in {os.getcwd()}."
-        )
     files = [file for file in glob.glob(source, recursive=True) if not os.path.isdir(file)]
     if not files:
         raise InvalidParameter(
-            f"junit must match at least one file but {shown(source, 200)} matches none in"
-            f" {os.getcwd()}."
+            "junit must be files, a folder or a pattern such as 'runs/*.xml' but"
+            f" {brief(source, 200)} matches nothing in {os.getcwd()}."
         )
     return files
 
@@ -280,49 +285,28 @@ class _Suite(NamedTuple):
 
 @dataclass
 class _Case:
-    """A test in a report.
-
-    Attributes
-    ----------
-    key
-        Which test it is.
-    suite
-        What it is in. Other moments of suites in one file are other runs; if pytest has written
-        it, failures that were followed by another execution are left out.
-    depth
-        Of its element.
-    failed, skipped
-        What the last execution was.
-    before, after
-        Executions that failed before it (Surefire's flakyFailure) and after it (rerunFailure).
-    at_teardown
-        Whether it is the second element of a test that has failed, of its teardown.
-    """
+    """A test in a report, and its executions."""
 
     key: _Key
     suite: _Suite
     depth: int
     failed: bool
     skipped: bool
-    before: int = 0
-    after: int = 0
-    at_teardown: bool = False
+    before: int = 0  # executions that failed before the last one: Surefire's flakyFailure
+    after: int = 0  # and after it: rerunFailure
+    text: str = ""  # the first line of a failure's message
+    at_teardown: bool = False  # the second element of a test that has failed
 
 
 class _Report:
-    """Reads one report piece by piece.
-
-    Parameters
-    ----------
-    name
-        Of the file, for messages.
-    """
+    """Reads one report piece by piece."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._cases: list[_Case] = []
         self._suites: list[_Suite] = []
         self.hash = hashlib.sha256()
+        self.commit = ""
         self._depth = 0
         self._test: _Case | None = None
         self._parser = expat.ParserCreate()
@@ -339,7 +323,8 @@ class _Report:
                 size += len(piece)
                 self.hash.update(piece)
                 self._parser.Parse(piece, False)
-                yield from self._taken()
+                yield from self._cases
+                self._cases.clear()
                 if size - self._parser.CurrentByteIndex > MAX_TAG:
                     raise self._wrong(f"a tag must have at most {MAX_TAG:,} bytes but has more")
             if not size:
@@ -358,11 +343,7 @@ class _Report:
             raise InvalidParameter(
                 f"{self.name} must be XML in an encoding that is known but is not: {error}."
             ) from None
-        yield from self._taken()
-
-    def _taken(self) -> list[_Case]:
-        taken, self._cases = self._cases, []
-        return taken
+        yield from self._cases
 
     def _wrong(self, rule: str) -> InvalidParameter:
         line = self._parser.CurrentLineNumber
@@ -377,23 +358,21 @@ class _Report:
     def _begin(self, tag: str, attributes: dict[str, str]) -> None:
         tag = tag.rpartition(":")[2]
         self._depth += 1
-        if self._depth == 1:
-            self._check_root(tag)
+        if self._depth == 1 and tag not in _ROOTS:
+            raise self._wrong(
+                "a report must begin with testsuites or testsuite, as JUnit's do, but begins with"
+                f" {brief(tag)}"
+            )
         if self._depth > MAX_DEPTH:
             raise self._wrong(f"elements must be at most {MAX_DEPTH} deep but are deeper")
         if tag in _SUITES or self._depth == 1:
             self._begin_suite(tag, attributes)
         elif tag in _CASES and self._test is None:
             self._begin_case(attributes)
+        elif self._test is None and tag == "property" and attributes.get("name") == "commit":
+            self.commit = self._short(attributes.get("value", "").strip())
         elif self._test is not None and self._depth == self._test.depth + 1:
             _note(self._test, tag, attributes)
-
-    def _check_root(self, tag: str) -> None:
-        if tag not in _ROOTS:
-            raise self._wrong(
-                "a report must begin with testsuites or testsuite, as JUnit's do, but begins with"
-                f" {shown(tag)}"
-            )
 
     def _begin_suite(self, tag: str, attributes: dict[str, str]) -> None:
         name = self._short(attributes.get("name", "") if tag in _SUITES else "")
@@ -441,11 +420,19 @@ _CUT_OFF = {
         expat.errors.XML_ERROR_PARTIAL_CHAR,
     )
 }
+_FAILURES = frozenset(
+    f"{kind}{what}" for kind in ("flaky", "rerun") for what in ("Failure", "Error")
+) | {"failure", "error"}
+MAX_TEXT = 300
+"""Characters that are kept of a failure."""
 _BY_PYTEST = {("testsuites", "pytest tests"), ("testsuite", "pytest")}
 
 
 def _note(test: _Case, tag: str, attributes: dict[str, str]) -> None:
     """Take note of what an element in a test says of it."""
+    if tag in _FAILURES:
+        said = attributes.get("message") or attributes.get("type", "")
+        test.text = said.strip().partition("\n")[0][:MAX_TEXT] or test.text
     if tag in ("failure", "error"):
         test.failed = True
         test.at_teardown = attributes.get("message", "").startswith("failed on teardown")
@@ -467,9 +454,11 @@ class _Executions:
 
     outcomes: array[int]
     by_pytest: bool
+    text: str = ""
 
     def add(self, case: _Case) -> None:
         """Add an element of a report."""
+        self.text = case.text or self.text
         if case.at_teardown and self.by_pytest and self.outcomes and self.outcomes[-1] == FAILED:
             return  # the second element of one execution
         self.outcomes.extend([FAILED] * case.before)
@@ -491,8 +480,8 @@ _Runs = dict[tuple[_Key, str], _Executions]
 """What a file has of each test at each moment."""
 
 
-def _read(file: str) -> tuple[_Runs, bytes]:
-    """Return what a file has, all of it or an error, and its hash."""
+def _read(file: str) -> tuple[_Runs, bytes, str]:
+    """Return what a file has, all of it or an error, its hash and its commit."""
     runs: _Runs = {}
     name = name_of(file)
     report = _Report(name)
@@ -502,13 +491,13 @@ def _read(file: str) -> tuple[_Runs, bytes]:
             if place not in runs:
                 runs[place] = _Executions(array("b"), case.suite.by_pytest)
                 if len(runs) > MAX_TESTS:
-                    raise _too_many(name)
+                    raise InvalidParameter(f"{name} may have {MAX_TESTS:,} tests.")
             runs[place].add(case)
-        return runs, report.hash.digest()
+        return runs, report.hash.digest(), report.commit
 
 
-def _too_many(name: str) -> InvalidParameter:
-    return InvalidParameter(f"{name} must have at most {MAX_TESTS:,} tests but has more.")
+MIN_OUTAGE = 20
+"""Tests that a file must have before it can tell of an outage."""
 
 
 class _Tally:
@@ -517,24 +506,36 @@ class _Tally:
     def __init__(self, *, every: bool) -> None:
         self._every = every
         self._tests: dict[_Key, int] = {}
-        self._codes, self._rewards = array("q"), array("b")
+        self._codes, self._rewards, self._files = array("q"), array("b"), array("q")
         self._skipped = array("q")
+        self._both: list[tuple[int, int]] = []
+        self._names: list[str] = []
+        self._commits: list[str] = []
         self._reruns = 0
+        self._texts: dict[int, str] = {}
 
-    def add(self, runs: _Runs) -> None:
+    def add(self, runs: _Runs, name: str, commit: str) -> None:
         """Add what a file has."""
+        file = len(self._names)
+        self._names.append(name)
+        self._commits.append(commit)
         for (key, _), executions in runs.items():
             code = self._tests.setdefault(key, len(self._tests))
             if code == len(self._skipped):
                 self._skipped.append(0)
+            if executions.text:
+                self._texts[code] = executions.text
             found = executions.counted()
             self._skipped[code] += not found
             counting = found if self._every else found[:1]
+            if len(set(found)) > 1:
+                self._both.append((code, file))
             self._reruns += len(found) - len(counting)
             self._codes.extend([code] * len(counting))
             self._rewards.extend(counting)
+            self._files.extend([file] * len(counting))
         if len(self._tests) > MAX_TESTS:
-            raise _too_many("junit")
+            raise InvalidParameter(f"junit may have {MAX_TESTS:,} tests.")
 
     def history(self, files: int, damaged: dict[str, str], copies: int) -> RunHistory:
         """Return all that was collected."""
@@ -543,38 +544,54 @@ class _Tally:
             many = f"in the {files:,} of {files + len(damaged):,} files that were read"
             raise InvalidParameter(f"junit must have tests but has none {many}{first}")
         codes, rewards = np.array(self._codes, np.int64), np.array(self._rewards, np.float64)
+        of_file = np.array(self._files, np.int64)
+        outage = self._outages(codes, rewards, of_file)
+        kept = ~outage[of_file]
+        codes, rewards, of_file = codes[kept], rewards[kept], of_file[kept]
+        flaky = {code for code, file in self._both if not outage[file]}
+        flaky |= self._changed_at_a_commit(codes, rewards, of_file)
         ends = np.cumsum(np.bincount(codes, minlength=len(self._tests)))[:-1]
         parts = np.split(rewards[np.argsort(codes, kind="stable")], ends)
+        names = _names_of(list(self._tests))
         records, counts = {}, []
-        for name, part, skipped in zip(
-            _names_of(list(self._tests)), parts, self._skipped, strict=True
-        ):
+        for code, (name, part) in enumerate(zip(names, parts, strict=True)):
             passes = np.flatnonzero(part == PASSED)
             if passes.size:
                 records[name] = part[passes[0] + 1 :]
-            place = "compared" if passes.size else "broken" if part.size else "skipped"
-            counts.append(RunCount(name, part.size, int(part.sum()), skipped, place))
-        return RunHistory(records, tuple(counts), files, damaged, self._reruns, copies)
+            failing = "flaky" if code in flaky else "broken"
+            place = "compared" if passes.size else failing if part.size else "skipped"
+            counts.append(RunCount(name, part.size, int(part.sum()), self._skipped[code], place))
+        proven = tuple(names[code] for code in sorted(flaky))
+        aside = tuple(self._names[file] for file in np.flatnonzero(outage))
+        last = {names[code]: text for code, text in self._texts.items()}
+        return RunHistory(
+            records, tuple(counts), files, damaged, self._reruns, copies, proven, aside, last
+        )
+
+    def _outages(self, codes: Any, rewards: FloatArray, of_file: Any) -> Any:
+        """Return for each file whether half of its tests failed, of those that pass elsewhere."""
+        passing = np.bincount(codes, rewards == PASSED, len(self._tests))[codes] > 0
+        sizes = np.bincount(of_file, passing, len(self._names))
+        failed = np.bincount(of_file, passing * rewards, len(self._names))
+        return (sizes >= MIN_OUTAGE) & (2 * failed >= sizes)
+
+    def _changed_at_a_commit(self, codes: Any, rewards: FloatArray, of_file: Any) -> set[int]:
+        """Return the tests that passed and failed at one commit."""
+        numbers = {commit: number for number, commit in enumerate(dict.fromkeys(self._commits))}
+        at = np.array([numbers[commit] if commit else -1 for commit in self._commits])[of_file]
+        places = (codes * len(numbers) + at)[at >= 0]
+        failed = rewards[at >= 0] == FAILED
+        both = np.intersect1d(places[failed], places[~failed])
+        return set((both // len(numbers)).tolist())
 
 
 # Names
 
-_LEVELS = 3
-
 
 def _names_of(keys: Sequence[_Key]) -> list[str]:
-    """Return a name for each test: the shortest that no other has.
-
-    Examples
-    --------
-    >>> keys = [_Key("s", "shop.Login", "works", ""), _Key("s", "shop.Pay", "works", "")]
-    >>> _names_of(keys)
-    ['shop.Login::works', 'shop.Pay::works']
-    >>> _names_of([_Key("a.js", "adds", "adds", ""), _Key("b.js", "adds", "adds", "")])
-    ['a.js::adds', 'b.js::adds']
-    """
+    """Return a name for each test: the shortest that no other has."""
     names = [_name(key, 0) for key in keys]
-    for level in range(1, _LEVELS):
+    for level in (1, 2):
         counts = Counter(names)
         names = [
             name if counts[name] == 1 else _name(key, level)
@@ -599,14 +616,10 @@ def _own_name(key: _Key) -> str:
     where = key.classname or key.suite
     if not key.name or not where:
         return key.name or where
-    if key.name == where or _begins_with(key.name, where) or key.name.endswith(f" {where}"):
+    before = tuple(f"{where}{mark}" for mark in (".", " ", "::", "/"))  # as in shop.Login.works(1)
+    if key.name == where or key.name.startswith(before) or key.name.endswith(f" {where}"):
         return key.name
     return f"{where}::{key.name}"
-
-
-def _begins_with(name: str, where: str) -> bool:
-    """Return whether a name has the class before it, such as in ``shop.Login.works(1)``."""
-    return name.startswith((f"{where}.", f"{where} ", f"{where}::", f"{where}/"))
 
 
 def _node_id(key: _Key) -> str:
@@ -622,15 +635,13 @@ def _node_id(key: _Key) -> str:
 
 def _numbered(names: list[str]) -> list[str]:
     """Return names of which none is there twice, though parts of several may make the same."""
-    taken = set(names)
-    numbers: Counter[str] = Counter()
+    taken, seen = set(names), set[str]()
     result = []
     for name in names:
-        numbers[name] += 1
-        own = name if numbers[name] == 1 else f"{name} ({numbers[name]})"
-        while own != name and own in taken:
-            numbers[name] += 1
-            own = f"{name} ({numbers[name]})"
+        own = name
+        if name in seen:
+            own = next(new for i in count(2) if (new := f"{name} ({i})") not in taken)
+        seen.add(name)
         taken.add(own)
         result.append(own)
     return result

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -16,18 +16,20 @@ from oddarms.problem import (
     Label,
     brief,
     check_bounds,
+    check_choice,
     check_whole,
 )
-from oddarms.tables._files import MAX_LINE, LabelColumns, Table
-from oddarms.tables._frames import Recorded, by_label, table_of
+from oddarms.tables._files import MAX_LINE, Table
 from oddarms.tables._values import (
+    BadRow,
     Bounds,
     Missing,
-    Numbers,
+    Recorded,
     Transform,
-    check_missing,
+    by_label,
     factorized,
-    shown,
+    numbers_of,
+    table_of,
 )
 
 Columns = str | Sequence[str]
@@ -155,11 +157,21 @@ def read_rewards(
     rows = _Rows(missing, transform, bounds, worst)
     arms, rewards = [np.empty(0, dtype=np.int64)], [np.empty(0)]
     for block in rows.read(data, asked, labels, encoding):
-        if isinstance(block, _Sums):
-            block = block.expanded()
-        arms.append(block.arms)
-        rewards.append(block.rewards)
-    return Rewards(rows.labels, np.concatenate(arms), np.concatenate(rewards))
+        if block.is_single:
+            arms.append(block.arms)
+            rewards.append(block.sums)
+            continue
+        trials_read = float(block.counts.sum())
+        if trials_read > MAX_EXPANDED:
+            raise InvalidParameter(
+                f"trials must be at most {MAX_EXPANDED:,} where they become single rewards but are"
+                f" {trials_read:,.0f}: oddarms.analyze takes any number."
+            )
+        ones = block.sums.astype(np.int64)
+        both = np.stack([ones, block.counts.astype(np.int64) - ones], axis=1).ravel()
+        arms.append(np.repeat(np.repeat(block.arms, 2), both))
+        rewards.append(np.repeat(np.tile([1.0, 0.0], ones.size), both))
+    return Rewards(list(rows.index), np.concatenate(arms), np.concatenate(rewards))
 
 
 def read_totals(
@@ -207,108 +219,56 @@ def read_totals(
     asked = {"arm": arm, "reward": reward, "trials": trials, "events": events}
     asked |= {"count": count, "total": total, "squares": squares}
     rows = _Rows(missing, transform, bounds, worst)
-    sums = _Accumulated(rng)
+    random = np.random.default_rng(rng)
+    sums = np.zeros((3, 0))  # at 2 i what belongs to arm i, at 2 i + 1 what is in the random half
+    singles = binary = True
     for block in rows.read(data, asked, labels, encoding):
-        sums.add(block, len(rows.labels))
-    return sums.totals(rows.labels, min_rows, rows.missing)
+        sums = np.pad(sums, ((0, 0), (0, 2 * len(rows.index) - sums.shape[1])))
+        where = 2 * block.arms
+        if block.is_single:
+            where += random.random(where.size) < 0.5
+        singles, binary = singles and block.is_single, binary and block.binary
+        for row, values in zip(sums, (block.counts, block.sums, block.squares), strict=True):
+            np.add.at(row, where, values)
+    pairs = sums.reshape(3, -1, 2)
+    counts = pairs[0].sum(axis=1).astype(np.int64)
+    names = list(rows.index)
+    kept = np.flatnonzero(counts >= min_rows)
+    left_out = {names[i]: int(counts[i]) for i in np.flatnonzero(counts < min_rows)}
+    if not kept.size:
+        raise InvalidParameter(
+            f"data must have an arm with {min_rows:,} rows or more but has none: the largest of"
+            f" its {len(names):,} arms has {counts.max(initial=0):,}."
+        )
+    names, pairs = [names[i] for i in kept], pairs[:, kept]
+    whole = pairs.sum(axis=2)
+    half: Totals | None = None
+    if singles:
+        in_half = pairs[:, :, 1]
+        half = Totals(names, in_half[0].astype(np.int64), in_half[1], in_half[2], None, {})
+    elif binary:
+        ones = random.binomial(whole[1].astype(np.int64), 0.5)
+        zeros = random.binomial((whole[0] - whole[1]).astype(np.int64), 0.5)
+        half = Totals(names, ones + zeros, ones.astype(float), ones.astype(float), None, {})
+    return Totals(names, counts[kept], whole[1], whole[2], half, left_out, rows.missing)
 
 
 # Blocks of rows
 
 
-class _Single(NamedTuple):
-    """Some single rewards."""
+class _Block(NamedTuple):
+    """Some rows: single rewards, or totals, which are `binary` if all rewards were 0 or 1."""
 
     arms: IntArray
-    rewards: FloatArray
-
-
-class _Sums(NamedTuple):
-    """Some rows with totals; `binary` if they are of rewards of 0 and 1."""
-
-    arms: IntArray
-    counts: FloatArray
+    counts: Any
     sums: FloatArray
     squares: FloatArray
     binary: bool
-
-    def expanded(self) -> _Single:
-        """Return counted rewards of 0 and 1 one by one."""
-        trials = float(self.counts.sum())
-        if trials > MAX_EXPANDED:
-            raise InvalidParameter(
-                f"trials must be at most {MAX_EXPANDED:,} where they become single rewards but are"
-                f" {trials:,.0f}: oddarms.analyze takes any number."
-            )
-        ones = self.sums.astype(np.int64)
-        both = np.stack([ones, self.counts.astype(np.int64) - ones], axis=1).ravel()
-        arms = np.repeat(np.repeat(self.arms, 2), both)
-        return _Single(arms, np.repeat(np.tile([1.0, 0.0], ones.size), both))
-
-
-class _Accumulated:
-    """Adds up blocks, row after row, so that the size of blocks does not matter.
-
-    What is at 2 i belongs to arm i, and at 2 i + 1 what is in the random half.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
-        self._counts = np.zeros(0, dtype=np.int64)
-        self._sums, self._squares = np.zeros(0), np.zeros(0)
-        self._totals_only, self._binary = False, True
-
-    def add(self, block: _Single | _Sums, n: int) -> None:
-        """Add a block; there are n arms by now."""
-        more = max(0, 2 * n - self._counts.size)
-        self._counts = np.append(self._counts, np.zeros(more, dtype=np.int64))
-        self._sums, self._squares = (
-            np.append(array, np.zeros(more)) for array in (self._sums, self._squares)
-        )
-        if isinstance(block, _Single):
-            where = 2 * block.arms + (self._rng.random(block.arms.size) < 0.5)
-            np.add.at(self._counts, where, 1)
-            np.add.at(self._sums, where, block.rewards)
-            np.add.at(self._squares, where, block.rewards**2)
-        else:
-            self._totals_only, self._binary = True, self._binary and block.binary
-            np.add.at(self._counts, 2 * block.arms, block.counts.astype(np.int64))
-            np.add.at(self._sums, 2 * block.arms, block.sums)
-            np.add.at(self._squares, 2 * block.arms, block.squares)
-
-    def totals(self, labels: list[Label], min_rows: int, missing: int) -> Totals:
-        """Return the totals of all arms with enough rows."""
-        counts = self._counts[0::2] + self._counts[1::2]
-        kept = np.flatnonzero(counts >= min_rows)
-        left_out = {labels[i]: int(counts[i]) for i in np.flatnonzero(counts < min_rows)}
-        if not kept.size:
-            raise InvalidParameter(
-                f"data must have an arm with {min_rows:,} rows or more but has none: the largest of"
-                f" its {len(labels):,} arms has {counts.max(initial=0):,}."
-            )
-        names = [labels[i] for i in kept] if left_out else list(labels)
-        counts = counts[kept]
-        sums = (self._sums[0::2] + self._sums[1::2])[kept]
-        squares = (self._squares[0::2] + self._squares[1::2])[kept]
-        half: Totals | None = None
-        if not self._totals_only:
-            halves = 2 * kept + 1
-            parts = self._counts[halves], self._sums[halves], self._squares[halves]
-            half = Totals(names, *parts, None, {})
-        elif self._binary:
-            ones: IntArray = self._rng.binomial(sums.astype(np.int64), 0.5)
-            zeros: IntArray = self._rng.binomial(counts - sums.astype(np.int64), 0.5)
-            half = Totals(names, ones + zeros, ones.astype(float), ones.astype(float), None, {})
-        return Totals(names, counts, sums, squares, half, left_out, missing)
+    is_single: bool = False
 
 
 _KINDS = (("reward",), ("trials", "events"), ("count", "total", "squares"))
 """The columns that may have the values of a table."""
-_WrongAt = Callable[[int, str], InvalidParameter]
-_MISSING = (
-    "missing='skip' leaves such rows out, which is sound only if being missing has nothing to do"
-    " with the reward, and 'worst' counts them as the most abnormal reward"
-)
 
 
 class _Rows:
@@ -317,13 +277,10 @@ class _Rows:
     def __init__(
         self, missing: Missing, transform: Transform | None, bounds: Bounds, worst: float
     ) -> None:
-        self.labels: list[Label] = []
+        self.index: dict[Label, int] = {}
         self.missing = 0
-        self._rule = check_missing(missing)
-        self._transform = transform
-        self._bounds = check_bounds(bounds)
-        self._worst = worst
-        self._index: dict[Label, int] = {}
+        self._rule = check_choice("missing", missing, get_args(Missing))
+        self._transform, self._bounds, self._worst = transform, check_bounds(bounds), worst
 
     def read(
         self,
@@ -331,64 +288,35 @@ class _Rows:
         asked: dict[str, Any],
         labels: Iterable[Label] | None,
         encoding: str | None,
-    ) -> Iterator[_Single | _Sums]:
+    ) -> Iterator[_Block]:
         """Give the rows of recorded data; `asked` has the columns."""
         given = {word: name for word, name in asked.items() if name is not None}
         wanted = [name for names in given.values() for name in _listed(names)]
-        if isinstance(data, Rewards):
-            yield self._checked_by_label(data)
-            return
-        with table_of(data, wanted, encoding) as table:
-            if table is not None:
-                if labels is not None:
-                    raise InvalidParameter("Leave labels out for a table: arm names its column.")
-                yield from self._of_table(table, given, asked)
-                return
-        if given:
-            raise InvalidParameter(
-                f"{' and '.join(given)} must name columns of a table, but data is a"
-                f" {type(data).__name__} without {' and '.join(map(repr, wanted))}."
-            )
-        yield self._checked_by_label(Rewards(*by_label(data, labels)))
-
-    def _checked_by_label(self, data: Rewards) -> _Single:
-        self.labels = list(data.labels)
-
-        def wrong_at(i: int, rule: str) -> InvalidParameter:
-            return InvalidParameter(f"arm {brief(data.labels[data.arms[i]])}: {rule}.")
-
-        return self._checked(data.arms, data.rewards, "the reward", wrong_at)
+        if not isinstance(data, Rewards):
+            with table_of(data, wanted, encoding) as table:
+                if table is not None:
+                    if labels is not None:
+                        raise InvalidParameter("Leave labels out for a table: arm names them.")
+                    yield from self._of_table(table, given, asked)
+                    return
+            if given:
+                raise InvalidParameter(
+                    f"{' and '.join(given)} must name columns of a table, but data is a"
+                    f" {type(data).__name__} without {' and '.join(map(repr, wanted))}."
+                )
+            data = Rewards(*by_label(data, labels))
+        self.index = {label: i for i, label in enumerate(data.labels)}
+        try:
+            yield self._singles(data.arms, data.rewards, "the reward")
+        except BadRow as bad:
+            label = data.labels[data.arms[bad.row]]
+            raise InvalidParameter(f"arm {brief(label)}: {bad.rule}.") from None
 
     def _of_table(
         self, table: Table, given: dict[str, Any], asked: dict[str, Any]
-    ) -> Iterator[_Single | _Sums]:
+    ) -> Iterator[_Block]:
         arm = _arm_places(table, given.get("arm"))
         kind, values = _value_places(table, given, asked)
-        self._check_kind(kind)
-        columns = [Numbers(str(table.columns[i]), commas=table.commas) for i in values]
-        first = 1
-        for part in table.parts(arm, values):
-            labels = _stripped(part.labels) if table.is_file else part.labels
-            rows = np.arange(first, first + len(labels[0][0]))
-            first += rows.size
-
-            def wrong_at(i: int, rule: str) -> InvalidParameter:
-                return InvalidParameter(f"{table.name}, row {rows[i]:,}: {rule}.")  # noqa: B023
-
-            numbers = [c.of(v, wrong_at) for c, v in zip(columns, part.values, strict=True)]
-            blank = _blank(labels, numbers) if table.is_file else None
-            if blank is not None:
-                rows, numbers = rows[~blank], [values[~blank] for values in numbers]
-                labels = [(codes[~blank], texts) for codes, texts in labels]
-            arms = self._arms(labels, wrong_at)
-            if len(kind) == 1:
-                yield self._checked(arms, numbers[0], columns[0].name, wrong_at)
-            else:
-                yield self._checked_sums(arms, numbers, kind, wrong_at)
-        if not self.labels:
-            raise InvalidParameter(f"{table.name} must have rows but has none.")
-
-    def _check_kind(self, kind: tuple[str, ...]) -> None:
         a, b = self._bounds
         if len(kind) > 1 and self._transform is not None:
             raise InvalidParameter("clip and above need single rewards, but the table has totals.")
@@ -396,71 +324,74 @@ class _Rows:
             raise InvalidParameter(
                 f"trials and events count rewards of 0 and 1, but the bounds are [{a:g}, {b:g}]."
             )
-
-    # Labels
-
-    def _arms(self, labels: LabelColumns, wrong_at: _WrongAt) -> IntArray:
-        """Return the arm of each row."""
-        for codes, _ in labels:
-            if codes.size and codes.min() < 0:
-                row = int(np.argmin(codes))
-                raise wrong_at(row, "every row must name an arm but the label is missing")
-        codes, texts = labels[0] if len(labels) == 1 else _joined(labels)
-        known = self._index.get
-        arms = np.array([known(text, -1) for text in texts], dtype=np.int64)
-        first = np.full(arms.size, -1, dtype=np.int64)
-        first[codes[::-1]] = np.arange(codes.size)[::-1]  # of equal codes the last one stays
-        new = np.flatnonzero((arms < 0) & (first >= 0))
-        for code in new[np.argsort(first[new])].tolist():
+        names = [str(table.columns[i]) for i in values]
+        for frame in table.frames(arm, values):
             try:
-                arms[code] = self._number(texts[code])
-            except InvalidParameter as error:
-                raise wrong_at(int(first[code]), str(error)) from None
-        return arms[codes]
+                numbers = [
+                    numbers_of(name, frame[i].to_numpy(), commas=table.commas)
+                    for name, i in zip(names, values, strict=True)
+                ]
+                if table.is_file:
+                    frame, numbers = _filled(frame, arm, numbers)
+                arms = self._arms(frame, arm, is_file=table.is_file)
+                if len(kind) == 1:
+                    block = self._singles(arms, numbers[0], names[0])
+                else:
+                    block = self._totals(arms, numbers, kind)
+            except BadRow as bad:
+                row = frame.index[bad.row] + 1
+                raise InvalidParameter(f"{table.name}, row {row:,}: {bad.rule}.") from None
+            yield block
+        if not self.index:
+            raise InvalidParameter(f"{table.name} must have rows but has none.")
 
-    def _number(self, label: Any) -> int:
-        """Return the number of an arm, a new one if it was not seen before."""
-        if isinstance(label, str) and not label:
-            raise InvalidParameter("every row must name an arm but the label is empty")
-        if isinstance(label, str) and len(label) > MAX_LINE:
-            raise InvalidParameter(f"a label may have {MAX_LINE:,} characters but has more")
-        number = self._index.setdefault(label, len(self._index))
-        if number == len(self.labels):
-            self.labels.append(label)
-        return number
+    def _arms(self, frame: Any, places: list[int], *, is_file: bool) -> IntArray:
+        """Return the arm of each row."""
+        columns = [factorized(frame[i]) for i in places]
+        if is_file:
+            columns = [(codes, [str(text).strip() for text in texts]) for codes, texts in columns]
+        for column, labels in columns:
+            if column.size and column.min() < 0:
+                raise BadRow(int(np.argmin(column)), "the label of the arm is missing")
+            for code, label in enumerate(labels):
+                if isinstance(label, str) and not 0 < len(label) <= MAX_LINE:
+                    rule = f"may have {MAX_LINE:,} characters" if label else "is empty"
+                    raise BadRow(int(np.argmax(column == code)), f"the label of the arm {rule}")
+        codes, texts = columns[0] if len(columns) == 1 else _joined(columns)
+        index = self.index
+        arms = [index.setdefault(text, len(index)) for text in texts]
+        return np.array(arms, dtype=np.int64)[codes]
 
-    # Values
-
-    def _checked(
-        self, arms: IntArray, rewards: FloatArray, name: str, wrong_at: _WrongAt
-    ) -> _Single:
+    def _singles(self, arms: IntArray, rewards: FloatArray, name: str) -> _Block:
         """Return rewards within the bounds; missing ones are treated as the rule says."""
         gone = np.isnan(rewards)
         if gone.any():
             if self._rule == "stop":
-                raise wrong_at(int(np.argmax(gone)), f"{name} is missing; {_MISSING}")
+                raise BadRow(
+                    int(np.argmax(gone)),
+                    f"{name} is missing; missing='skip' leaves such rows out, which is sound only"
+                    " if being missing has nothing to do with the reward, and 'worst' counts them"
+                    " as the most abnormal reward",
+                )
             self.missing += int(np.count_nonzero(gone))
-        there = ~gone
+            if self._rule == "skip":
+                arms, rewards, gone = arms[~gone], rewards[~gone], gone[~gone]
         if self._transform is not None:
             rewards = rewards.copy()
-            rewards[there] = self._transform.many(rewards[there])
+            rewards[~gone] = self._transform.many(rewards[~gone])
         a, b = self._bounds
-        outside = there & ~((rewards >= a) & (rewards <= b))
+        outside = ~gone & ~((rewards >= a) & (rewards <= b))
         if outside.any():
             row = int(np.argmax(outside))
             rule = f"{name} must lie within the bounds [{a:g}, {b:g}] but is {rewards[row]:g}"
-            raise wrong_at(row, f"{rule}; for other rewards give bounds, clip or above")
-        if self._rule == "skip":
-            return _Single(arms[there], rewards[there])
-        return _Single(arms, np.where(gone, self._worst, rewards))
+            raise BadRow(row, f"{rule}; for other rewards give bounds, clip or above")
+        rewards = np.where(gone, self._worst, rewards)
+        return _Block(arms, 1.0, rewards, rewards**2, binary=False, is_single=True)
 
-    def _checked_sums(
-        self, arms: IntArray, numbers: list[FloatArray], kind: tuple[str, ...], wrong_at: _WrongAt
-    ) -> _Sums:
+    def _totals(self, arms: IntArray, numbers: list[FloatArray], kind: tuple[str, ...]) -> _Block:
         """Return totals if there are rewards within the bounds that have them."""
         a, b = self._bounds
-        counts, sums = numbers[:2]
-        squares = numbers[-1]
+        counts, sums, squares = numbers[0], numbers[1], numbers[-1]
         with np.errstate(all="ignore"):
             right = (counts % 1 == 0) & (counts >= 0) & (counts <= MAX_COUNT)
             if len(kind) == 2:
@@ -475,8 +406,8 @@ class _Rows:
             row = int(np.argmin(right))
             pairs = zip(kind, numbers, strict=True)
             got = ", ".join(f"{word} {number[row]:g}" for word, number in pairs)
-            raise wrong_at(row, f"{rule} but there are {got}")
-        return _Sums(arms, counts, sums, squares, binary)
+            raise BadRow(row, f"{rule} but there are {got}")
+        return _Block(arms, counts, sums, squares, binary)
 
 
 def _possible(
@@ -497,26 +428,17 @@ def _possible(
     return possible
 
 
-def _stripped(labels: LabelColumns) -> LabelColumns:
-    """Return the labels of a file as texts without blanks around them."""
-    return [
-        (codes, [text.strip() if isinstance(text, str) else str(text) for text in texts])
-        for codes, texts in labels
-    ]
-
-
-def _blank(labels: LabelColumns, numbers: list[FloatArray]) -> BoolArray | None:
-    """Return which rows have nothing in the columns that are read; None if all have something."""
-    if not all("" in texts or codes.min(initial=0) < 0 for codes, texts in labels):
-        return None
+def _filled(frame: Any, arm: list[int], numbers: list[FloatArray]) -> tuple[Any, list[FloatArray]]:
+    """Return the rows of a file that have anything in the columns that are read."""
     blank: BoolArray = np.all([np.isnan(values) for values in numbers], axis=0)
-    for codes, texts in labels:
-        empty = [code for code, text in enumerate(texts) if not text]
-        blank &= np.isin(codes, [-1, *empty])
-    return blank
+    if blank.any():
+        labels = frame.loc[blank, arm].astype(object)
+        empty = labels.isna() | labels.map(lambda label: not str(label).strip())
+        blank[blank] = empty.all(axis=1)
+    return frame[~blank], [values[~blank] for values in numbers]
 
 
-def _joined(labels: LabelColumns) -> tuple[IntArray, list[Any]]:
+def _joined(labels: list[tuple[IntArray, list[Any]]]) -> tuple[IntArray, list[Any]]:
     """Return the labels of several columns as one."""
     codes, texts = labels[0][0], list(map(str, labels[0][1]))
     for more, others in labels[1:]:
@@ -527,7 +449,7 @@ def _joined(labels: LabelColumns) -> tuple[IntArray, list[Any]]:
     if twice is not None:
         raise InvalidParameter(
             f"Labels of several columns are joined with {BETWEEN!r}, so none may have it in it, but"
-            f" there is {shown(twice)}."
+            f" there is {brief(twice)}."
         )
     return codes, texts
 
@@ -540,42 +462,28 @@ def _listed(names: Columns) -> list[str]:
 
 
 def _arm_places(table: Table, arm: Columns | None) -> list[int]:
-    if arm is not None:
-        names = _listed(arm)
-        if not names:
-            raise InvalidParameter("arm must name a column, or several, but is an empty list.")
-        return [table.place("arm", name) for name in names]
-    if table.places("arm"):
-        return [table.place("arm", "arm")]
-    if not table.index:
+    if arm is None and table.index and not table.places("arm"):
+        return list(table.index)
+    names = _listed("arm" if arm is None else arm)
+    if not names or (arm is None and not table.places("arm")):
         raise InvalidParameter(
             f"{table.name}: arm must name the column of labels, one of {table.listed()}."
         )
-    return list(table.index)
+    return [table.place("arm", name) for name in names]
 
 
 def _value_places(
     table: Table, given: dict[str, Any], asked: dict[str, Any]
 ) -> tuple[tuple[str, ...], list[int]]:
     """Return what kind of values a table has, and where."""
-    known = [kind for kind in _KINDS if kind[0] in asked]
-    chosen = [kind for kind in known if any(word in given for word in kind)]
-    if len(chosen) > 1:
-        raise InvalidParameter(
-            f"Give one of {', or '.join(' and '.join(kind) for kind in known)}, but got"
-            f" {' and '.join(word for word in given if word != 'arm')}."
-        )
-    if chosen:
-        absent = [word for word in chosen[0] if word not in given]
-        if absent:
-            raise InvalidParameter(
-                f"Give {' and '.join(chosen[0])} together: {absent[0]} is not given."
-            )
-    else:
-        chosen = [kind for kind in known if all(map(table.places, kind))]
-    if not chosen:
-        raise InvalidParameter(
-            f"{table.name}: reward must name the column of rewards, one of {table.listed()}."
-        )
-    kind = chosen[0]
-    return kind, [table.place(word, given.get(word, word)) for word in kind]
+    kinds = [kind for kind in _KINDS if kind[0] in asked]
+    words = tuple(word for word in given if word != "arm")
+    for kind in kinds:
+        if words == kind or (not words and all(map(table.places, kind))):
+            return kind, [table.place(word, given.get(word, word)) for word in kind]
+    if words:
+        choices = ", or ".join(" and ".join(kind) for kind in kinds)
+        raise InvalidParameter(f"Give {choices}, but got {' and '.join(words)}.")
+    raise InvalidParameter(
+        f"{table.name}: reward must name the column of rewards, one of {table.listed()}."
+    )

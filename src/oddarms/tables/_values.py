@@ -1,4 +1,4 @@
-"""Values as people write them: numbers, yes and no, what is missing, bounds, tickets."""
+"""Recorded values in Python: numbers as people write them, lists by label, arrays and frames."""
 
 from __future__ import annotations
 
@@ -6,132 +6,236 @@ import math
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from numbers import Real
-from typing import Any, Literal, get_args
+from os import PathLike
+from typing import Any, Literal
 
 import numpy as np
 
-from oddarms.errors import InvalidParameter
+from oddarms.errors import InvalidParameter, MissingExtra
 from oddarms.problem import (
     UNIT,
     FloatArray,
     IntArray,
+    Label,
     brief,
     check_bounds,
-    check_choice,
+    check_labels,
     check_number,
 )
+from oddarms.tables._files import ABSENT, Table, opened_table, pandas_of
 
 Bounds = tuple[float, float]
 Missing = Literal["stop", "skip", "worst"]
 """What a missing reward means: an error, no sample, or the most abnormal reward."""
-Wrong = Callable[[str], InvalidParameter]
-"""Makes the error of a broken rule."""
+Recorded = Any
+"""Recorded data: a mapping from label to rewards; a frame of pandas, polars or pyarrow or a
+relation of DuckDB, with a row per reward or with totals; a Series of pandas with the labels as its
+index; an array, or a sequence of lists, with `labels`; `Rewards`; `RunHistory`; or a path."""
 
-ABSENT = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none"})
 _TRUTH = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _WITH_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?")
 
 
-# Columns
+# Values
+
+
+class BadRow(Exception):
+    """What is wrong with a row, which is counted from 0."""
+
+    def __init__(self, row: int, rule: str) -> None:
+        super().__init__(row, rule)
+        self.row, self.rule = row, rule
 
 
 def factorized(values: Any) -> tuple[IntArray, list[Any]]:
-    """Return a code for each value, -1 for a missing one, and what the codes stand for."""
-    pandas = sys.modules.get("pandas")
-    if pandas is not None:  # which has read the file, or the frame; it hashes faster
-        try:
-            codes, distinct = pandas.factorize(values)
-        except (TypeError, ValueError):  # lists and the like
-            raise InvalidParameter("Labels and rewards must be texts or numbers.") from None
-        return codes.astype(np.int64), distinct.tolist()
-    index: dict[Any, int] = {None: -1}
-    found = [index.setdefault(value, len(index) - 1) for value in np.asarray(values).tolist()]
-    return np.array(found, dtype=np.int64), list(index)[1:]
+    """Return a code for each value, -1 for a missing one, and what the codes stand for.
 
-
-class Numbers:
-    """Turns a column, part by part, into numbers; a missing one is NaN.
-
-    Parameters
-    ----------
-    name
-        The column, for messages.
-    commas
-        Whether 0,5 is a number. In one column it is always a point or always a comma.
+    With pandas equal values have equal codes, in the order of first appearance.
     """
+    pandas = sys.modules.get("pandas")
+    if pandas is None:  # no file or frame was read
+        return np.arange(len(values)), list(values)
+    try:
+        codes, distinct = pandas.factorize(values)
+    except (TypeError, ValueError):  # lists and the like
+        raise InvalidParameter("Labels and rewards must be texts or numbers.") from None
+    return codes.astype(np.int64), distinct.tolist()
 
-    def __init__(self, name: str, *, commas: bool = False) -> None:
-        self.name = name
-        self.mark = ""
-        self._commas = commas
 
-    def of(self, values: Any, wrong_at: Callable[[int, str], InvalidParameter]) -> FloatArray:
-        """Return the numbers of some rows; `wrong_at` makes the error of one of them."""
-        array = np.asarray(values)
-        if array.dtype.kind in "biuf":
-            return array.astype(np.float64)
-        if array.dtype.kind not in "OUT":
-            rule = f"{self.name} must be numbers but has the type {brief(str(array.dtype))}"
-            raise wrong_at(0, rule)
-        codes, distinct = factorized(values)
-        found = [self._number(value) for value in distinct]
-        bad = next((code for code, number in enumerate(found) if number is None), None)
-        if bad is not None:
-            row = int(np.flatnonzero(codes == bad)[0])
-            raise wrong_at(row, self._rule(distinct[bad]))
-        return np.array([*found, math.nan], dtype=np.float64)[codes]
+def numbers_of(name: str, values: Any, *, commas: bool = False) -> FloatArray:
+    """Return a column as numbers, NaN where one is missing; `commas` allows decimal commas.
 
-    def _number(self, value: Any) -> float | None:
-        """Return a number, NaN for one that is missing, None for what is no number."""
-        if isinstance(value, str):
-            return self._text(value.strip())
-        if value is None or type(value).__name__ in ("NAType", "NaTType"):
-            return math.nan
-        if not isinstance(value, Real | Decimal | np.bool_):
-            return None
-        try:
-            return float(value)
-        except OverflowError:
-            return math.inf
+    In one column the decimal mark is always a point or always a comma.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    if array.dtype.kind not in "OUT":
+        raise BadRow(0, f"{name} must be numbers but has the type {brief(str(array.dtype))}")
+    codes, distinct = factorized(values)
+    texts = (value.strip() for value in distinct if isinstance(value, str))
+    commas = commas and any(map(_WITH_COMMA.fullmatch, texts))
+    found = [_number(value, commas=commas) for value in distinct]
+    if None in found:
+        bad = found.index(None)
+        more = "; other numbers in the column have a decimal comma" if commas else ""
+        rule = f"{name} must be a number, yes/no or true/false but is {brief(distinct[bad])}{more}"
+        raise BadRow(int(np.flatnonzero(codes == bad)[0]), rule)
+    return np.array([*found, math.nan], dtype=np.float64)[codes]
 
-    def _text(self, text: str) -> float | None:
-        folded = text.casefold()
+
+def _number(value: Any, *, commas: bool) -> float | None:
+    """Return a number, NaN for one that is missing, None for what is no number."""
+    if isinstance(value, str):
+        folded = value.strip().casefold()
         if folded in ABSENT:
             return math.nan
+        if "_" in folded or (commas and "." in folded):  # Python would read 1_0 as 10
+            return None
         if folded in _TRUTH:
             return _TRUTH[folded]
-        if self._commas and ("," in text or "." in text):
-            comma = _WITH_COMMA.fullmatch(text) is not None
-            mark = "," if comma else "."
-            if self.mark and self.mark != mark:
-                return None
-            self.mark = mark
-            text = text.replace(",", ".") if comma else text
         try:
-            return None if "_" in text else float(text)  # Python would read 1_0 as 10
+            return float(folded.replace(",", ".") if commas else folded)
         except ValueError:
             return None
-
-    def _rule(self, value: Any) -> str:
-        rule = f"{self.name} must be a number, yes/no or true/false but is {brief(value)}"
-        if self._commas and self.mark and re.search("[.,]", str(value)):
-            mark = "comma" if self.mark == "," else "point"
-            return f"{rule}; other numbers in the column have a decimal {mark}"
-        return rule
-
-
-def check_missing(missing: Missing) -> Missing:
-    """Return what a missing reward means if it is one of the three words."""
-    checked: Missing = check_choice("missing", missing, get_args(Missing))
-    return checked
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return math.nan
+    if not isinstance(value, Real | Decimal | np.bool_):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
-def shown(text: str, most: int = 60) -> str:
-    """Return a text for a message, shortened."""
-    return repr(text if len(text) <= most else f"{text[:most]}...")
+# Lists by label, and arrays
+
+
+def by_label(data: Any, labels: Iterable[Label] | None) -> tuple[list[Label], IntArray, FloatArray]:
+    """Return labels, the arm of each reward and the rewards of a mapping or of rows with labels."""
+    if isinstance(data, Mapping) and labels is not None:
+        raise InvalidParameter("Leave labels out for a mapping: its keys are the labels.")
+    rows = dict(data) if isinstance(data, Mapping) else _labelled(data, labels)
+    names = [label.item() if isinstance(label, np.generic) else label for label in rows]
+    arrays = [_rewards(label, values) for label, values in rows.items()]
+    arms = np.repeat(np.arange(len(arrays)), [array.size for array in arrays])
+    return names, arms, np.concatenate([np.empty(0), *arrays])
+
+
+def _rewards(label: Label, values: Any) -> FloatArray:
+    name = f"rewards of {brief(label)}"
+    try:
+        array = np.asarray(values)
+        if not isinstance(values, np.ndarray) and array.dtype.kind == "U":
+            array = np.asarray(values, dtype=object)  # numpy makes texts of numbers beside one
+    except ValueError:  # lists of several lengths
+        array = np.empty((0, 0))
+    if array.ndim != 1:
+        raise InvalidParameter(f"{name} must be a list of numbers but got {brief(values)}.")
+    try:
+        return numbers_of(name, array)
+    except BadRow as bad:
+        raise InvalidParameter(f"{bad.rule}.") from None
+
+
+def _labelled(data: Any, labels: Iterable[Label] | None) -> dict[Label, Any]:
+    """Return the rows of an array by their labels."""
+    is_array = isinstance(data, np.ndarray)
+    if not is_array and (not isinstance(data, Sequence) or isinstance(data, str)):
+        raise InvalidParameter(
+            "data must be a frame, a path, a mapping from label to rewards, or an array with"
+            f" labels, but got {type(data).__name__}."
+        )
+    if is_array and data.ndim != 2:
+        raise InvalidParameter(
+            f"data must be an array with a row for each arm but has the shape {data.shape}."
+        )
+    if labels is None:
+        raise InvalidParameter(
+            f"Give labels for an array of rewards, one for each of its {len(data):,} rows."
+        )
+    names = check_labels(labels)
+    if len(names) != len(data):
+        turn = is_array and data.shape[1] == len(names)
+        raise InvalidParameter(
+            f"labels must be as many as data has rows, {len(data):,}, but are {len(names):,}"
+            f"{': its columns are as many, so give array.T' if turn else ''}."
+        )
+    return dict(zip(names, data, strict=True))
+
+
+# Tables
+
+
+@contextmanager
+def table_of(data: Any, wanted: Sequence[str], encoding: str | None) -> Iterator[Table | None]:
+    """Give a path, a frame or a mapping of columns as a table; None for anything else."""
+    kind = type(data)
+    if isinstance(data, str | PathLike):
+        with opened_table(data, wanted, encoding) as table:
+            yield table
+    elif encoding is not None:
+        raise InvalidParameter("Leave encoding out unless data is a file.")
+    elif isinstance(data, Mapping) and wanted and set(wanted) <= set(data):
+        yield _of_columns({name: data[name] for name in wanted})
+    elif not isinstance(data, np.ndarray | type) and any(
+        hasattr(kind, name) for name in ("columns", "to_numpy", "__arrow_c_stream__")
+    ):
+        yield _of_frame(data)
+    else:
+        yield None
+
+
+def _of_columns(columns: Mapping[Any, Any]) -> Table:
+    try:
+        frame = pandas_of("reading columns").DataFrame(dict(enumerate(columns.values())))
+    except ValueError:
+        raise InvalidParameter("The columns of data must be lists of the same length.") from None
+    return Table("data", list(columns), lambda *_: [frame], is_file=False)
+
+
+def _of_frame(data: Any) -> Table:
+    """Return a frame of any library as a table."""
+    pandas = pandas_of("reading a data frame")
+    try:
+        import narwhals as nw
+    except ImportError:
+        raise MissingExtra.of("frame", "reading a data frame") from None
+    try:
+        frame: Any = nw.from_native(data, allow_series=True)
+    except (TypeError, ValueError) as error:
+        raise InvalidParameter(
+            f"data must be a frame that narwhals reads but {type(data).__name__} is not:"
+            f" {brief(str(error), 120)}."
+        ) from None
+    if isinstance(frame, nw.Series):
+        frame = frame.alias("reward").to_frame()
+    columns = list(frame.collect_schema().names())
+    width = len(columns)
+    index = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame) else None
+    if index is None or isinstance(index, pandas.RangeIndex):  # not given on purpose
+        levels = []
+    else:
+        levels = [index.get_level_values(i) for i in range(index.nlevels)]
+
+    def frames(labels: Sequence[int], values: Sequence[int]) -> Iterator[Any]:
+        places = dict.fromkeys((*labels, *values))
+        taken = frame.select(nw.col(*(columns[i] for i in places if i < width)))
+        try:
+            taken = taken.collect() if isinstance(taken, nw.LazyFrame) else taken
+        except ImportError:
+            raise MissingExtra.of("parquet", "reading a relation of DuckDB") from None
+        found = {i: taken.get_column(columns[i]).to_numpy() for i in places if i < width}
+        found |= {i: levels[i - width] for i in places if i >= width}
+        yield pandas.DataFrame({i: pandas.Series(found[i]) for i in places})
+
+    return Table(
+        "data", columns, frames, is_file=False, index=tuple(range(width, width + len(levels)))
+    )
 
 
 # Rewards without known bounds
