@@ -53,8 +53,8 @@ def _asked(ask: Callable[..., Sequence[Ticket]], supply: int) -> list[Ticket]:
 
 
 @contextmanager
-def serving(url: str) -> Iterator[str]:
-    """Serve a storage by a process of its own; its token is in the environment meanwhile."""
+def serving(url: str) -> Iterator[tuple[str, int]]:
+    """Serve a storage; yield address and process id. Its token is in the environment meanwhile."""
     from oddarms.server import Role, Tokens
 
     os.environ["ODDARMS_TOKEN"] = Tokens.opened(url).make(Role.ADMIN)
@@ -62,7 +62,7 @@ def serving(url: str) -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            yield process.stdout.readline().split()[-1].rstrip("/")
+            yield process.stdout.readline().split()[-1].rstrip("/"), process.pid
         finally:
             process.terminate()
             process.wait(START_SECONDS)
@@ -77,7 +77,7 @@ def measured(place: Place, size: int, writers: int, seconds: float, *, http: boo
         way = partial(tell_by, size)
         if not http:
             return rate(way, url, writers, seconds, supply)
-        with serving(url) as address:
+        with serving(url) as (address, _):
             return rate(way, address, writers, seconds, supply)
     finally:
         place.remove(url)

@@ -10,6 +10,7 @@ import re
 import shlex
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ PATHS = (
     "/studies/nobody",
     "/nowhere",
 )
-PARTS = ("summary", "arms", "trace", "workers", "conflicts", "manage")
+PARTS = ("summary", "holders", "arms", "trace", "workers", "conflicts", "manage")
 
 
 class Site:
@@ -504,6 +505,54 @@ def test_a_study_is_created_changed_and_deleted(site: Site, admin: TestClient):
     assert admin.post(f"{base}/delete", data={**data, "again": "made"}).status_code == 422
     assert "is deleted" in admin.post(f"{base}/delete", data={**data, "again": "made/here"}).text
     assert admin.get(base).status_code == 404
+
+
+def test_who_holds_a_study_up_and_taking_it_back(
+    site: Site, admin: TestClient, caplog: pytest.LogCaptureFixture
+):
+    study = create(site.storage, "held", ["a", "b", "c"], k=1)
+    base = "/studies/held"
+    assert "Waiting for" not in admin.get(base).text
+    study.ask(10**6, worker="an absent <client>", lease=1800)
+    page = admin.get(base).text
+    assert re.search(
+        r"Waiting for .* an absent <client> \d+ now in 30 min Take back", text_of(page)
+    )
+    with site.client(Role.READER) as reader:
+        assert "Take back" not in text_of(reader.get(base).text)
+    data = {"csrf": csrf_in(page), "worker": "an absent <client>"}
+    with caplog.at_level("INFO", logger="oddarms.audit"):
+        done = admin.post(f"{base}/release", data=data).text
+    assert "The tickets are taken back" in done
+    assert "Waiting for" not in done
+    assert re.search("release .*an absent", caplog.text)
+    oddarms.delete_study("held", storage=site.storage)
+
+
+def test_the_list_is_filtered_and_sorted(site: Site, admin: TestClient):
+    assert admin.get("/studies").url.path == "/"
+    crowd = site.study("crowd")
+    crowd.ask(1)  # which notes how far it is
+    found = crowd.result()
+    decided = f"{30 - len(found.undecided)} / 30 {len(found.outliers)} {len(list(crowd.trials()))}"
+    page = admin.get("/?q=crowd").text
+    assert re.search(rf"crowd Which .*\? \S+ {crowd.status.value} {decided} ", text_of(page))
+    up, down = (
+        re.findall(r'<th scope="row".*?<bdi>(.*?)</bdi>', admin.get(f"/?sort={sort}").text)
+        for sort in ("name", "-name")
+    )
+    assert up == down[::-1]
+    assert up == sorted(up)
+    assert "There is none in this state" in admin.get("/?state=budget").text
+    assert admin.get("/?sort=x&state=y").status_code == 200
+
+
+def test_a_server_may_allow_longer_leases(tmp_path: Path):
+    with served(tmp_path / "s.db", max_lease=timedelta(hours=6)) as server:
+        study = oddarms.create_study("s", ["a", "b"], k=1, storage=server.address)
+        assert study.renew(study.ask(1, lease=4 * 3600), 5 * 3600) == 1
+        with pytest.raises(oddarms.errors.InvalidParameter, match="at most 360 minutes"):
+            study.ask(lease=7 * 3600)
 
 
 def post_new(

@@ -40,7 +40,7 @@ def logs() -> Iterator[None]:
 def started(monkeypatch: pytest.MonkeyPatch) -> None:
     """Says that it has started, and ends."""
 
-    def run(_app: object, binding: Binding, say: object) -> None:
+    def run(_app: object, binding: Binding, say: object, **_: object) -> None:
         say(binding.url(binding.port))  # type: ignore[operator]
 
     monkeypatch.setattr("oddarms.server.run", run)

@@ -23,7 +23,7 @@ from servers import STUDIES, Served, served
 
 READING = ("", "/question", "/result", "/progress", "/status", "/pulse", "/trials", "/conflicts")
 READING += ("/export", "/workers", "/verify")
-WORKING: dict[str, Any] = {"/ask": {}, "/skip": {"worker": "w"}, "/renew": {"tickets": []}}
+WORKING: dict[str, Any] = {"/ask": {}, "/skip": {"tickets": []}, "/renew": {"tickets": []}}
 WORKING |= {"/tell": {"results": []}}
 CHANGING: dict[str, Any] = {"/stop": {}, "/resume": None, "/history": {"rewards": {}}}
 CHANGING |= {"/budget": {"budget": None}}
@@ -74,6 +74,17 @@ class TestRoles:
             assert client.delete(f"{STUDIES}/mine").status_code == 403
             assert client.post(STUDIES, json={"name": "x", "arms": 3}).status_code == 403
             assert client.get("/metrics").status_code == 200
+
+    def test_a_reader_of_one_study(self, server: Served, tokens: Tokens) -> None:
+        with server.client(tokens.make(Role.READER, study="mine")) as client:
+            assert [one["name"] for one in client.get(STUDIES).json()["studies"]] == ["mine"]
+            for what in READING:
+                assert client.get(f"{STUDIES}/mine{what}").status_code == 200, what
+                assert client.get(f"{STUDIES}/other{what}").status_code == 404, what
+            for what, body in {**WORKING, **CHANGING}.items():
+                assert client.post(f"{STUDIES}/mine{what}", json=body).status_code == 403, what
+            assert client.get("/metrics").status_code == 403
+            assert client.get("/").headers["location"].endswith("/studies/mine")
 
     def test_a_worker_works_on_its_study(self, server: Served, tokens: Tokens) -> None:
         with server.client(tokens.make(Role.WORKER, study="mine")) as client:
@@ -189,8 +200,8 @@ class TestTokens:
     def test_whose_they_are(self, tokens: Tokens) -> None:
         with pytest.raises(InvalidParameter, match="study must be given"):
             tokens.make(Role.WORKER)
-        with pytest.raises(InvalidParameter, match="and for no other"):
-            tokens.make(Role.READER, study="mine")
+        with pytest.raises(InvalidParameter, match="cannot be for an admin's"):
+            tokens.make(Role.ADMIN, study="mine")
         with pytest.raises(UnknownStudy):
             tokens.make(Role.WORKER, study="nobody")
 
@@ -438,6 +449,70 @@ class TestSites:
                 assert one.headers["cache-control"] == "no-store"
 
 
+class TestTokensOverHttp:
+    def test_listed_made_and_revoked(
+        self, server: Served, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        create_study("of tokens", 3, rng=1, storage=server.storage)
+        path = "/api/v1/tokens"
+        with server.client() as client, caplog.at_level(logging.INFO, logger="oddarms.audit"):
+            body = {"role": "worker", "study": "of tokens", "note": "lab 2", "days": 3}
+            made = client.post(path, json=body)
+            assert made.status_code == 201
+            text = made.json()["token"]
+            (row,) = [one for one in client.get(path).json()["tokens"] if one["note"] == "lab 2"]
+            assert (row["role"], row["study"]) == ("worker", "of tokens")
+            assert text not in client.get(path).text
+            with server.client(text) as worker:
+                assert worker.post(f"{STUDIES}/of tokens/ask", json={}).is_success
+                for method, where in (("GET", path), ("POST", path), ("DELETE", f"{path}/x")):
+                    assert worker.request(method, where, json=body).status_code == 403
+                assert client.delete(f"{path}/{row['id']}").status_code == 204
+                assert worker.post(f"{STUDIES}/of tokens/ask", json={}).status_code == 401
+            assert client.delete(f"{path}/{row['id']}").status_code == 404
+            for wrong in ({"role": "worker"}, {"role": "king"}, {**body, "days": 0}):
+                assert client.post(path, json=wrong).status_code == 422
+            assert client.post(path, json={**body, "study": "none"}).status_code == 404
+        lines = [one.getMessage() for one in caplog.records if one.name == "oddarms.audit"]
+        assert [line.partition(" token=")[0] for line in lines] == ["make token", "revoke token"]
+        assert all("name='of the tests'" in line and text not in line for line in lines)
+
+    def test_the_page(self, server: Served) -> None:
+        with server.client("") as browser:
+            browser.post("/login", data={"token": server.token})
+            page = browser.get("/tokens")
+            csrf = re.search(r'name="csrf" value="([0-9a-f]+)"', page.text)
+            assert csrf is not None
+            form = {"role": "reader", "note": "<b>me</b>", "days": "2"}
+            assert browser.post("/tokens", data=form).status_code == 403  # not from our page
+            form["csrf"] = csrf[1]
+            made = browser.post("/tokens", data=form)
+            found = re.search(r'id="made">([^<]+)<', made.text)
+            assert found is not None
+            assert "<b>me" not in made.text
+            with server.client(found[1]) as client:
+                assert client.get(STUDIES).is_success
+                assert client.get("/tokens").status_code == 403
+            (known,) = [one for one in server.tokens.list() if one.note == "<b>me</b>"]
+            gone = browser.post("/tokens/revoke", data={"id": known.id, "csrf": csrf[1]})
+            assert gone.status_code == 303
+            assert not server.tokens.holds(known)
+            wrong = browser.post("/tokens", data={"role": "worker", "csrf": csrf[1]})
+            assert wrong.status_code == 422
+
+    @pytest.mark.parametrize("believed", [True, False])
+    def test_the_name_that_a_proxy_forwards(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, believed: bool
+    ) -> None:
+        with (
+            served(tmp_path / "s.db", forwarded_user=believed) as server,
+            server.client(headers={"X-Forwarded-User": "ann@example.org"}) as client,
+            caplog.at_level(logging.INFO, logger="oddarms.audit"),
+        ):
+            assert client.post(STUDIES, json={"name": "new", "arms": 3}).status_code == 201
+        assert ("user='ann@example.org'" in caplog.text) is believed
+
+
 class TestAudit:
     def lines(self, caplog: pytest.LogCaptureFixture) -> list[str]:
         return [one.getMessage() for one in caplog.records if one.name == "oddarms.audit"]
@@ -458,6 +533,7 @@ class TestAudit:
         assert words == ["create", "stop", "resume", "history", "budget", "delete"]
         for line in self.lines(caplog):
             assert found.id in line
+            assert re.search(r" request=[0-9a-f]{16} ", line)
             assert "study='new'" in line
             assert text not in line
 
@@ -472,11 +548,11 @@ class TestAudit:
             with server.client(headers={"X-Forwarded-For": forged}) as client:
                 reason = "a\nb\x85delete token=0 \x1b[31m"
                 client.post(f"{STUDIES}/s/stop", json={"reason": reason})
-                for given in ({"tickets": []}, {"worker": reason}):
-                    client.post(f"{STUDIES}/s/skip", json={**given, "reason": reason})
-        said = [one.getMessage() for one in caplog.records if "given back" in one.getMessage()]
-        assert [line.isprintable() for line in said] == [True, True]
-        (line,) = self.lines(caplog)
-        assert line.isprintable()
+                for what, given in (("skip", {"tickets": []}), ("release", {"worker": reason})):
+                    client.post(f"{STUDIES}/s/{what}", json={**given, "reason": reason})
+        said = [one.getMessage() for one in caplog.records if one.name.startswith("oddarms")]
+        assert len(said) >= 3
+        assert all(line.isprintable() for line in said)
+        line, _ = self.lines(caplog)
         words = [word.partition("=")[0] for word in line.split(" reason=")[0].split(" ")[1:]]
-        assert words == ["token", "role", "from", "study"]
+        assert words == ["token", "role", "from", "request", "study"]

@@ -20,6 +20,7 @@ from starlette.routing import Mount
 from oddarms import create_study, delete_study, load_study
 from oddarms.errors import InvalidParameter
 from oddarms.server import Role, create_app
+from oddarms.studies import Told
 from servers import STUDIES, Served, bearer, served
 
 NUMBERS = itertools.count(1)
@@ -99,7 +100,11 @@ def test_ask_and_tell_may_be_repeated(client: httpx.Client, name: str) -> None:
     assert told.json() == {"told": ["recorded", "recorded", "repeated", "conflict"]}
     assert client.post(f"{path}/renew", json={"tickets": ids, "lease": 60}).json() == {"count": 1}
     assert client.post(f"{path}/skip", json={"tickets": ids[2:]}).json() == {"count": 1}
-    assert client.post(f"{path}/skip", json={"worker": "w"}).json() == {"count": 0}
+    client.post(f"{path}/ask", json={"n": 2, "worker": "w"})
+    (held,) = client.get(f"{path}/holders").json()["holders"]
+    assert (held["worker"], held["tickets"]) == ("w", 2)
+    assert client.post(f"{path}/release", json={"worker": "w"}).json() == {"count": 2}
+    assert client.get(f"{path}/holders").json() == {"holders": []}
 
 
 def test_history_and_budget(client: httpx.Client, name: str) -> None:
@@ -190,14 +195,14 @@ def test_answers_are_compressed(client: httpx.Client, name: str) -> None:
         ("POST", "", {"name": "t", "arms": [None, True]}, 422, "invalid-request"),
         ("POST", "/s/ask", {"n": 0}, 422, "invalid-request"),
         ("POST", "/s/ask", {"lease": -1}, 422, "invalid-request"),
-        ("POST", "/s/ask", {"lease": 3601}, 422, "invalid-request"),
+        ("POST", "/s/ask", {"lease": 3601}, 422, "invalid-parameter"),
         ("POST", "/s/tell", {}, 422, "invalid-parameter"),
         ("POST", "/s/tell", {"ticket": "x", "reward": 1}, 422, "invalid-parameter"),
         ("POST", "/s/tell", {"results": [["x", 7]]}, 422, "invalid-parameter"),
         ("POST", "/s/tell", {"results": [["x" * 81, 1]]}, 422, "invalid-request"),
         ("POST", "/s/tell", {"results": [["x", 1, 1]]}, 422, "invalid-request"),
         ("POST", "/s/tell", {"results": [["x", 1]] * 10_001}, 422, "invalid-request"),
-        ("POST", "/s/skip", {}, 422, "invalid-parameter"),
+        ("POST", "/s/skip", {}, 422, "invalid-request"),
         ("POST", "/s/history", {}, 422, "invalid-parameter"),
         ("POST", "/s/history", {"rewards": {"x": [1]}}, 422, "invalid-parameter"),
         ("POST", "/s/history", {"rows": [[3, 1]]}, 422, "invalid-parameter"),
@@ -264,7 +269,7 @@ def test_the_list_has_pages(client: httpx.Client) -> None:
         create(client, f"Paged {i}")
     page = client.get(STUDIES, params={"search": "paged", "most": 2, "skip": 2}).json()
     assert ([one["name"] for one in page["studies"]], page["total"]) == (["Paged 2", "Paged 3"], 5)
-    newest = client.get(STUDIES, params={"search": "paged", "newest": True}).json()
+    newest = client.get(STUDIES, params={"search": "paged", "sort": "-created"}).json()
     assert newest["studies"][0]["name"] == "Paged 4"
 
 
@@ -291,14 +296,15 @@ class TestTheServerItself:
     def test_a_file_that_has_gone(self, tmp_path: Path) -> None:
         file = tmp_path / "studies.db"
         with served(file) as server, server.client("") as client:
-            assert client.get("/healthz").status_code == 200
+            assert client.get("/readyz").status_code == 200
             file.rename(tmp_path / "moved.db")
-            response = client.get("/healthz")
+            response = client.get("/readyz")
+            assert client.get("/healthz").status_code == 200
             assert response.status_code == 500
             assert "removed or replaced" in response.json()["detail"]
             assert str(file) not in response.text
             (tmp_path / "moved.db").rename(file)
-            assert client.get("/healthz").status_code == 200
+            assert client.get("/readyz").status_code == 200
 
     def test_metrics(self, new_storage: Callable[[], str]) -> None:
         with served(new_storage()) as server, server.client() as client:
@@ -310,6 +316,11 @@ class TestTheServerItself:
             with client.stream("GET", f"{STUDIES}/quo%22te/events") as stream:
                 lines = stream.iter_lines()
                 assert next(lines) == "retry: 2000"
+                (ticket,) = client.post(f"{STUDIES}/quo%22te/ask", json={}).json()["tickets"]
+                client.post(f"{STUDIES}/quo%22te/ask", json={})
+                for reward in (0.5, 0.5, 1.0):
+                    told = {"ticket": ticket["id"], "reward": reward}
+                    client.post(f"{STUDIES}/quo%22te/tell", json=told)
                 text = client.get("/metrics").text
         route = 'method="GET",route="/api/v1/studies/{name}"'
         for line in (
@@ -317,10 +328,15 @@ class TestTheServerItself:
             'oddarms_http_requests_total{method="GET",route="other",status="421"} 1.0',
             f"oddarms_http_request_seconds_count{{{route}}} 2.0",
             "oddarms_studies 1.0",
+            "oddarms_open_tickets 1.0",
+            "oddarms_waiting_asks 0.0",
+            *(f'oddarms_results_total{{outcome="{outcome}"}} 1.0' for outcome in Told),
             "oddarms_event_streams 1.0",
             "oddarms_open_studies 1.0",
         ):
             assert f"{line}\n" in text
+        assert re.search(r'oddarms_storage_seconds_count{kind="write"} [1-9]', text)
+        assert re.search(r"oddarms_storage_connections [0-9]", text)
         assert "quo" not in text
         assert "BREW" not in text
 

@@ -79,7 +79,6 @@ def test_the_documented_limits(new_storage: Callable[[], str]) -> None:
         described: dict[str, Any] = client.get("/api/v1/openapi.json").json()
     schemas = described["components"]["schemas"]
     assert schemas["Ask"]["properties"]["n"]["maximum"] == 10_000
-    assert schemas["Ask"]["properties"]["lease"]["maximum"] == 3600
     assert "100,000" in schemas["NewStudy"]["properties"]["arms"]["description"]
     for limit in ("8 MiB with a token, 16 KiB without", "| 10,000 |", "| 100,000; create"):
         assert limit in TEXT

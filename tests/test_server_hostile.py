@@ -110,13 +110,16 @@ class TestBodies:
         head += f"Content-Length: {8 * MIB}\r\nContent-Type: application/json\r\n"
         head += f"Authorization: Bearer {server.tokens.make(Role.WORKER, study='s')}\r\n\r\n"
         with ExitStack() as stack:
-            for _ in range(8):  # four fit; a request of another test may be in its last moments
+            padded = json.dumps({"n": 1}).encode().ljust(8 * MIB)
+
+            def full_after_one_more() -> bool:
                 address = ("127.0.0.1", server.port)
                 connection = stack.enter_context(socket.create_connection(address, PATIENCE))
                 with suppress(ConnectionResetError, BrokenPipeError):
                     connection.sendall(head.encode() + b" " * (8 * MIB - 1))
-            padded = json.dumps({"n": 1}).encode().ljust(8 * MIB)
-            wait_until(lambda: self.status(client, padded) == 503)
+                return self.status(client, padded) == 503
+
+            wait_until(full_after_one_more)
             assert client.post(f"{STUDIES}/s/ask", json={"n": 1}).status_code == 200
         wait_until(lambda: self.status(client, padded) == 200)
 
@@ -197,7 +200,7 @@ class TestBodies:
         assert "at most 100,000 numbers in a request but got 100,001" in response.json()["detail"]
 
     def test_a_worker_that_no_storage_can_name(self, client: httpx.Client) -> None:
-        response = client.post(f"{STUDIES}/s/skip", json={"worker": "a\0b"})
+        response = client.post(f"{STUDIES}/s/release", json={"worker": "a\0b"})
         assert response.status_code == 422
         assert "worker must be a text" in response.json()["detail"]
 

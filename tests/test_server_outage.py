@@ -49,7 +49,7 @@ def test_tokens_cannot_be_looked_up(
         postgresql.stop()  # nobody has used the token yet, so it must be looked up
         for _ in range(50):
             is_said_in_the_usual_way(client.get(STUDIES))
-        is_said_in_the_usual_way(client.get("/healthz"))
+        is_said_in_the_usual_way(client.get("/readyz"))
         page = client.get("/", headers={"accept": "text/html"})
         assert (page.status_code, page.headers["retry-after"]) == (503, "1")
         assert page.headers["content-type"].startswith("text/html")
@@ -182,7 +182,7 @@ class TestStart:
             time.sleep(1.0)
             postgresql.start()
             server.wait()
-            assert httpx.get(f"{server.address}/healthz", trust_env=False).status_code == 200
+            assert httpx.get(f"{server.address}/readyz", trust_env=False).status_code == 200
             assert server.log.read_text().count("aiting up to") == 1
             assert server.terminate() == 0
         finally:

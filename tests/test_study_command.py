@@ -29,6 +29,7 @@ COMMANDS = [
     "work",
     "renew",
     "skip",
+    "release",
     "import",
     "export",
     "result",
@@ -36,7 +37,7 @@ COMMANDS = [
     "delete",
 ]
 QUESTION = ("--k", 1, "--delta", 0.1)
-NO_ID = "17.3.204.mzxw6ytboi4dgnbt"
+NO_ID = "17.3.204.9f86d081884c7d65"
 """An id that no study has given."""
 
 
@@ -330,10 +331,10 @@ def test_many_results_in_every_layout(crowd: Run, text: str) -> None:
         ("#1 0\n#2 nan\n", "nan"),
         ("#1 0\n#2 yes\n", "'yes'"),
         ("#1 0\n#2\n", "a ticket and a reward"),
-        ("#1 0\nx 1\n", "'x'"),
+        ("#1 0\nx 1\n", "'x 1'"),
         (f"#1 0\n{NO_ID} 1\n", NO_ID),
         ('{"ticket": "#1", "reward": 0}\n{"ticket": "#2"}\n', "reward"),
-        ('{"ticket": "#1", "reward": 0}\n{"ticket": "#2",\n', "JSON"),
+        ('{"ticket": "#1", "reward": 0}\n{"ticket": "#2",\n', "Expecting"),
     ],
 )
 def test_one_wrong_line_and_nothing_is_recorded(crowd: Run, text: str, said: str) -> None:
@@ -369,6 +370,17 @@ def test_tickets_are_renewed_and_given_back(crowd: Run) -> None:
     assert (again.code, again.out) == (1, "renewed 1 of 2 leases\n")
     for command in ("skip", "renew"):
         assert_refused(crowd(command, "crowd", "x"), 2, "'x'")
+
+
+def test_who_holds_a_study_up(crowd: Run) -> None:
+    assert "no ticket is out" in crowd("release", "crowd").err
+    crowd("ask", "crowd", "-n", 3, "--worker", "lab 2", "--lease", "1h")
+    (held,) = crowd("release", "crowd", "--format", "csv").rows
+    assert (held["worker"], held["tickets"]) == ("lab 2", "3")
+    assert "lab 2" in crowd("release", "crowd").out
+    assert crowd("release", "crowd", "--worker", "lab 2").out == "took back 3 tickets\n"
+    crowd("ask", "crowd", "-n", 2)
+    assert crowd("release", "crowd", "--all").out == "took back 2 tickets\n"
 
 
 # Importing and exporting
@@ -436,8 +448,9 @@ def test_trials_are_exported_in_both_formats_and_to_a_file(crowd: Run) -> None:
 def test_a_list_in_every_format(crowd: Run) -> None:
     crowd("ask", "crowd", "-n", 3)
     header, row = crowd("list").out.splitlines()
-    assert header.split()[:4] == ["name", "arms", "k", "delta"]
-    assert row.split()[:7] == ["crowd", "4", "1", "0.1", "spade", "3", "0"]
+    assert header.split()[:4] == ["name", "status", "decided", "outliers"]
+    assert row.split()[:6] == ["crowd", "running", "0/4", "0", "0", "0"]
+    assert crowd("list", "--status", "decided", "--sort", "-seen", "--format", "json").json == []
     assert crowd("list", "--format", "json").json[0]["handed_out"] == 3
     assert crowd("list", "--format", "csv").rows[0]["delta"] == "0.1"
     crowd("delete", "crowd", "--yes")

@@ -74,7 +74,7 @@ class Principal:
 
     def may_read(self, study: int) -> bool:
         """Return whether it allows to see a study."""
-        return self.role is not Role.WORKER or self.token.study == study
+        return self.token.study in (None, study)
 
     def may_work(self, study: int) -> bool:
         """Return whether it allows to ask and tell in a study."""
@@ -219,12 +219,15 @@ def audit(
     principal: Principal | None = None,
     **more: Any,
 ) -> None:
-    """Log a change under ``oddarms.audit``: what, with which token, from where."""
+    """Log a change under ``oddarms.audit``: what, which token, from where, which request."""
     who = principal or current(request)
     words = "".join(f" {name}={value!r:.200}" for name, value in more.items())
     named = f" study={study!r}" if study else ""
     said = f"{action} token={who.token.owner} role={who.role} from={_address(request)}"
-    _audit.info("%s", f"{said}{named}{words}")
+    if state_of(request).settings.forwarded_user:
+        said += f" user={shown(request.headers.get('x-forwarded-user', '-'))!r:.200}"
+    said += f" request={request.state.request_id}"
+    _audit.info("%s", f"{said}{named}{words} name={who.token.note!r}")
 
 
 def _address(connection: HTTPConnection) -> str:
@@ -237,8 +240,8 @@ def _address(connection: HTTPConnection) -> str:
 
 def reader(principal: Annotated[Principal, Depends(current)]) -> Principal:
     """Return who is asking, who may read all studies."""
-    if principal.role is Role.WORKER:
-        raise _forbidden("a token of a reader or an admin")
+    if principal.token.study is not None:
+        raise _forbidden("a token of an admin, or of a reader of all studies")
     return principal
 
 
@@ -253,7 +256,7 @@ def study_to_read(name: str, request: Request) -> StoredStudy:
     """Return the study of a route, for somebody who may read it."""
     principal = current(request)
     wanted = name.replace("\0", "/")  # see `oddarms.server._guards`
-    foreign = principal.role is Role.WORKER and principal.token.study_name != wanted
+    foreign = principal.token.study is not None and principal.token.study_name != wanted
     study = None if foreign else state_of(request).studies.get(wanted)
     if study is None or not principal.may_read(study.number):
         raise UnknownStudy(f"This token is for another study than {wanted!r}.")

@@ -1,10 +1,12 @@
-"""The HTTP API: ``/api/v1`` for workers in any language, ``/healthz`` and ``/metrics``."""
+"""The HTTP API: ``/api/v1`` for workers, ``/healthz``, ``/readyz`` and ``/metrics``."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from enum import StrEnum
 from math import isfinite
 from typing import Annotated, Any
@@ -14,10 +16,12 @@ import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.concurrency import run_in_threadpool
 
 from oddarms.errors import InvalidParameter
 from oddarms.problem import Question
 from oddarms.randomness import seed_of
+from oddarms.search import Tickets
 from oddarms.server import _models as models
 from oddarms.server._access import (
     Admin,
@@ -29,8 +33,9 @@ from oddarms.server._access import (
     current,
     reader,
 )
+from oddarms.server._problems import Problem
 from oddarms.server._state import OneAtATime, check_arms, state_of
-from oddarms.server._tokens import Role
+from oddarms.server._tokens import Token
 from oddarms.studies import Conflict, StoredStudy, Trial, check_name, checked_question, wire
 from oddarms.tables import csv_text
 
@@ -81,9 +86,18 @@ work = APIRouter(prefix="/api/v1/studies/{name}", tags=["work"])
 
 
 @work.post("/ask", summary="Ask for pulls", responses=OF_BODY, response_model=models.Asked)
-def ask(study: StudyToWork, body: models.Ask) -> Response:
-    """Hand out up to n pulls; fewer, or none, if there is nothing to do until results arrive."""
-    tickets = study.ask(body.n, body.worker, body.lease, prefetch=body.prefetch, key=body.key)
+async def ask(
+    request: Request, principal: Anybody, study: StudyToWork, body: models.Ask
+) -> Response:
+    """Hand out up to n pulls; fewer, or none, if there is nothing to do until results arrive.
+
+    With `wait` it answers when there is something to do, or after so many seconds.
+    """
+    tickets = await state_of(request).events.tickets(study, principal, request, body)
+    return await run_in_threadpool(_asked, tickets)
+
+
+def _asked(tickets: Tickets) -> Response:
     return answered(
         {
             "status": tickets.status.value,
@@ -95,24 +109,33 @@ def ask(study: StudyToWork, body: models.Ask) -> Response:
 
 
 @work.post("/tell", summary="Tell results", responses=OF_BODY, response_model=models.ToldOut)
-def tell(study: StudyToWork, body: models.Tell) -> Response:
+def tell(request: Request, study: StudyToWork, body: models.Tell) -> Response:
     """Record results; when this answers they are stored for good. It may be repeated."""
     if (body.ticket is None) == (body.results is None):
         raise InvalidParameter("The body must have either ticket and reward, or results.")
     results = body.results if body.ticket is None else [(body.ticket, body.reward)]
     told = study.tell_many(results or [], worker=body.worker)
+    for outcome, count in Counter(told).items():
+        state_of(request).metrics.told.labels(outcome.value).inc(count)
+    state_of(request).events.changed(study)
     return answered({"told": [one.value for one in told]})
 
 
 @work.post("/skip", summary="Give tickets back", responses=OF_BODY)
-def skip(study: StudyToWork, body: models.Skip) -> models.Count:
-    """Give back tickets without results, or all that a worker has out; return how many."""
-    if (body.tickets is None) == (body.worker is None):
-        raise InvalidParameter("The body must have either tickets or a worker.")
-    if body.tickets is None:
-        return models.Count(count=study.skip_worker(body.worker or "", body.reason))
+def skip(request: Request, study: StudyToWork, body: models.Skip) -> models.Count:
+    """Give back tickets without results; return how many."""
     study.skip_many(body.tickets, body.reason)
+    state_of(request).events.changed(study)
     return models.Count(count=len(body.tickets))
+
+
+@work.post("/release", summary="Take back the tickets of a worker", responses=OF_BODY)
+def release(request: Request, study: StudyToWork, body: models.Release) -> models.Count:
+    """Take back all tickets that a worker has out, if it is gone; return how many."""
+    count = study.release(body.worker, body.reason)
+    state_of(request).events.changed(study)
+    audit(request, "release", study.name, worker=body.worker, tickets=count, reason=body.reason)
+    return models.Count(count=count)
 
 
 @work.post("/renew", summary="Renew leases", responses=OF_BODY)
@@ -133,17 +156,18 @@ def list_studies(
     search: Annotated[str, Query(max_length=200)] = "",
     most: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
     skip: Annotated[int, Query(ge=0, le=2**53)] = 0,
-    newest: bool = False,
+    sort: Annotated[str, Query(description="A minus before it: the largest first.")] = "name",
+    status: str = "",
 ) -> Response:
-    """Return a page of the studies, and how many there are; a worker sees its own."""
+    """Return a page of the studies, and how many there are; a token of one study sees that one."""
     storage = state_of(request).storage
-    if principal.role is Role.WORKER:
+    if principal.token.study is not None:
         name = principal.token.study_name or ""
         there = storage.number_of(name) == principal.token.study
         own = [one for one in storage.list(name) if one.name == name] if there else []
         documents, total = [wire.summary_document(one) for one in own], len(own)
     else:
-        page = storage.list(search, most, skip, newest=newest)
+        page = storage.list(search, most, skip, sort=sort, status=status)
         documents, total = [wire.summary_document(one) for one in page], page.total
     return answered({"studies": documents, "total": total})
 
@@ -412,6 +436,17 @@ def workers(study: StudyToRead) -> Response:
 
 
 @results.get(
+    "/holders",
+    summary="Who holds it up",
+    responses=OF_STUDY,
+    response_model=models.HoldersOut,
+)
+def holders(study: StudyToRead) -> Response:
+    """Return who has tickets out that the step waits for, since when, and when leases end."""
+    return answered({"holders": [wire.plain(one) for one in study.holders()]})
+
+
+@results.get(
     "/verify", summary="Verify the log", responses=OF_STUDY, response_model=models.VerifiedOut
 )
 def verify(study: StudyToRead) -> Response:
@@ -438,6 +473,52 @@ async def events(request: Request, principal: Anybody, study: StudyToRead) -> St
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 
+# Tokens
+
+tokens = APIRouter(prefix="/api/v1/tokens", tags=["tokens"])
+
+
+@tokens.get("", summary="List tokens", responses=problems(), response_model=models.TokensOut)
+def list_tokens(request: Request, _: Admin) -> Response:
+    """Return all tokens but sessions of browsers, the oldest first; never a token itself."""
+    return answered({"tokens": [_token(one) for one in state_of(request).tokens.list()]})
+
+
+def _token(token: Token) -> dict[str, Any]:
+    return {
+        "id": token.id,
+        "role": token.role.value,
+        "study": token.study_name,
+        "note": token.note,
+        "made": token.made.isoformat(),
+        "expires": None if token.expires is None else token.expires.isoformat(),
+    }
+
+
+@tokens.post(
+    "",
+    status_code=201,
+    summary="Make a token",
+    responses=problems(400, 404, 413, 415),
+    response_model=models.MadeToken,
+)
+def make_token(request: Request, _: Admin, body: models.NewToken) -> Response:
+    """Make a token; the answer shows it for the only time."""
+    lasts = None if body.days is None else timedelta(days=body.days)
+    made = state_of(request).tokens.make(body.role, study=body.study, note=body.note, lasts=lasts)
+    audit(request, "make token", body.study or "", made=body.role.value, note=body.note)
+    return answered({"token": made}, 201)
+
+
+@tokens.delete("/{token}", status_code=204, summary="Revoke a token", responses=problems(404))
+def revoke_token(request: Request, _: Admin, token: str) -> Response:
+    """Revoke a token, by its id, with the sessions that were started with it."""
+    if not state_of(request).tokens.revoke(token):
+        raise Problem(404, "not-found", "There is no token with this id.")
+    audit(request, "revoke token", id=token)
+    return Response(status_code=204)
+
+
 # The server itself
 
 server = APIRouter()
@@ -446,11 +527,22 @@ server = APIRouter()
 @server.get(
     "/healthz",
     tags=["server"],
-    summary="Whether the server works",
+    summary="Whether the process works",
+    openapi_extra={"security": []},
+)
+async def healthz() -> dict[str, str]:
+    """Answer as long as the process does; needs no token."""
+    return {"status": "ok"}
+
+
+@server.get(
+    "/readyz",
+    tags=["server"],
+    summary="Whether the storage works",
     responses={503: problems()[503]},
     openapi_extra={"security": []},
 )
-def healthz(request: Request) -> dict[str, str]:
+def readyz(request: Request) -> dict[str, str]:
     """Answer as long as the storage does and its file is in place; needs no token."""
     state_of(request).storage.database.check()
     return {"status": "ok"}
@@ -488,5 +580,5 @@ def completed(described: dict[str, Any]) -> dict[str, Any]:
 
 
 router = APIRouter()
-for _part in (work, studies, results, server):
+for _part in (work, studies, results, tokens, server):
     router.include_router(_part)

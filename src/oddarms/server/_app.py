@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import json
 import logging
 import os
 import socket
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +30,17 @@ import oddarms.server._api as api
 from oddarms.errors import InvalidParameter, StorageFailed
 from oddarms.server import pages
 from oddarms.server._guards import Guards, checked_prefix
-from oddarms.server._problems import Seldom, add_problems
+from oddarms.server._problems import Seldom, add_problems, request_id
 from oddarms.server._state import Settings, State
-from oddarms.studies import DatabaseStorage
+from oddarms.studies import MAX_LEASE, DatabaseStorage
 from oddarms.text import shown
 
 KEEP_ALIVE_SECONDS = 30
 SHUTDOWN_SECONDS = 10
 REQUEST_SECONDS = 60.0
+SWITCH_SECONDS = 0.001
+"""How long a thread may keep others from running Python; a statement of SQL waits for this often,
+and Python's 5 ms would add up to seconds."""
 THREADS = 15
 """Requests that use the storage at a time; it has as many connections."""
 MAX_FILES = 4096
@@ -53,6 +58,8 @@ def create_app(
     allowed_hosts: Iterable[str] = (),
     open_metrics: bool = False,
     tls_elsewhere: bool = False,
+    max_lease: timedelta = MAX_LEASE,
+    forwarded_user: bool = False,
 ) -> FastAPI:
     """Return the ASGI application that serves the studies of a storage.
 
@@ -73,10 +80,21 @@ def create_app(
     tls_elsewhere
         Whether a proxy terminates TLS; browsers then send the cookies of sessions over TLS only,
         even if the proxy does not forward the scheme.
+    max_lease
+        The longest lease of a ticket.
+    forwarded_user
+        Whether a proxy that signs people in sends their names as ``X-Forwarded-User``, for the log.
     """
     prefix = checked_prefix(root_path)
     opened = DatabaseStorage.opened(storage, create=True)
-    settings = Settings(prefix, frozenset(allowed_hosts), open_metrics, tls_elsewhere)
+    settings = Settings(
+        prefix,
+        frozenset(allowed_hosts),
+        open_metrics,
+        tls_elsewhere,
+        max_lease,
+        forwarded_user,
+    )
     app = _Application(
         title="oddarms",
         summary="Studies: which of many things are abnormal?",
@@ -241,10 +259,13 @@ class Server:
             self._server.should_exit = True
 
 
-def run(app: FastAPI, binding: Binding, started: Callable[[str], None]) -> None:
+def run(
+    app: FastAPI, binding: Binding, started: Callable[[str], None], *, json_logs: bool = False
+) -> None:
     """Serve until SIGTERM or Ctrl-C, and log to stderr; call `started` with the address first."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     _raise_file_limit()
-    _log_to_stderr()
+    _log_to_stderr(as_json=json_logs)
     Server(app, binding).run(started)
 
 
@@ -312,11 +333,28 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _log_to_stderr() -> None:
+class _JsonLines(logging.Formatter):
+    """A line of JSON for each record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            "request": request_id.get(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def _log_to_stderr(*, as_json: bool) -> None:
     """Write changes and failures to stderr, a line each; the same failure seldom."""
     handler = logging.StreamHandler(sys.stderr)
     form = "%(asctime)s %(name)s %(levelname)s %(message)s"
-    handler.setFormatter(logging.Formatter(form, "%Y-%m-%d %H:%M:%S%z"))
+    plain = logging.Formatter(form, "%Y-%m-%d %H:%M:%S%z")
+    handler.setFormatter(_JsonLines() if as_json else plain)
     handler.addFilter(Seldom())
     for name, level in (("oddarms", logging.INFO), ("uvicorn", logging.WARNING)):
         logger = logging.getLogger(name)

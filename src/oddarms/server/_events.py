@@ -1,4 +1,4 @@
-"""Event streams: one look at a study every half second, for all who watch it here."""
+"""Event streams, and requests that wait for work: one look at a study every half second for all."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
 
 from oddarms.errors import OddarmsError
+from oddarms.search import Tickets
 from oddarms.server._problems import Problem
 from oddarms.server._tokens import Token, Tokens
 from oddarms.studies import StoredStudy
 
 LOOK_SECONDS = 0.5
+SEEN_SECONDS = 75.0
+"""How often a worker that waits asks the storage, where that counts as a sign of life."""
+PAUSE_SECONDS = 0.05
+"""Between two looks of a request that waits for work, however much changes."""
 HEARTBEAT_SECONDS = 15.0
 STREAM_SECONDS = 600.0
 """Streams end then; browsers reconnect, and present their token again."""
@@ -36,6 +43,12 @@ class Events:
         self._by_token: Counter[str] = Counter()
         self._checks: dict[str, tuple[float, asyncio.Task[bool]]] = {}
         self._closed = False
+        self._asking: set[asyncio.Task[Tickets]] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for work."""
+        return len(self._asking)
 
     @property
     def open_streams(self) -> int:
@@ -51,15 +64,22 @@ class Events:
 
     async def _text(self, study: StoredStudy, token: Token) -> AsyncIterator[str]:
         self._by_token[token.owner] += 1
-        watch = self._watches.setdefault(study.number, _Watch(study))
-        watch.begin()
+        watch = self._watched(study)
         try:
             async for part in self._parts(watch, token):
                 yield part
         finally:
             self._by_token[token.owner] -= 1
-            if watch.end() and self._watches.get(study.number) is watch:
-                del self._watches[study.number]
+            self._unwatched(watch)
+
+    def _watched(self, study: StoredStudy) -> _Watch:
+        watch = self._watches.setdefault(study.number, _Watch(study))
+        watch.begin()
+        return watch
+
+    def _unwatched(self, watch: _Watch) -> None:
+        if watch.end() and self._watches.get(watch.number) is watch:
+            del self._watches[watch.number]
 
     async def _parts(self, watch: _Watch, token: Token) -> AsyncIterator[str]:
         loop = asyncio.get_running_loop()
@@ -94,11 +114,70 @@ class Events:
             _log.debug("a token could not be checked: %s", error)
             return True
 
+    async def tickets(
+        self, study: StoredStudy, principal: Any, request: Request, body: Any
+    ) -> Tickets:
+        """Ask a study, and wait for work as long as the body of the request says.
+
+        A wait ends when the client goes, the token is revoked or the server ends, too.
+        """
+
+        def ask() -> Tickets:
+            return study.ask(body.n, body.worker, body.lease, prefetch=body.prefetch, key=body.key)
+
+        if not body.wait or len(self._asking) >= MAX_STREAMS:
+            return await run_in_threadpool(ask)
+        watch = self._watched(study)
+        asking = asyncio.create_task(watch.work(ask, ahead=body.prefetch > 0.0))
+        gone = asyncio.ensure_future(request.receive())
+        request.state.waited = True
+        self._asking.add(asking)
+        try:
+            valid = await self._ended({asking, gone}, principal.token, body.wait)
+        finally:
+            self._asking.discard(asking)
+            asking.cancel()  # which does not interrupt an `ask`
+            await asyncio.wait({asking})
+            self._unwatched(watch)
+            gone.cancel()
+        found = None if asking.cancelled() else asking.result()
+        if gone.done() and not gone.cancelled():
+            if found:
+                await run_in_threadpool(study.skip_many, list(found), "the client is gone")
+            raise ClientDisconnect
+        if not valid:
+            raise Problem(401, "unauthorized", "The token was revoked.")
+        if found is None:
+            found = watch.answer(body.worker)
+        return await run_in_threadpool(ask) if found is None else found
+
+    async def _ended(self, tasks: set[asyncio.Future[Any]], token: Token, seconds: float) -> bool:
+        """Wait for the first task, or the time; return whether the token is still valid."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while (left := until - loop.time()) > 0.0 and not self._closed:
+            done, _ = await asyncio.wait(
+                tasks, timeout=min(left, CHECK_SECONDS), return_when=asyncio.FIRST_COMPLETED
+            )
+            if done:
+                break
+            if not await self._holds(token):
+                return False
+        return True
+
+    def changed(self, study: StoredStudy) -> None:
+        """Let a request that waits for work look again; any thread may say so."""
+        watch = self._watches.get(study.number)
+        if watch is not None:
+            watch.loop.call_soon_threadsafe(watch.tell_workers)
+
     def close(self) -> None:
-        """End all streams, as the server ends."""
+        """End all streams and waits, as the server ends."""
         self._closed = True
         for watch in self._watches.values():
             watch.wake()
+        for task in self._asking:
+            task.cancel()
 
 
 class _Watch:
@@ -106,6 +185,11 @@ class _Watch:
 
     def __init__(self, study: StoredStudy) -> None:
         self._study = study
+        self.number = study.number
+        self.loop = asyncio.get_running_loop()
+        self._turns = {ahead: (asyncio.Lock(), asyncio.Event()) for ahead in (True, False)}
+        self._idle: Tickets | None = None
+        self._seen: dict[str | None, float] = {}
         self._watchers = 0
         self._task: asyncio.Task[None] | None = None
         self._event = asyncio.Event()
@@ -126,8 +210,48 @@ class _Watch:
             self._task = None
         return self._watchers == 0
 
+    async def work(self, ask: Callable[[], Tickets], *, ahead: bool) -> Tickets:
+        """Ask until there is work, one request after the other: nobody else has to look.
+
+        Parameters
+        ----------
+        ask
+            What to call.
+        ahead
+            Whether work ahead of the step is welcome; there may be some while there is no other.
+        """
+        turn, news = self._turns[ahead]
+        async with turn:
+            while True:
+                news.clear()
+                asking = asyncio.create_task(run_in_threadpool(ask))
+                try:
+                    tickets = await asyncio.shield(asking)
+                except asyncio.CancelledError:  # tickets must not be lost
+                    return await asking
+                if tickets or tickets.done:
+                    return tickets
+                self._idle = tickets
+                await asyncio.sleep(PAUSE_SECONDS)
+                await news.wait()
+
+    def answer(self, worker: str | None) -> Tickets | None:
+        """Return the last answer without work, for a worker that was seen not long ago."""
+        now = self.loop.time()
+        self._seen = {name: at for name, at in self._seen.items() if now - at < SEEN_SECONDS}
+        if self._idle is not None and worker in self._seen:
+            return self._idle
+        self._seen[worker] = now
+        return None
+
+    def tell_workers(self) -> None:
+        """Let those ask again who wait for work."""
+        for _, news in self._turns.values():
+            news.set()
+
     def wake(self) -> None:
         """Wake up all who wait for a change."""
+        self.tell_workers()
         self._event.set()
         self._event = asyncio.Event()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import secrets
 import time
 from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
@@ -16,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oddarms.errors import InvalidParameter
 from oddarms.server._access import MAX_BODY, check_csrf, identified, principal_of
-from oddarms.server._problems import Problem, answer, is_api
+from oddarms.server._problems import Problem, answer, is_api, request_id
 from oddarms.server._state import State
 
 HEADERS = {
@@ -38,7 +39,10 @@ MAX_HELD = 4 * MAX_BODY
 GONE = 499
 """Status in the metrics if the client closed the connection, as in nginx."""
 METHODS = ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS")
-OURS = ("api", "healthz", "login", "logout", "metrics", "new", "static", "studies")
+OURS = (
+    *("api", "healthz", "login", "logout", "metrics", "new", "readyz", "static", "studies"),
+    "tokens",
+)
 """First parts of our paths. A prefix cannot start with one: was it stripped or not?"""
 
 _HOST = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?", re.ASCII)
@@ -94,7 +98,9 @@ class Guards:
             await self._app(scope, receive, send)
             return
         given, scope = scope["method"], {**scope, "state": dict(scope.get("state", {}))}
-        sent, began = _Sent(send), time.monotonic()
+        scope["state"]["request_id"] = identity = secrets.token_hex(8)
+        request_id.set(identity)
+        sent, began = _Sent(send, identity), time.monotonic()
         try:
             await self._answer(scope, receive, sent)
         finally:
@@ -156,15 +162,16 @@ class Guards:
     def _count(self, method: str, scope: Scope, sent: _Sent, seconds: float) -> None:
         method, route = method if method in METHODS else "other", _route(scope)
         self._state.metrics.requests.labels(method, route, sent.status or GONE).inc()
-        if not route.endswith("/events"):
+        if not route.endswith("/events") and "waited" not in scope["state"]:
             self._state.metrics.seconds.labels(method, route).observe(seconds)
 
 
 class _Sent:
-    """A `send` that adds the security headers and remembers the status."""
+    """A `send` that adds the security headers and the request's id, and remembers the status."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, identity: str) -> None:
         self._send = send
+        self._identity = (b"x-request-id", identity.encode())
         self.status: int | None = None
 
     async def __call__(self, message: Message) -> None:
@@ -173,6 +180,7 @@ class _Sent:
             headers = list(message.get("headers", []))
             there = {name.lower() for name, _ in headers}
             headers += [one for one in _HEADERS if one[0] not in there]
+            headers.append(self._identity)
             message = {**message, "headers": headers}
         await self._send(message)
 

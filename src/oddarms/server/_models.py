@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from oddarms.problem import DEFAULT_DELTA
 from oddarms.search import PREFETCH
 from oddarms.server._state import MAX_ARMS
+from oddarms.server._tokens import LONGEST, MAX_NOTE, Role
 from oddarms.studies import LEASE, wire
 
 Reward = Annotated[Any, Field(json_schema_extra={"type": "number"})]
@@ -17,7 +18,8 @@ Reward = Annotated[Any, Field(json_schema_extra={"type": "number"})]
 Label = StrictStr | StrictInt
 Text = Annotated[str, Field(max_length=wire.MAX_TEXT)]
 Key = Annotated[str, Field(max_length=wire.MAX_KEY)]
-Lease = Annotated[float, Field(gt=0.0, le=wire.MAX_LEASE.total_seconds(), allow_inf_nan=False)]
+Lease = Annotated[float, Field(gt=0.0, le=1e9, allow_inf_nan=False)]
+"""The study checks it: how long it may be is a setting of the server."""
 TicketId = Annotated[str, Field(max_length=wire.MAX_TICKET_ID)]
 TicketIds = Annotated[list[TicketId], Field(max_length=wire.MAX_RESULTS, fail_fast=True)]
 
@@ -74,6 +76,41 @@ class Ask(_Body):
     key: Annotated[
         Key | None, Field(description="Repeat the request with it to get the same tickets.")
     ] = None
+    wait: Annotated[
+        float, Field(ge=0.0, le=wire.MAX_WAIT, description="Seconds to wait while there is none.")
+    ] = 0.0
+
+
+class NewToken(_Body):
+    """A token to be made."""
+
+    role: Role
+    study: Text | None = None
+    note: Annotated[str, Field(max_length=MAX_NOTE)] = ""
+    days: Annotated[float | None, Field(gt=0.0, le=LONGEST.days)] = None
+
+
+class TokenOut(BaseModel):
+    """What is known of a token."""
+
+    id: str
+    role: str
+    study: str | None
+    note: str
+    made: str
+    expires: str | None
+
+
+class TokensOut(BaseModel):
+    """All tokens but sessions of browsers."""
+
+    tokens: list[TokenOut]
+
+
+class MadeToken(BaseModel):
+    """A new token, which is shown once."""
+
+    token: str
 
 
 class Tell(_Body):
@@ -91,10 +128,16 @@ class Tell(_Body):
 
 
 class Skip(_Body):
-    """Tickets to give back, or all tickets of a worker."""
+    """Tickets to give back."""
 
-    tickets: TicketIds | None = None
-    worker: Text | None = None
+    tickets: TicketIds
+    reason: Text = ""
+
+
+class Release(_Body):
+    """A worker whose tickets are taken back; null for who asked without a name."""
+
+    worker: Text | None
     reason: Text = ""
 
 
@@ -214,6 +257,12 @@ class WorkersOut(BaseModel):
     """Who has worked on a study."""
 
     workers: list[Document]
+
+
+class HoldersOut(BaseModel):
+    """Who has tickets out that the step waits for."""
+
+    holders: list[Document]
 
 
 class VerifiedOut(BaseModel):

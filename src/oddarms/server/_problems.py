@@ -9,6 +9,7 @@ import json
 import logging
 import time
 from collections.abc import Sequence
+from contextvars import ContextVar
 from http import HTTPStatus
 from typing import Any
 
@@ -46,6 +47,9 @@ class Seldom(logging.Filter):
         self._logged[key] = now
         return True
 
+
+request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""The id of the request under way, for the log."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(Seldom())

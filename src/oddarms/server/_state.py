@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.requests import HTTPConnection
@@ -14,7 +15,7 @@ from oddarms.errors import InvalidParameter, UnknownStudy
 from oddarms.server._events import Events
 from oddarms.server._problems import Problem
 from oddarms.server._tokens import Tokens
-from oddarms.studies import DatabaseStorage, StoredStudy
+from oddarms.studies import MAX_LEASE, DatabaseStorage, StoredStudy
 
 MAX_ARMS = 100_000
 """Arms of a study that is created over HTTP."""
@@ -31,13 +32,16 @@ class Settings:
     allowed_hosts: frozenset[str] = frozenset()
     open_metrics: bool = False
     tls_elsewhere: bool = False
+    max_lease: timedelta = MAX_LEASE
+    forwarded_user: bool = False
 
 
 class OpenStudies:
     """Keeps the studies used last open, so that not every request replays a log."""
 
-    def __init__(self, storage: DatabaseStorage) -> None:
+    def __init__(self, storage: DatabaseStorage, max_lease: timedelta) -> None:
         self._storage = storage
+        self._max_lease = max_lease
         self._open: OrderedDict[str, StoredStudy] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -54,6 +58,7 @@ class OpenStudies:
         if known is not None:
             return known
         study = self._storage.load(name)
+        study.max_lease = self._max_lease
         with self._lock:
             other = self._open.get(name)
             if other is not None and other.number == study.number:  # another thread was faster
@@ -134,7 +139,7 @@ class State:
 
     def __post_init__(self) -> None:
         """Create what is made of the storage."""
-        self.studies = OpenStudies(self.storage)
+        self.studies = OpenStudies(self.storage, self.settings.max_lease)
         self.tokens = Tokens(self.storage)
         self.events = Events(self.tokens)
         self.metrics = Metrics(self)
@@ -161,6 +166,29 @@ class Metrics:
             "Time to answer a request, without event streams.",
             ["method", "route"],
             registry=self._registry,
+        )
+        self.told = Counter(
+            "oddarms_results",
+            "Results that clients told: recorded, repeated or in conflict.",
+            ["outcome"],
+            registry=self._registry,
+        )
+        storage = Histogram(
+            "oddarms_storage_seconds",
+            "Time of a transaction of the storage, with the wait for its turn.",
+            ["kind"],
+            registry=self._registry,
+        )
+        database = state.storage.database
+        database.observe = lambda kind, seconds: storage.labels(kind).observe(seconds)
+        self._gauge("oddarms_storage_connections", "Connections in use.").set_function(
+            lambda: database.connections
+        )
+        self._gauge("oddarms_open_tickets", "Tickets whose leases last.").set_function(
+            state.storage.open_tickets
+        )
+        self._gauge("oddarms_waiting_asks", "Requests that wait for work.").set_function(
+            lambda: state.events.waiting
         )
         self._gauge("oddarms_event_streams", "Open event streams.").set_function(
             lambda: state.events.open_streams

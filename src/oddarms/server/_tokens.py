@@ -46,7 +46,7 @@ class Role(StrEnum):
     WORKER = "worker"
     """Read one study, and ask and tell there."""
     READER = "reader"
-    """Read all studies."""
+    """Read all studies, or one."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Token:
     role
         What it allows.
     study, study_name
-        A worker's study: its number in the storage, and its name.
+        The only study it is for: its number in the storage, and its name.
     note
         What it is for.
     made, expires
@@ -113,7 +113,7 @@ class Tokens:
         role
             What it allows.
         study
-            The name of a worker's study; others have none.
+            The only study it is for; workers need one, readers may have one.
         note
             What people see in the list.
         lasts
@@ -146,7 +146,9 @@ class Tokens:
     def session(self, token: Token, lasts: timedelta) -> str:
         """Start a session with a token, and with its rights; it ends with the token."""
         text = new_token()
-        self._add(text, token.role, study=token.study, note="session", lasts=lasts, parent=token.id)
+        self._add(
+            text, token.role, study=token.study, note=token.note, lasts=lasts, parent=token.id
+        )
         return text
 
     def has_admin(self) -> bool:
@@ -265,10 +267,10 @@ class Tokens:
         )
 
     def _study(self, role: Role, study: str | None) -> int | None:
-        if (role is Role.WORKER) != (study is not None):
+        if (role is Role.WORKER and study is None) or (role is Role.ADMIN and study is not None):
             raise InvalidParameter(
-                f"study must be given for a worker's token, and for no other, but got {study!r} for"
-                f" {role.value}."
+                "study must be given for a worker's token, and cannot be for an admin's, but got"
+                f" {study!r} for {role.value}."
             )
         if study is None:
             return None

@@ -11,7 +11,10 @@ from oddarms.problem import Label, Question, check_whole
 from oddarms.randomness import Rng, seed_of
 from oddarms.studies._study import (
     LEASE,
+    MAX_LEASE,
+    SORTS,
     Conflict,
+    Holder,
     NoStorage,
     Overview,
     Storage,
@@ -34,9 +37,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEASE",
+    "MAX_LEASE",
+    "SORTS",
     "WORKER_LEASE",
     "Conflict",
     "DatabaseStorage",
+    "Holder",
     "Overview",
     "Storage",
     "StoredStudy",
@@ -126,9 +132,10 @@ def list_studies(
     search: str = "",
     most: int | None = None,
     skip: int = 0,
-    newest: bool = False,
+    sort: str = "name",
+    status: str = "",
 ) -> StudyList:
-    """Return the studies of a storage, by name; `total` of the list is how many there are.
+    """Return the studies of a storage; `total` of the list is how many there are.
 
     Parameters
     ----------
@@ -138,13 +145,17 @@ def list_studies(
         Only those with this text in their names, in capitals or not.
     most, skip
         At most so many, behind the first so many: a page of a long list.
-    newest
-        Whether the newest studies come first.
+    sort
+        "name", "status", "decided", "outliers", "results", "rate" (results a minute), "seen" (the
+        last activity) or "created"; with a minus before it, the largest come first.
+    status
+        Only those that are "running", "waiting", "decided", "stopped" or at the end of their
+        "budget".
     """
     if most is not None:
         check_whole("most", most, least=1)
     check_whole("skip", skip, least=0)
-    return open_storage(storage).list(search, most, skip, newest=newest)
+    return open_storage(storage).list(search, most, skip, sort=sort, status=status)
 
 
 def delete_study(name: str, *, storage: str | Path | None = None) -> None:

@@ -17,9 +17,11 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from functools import cache, lru_cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -44,6 +46,8 @@ SILENCE_SECONDS = 60
 """After so long without a sign of life the other side of a connection counts as gone."""
 DEADLOCKS = 5
 """How often a transaction is repeated that the server has ended for another one."""
+ROWS_AT_ONCE = 500
+"""Rows of one INSERT into SQLite, which allows 32,766 values."""
 CHUNK = 1000
 """Rows of a long answer that are taken at once."""
 LOCK_SPACE, ASK_SPACE = 0x0DDA, 0x0DDB
@@ -61,6 +65,49 @@ class Deadlock(StorageFailed):
     """Two transactions waited for each other, and the server has ended this one."""
 
 
+class _Turns:
+    """Lets the threads of a process write one after the other, in the order in which they came.
+
+    SQLite would let them poll for its lock, each with a connection in its hands.
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._waiting: deque[threading.Lock] = deque()
+        self._taken = False
+
+    def __enter__(self) -> None:
+        if self._process != os.getpid():  # the parent's threads are not here
+            self._begin()
+        with self._lock:
+            if not self._taken:
+                self._taken = True
+                return
+            mine = threading.Lock()
+            mine.acquire()
+            self._waiting.append(mine)
+        if not mine.acquire(timeout=LOCK_SECONDS):
+            with self._lock:
+                if mine in self._waiting:
+                    self._waiting.remove(mine)
+                    raise StorageFailed("Other threads keep the storage locked.", passing=True)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._taken = False
+
+
+def _unobserved(_kind: str, _seconds: float) -> None:
+    """Count nothing."""
+
+
 class Database:
     """A storage; `open_database` returns it."""
 
@@ -68,8 +115,11 @@ class Database:
         self.location = location
         self._engine = _engine(location)
         self.dialect = self._engine.dialect.name
+        self.observe: Callable[[str, float], None] = _unobserved
+        """Called with "read" or "write" and the seconds of each transaction."""
         self._process = os.getpid()
         self._turn = threading.RLock() if location.memory else nullcontext()
+        self._writes = _Turns() if location.file else nullcontext()
         self._file = None if location.file is None else _identity(location.file)
         _opened.add(self)
         weakref.finalize(self, _dispose, self._engine, self._process)
@@ -91,7 +141,12 @@ class Database:
     def writing(self) -> Iterator[sa.Connection]:
         """A transaction that may write."""
         self._check_file()
-        with self._translated(), self._engine.begin() as connection:
+        with (
+            self._timed("write"),
+            self._translated(),
+            self._writes,
+            self._engine.begin() as connection,
+        ):
             if self.is_postgresql and ended():  # a signal: do not make its sender wait
                 run(connection, f"SET LOCAL lock_timeout = {HURRY_SECONDS * 1000:.0f}")
             yield connection
@@ -100,11 +155,26 @@ class Database:
     def reading(self) -> Iterator[sa.Connection]:
         """A transaction that only reads."""
         with (
+            self._timed("read"),
             self._translated(),
             self._engine.connect().execution_options(oddarms_reads=True) as connection,
             connection.begin(),
         ):
             yield connection
+
+    @contextmanager
+    def _timed(self, kind: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.observe(kind, time.monotonic() - began)
+
+    @property
+    def connections(self) -> int:
+        """Connections that are in use."""
+        pool = self._engine.pool
+        return pool.checkedout() if isinstance(pool, QueuePool) else 0
 
     def appending(self, connection: sa.Connection, study: int, *, alone: bool = False) -> None:
         """Lock a study for appending results: shared with other writers, or exclusively."""
@@ -143,8 +213,7 @@ class Database:
                 for row in rows:
                     copying.write_row(row)
             return
-        marks = ", ".join("?" for _ in columns)
-        raw.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)
+        insert_sqlite(raw, table, columns, rows)
 
     def now(self, connection: sa.Connection) -> Now:
         """Return the time by which leases go, and the time of day."""
@@ -296,6 +365,30 @@ class Now(NamedTuple):
     wall: float
     steady: float
     boot: int
+
+
+def insert_sqlite(
+    raw: sqlite3.Connection, table: str, columns: list[str], rows: Any, otherwise: str = ""
+) -> int:
+    """Insert rows into SQLite, and return how many were.
+
+    Python lets other threads run around each step of a statement, and may wait milliseconds for
+    its turn then; so a statement inserts many rows in one step.
+    """
+    added, row = 0, f"({', '.join('?' for _ in columns)})"
+    for some in batched(rows, ROWS_AT_ONCE):
+        statement = (
+            f"INSERT INTO {table} ({', '.join(columns)}) VALUES {', '.join([row] * len(some))}"
+        )
+        added += raw.execute(f"{statement} {otherwise}", list(chain.from_iterable(some))).rowcount
+    return added
+
+
+def batched(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Yield items in lists of this size, the last one of the rest."""
+    left = iter(items)
+    while some := list(islice(left, size)):
+        yield some
 
 
 @lru_cache(maxsize=256)

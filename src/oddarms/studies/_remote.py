@@ -13,7 +13,7 @@ import secrets
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
@@ -30,11 +30,13 @@ from oddarms.search import (
     Tickets,
     check_prefetch,
     history_rows,
+    seconds_of,
 )
 from oddarms.studies._study import (
     LEASE,
     MAX_KEY,
     Conflict,
+    Holder,
     Overview,
     Storage,
     Study,
@@ -50,7 +52,7 @@ from oddarms.studies._study import (
     history_order,
     reason_of,
 )
-from oddarms.studies.wire import AT_A_TIME, CLASSES, MAX_HISTORY, MAX_TICKET_ID, record_of
+from oddarms.studies.wire import AT_A_TIME, CLASSES, MAX_HISTORY, MAX_TICKET_ID, MAX_WAIT, record_of
 from oddarms.tables import Missing, Recorded
 
 if TYPE_CHECKING:
@@ -160,7 +162,7 @@ class Connection:
         parts = urlsplit(self.address)
         local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         trusted = httpx.create_ssl_context() if parts.scheme == "https" else True
-        limits = httpx.Limits(max_connections=64, max_keepalive_connections=16)
+        limits = httpx.Limits(max_connections=1000, max_keepalive_connections=16)
         headers = {"authorization": f"Bearer {token}", "user-agent": "oddarms"}
         return httpx.Client(headers=headers, limits=limits, verify=trusted, trust_env=not local)
 
@@ -273,16 +275,20 @@ class RemoteStudy(Study):
         *,
         prefetch: float = PREFETCH,
         key: str | None = None,
+        wait: float = 0.0,
     ) -> Tickets:
         """See `Study.ask`."""
+        wait = min(seconds_of("wait", wait), MAX_WAIT)
         body: dict[str, Any] = {
             "n": min(check_whole("n", n, least=1), AT_A_TIME),
             "worker": check_text("worker", worker),
-            "lease": check_lease(lease),
+            "lease": check_lease(lease, timedelta.max),
             "prefetch": check_prefetch(prefetch),
             "key": check_text("key", key, MAX_KEY) or secrets.token_urlsafe(16),
+            "wait": wait,
         }
-        answer = self._post("ask", body)
+        path = f"{self._path}/ask"
+        answer = self._connection.call("POST", path, body=body, seconds=ANSWER_SECONDS + wait)
         tickets = [record_of(Ticket, values) for values in answer["tickets"]]
         return Tickets(tickets, Status(answer["status"]), answer["decided"])
 
@@ -300,7 +306,7 @@ class RemoteStudy(Study):
 
     def renew(self, tickets: Iterable[Ticket | str], lease: Seconds = LEASE) -> int:
         """See `Study.renew`."""
-        seconds, ids = check_lease(lease), [_id(ticket) for ticket in tickets]
+        seconds, ids = check_lease(lease, timedelta.max), [_id(ticket) for ticket in tickets]
         return sum(
             self._post("renew", {"tickets": part, "lease": seconds})["count"]
             for part in _parts(ids, AT_A_TIME)
@@ -311,10 +317,10 @@ class RemoteStudy(Study):
         for part in _parts([_id(ticket) for ticket in tickets], AT_A_TIME):
             self._post("skip", {"tickets": part, "reason": reason_of(reason)})
 
-    def skip_worker(self, worker: str, reason: str = "") -> int:
-        """See `Study.skip_worker`."""
+    def release(self, worker: str | None, reason: str = "") -> int:
+        """See `Study.release`."""
         body = {"worker": check_text("worker", worker), "reason": reason_of(reason)}
-        count: int = self._post("skip", body)["count"]
+        count: int = self._post("release", body)["count"]
         return count
 
     def add_history(
@@ -412,6 +418,10 @@ class RemoteStudy(Study):
         """See `Study.workers`."""
         return [record_of(WorkerRecord, values) for values in self._get("workers")["workers"]]
 
+    def holders(self) -> list[Holder]:
+        """See `Study.holders`."""
+        return [record_of(Holder, values) for values in self._get("holders")["holders"]]
+
     def verify(self) -> Verification:
         """See `Study.verify`."""
         found = self._connection.get(f"{self._path}/verify", seconds=LONG_SECONDS)
@@ -452,14 +462,25 @@ class ServerStorage(Storage):
         return RemoteStudy(self._connection, name, seed, Question.from_dict(words))
 
     def list(
-        self, search: str = "", most: int | None = None, skip: int = 0, *, newest: bool = False
+        self,
+        search: str = "",
+        most: int | None = None,
+        skip: int = 0,
+        *,
+        sort: str = "name",
+        status: str = "",
     ) -> StudyList:
         """Return studies, as `list_studies` does."""
         found: list[StudySummary] = []
         while True:
             wanted = PAGE if most is None else min(most - len(found), PAGE)
             page = self._connection.get(
-                "/studies", search=search, most=wanted, skip=skip + len(found), newest=newest
+                "/studies",
+                search=search,
+                most=wanted,
+                skip=skip + len(found),
+                sort=sort,
+                status=status,
             )
             found += map(_summary, page["studies"])
             enough = most is not None and len(found) >= most
@@ -480,6 +501,11 @@ def _summary(values: dict[str, Any]) -> StudySummary:
         values["handed_out"],
         values["results"],
         values["stopped"],
+        Status(values["status"]),
+        values["decided"],
+        values["outliers"],
+        datetime.fromisoformat(values["seen"]),
+        values["rate"],
     )
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oddarms.errors import InvalidParameter, StorageFailed, UnknownStudy
-from oddarms.problem import BoolArray, FloatArray, IntArray
+from oddarms.problem import FloatArray, IntArray
 from oddarms.search import Place
-from oddarms.studies._database import Database, Now, in_chunks, run
+from oddarms.studies._database import Database, Now, in_chunks, insert_sqlite, run
 from oddarms.studies._study import CONFLICTS_KEPT, MAX_WORKERS, Told
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ PARAMETERS = 500
 
 Row = tuple[int, int, int, float]
 """Number, arm and place of a ticket, and its reward."""
-Results = tuple[IntArray, IntArray, FloatArray, BoolArray]
-"""Arm, place and reward of results, and whether each is history."""
+Results = tuple[IntArray, IntArray, FloatArray, IntArray]
+"""Arm, place and reward of results, and the numbers of their tickets, 0 for history."""
 
 _PLACES = (
     "SELECT place FROM results WHERE study = :study AND arm = :arm"
@@ -42,6 +42,22 @@ _LISTED = (
 """The name by which a worker is listed."""
 
 
+_LIVE = "FROM tickets WHERE study = :study AND boot = :boot AND expires > :steady"
+
+
+def _at(now: Now) -> dict[str, Any]:
+    return {"boot": now.boot, "steady": now.steady}
+
+
+RATE = "CASE :minute - minute WHEN 0 THEN recent + earlier * :left WHEN 1 THEN recent * :left END"
+"""Results of a worker in the last minute, about: a share of the minute before counts."""
+
+
+def minute_of(wall: float) -> dict[str, float]:
+    """Return the values of `RATE`."""
+    return {"minute": int(wall // 60.0), "left": 1.0 - wall % 60.0 / 60.0}
+
+
 class Rows:
     """The rows of one study; but for `tell`, methods are parts of the caller's transaction."""
 
@@ -49,6 +65,8 @@ class Rows:
         self.database = database
         self.study = study
         self._name = name
+        self._live: dict[int, Place] = {}
+        """Tickets that were out at the last look, but for those told since."""
 
     def run(self, connection: sa.Connection, statement: str, **values: Any) -> Any:
         """Execute a statement in which :study is this one."""
@@ -81,14 +99,37 @@ class Rows:
 
     def out(self, connection: sa.Connection, now: Now | None = None) -> set[Place]:
         now = now or self.database.now(connection)
+        counted = self.count_live(connection, now)
+        self._read_live(connection, now)
+        if (len(self._live), sum(self._live)) != counted:  # some were skipped, or have expired
+            self._live = {}
+            self._read_live(connection, now)
+        return set(self._live.values())
+
+    def count_live(self, connection: sa.Connection, now: Now | None = None) -> tuple[int, int]:
+        """Return how many tickets are out, and the sum of their numbers."""
+        now = now or self.database.now(connection)
+        counted = f"SELECT count(*), CAST(coalesce(sum(number), 0) AS BIGINT) {_LIVE}"
+        count, total = self.run(connection, counted, **_at(now)).one()
+        return int(count), int(total)
+
+    def _read_live(self, connection: sa.Connection, now: Now) -> None:
+        """Read tickets with higher numbers than the known ones, as one text for one step."""
+        join = "string_agg" if self.database.is_postgresql else "group_concat"
         found = self.run(
             connection,
-            "SELECT arm, place FROM tickets WHERE study = :study"
-            " AND boot = :boot AND expires > :steady",
-            boot=now.boot,
-            steady=now.steady,
-        )
-        return {(int(arm), int(place)) for arm, place in found}
+            f"SELECT {join}(number || ' ' || arm || ' ' || place, ' ') {_LIVE} AND number > :last",
+            last=max(self._live, default=0),
+            **_at(now),
+        ).scalar()
+        values = list(map(int, (found or "").split()))
+        places = zip(values[1::3], values[2::3], strict=True)
+        self._live.update(zip(values[::3], places, strict=True))
+
+    def forget(self, tickets: IntArray) -> None:
+        """Take tickets for told."""
+        for number in tickets.tolist():
+            self._live.pop(number, None)
 
     def add_tickets(
         self,
@@ -131,12 +172,17 @@ class Rows:
         told = wall if results else None
         self.run(
             connection,
-            "INSERT INTO workers (study, name, handed_out, results, first_told, last_told,"
-            f" last_seen) VALUES (:study, {_LISTED}, :handed_out, :results, :told, :told, :wall)"
+            "INSERT INTO workers (study, name, handed_out, results, minute, recent, earlier,"
+            f" last_told, last_seen) VALUES (:study, {_LISTED}, :handed_out, :results, :minute,"
+            " :results, 0, :told, :wall)"
             " ON CONFLICT (study, name) DO UPDATE SET"
             " handed_out = workers.handed_out + excluded.handed_out,"
             " results = workers.results + excluded.results,"
-            " first_told = coalesce(workers.first_told, excluded.first_told),"
+            " earlier = CASE excluded.minute - workers.minute WHEN 0 THEN workers.earlier"
+            " WHEN 1 THEN workers.recent ELSE 0 END,"
+            " recent = excluded.recent"
+            " + CASE excluded.minute WHEN workers.minute THEN workers.recent ELSE 0 END,"
+            " minute = excluded.minute,"
             " last_told = coalesce(excluded.last_told, workers.last_told),"
             " last_seen = excluded.last_seen",
             name=worker or "",
@@ -145,7 +191,18 @@ class Rows:
             results=results,
             told=told,
             wall=wall,
+            minute=int(wall // 60.0),
         )
+
+    def see_holders(self, connection: sa.Connection, tickets: Iterable[int], wall: float) -> None:
+        """Note that the workers that have some tickets are alive."""
+        for some in in_lists(tickets):
+            self.run(
+                connection,
+                "UPDATE workers SET last_seen = :wall WHERE study = :study AND name IN (SELECT"
+                f" coalesce(worker, '') FROM tickets WHERE study = :study AND number IN ({some}))",
+                wall=wall,
+            )
 
     def change_tickets(
         self, connection: sa.Connection, statement: str, numbers: Iterable[int], **values: Any
@@ -216,18 +273,18 @@ class Rows:
     ) -> set[int]:
         """Record results and drop their tickets; return the tickets of those that are new."""
         raw: Any = connection.connection.driver_connection
-        numbers = [(self.study, row[0]) for row in rows]
-        raw.executemany("DELETE FROM tickets WHERE study = ? AND number = ?", numbers)
-        statement = (
-            "INSERT INTO results (study, ticket, arm, place, reward, worker, told)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-        )
+        self.change_tickets(connection, "DELETE FROM tickets", [row[0] for row in rows])
+        columns = ["study", "ticket", "arm", "place", "reward", "worker", "told"]
         values = [(self.study, *row, worker, wall) for row in rows]
+
+        def added(some: list[Any]) -> int:
+            return insert_sqlite(raw, "results", columns, some, "ON CONFLICT DO NOTHING")
+
         raw.execute("SAVEPOINT one_by_one")
-        if raw.executemany(statement, values).rowcount == len(rows):
+        if added(values) == len(rows):
             return {row[0] for row in rows}
         raw.execute("ROLLBACK TO one_by_one")  # to find out which are new
-        return {value[1] for value in values if raw.execute(statement, value).rowcount}
+        return {value[1] for value in values if added([value])}
 
     def _add_postgresql(
         self, connection: sa.Connection, rows: Sequence[Row], worker: str | None, wall: float
@@ -357,7 +414,7 @@ class Rows:
             return position, _results([])
         found = self.run(
             connection,
-            "SELECT arm, place, reward, ticket IS NULL FROM results"
+            "SELECT arm, place, reward, coalesce(ticket, 0) FROM results"
             f" WHERE study = :study AND {behind}",
             position=before,
         )
@@ -392,13 +449,13 @@ def _among(query: str) -> str:
 
 def _results(chunks: Iterable[Sequence[Any]]) -> Results:
     """Return rows as arrays."""
-    kinds = (np.int64, np.int64, np.float64, np.bool_)
+    kinds = (np.int64, np.int64, np.float64, np.int64)
     parts: list[list[Any]] = [[np.empty(0, kind)] for kind in kinds]
     for chunk in chunks:
         for part, column, kind in zip(parts, zip(*chunk, strict=True), kinds, strict=True):
             part.append(np.array(column, dtype=kind))
-    arms, places, rewards, history = map(np.concatenate, parts)
-    return arms, places, rewards, history
+    arms, places, rewards, tickets = map(np.concatenate, parts)
+    return arms, places, rewards, tickets
 
 
 def in_lists(numbers: Iterable[int]) -> Iterator[str]:

@@ -16,6 +16,10 @@ CREATE TABLE studies (
     budgets TEXT NOT NULL,
     created {real} NOT NULL,
     stopped TEXT,
+    status TEXT NOT NULL DEFAULT 'running',
+    decided {int} NOT NULL DEFAULT 0,
+    outliers {int} NOT NULL DEFAULT 0,
+    history {int} NOT NULL DEFAULT 0,
     tickets {int} NOT NULL DEFAULT 0,
     conflicts {int} NOT NULL DEFAULT 0
 ){strict};
@@ -70,7 +74,9 @@ CREATE TABLE workers (
     name TEXT NOT NULL,
     handed_out {int} NOT NULL,
     results {int} NOT NULL,
-    first_told {real},
+    minute {int} NOT NULL,
+    recent {int} NOT NULL,
+    earlier {int} NOT NULL,
     last_told {real},
     last_seen {real} NOT NULL,
     PRIMARY KEY (study, name)

@@ -10,11 +10,34 @@ from typing import Any
 
 from oddarms.errors import DuplicateStudy, InvalidParameter, StorageFailed, UnknownStudy
 from oddarms.problem import Label, Question, check_plain_label
+from oddarms.search import Status
 from oddarms.studies._database import Database, open_database, run
 from oddarms.studies._location import location_of
-from oddarms.studies._rows import readable
+from oddarms.studies._rows import RATE, minute_of, readable
 from oddarms.studies._stored import StoredStudy, moment
-from oddarms.studies._study import NoStorage, Storage, StudyList, StudySummary, check_name, storable
+from oddarms.studies._study import (
+    SORTS,
+    NoStorage,
+    Storage,
+    StudyList,
+    StudySummary,
+    check_name,
+    storable,
+)
+
+_LISTED = f"""
+SELECT s.id, s.name, s.question, s.budgets, s.created, s.tickets,
+coalesce(w.results, 0) + s.history AS results, s.stopped,
+CASE WHEN s.status IN ('decided', 'budget') THEN s.status
+WHEN s.stopped IS NOT NULL THEN 'stopped'
+WHEN s.status = 'waiting' AND EXISTS (SELECT 1 FROM tickets t WHERE t.study = s.id
+AND t.boot = :boot AND t.expires > :steady) THEN 'waiting' ELSE 'running' END AS status,
+s.decided, s.outliers, coalesce(w.seen, s.created) AS seen, coalesce(w.rate, 0.0) AS rate
+FROM studies s LEFT JOIN (SELECT study, sum(results) AS results, max(last_seen) AS seen,
+sum({RATE}) AS rate FROM workers GROUP BY study) w ON w.study = s.id
+WHERE lower(s.name) LIKE lower(:pattern) ESCAPE '!'
+"""
+"""Rows of the list of studies, without a look at their results, of which there may be millions."""
 
 
 class DatabaseStorage(Storage):
@@ -87,33 +110,62 @@ class DatabaseStorage(Storage):
             return StoredStudy(self.database, name, int(number), asked, int(seed), bytes(secret))
 
     def list(
-        self, search: str = "", most: int | None = None, skip: int = 0, *, newest: bool = False
+        self,
+        search: str = "",
+        most: int | None = None,
+        skip: int = 0,
+        *,
+        sort: str = "name",
+        status: str = "",
     ) -> StudyList:
         """Return studies, as `list_studies` does."""
-        order = "s.created DESC, s.id DESC" if newest else "s.name"
+        key = sort.removeprefix("-")
+        if key not in SORTS or status not in ("", *Status):
+            raise InvalidParameter(
+                f"sort must be one of {', '.join(SORTS)}, with a minus to reverse it, and status"
+                f" that of a study; got {sort!r:.60} and {status!r:.60}."
+            )
+        order = f"{key} DESC, id DESC" if sort.startswith("-") else f"{key}, name"
         pattern = "%" + re.sub("([!%_])", r"!\1", storable(search)) + "%"
-        matches = "lower(s.name) LIKE lower(:pattern) ESCAPE '!'"
+        chosen = f"FROM ({_LISTED}) l" + (" WHERE status = :status" if status else "")
         with self.database.reading() as connection:
+            now = self.database.now(connection)
+            values = {"pattern": pattern, "boot": now.boot, "steady": now.steady}
+            values |= {**minute_of(now.wall), **({"status": status} if status else {})}
             rows = run(
                 connection,
-                "SELECT s.name, s.question, s.budgets, s.created, s.tickets,"
-                " (SELECT count(*) FROM results r WHERE r.study = s.id), s.stopped"
-                f" FROM studies s WHERE {matches} ORDER BY {order} LIMIT :most OFFSET :skip",
-                pattern=pattern,
+                f"SELECT * {chosen} ORDER BY {order} LIMIT :most OFFSET :skip",
                 most=2**62 if most is None else most,
                 skip=skip,
+                **values,
             ).all()
-            total = run(
-                connection, f"SELECT count(*) FROM studies s WHERE {matches}", pattern=pattern
-            ).scalar_one()
-        return StudyList((self._summary(*row) for row in rows), int(total))
+            total = run(connection, f"SELECT count(*) {chosen}", **values).scalar_one()
+        return StudyList((self._summary(*row[1:]) for row in rows), int(total))
 
-    def _summary(
-        self, name: str, text: str, budgets: str, created: float, *counts: Any
-    ) -> StudySummary:
-        tickets, results, stopped = counts
+    def _summary(self, name: str, text: str, budgets: str, *row: Any) -> StudySummary:
+        created, tickets, results, stopped, status, decided, outliers, seen, rate = row
         question = _question_of(text, self.name).but(budget=json.loads(budgets)[-1])
-        return StudySummary(name, question, moment(created), int(tickets), int(results), stopped)
+        return StudySummary(
+            name,
+            question,
+            moment(created),
+            int(tickets),
+            int(results),
+            stopped,
+            Status(status),
+            int(decided),
+            int(outliers),
+            moment(seen),
+            float(rate),
+        )
+
+    def open_tickets(self) -> int:
+        """Return how many tickets of all studies have leases that last."""
+        with self.database.reading() as connection:
+            now = self.database.now(connection)
+            statement = "SELECT count(*) FROM tickets WHERE boot = :boot AND expires > :steady"
+            found = run(connection, statement, boot=now.boot, steady=now.steady)
+            return int(found.scalar_one())
 
     def number_of(self, name: str) -> int | None:
         """Return the number of the study that has a name now: one made anew has another."""

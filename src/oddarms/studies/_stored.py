@@ -7,7 +7,6 @@ results are read, and reading one twice does no harm.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 import json
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oddarms.algorithms import Decision
 from oddarms.errors import (
     InvalidParameter,
     StorageFailed,
@@ -48,11 +48,13 @@ from oddarms.search import (
     numbers_within,
 )
 from oddarms.studies._database import Database
-from oddarms.studies._rows import Results, Rows, in_lists, readable
+from oddarms.studies._rows import RATE, Results, Rows, in_lists, minute_of, readable
 from oddarms.studies._study import (
     LEASE,
     MAX_KEY,
+    MAX_LEASE,
     Conflict,
+    Holder,
     Overview,
     Study,
     Told,
@@ -80,7 +82,7 @@ PAGE = 10_000
 
 
 class TicketIds:
-    """Makes and reads the ids of one study's tickets, such as ``17.3.204.mzxw6ytboi4dgnbt``.
+    """Makes and reads the ids of one study's tickets, such as ``17.3.204.9f86d081884c7d65``.
 
     An id has the ticket's number, arm and place, and a keyed hash of them, so that nobody can
     guess one, and one of another study is recognised.
@@ -93,8 +95,8 @@ class TicketIds:
     def of(self, number: int, arm: int, place: int) -> str:
         """Return the id of a ticket."""
         text = f"{number}.{arm}.{place}"
-        digest = hashlib.blake2b(text.encode(), key=self._secret, digest_size=10).digest()
-        return f"{text}.{base64.b32encode(digest).decode().lower()}"
+        keyed = hashlib.blake2b(text.encode(), key=self._secret, digest_size=8)
+        return f"{text}.{keyed.hexdigest()}"
 
     def read(self, ticket: Ticket | str) -> tuple[int, int, int]:
         """Return number, arm and place of a ticket of this study."""
@@ -103,7 +105,7 @@ class TicketIds:
         if found is None:
             raise InvalidParameter(
                 f"{text!r:.60} is not a ticket: `ask` returns ids such as"
-                " 17.3.204.mzxw6ytboi4dgnbt."
+                " 17.3.204.9f86d081884c7d65."
             )
         number, arm, place = int(found[1]), int(found[2]), int(found[3])
         if not hmac.compare_digest(text, self.of(number, arm, place)):
@@ -114,7 +116,7 @@ class TicketIds:
         return number, arm, place
 
 
-_ID = re.compile(r"([1-9]\d{0,17})\.(\d{1,18})\.(\d{1,18})\.[a-z2-7]{16}", re.ASCII)
+_ID = re.compile(r"([1-9]\d{0,17})\.(\d{1,18})\.(\d{1,18})\.[0-9a-f]{16}", re.ASCII)
 
 
 class StoredStudy(Study):
@@ -132,6 +134,7 @@ class StoredStudy(Study):
         super().__init__(name, seed, question)
         self.number = number
         """Its number in the storage, which no other study has there, nor ever had."""
+        self.max_lease = MAX_LEASE
         self._database = database
         self._rows = Rows(database, number, name)
         self._asked = question  # with numbers for labels, of which there may be a great many
@@ -211,12 +214,13 @@ class StoredStudy(Study):
         *,
         prefetch: float = PREFETCH,
         key: str | None = None,
+        wait: float = 0.0,  # noqa: ARG002 -- only servers do
     ) -> Tickets:
         """See `Study.ask`."""
         n = check_whole("n", n, least=1)
         worker = check_text("worker", worker)
         key = check_text("key", key, MAX_KEY)
-        seconds = check_lease(lease)
+        seconds = check_lease(lease, self.max_lease)
         with self._lock:
             self._catch_up()  # before others have to wait
             with self._database.writing() as connection:
@@ -226,17 +230,20 @@ class StoredStudy(Study):
                 expires = now.steady + seconds
                 rows = self._rows.asked_before(connection, key, expires) if key else []
                 asked_before = len(rows)
+                if not self._database.is_postgresql:  # nobody tells anything meanwhile
+                    self._current(connection)
                 # before the results: a ticket that is told meanwhile is seen at least once
                 out = self._rows.out(connection, now)
                 search = self._current(connection)
                 if not rows and self._stopped is None:
                     places = search.open_places(n, out, prefetch=prefetch)
                     rows = self._rows.add_tickets(connection, places, worker, key, now, expires)
-                    out |= set(places)
+                    out.update(places)
                 status = self._status(search, out, prefetch=prefetch)
                 new = len(rows) - asked_before
                 self._rows.note_worker(connection, worker, now.wall, handed_out=new)
                 decided = search.decided
+                self._note_state(connection, search, status)
         expires_at = moment(now.wall + seconds)
         labels = self.labels_of([arm for _, arm, _ in rows])
         tickets = [
@@ -244,6 +251,17 @@ class StoredStudy(Study):
             for row, label in zip(rows, labels, strict=True)
         ]
         return Tickets(tickets, status, decided)
+
+    def _note_state(self, connection: sa.Connection, search: Search, status: Status) -> None:
+        """Keep for the list of studies what an ask has found out: it replays no logs."""
+        self._rows.run(
+            connection,
+            "UPDATE studies SET status = :status, decided = :decided, outliers = :outliers"
+            " WHERE id = :study AND (status <> :status OR decided <> :decided)",
+            status=status.value,
+            decided=search.decided,
+            outliers=int(np.count_nonzero(search.decisions >= Decision.HIGH)),
+        )
 
     def tell_many(
         self, results: Iterable[tuple[Ticket | str, float]], *, worker: str | None = None
@@ -258,7 +276,7 @@ class StoredStudy(Study):
     def renew(self, tickets: Iterable[Ticket | str], lease: Seconds = LEASE) -> int:
         """See `Study.renew`."""
         numbers = {self._ids.read(ticket)[0] for ticket in tickets}
-        seconds = check_lease(lease)
+        seconds = check_lease(lease, self.max_lease)
         with self._database.writing() as connection:
             now = self._database.now(connection)
             renewed = self._rows.change_tickets(
@@ -268,6 +286,7 @@ class StoredStudy(Study):
                 expires=now.steady + seconds,
                 boot=now.boot,
             )
+            self._rows.see_holders(connection, numbers, now.wall)
             self._read_row(connection)  # is the study there?
         return renewed
 
@@ -279,15 +298,17 @@ class StoredStudy(Study):
             self._read_row(connection)  # is the study there?
         _log.info("%s: %d tickets were given back: %s", self.name, count, shown(reason_of(reason)))
 
-    def skip_worker(self, worker: str, reason: str = "") -> int:
-        """See `Study.skip_worker`."""
+    def release(self, worker: str | None, reason: str = "") -> int:
+        """See `Study.release`."""
         worker, reason = check_text("worker", worker) or "", reason_of(reason)
-        chosen = "SELECT number FROM tickets WHERE study = :study AND worker = :worker"
+        chosen = (
+            "SELECT number FROM tickets WHERE study = :study AND coalesce(worker, '') = :worker"
+        )
         with self._database.writing() as connection:
             numbers = self._rows.run(connection, chosen, worker=worker).scalars().all()
             count = self._rows.change_tickets(connection, "DELETE FROM tickets", numbers)
             self._read_row(connection)  # is the study there?
-        said = "%s: %d tickets of %r were given back: %s"
+        said = "%s: %d tickets of %r were taken back: %s"
         _log.info(said, self.name, count, worker, shown(reason))
         return count
 
@@ -343,6 +364,8 @@ class StoredStudy(Study):
                 ["study", "arm", "place", "reward", "told"],
                 [(self.number, *row, wall) for row in columns],
             )
+            counted = "UPDATE studies SET history = history + :more WHERE id = :study"
+            self._rows.run(connection, counted, more=arms.size)
         return arms.size
 
     def _check_history_is_in_time(self, connection: sa.Connection) -> None:
@@ -368,7 +391,7 @@ class StoredStudy(Study):
             if budget != self._budgets[-1]:
                 self._rows.run(
                     connection,
-                    "UPDATE studies SET budgets = :budgets WHERE id = :study",
+                    "UPDATE studies SET budgets = :budgets, status = 'running' WHERE id = :study",
                     budgets=json.dumps([*self._budgets, budget]),
                 )
 
@@ -430,8 +453,10 @@ class StoredStudy(Study):
         for budget in self._budgets[self._raised :]:
             search.raise_budget(budget)
         self._raised = len(self._budgets)
-        if results[0].size:
-            search.load(*results)
+        arms, places, rewards, tickets = results
+        if arms.size:
+            search.load(arms, places, rewards, tickets == 0)
+            self._rows.forget(tickets)
         self._search, self._position = search, position
         return search
 
@@ -439,8 +464,8 @@ class StoredStudy(Study):
         """Return a position in the log, and the results behind the last one."""
         before = 0 if self._search is None else self._position
         position, results = self._rows.results_behind(connection, before)
-        budgeted, history = self._budgets[0] is not None, results[3]
-        if self._search is not None and not self._search.told and budgeted and history.any():
+        budgeted, history = self._budgets[0] is not None, (results[3] == 0).any()
+        if self._search is not None and not self._search.told and budgeted and history:
             # begin anew: within a budget, steps depend on all history that is there before them
             self._search = None
             position, results = self._rows.results_behind(connection, 0)
@@ -511,8 +536,8 @@ class StoredStudy(Study):
             ).first()
             if row is None:
                 raise UnknownStudy(f"The study {self.name!r} was deleted.")
-            out = self._rows.out(connection)
-        text = repr((self.number, *row, sorted(out)))
+            live = self._rows.count_live(connection)
+        text = repr((self.number, *row, live))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def trials(self, *, after: int = 0, most: int | None = None) -> Iterator[Trial]:
@@ -629,10 +654,38 @@ class StoredStudy(Study):
             counts = {name: int(count) for name, count in live}
             rows = self._rows.run(
                 connection,
-                "SELECT name, handed_out, results, first_told, last_told, last_seen FROM workers"
+                f"SELECT name, handed_out, results, last_told, last_seen, {RATE} FROM workers"
                 " WHERE study = :study ORDER BY name",
+                **minute_of(now.wall),
             ).all()
         return [_worker_record(row, counts.get(row[0], 0)) for row in rows]
+
+    def holders(self) -> list[Holder]:
+        """See `Study.holders`."""
+        with self._lock, self._reading() as connection:
+            now = self._database.now(connection)
+            rows = self._rows.run(
+                connection,
+                "SELECT arm, place, coalesce(worker, ''), asked, expires FROM tickets"
+                " WHERE study = :study AND boot = :boot AND expires > :steady",
+                boot=now.boot,
+                steady=now.steady,
+            ).all()
+            awaited = set(self._current(connection).awaited([(row[0], row[1]) for row in rows]))
+        held: dict[str, list[Any]] = {}
+        for arm, place, *row in rows:
+            if (arm, place) in awaited:
+                held.setdefault(row[0], []).append(row)
+        found = [
+            Holder(
+                name or None,
+                len(tickets),
+                moment(min(asked for _, asked, _ in tickets)),
+                moment(now.wall + max(expires for _, _, expires in tickets) - now.steady),
+            )
+            for name, tickets in held.items()
+        ]
+        return sorted(found, key=lambda one: one.since)
 
     def verify(self) -> Verification:
         """See `Study.verify`."""
@@ -654,16 +707,10 @@ class StoredStudy(Study):
 
 
 def _worker_record(row: Any, live: int) -> WorkerRecord:
-    name, handed_out, results, first_told, last_told, last_seen = row
-    seconds = 0.0 if first_told is None else last_told - first_told
+    name, handed_out, results, told, seen, rate = row
+    told = None if told is None else moment(told)
     return WorkerRecord(
-        name or None,
-        int(handed_out),
-        int(results),
-        live,
-        None if last_told is None else moment(last_told),
-        moment(last_seen),
-        (results - 1) / seconds if seconds > 0.0 else None,
+        name or None, int(handed_out), int(results), live, told, moment(seen), float(rate or 0.0)
     )
 
 

@@ -43,12 +43,14 @@ from oddarms.search import (
 from oddarms.studies._watch import study_html, watch
 from oddarms.studies._worker import WORKER_LEASE, Worker, is_gone
 from oddarms.tables import Missing, Recorded
+from oddarms.text import duration
 
 VARIABLE = "ODDARMS_STORAGE"
 """The environment variable with the storage that is used by default."""
 LEASE = timedelta(minutes=10)
 """Of tickets that are asked for without a worker that renews them."""
 MAX_LEASE = timedelta(hours=1)
+"""The longest lease, unless a server is started with another one."""
 MAX_TEXT = 1000
 """Characters of a worker's name, and of a reason."""
 MAX_KEY = 64
@@ -120,7 +122,7 @@ class WorkerRecord:
     last_told, last_seen
         When its last result was recorded, and when it last asked or told; None for never.
     rate
-        Results a second between its first and its last one; None with fewer than two.
+        Results in the last minute, about.
     """
 
     name: str | None
@@ -129,7 +131,27 @@ class WorkerRecord:
     live: int
     last_told: datetime | None
     last_seen: datetime | None
-    rate: float | None
+    rate: float
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who has tickets out that the step waits for; times are in UTC.
+
+    Attributes
+    ----------
+    worker
+        Its name; None for tickets that were asked for without one.
+    tickets
+        How many.
+    since, expires
+        When the first of them was handed out, and when the last lease ends.
+    """
+
+    worker: str | None
+    tickets: int
+    since: datetime
+    expires: datetime
 
 
 @dataclass(frozen=True)
@@ -178,14 +200,28 @@ class Verification:
 
 @dataclass(frozen=True)
 class StudySummary:
-    """A study as `list_studies` shows it; the labels of its question are numbers."""
+    """A study as `list_studies` shows it; the labels of its question are numbers.
+
+    Status, decided arms and outliers are those that the last `ask` has found. `seen` is when a
+    worker last asked or told, else when the study was created, and `rate` the results in the last
+    minute, about.
+    """
 
     name: str
     question: Question
     created: datetime
     handed_out: int
     results: int
-    stopped: str | None = None
+    stopped: str | None
+    status: Status
+    decided: int
+    outliers: int
+    seen: datetime
+    rate: float
+
+
+SORTS = ("name", "status", "decided", "outliers", "results", "rate", "seen", "created")
+"""What `list_studies` may sort by; a minus before it reverses the order."""
 
 
 class StudyList(list[StudySummary]):
@@ -248,6 +284,7 @@ class Study(ABC):
         *,
         prefetch: float = PREFETCH,
         key: str | None = None,
+        wait: float = 0.0,
     ) -> Tickets:
         """Hand out up to n pulls.
 
@@ -262,15 +299,18 @@ class Study(ABC):
         worker
             A name for the log.
         lease
-            For how long, as a timedelta or in seconds, at most an hour; afterwards the pull may be
-            handed to somebody else. A result that comes later is still recorded and used. Choose
-            it longer than a pull takes, or `renew` it meanwhile, as `run` does.
+            For how long, as a timedelta or in seconds, at most an hour, unless a server allows
+            more. Afterwards the pull may be handed to somebody else; a result that comes later is
+            still recorded and used. Choose it longer than a pull takes, or `renew` it meanwhile.
         prefetch
             How far pulls of later steps may be handed out, as a share of the results so far; 0 for
             not at all.
         key
             A name of up to 64 characters for this call, by which it may be repeated after an
             error: it then returns those of the same tickets that are still out, with new leases.
+        wait
+            How many seconds a server may wait for work before it answers, at most 30. Other
+            storages answer at once.
         """
 
     def tell(self, ticket: Ticket | str, reward: float, *, worker: str | None = None) -> Told:
@@ -307,10 +347,11 @@ class Study(ABC):
         """Give several tickets back at once. The reason is logged, not stored."""
 
     @abstractmethod
-    def skip_worker(self, worker: str, reason: str = "") -> int:
-        """Give back all tickets that a worker has out, if it is gone; return how many.
+    def release(self, worker: str | None, reason: str = "") -> int:
+        """Take back all tickets that a worker has out, if it is gone; return how many.
 
-        The reason is logged, not stored.
+        None is who asked without a name. Results that it still tells are used. The reason is
+        logged, not stored.
         """
 
     def take_over(self) -> int:
@@ -319,7 +360,7 @@ class Study(ABC):
         So nobody has to wait for the leases of a process that was killed.
         """
         live = [one.name for one in self.workers() if one.live and one.name is not None]
-        return sum(self.skip_worker(name, "its process is gone") for name in live if is_gone(name))
+        return sum(self.release(name, "its process is gone") for name in live if is_gone(name))
 
     @abstractmethod
     def add_history(
@@ -538,6 +579,10 @@ class Study(ABC):
         """
 
     @abstractmethod
+    def holders(self) -> list[Holder]:
+        """Return who has tickets out that the step waits for, the one for longest first."""
+
+    @abstractmethod
     def verify(self) -> Verification:
         """Run the database's own check of its integrity, then replay and check the whole log."""
 
@@ -560,7 +605,13 @@ class Storage(ABC):
 
     @abstractmethod
     def list(
-        self, search: str = "", most: int | None = None, skip: int = 0, *, newest: bool = False
+        self,
+        search: str = "",
+        most: int | None = None,
+        skip: int = 0,
+        *,
+        sort: str = "name",
+        status: str = "",
     ) -> StudyList:
         """Return studies, as `list_studies` does."""
 
@@ -619,11 +670,14 @@ def check_name(name: str) -> str:
     return name
 
 
-def check_lease(lease: Seconds) -> float:
+def check_lease(lease: Seconds, most: timedelta = MAX_LEASE) -> float:
     """Return the seconds of a lease."""
     seconds = seconds_of("lease", lease)
-    if not 0.0 < seconds <= MAX_LEASE.total_seconds():
-        raise InvalidParameter(f"lease must be longer than 0 and at most an hour but got {lease}.")
+    if not 0.0 < seconds <= most.total_seconds():
+        raise InvalidParameter(
+            f"lease must be longer than 0 and at most {duration(most.total_seconds())} but got"
+            f" {lease}."
+        )
     return seconds
 
 

@@ -15,13 +15,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from oddarms.errors import StorageFailed
-from oddarms.interrupts import ended, pause
+from oddarms.interrupts import ended, interruptible, pause
 from oddarms.problem import Question
 from oddarms.search import (
     PREFETCH,
@@ -51,6 +51,8 @@ END_SECONDS = 2.0
 """How long the end of a `with` block waits for the thread, which may be waiting for a storage."""
 FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
 FIRST_IDLE, MAX_IDLE = 0.02, 0.5
+MAX_WAIT = 30.0
+"""How many seconds a server waits for work before it answers."""
 SAY_SECONDS = 60.0
 """How often a wait that goes on is logged."""
 
@@ -96,7 +98,7 @@ class Worker:
         self._gave_up = False
         self._question: Question | None = None
         self._flushed = time.monotonic()
-        self._idle = FIRST_IDLE
+        self._idle = self._wait = 0.0
         # Two threads use these, but only single operations, which are atomic. What both send
         # counts once.
         self._returned: dict[Ticket, str] = {}
@@ -137,12 +139,16 @@ class Worker:
         """Hand out up to n pulls."""
         self.flush()
         key = secrets.token_urlsafe(16)  # repeated after a lost answer, it gets the same tickets
-        tickets = self._retried(
-            lambda: self.study.ask(n, self.name, self._lease, prefetch=prefetch, key=key)
-        )
+        wait, self._wait, began = self._wait, 0.0, time.monotonic()
+        with interruptible() if wait else nullcontext():
+            tickets = self._retried(
+                lambda: self.study.ask(
+                    n, self.name, self._lease, prefetch=prefetch, key=key, wait=wait
+                )
+            )
         self._out.update(dict.fromkeys(tickets))
-        if tickets:
-            self._idle = FIRST_IDLE
+        if tickets or time.monotonic() - began > MAX_IDLE:
+            self._idle = 0.0
         return tickets
 
     def tell(self, ticket: Ticket, reward: float) -> None:
@@ -161,10 +167,14 @@ class Worker:
         return self.study.check_reward(reward)
 
     def wait(self) -> None:
-        """Wait while other workers have all pulls: each time longer, up to half a second."""
-        seconds, self._idle = self._idle, min(2.0 * self._idle, MAX_IDLE)
+        """Wait while other workers have all pulls: each time longer, up to half a second.
+
+        The next `ask` lets a server wait for work, so that there is no need to ask again and again.
+        """
         self.flush()
-        pause(seconds)
+        self._wait = MAX_WAIT
+        pause(self._idle)
+        self._idle = min(max(2.0 * self._idle, FIRST_IDLE), MAX_IDLE)
 
     def result(self) -> Result:
         """Return what is known, with everything that was told."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -10,15 +9,16 @@ from oddarms import errors
 from oddarms.search import Ticket
 from oddarms.studies._study import (
     MAX_KEY,
-    MAX_LEASE,
     MAX_TEXT,
     Conflict,
+    Holder,
     Overview,
     Study,
     StudySummary,
     Trial,
     WorkerRecord,
 )
+from oddarms.studies._worker import MAX_WAIT
 
 __all__ = [
     "AT_A_TIME",
@@ -26,10 +26,10 @@ __all__ = [
     "CODES",
     "MAX_HISTORY",
     "MAX_KEY",
-    "MAX_LEASE",
     "MAX_RESULTS",
     "MAX_TEXT",
     "MAX_TICKET_ID",
+    "MAX_WAIT",
     "plain",
     "record_of",
     "study_document",
@@ -104,21 +104,25 @@ def summary_document(summary: StudySummary) -> dict[str, Any]:
         "handed_out": summary.handed_out,
         "results": summary.results,
         "stopped": summary.stopped,
+        "status": summary.status.value,
+        "decided": summary.decided,
+        "outliers": summary.outliers,
+        "seen": summary.seen.isoformat(),
+        "rate": summary.rate,
     }
 
 
-def plain(record: Trial | Conflict | WorkerRecord | Ticket) -> dict[str, Any]:
+def plain(record: Trial | Conflict | WorkerRecord | Holder | Ticket) -> dict[str, Any]:
     """Return a record of a study with texts for times."""
-    values = {one.name: getattr(record, one.name) for one in fields(record)}
     return {
         name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in values.items()
+        for name, value in vars(record).items()
     }
 
 
 def record_of(kind: type[Any], values: dict[str, Any]) -> Any:
     """Return the record that `plain` was called on."""
-    times = ("told", "last_told", "last_seen", "expires")
+    times = ("told", "last_told", "last_seen", "since", "expires")
     return kind(
         **{
             name: datetime.fromisoformat(value) if name in times and value else value

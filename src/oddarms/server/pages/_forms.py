@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -26,6 +27,7 @@ from oddarms.server._access import (
 )
 from oddarms.server._problems import Problem, problem_of
 from oddarms.server._state import State, check_arms, state_of
+from oddarms.server._tokens import LONGEST, Role
 from oddarms.server.pages._rendering import (
     links_of,
     render,
@@ -215,6 +217,53 @@ def _budget(text: str) -> int | None:
     return int(plain)
 
 
+# Tokens
+
+
+@router.get("/tokens")
+def token_page(request: Request, _: Admin) -> Response:
+    """Return the tokens, and the form for a new one."""
+    return _token_page(request)
+
+
+def _token_page(
+    request: Request, status: int = 200, *, made: str = "", problem: str = ""
+) -> Response:
+    listed = state_of(request).tokens.list()
+    return render(
+        request, "tokens.html", status, here="tokens", tokens=listed, made=made, problem=problem
+    )
+
+
+@router.post("/tokens")
+async def make_token(request: Request, _: Admin) -> Response:
+    """Make a token, and show it for the only time."""
+    form = await check_form(request)
+    role, study, note = (_text(form, key) for key in ("role", "study", "note"))
+    days, tokens = _text(form, "days").strip(), state_of(request).tokens
+    try:
+        if role not in list(Role):
+            raise InvalidParameter("role must be worker, reader or admin.")
+        lasts = timedelta(days=min(_number("days", days), LONGEST.days)) if days else None
+        made = await run_in_threadpool(
+            tokens.make, Role(role), study=study.strip() or None, note=note, lasts=lasts
+        )
+    except OddarmsError as error:
+        status, said = _said(request, error)
+        return await run_in_threadpool(_token_page, request, status, problem=said)
+    audit(request, "make token", study, made=role, note=note)
+    return await run_in_threadpool(_token_page, request, made=made)
+
+
+@router.post("/tokens/revoke")
+async def revoke_token(request: Request, _: Admin) -> Response:
+    """Revoke a token."""
+    identity = _text(await check_form(request), "id")
+    if await run_in_threadpool(state_of(request).tokens.revoke, identity):
+        audit(request, "revoke token", id=identity)
+    return see(links_of(request)("tokens"))
+
+
 # Changes
 
 
@@ -255,9 +304,19 @@ async def raise_budget(request: Request, study: StudyToChange) -> Response:
     return _changed(request, study, "budget", "budget", budget=budget)
 
 
+@router.post("/studies/{name}/release")
+async def release(request: Request, study: StudyToChange) -> Response:
+    """Take back the tickets of a worker; an empty name is who asked without one."""
+    form = await check_form(request)
+    worker = _text(form, "worker") or None
+    count = await run_in_threadpool(study.release, worker, "released from the page")
+    return _changed(request, study, "release", "released", worker=worker, tickets=count)
+
+
 @router.get("/studies/{name}/stop")
 @router.get("/studies/{name}/resume")
 @router.get("/studies/{name}/budget")
+@router.get("/studies/{name}/release")
 def back_to_study(request: Request, study: StudyToRead) -> Response:
     """Redirect to the page that has these forms."""
     return see(links_of(request)("studies", study.name))

@@ -33,6 +33,7 @@ NOTICES = {
     "stopped": "The study is stopped: no more pulls are handed out.",
     "resumed": "The study is resumed.",
     "budget": "The budget is changed.",
+    "released": "The tickets are taken back: other workers get their pulls.",
     "deleted": "The study is deleted.",
 }
 """Messages after a change, by a word in a cookie, which a link of another site cannot set."""
@@ -107,11 +108,12 @@ class Moment:
 
 
 def _ago(seconds: float, time: datetime) -> str:
-    if seconds < 5.0:
+    if -1.0 < seconds < 5.0:
         return "now"
     for limit, unit, name in ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (172800.0, 3600.0, "h")):
-        if seconds < limit:
-            return f"{seconds / unit:.0f} {name} ago"
+        if abs(seconds) < limit:
+            text = f"{abs(seconds) / unit:.0f} {name}"
+            return f"{text} ago" if seconds > 0.0 else f"in {text}"
     return f"{time:%Y-%m-%d}"
 
 

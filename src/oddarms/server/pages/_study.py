@@ -16,7 +16,6 @@ from oddarms.documents import visible
 from oddarms.search import Status, facts, guarantee, headline, number, status_text
 from oddarms.server._access import Anybody, StudyToRead
 from oddarms.server._state import state_of
-from oddarms.server._tokens import Role
 from oddarms.server.pages._rendering import Moment, links_of, render, see, sentence
 from oddarms.server.pages._view import (
     FILTERS,
@@ -30,6 +29,7 @@ from oddarms.server.pages._view import (
     positive,
     view_of,
 )
+from oddarms.studies import SORTS
 
 router = APIRouter()
 
@@ -62,35 +62,65 @@ COLUMNS = (
 """Columns of the table of arms: what sorts by them, and their headings."""
 
 
+RECENT = "-seen"
+STATES = {
+    "": "All",
+    "running": "Running",
+    "waiting": "Waiting",
+    "decided": "Decided",
+    "budget": "Budget used up",
+    "stopped": "Stopped",
+}
+STUDY_COLUMNS = {
+    "name": "Study",
+    "status": "State",
+    "decided": "Decided",
+    "outliers": "Outliers",
+    "results": "Results",
+    "rate": "A minute",
+    "seen": "Last active",
+}
+"""Columns of the list of studies, by what sorts by them."""
+
+
 # All studies
 
 
 @router.get("/")
 def studies(request: Request, principal: Anybody) -> Response:
-    """Return a page of the list of studies; a worker is sent to its only study."""
+    """Return a page of the list of studies; a token for one study is sent there."""
     link = links_of(request)
-    if principal.role is Role.WORKER:
+    if principal.token.study is not None:
         return see(link("studies", principal.token.study_name or ""))
-    search = request.query_params.get("q", "")[:MAX_SEARCHED].strip()
-    wanted, storage = positive(request.query_params.get("page"), 1), state_of(request).storage
-    found = storage.list(search, STUDIES, (wanted - 1) * STUDIES, newest=True)
+    query, storage = request.query_params, state_of(request).storage
+    search, wanted = query.get("q", "")[:MAX_SEARCHED].strip(), positive(query.get("page"), 1)
+    sort = query.get("sort", RECENT)
+    sort = sort if sort.removeprefix("-") in SORTS else RECENT
+    status = query.get("state", "")
+    status = status if status in STATES else ""
+    found = storage.list(search, STUDIES, (wanted - 1) * STUDIES, sort=sort, status=status)
     page = Page(wanted, STUDIES, found.total)
     if page.number != wanted:
-        found = storage.list(search, STUDIES, page.first - 1, newest=True)
+        found = storage.list(search, STUDIES, page.first - 1, sort=sort, status=status)
     rows = [
         {
             "name": study.name,
             "question": sentence(study.question.sentence()),
-            "arms": f"{study.question.n:,}",
+            "state": study.status.value,
+            "symbol": SYMBOLS.get(study.status, "!"),
+            "decided": f"{study.decided:,} / {study.question.n:,}",
+            "outliers": f"{study.outliers:,}",
             "results": f"{study.results:,}",
-            "created": Moment.of(study.created),
-            "stopped": study.stopped is not None,
+            "rate": f"{study.rate:,.0f}",
+            "seen": Moment.of(study.seen),
         }
         for study in found
     ]
 
-    def address(number: int) -> str:
-        return link(q=search, page="" if number == 1 else str(number))
+    def address(number: int = 1, **changes: str) -> str:
+        chosen = {"q": search, "state": status, "sort": sort, **changes}
+        chosen["sort"] = "" if chosen["sort"] == RECENT else chosen["sort"]
+        return link(**chosen, page="" if number == 1 else str(number))
 
     return render(
         request,
@@ -98,8 +128,18 @@ def studies(request: Request, principal: Anybody) -> Response:
         here="studies",
         page=replace(page, rows=rows),
         search=search,
+        state=status,
+        states=STATES,
+        sort=sort,
+        columns=STUDY_COLUMNS,
         address=address,
     )
+
+
+@router.get("/studies")
+def all_studies(request: Request) -> Response:
+    """Redirect to the list of studies."""
+    return see(links_of(request)())
 
 
 # A study
@@ -269,24 +309,13 @@ def _workers(_request: Request, study: StudyToRead, _view: View) -> dict[str, An
         {
             "name": None if worker.name is None else visible(worker.name, MAX_NAME),
             "results": f"{worker.results:,}",
-            "rate": "-" if worker.rate is None else _rate_text(worker.rate),
+            "rate": f"{worker.rate:,.0f}",
             "live": f"{worker.live:,}",
             "seen": worker.last_seen and Moment.of(worker.last_seen),
         }
         for worker in found[:WORKERS]
     ]
     return {"workers": rows, "all_workers": f"{len(found):,}" if len(found) > WORKERS else ""}
-
-
-def _rate_text(rate: float) -> str:
-    """Return results a second.
-
-    Examples
-    --------
-    >>> _rate_text(2941.2), _rate_text(0.01234)
-    ('2,941', '0.0123')
-    """
-    return f"{rate:,.0f}" if rate >= 100.0 else f"{rate:.3g}"
 
 
 def _conflicts(request: Request, study: StudyToRead, view: View) -> dict[str, Any]:
@@ -319,9 +348,26 @@ def _manage(_request: Request, _study: StudyToRead, view: View) -> dict[str, Any
     return {"stopped": view.overview.stopped, "budget": typed}
 
 
+def _holders(_request: Request, study: StudyToRead, view: View) -> dict[str, Any]:
+    """Return who has the tickets that a waiting study waits for."""
+    found = study.holders() if view.overview.status is Status.WAITING else []
+    rows = [
+        {
+            "worker": one.worker,
+            "name": visible(one.worker or "", MAX_NAME),
+            "tickets": f"{one.tickets:,}",
+            "since": Moment.of(one.since),
+            "expires": Moment.of(one.expires),
+        }
+        for one in found[:WORKERS]
+    ]
+    return {"holders": rows, "all_holders": len(found)}
+
+
 Part = Callable[[Request, StudyToRead, View], dict[str, Any]]
 PARTS: dict[str, Part] = {
     "summary": _summary,
+    "holders": _holders,
     "arms": _arms,
     "trace": _trace,
     "workers": _workers,
