@@ -276,6 +276,37 @@ def test_all_reruns_count_if_asked_for(tmp_path: Path) -> None:
     assert runs["t::test_fine"] == (0, 1)
 
 
+def test_reruns_and_runs_of_one_commit_prove_flakiness(tmp_path: Path) -> None:
+    assert read(tmp_path, SUREFIRE, GOTESTSUM, PYTEST_RERUNS, NEXTEST).flaky == (
+        "shop.LoginTest::flaky",
+        "example.org/shop/pay::TestFlaky",
+        "t::test_flaky",
+        "shop::pay::flaky",
+    )
+    assert [count.test for count in read_junit(tmp_path).placed("broken")] == [
+        "shop.LoginTest::dead",
+        "t::test_dead",
+    ]
+    commit = '<properties><property name="commit" value="{}"/></properties>'
+    texts = [
+        suite(commit.format(name), case("a", a), case("b", b))
+        for name, a, b in [("x", "", ""), ("x", "<failure/>", ""), ("y", "", "<failure/>")]
+    ]
+    (tmp_path / "commits").mkdir()
+    assert read(tmp_path / "commits", *texts).flaky == ("C::a",)
+
+
+def test_outages_are_set_aside(tmp_path: Path) -> None:
+    names = [f"t{number}" for number in range(20)]
+    dead = case("dead", "<failure/>")
+    fine = suite(dead, *map(case, names))
+    outage = suite(dead, *(case(name, "<failure/>" * (name < "t3")) for name in names))
+    history = read(tmp_path, fine, outage, fine)
+    assert [Path(name).name for name in history.outages] == ["run-1.xml"]
+    assert {count.failures for count in history.counts if count.test != "C::dead"} == {0}
+    assert not history.flaky
+
+
 def test_a_teardown_is_no_second_execution(tmp_path: Path) -> None:
     runs = {count.test: count.runs for count in read(tmp_path, PYTEST, reruns="all").counts}
     assert runs["tests.test_shop::test_both"] == 1
@@ -439,8 +470,8 @@ def test_an_endless_tag_is_refused_early(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
-        ("none/*.xml", "junit must match at least one file but 'none/.*' matches none"),
-        ("runz", r"a pattern such as 'runs/\*.xml' but 'runz' does not exist in "),
+        ("none/*.xml", "but 'none/.*' matches nothing in "),
+        ("runz", r"a pattern such as 'runs/\*.xml' but 'runz' matches nothing in "),
         (".", "must be a folder with files that end in .xml but '.' has none"),
         ([], "must name at least one file"),
     ],

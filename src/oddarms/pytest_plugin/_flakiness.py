@@ -36,6 +36,7 @@ from enum import StrEnum
 import numpy as np
 
 from oddarms.problem import FloatArray
+from oddarms.statistics.binomial import clopper_pearson
 from oddarms.statistics.threshold_box import bounds_over_box
 
 MIN_FAILURES = 10
@@ -141,8 +142,8 @@ class Case:
     @property
     def here(self) -> Tally:
         """The runs of this session that count."""
-        runs = self.first + self.alone
-        return runs if self.unrepeatable else runs + self.again
+        parts = [self.first, self.alone, *([] if self.unrepeatable else [self.again])]
+        return Tally(sum(p.runs for p in parts), sum(p.failures for p in parts))
 
     @property
     def counted(self) -> Tally:
@@ -374,25 +375,6 @@ def failures_for(precision: float) -> int:
         if width <= 2.0 * precision * failures:
             return failures
         failures += max(failures // 50, 1)
-
-
-def clopper_pearson(
-    failures: FloatArray, runs: FloatArray, tail: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return the exact lower and upper limits of failure rates, each wrong with this probability.
-
-    Examples
-    --------
-    >>> low, high = clopper_pearson(np.array([0, 5]), np.array([59, 10]), 0.05)
-    >>> low.round(3).tolist(), high.round(3).tolist()
-    ([0.0, 0.222], [0.05, 0.778])
-    """
-    from scipy.special import betaincinv
-
-    passes = runs - failures
-    low = np.where(failures > 0, betaincinv(np.maximum(failures, 1), passes + 1, tail), 0.0)
-    high = np.where(passes > 0, betaincinv(failures + 1, np.maximum(passes, 1), 1.0 - tail), 1.0)
-    return low, high
 
 
 def fair_share(spent: FloatArray, wanted: FloatArray, available: float) -> float:

@@ -163,7 +163,10 @@ class Memory:
         settings = self.settings
         pattern = re.compile(rf"{re.escape(settings.study)} @(.+) #[0-9a-f]{{8}}")
         found = list_studies(
-            storage=settings.storage, search=f"{settings.study} @", most=MAX_STUDIES, newest=True
+            storage=settings.storage,
+            search=f"{settings.study} @",
+            most=MAX_STUDIES,
+            sort="-created",
         )
         self._elsewhere = {}
         older: dict[str, Version] = {}

@@ -7,18 +7,15 @@ import os
 import textwrap
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from oddarms.documents import (
     Block,
-    Details,
     Heading,
     Literal,
     Paragraph,
-    Table,
     to_html,
     to_markdown,
     visible,
@@ -27,66 +24,21 @@ from oddarms.errors import MissingExtra
 from oddarms.files import append_text, writable_folder, write_whole
 from oddarms.pytest_plugin._flakiness import ALONE, Case, Flakiness, Kind
 from oddarms.pytest_plugin._sampling import AbnormalTests, FlakyTests, Sampling
-from oddarms.report import write_report, write_results
+from oddarms.report import (
+    MAX_LISTED,
+    Row,
+    flaky_table,
+    folded_table,
+    write_report,
+    write_results,
+)
 from oddarms.search import TESTS, headline
 from oddarms.text import counted, shown
 
-MAX_LISTED = 50
 MAX_UNDECIDED = 10
 MAX_ANNOTATIONS = 10
 """Of a kind; GitHub shows no more of a step."""
 DESELECT = "--deselect="
-
-
-@dataclass(frozen=True)
-class Row:
-    """What is known of a test.
-
-    Attributes
-    ----------
-    nodeid, kind
-        Its name, and what it is.
-    abnormal
-        Whether it is proven to stand out.
-    runs, failures, low, high
-        What counts, and the interval of its failure rate.
-    text, hints
-        How it failed last, or why it is skipped; and what may be the cause.
-    seconds
-        That a run takes.
-    """
-
-    nodeid: str
-    kind: Kind
-    abnormal: bool
-    runs: int
-    failures: int
-    low: float
-    high: float
-    text: str
-    hints: tuple[str, ...]
-    seconds: float
-
-    @property
-    def rate(self) -> float:
-        """The share of runs that failed."""
-        return self.failures / self.runs if self.runs else 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {
-            "test": self.nodeid,
-            "kind": self.kind.value,
-            "abnormal": self.abnormal,
-            "runs": self.runs,
-            "failures": self.failures,
-            "rate": self.rate,
-            "lower": self.low,
-            "upper": self.high,
-            "seconds": self.seconds,
-            "last": self.text,
-            "hints": list(self.hints),
-        }
 
 
 class Answer:
@@ -119,7 +71,6 @@ class Answer:
                 Row(
                     record.nodeid,
                     kind,
-                    record.nodeid in abnormal,
                     seen.runs,
                     seen.failures,
                     low,
@@ -127,10 +78,13 @@ class Answer:
                     record.text,
                     tuple(self._hints(index, kind, case)),
                     record.pace,
+                    record.nodeid in abnormal,
                 )
             )
         order = list(Kind)
-        return sorted(rows, key=lambda row: (order.index(row.kind), not row.abnormal, -row.rate))
+        return sorted(
+            rows, key=lambda row: (order.index(Kind(row.kind)), not row.abnormal, -row.rate)
+        )
 
     def _decisions(self) -> tuple[set[str], set[str]]:
         """Return the abnormal tests, and those that are undecided in a search."""
@@ -419,19 +373,7 @@ def blocks(answer: Answer) -> list[Block]:
     """Return the answer as a document."""
     first, *more = answer.headline()
     found: list[Block] = [Heading(first, 3), *map(Paragraph, more)]
-    header = ["test", "fails", "interval", "failures/runs", "last failure", "hints"]
-    rows = [
-        [
-            Literal(row.nodeid),
-            f"{100.0 * row.rate:.1f} %{' (abnormal)' if row.abnormal else ''}",
-            f"{100.0 * row.low:.1f} to {100.0 * row.high:.1f} %",
-            f"{row.failures:,}/{row.runs:,}",
-            Literal(visible(row.text)) if row.text else "",
-            "; ".join(row.hints),
-        ]
-        for row in answer.of(Kind.FLAKY)
-    ]
-    found += _folded(header, rows, "Flaky", (1, 2, 3))
+    found += flaky_table(answer.of(Kind.FLAKY))
     for caption, group in (
         ("Broken: always failed", answer.of(Kind.BROKEN)),
         ("Cannot be repeated in one process, passed alone", answer.unrepeatable),
@@ -447,22 +389,8 @@ def blocks(answer: Answer) -> list[Block]:
             ]
             for row in group
         ]
-        found += _folded(["test", "failures/runs", "why"], rows, caption, (1,))
+        found += folded_table(["test", "failures/runs", "why"], rows, caption, (1,))
     return [*found, *(Paragraph(Literal(line)) for line in answer.cost())]
-
-
-def _folded(
-    header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, numbers: Sequence[int]
-) -> list[Block]:
-    """Return a table, the end of which is folded where it is long."""
-    if not rows:
-        return []
-    found: list[Block] = [Table(header, rows[:MAX_LISTED], caption, numbers, named_rows=True)]
-    rest = rows[MAX_LISTED:]
-    if rest:
-        table = Table(header, rest[: 10 * MAX_LISTED], "", numbers, named_rows=True)
-        found.append(Details(counted(len(rest), "other"), [table]))
-    return found
 
 
 def json_text(answer: Answer) -> str:

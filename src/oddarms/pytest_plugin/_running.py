@@ -27,6 +27,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -232,16 +233,23 @@ def leave_seeds_alone(config: pytest.Config) -> None:
 class Between(pytest.Item):
     """What pytest is told comes next: nothing that shares a module, class or package.
 
-    So whatever a sample has set up is torn down with it, but for fixtures of the session. After a
-    setup that failed these are, too: pytest keeps the error of a fixture with the fixture, and one
-    failure would count many times.
+    So whatever a sample has set up is torn down with it, but for fixtures of the session; folders
+    stay, as pytest takes long to set them up, unless fixtures belong to them. After a setup that
+    failed all is torn down: pytest keeps the error of a fixture with the fixture, and one failure
+    would count many times.
     """
 
     everything = False
 
     def listchain(self) -> list[Any]:
         """Return what must stay set up."""
-        return [] if self.everything else super().listchain()
+        stack = self.session._setupstate.stack
+
+        def is_plain(node: Any) -> bool:
+            folder = isinstance(node, pytest.Directory) and len(stack[node][0]) == 1  # no fixtures
+            return folder or node is self.session
+
+        return [] if self.everything else list(takewhile(is_plain, stack))
 
     def runtest(self) -> None:
         """Do nothing."""
@@ -342,6 +350,7 @@ class Runner:
         self._reports = []
         self.running = True
         self._between.everything = self.isolate
+        item.session._setupstate.teardown_exact(item)  # folders that it is not in
         began = Clock.now()
         try:
             with nullcontext() if self.isolate else _no_exit():
@@ -364,13 +373,8 @@ class Runner:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
-        """Give the setup random numbers of its own."""
-        reseed(seed_of(f"{self.name}:setup"))
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_call(self) -> None:
-        """Give the call random numbers of its own."""
-        reseed(seed_of(f"{self.name}:call"))
+        """Give the run random numbers of its own; a seed that a fixture sets stays."""
+        reseed(seed_of(self.name))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

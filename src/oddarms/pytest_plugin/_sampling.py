@@ -33,14 +33,14 @@ from oddarms.pytest_plugin._running import Clock, Outcome, Status
 from oddarms.randomness import seed_of
 from oddarms.search import PREFETCH, Result, Search, Ticket
 from oddarms.studies import Study, Worker, retried
-from oddarms.text import duration
+from oddarms.text import counted, duration
 
 AT_A_TIME = 256
 """Tickets that are asked for by one process."""
-FLAKY_RUNS = 20
-"""Runs of a flaky test before it waits until the others are known."""
 MIN_RUNS = 3
 """Runs that every test gets, however slow it is."""
+FEW = 8
+"""Failures from which a test's rate cannot be guessed well enough."""
 SYNC_SECONDS = 2.0
 """Between two times that runs are stored, and those of others are read."""
 
@@ -205,7 +205,8 @@ class FlakyTests(Sampling):
 
     The first round has the order of the collection, as any run of pytest. Later ones are shuffled.
     If the time does not suffice for all, tests have equal shares of it, and what quick ones do not
-    need is left to slower ones. Then flaky tests run on until their intervals are narrow.
+    need is left to slower ones. A test that is found flaky waits until all others are known; then
+    the flaky tests run on until their intervals are narrow.
     """
 
     def __init__(self, nodeids: Sequence[str], settings: Settings, workers: int = 1) -> None:
@@ -233,42 +234,45 @@ class FlakyTests(Sampling):
 
     def _chosen(self, last: int | None) -> int | None:
         """Return the next test of the round that still needs a run, another one if possible."""
+        same: list[int] = []
         for _ in range(2):
-            while self._round and not self._missing(self._round[0]):
-                self._round.popleft()
-            other = next((i for i in self._round if i != last and self._missing(i)), None)
-            if other is not None:
-                self._round.remove(other)
-                return other
-            self._begin_round()
-        return self._round.popleft() if self._round else None
-
-    def _missing(self, index: int) -> bool:
-        return self._needed(index) > self._out[index]
+            while self._round:
+                index = self._round.popleft()
+                if self._needed(index) <= self._out[index]:
+                    continue
+                if index != last:
+                    self._round.extendleft(same)
+                    return index
+                same = [index]
+            self._begin_round(same)
+        return same[0] if same else None
 
     def _needed(self, index: int) -> int:
         """Return the runs that decide what a test is, or make its interval narrow."""
         return self.known.needed(index) or self.known.wanted(index)
 
-    def _begin_round(self) -> None:
-        """Add the tests of another round to those that are left of the present one."""
-        known = self.known
-        tests = [i for i in range(known.n) if self._missing(i)]
-        first = [i for i in tests if known.needed(i) or known.cases[i].counted.runs < FLAKY_RUNS]
-        tests = self._affordable(first or tests) if tests else []
+    def _begin_round(self, left: Sequence[int]) -> None:
+        """Begin a round of all tests but those that are left of the one before."""
+        known, out = self.known, self._out
+        needed = {i: known.needed(i) for i in range(known.n)}
+        if not any(needed.values()):  # all are known
+            needed = {i: known.wanted(i) for i in needed}
+        needed = {i: runs for i, runs in needed.items() if runs > out[i]}
+        tests = [i for i in self._affordable(needed) if i not in left]
         if self._rounds:
             self.rng.shuffle(tests)
         self._rounds += 1
-        self._round.extend(i for i in tests if i not in self._round)
+        self._round.extend(tests)
 
-    def _affordable(self, tests: list[int]) -> list[int]:
-        """Return those whose share of the time is not spent; all where the time suffices."""
-        if self.settings.seconds is None:
+    def _affordable(self, needed: dict[int, int]) -> list[int]:
+        """Return tests whose share of the time is not spent; all where the time suffices."""
+        tests = list(needed)
+        if self.settings.seconds is None or not tests:
             return tests
         records = [self.records[i] for i in tests]
         spent = np.array([record.seconds for record in records])
         pace = np.array([record.pace for record in records])
-        wanted = spent + pace * [self._needed(i) for i in tests]
+        wanted = spent + pace * list(needed.values())
         left = (self.settings.seconds - self.elapsed) * self.workers
         level = fair_share(spent, wanted, max(left, 0.0))
         fair = [
@@ -319,14 +323,26 @@ class FlakyTests(Sampling):
         return f"{text}; {self._to_go()}"
 
     def _to_go(self) -> str:
-        """Return about how long it takes still: what is missing, at the pace of each test."""
-        missing = sum(self._needed(i) * record.pace for i, record in enumerate(self.records))
+        """Return about how long it takes still: what is missing, at the pace of each test.
+
+        How long intervals take is a guess from the failures so far; few of them say too little.
+        """
+        known, n = self.known, self.known.n
+        needed = [known.needed(i) for i in range(n)]
+        wanted = [0 if needed[i] else known.wanted(i) for i in range(n)]
+        open_ = "to go" if not any(wanted) else "until all others are known"
+        if not any(needed):
+            needed, open_ = wanted, "to go"
+            few = [i for i in range(n) if wanted[i] and known.cases[i].counted.failures < FEW]
+            if few:
+                return f"now the intervals of {counted(sum(map(bool, wanted)), 'flaky test')}"
+        missing = sum(runs * self.records[i].pace for i, runs in enumerate(needed))
         overhead = self.elapsed * self.workers / self._seconds if self._seconds else 1.0
         seconds = missing * max(overhead, 1.0) / self.workers
         limit = self.settings.seconds
         if limit is not None and seconds > limit - self.elapsed:
             return f"the time is over in {duration(max(limit - self.elapsed, 0.0))}"
-        return f"about {duration(seconds)} to go"
+        return f"about {duration(seconds)} {open_}"
 
 
 def _passed(kind: Kind) -> bool:
