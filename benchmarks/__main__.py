@@ -73,7 +73,7 @@ from oddarms.errors import InvalidParameter
 from oddarms.experiments import Setting
 from oddarms.problem import check_whole
 
-FULL = Effort(runs=100, baseline_runs=2, budget=100_000_000)
+FULL = Effort(runs=100, baseline_runs=100, budget=100_000_000)
 QUICK = Effort(runs=4, baseline_runs=1, budget=10_000_000)
 FAMILIES = ("benchmark", "held-out", "fresh")
 PARTS = ("samples", "delta", "calibrated", "budget", "speed", "growth", "storage", "workers")

@@ -1,7 +1,9 @@
 """What is done without an algorithm: as many runs of every arm, and the rule on the averages.
 
-An arm is called an outlier if its average is at least mean + k standard deviations of all averages.
-Nothing says how likely that is to be wrong; here it is counted, on SPADE's instances.
+Three usual ways judge the same averages: mean + k standard deviations of all averages (a z-score
+of k), median + k MAD, and exact tests against that estimated threshold with Benjamini-Hochberg
+correction. Nothing says how likely their lists are to be wrong; here it is counted, on SPADE's
+instances. `equal_until_decided` samples all arms equally until our own evidence decides them all.
 """
 
 from __future__ import annotations
@@ -12,15 +14,21 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
+from pandas import DataFrame
+from scipy.stats import binom, t
 
-from benchmarks._compare import SPADE, Effort, Row
+from benchmarks._compare import SPADE, Effort, Row, repeated
 from benchmarks._tables import markdown
+from oddarms.analysis import analyze
 from oddarms.arms import Bernoulli, SimulatedArms
-from oddarms.experiments import Cell, Grid
-from oddarms.problem import FloatArray
+from oddarms.experiments import Cell, Grid, Setting
+from oddarms.experiments._paper import DELTA
+from oddarms.problem import FloatArray, IntArray
 from oddarms.theory import outliers
 
-RUNS_EACH = (10, 30, 100)
+RUNS_EACH = (10, 30, 50, 100)
+LOOKS = [round(20 * 2 ** (i / 2)) for i in range(24)]
+"""Samples of every arm when `equal_until_decided` looks."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,9 @@ class FixedRow:
     wrong, runs
         On how many of SPADE's instances (of the one crowd, runs) any arm was called wrongly, of
         how many.
+    wrong_mad, wrong_tests
+        The same of median + k MAD and of tests with correction, on the same samples; the tests are
+        for rewards of 0 and 1, and None for others.
     like_spade
         Whether the number is SPADE's mean pulls over n, rounded up, so that the cost is the same.
     """
@@ -44,6 +55,8 @@ class FixedRow:
     pulls: int
     wrong: int
     runs: int
+    wrong_mad: int
+    wrong_tests: int | None
     like_spade: bool = False
 
 
@@ -52,23 +65,26 @@ def fixed_runs(rows: Sequence[Row], effort: Effort, *, seed: int) -> Iterator[Fi
     for row in rows:
         like_spade = math.ceil(fmean(outcome.pulls for outcome in row.spade) / row.n)
         numbers = (*RUNS_EACH, like_spade)
-        wrong = np.zeros(len(numbers), dtype=np.int64)
+        wrong = np.zeros((len(numbers), 3), dtype=np.int64)
         for cell in Grid([effort.of_spade(row.setting)], [SPADE]).cells(seed):
             wrong += _errs(cell, numbers)
+        is_coin = isinstance(cell.arms, Bernoulli)
         for place, (runs_each, errors) in enumerate(zip(numbers, wrong.tolist(), strict=True)):
             yield FixedRow(
                 row.setting.name,
                 row.n,
                 runs_each,
                 runs_each * row.n,
-                errors,
+                errors[0],
                 len(row.spade),
+                errors[1],
+                errors[2] if is_coin else None,
                 like_spade=place == len(RUNS_EACH),
             )
 
 
-def _errs(cell: Cell, numbers: Sequence[int]) -> list[bool]:
-    """Return for each number of runs whether any arm is called wrongly.
+def _errs(cell: Cell, numbers: Sequence[int]) -> list[list[bool]]:
+    """Return for each number of runs whether each of the three ways calls any arm wrongly.
 
     The rewards are independent of each other and of SPADE's, which come from the first child of
     the same seed.
@@ -76,9 +92,86 @@ def _errs(cell: Cell, numbers: Sequence[int]) -> list[bool]:
     _, *children = np.random.default_rng(cell.seed).spawn(1 + len(numbers))
     truth = outliers(cell.arms.means, cell.setting.k)
     return [
-        not np.array_equal(outliers(averages(cell.arms, number, child), cell.setting.k), truth)
+        [
+            not np.array_equal(found, truth)
+            for found in lists(averages(cell.arms, number, child), number, cell.setting.k)
+        ]
         for number, child in zip(numbers, children, strict=True)
     ]
+
+
+def lists(found: FloatArray, runs_each: int, k: float) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the outliers by z-scores, by median and MAD, and by tests with BH correction."""
+    median = np.median(found)
+    mad = 1.4826 * np.median(np.abs(found - median))
+    theta = min(1.0, found.mean() + k * found.std())
+    p = binom.sf(np.round(found * runs_each) - 1, runs_each, theta)
+    order = np.argsort(p)
+    passed = np.flatnonzero(p[order] <= DELTA * np.arange(1, p.size + 1) / p.size)
+    by_tests = np.sort(order[: passed[-1] + 1]) if passed.size else order[:0]
+    return outliers(found, k), np.flatnonzero(found >= median + k * mad), by_tests
+
+
+@dataclass(frozen=True)
+class EqualRow:
+    """Equal sampling until our own evidence decides every arm, on one family.
+
+    `pulls` and `half_width_95` are the mean over the instances and its interval.
+    """
+
+    family: str
+    n: int
+    pulls: float
+    half_width_95: float
+    wrong: int
+    unfinished: int
+    runs: int
+
+
+def equal_until_decided(families: Sequence[Setting], runs: int, *, seed: int) -> Iterator[EqualRow]:
+    """Yield for each family how many samples `analyze` needs if all arms have equally many."""
+    for family in families:
+        found = [_equal(cell) for cell in Grid([repeated(family, runs)], [SPADE]).cells(seed)]
+        pulls = [one[0] for one in found]
+        yield EqualRow(
+            family.name,
+            family.draw(seed=0).means.size,
+            fmean(pulls),
+            float(t.ppf(0.975, len(pulls) - 1) * np.std(pulls, ddof=1) / math.sqrt(len(pulls))),
+            sum(finished and not right for _, right, finished in found),
+            sum(not finished for *_, finished in found),
+            len(found),
+        )
+
+
+def _equal(cell: Cell) -> tuple[int, bool, bool]:
+    """Return pulls of all arms together, whether the list is right, and whether it is complete."""
+    *_, child = np.random.default_rng(cell.seed).spawn(2 + len(RUNS_EACH) + 1)
+    arms, n, k = cell.arms.seeded(child), cell.arms.means.size, cell.setting.k
+    assert isinstance(arms, Bernoulli)
+    truth = outliers(cell.arms.means, k)
+    total, made = np.zeros(n), 0
+    for look in LOOKS:
+        more, _ = arms.pull_totals(np.arange(n), np.full(n, look - made))
+        total, made = total + more, look
+        table = {"arm": np.arange(n), "trials": np.full(n, made), "events": total.astype(int)}
+        result = analyze(
+            DataFrame(table),
+            arm="arm",
+            trials="trials",
+            events="events",
+            looks=len(LOOKS),
+            k=k,
+            delta=cell.setting.delta,
+            margin=0.0,
+        )
+        if not result.undecided:
+            return (
+                made * n,
+                np.array_equal(sorted(map(str, result.outliers)), sorted(map(str, truth))),
+                True,
+            )
+    return made * n, False, False
 
 
 def averages(arms: SimulatedArms, runs_each: int, rng: np.random.Generator) -> FloatArray:

@@ -10,17 +10,23 @@ import json
 import re
 import statistics
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks._budget import BudgetRow, budget_means_table
 from benchmarks._delta import DeltaRow, by_family
+from benchmarks._fixed import RUNS_EACH
 from benchmarks._speed import GrowthRow
 from benchmarks._tables import geometric_mean, growth_table, markdown, verdict
 from benchmarks._workers import Busy, workers_table
 
-PAGES = ("../README.md", "explanation/benchmark.md")
+PAGES = (
+    "../README.md",
+    "explanation/benchmark.md",
+    "explanation/compare.md",
+    "explanation/paper.md",
+)
 """Pages with tables, from the folder of benchmark.json."""
 README_FAMILIES = (
     "19+1 planted, k=2",
@@ -28,7 +34,7 @@ README_FAMILIES = (
     "190+10 planted, k=2",
     "97+3 low rate, k=2",
 )
-README_DELTA = 0.1
+README_RUNS = ("30", "50", "100")
 _PLACE = re.compile(r"(<!-- benchmark\.json: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Report = dict[str, Any]
@@ -48,49 +54,76 @@ def _share(wrong: int, runs: int) -> str:
 
 
 def _readme(report: Report) -> str:
-    """Return SPADE, calibrated and fixed numbers of runs on a few families with outliers."""
-    header = ["family", "SPADE", "`calibrated`", "30 each", "100 each"]
+    """Return SPADE, calibrated and equal sampling on a few families with outliers."""
+    header = ["family", "SPADE", "`calibrated`", "equal, until proven"]
+    header += [f"{runs} each" for runs in README_RUNS]
     return markdown(header, [_readme_row(report, name) for name in README_FAMILIES])
 
 
 def _readme_row(report: Report, name: str) -> list[str]:
     (row,) = (one for one in report["samples"] if one["family"] == name)
     spade, fixed = row["algorithms"]["SPADE"], _fixed_of(report, name)
-    (ours,) = (
-        one
-        for one in report["calibrated"]
-        if one["family"] == name and one["delta"] == README_DELTA
-    )
-    mean, half = spade["mean_pulls"], spade["half_width_95"]
+    (ours,) = (one for one in report["calibrated_beside"] if one["family"] == name)
+    (equal,) = (one for one in report["equal"] if one["family"] == name)
     return [
         name,
-        f"{mean:,.0f} ± {half:,.0f}, {_share(spade['wrong'], spade['runs'])} wrong",
-        f"{ours['pulls']:,.0f}, {_share(ours['wrong'], ours['runs'])}",
-        *(
-            f"{fixed[runs]['pulls']:,}, {_share(fixed[runs]['wrong'], fixed[runs]['runs'])}"
-            for runs in ("30", "100")
-        ),
+        f"{spade['mean_pulls']:,.0f} ± {spade['half_width_95']:,.0f}, {_wrong(spade)} wrong",
+        f"{ours['pulls']:,.0f}, {_wrong(ours)}",
+        f"{equal['pulls']:,.0f} ± {equal['half_width_95']:,.0f}, {_wrong(equal)}",
+        *(f"{fixed[runs]['pulls']:,}, {_wrong(fixed[runs])}" for runs in README_RUNS),
     ]
+
+
+def _wrong(row: dict[str, Any]) -> str:
+    return _share(row["wrong"], row["runs"])
+
+
+def _practice(report: Report) -> str:
+    """Return how often three usual ways give a wrong list on the same samples."""
+    ways = {"wrong": "z-score", "wrong_mad": "median + k MAD", "wrong_tests": "tests with BH"}
+    body = [
+        [name, way, *(_share(row[key], row["runs"]) for row in _fixed_of(report, name).values())]
+        for name in README_FAMILIES
+        for key, way in ways.items()
+    ]
+    header = ["family", "decision by", *(f"{runs} each" for runs in RUNS_EACH)]
+    return markdown([*header, "SPADE's pulls, shared equally"], body)
+
+
+def _paper(report: Report) -> str:
+    """Return the paper's experiments: mean samples with Student's 95 % interval."""
+    names = ("ADE", "RR", "WRR")
+    body = [
+        [row["setting"], *(_millions(row["algorithms"][name]) for name in names)]
+        for row in report["paper"]
+    ]
+    return markdown(["setting", *names], body)
+
+
+def _millions(measured: dict[str, Any]) -> str:
+    mean, half = measured["mean_pulls"] / 1e6, measured["half_width_95"] / 1e6
+    return f"{mean:.3g} ± {half:.2g} million"
 
 
 def _samples(part: str) -> Callable[[Report], str]:
     """Return what writes a comparison of algorithms and the sentences that sum it up."""
 
     def text(report: Report) -> str:
-        header = ["family", "SPADE", "wrong", "ADE", "RR", "limit", "SPADE / limit"]
-        table = markdown(header, [_samples_row(row) for row in report[part]])
+        names = [name for name in ("ADE", "RR") if name in report[part][0]["algorithms"]]
+        header = ["family", "SPADE", "wrong", *names, "limit", "SPADE / limit"]
+        table = markdown(header, [_samples_row(row, names) for row in report[part]])
         return "\n".join([table, "", *verdict(report[part])])
 
     return text
 
 
-def _samples_row(row: dict[str, Any]) -> list[str]:
+def _samples_row(row: dict[str, Any], names: list[str]) -> list[str]:
     spade = row["algorithms"]["SPADE"]
     return [
         row["family"],
         f"{spade['mean_pulls']:,.0f} ± {spade['half_width_95']:,.0f}",
         f"{spade['wrong']} of {spade['runs']}",
-        *(_others(row["algorithms"][name]) for name in ("ADE", "RR")),
+        *(_others(row["algorithms"][name]) for name in names),
         f"{row['limit']:,.0f}",
         f"{row['spade_over_limit']:.1f}",
     ]
@@ -105,11 +138,12 @@ def _others(measured: dict[str, Any]) -> str:
 
 
 def _fixed(report: Report) -> str:
-    header = ["family", "n", "10 each", "30 each", "100 each", "SPADE's pulls, shared equally"]
+    header = ["family", "n", *(f"{runs} each" for runs in RUNS_EACH)]
+    header += ["SPADE's pulls, shared equally"]
     rows = []
     for name in dict.fromkeys(row["family"] for row in report["fixed_runs"]):
         fixed = _fixed_of(report, name)
-        wrong = [f"{fixed[runs]['wrong']}" for runs in ("10", "30", "100")]
+        wrong = [f"{fixed[runs]['wrong']}" for runs in map(str, RUNS_EACH)]
         like = fixed["spade"]
         rows.append(
             [name, f"{like['n']:,}", *wrong, f"{like['wrong']} ({like['runs_each']:,} each)"]
@@ -167,22 +201,14 @@ def _rows(
     return lambda report: table([row(**entry) for entry in report[part]])
 
 
-def _against(report: Report) -> str:
-    ratios: Iterable[float] = [row["new_over_old"] for row in report["against"]]
-    mean = geometric_mean(ratios)
-    return (
-        f"On {len(report['against'])} families it takes {mean:.3f} times the pulls in the geometric"
-        f" mean, {min(ratios):.2f} to {max(ratios):.2f} times in single ones."
-    )
-
-
 TABLES: dict[str, Callable[[Report], str]] = {
     "readme": _readme,
     "samples": _samples("samples"),
     "held_out": _summary("held_out"),
     "fresh": _summary("fresh"),
     "errors": _summary("errors"),
-    "against": _against,
+    "practice": _practice,
+    "paper": _paper,
     "fixed_runs": _fixed,
     "delta": _delta,
     "growth": _rows("growth", GrowthRow, growth_table),
