@@ -1,3 +1,4 @@
+# Pin both base images by digest before you deploy: docs/how-to/running.md says how.
 FROM python:3.13-slim AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./

@@ -94,14 +94,20 @@ class Crew:
             process.join()
             process.close()
 
-    def _notes(self, kind: str) -> list[str]:
-        ledgers = sorted(self._folder.glob("ledger-*"))
-        lines = [line for ledger in ledgers for line in ledger.read_text().splitlines()]
-        return [line.partition(" ")[2] for line in lines if line.startswith(kind)]
-
     def acknowledged(self) -> list[tuple[str, float]]:
-        pairs = [line.split() for line in self._notes("told")]
-        return [(ticket, float(reward)) for ticket, reward in pairs]
+        return acknowledged(self._folder)
 
     def failures(self) -> list[str]:
-        return self._notes("failed")
+        return _notes(self._folder, "failed")
+
+
+def acknowledged(folder: Path) -> list[tuple[str, float]]:
+    """Return the tickets and rewards that the ledgers in a folder note as stored."""
+    pairs = [line.split() for line in _notes(folder, "told")]
+    return [(ticket, float(reward)) for ticket, reward in pairs]
+
+
+def _notes(folder: Path, kind: str) -> list[str]:
+    ledgers = sorted(folder.glob("ledger-*"))
+    lines = [line for ledger in ledgers for line in ledger.read_text().splitlines()]
+    return [line.partition(" ")[2] for line in lines if line.startswith(kind)]

@@ -21,7 +21,7 @@ from oddarms.server import Binding, Role, Server, Tokens, create_app
 from processes import free_port
 from study_workers import PROCESSES
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 STUDIES = "/api/v1/studies"
 TOKEN = f"oddarms_{secrets.token_urlsafe(32)}"
 """An admin's token of every server in a thread, as ODDARMS_TOKEN holds only one."""

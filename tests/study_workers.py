@@ -22,6 +22,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 """Children of a process that has everything imported and no threads: quick to start."""
 PROCESSES.set_forkserver_preload(
     [
+        "oddarms.cli._serve",
         "oddarms.studies._storage",
         "oddarms.algorithms._spade",
         "psycopg",
@@ -31,7 +32,7 @@ PROCESSES.set_forkserver_preload(
     ]
 )
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 MOST_AT_A_TIME = 20
 SLOWEST_PULLS = 0.03
 RATES = np.where(np.arange(250) < 5, 0.9, 0.4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import socket
@@ -15,8 +16,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from crew import Crew
-from oddarms import create_study, delete_study, load_study
+from crew import Crew, acknowledged
+from oddarms import create_study, delete_study, list_studies, load_study
+from oddarms.studies import Study
 from postgresql import Server, fast_folder
 from processes import wait_until
 from servers import PATIENCE, STUDIES, Served, ServerProcess, admin_token, served
@@ -29,37 +31,88 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-def shaken(storage: str, folder: Path, *, workers: int, server_kills: int, budget: int) -> None:
-    """Kill workers and the server at random moments; nothing acknowledged is lost or doubled."""
+def shaken(
+    storage: str,
+    folder: Path,
+    *,
+    workers: int,
+    budget: int,
+    server_kills: int,
+    share: float = 0.0,
+    name: str = "shaken",
+) -> None:
+    """Kill workers and the server at random moments; nothing acknowledged is lost or doubled.
+
+    Parameters
+    ----------
+    storage, folder
+        Where the study is, and the ledgers of the workers.
+    workers, budget
+        How many workers make how many pulls.
+    server_kills, share
+        Kills go on until there were so many, and this share of the budget is used.
+    name
+        The name of the new study.
+    """
     token = admin_token(storage)
     server = ServerProcess(storage, folder)
     words = {"k": 3, "delta": 1e-60, "budget": budget}  # so that it is not decided before
-    study = create_study("shaken", range(40), **words, rng=1, storage=storage)
+    study = create_study(name, range(40), **words, rng=1, storage=storage)
     server.start()
     crew = None
     try:
         server.wait()
-        crew = Crew(server.address, "shaken", folder, 1, workers=workers, token=token)
-        for _ in range(server_kills):
+        crew = Crew(server.address, name, folder, 1, workers=workers, token=token)
+        kills = 0
+        while kills < server_kills or study.progress().pulls < share * budget:
             crew.kill([crew.somebody_at_work()])
-            time.sleep(crew.rng.uniform(0.0, 0.2))
+            time.sleep(crew.rng.uniform(0.0, 5.0 if share else 0.2))
             server.kill()
+            kills += 1
             crew.kill([crew.somebody_at_work()])
             crew.wait_for_a_failure()
             server.start()
             server.wait()
         crew.finish()
-        assert study.verify().problems == []
-        counted = Counter(ticket for ticket, _ in crew.acknowledged())
-        assert set(counted.values()) == {1}
-        stored = {trial.ticket: trial.reward for trial in study.trials()}
-        assert all(stored[ticket] == reward for ticket, reward in crew.acknowledged())
+        assert check_ledgers(study, folder) > 0
         assert study.result().status.value == "budget"
-        assert study.conflicts() == []
     finally:
         server.kill()
         if crew is not None:
             crew.end()
+
+
+def check_ledgers(study: Study, folder: Path) -> int:
+    """Check that a study has each result once that workers noted; return how many they noted."""
+    assert study.verify().problems == []
+    noted = acknowledged(folder)
+    assert all(times == 1 for times in Counter(ticket for ticket, _ in noted).values())
+    trials = list(study.trials())
+    stored = {trial.ticket: trial.reward for trial in trials}
+    assert len(stored) == len(trials)
+    assert all(stored[ticket] == reward for ticket, reward in noted)
+    assert study.conflicts() == []
+    return len(noted)
+
+
+@pytest.mark.long
+def test_soak(folder: Path) -> None:
+    """Each run adds a study to the folder ODDARMS_SOAK and checks those of all runs.
+
+    ODDARMS_SOAK_RESULTS is the number of results of a run. The file `acknowledged` in the folder
+    has the total of all runs. A run that was interrupted counts with what it had acknowledged.
+    """
+    kept = Path(os.environ.get("ODDARMS_SOAK", folder))
+    storage, runs = str(kept / "soak.db"), sorted(kept.glob("run-*"))
+    name = f"run-{len(runs) + 1:04}"
+    (kept / name).mkdir(parents=True)
+    (kept / name / "hurry").touch()  # pulls take no time, and 1,000 are told at once
+    budget = int(os.environ.get("ODDARMS_SOAK_RESULTS", "20000"))
+    shaken(storage, kept / name, workers=4, budget=budget, server_kills=1, share=0.7, name=name)
+    known = {one.name for one in list_studies(storage=storage)}
+    runs = [run for run in sorted(kept.glob("run-*")) if run.name in known]
+    noted = sum(check_ledgers(load_study(run.name, storage=storage), run) for run in runs)
+    (kept / "acknowledged").write_text(f"{noted} in {len(runs)} runs: 0 lost, 0 doubled\n")
 
 
 def test_killed_workers_and_servers_lose_nothing(folder: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -440,6 +442,31 @@ def test_trials_are_exported_in_both_formats_and_to_a_file(crowd: Run) -> None:
     assert Path("trials.csv").read_text(encoding="utf-8") == as_csv.out
     for out in ("no/trials.csv", "."):
         assert_refused(crowd("export", "crowd", "--out", out), 2, "--out must be a file")
+
+
+def test_an_archive_has_everything_before_the_study_is_deleted(crowd: Run) -> None:
+    ids = ask(crowd, 2)
+    refused = crowd("archive", "crowd", "--out", "kept")
+    assert refused.code == 2
+    assert "2 samples under way" in refused.err
+    crowd("tell", "crowd", "--from", "-", stdin=filled_in("#1 1\n#2 0.5\n", ids))
+    exported = crowd("export", "crowd").out
+    assert crowd("archive", "--inactive", "1h", "--out", "kept").out == ""
+    assert crowd("archive", "crowd", "--out", "kept").out == "archived crowd in kept/crowd\n"
+    assert crowd("list", "--format", "csv").rows == []
+    assert Path("kept/crowd/trials.csv").read_text(encoding="utf-8") == exported
+    assert json.loads(Path("kept/crowd/result.json").read_text())["question"]["k"] == 1
+    assert json.loads(Path("kept/crowd/question.json").read_text())["labels"] == list(TRUTH)
+    assert_refused(crowd("archive"), 2, "NAME of a study or --inactive")
+
+
+def test_old_studies_are_archived_by_age(study: Run) -> None:
+    for name in ("a/b", "c"):
+        oddarms.create_study(name, TRUTH, k=1)
+    assert study("archive", "--inactive", "1d").err.startswith("no study")
+    time.sleep(0.01)
+    assert study("archive", "--inactive", "0.01s").out.count("archived") == 2
+    assert {one.name for one in Path("archive").iterdir()} == {"a%2Fb", "c"}
 
 
 # Looking

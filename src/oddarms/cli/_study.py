@@ -9,8 +9,10 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 import typer
 
@@ -53,6 +55,7 @@ from oddarms.cli._terminal import (
 from oddarms.errors import InvalidParameter, StorageFailed
 from oddarms.files import write_whole
 from oddarms.problem import Question
+from oddarms.report import result_json
 from oddarms.search import Tickets, facts, guarantee, seconds_of, status_text
 from oddarms.studies import SORTS, Overview, Study, StudySummary, Told, Trial, create_study, retried
 from oddarms.studies.wire import plain, study_document
@@ -555,6 +558,59 @@ def export(given: Given) -> None:
     note(f"written: {shown(out)}")
 
 
+@takes(
+    name=argument(str, "[NAME]", "The study.", None),
+    inactive=duration("Instead of a name: all studies without activity for so long.", False),
+    out=option(Path, "Folder for the archives; created if it does not exist.", default="archive"),
+    storage=STORAGE,
+)
+def archive(given: Given) -> None:
+    """Export studies to files, then delete them.
+
+    Each study gets a folder with question.json, result.json and trials.csv, which `import` reads
+    as samples from before. A study with samples under way is refused: release them first.
+
+    \b
+    Examples:
+      oddarms study archive crowd --out /backup/studies
+      oddarms study archive --inactive 90d --out /backup/studies
+    """  # noqa: D301
+    if (given.name is None) == (given.inactive is None):
+        raise InvalidParameter("Give either the NAME of a study or --inactive.")
+    storage = opened_storage(given.storage)
+    names = [given.name]
+    if given.inactive is not None:
+        since = datetime.now(UTC) - timedelta(seconds=given.inactive)
+        names = [one.name for one in storage.list() if one.seen < since]
+    for name in names:
+        folder = _archived(storage.load(name), given.out)
+        storage.delete(name)
+        emit(f"archived {shown(name)} in {shown(folder)}\n")
+    if not names:
+        note("no study has been inactive for so long")
+
+
+def _archived(study: Study, out: Path) -> Path:
+    """Write a study to files; refuse one that changes meanwhile."""
+    pulse, overview = study.pulse(), study.overview()
+    if overview.live:
+        raise InvalidParameter(
+            f"{study.name} has {counted(overview.live, 'sample')} under way, whose results would be"
+            f" lost: `oddarms study release {shlex.quote(study.name)} --all` takes them back."
+        )
+    folder = out / quote(study.name, safe="")
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise InvalidParameter(f"{shown(folder)} cannot be created: {error.strerror}.") from None
+    write_whole(folder / "question.json", study.question.to_json())
+    write_whole(folder / "result.json", result_json(overview.result))
+    write_whole(folder / "trials.csv", "".join(_csv(study.trials())))
+    if study.pulse() != pulse:
+        raise StorageFailed(f"{study.name} changed while it was exported, so it is not deleted.")
+    return folder
+
+
 def _csv(trials: Iterator[Trial]) -> Iterator[str]:
     yield csv_text(list(Trial.__dataclass_fields__), [])
     for trial in trials:
@@ -581,6 +637,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "release": release,
     "import": import_,
     "export": export,
+    "archive": archive,
     "result": result,
     "verify": verify,
     "delete": delete,

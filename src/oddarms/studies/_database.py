@@ -50,6 +50,8 @@ ROWS_AT_ONCE = 500
 """Rows of one INSERT into SQLite, which allows 32,766 values."""
 CHUNK = 1000
 """Rows of a long answer that are taken at once."""
+PAGES_AT_ONCE = 2000
+"""Free pages of a file that are given back in one transaction."""
 LOCK_SPACE, ASK_SPACE = 0x0DDA, 0x0DDB
 """Our parts of PostgreSQL's advisory locks."""
 
@@ -228,6 +230,22 @@ class Database:
         with self.reading() as connection:
             run(connection, "SELECT version FROM oddarms")
 
+    def shrink(self) -> None:
+        """Give the pages of a file that a deletion has freed back, a few in each transaction.
+
+        PostgreSQL does so by itself.
+        """
+        if self.location.file is None:
+            return
+        free = -1
+        while True:
+            with self.writing() as connection:
+                before, free = free, int(run(connection, "PRAGMA freelist_count").scalar_one())
+                if free in (0, before):
+                    return
+                raw: Any = connection.connection.driver_connection
+                raw.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})").fetchall()
+
     def close(self) -> None:
         """Close all connections; the next call opens new ones."""
         self._engine.dispose()
@@ -287,12 +305,13 @@ class Database:
         return True
 
     def _use_wal(self) -> None:
-        """Let readers and the writer of a file not wait for each other; it stays so for good."""
+        """Let readers and the writer of a new file not wait for each other, and it can shrink."""
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
             try:
                 with self._translated(), self._engine.connect() as connection:
                     raw: Any = connection.connection.driver_connection
+                    raw.execute("PRAGMA auto_vacuum = INCREMENTAL")
                     raw.execute("PRAGMA journal_mode = WAL")
                     return
             except StorageFailed as error:  # changing the mode does not wait for locks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,8 @@ class DatabaseStorage(Storage):
             self.load(name)  # says which studies there are
             return
         self.database.repeated(lambda: self._delete(number))
+        with suppress(StorageFailed):  # it is deleted; the next deletion shrinks the file
+            self.database.shrink()
 
     def _delete(self, number: int) -> None:
         with self.database.writing() as connection:
