@@ -38,7 +38,7 @@ check: $(VENV)/.dev  ## ruff, mypy --strict, pyright on a user's script, import-
 	@$(BIN)/basedpyright --level error --pythonpath $(BIN)/python tests/users_script.py
 	@$(BIN)/lint-imports
 
-bench: $(VENV)/.bench  ## samples, speed, growth and storage; BENCH="--quick" for the short form
+bench: $(VENV)/.dev  ## samples, speed, growth and storage; BENCH="--quick" for the short form
 	@$(BIN)/python -m benchmarks $(addprefix --data ,$(DATA)) $(BENCH)
 
 docs: $(VENV)/.dev  ## the documentation site, in build/site; tutorials are executed
@@ -80,11 +80,6 @@ $(LOWEST)/.lowest: pyproject.toml $(VENV)/.dev
 	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
 		--requirements pyproject.toml --all-extras --group test --editable .
 	@touch $(LOWEST)/.lowest
-
-$(VENV)/.bench: $(VENV)/.dev
-	@echo "installing Optuna, to compare with, into $(VENV)"
-	@$(PIP) install --editable . --group bench
-	@touch $(VENV)/.bench
 
 $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 	@echo "installing oddarms into $(VENV)"

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks._tables import markdown
 from oddarms import analyze
 from oddarms.problem import BoolArray, FloatArray
 from oddarms.statistics.calibrated import Conditions
@@ -382,15 +383,6 @@ def totals_speed(arms: int) -> list[str]:
     start = time.process_time()
     calibrated_look(totals, Conditions(2.0, 0.05), DELTA)
     return [*cells, f"{time.process_time() - start:.1f} s"]
-
-
-# As Markdown
-
-
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def error_row(found: Errors) -> list[str]:

@@ -18,7 +18,6 @@ import numpy as np
 from benchmarks._calibrated import is_outlier, pull_once, totals_of
 from benchmarks._compare import SPADE as SPADE_CONTENDER
 from benchmarks._compare import instance_limit, repeated
-from benchmarks._tables import markdown
 from oddarms.algorithms import Decision
 from oddarms.algorithms._calibrated import Calibrated
 from oddarms.algorithms._spade import SPADE
@@ -224,33 +223,3 @@ def _apt_loop(
             made += 1
         kept_pulls[place], kept_sums[place] = pulls, sums
     return kept_pulls, kept_sums
-
-
-# What is reported
-
-
-def budget_table(rows: Sequence[BudgetRow]) -> str:
-    """Return a row per family and budget: P(any wrong) and the mean number of wrong arms."""
-    header = ["family", "n", "budget / limit", *WAYS]
-    body: dict[tuple[str, float], list[str]] = {}
-    for row in rows:
-        cells = body.setdefault((row.family, row.share), [row.family, str(row.n), f"{row.share:g}"])
-        cells.append(f"{row.any_wrong:.2f} ({row.wrong_arms:.2f})")
-    return markdown(header, list(body.values()))
-
-
-SAID = {"equal": "equal sampling", "SPADE": "SPADE, stopped", "rows": '`goal="budget"`'}
-"""The ways in words, where these differ."""
-
-
-def budget_means_table(rows: Sequence[BudgetRow]) -> str:
-    """Return the means over families for each budget."""
-    body = []
-    for share in SHARES:
-        cells = [f"{share:g}"]
-        for way in WAYS:
-            own = [row for row in rows if (row.share, row.way) == (share, way)]
-            wrong, arms = fmean(r.any_wrong for r in own), fmean(r.wrong_arms for r in own)
-            cells.append(f"{wrong:.2f} ({arms:.2f})")
-        body.append(cells)
-    return markdown(["budget / limit", *(SAID.get(way, way) for way in WAYS)], body)

@@ -12,9 +12,8 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks._compare import SMALL, SPADE, instance_limit, repeated
+from benchmarks._compare import SPADE, instance_limit, repeated
 from benchmarks._instances import Draw, Generator, beta_rewards, with_smallest_gap
-from benchmarks._tables import markdown
 from oddarms.algorithms import UNLIMITED, Pulls
 from oddarms.algorithms._calibrated import Calibrated
 from oddarms.arms import Bernoulli, SimulatedArms
@@ -22,7 +21,6 @@ from oddarms.experiments import Cell, Grid, Setting
 from oddarms.experiments._paper import DELTA
 from oddarms.problem import BoolArray, FloatArray
 from oddarms.rules import Sigma
-from oddarms.statistics.binomial import most_errors
 from oddarms.statistics.calibrated import FIRST_ROWS, stated_error
 from oddarms.statistics.directions import leave_one_out_k
 from oddarms.statistics.totals import added_up
@@ -126,21 +124,6 @@ class CalibratedRow:
     wrong: int
     unfinished: int
 
-    @property
-    def over_limit(self) -> float:
-        """Pulls over those of the limit."""
-        return self.pulls / self.limit
-
-    @property
-    def too_many(self) -> bool:
-        """Whether a rate of delta does not explain the errors."""
-        return self.wrong > most_errors(self.runs, self.delta)
-
-
-def few_arms_of(families: Sequence[Setting]) -> list[Setting]:
-    """Return the families of at most 200 arms."""
-    return [family for family in families if family.draw(seed=0).means.size <= SMALL]
-
 
 def calibrated_runs(
     families: Sequence[Setting], runs: int, *, seed: int, report: Callable[[str], None]
@@ -216,47 +199,3 @@ def totals_of(arms: SimulatedArms, pulls: Pulls) -> tuple[FloatArray, FloatArray
     if isinstance(arms, Bernoulli):
         return arms.pull_totals(*pulls)
     return added_up(pulls.counts, arms.pull(*pulls))
-
-
-def calibrated_table(rows: Sequence[CalibratedRow]) -> str:
-    """Return a row per family: pulls / limit and wrong runs for each delta."""
-    families: dict[str, list[CalibratedRow]] = {}
-    for row in rows:
-        families.setdefault(row.family, []).append(row)
-    header = ["family", "n"]
-    for delta in DELTAS:
-        header += [f"delta = {delta:g}: pulls / limit", "wrong"]
-    return markdown(header, [_table_row(own) for own in families.values()])
-
-
-def _table_row(rows: Sequence[CalibratedRow]) -> list[str]:
-    cells = [rows[0].family, f"{rows[0].n:,}"]
-    for row in rows:
-        more = ">" if row.unfinished else ""
-        cells += [f"{more}{row.over_limit:.2f}", _percent(row.wrong, row.runs)]
-    return cells
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{100.0 * part / whole:.1f} %"
-
-
-def calibrated_note(rows: Sequence[CalibratedRow]) -> str:
-    """Return what the table comes to."""
-    lines = []
-    for delta in DELTAS:
-        own = [row for row in rows if row.delta == delta]
-        worst = max(own, key=lambda row: row.wrong / row.runs)
-        middle = float(np.median([row.over_limit for row in own]))
-        above = [row.family for row in own if row.wrong > delta * row.runs]
-        lines.append(
-            f"delta = {delta:g}: median pulls / limit {middle:.2f}; most errors"
-            f" {_percent(worst.wrong, worst.runs)} ({worst.family}); above delta:"
-            f" {'; '.join(above) or 'none'}."
-        )
-    sure = [f"{row.family} at {row.delta:g}" for row in rows if row.too_many]
-    lines.append(
-        "More wrong than delta explains (exact binomial bound, false alarm 1e-6):"
-        f" {'; '.join(sure) or 'none'}."
-    )
-    return "\n".join(lines)

@@ -6,14 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Any
 
 from oddarms.arms import Beta, SimulatedArms
 from oddarms.experiments import Contender, Grid, GridProgress, Outcome, Setting, Summary, run
 from oddarms.experiments._paper import DELTA
-from oddarms.problem import FloatArray
 from oddarms.theory import first_order_program
 
-SMALL = 200
 SLOW_REWARDS = 20  # drawing a Beta reward takes about this many times as long as a Bernoulli one
 
 SPADE = Contender("SPADE", "spade")
@@ -23,10 +22,6 @@ BASELINES = (
     Contender("RR", "rr"),
     Contender("WRR", "wrr"),
 )
-
-
-Limits = dict[str, list[float]]
-"""The limit of the instance of each of SPADE's runs, by family."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +101,33 @@ class Row:
         """SPADE's pulls over those of the limit."""
         return self.summaries[SPADE.name].mean / self.limit
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "family": self.setting.name,
+            "description": self.setting.data,
+            "n": self.n,
+            "k": self.setting.k,
+            "limit": self.limit,
+            "spade_over_limit": self.ratio_to_limit,
+            "spade_runs": {
+                "pulls": [outcome.pulls for outcome in self.spade],
+                "limits": self.limits,
+                "wrong": [place for place, one in enumerate(self.spade) if not one.correct],
+            },
+            "algorithms": {
+                name: {
+                    "runs": summary.runs,
+                    "mean_pulls": summary.mean,
+                    "half_width_95": summary.half_width,
+                    "wrong": summary.wrong,
+                    "unfinished": summary.unfinished,
+                    "over_spade_on_the_same_instances": self.ratio_to(name),
+                }
+                for name, summary in self.summaries.items()
+            },
+        }
+
 
 def compare(
     families: Sequence[Setting],
@@ -115,13 +137,9 @@ def compare(
     jobs: int,
     report: Callable[[str], None],
     baselines: Sequence[Contender] = BASELINES,
-    limits: Limits | None = None,
 ) -> list[Row]:
-    """Return a row per family; the same seed gives the same rows on any number of jobs.
-
-    `limits` are those of `run_limits`, where they are there already.
-    """
-    found_limits = run_limits(families, effort, seed=seed) if limits is None else limits
+    """Return a row per family; the same seed gives the same rows on any number of jobs."""
+    limits = run_limits([effort.of_spade(family) for family in families], seed=seed)
     spade_grid = Grid([effort.of_spade(family) for family in families], [SPADE])
     spade = run(spade_grid, rng=seed, jobs=jobs, progress=tenths("SPADE", report))
     summaries = spade.summaries()
@@ -132,7 +150,7 @@ def compare(
     return [
         Row(
             family,
-            found_limits[family.name],
+            limits[family.name],
             [row for row in spade if row.setting == family.name],
             {found.algorithm: found for found in summaries if found.setting == family.name},
         )
@@ -155,10 +173,10 @@ def tenths(name: str, report: Callable[[str], None]) -> Callable[[GridProgress],
     return tell
 
 
-def run_limits(families: Sequence[Setting], effort: Effort, *, seed: int) -> Limits:
-    """Return the limit of each of SPADE's runs; a millisecond each, so in this process."""
-    found: Limits = {}
-    for cell in Grid([effort.of_spade(family) for family in families], [SPADE]).cells(seed):
+def run_limits(settings: Sequence[Setting], *, seed: int) -> dict[str, list[float]]:
+    """Return the limit of the instance of each run, by family."""
+    found: dict[str, list[float]] = {}
+    for cell in Grid(settings, [SPADE]).cells(seed):
         own = found.setdefault(cell.setting.name, [])
         is_new = cell.run == 0
         limit = instance_limit(cell.arms, cell.setting.k, cell.setting.delta) if is_new else own[-1]
@@ -166,17 +184,15 @@ def run_limits(families: Sequence[Setting], effort: Effort, *, seed: int) -> Lim
     return found
 
 
+def with_few_arms(families: Sequence[Setting], most: int) -> list[Setting]:
+    """Return the families of at most so many arms."""
+    return [family for family in families if family.draw(seed=0).means.size <= most]
+
+
 def instance_limit(arms: SimulatedArms, k: float, delta: float) -> float:
     """Return the first-order limit times log(n/delta), with the rewards' true variances."""
-    return limit_per_nat(arms, k) * math.log(arms.means.size / delta)
-
-
-def limit_per_nat(arms: SimulatedArms, k: float) -> float:
-    """Return the first-order limit per unit of log(1/delta), with the rewards' true variances."""
-    return float(first_order_program(arms.means, _variances(arms), k).sum())
-
-
-def _variances(arms: SimulatedArms) -> FloatArray:
-    """Return the true variance of one reward of each arm, Bernoulli or Beta."""
-    bernoulli: FloatArray = arms.means * (1.0 - arms.means)
-    return bernoulli / (arms.concentration + 1.0) if isinstance(arms, Beta) else bernoulli
+    variances = arms.means * (1.0 - arms.means)
+    if isinstance(arms, Beta):
+        variances = variances / (arms.concentration + 1.0)
+    per_nat = float(first_order_program(arms.means, variances, k).sum())
+    return per_nat * math.log(arms.means.size / delta)

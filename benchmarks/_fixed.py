@@ -18,7 +18,6 @@ from pandas import DataFrame
 from scipy.stats import binom, t
 
 from benchmarks._compare import SPADE, Effort, Row, repeated
-from benchmarks._tables import markdown
 from oddarms.analysis import analyze
 from oddarms.arms import Bernoulli, SimulatedArms
 from oddarms.experiments import Cell, Grid, Setting
@@ -184,23 +183,3 @@ def averages(arms: SimulatedArms, runs_each: int, rng: np.random.Generator) -> F
     else:
         totals = seeded.pull(indices, counts).reshape(n, runs_each).sum(axis=1)
     return np.asarray(totals / runs_each)
-
-
-def fixed_table(rows: Sequence[FixedRow]) -> str:
-    """Return a row per family: the pulls and the wrong answers of each number of runs."""
-    families: dict[str, list[FixedRow]] = {}
-    for row in rows:
-        families.setdefault(row.family, []).append(row)
-    header = ["family", "n"]
-    for number in RUNS_EACH:
-        header += [f"{number} runs each: pulls", "wrong"]
-    header += ["as many pulls as SPADE: runs each", "pulls", "wrong"]
-    return markdown(header, [_table_row(own) for own in families.values()])
-
-
-def _table_row(rows: Sequence[FixedRow]) -> list[str]:
-    cells = [rows[0].family, f"{rows[0].n:,}"]
-    for row in rows:
-        cells += [f"{row.runs_each:,}"] if row.like_spade else []
-        cells += [f"{row.pulls:,}", f"{row.wrong} of {row.runs}"]
-    return cells

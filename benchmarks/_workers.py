@@ -76,21 +76,3 @@ def _means(seed: int) -> FloatArray:
     rng = np.random.default_rng(seed)
     bulk = np.clip(rng.normal(0.3, 0.06, ARMS), 0.0, 1.0)
     return np.concatenate([bulk, rng.uniform(0.8, 0.95, OUTLIERS)])
-
-
-def workers_table(rows: Sequence[Busy]) -> str:
-    """Return a Markdown table, a row for each number of workers with and without pulls ahead."""
-    lines = [
-        "| workers | ahead | searches | pulls of one | busy (least) | pulls, times one (most) |",
-        "|---|---|---|---|---|---|",
-    ]
-    for jobs, ahead in dict.fromkeys((row.jobs, row.ahead) for row in rows):
-        own = [row for row in rows if (row.jobs, row.ahead) == (jobs, ahead)]
-        busy = [row.busy for row in own]
-        cost = [row.pulls / row.pulls_of_one for row in own]
-        alone = [row.pulls_of_one for row in own]
-        lines.append(
-            f"| {jobs} | {ahead:g} | {len(own)} | {min(alone):,} to {max(alone):,} |"
-            f" {np.mean(busy):.2f} ({min(busy):.2f}) | {np.mean(cost):.2f} ({max(cost):.2f}) |"
-        )
-    return "\n".join(lines)

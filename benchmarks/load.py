@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks._places import Place, places
-from benchmarks._writers import ARMS, LEASE, NAME, REWARD, make_wide_study
+from benchmarks._storage import ARMS, LEASE, NAME, REWARD, Place, make_wide_study, places
 from benchmarks.served import serving
 from oddarms.studies import Worker, create_study, load_study
 
@@ -144,9 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 32])
     parser.add_argument("--size", type=int, default=1000, help="pulls of one `ask`")
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument(
-        "--storage", help="the URL of a PostgreSQL server; by default one is started"
-    )
+    parser.add_argument("--storage", help="the URL of a PostgreSQL server to measure, too")
     parser.add_argument("--waiting", type=int, help="how many workers wait")
     given = parser.parse_args(arguments)
     if given.waiting is not None:

@@ -1,8 +1,8 @@
 """``python -m benchmarks.pictures FOLDER``: the pictures of the documentation.
 
 `algorithms.png` and `delta.png` are drawn from the figures of a benchmark (`benchmark.json` in the
-folder, its entries `samples` with `fixed_runs`, and `delta`), `crowd.png` from a search of the
-simulated crowd. What the report has no figures for is left out, and said.
+folder, its entries `samples`, `fixed_runs` and `delta`), `crowd.png` from a search of the simulated
+crowd.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from oddarms.arms import simulated_crowd
-from oddarms.errors import InvalidParameter
 from oddarms.finding import find
 from oddarms.plotting import new_figure, plot_intervals, plot_rules, save
 
@@ -44,8 +43,8 @@ LINES = ("#d1495b", "#3b78b8", "#66a182", "#c98a1b", "#6b4c8a", "#7fb0dd", "#595
 def draw_comparison(report: dict[str, Any], path: Path) -> None:
     """Draw the mean pulls of every algorithm on every family, and the limit."""
     rows = report["samples"]
-    fixed = report.get("fixed_runs", [])
-    figure, axis = new_figure(figsize=(10.0, (0.5 if fixed else 0.36) * len(rows) + 1.6))
+    fixed = report["fixed_runs"]
+    figure, axis = new_figure(figsize=(10.0, 0.5 * len(rows) + 1.6))
     for name, (colour, marker) in MARKS.items():
         points = [
             (row["algorithms"][name], y) for y, row in enumerate(rows) if name in row["algorithms"]
@@ -67,12 +66,12 @@ def draw_comparison(report: dict[str, Any], path: Path) -> None:
     axis.set_yticks(range(len(rows)), [row["family"] for row in rows])
     axis.invert_yaxis()
     axis.set_xlabel(
-        "pulls until every arm is decided (mean; an arrow: stopped before it was done)"
-        + ("\nper cent: share of instances on which a fixed number of runs is wrong" * bool(fixed))
+        "pulls until every arm is decided (mean; an arrow: stopped before it was done)\n"
+        "per cent: share of instances on which a fixed number of runs is wrong"
     )
     axis.grid(axis="x", alpha=0.3)
     axis.spines[["top", "right", "left"]].set_visible(False)
-    figure.legend(loc="outside upper center", ncols=4 if fixed else 6, frameon=False)
+    figure.legend(loc="outside upper center", ncols=4, frameon=False)
     save(figure, path)
 
 
@@ -137,57 +136,15 @@ def draw_delta(report: dict[str, Any], path: Path) -> None:
     save(figure, path)
 
 
-def draw_all(folder: Path) -> list[str]:
-    """Draw what the folder's report has figures for; return the files drawn and what is missing."""
-    source = folder / "benchmark.json"
-    report = _read(source)
-    said = [f"drawn: {folder / 'algorithms.png'}"]
+def draw_all(folder: Path) -> None:
+    """Draw all pictures into a folder that has the report of a benchmark."""
+    report = json.loads((folder / "benchmark.json").read_text(encoding="utf-8"))
     draw_comparison(report, folder / "algorithms.png")
-    if "fixed_runs" not in report:
-        said.append(
-            f"{source} has no fixed_runs, so algorithms.png is without them: an older benchmark"
-            " wrote it, or one with --only-spade; python -m benchmarks --parts samples makes them."
-        )
-    if "delta" in report:
-        draw_delta(report, folder / "delta.png")
-        said.append(f"drawn: {folder / 'delta.png'}")
-    else:
-        said.append(
-            f"{source} has no part delta, so delta.png is not drawn: python -m benchmarks --parts"
-            " samples delta makes both."
-        )
+    draw_delta(report, folder / "delta.png")
     plot_rules(SKEWED, folder / "rules.png", questions=RULES)
     result = find(simulated_crowd(), k=2, delta=0.1, rng=0)
     plot_intervals(result, folder / "crowd.png", first_round=True)
-    return [*said, *(f"drawn: {folder / name}" for name in ("rules.png", "crowd.png"))]
-
-
-def _read(source: Path) -> dict[str, Any]:
-    try:
-        report = json.loads(source.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidParameter(
-            f"FOLDER must have benchmark.json, the JSON of a benchmark, but {source} is none"
-            f" ({type(error).__name__}: {error})."
-        ) from None
-    if not isinstance(report, dict) or "samples" not in report:
-        raise InvalidParameter(
-            f"benchmark.json must have the part samples but {source} has not; python -m benchmarks"
-            f" --parts samples delta --json {source} makes it."
-        )
-    return report
-
-
-def main() -> int:
-    """Draw all pictures into the folder given."""
-    try:
-        said = draw_all(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"))
-    except InvalidParameter as error:
-        print(error, file=sys.stderr)
-        return 2
-    print("\n".join(said))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    draw_all(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"))

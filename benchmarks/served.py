@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from benchmarks._places import Place, places
-from benchmarks._writers import LEASE, NAME, REWARD, Record, make_wide_study, rate
+from benchmarks._storage import LEASE, NAME, REWARD, Place, Record, make_wide_study, places, rate
 from oddarms.search import Ticket
 from oddarms.studies import load_study
 
@@ -90,9 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--writers", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--batches", type=int, nargs="+", default=list(BATCHES), choices=BATCHES)
-    parser.add_argument(
-        "--storage", help="the URL of a PostgreSQL server; by default one is started"
-    )
+    parser.add_argument("--storage", help="the URL of a PostgreSQL server to measure, too")
     given = parser.parse_args(arguments)
     print("storage      writers  batch    direct      HTTP  share")
     with places(given.storage) as found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,24 +16,19 @@ from benchmarks._budget import (
     WAYS,
     BudgetRow,
     budget_families,
-    budget_means_table,
     budget_runs,
-    budget_table,
 )
 from benchmarks._calibrated import (
     DELTAS,
     STREAM,
-    CalibratedRow,
     calibrated_families,
-    calibrated_note,
     calibrated_runs,
-    calibrated_table,
-    few_arms_of,
     is_outlier,
     pull_once,
 )
-from benchmarks._compare import SPADE, instance_limit, repeated
+from benchmarks._compare import SPADE, instance_limit, repeated, with_few_arms
 from benchmarks._instances import instance_families
+from benchmarks._tables import TABLES
 from oddarms.algorithms import Decision
 from oddarms.algorithms._base import UNLIMITED
 from oddarms.algorithms._calibrated import Calibrated
@@ -54,8 +49,8 @@ def test_families() -> None:
     near = OWN["one of 30 at .002 from theta, k=2"]
     distances = [gaps(near.draw(seed).means, 2.0).min() for seed in range(20)]
     assert 0.001 <= min(distances) <= max(distances) <= 0.002
-    assert not {family.name for family in few_arms_of(instance_families())} & set(OWN)
-    assert all(one.draw(0).means.size <= 200 for one in few_arms_of(instance_families()))
+    assert not {family.name for family in with_few_arms(instance_families(), 200)} & set(OWN)
+    assert all(one.draw(0).means.size <= 200 for one in with_few_arms(instance_families(), 200))
     spent = {family.name for family in budget_families(list(OWN.values()))}
     assert SMALL.name in spent
     assert "15+1 Beta(30), k=2" not in spent
@@ -81,22 +76,9 @@ def test_one_run_says_where_each_delta_stops() -> None:
         limits = [instance_limit(cell.arms, 2.0, row.delta) for cell in cells]
         assert row.pulls == pytest.approx(np.mean(pulls))
         assert row.limit == pytest.approx(np.mean(limits))
-        assert row.over_limit == pytest.approx(np.mean(pulls) / np.mean(limits))
         assert (row.n, row.runs, row.wrong, row.unfinished) == (20, 3, wrong, 0)
-    first = calibrated_table(rows).splitlines()[2]
-    assert first.startswith(f"| 19+1 planted, k=2 | 20 | {rows[0].over_limit:.2f} | ")
-
-
-def test_what_is_said_of_errors() -> None:
-    row = CalibratedRow("a", 5, 2.0, 0.05, 200, 30.0, 20.0, 12, 0)
-    rows = [replace(row, delta=delta) for delta in DELTAS]
-    note = calibrated_note([*rows, replace(row, family="b", wrong=70, unfinished=1)])
-    lines = note.splitlines()
-    median = "median pulls / limit 1.50; most errors"
-    assert lines[0] == f"delta = 0.05: {median} 35.0 % (b); above delta: a; b."
-    assert lines[1] == f"delta = 0.1: {median} 6.0 % (a); above delta: none."
-    assert lines[-1].endswith("false alarm 1e-6): b at 0.05.")
-    assert "| >1.50 | 35.0 % |" in calibrated_table([replace(row, wrong=70, unfinished=1)])
+    first = TABLES["calibrated"]({"calibrated": [asdict(row) for row in rows]}).splitlines()[2]
+    assert f" | {rows[0].pulls / rows[0].limit:.2f} | " in first
 
 
 APT = np.array([0.2, 0.5, 0.9]), 1.0, np.array([3, 4, 50])
@@ -132,10 +114,8 @@ def test_every_way_spends_every_budget() -> None:
         expected = [max(round(row.share * limit), 48) for limit in limits[:runs]]
         assert (row.runs, row.pulls) == (runs, np.mean(expected))
         assert 0.0 <= row.any_wrong <= min(row.wrong_arms, 1.0)
-    row = rows[0]
-    cells_of_row = f"| {SMALL.name} | 24 | 0.1 | {row.any_wrong:.2f} ({row.wrong_arms:.2f}) | "
-    assert budget_table(rows).splitlines()[2].startswith(cells_of_row)
-    assert len(budget_means_table(rows).splitlines()) == 2 + len(SHARES)
+    table = TABLES["budget"]({"budget": [asdict(row) for row in rows]})
+    assert len(table.splitlines()) == 2 + len(SHARES)
 
 
 def test_rows_spend_the_whole_budget() -> None:
@@ -151,8 +131,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     options = ["--parts", "calibrated", "budget", "--match", "19+1 planted, k=2"]
     assert command.main([*options, "--runs", "1", "--json", str(path)]) == 0
     printed = capsys.readouterr().out
-    assert "## The calibrated rule, which is not proven\n\n| family | n | delta = 0.05: " in printed
-    assert "## At the end of a budget: P(any wrong), wrong arms\n\n| family | n | " in printed
+    assert "## Calibrated\n\n| delta | families | " in printed
+    assert "## Budget\n\n| budget / limit | " in printed
     report = json.loads(path.read_text())
     assert [row["delta"] for row in report["calibrated"]] == list(DELTAS)
     assert len(report["budget"]) == len(WAYS) * len(SHARES)
@@ -167,6 +147,7 @@ def test_means_over_families() -> None:
         for share in SHARES
         if (way, share, family) != ("rows", 0.1, "b")
     ]
-    table = budget_means_table([*others, replace(row, family="b", any_wrong=0.0, wrong_arms=0.0)])
+    rows = [*others, replace(row, family="b", any_wrong=0.0, wrong_arms=0.0)]
+    table = TABLES["budget"]({"budget": [asdict(one) for one in rows]})
     half = " | ".join(["0.50 (1.00)"] * 3)
     assert table.splitlines()[2] == f"| 0.1 | {half} | 0.25 (0.50) |"
