@@ -102,8 +102,8 @@ class TestExtras:
         assert len(done.stdout.splitlines()) == len(smoke.named()) >= 12
 
     def test_development_needs_no_extra_of_its_own(self) -> None:
-        assert not EXTRAS.keys() & {"dev", "test", "docs", "bench", "lint"}
-        assert {"dev", "test", "docs", "bench", "lint"} <= PROJECT["dependency-groups"].keys()
+        assert not EXTRAS.keys() & {"dev", "test", "docs", "lint"}
+        assert {"dev", "test", "docs", "lint"} <= PROJECT["dependency-groups"].keys()
 
     def test_every_requirement_has_a_lowest_version(self) -> None:
         wanted = [*PROJECT["project"]["dependencies"], *(r for rs in EXTRAS.values() for r in rs)]

@@ -29,6 +29,7 @@ SIGNALS = frozenset(range(128 + 1, 128 + 32))
 """Exit codes of a shell whose program died of a signal."""
 PYTEST = frozenset({2, 3, 4, 5})
 """Exit codes of pytest if it did not run the test."""
+_SIGNAL_NAMES = {int(each): each.name for each in signal.Signals}
 _PYTEST_NAMES = frozenset({"pytest", "py.test"})
 _MEANINGS = {
     2: "pytest was interrupted or cannot import a test",
@@ -101,16 +102,21 @@ class Command:
         failure_codes: Collection[int] | None = None,
     ) -> None:
         if reward not in get_args(RewardKind):
-            raise InvalidParameter(f"reward must be 'exit-code' or 'stdout' but got {reward!r}.")
+            raise InvalidParameter(f"reward must be 'exit-code' or 'stdout', not {reward!r}.")
         if timeout is not None and not 0.0 < check_number("timeout", timeout) < math.inf:
-            raise InvalidParameter(f"timeout must be a positive number but got {timeout}.")
+            raise InvalidParameter(f"timeout must be a positive number of seconds, not {timeout}.")
         self.words = _words(command, shell=shell)
         self.reward = reward
         self.timeout = timeout
         self.shell = shell
         unstarted = unstarted_codes(command)
-        self.failure_codes = (
-            unstarted | SIGNALS if failure_codes is None else checked_codes(failure_codes)
+        for code in failure_codes or ():
+            if isinstance(code, bool) or not isinstance(code, int) or not 0 < code <= MAX_CODE:
+                raise InvalidParameter(
+                    f"failure_codes must be numbers from 1 to {MAX_CODE}; {code!r} is not one."
+                )
+        self.failure_codes = frozenset(
+            unstarted | SIGNALS if failure_codes is None else failure_codes
         )
         self._unstarted = unstarted if failure_codes is None else frozenset[int]()
         self._measured: set[Label] = set()
@@ -141,7 +147,7 @@ class Command:
         if ended.code is None:
             raise _failed(label, "ended with an unknown exit code: is SIGCHLD ignored?", ended)
         if ended.code < 0:
-            raise _failed(label, f"died of {_signal_name(-ended.code)}", ended)
+            raise _failed(label, f"died of {_SIGNAL_NAMES.get(-ended.code, -ended.code)}", ended)
         if ended.code in self._unstarted and label not in self._measured:
             raise InvalidParameter(
                 f"The command for {label!r} ended with exit code {ended.code}:"
@@ -158,8 +164,8 @@ class Command:
 
     def _run(self, label: Label) -> _Ended:
         running: Running | None = None
-        in_time, stopped, code = True, False, None
-        stops = self._stops
+        in_time, stops = True, self._stops
+        ended = _Ended(None, "", "")
         try:
             with _starting:
                 if self._stops != stops:
@@ -171,10 +177,9 @@ class Command:
         finally:
             if running is not None:
                 try:
-                    code = running.finish()
+                    ended = _Ended(*running.finish())
                 finally:
                     del _running[running]
-        ended = _Ended(code, running.output.last_line(), running.errors.last_line())
         if stopped:  # it may handle SIGTERM: its exit code is not a reward
             raise _failed(label, "was stopped", ended)
         if not in_time:
@@ -241,16 +246,6 @@ def unstarted_codes(template: str) -> frozenset[int]:
     return NOT_STARTED | PYTEST if names & _PYTEST_NAMES else NOT_STARTED
 
 
-def checked_codes(codes: Collection[int]) -> frozenset[int]:
-    """Return exit codes that a command may fail with, or raise."""
-    for code in codes:
-        if isinstance(code, bool) or not isinstance(code, int) or not 0 < code <= MAX_CODE:
-            raise InvalidParameter(
-                f"failure_codes must be numbers from 1 to {MAX_CODE} but got {code!r}."
-            )
-    return frozenset(codes)
-
-
 def codes_of(text: str) -> frozenset[int]:
     """Return the exit codes of a text such as ``2-5,127``, or of ``none``.
 
@@ -281,7 +276,7 @@ def _number(label: Label, line: str) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise PullFailed(
-            f"arm {label!r}: the last line of the command's output must be a number but is"
+            f"arm {label!r}: the last line of the command's output must be a number, but it is"
             f" {line[:80]!r}.",
             label,
         )
@@ -294,10 +289,3 @@ def _failed(label: Label, what: str, ended: _Ended) -> PullFailed:
 
 def _stderr_of(ended: _Ended) -> str:
     return f" (stderr: {ended.errors[:200]})" if ended.errors else ""
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
