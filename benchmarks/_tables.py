@@ -67,7 +67,19 @@ def _readme(report: Report) -> str:
     """Return SPADE, calibrated and equal sampling on a few families with outliers."""
     header = ["family", "SPADE", "`calibrated`", "equal, until proven"]
     header += [f"{runs} each" for runs in README_RUNS]
-    return markdown(header, [_readme_row(report, name) for name in README_FAMILIES])
+    table = markdown(header, [_readme_row(report, name) for name in README_FAMILIES])
+    shares = [100.0 * _share_of_spade(report, name) for name in README_FAMILIES]
+    return (
+        f"{table}\n\nOn these families `calibrated` takes {min(shares):.0f} to {max(shares):.0f} %"
+        " of SPADE's samples."
+    )
+
+
+def _share_of_spade(report: Report, name: str) -> float:
+    """Return the samples of `calibrated` over those of SPADE."""
+    (row,) = (one for one in report["samples"] if one["family"] == name)
+    (ours,) = (one for one in report["calibrated_beside"] if one["family"] == name)
+    return float(ours["pulls"] / row["algorithms"]["SPADE"]["mean_pulls"])
 
 
 def _readme_row(report: Report, name: str) -> list[str]:
@@ -115,14 +127,72 @@ def _millions(measured: dict[str, Any]) -> str:
     return f"{mean:.3g} ± {half:.2g} million"
 
 
+def _paper_claims(report: Report) -> str:
+    """Return the paper's claims beside what was measured."""
+    pulls = {
+        row["setting"]: {name: one["mean_pulls"] for name, one in row["algorithms"].items()}
+        for row in report["paper"]
+    }
+    few, many = pulls["figure 2a, n = 100"], pulls["figure 2a, n = 1000"]
+    gaps = [row for setting, row in pulls.items() if setting.startswith("figure 2b")]
+    third = [row["ADE"] / row["RR"] for name, row in pulls.items() if name.startswith("figure 3")]
+
+    def least_to_most(above: str, below: str) -> str:
+        ratios = [row[above] / row[below] for row in gaps]
+        return f"{min(ratios):.2f} to {max(ratios):.2f} times {below}'s"
+
+    body = [
+        ["1", "each algorithm ends when no arm's interval overlaps the threshold's", "holds"],
+        ["2a", "samples grow with n", f"in part: {_power(pulls, 'figure 2a, n = ', 'n')}"],
+        [
+            "2a",
+            "at n = 100, RR and WRR need fewer samples than ADE",
+            f"holds: {few['RR'] / few['ADE']:.2f} and {few['WRR'] / few['ADE']:.2f} times as many",
+        ],
+        [
+            "2a",
+            "for larger n, RR needs more samples than ADE, and WRR most",
+            f"at 1,000: {many['RR'] / many['ADE']:.1f} and {many['WRR'] / many['ADE']:.1f} times",
+        ],
+        [
+            "2b",
+            "samples fall as the smallest gap grows",
+            f"holds: {_power(pulls, 'figure 2b, gap ', 'the gap')}",
+        ],
+        [
+            "2b",
+            "ADE needs fewer samples than RR and WRR",
+            f"holds: {least_to_most('ADE', 'RR')}, {least_to_most('ADE', 'WRR')}",
+        ],
+        [
+            "3",
+            "ADE achieves considerable improvement",
+            f"in part: {third[0]:.2f} times RR's at k = 2, {third[1]:.2f} times at k = 3",
+        ],
+        ["3", "samples fall when k goes from 2 to 3", "holds"],
+    ]
+    return markdown(["figure", "the paper says", "measured"], body)
+
+
+def _power(pulls: dict[str, dict[str, float]], figure: str, symbol: str) -> str:
+    """Return with which power of a parameter the samples grow, by least squares of logarithms."""
+    xs = [math.log(float(name[len(figure) :])) for name in pulls if name.startswith(figure)]
+    rows = [row for name, row in pulls.items() if name.startswith(figure)]
+    powers = [
+        f"{statistics.linear_regression(xs, [math.log(row[name]) for row in rows]).slope:.1f}"
+        for name in ("ADE", "RR", "WRR")
+    ]
+    return f"like {symbol} to the power {powers[0]} (ADE), {powers[1]} (RR), {powers[2]} (WRR)"
+
+
 def _samples(part: str) -> Callable[[Report], str]:
     """Return what writes a comparison of algorithms and the sentences that sum it up."""
 
     def text(report: Report) -> str:
         names = [name for name in ("ADE", "RR") if name in report[part][0]["algorithms"]]
-        header = ["family", "SPADE", "wrong", *names, "limit", "SPADE / limit"]
+        header = ["family", "SPADE", *names, "limit", "SPADE / limit"]
         table = markdown(header, [_samples_row(row, names) for row in report[part]])
-        return "\n".join([table, "", *verdict(report[part])])
+        return "\n".join([table, "", f"SPADE: {_all_wrong(report[part])}", *verdict(report[part])])
 
     return text
 
@@ -132,7 +202,6 @@ def _samples_row(row: dict[str, Any], names: list[str]) -> list[str]:
     return [
         row["family"],
         f"{spade['mean_pulls']:,.0f} ± {spade['half_width_95']:,.0f}",
-        f"{spade['wrong']} of {spade['runs']}",
         *(_others(row["algorithms"][name]) for name in names),
         f"{row['limit']:,.0f}",
         f"{row['spade_over_limit']:.1f}",
@@ -167,17 +236,20 @@ def verdict(figures: list[dict[str, Any]]) -> list[str]:
 
 
 def _fixed(report: Report) -> str:
+    """Return how many lists are wrong; families without any share a sentence."""
     header = ["family", "n", *(f"{runs} each" for runs in RUNS_EACH)]
     header += ["SPADE's pulls, shared equally"]
-    rows = []
+    rows, right = [], []
     for name in dict.fromkeys(row["family"] for row in report["fixed_runs"]):
         fixed = _fixed_of(report, name)
         wrong = [f"{fixed[runs]['wrong']}" for runs in map(str, RUNS_EACH)]
         like = fixed["spade"]
-        rows.append(
-            [name, f"{like['n']:,}", *wrong, f"{like['wrong']} ({like['runs_each']:,} each)"]
-        )
-    return markdown(header, rows)
+        if any(row["wrong"] for row in fixed.values()):
+            equally = f"{like['wrong']} ({like['runs_each']:,} each)"
+            rows.append([name, f"{like['n']:,}", *wrong, equally])
+        else:
+            right.append(name)
+    return f"{markdown(header, rows)}\n\nNo list was wrong on {'; '.join(right)}."
 
 
 def _summary(part: str) -> Callable[[Report], str]:
@@ -185,14 +257,18 @@ def _summary(part: str) -> Callable[[Report], str]:
 
     def text(report: Report) -> str:
         ratios = [row["spade_over_limit"] for row in report[part]]
-        wrong = sum(row["algorithms"]["SPADE"]["wrong"] for row in report[part])
-        runs = sum(row["algorithms"]["SPADE"]["runs"] for row in report[part])
         return (
             f"{len(ratios)} families, SPADE / limit {min(ratios):.1f} to {max(ratios):.1f};"
-            f" {wrong} of {runs:,} answers were wrong."
+            f" {_all_wrong(report[part])}"
         )
 
     return text
+
+
+def _all_wrong(rows: list[dict[str, Any]]) -> str:
+    measured = [row["algorithms"]["SPADE"] for row in rows]
+    wrong, runs = sum(one["wrong"] for one in measured), sum(one["runs"] for one in measured)
+    return f"{wrong} of {runs:,} answers were wrong."
 
 
 def _delta(report: Report) -> str:
@@ -260,26 +336,14 @@ def _growth(report: Report) -> str:
 
 
 def _workers(report: Report) -> str:
-    """Return a row for each number of workers with and without pulls ahead."""
-    header = ["workers", "ahead", "searches", "pulls of one", "busy (least)"]
-    header += ["pulls, times one (most)"]
+    """Return how busy workers were, without and with samples taken ahead, and what that costs."""
     body = []
     for jobs, ahead in dict.fromkeys((row["jobs"], row["ahead"]) for row in report["workers"]):
         own = [row for row in report["workers"] if (row["jobs"], row["ahead"]) == (jobs, ahead)]
-        busy = [row["busy"] for row in own]
-        cost = [row["pulls"] / row["pulls_of_one"] for row in own]
-        alone = [row["pulls_of_one"] for row in own]
-        body.append(
-            [
-                f"{jobs}",
-                f"{ahead:g}",
-                f"{len(own)}",
-                f"{min(alone):,} to {max(alone):,}",
-                f"{statistics.fmean(busy):.2f} ({min(busy):.2f})",
-                f"{statistics.fmean(cost):.2f} ({max(cost):.2f})",
-            ]
-        )
-    return markdown(header, body)
+        busy = statistics.fmean(row["busy"] for row in own)
+        cost = statistics.fmean(row["pulls"] / row["pulls_of_one"] for row in own)
+        body.append([f"{jobs}", f"{ahead:g}", f"{100.0 * busy:.0f} %", f"{cost:.2f}"])
+    return markdown(["workers", "`prefetch`", "busy", "pulls, times those of one worker"], body)
 
 
 def _storage(report: Report) -> str:
@@ -312,6 +376,7 @@ TABLES: dict[str, Callable[[Report], str]] = {
     "errors": _summary("errors"),
     "practice": _practice,
     "paper": _paper,
+    "paper_claims": _paper_claims,
     "fixed_runs": _fixed,
     "delta": _delta,
     "growth": _growth,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
 import pkgutil
@@ -12,6 +13,7 @@ import sys
 import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -195,6 +197,14 @@ def test_the_readme_is_short_and_shows_what_to_type() -> None:
         assert any(line.startswith(command) for line in lines)
 
 
+def test_the_readme_shows_what_the_tutorial_prints() -> None:
+    """Lines may be folded differently."""
+    shown = (ROOT / "README.md").read_text(encoding="utf-8").split("```")[1]
+    printed = " ".join((DOCS / "tutorials" / "flaky.md").read_text(encoding="utf-8").split())
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert [line for line in lines if line != "..." and line not in printed] == []
+
+
 def test_pages_made_from_the_program_have_every_command_and_request(site: Path) -> None:
     commands = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
     for title in ("oddarms find", "oddarms study ask", "oddarms serve token"):
@@ -202,6 +212,31 @@ def test_pages_made_from_the_program_have_every_command_and_request(site: Path) 
     assert "--on-error" in commands
     requests = (site / "reference" / "http.html").read_text(encoding="utf-8")
     assert "/api/v1/studies/{name}/ask" in requests
+
+
+def generated() -> ModuleType:
+    """Return the extension that makes reference pages from the program."""
+    spec = importlib.util.spec_from_file_location("generated", DOCS / "_extensions/generated.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["command-line.md", "http.md"])
+def test_tables_of_the_reference_are_those_of_the_program(name: str) -> None:
+    """`python docs/_extensions/generated.py` would change nothing."""
+    pytest.importorskip("sphinx", reason="the group docs is not installed")
+    assert generated().filled(name) == (DOCS / "reference" / name).read_text(encoding="utf-8")
+
+
+def test_every_variable_is_explained() -> None:
+    page = (DOCS / "reference" / "environment.md").read_text(encoding="utf-8")
+    source = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    assert {f"`{name}`" for name in re.findall(r"\bODDARMS_[A-Z_]+\b", source)} <= set(
+        re.findall(r"`\w+`", page)
+    )
 
 
 def test_links_of_the_readme_lead_to_files() -> None:

@@ -1,4 +1,8 @@
-"""Reference pages made from the program: the help of every command, the requests of the server."""
+"""Reference pages made from the program: the commands and their help, the requests of the server.
+
+The site has the help of every command. The two tables are kept in the pages, for readers on
+GitHub; ``python docs/_extensions/generated.py`` writes them anew.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -14,7 +19,9 @@ from sphinx.util.docutils import SphinxDirective
 from oddarms.cli import main
 from oddarms.server import create_app
 
+REFERENCE = Path(__file__).resolve().parents[1] / "reference"
 _COMMAND = re.compile(r"^  (\w+)  +\w", re.MULTILINE)
+_TABLE = re.compile(r"^\|.*\|\n(?:\|.*\|\n)+", re.MULTILINE)
 
 
 def help_of(*command: str) -> str:
@@ -35,10 +42,23 @@ def commands() -> str:
 
 
 def _commands_below(*command: str) -> Iterator[tuple[str, ...]]:
-    if command:
-        yield command
     for name in _COMMAND.findall(help_of(*command).partition("Commands:\n")[2]):
+        yield (*command, name)
         yield from _commands_below(*command, name)
+
+
+def _first_sentence(*command: str) -> str:
+    paragraph = " ".join(help_of(*command).split("\n\n")[1].split())
+    return paragraph.partition(". ")[0].removesuffix(".")
+
+
+def table_of_commands() -> str:
+    """Return a table of all commands."""
+    rows = [
+        f"| `{' '.join(('oddarms', *command))}` | {_first_sentence(*command)} |"
+        for command in _commands_below()
+    ]
+    return "\n".join(["| command | what it does |", "|---|---|", *rows, ""])
 
 
 def requests() -> str:
@@ -49,17 +69,22 @@ def requests() -> str:
         for path, methods in paths.items()
         for method, about in methods.items()
     ]
-    return "\n".join(["| request | what it does |", "|---|---|", *rows])
+    return "\n".join(["| request | what it does |", "|---|---|", *rows, ""])
 
 
-_PLACES = {"<!-- commands -->": commands, "<!-- requests -->": requests}
+TABLES = {"command-line.md": table_of_commands, "http.md": requests}
+
+
+def filled(name: str) -> str:
+    """Return a page of TABLES with its table as the program has it."""
+    page = (REFERENCE / name).read_text(encoding="utf-8")
+    return _TABLE.sub(lambda _: TABLES[name](), page, count=1)
 
 
 def _read(app: Sphinx, page: str, source: list[str]) -> None:
     del app, page
-    for place, text in _PLACES.items():
-        if place in source[0]:
-            source[0] = source[0].replace(place, text())
+    if "<!-- commands -->" in source[0]:
+        source[0] = source[0].replace("<!-- commands -->", commands())
 
 
 class Printed(SphinxDirective):
@@ -77,3 +102,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", _read)
     app.add_directive("printed", Printed)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+if __name__ == "__main__":
+    for page in TABLES:
+        (REFERENCE / page).write_text(filled(page), encoding="utf-8")

@@ -401,7 +401,7 @@ class SPADE(Algorithm):
         """Return about how many more pulls each arm needs, for itself and for the threshold.
 
         The steps that would follow if every arm were decided when `_lasts` guesses it. A rough
-        guess and no bound; docs/how-to/find.md says how good it was where we tried it.
+        guess and no bound; docs/reference/answer.md says how good it was where we tried it.
         """
         if self.done:
             return np.zeros(self.n)

@@ -40,7 +40,7 @@ MAX_LABEL = 400
 """Characters of a label; tables wrap it."""
 LARGEST_ODDS = 1e6
 ROUGH = 3.0
-"""By what factor an estimate of the samples to come may well be off (docs/how-to/find.md)."""
+"""By what factor an estimate of the samples to come may well be off (docs/reference/answer.md)."""
 UNDECIDED = "Undecided, the most suspicious first; guesses are not proven"
 
 

@@ -27,10 +27,10 @@ class Progress:
     """What a progress callback is told.
 
     `pulls_needed` is a rough guess of the pulls to come at the present estimates, often off by a
-    factor of three (docs/how-to/find.md), or None if the algorithm has none. `alike` says that the
-    averages differ no more than chance makes them and nothing but a budget would end the search.
-    `worst` are up to three arms that are not known to be normal, as pairs of their number and their
-    average, the most abnormal average first.
+    factor of three, or None if the algorithm has none. `alike` says that the averages differ no
+    more than chance makes them and nothing but a budget would end the search. `worst` are up to
+    three arms that are not known to be normal, as pairs of their number and their average, the
+    most abnormal average first.
     """
 
     pulls: int
