@@ -190,9 +190,9 @@ def _samples(part: str) -> Callable[[Report], str]:
 
     def text(report: Report) -> str:
         names = [name for name in ("ADE", "RR") if name in report[part][0]["algorithms"]]
-        header = ["family", "SPADE", *names, "limit", "SPADE / limit"]
+        header = ["family", "SPADE", "wrong", *names, "limit", "SPADE / limit"]
         table = markdown(header, [_samples_row(row, names) for row in report[part]])
-        return "\n".join([table, "", f"SPADE: {_all_wrong(report[part])}", *verdict(report[part])])
+        return "\n".join([table, "", *verdict(report[part])])
 
     return text
 
@@ -202,6 +202,7 @@ def _samples_row(row: dict[str, Any], names: list[str]) -> list[str]:
     return [
         row["family"],
         f"{spade['mean_pulls']:,.0f} ± {spade['half_width_95']:,.0f}",
+        f"{spade['wrong']} of {spade['runs']}",
         *(_others(row["algorithms"][name]) for name in names),
         f"{row['limit']:,.0f}",
         f"{row['spade_over_limit']:.1f}",
@@ -257,18 +258,14 @@ def _summary(part: str) -> Callable[[Report], str]:
 
     def text(report: Report) -> str:
         ratios = [row["spade_over_limit"] for row in report[part]]
+        wrong = sum(row["algorithms"]["SPADE"]["wrong"] for row in report[part])
+        runs = sum(row["algorithms"]["SPADE"]["runs"] for row in report[part])
         return (
             f"{len(ratios)} families, SPADE / limit {min(ratios):.1f} to {max(ratios):.1f};"
-            f" {_all_wrong(report[part])}"
+            f" {wrong} of {runs:,} answers were wrong."
         )
 
     return text
-
-
-def _all_wrong(rows: list[dict[str, Any]]) -> str:
-    measured = [row["algorithms"]["SPADE"] for row in rows]
-    wrong, runs = sum(one["wrong"] for one in measured), sum(one["runs"] for one in measured)
-    return f"{wrong} of {runs:,} answers were wrong."
 
 
 def _delta(report: Report) -> str:
