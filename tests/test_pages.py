@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import html
-import io
 import json
 import re
 import shlex
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from itertools import pairwise
@@ -133,14 +130,17 @@ def test_invisible_characters_are_shown(site: Site, admin: TestClient):
     oddarms.delete_study(study.name, storage=site.storage)
 
 
-def test_assets_are_cached_for_ever_and_small(admin: TestClient):
+def test_assets_are_kept_by_browsers_and_small(admin: TestClient):
     addresses = re.findall(r'(?:src|href)="(/static/[^"]+)"', admin.get("/").text)
     assert len(addresses) >= 5
     total = 0
     for address in addresses:
         answer = admin.get(html.unescape(address))
         assert answer.status_code == 200
-        assert "immutable" in answer.headers["cache-control"]
+        assert answer.headers["cache-control"] == "no-cache"
+        known = {"if-none-match": answer.headers["etag"]}
+        again = admin.get(html.unescape(address), headers=known)
+        assert (again.status_code, again.headers["cache-control"]) == (304, "no-cache")
         total += len(answer.content)
     assert total < 200_000
     assert admin.get("/static/../_app.py").status_code == 404
@@ -481,8 +481,6 @@ def test_a_study_is_created_changed_and_deleted(site: Site, admin: TestClient):
     answer = admin.post("/new", data=data)
     base = "/studies/made%2Fhere"
     assert answer.url.raw_path == base.encode()
-    assert "Workers can begin" in answer.text
-    assert "Workers can begin" not in admin.get(base).text
     assert admin.post("/new", data=data).status_code == 409
     study = site.study("made/here")
     study.stop("no money")
@@ -490,7 +488,8 @@ def test_a_study_is_created_changed_and_deleted(site: Site, admin: TestClient):
     admin.post(f"{base}/resume", data=data)
     assert "stopped from the page" in admin.post(f"{base}/stop", data=data).text
     assert study.ask(1).status.value == "stopped"
-    assert "The study is resumed" in admin.post(f"{base}/resume", data=data).text
+    assert admin.post(f"{base}/resume", data=data).url.raw_path == base.encode()
+    assert study.overview().stopped is None
     for typed, said in (("5", "budget can only grow"), ("1.5", "budget must be a whole number")):
         answer = admin.post(f"{base}/budget", data={**data, "budget": typed})
         assert answer.status_code == 422
@@ -498,12 +497,12 @@ def test_a_study_is_created_changed_and_deleted(site: Site, admin: TestClient):
         assert f'name="budget" value="{typed}"' in answer.text
     for typed, budget in (("90", 90), ("", None)):
         answer = admin.post(f"{base}/budget", data={**data, "budget": typed})
-        assert "The budget is changed" in answer.text
+        assert answer.url.raw_path == base.encode()
         assert study.question.budget == budget
     for action in ("budget", "stop", "resume"):
         assert admin.get(f"{base}/{action}").url.raw_path == base.encode()
     assert admin.post(f"{base}/delete", data={**data, "again": "made"}).status_code == 422
-    assert "is deleted" in admin.post(f"{base}/delete", data={**data, "again": "made/here"}).text
+    assert admin.post(f"{base}/delete", data={**data, "again": "made/here"}).url.path == "/"
     assert admin.get(base).status_code == 404
 
 
@@ -523,7 +522,6 @@ def test_who_holds_a_study_up_and_taking_it_back(
     data = {"csrf": csrf_in(page), "worker": "an absent <client>"}
     with caplog.at_level("INFO", logger="oddarms.audit"):
         done = admin.post(f"{base}/release", data=data).text
-    assert "The tickets are taken back" in done
     assert "Waiting for" not in done
     assert re.search("release .*an absent", caplog.text)
     oddarms.delete_study("held", storage=site.storage)
@@ -555,70 +553,47 @@ def test_a_server_may_allow_longer_leases(tmp_path: Path):
             study.ask(lease=7 * 3600)
 
 
-def post_new(
-    admin: TestClient, changes: Mapping[str, str], content: bytes = b"", name: str = "a.csv"
-) -> Any:
+def post_new(admin: TestClient, changes: Mapping[str, str]) -> Any:
     """Send the form for a new study."""
     given = {"name": "typed", "arms": "a\nb\nc", "k": "1", "csrf": csrf_in(admin.get("/new").text)}
-    files = {"file": (name if content else "", content, "application/octet-stream")}
-    return admin.post("/new", data={**given, **changes}, files=files)
+    return admin.post("/new", data={**given, **changes})
 
 
 @pytest.mark.parametrize(
-    ("typed", "content", "name", "labels"),
+    ("typed", "labels"),
     [
-        ("a\n\n b \nc", b"", "", ["a", "b", "c"]),
-        ("", b"ann\nbob\ncy\n\n dee \n", "w.txt", ["ann", "bob", "cy", "dee"]),
-        ("", b"\xef\xbb\xbfann\r\nbob\r\n", "w.csv", ["ann", "bob"]),
-        ("", b"t[1,2]\nt[3,4]\n", "W.TXT", ["t[1,2]", "t[3,4]"]),
-        ("\n".join(map(str, range(60_000))), b"", "", list(map(str, range(60_000)))),
+        ("a\n\n b \r\nc,d", ["a", "b", "c,d"]),
+        ("\n".join(map(str, range(60_000))), list(map(str, range(60_000)))),
     ],
-    ids=["typed", "text", "csv", "commas", "many"],
+    ids=["few", "many"],
 )
-def test_labels_are_typed_or_come_from_a_file(
-    site: Site, admin: TestClient, typed: str, content: bytes, name: str, labels: list[str]
-):
+def test_labels_are_typed(site: Site, admin: TestClient, typed: str, labels: list[str]):
     given = {"name": " typed ", "arms": typed, "high": "2", "budget": "12000"}
-    assert post_new(admin, given, content, name).status_code == 200
+    assert post_new(admin, given).status_code == 200
     question = site.study("typed").question
     oddarms.delete_study("typed", storage=site.storage)
     assert list(question.labels) == labels
     assert (question.margin, question.budget, question.bounds) == (0.1, 12_000, (0.0, 2.0))
 
 
-def workbook(cells: int) -> bytes:
-    """Return what begins like an Excel file."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("xl/worksheets/sheet1.xml", "<c><v>0</v></c>" * cells)
-    return packed.getvalue()
-
-
 @pytest.mark.parametrize(
-    ("changes", "content", "name", "said"),
+    ("changes", "said"),
     [
-        ({"arms": ""}, b"", "", "Arms are missing"),
-        ({}, b"a\nb\n", "a.txt", "leave one of them out"),
-        ({"arms": ""}, gzip.compress(b"a\n" * 2**24), "a.gz", "must be plain text in UTF-8"),
-        ({"arms": ""}, workbook(10**6), "a.txt", "must be plain text in UTF-8"),
-        ({"arms": ""}, b"name\nJos\xe9\n", "a.txt", "must be plain text in UTF-8"),
-        ({"arms": ""}, b"worker;wrong\nann;0\n", "a.csv", "no other columns"),
-        ({"arms": ""}, b"a\n" * 100_001, "a.txt", "at most 100,000 over HTTP"),
-        ({"name": ""}, b"", "", "The name of a study must"),
-        ({"k": "1,5"}, b"", "", "K must be a number but got &#39;1,5&#39;"),
-        ({"k": "nan"}, b"", "", "K must"),
-        ({"delta": "2"}, b"", "", "Delta must"),
-        ({"budget": "1.5"}, b"", "", "Budget must be a whole number"),
-        ({"budget": "9" * 31}, b"", "", "Budget must be a whole number of at most"),
-        ({"low": "1", "high": "0"}, b"", "", "Bounds must"),
-        ({"side": "left"}, b"", "", "Side must"),
-        ({"arms": "a\na"}, b"", "", "Labels must be unique"),
+        ({"arms": ""}, "Arms are missing"),
+        ({"arms": "\n".join(map(str, range(100_001)))}, "at most 100,000 over HTTP"),
+        ({"name": ""}, "The name of a study must"),
+        ({"k": "1,5"}, "K must be a number but got &#39;1,5&#39;"),
+        ({"k": "nan"}, "K must"),
+        ({"delta": "2"}, "Delta must"),
+        ({"budget": "1.5"}, "Budget must be a whole number"),
+        ({"budget": "9" * 5000}, "Budget must be a whole number"),
+        ({"low": "1", "high": "0"}, "Bounds must"),
+        ({"side": "left"}, "Side must"),
+        ({"arms": "a\na"}, "Labels must be unique"),
     ],
 )
-def test_a_form_says_what_is_wrong(
-    admin: TestClient, changes: dict[str, str], content: bytes, name: str, said: str
-):
-    answer = post_new(admin, changes, content, name)
+def test_a_form_says_what_is_wrong(admin: TestClient, changes: dict[str, str], said: str):
+    answer = post_new(admin, changes)
     assert answer.status_code == 422
     assert said in answer.text
 

@@ -187,17 +187,19 @@ def test_a_port_that_is_taken(run_command: Run, file: str) -> None:
         port = one.getsockname()[1]
         refused = run_command("serve", "--storage", file, "--port", port)
     assert refused.code == 1
-    assert "is in use: choose another --port" in refused.err.replace("\n", " ")
+    assert "choose another --host or --port" in refused.err.replace("\n", " ")
     assert tokens_of(file).list() == []  # a token that nobody was shown would be the only one
 
 
 @pytest.mark.parametrize(
     ("host", "said"),
-    [("192.0.2.1", "is no address of this machine"), ("nobody.invalid", "is an unknown name")],
+    [
+        ("192.0.2.1", "Cannot assign requested address"),
+        ("nobody.invalid", "Name or service not known"),
+    ],
 )
 def test_a_host_that_is_not_here(run_command: Run, file: str, host: str, said: str) -> None:
     words = ("--host", host, "--tls-elsewhere", "--port", "0")
     refused = run_command("serve", "--storage", file, *words)
     assert refused.code == 1
     assert said in refused.err.replace("\n", " ")
-    assert "--port" not in refused.err

@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,7 +19,6 @@ import pytest
 from helpers import quick_and_long
 from oddarms import create_study
 from oddarms.server import Binding, Role
-from processes import wait_until
 from servers import PATIENCE, STUDIES, Served, served
 
 MIB = 2**20
@@ -103,32 +102,6 @@ class TestBodies:
         except (httpx.NetworkError, httpx.RemoteProtocolError):
             return
         assert response.status_code == 413
-
-    def test_bodies_together_have_a_limit(self, server: Served, client: httpx.Client) -> None:
-        """Those that are on their way, too; small ones find room beside them."""
-        head = f"POST {STUDIES}/s/ask HTTP/1.1\r\nHost: localhost\r\n"
-        head += f"Content-Length: {8 * MIB}\r\nContent-Type: application/json\r\n"
-        head += f"Authorization: Bearer {server.tokens.make(Role.WORKER, study='s')}\r\n\r\n"
-        with ExitStack() as stack:
-            padded = json.dumps({"n": 1}).encode().ljust(8 * MIB)
-
-            def full_after_one_more() -> bool:
-                address = ("127.0.0.1", server.port)
-                connection = stack.enter_context(socket.create_connection(address, PATIENCE))
-                with suppress(ConnectionResetError, BrokenPipeError):
-                    connection.sendall(head.encode() + b" " * (8 * MIB - 1))
-                return self.status(client, padded) == 503
-
-            wait_until(full_after_one_more)
-            assert client.post(f"{STUDIES}/s/ask", json={"n": 1}).status_code == 200
-        wait_until(lambda: self.status(client, padded) == 200)
-
-    def status(self, client: httpx.Client, body: bytes) -> int:
-        headers = {"Content-Type": "application/json"}
-        try:
-            return client.post(f"{STUDIES}/s/ask", content=body, headers=headers).status_code
-        except (httpx.NetworkError, httpx.RemoteProtocolError):
-            return 503  # the server has closed the connection before all was sent
 
     @pytest.mark.parametrize(
         "unit", quick_and_long([b"[],", b'{"a":{},"b":'], [b"{},", b"1,", b'"",', b"[[],"])

@@ -49,18 +49,11 @@ _audit.addFilter(Seldom())
 
 @dataclass(frozen=True)
 class Principal:
-    """Somebody with a valid token.
-
-    Attributes
-    ----------
-    token
-        What is known of the token.
-    csrf
-        What the forms of a browser's session carry; None without a cookie.
-    """
+    """Somebody with a valid token."""
 
     token: Token
     csrf: str | None = None
+    """What the forms of a browser's session carry; None without a cookie."""
 
     @property
     def role(self) -> Role:
@@ -71,14 +64,6 @@ class Principal:
     def is_admin(self) -> bool:
         """Whether it allows everything."""
         return self.role is Role.ADMIN
-
-    def may_read(self, study: int) -> bool:
-        """Return whether it allows to see a study."""
-        return self.token.study in (None, study)
-
-    def may_work(self, study: int) -> bool:
-        """Return whether it allows to ask and tell in a study."""
-        return self.is_admin or (self.role is Role.WORKER and self.token.study == study)
 
 
 async def identified(connection: HTTPConnection, state: State) -> Principal | None:
@@ -256,17 +241,18 @@ def study_to_read(name: str, request: Request) -> StoredStudy:
     """Return the study of a route, for somebody who may read it."""
     principal = current(request)
     wanted = name.replace("\0", "/")  # see `oddarms.server._guards`
-    foreign = principal.token.study is not None and principal.token.study_name != wanted
-    study = None if foreign else state_of(request).studies.get(wanted)
-    if study is None or not principal.may_read(study.number):
-        raise UnknownStudy(f"This token is for another study than {wanted!r}.")
-    return study
+    only = principal.token.study
+    if only is None or principal.token.study_name == wanted:
+        study = state_of(request).studies.get(wanted)
+        if only in (None, study.number):
+            return study
+    raise UnknownStudy(f"This token is for another study than {wanted!r}.")
 
 
 def study_to_work(name: str, request: Request) -> StoredStudy:
     """Return the study of a route, for somebody who may ask and tell there."""
     study = study_to_read(name, request)
-    if not current(request).may_work(study.number):
+    if current(request).role is Role.READER:
         raise _forbidden("a token of a worker or an admin")
     return study
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from enum import StrEnum
 from math import isfinite
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import numpy as np
@@ -19,8 +19,6 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.concurrency import run_in_threadpool
 
 from oddarms.errors import InvalidParameter
-from oddarms.problem import Question
-from oddarms.randomness import seed_of
 from oddarms.search import Tickets
 from oddarms.server import _models as models
 from oddarms.server._access import (
@@ -34,44 +32,21 @@ from oddarms.server._access import (
     reader,
 )
 from oddarms.server._problems import Problem
-from oddarms.server._state import OneAtATime, check_arms, state_of
-from oddarms.server._tokens import Token
-from oddarms.studies import Conflict, StoredStudy, Trial, check_name, checked_question, wire
+from oddarms.server._state import one_at_a_time, state_of
+from oddarms.studies import Conflict, Holder, StoredStudy, Told, Trial, WorkerRecord, wire
 from oddarms.tables import csv_text
 
-MAX_LISTED = 1000
 PAGE = 1000
 EXPORTED_AT_A_TIME = 5000
 """Results of one page of an export; each is read in a transaction of its own."""
-
-_DESCRIPTIONS = {
-    400: "The body is not JSON.",
-    401: "There is no token, or a wrong one.",
-    403: "The token does not allow this.",
-    404: "There is no such study.",
-    409: "There is a study of that name already.",
-    413: "The body is too large.",
-    415: "The body is not sent as JSON.",
-    421: "The Host is not a name of this server.",
-    422: "A parameter or the body is invalid.",
-    503: "The storage or the server is unavailable: repeat the request later.",
-}
-
-
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the description of the problems that a route may answer with."""
-    schema = {"schema": {"$ref": "#/components/schemas/ProblemOut"}}
-    return {
-        status: {
-            "description": _DESCRIPTIONS[status],
-            "content": {"application/problem+json": schema},
-        }
-        for status in (401, 403, 421, 422, 503, *statuses)
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "description": "A problem (RFC 9457).",
+        "content": {
+            "application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemOut"}}
+        },
     }
-
-
-OF_STUDY = problems(404)
-OF_BODY = problems(400, 404, 413, 415)
+}
 
 
 def answered(document: Any, status: int = 200) -> Response:
@@ -82,10 +57,10 @@ def answered(document: Any, status: int = 200) -> Response:
 
 # Work
 
-work = APIRouter(prefix="/api/v1/studies/{name}", tags=["work"])
+work = APIRouter(prefix="/api/v1/studies/{name}", tags=["work"], responses=PROBLEMS)
 
 
-@work.post("/ask", summary="Ask for pulls", responses=OF_BODY, response_model=models.Asked)
+@work.post("/ask", response_model=models.Asked)
 async def ask(
     request: Request, principal: Anybody, study: StudyToWork, body: models.Ask
 ) -> Response:
@@ -93,7 +68,7 @@ async def ask(
 
     With `wait` it answers when there is something to do, or after so many seconds.
     """
-    tickets = await state_of(request).events.tickets(study, principal, request, body)
+    tickets = await state_of(request).events.tickets(study, principal.token, request, body)
     return await run_in_threadpool(_asked, tickets)
 
 
@@ -108,9 +83,13 @@ def _asked(tickets: Tickets) -> Response:
     )
 
 
-@work.post("/tell", summary="Tell results", responses=OF_BODY, response_model=models.ToldOut)
-def tell(request: Request, study: StudyToWork, body: models.Tell) -> Response:
-    """Record results; when this answers they are stored for good. It may be repeated."""
+@work.post("/tell")
+def tell(request: Request, study: StudyToWork, body: models.Tell) -> dict[str, list[Told]]:
+    """Record results; when this answers they are stored for good. It may be repeated.
+
+    The answer has for each result whether it was recorded, repeated, or in conflict with the first
+    one.
+    """
     if (body.ticket is None) == (body.results is None):
         raise InvalidParameter("The body must have either ticket and reward, or results.")
     results = body.results if body.ticket is None else [(body.ticket, body.reward)]
@@ -118,90 +97,69 @@ def tell(request: Request, study: StudyToWork, body: models.Tell) -> Response:
     for outcome, count in Counter(told).items():
         state_of(request).metrics.told.labels(outcome.value).inc(count)
     state_of(request).events.changed(study)
-    return answered({"told": [one.value for one in told]})
+    return {"told": told}
 
 
-@work.post("/skip", summary="Give tickets back", responses=OF_BODY)
-def skip(request: Request, study: StudyToWork, body: models.Skip) -> models.Count:
+@work.post("/skip")
+def skip(request: Request, study: StudyToWork, body: models.Skip) -> dict[str, int]:
     """Give back tickets without results; return how many."""
     study.skip_many(body.tickets, body.reason)
     state_of(request).events.changed(study)
-    return models.Count(count=len(body.tickets))
+    return {"count": len(body.tickets)}
 
 
-@work.post("/release", summary="Take back the tickets of a worker", responses=OF_BODY)
-def release(request: Request, study: StudyToWork, body: models.Release) -> models.Count:
+@work.post("/release")
+def release(request: Request, study: StudyToWork, body: models.Release) -> dict[str, int]:
     """Take back all tickets that a worker has out, if it is gone; return how many."""
     count = study.release(body.worker, body.reason)
     state_of(request).events.changed(study)
     audit(request, "release", study.name, worker=body.worker, tickets=count, reason=body.reason)
-    return models.Count(count=count)
+    return {"count": count}
 
 
-@work.post("/renew", summary="Renew leases", responses=OF_BODY)
-def renew(study: StudyToWork, body: models.Renew) -> models.Count:
+@work.post("/renew")
+def renew(study: StudyToWork, body: models.Renew) -> dict[str, int]:
     """Let leases last so many seconds from now; return how many do."""
-    return models.Count(count=study.renew(body.tickets, body.lease))
+    return {"count": study.renew(body.tickets, body.lease)}
 
 
 # Studies
 
-studies = APIRouter(prefix="/api/v1/studies", tags=["studies"])
+studies = APIRouter(prefix="/api/v1/studies", tags=["studies"], responses=PROBLEMS)
 
 
-@studies.get("", summary="List studies", responses=problems(), response_model=models.StudiesOut)
+@studies.get("", response_model=models.Document)
 def list_studies(
     request: Request,
     principal: Anybody,
     search: Annotated[str, Query(max_length=200)] = "",
-    most: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
+    most: Annotated[int, Query(ge=1, le=1000)] = 100,
     skip: Annotated[int, Query(ge=0, le=2**53)] = 0,
     sort: Annotated[str, Query(description="A minus before it: the largest first.")] = "name",
     status: str = "",
 ) -> Response:
     """Return a page of the studies, and how many there are; a token of one study sees that one."""
-    storage = state_of(request).storage
-    if principal.token.study is not None:
-        name = principal.token.study_name or ""
-        there = storage.number_of(name) == principal.token.study
-        own = [one for one in storage.list(name) if one.name == name] if there else []
-        documents, total = [wire.summary_document(one) for one in own], len(own)
-    else:
+    storage, only = state_of(request).storage, principal.token.study_name
+    if principal.token.study is None:
         page = storage.list(search, most, skip, sort=sort, status=status)
-        documents, total = [wire.summary_document(one) for one in page], page.total
-    return answered({"studies": documents, "total": total})
+        found, total = list(page), page.total
+    else:
+        there = only is not None and storage.number_of(only) == principal.token.study
+        found = [one for one in storage.list(only or "") if there and one.name == only]
+        total = len(found)
+    return answered({"studies": [wire.summary_document(one) for one in found], "total": total})
 
 
-@studies.post(
-    "",
-    status_code=201,
-    summary="Create a study",
-    responses=problems(400, 409, 413, 415),
-    response_model=models.Document,
-)
+@studies.post("", status_code=201, response_model=models.Document)
 def create(request: Request, _: Admin, body: models.NewStudy) -> Response:
     """Create a study; the answer is that of `GET /studies/{name}`."""
     words = body.model_dump(exclude={"name", "arms", "seed"})
-    check_name(body.name)
-    check_arms(body.arms if isinstance(body.arms, int) else len(body.arms))
-    seed = seed_of(_seed(body.seed))
-    question = checked_question(Question(body.arms, **words), seed)
-    study = state_of(request).storage.create(body.name, question, seed)
+    study = state_of(request).create(body.name, body.arms, words, body.seed)
     audit(request, "create", body.name)
     return answered(_document(study), 201)
 
 
-def _seed(given: int | str | None) -> int | None:
-    if isinstance(given, str):
-        if not (given.isascii() and given.isdigit() and len(given) <= 100):
-            raise InvalidParameter(f"seed must be a whole number but got {given!r:.60}.")
-        return int(given)
-    return given
-
-
-@studies.get(
-    "/{name}", summary="Status of a study", responses=OF_STUDY, response_model=models.Document
-)
+@studies.get("/{name}", response_model=models.Document)
 def show(study: StudyToRead, result: bool = False) -> Response:
     """Return all about a study but its arms; with `result` also the whole result."""
     return answered(_document(study, with_result=result))
@@ -217,51 +175,41 @@ def _document(study: StoredStudy, *, with_result: bool = False) -> dict[str, Any
     return {**document, "result": result} if with_result else document
 
 
-@studies.get(
-    "/{name}/question",
-    summary="The question, with all labels",
-    responses=OF_STUDY,
-    response_model=models.Document,
-)
+@studies.get("/{name}/question", response_model=models.Document)
 def question(study: StudyToRead) -> Response:
-    """Return the question, as `Question.from_dict` takes it, and the seed."""
+    """Return the question with all labels, as `Question.from_dict` takes it, and the seed."""
     return answered({**study.question.to_dict(), "seed": str(study.seed)})
 
 
-@studies.delete("/{name}", status_code=204, summary="Delete a study", responses=OF_STUDY)
+@studies.delete("/{name}", status_code=204)
 def delete(request: Request, study: StudyToChange) -> Response:
     """Delete a study with all its results, for good."""
-    state = state_of(request)
-    state.storage.delete(study.name)
-    state.studies.forget(study.name)
+    state_of(request).delete(study)
     audit(request, "delete", study.name)
     return Response(status_code=204)
 
 
-@studies.post("/{name}/history", summary="Add rewards from before", responses=OF_BODY)
-def add_history(request: Request, study: StudyToChange, body: models.History) -> models.Count:
+@studies.post("/{name}/history")
+def add_history(request: Request, study: StudyToChange, body: models.History) -> dict[str, int]:
     """Record rewards from before the study, without tickets; return how many.
 
     Rows are recorded in their order, which must not depend on the rewards.
     """
     if (body.rewards is None) == (body.rows is None):
         raise InvalidParameter("The body must have either rewards or rows.")
-    if body.rows is None:
-        given = body.rewards or {}
-        _check_history(sum(map(len, given.values())))
-        count = study.add_history(given, key=body.key)
-    else:
+    if body.rows is not None:
         count = _add_rows(study, body.rows, body.key)
+    else:
+        given = body.rewards or {}
+        size = sum(map(len, given.values()))
+        if size > wire.MAX_HISTORY:
+            raise InvalidParameter(
+                f"rewards must have at most {wire.MAX_HISTORY:,} numbers in a request but got"
+                f" {size:,}: send them in parts."
+            )
+        count = study.add_history(given, key=body.key)
     audit(request, "history", study.name, results=count)
-    return models.Count(count=count)
-
-
-def _check_history(size: int) -> None:
-    if size > wire.MAX_HISTORY:
-        raise InvalidParameter(
-            f"rewards must have at most {wire.MAX_HISTORY:,} numbers in a request but got {size:,}:"
-            " send them in parts."
-        )
+    return {"count": count}
 
 
 def _add_rows(study: StoredStudy, rows: list[tuple[int, Any]], key: str | None) -> int:
@@ -273,12 +221,7 @@ def _add_rows(study: StoredStudy, rows: list[tuple[int, Any]], key: str | None) 
     return study.add_rows(arms, rewards, key)
 
 
-@studies.post(
-    "/{name}/budget",
-    summary="Raise the budget",
-    responses=OF_BODY,
-    response_model=models.Document,
-)
+@studies.post("/{name}/budget", response_model=models.Document)
 def raise_budget(request: Request, study: StudyToChange, body: models.Budget) -> Response:
     """Allow more pulls, or any number; a study that the budget stopped goes on."""
     study.raise_budget(body.budget)
@@ -286,9 +229,7 @@ def raise_budget(request: Request, study: StudyToChange, body: models.Budget) ->
     return answered(_document(study))
 
 
-@studies.post(
-    "/{name}/stop", summary="Stop a study", responses=OF_BODY, response_model=models.Document
-)
+@studies.post("/{name}/stop", response_model=models.Document)
 def stop(request: Request, study: StudyToChange, body: models.Stop) -> Response:
     """Hand out no more tickets until it is resumed; results of those that are out are taken."""
     study.stop(body.reason)
@@ -296,12 +237,7 @@ def stop(request: Request, study: StudyToChange, body: models.Stop) -> Response:
     return answered(_document(study))
 
 
-@studies.post(
-    "/{name}/resume",
-    summary="Resume a stopped study",
-    responses=OF_STUDY,
-    response_model=models.Document,
-)
+@studies.post("/{name}/resume", response_model=models.Document)
 def resume(request: Request, study: StudyToChange) -> Response:
     """Hand out tickets again."""
     study.resume()
@@ -311,19 +247,19 @@ def resume(request: Request, study: StudyToChange) -> Response:
 
 # Results
 
-results = APIRouter(prefix="/api/v1/studies/{name}", tags=["results"])
+results = APIRouter(prefix="/api/v1/studies/{name}", tags=["results"], responses=PROBLEMS)
 After = Annotated[int, Query(ge=0, le=2**62)]
 Most = Annotated[int, Query(ge=1, le=wire.MAX_RESULTS)]
-_verifying = OneAtATime("The verification of a study")
+_verifying = threading.Lock()
 
 
-@results.get("/result", summary="The result", responses=OF_STUDY, response_model=models.Document)
+@results.get("/result", response_model=models.Document)
 def result(study: StudyToRead, snapshots: bool = False) -> Response:
     """Return what is known, as `result.json` has it."""
     return answered(study.result().to_dict(snapshots=snapshots))
 
 
-@results.get("/progress", summary="Progress", responses=OF_STUDY, response_model=models.Document)
+@results.get("/progress", response_model=models.Document)
 def progress(study: StudyToRead) -> Response:
     """Return pulls, open arms, the threshold and about how many pulls are needed."""
     values = asdict(study.progress())
@@ -334,38 +270,26 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-@results.get("/status", summary="The status", responses=OF_STUDY, response_model=models.StatusOut)
-def status(study: StudyToRead) -> Response:
-    """Return the status: running, waiting, decided, budget or stopped."""
+@results.get("/status")
+def status(study: StudyToRead) -> dict[str, str | bool]:
+    """Return the status, and whether no more tickets will be handed out."""
     found = study.status
-    return answered({"status": found.value, "done": found.final})
+    return {"status": found.value, "done": found.final}
 
 
-@results.get(
-    "/pulse",
-    summary="Changes when anything has changed",
-    responses=OF_STUDY,
-    response_model=models.PulseOut,
-)
-def pulse(study: StudyToRead) -> Response:
+@results.get("/pulse")
+def pulse(study: StudyToRead) -> dict[str, str]:
     """Return a short text that changes when anything of the study has changed."""
-    return answered({"pulse": study.pulse()})
+    return {"pulse": study.pulse()}
 
 
-@results.get(
-    "/trials", summary="Recorded results", responses=OF_STUDY, response_model=models.TrialsOut
-)
+@results.get("/trials", response_model=dict[str, list[models.Document] | int | None])
 def trials(study: StudyToRead, after: After = 0, most: Most = PAGE) -> Response:
     """Return results in the order of recording, after a number; continue after `next`."""
     return _page("trials", list(study.trials(after=after, most=most)), most)
 
 
-@results.get(
-    "/conflicts",
-    summary="Results that were refused",
-    responses=OF_STUDY,
-    response_model=models.ConflictsOut,
-)
+@results.get("/conflicts", response_model=dict[str, list[models.Document] | int | None])
 def conflicts(study: StudyToRead, after: After = 0, most: Most = PAGE) -> Response:
     """Return results that differ from the first one of their ticket, three of each ticket."""
     return _page("conflicts", study.conflicts(after=after, most=most), most)
@@ -376,30 +300,21 @@ def _page(name: str, found: Sequence[Trial | Conflict], most: int) -> Response:
     return answered({name: [wire.plain(one) for one in found], "next": following})
 
 
-class ExportFormat(StrEnum):
-    """The format of an export."""
-
-    CSV = "csv"
-    LINES = "jsonl"
-
-
 @results.get(
     "/export",
-    summary="All results as a stream",
-    responses={200: {"content": {"text/csv": {}, "application/x-ndjson": {}}}, **OF_STUDY},
+    responses={200: {"content": {"text/csv": {}, "application/x-ndjson": {}}}},
     response_class=StreamingResponse,
 )
 def export(
-    study: StudyToRead, how: Annotated[ExportFormat, Query(alias="format")] = ExportFormat.CSV
+    study: StudyToRead, how: Annotated[Literal["csv", "jsonl"], Query(alias="format")] = "csv"
 ) -> StreamingResponse:
     """Return every result in the order of recording, as CSV or as lines of JSON.
 
     In CSV, a text that a spreadsheet would run has an apostrophe before it.
     """
-    csv = how is ExportFormat.CSV
-    kind = "text/csv; charset=utf-8" if csv else "application/x-ndjson"
-    disposition = f"attachment; filename*=UTF-8''{quote(study.name, safe='')}.{how.value}"
-    parts = _csv_parts(study) if csv else _json_parts(study)
+    kind = "text/csv; charset=utf-8" if how == "csv" else "application/x-ndjson"
+    disposition = f"attachment; filename*=UTF-8''{quote(study.name, safe='')}.{how}"
+    parts = _csv_parts(study) if how == "csv" else _json_parts(study)
     return StreamingResponse(parts, media_type=kind, headers={"Content-Disposition": disposition})
 
 
@@ -424,43 +339,29 @@ def _json_parts(study: StoredStudy) -> Iterator[str]:
         yield "".join(json.dumps(one) + "\n" for one in page)
 
 
-@results.get(
-    "/workers",
-    summary="Who has worked on it",
-    responses=OF_STUDY,
-    response_model=models.WorkersOut,
-)
+@results.get("/workers", response_model=dict[str, list[WorkerRecord]])
 def workers(study: StudyToRead) -> Response:
     """Return every worker with tickets, results, rate, and when it was last seen."""
     return answered({"workers": [wire.plain(one) for one in study.workers()]})
 
 
-@results.get(
-    "/holders",
-    summary="Who holds it up",
-    responses=OF_STUDY,
-    response_model=models.HoldersOut,
-)
+@results.get("/holders", response_model=dict[str, list[Holder]])
 def holders(study: StudyToRead) -> Response:
     """Return who has tickets out that the step waits for, since when, and when leases end."""
     return answered({"holders": [wire.plain(one) for one in study.holders()]})
 
 
-@results.get(
-    "/verify", summary="Verify the log", responses=OF_STUDY, response_model=models.VerifiedOut
-)
+@results.get("/verify", response_model=models.Document)
 def verify(study: StudyToRead) -> Response:
     """Check the database's integrity and replay the log; one study at a time."""
-    with _verifying:
+    with one_at_a_time(_verifying, "The verification of a study"):
         found = study.verify()
-    document = {"ok": found.ok, "results": found.results, "problems": found.problems}
-    return answered(document)
+    return answered({"ok": found.ok, "results": found.results, "problems": found.problems})
 
 
 @results.get(
     "/events",
-    summary="A stream of changes",
-    responses={200: {"content": {"text/event-stream": {}}}, **OF_STUDY},
+    responses={200: {"content": {"text/event-stream": {}}}},
     response_class=StreamingResponse,
 )
 async def events(request: Request, principal: Anybody, study: StudyToRead) -> StreamingResponse:
@@ -475,42 +376,25 @@ async def events(request: Request, principal: Anybody, study: StudyToRead) -> St
 
 # Tokens
 
-tokens = APIRouter(prefix="/api/v1/tokens", tags=["tokens"])
+tokens = APIRouter(prefix="/api/v1/tokens", tags=["tokens"], responses=PROBLEMS)
 
 
-@tokens.get("", summary="List tokens", responses=problems(), response_model=models.TokensOut)
-def list_tokens(request: Request, _: Admin) -> Response:
+@tokens.get("")
+def list_tokens(request: Request, _: Admin) -> dict[str, list[dict[str, str | None]]]:
     """Return all tokens but sessions of browsers, the oldest first; never a token itself."""
-    return answered({"tokens": [_token(one) for one in state_of(request).tokens.list()]})
+    return {"tokens": [one.document() for one in state_of(request).tokens.list()]}
 
 
-def _token(token: Token) -> dict[str, Any]:
-    return {
-        "id": token.id,
-        "role": token.role.value,
-        "study": token.study_name,
-        "note": token.note,
-        "made": token.made.isoformat(),
-        "expires": None if token.expires is None else token.expires.isoformat(),
-    }
-
-
-@tokens.post(
-    "",
-    status_code=201,
-    summary="Make a token",
-    responses=problems(400, 404, 413, 415),
-    response_model=models.MadeToken,
-)
-def make_token(request: Request, _: Admin, body: models.NewToken) -> Response:
+@tokens.post("", status_code=201)
+def make_token(request: Request, _: Admin, body: models.NewToken) -> dict[str, str]:
     """Make a token; the answer shows it for the only time."""
     lasts = None if body.days is None else timedelta(days=body.days)
     made = state_of(request).tokens.make(body.role, study=body.study, note=body.note, lasts=lasts)
     audit(request, "make token", body.study or "", made=body.role.value, note=body.note)
-    return answered({"token": made}, 201)
+    return {"token": made}
 
 
-@tokens.delete("/{token}", status_code=204, summary="Revoke a token", responses=problems(404))
+@tokens.delete("/{token}", status_code=204)
 def revoke_token(request: Request, _: Admin, token: str) -> Response:
     """Revoke a token, by its id, with the sessions that were started with it."""
     if not state_of(request).tokens.revoke(token):
@@ -521,42 +405,25 @@ def revoke_token(request: Request, _: Admin, token: str) -> Response:
 
 # The server itself
 
-server = APIRouter()
+server = APIRouter(tags=["server"], responses=PROBLEMS)
 
 
-@server.get(
-    "/healthz",
-    tags=["server"],
-    summary="Whether the process works",
-    openapi_extra={"security": []},
-)
+@server.get("/healthz", openapi_extra={"security": []})
 async def healthz() -> dict[str, str]:
     """Answer as long as the process does; needs no token."""
     return {"status": "ok"}
 
 
-@server.get(
-    "/readyz",
-    tags=["server"],
-    summary="Whether the storage works",
-    responses={503: problems()[503]},
-    openapi_extra={"security": []},
-)
+@server.get("/readyz", openapi_extra={"security": []})
 def readyz(request: Request) -> dict[str, str]:
     """Answer as long as the storage does and its file is in place; needs no token."""
     state_of(request).storage.database.check()
     return {"status": "ok"}
 
 
-@server.get(
-    "/metrics",
-    tags=["server"],
-    summary="Metrics for Prometheus",
-    responses={200: {"content": {"text/plain": {}}}, **problems()},
-    response_class=Response,
-)
+@server.get("/metrics", responses={200: {"content": {"text/plain": {}}}}, response_class=Response)
 def metrics(request: Request) -> Response:
-    """Return what this process has done and has open."""
+    """Return what this process has done and has open, for Prometheus."""
     state = state_of(request)
     if not state.settings.open_metrics:
         reader(current(request))

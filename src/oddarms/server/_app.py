@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import ipaddress
 import json
 import logging
@@ -12,7 +11,6 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -43,7 +41,8 @@ SWITCH_SECONDS = 0.001
 and Python's 5 ms would add up to seconds."""
 THREADS = 15
 """Requests that use the storage at a time; it has as many connections."""
-MAX_FILES = 4096
+BACKLOG = 2048
+"""Connections that wait to be accepted."""
 
 
 class _Application(FastAPI):
@@ -166,26 +165,16 @@ class Binding:
             " trust."
         )
 
-    def refusal(self) -> StorageFailed:
-        """Return why a server could not listen here."""
-        where = f"port {self.port} of {shown(self.host)}"
+    def listen(self) -> socket.socket:
+        """Return a socket that listens here."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         try:
-            known = socket.getaddrinfo(
-                self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )
-            for family, kind, protocol, _, address in known:
-                with socket.socket(family, kind, protocol) as tried:
-                    tried.bind(address)
-        except socket.gaierror:
-            return StorageFailed(f"--host {shown(self.host)} is an unknown name.")
-        except PermissionError:
-            return StorageFailed(f"You may not listen on {where}: choose a --port from 1024 on.")
+            return socket.create_server((self.host, self.port), family=family, backlog=BACKLOG)
         except OSError as error:
-            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                return StorageFailed(f"--host {shown(self.host)} is no address of this machine.")
-        return StorageFailed(
-            f"{where} is in use: choose another --port, or stop the program that uses it."
-        )
+            raise StorageFailed(
+                f"The server cannot listen on {shown(self.host)}, port {self.port}"
+                f" ({error.strerror}): choose another --host or --port."
+            ) from None
 
     def url(self, port: int) -> str:
         """Return the address for people."""
@@ -197,19 +186,11 @@ class Binding:
 
 def _check_tls_files(certificate: str, key: str) -> None:
     """Refuse a certificate or a key that TLS could not start with."""
-    for option, file in (("--certificate", certificate), ("--key", key)):
-        try:
-            with open(file, "rb"):
-                pass
-        except OSError as error:
-            raise InvalidParameter(
-                f"{option} {shown(file)} cannot be read: {error.strerror}."
-            ) from None
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key, password=lambda: "")  # never ask for one
     except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or str(error)
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
         raise InvalidParameter(
             "--certificate and --key must be PEM files that belong together, the key without a"
             f" password, but got {shown(certificate)} and {shown(key)}: {reason}."
@@ -241,17 +222,15 @@ class Server:
 
     def run(self, started: Callable[[str], None]) -> None:
         """Serve until SIGTERM, Ctrl-C or `stop`; call `started` with the address first."""
-        self._server = server = _Uvicorn(
-            self._config, self._state, lambda port: started(self._binding.url(port))
-        )
+        listening = self._binding.listen()
+        address = self._binding.url(listening.getsockname()[1])
+        self._server = _Uvicorn(self._config, self._state, lambda: started(address))
         try:
-            with suppress(SystemExit):
-                server.run()
+            self._server.run([listening])
         finally:
+            listening.close()
             if not self._state.storage.database.location.memory:
                 self._state.storage.database.close()
-        if not server.was_started:
-            raise self._binding.refusal()
 
     def stop(self) -> None:
         """End `run`, from another thread, after the requests under way."""
@@ -264,28 +243,22 @@ def run(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C, and log to stderr; call `started` with the address first."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    _raise_file_limit()
     _log_to_stderr(as_json=json_logs)
     Server(app, binding).run(started)
 
 
 class _Uvicorn(uvicorn.Server):
-    """Says where it listens, ends event streams before it waits for others, and exits with 0."""
+    """Says when it listens, ends event streams before it waits for others, and exits with 0."""
 
-    def __init__(
-        self, config: uvicorn.Config, state: State, started: Callable[[int], None]
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, state: State, started: Callable[[], None]) -> None:
         super().__init__(config)
         self._state = state
         self._say = started
-        self.was_started = False
 
     async def startup(self, sockets: Any = None) -> None:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         await super().startup(sockets)
-        if self.started:
-            self.was_started = True
-            self._say(self.servers[0].sockets[0].getsockname()[1])
+        self._say()
 
     async def shutdown(self, sockets: Any = None) -> None:
         self._state.events.close()
@@ -318,19 +291,6 @@ class _TimedProtocol(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-
-
-def _raise_file_limit() -> None:
-    """Allow as many connections as the system lets us have."""
-    try:
-        import resource
-    except ModuleNotFoundError:  # Windows has no such limit
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(MAX_FILES, hard)
-    if soft < wanted:
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class _JsonLines(logging.Formatter):

@@ -6,8 +6,9 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -17,6 +18,9 @@ from oddarms.search import Tickets
 from oddarms.server._problems import Problem
 from oddarms.server._tokens import Token, Tokens
 from oddarms.studies import StoredStudy
+
+if TYPE_CHECKING:
+    from oddarms.server._models import Ask
 
 LOOK_SECONDS = 0.5
 SEEN_SECONDS = 75.0
@@ -62,24 +66,24 @@ class Events:
             raise Problem(503, "busy", said, {"Retry-After": "10"})
         return self._text(study, token)
 
-    async def _text(self, study: StoredStudy, token: Token) -> AsyncIterator[str]:
-        self._by_token[token.owner] += 1
-        watch = self._watched(study)
-        try:
-            async for part in self._parts(watch, token):
-                yield part
-        finally:
-            self._by_token[token.owner] -= 1
-            self._unwatched(watch)
-
-    def _watched(self, study: StoredStudy) -> _Watch:
+    @contextmanager
+    def _watching(self, study: StoredStudy) -> Iterator[_Watch]:
         watch = self._watches.setdefault(study.number, _Watch(study))
         watch.begin()
-        return watch
+        try:
+            yield watch
+        finally:
+            if watch.end() and self._watches.get(watch.number) is watch:
+                del self._watches[watch.number]
 
-    def _unwatched(self, watch: _Watch) -> None:
-        if watch.end() and self._watches.get(watch.number) is watch:
-            del self._watches[watch.number]
+    async def _text(self, study: StoredStudy, token: Token) -> AsyncIterator[str]:
+        self._by_token[token.owner] += 1
+        try:
+            with self._watching(study) as watch:
+                async for part in self._parts(watch, token):
+                    yield part
+        finally:
+            self._by_token[token.owner] -= 1
 
     async def _parts(self, watch: _Watch, token: Token) -> AsyncIterator[str]:
         loop = asyncio.get_running_loop()
@@ -93,7 +97,7 @@ class Events:
                 seen, spoken = watch.pulse, loop.time()
                 yield f"event: change\nid: {seen}\ndata: {json.dumps({'pulse': seen})}\n\n"
                 continue
-            await watch.changed(min(CHECK_SECONDS, HEARTBEAT_SECONDS, until - loop.time()))
+            await watch.changed(min(CHECK_SECONDS, until - loop.time()))
             if loop.time() - spoken >= HEARTBEAT_SECONDS:
                 spoken = loop.time()
                 yield ": still here\n\n"
@@ -115,7 +119,7 @@ class Events:
             return True
 
     async def tickets(
-        self, study: StoredStudy, principal: Any, request: Request, body: Any
+        self, study: StoredStudy, token: Token, request: Request, body: Ask
     ) -> Tickets:
         """Ask a study, and wait for work as long as the body of the request says.
 
@@ -127,19 +131,18 @@ class Events:
 
         if not body.wait or len(self._asking) >= MAX_STREAMS:
             return await run_in_threadpool(ask)
-        watch = self._watched(study)
-        asking = asyncio.create_task(watch.work(ask, ahead=body.prefetch > 0.0))
-        gone = asyncio.ensure_future(request.receive())
         request.state.waited = True
-        self._asking.add(asking)
-        try:
-            valid = await self._ended({asking, gone}, principal.token, body.wait)
-        finally:
-            self._asking.discard(asking)
-            asking.cancel()  # which does not interrupt an `ask`
-            await asyncio.wait({asking})
-            self._unwatched(watch)
-            gone.cancel()
+        with self._watching(study) as watch:
+            asking = asyncio.create_task(watch.work(ask, ahead=body.prefetch > 0.0))
+            gone = asyncio.ensure_future(request.receive())
+            self._asking.add(asking)
+            try:
+                valid = await self._ended({asking, gone}, token, body.wait)
+            finally:
+                self._asking.discard(asking)
+                asking.cancel()  # which does not interrupt an `ask`
+                await asyncio.wait({asking})
+                gone.cancel()
         found = None if asking.cancelled() else asking.result()
         if gone.done() and not gone.cancelled():
             if found:
@@ -257,12 +260,8 @@ class _Watch:
 
     async def changed(self, seconds: float) -> None:
         """Wait for a change, at most so long."""
-        event = self._event
-        try:
-            async with asyncio.timeout(max(seconds, 0.0)):
-                await event.wait()
-        except TimeoutError:
-            pass
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._event.wait(), max(seconds, 0.0))
 
     async def _look(self) -> None:
         while not self.over:

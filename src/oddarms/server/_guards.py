@@ -34,8 +34,8 @@ HEADERS = {
 """Headers of every answer, unless it sets its own."""
 MAX_SMALL_BODY = 16 * 2**10
 """Bytes of a body without a valid token, or where no route takes more."""
-MAX_HELD = 4 * MAX_BODY
-"""Bytes of large bodies at a time; JSON takes up to thirty times as much memory when it is read."""
+HSTS = (b"strict-transport-security", b"max-age=31536000")
+"""Behind TLS: browsers do not come back without it."""
 GONE = 499
 """Status in the metrics if the client closed the connection, as in nginx."""
 METHODS = ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS")
@@ -89,8 +89,6 @@ class Guards:
         self._state = state
         self._prefix = state.settings.root_path
         self._hosts = {"localhost", *(host.lower() for host in state.settings.allowed_hosts)}
-        self.held = 0
-        """Bytes of all bodies that may be large and whose requests are not answered yet."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -100,11 +98,14 @@ class Guards:
         given, scope = scope["method"], {**scope, "state": dict(scope.get("state", {}))}
         scope["state"]["request_id"] = identity = secrets.token_hex(8)
         request_id.set(identity)
-        sent, began = _Sent(send, identity), time.monotonic()
+        sent, began = _Sent(send, identity, tls=self._has_tls(scope)), time.monotonic()
         try:
             await self._answer(scope, receive, sent)
         finally:
             self._count(given, scope, sent, time.monotonic() - began)
+
+    def _has_tls(self, scope: Scope) -> bool:
+        return self._state.settings.tls_elsewhere or scope["scheme"] == "https"
 
     async def _answer(self, scope: Scope, receive: Receive, sent: _Sent) -> None:
         request = Request(scope, receive)
@@ -114,13 +115,10 @@ class Guards:
             _check_origin(request)
             scope["state"]["principal"] = await identified(request, self._state)
             check_csrf(request)
-            body = _Body(request, receive, self)
+            body = _limited(request, receive)
             if scope["method"] == "HEAD" and not scope["path"].endswith("/events"):
                 scope["method"] = "GET"  # the server leaves the body out
-            try:
-                await self._app(scope, body, sent)
-            finally:
-                body.release()
+            await self._app(scope, body, sent)
         except ClientDisconnect:
             return
         except Exception as error:
@@ -136,7 +134,8 @@ class Guards:
         """
         raw = scope.get("raw_path") or scope["path"].encode()
         mounted = scope.get("root_path", "")
-        scope["root_path"] = self._outside(mounted)
+        below = mounted.startswith(self._prefix)  # else it is mounted within a proxy's prefix
+        scope["root_path"] = mounted if below else self._prefix.removesuffix(mounted) + mounted
         if b"%00" in raw or b"\0" in raw:
             raise Problem(404, "not-found", "There is nothing at this address.")
         path = unquote(raw.replace(b"%2f", b"%00").replace(b"%2F", b"%00").decode("latin-1"))
@@ -144,12 +143,6 @@ class Guards:
             if prefix and (path == prefix or path.startswith(f"{prefix}/")):
                 path = path.removeprefix(prefix)
         scope["path"] = scope["root_path"] + (path.rstrip("/") or "/")
-
-    def _outside(self, mounted: str) -> str:
-        """Return the prefix of our addresses: a proxy's, and that of a mount within it."""
-        if mounted.startswith(self._prefix):
-            return mounted
-        return self._prefix.removesuffix(mounted) + mounted
 
     def _check_host(self, request: Request) -> None:
         """Refuse unknown names: another site may point its name at this machine."""
@@ -169,9 +162,9 @@ class Guards:
 class _Sent:
     """A `send` that adds the security headers and the request's id, and remembers the status."""
 
-    def __init__(self, send: Send, identity: str) -> None:
+    def __init__(self, send: Send, identity: str, *, tls: bool) -> None:
         self._send = send
-        self._identity = (b"x-request-id", identity.encode())
+        self._own = [(b"x-request-id", identity.encode()), *([HSTS] if tls else [])]
         self.status: int | None = None
 
     async def __call__(self, message: Message) -> None:
@@ -180,47 +173,37 @@ class _Sent:
             headers = list(message.get("headers", []))
             there = {name.lower() for name, _ in headers}
             headers += [one for one in _HEADERS if one[0] not in there]
-            headers.append(self._identity)
+            headers += self._own
             message = {**message, "headers": headers}
         await self._send(message)
 
 
-class _Body:
-    """A `receive` that counts the bytes of a body, and refuses more than it or all may have.
+def _limited(request: Request, receive: Receive) -> Receive:
+    """Return a `receive` that refuses a body which is too large.
 
-    A body may be large if there is a token, and a route that takes it: of the API or for a new
-    study. Small ones are read however many large ones there are.
+    It may be large if there is a token, and a route that takes it: of the API or for a new study.
     """
+    takes = is_api(request) or request.scope["path"].endswith("/new")
+    large = takes and request.method == "POST" and principal_of(request) is not None
+    most = MAX_BODY if large else MAX_SMALL_BODY
+    announced = request.headers.get("content-length", "0")[:20]
+    size = 0
 
-    def __init__(self, request: Request, receive: Receive, guards: Guards) -> None:
-        self._receive = receive
-        self._guards = guards
-        takes = is_api(request) or request.scope["path"].endswith("/new")
-        self._large = takes and request.method == "POST" and principal_of(request) is not None
-        self._size = 0
-        announced = request.headers.get("content-length", "0")[:20]
-        self._check(int(announced) if announced.isdecimal() else 0)
-
-    async def __call__(self) -> Message:
-        message = await self._receive()
-        more = len(message.get("body", b""))
-        self._size += more
-        self._guards.held += more if self._large else 0
-        self._check(self._size)
-        if self._guards.held > MAX_HELD and self._size > MAX_SMALL_BODY and more:
-            said = "The server is reading too many large bodies: repeat the request."
-            raise Problem(503, "busy", said, {"Connection": "close", "Retry-After": "1"})
-        return message
-
-    def _check(self, size: int) -> None:
-        most = MAX_BODY if self._large else MAX_SMALL_BODY
+    def count(more: int) -> None:
+        nonlocal size
+        size += more
         if size > most:
             said = f"The body must have at most {most:,} bytes: send it in parts."
             raise Problem(413, "too-large", said, {"Connection": "close"})
 
-    def release(self) -> None:
-        """Forget the body, as the request is answered."""
-        self._guards.held -= self._size if self._large else 0
+    async def limited() -> Message:
+        message = await receive()
+        count(len(message.get("body", b"")))
+        return message
+
+    count(int(announced) if announced.isdecimal() else 0)
+    size = 0
+    return limited
 
 
 def _check_origin(request: Request) -> None:
@@ -248,10 +231,8 @@ def _is_ours(origin: str, request: Request) -> bool:
 @lru_cache(maxsize=128)
 def _host_name(host: str) -> str:
     """Return the name in a Host header without the port; empty if it is malformed."""
-    if not _HOST.fullmatch(host):
-        return ""
     try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
+        return (urlsplit(f"//{host}").hostname or "") if _HOST.fullmatch(host) else ""
     except ValueError:
         return ""
 
@@ -260,10 +241,9 @@ def _host_name(host: str) -> str:
 def _is_address(name: str) -> bool:
     """Return whether a name is an IP address, which nobody can point at another machine."""
     try:
-        ipaddress.ip_address(name)
+        return bool(ipaddress.ip_address(name))
     except ValueError:
         return False
-    return True
 
 
 def _route(scope: Scope) -> str:

@@ -60,10 +60,9 @@ class NewStudy(_Body):
     goal: str = "confidence"
     algorithm: str | None = None
     options: Annotated[dict[str, Any], Field(description="Options of the algorithm.")] = {}
-    seed: Annotated[
-        int | str | None,
-        Field(description="A whole number, or a text with a long one; drawn if missing."),
-    ] = None
+    seed: Annotated[int | None, Field(description="As a text if it is long; drawn if missing.")] = (
+        None
+    )
 
 
 class Ask(_Body):
@@ -88,29 +87,6 @@ class NewToken(_Body):
     study: Text | None = None
     note: Annotated[str, Field(max_length=MAX_NOTE)] = ""
     days: Annotated[float | None, Field(gt=0.0, le=LONGEST.days)] = None
-
-
-class TokenOut(BaseModel):
-    """What is known of a token."""
-
-    id: str
-    role: str
-    study: str | None
-    note: str
-    made: str
-    expires: str | None
-
-
-class TokensOut(BaseModel):
-    """All tokens but sessions of browsers."""
-
-    tokens: list[TokenOut]
-
-
-class MadeToken(BaseModel):
-    """A new token, which is shown once."""
-
-    token: str
 
 
 class Tell(_Body):
@@ -201,76 +177,10 @@ class Asked(BaseModel):
     tickets: list[TicketOut]
 
 
-class ToldOut(BaseModel):
-    """What became of each result: recorded, repeated, or in conflict with the first one."""
-
-    told: list[str]
-
-
-class Count(BaseModel):
-    """How many."""
-
-    count: int
-
-
 class Document(BaseModel):
     """A document of the library, such as a result."""
 
     model_config = ConfigDict(extra="allow")
-
-
-class StudiesOut(BaseModel):
-    """A page of studies, and how many there are in all."""
-
-    studies: list[Document]
-    total: int
-
-
-class StatusOut(BaseModel):
-    """The status of a study; `done` if no more tickets will be handed out."""
-
-    status: str
-    done: bool
-
-
-class PulseOut(BaseModel):
-    """A text that changes when anything of the study has changed."""
-
-    pulse: str
-
-
-class TrialsOut(BaseModel):
-    """Recorded results, and the number to continue after; null at the end."""
-
-    trials: list[Document]
-    next: int | None
-
-
-class ConflictsOut(BaseModel):
-    """Results that were refused, and the number to continue after; null at the end."""
-
-    conflicts: list[Document]
-    next: int | None
-
-
-class WorkersOut(BaseModel):
-    """Who has worked on a study."""
-
-    workers: list[Document]
-
-
-class HoldersOut(BaseModel):
-    """Who has tickets out that the step waits for."""
-
-    holders: list[Document]
-
-
-class VerifiedOut(BaseModel):
-    """Whether the database and the log are sound, and how many results there are."""
-
-    ok: bool
-    results: int
-    problems: list[str]
 
 
 class ProblemOut(BaseModel):

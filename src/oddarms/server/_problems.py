@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Sequence
 from contextvars import ContextVar
 from http import HTTPStatus
 from typing import Any
@@ -56,21 +55,7 @@ _log.addFilter(Seldom())
 
 
 class Problem(HTTPException):
-    """An error to answer a request with; raise it anywhere in a route.
-
-    Parameters
-    ----------
-    status
-        The HTTP status.
-    code
-        The kind of error, for programs.
-    detail
-        A sentence for people.
-    headers
-        Headers of the answer.
-    **more
-        Further members of the document.
-    """
+    """An error to answer a request with; `more` are further members of the document."""
 
     def __init__(
         self,
@@ -81,13 +66,9 @@ class Problem(HTTPException):
         **more: Any,
     ) -> None:
         super().__init__(status, detail, headers or {})
+        self.status = status
         self.code = code
         self.more = more
-
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-        return self.status_code
 
     @property
     def title(self) -> str:
@@ -172,54 +153,35 @@ def add_problems(app: FastAPI, hidden: str) -> None:
 
 
 _SENTENCES = {
-    HTTPStatus.NOT_FOUND: "There is nothing at this address.",
-    HTTPStatus.METHOD_NOT_ALLOWED: "This address does not support this method.",
+    "Not Found": "There is nothing at this address.",
+    "Method Not Allowed": "This address does not support this method.",
+    "There was an error parsing the body": "The body must be JSON in UTF-8 and not deeply nested.",
 }
+"""Instead of those of the framework."""
 
 
 def _of_framework(error: HTTPException) -> Problem:
-    status = HTTPStatus(error.status_code)
-    detail = error.detail if error.detail != status.phrase else _SENTENCES.get(status)
-    if error.detail == "There was an error parsing the body":
-        detail = "The body must be JSON in UTF-8 and not deeply nested."
-    code = status.phrase.lower().replace(" ", "-")
-    return Problem(status, code, detail or status.phrase, dict(error.headers or {}))
+    code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
+    detail = _SENTENCES.get(error.detail, error.detail)
+    return Problem(error.status_code, code, detail, dict(error.headers or {}))
 
 
 def _refused(request: Request, error: RequestValidationError) -> Problem:
     """Return the problem for a request whose parameters or body are wrong."""
-    first = error.errors()[0]
+    found = error.errors()
+    first = found[0]
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if first["type"] == "json_invalid":
         why = f"{first['ctx']['error']} at character {first['loc'][-1]}"
         return Problem(400, "invalid-request", f"The body is not valid JSON: {shown(why)}.")
-    if tuple(first["loc"]) == ("body",) and first["type"] != "missing" and not _is_json(kind):
+    if first["loc"] == ("body",) and first["type"] != "missing" and not kind.endswith("json"):
         given = shown(kind)[:100] or "missing"
         said = f"Content-Type is {given}: send the header `Content-Type: application/json`."
         return Problem(415, "unsupported-media-type", said)
-    return Problem(422, "invalid-request", _sentence(error))
-
-
-def _is_json(kind: str) -> bool:
-    return kind == "application/json" or (
-        kind.startswith("application/") and kind.endswith("+json")
-    )
-
-
-def _sentence(error: RequestValidationError) -> str:
-    """Return what is wrong with the first wrong field, for each type that it may have.
-
-    Pydantic lists the types of a union as if they were further fields.
-    """
-    fields = [(_field(one["loc"]), shown(str(one["msg"]))[:300]) for one in error.errors()]
-    where = fields[0][0]
-    reasons = list(dict.fromkeys(reason for field, reason in fields if field == where))
-    return f"{where} is invalid: {'; or: '.join(reasons[:3])}."
-
-
-_TYPES = ("int", "str", "float", "bool")
-
-
-def _field(location: Sequence[Any]) -> str:
-    named = [str(part) for part in location if part != "body" and str(part) not in _TYPES]
-    return shown(".".join(part for part in named if "[" not in part))[:200] or "The body"
+    _, *path = first["loc"]
+    path = [part for i, part in enumerate(path) if i == 0 or isinstance(part, int)]
+    where = shown(".".join(map(str, path)))[:200] or "The body"
+    same = (one for one in found if one["loc"][:2] == first["loc"][:2])  # each type of a union
+    reasons = dict.fromkeys(shown(str(one["msg"]))[:300] for one in same)
+    said = f"{where} is invalid: {'; or: '.join(list(reasons)[:3])}."
+    return Problem(422, "invalid-request", said)

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.requests import HTTPConnection
 
 from oddarms import __version__
 from oddarms.errors import InvalidParameter, UnknownStudy
+from oddarms.problem import Label, Question
+from oddarms.randomness import seed_of
 from oddarms.server._events import Events
 from oddarms.server._problems import Problem
 from oddarms.server._tokens import Tokens
-from oddarms.studies import MAX_LEASE, DatabaseStorage, StoredStudy
+from oddarms.studies import (
+    MAX_LEASE,
+    DatabaseStorage,
+    StoredStudy,
+    check_name,
+    checked_question,
+)
 
 MAX_ARMS = 100_000
 """Arms of a study that is created over HTTP."""
 MAX_OPEN = 200
+TURN_SECONDS = 0.5
 MAX_OPEN_ARMS = 2_000_000
 """Arms of all open studies together, besides those of the one used last."""
 
@@ -54,18 +66,22 @@ class OpenStudies:
         if number is None:
             self.forget(name)
             raise UnknownStudy(f"This server has no study {name!r}.")
-        known = self._known(name, number)
-        if known is not None:
-            return known
+        with self._lock:
+            known = self._open.get(name)
+            if known is not None and known.number == number:
+                self._open.move_to_end(name)
+                return known
         study = self._storage.load(name)
         study.max_lease = self._max_lease
         with self._lock:
-            other = self._open.get(name)
-            if other is not None and other.number == study.number:  # another thread was faster
-                return other
+            known = self._open.get(name)
+            if known is not None and known.number == study.number:  # another thread was faster
+                return known
             self._open[name] = study
             self._open.move_to_end(name)
-            self._close_some()
+            arms = sum(one.n for one in self._open.values())
+            while len(self._open) > 1 and (len(self._open) > MAX_OPEN or arms > MAX_OPEN_ARMS):
+                arms -= self._open.popitem(last=False)[1].n
         return study
 
     def forget(self, name: str) -> None:
@@ -73,62 +89,22 @@ class OpenStudies:
         with self._lock:
             self._open.pop(name, None)
 
-    def _known(self, name: str, number: int) -> StoredStudy | None:
-        with self._lock:
-            known = self._open.get(name)
-            if known is None or known.number != number:
-                return None
-            self._open.move_to_end(name)
-            return known
 
-    def _close_some(self) -> None:
-        arms = sum(study.n for study in self._open.values())
-        while len(self._open) > 1 and (len(self._open) > MAX_OPEN or arms > MAX_OPEN_ARMS):
-            _, study = self._open.popitem(last=False)
-            arms -= study.n
-
-
-class OneAtATime:
-    """A ``with`` block that one request enters at a time, while few wait; others get a 503.
-
-    It keeps work that takes seconds from using up all threads.
-    """
-
-    def __init__(self, what: str, waiting: int = 0) -> None:
-        self._what = what
-        self._places = threading.Semaphore(1 + waiting)
-        self._turn = threading.Lock()
-
-    def __enter__(self) -> None:
-        if not self._places.acquire(blocking=False):
-            said = f"{self._what} is under way already: repeat the request later."
-            raise Problem(503, "busy", said, {"Retry-After": "5"})
-        self._turn.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._turn.release()
-        self._places.release()
+@contextmanager
+def one_at_a_time(lock: threading.Lock, what: str) -> Iterator[None]:
+    """Let one request do what takes seconds, so that it does not use up all threads."""
+    if not lock.acquire(timeout=TURN_SECONDS):
+        said = f"{what} is under way already: repeat the request later."
+        raise Problem(503, "busy", said, {"Retry-After": "5"})
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @dataclass
 class State:
-    """What routes need; ``state_of(request)`` returns it.
-
-    Attributes
-    ----------
-    storage
-        The storage: `list`, `create`, `delete`.
-    settings
-        How the application was made.
-    studies
-        The open studies: ``studies.get(name)``.
-    tokens
-        Who may use the server.
-    events
-        The event streams.
-    metrics
-        Counters for Prometheus.
-    """
+    """What routes need; ``state_of(request)`` returns it."""
 
     storage: DatabaseStorage
     settings: Settings
@@ -143,6 +119,25 @@ class State:
         self.tokens = Tokens(self.storage)
         self.events = Events(self.tokens)
         self.metrics = Metrics(self)
+
+    def create(
+        self, name: str, arms: Sequence[Label] | int, words: dict[str, Any], seed: int | None = None
+    ) -> StoredStudy:
+        """Create a study with the words of its question, unless that would take minutes."""
+        check_name(name)
+        count = arms if isinstance(arms, int) else len(arms)
+        if count > MAX_ARMS:
+            raise InvalidParameter(
+                f"arms must be at most {MAX_ARMS:,} over HTTP but got {count:,}: create the study"
+                " where its storage is, with `oddarms study create`, and work on it over HTTP."
+            )
+        seed = seed_of(seed)
+        return self.storage.create(name, checked_question(Question(arms, **words), seed), seed)
+
+    def delete(self, study: StoredStudy) -> None:
+        """Delete a study with all its results."""
+        self.storage.delete(study.name)
+        self.studies.forget(study.name)
 
     @property
     def hidden(self) -> str:
@@ -181,44 +176,22 @@ class Metrics:
         )
         database = state.storage.database
         database.observe = lambda kind, seconds: storage.labels(kind).observe(seconds)
-        self._gauge("oddarms_storage_connections", "Connections in use.").set_function(
-            lambda: database.connections
-        )
-        self._gauge("oddarms_open_tickets", "Tickets whose leases last.").set_function(
-            state.storage.open_tickets
-        )
-        self._gauge("oddarms_waiting_asks", "Requests that wait for work.").set_function(
-            lambda: state.events.waiting
-        )
-        self._gauge("oddarms_event_streams", "Open event streams.").set_function(
-            lambda: state.events.open_streams
-        )
-        self._gauge("oddarms_open_studies", "Studies in memory.").set_function(
-            lambda: len(state.studies)
-        )
-        self._gauge("oddarms_studies", "Studies in the storage.").set_function(
-            lambda: state.storage.list(most=1).total
-        )
-        version = Gauge(
-            "oddarms_info", "The version of oddarms.", ["version"], registry=self._registry
-        )
+        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            "storage_connections": ("Connections in use.", lambda: database.connections),
+            "open_tickets": ("Tickets whose leases last.", state.storage.open_tickets),
+            "waiting_asks": ("Requests that wait for work.", lambda: state.events.waiting),
+            "event_streams": ("Open event streams.", lambda: state.events.open_streams),
+            "open_studies": ("Studies in memory.", lambda: len(state.studies)),
+            "studies": ("Studies in the storage.", lambda: state.storage.list(most=1).total),
+        }
+        for name, (said, value) in gauges.items():
+            Gauge(f"oddarms_{name}", said, registry=self._registry).set_function(value)
+        version = Gauge("oddarms_info", "The version.", ["version"], registry=self._registry)
         version.labels(__version__).set(1)
-
-    def _gauge(self, name: str, said: str) -> Gauge:
-        return Gauge(name, said, registry=self._registry)
 
     def text(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
-
-
-def check_arms(count: int) -> None:
-    """Refuse a study whose creation would take minutes and gigabytes of the server."""
-    if count > MAX_ARMS:
-        raise InvalidParameter(
-            f"arms must be at most {MAX_ARMS:,} over HTTP but got {count:,}: create the study where"
-            " its storage is, with `oddarms study create`, and work on it over HTTP."
-        )
 
 
 def state_of(connection: HTTPConnection) -> State:

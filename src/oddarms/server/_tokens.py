@@ -8,7 +8,6 @@ import re
 import secrets
 import threading
 import time
-from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -26,8 +25,6 @@ MAX_NOTE = 200
 REMEMBERED_SECONDS = 5.0
 """How long this process may accept a token after another process revoked it."""
 REMEMBERED = 10_000
-MAX_SESSIONS = 100
-"""Sessions of one token; a further one ends the oldest."""
 LONGEST = timedelta(days=36_500)
 """The longest lifetime of a token."""
 
@@ -51,37 +48,34 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Token:
-    """What is known of a token; never the token itself.
-
-    Attributes
-    ----------
-    id
-        By which it is listed and revoked.
-    role
-        What it allows.
-    study, study_name
-        The only study it is for: its number in the storage, and its name.
-    note
-        What it is for.
-    made, expires
-        When it was made, and when it expires; None for never.
-    parent
-        For a browser's session: the id of the token it was started with.
-    """
+    """What is known of a token; never the token itself."""
 
     id: str
     role: Role
     study: int | None
+    """The number of the only study it is for."""
     study_name: str | None
     note: str
     made: datetime
     expires: datetime | None
     parent: str | None
+    """For a browser's session: the id of the token it was started with."""
 
     @property
     def owner(self) -> str:
         """The id of the token that people know: its own, or that of its session's token."""
         return self.parent or self.id
+
+    def document(self) -> dict[str, str | None]:
+        """Return what people see in a list, as plain values."""
+        return {
+            "id": self.id,
+            "role": self.role.value,
+            "study": self.study_name,
+            "note": self.note,
+            "made": self.made.isoformat(),
+            "expires": None if self.expires is None else self.expires.isoformat(),
+        }
 
 
 class Tokens:
@@ -90,7 +84,7 @@ class Tokens:
     def __init__(self, storage: DatabaseStorage) -> None:
         self._storage = storage
         self._database = storage.database
-        self._known: OrderedDict[str, tuple[float, Token]] = OrderedDict()
+        self._known: dict[str, tuple[float, Token]] = {}
         self._lock = threading.Lock()
 
     @classmethod
@@ -106,18 +100,9 @@ class Tokens:
         note: str = "",
         lasts: timedelta | None = None,
     ) -> str:
-        """Make a token and return it, for the only time.
+        """Make a token and return it, for the only time; `lasts=None` is for ever.
 
-        Parameters
-        ----------
-        role
-            What it allows.
-        study
-            The only study it is for; workers need one, readers may have one.
-        note
-            What people see in the list.
-        lasts
-            How long it is valid; forever if None.
+        A worker's token needs the only `study` it is for, and a reader's may have one.
         """
         text = new_token()
         self._add(text, role, study=self._study(role, study), note=note, lasts=lasts)
@@ -161,20 +146,17 @@ class Tokens:
 
     def verified(self, text: str) -> Token | None:
         """Return what is known of a token; None if it is unknown, revoked or expired."""
-        token = self.remembered(text)
-        if token is not None or not _FORM.fullmatch(text):
-            return token
-        digest = _digest(text)
-        row = self._find(_identity(text))
+        if not _FORM.fullmatch(text):
+            return None
+        digest, row = _digest(text), self._find(_identity(text))
         with self._lock:
             if row is None or not hmac.compare_digest(row.digest, digest):
                 self._known.pop(digest, None)
                 return None
             token = _token(row)
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
             self._known[digest] = time.monotonic() + REMEMBERED_SECONDS, token
-            self._known.move_to_end(digest)
-            while len(self._known) > REMEMBERED:
-                self._known.popitem(last=False)
         return token
 
     def remembered(self, text: str) -> Token | None:
@@ -235,14 +217,6 @@ class Tokens:
         with self._database.writing() as connection:
             self._drop_expired(connection)
             now = self._database.now(connection).wall
-            if parent is not None:
-                _run(
-                    connection,
-                    "DELETE FROM tokens WHERE parent = :parent AND id NOT IN (SELECT id FROM tokens"
-                    " WHERE parent = :parent ORDER BY made DESC, id LIMIT :kept)",
-                    parent=parent,
-                    kept=MAX_SESSIONS - 1,
-                )
             _run(
                 connection,
                 "INSERT INTO tokens (id, digest, role, study, note, made, expires, parent) VALUES"

@@ -11,5 +11,5 @@ from oddarms.server.pages._rendering import Assets, error_page, prepare
 __all__ = ["Assets", "error_page", "prepare", "router"]
 
 router = fastapi.APIRouter(include_in_schema=False)
-for _part in (_forms, _study, _data):
+for _part in (_data, _study, _forms):  # _forms takes any action of a study
     router.include_router(_part.router)

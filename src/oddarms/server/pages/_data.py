@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+import threading
 from typing import Any
 from urllib.parse import quote
 
@@ -15,7 +16,7 @@ from oddarms.plotting import file_content, plot_intervals
 from oddarms.problem import BoolArray, FloatArray, IntArray
 from oddarms.report import arms_csv, result_json, write_report
 from oddarms.server._access import StudyToRead
-from oddarms.server._state import OneAtATime
+from oddarms.server._state import one_at_a_time
 from oddarms.server.pages._study import check_arm
 from oddarms.server.pages._view import KINDS, View, positive, view_of
 from oddarms.statistics.evidence import log_mean_above, log_mean_below, mean_interval
@@ -33,7 +34,7 @@ REWARDS = 1_500
 MARKED = (Decision.UNDECIDED, Decision.LOW, Decision.HIGH)
 """Kinds whose means are marked one by one; later ones cover earlier ones."""
 
-_drawing = OneAtATime("Drawing", waiting=3)
+_drawing = threading.Lock()
 
 
 # Files
@@ -43,7 +44,7 @@ _drawing = OneAtATime("Drawing", waiting=3)
 def picture_image(request: Request, study: StudyToRead) -> Response:
     """Return the picture of the intervals as an image, for readers without scripts."""
     result = view_of(request, study).result
-    with _drawing:
+    with one_at_a_time(_drawing, "Drawing"):
         return Response(file_content(plot_intervals(result), "png"), media_type="image/png")
 
 
@@ -51,7 +52,10 @@ def picture_image(request: Request, study: StudyToRead) -> Response:
 def report(study: StudyToRead) -> Response:
     """Return the report as one page to keep."""
     result = study.result()
-    with _drawing, tempfile.TemporaryDirectory(prefix="oddarms-") as folder:
+    with (
+        one_at_a_time(_drawing, "Drawing"),
+        tempfile.TemporaryDirectory(prefix="oddarms-") as folder,
+    ):
         content = write_report(result, folder, title=study.name).read_bytes()
     return _file(content, "text/html", study.name, "html")
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse
 
 from oddarms.documents import visible
 from oddarms.errors import InvalidParameter, OddarmsError
-from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, Question
-from oddarms.randomness import seed_of
+from oddarms.problem import DEFAULT_DELTA, DEFAULT_K
 from oddarms.server._access import (
     Admin,
     StudyToChange,
@@ -26,24 +26,21 @@ from oddarms.server._access import (
     principal_of,
 )
 from oddarms.server._problems import Problem, problem_of
-from oddarms.server._state import State, check_arms, state_of
+from oddarms.server._state import State, state_of
 from oddarms.server._tokens import LONGEST, Role
 from oddarms.server.pages._rendering import (
     links_of,
     render,
     see,
-    see_done,
     sentence,
 )
 from oddarms.server.pages._study import whole_page
 from oddarms.server.pages._view import views_of
-from oddarms.studies import check_name, checked_question
+from oddarms.studies import StoredStudy
 
 router = APIRouter()
 
 MAX_ADDRESS = 1_000
-MAX_DIGITS = 16
-"""Of a budget."""
 DEFAULTS = {
     "name": "",
     "arms": "",
@@ -136,33 +133,19 @@ async def create(request: Request, _: Admin) -> Response:
     """Create a study, or show the form again with the problem."""
     form = await check_form(request)
     given = {key: _text(form, key, usual) for key, usual in DEFAULTS.items()}
-    content, file = await _uploaded(form)
     try:
-        name, arms = await run_in_threadpool(_create, state_of(request), given, content, file)
+        study = await run_in_threadpool(_create, state_of(request), given)
     except OddarmsError as error:
         status, said = _said(request, error)
         return render(request, "new.html", status, here="new", given=given, problem=said)
-    audit(request, "create", name, arms=arms)
-    return see_done(request, links_of(request)("studies", name), "created")
+    audit(request, "create", study.name, arms=study.n)
+    return see(links_of(request)("studies", study.name))
 
 
-async def _uploaded(form: FormData) -> tuple[bytes, str]:
-    """Return the content and the name of the chosen file, if there is one."""
-    file: Any = form.get("file")
-    found = (await file.read(), file.filename or "") if isinstance(file, UploadFile) else (b"", "")
-    await form.close()
-    return found
-
-
-def _create(state: State, given: dict[str, str], content: bytes, file: str) -> tuple[str, int]:
-    name, seed = check_name(given["name"].strip()), seed_of(None)
-    labels = _lines(given["arms"])
-    if labels and content:
-        raise InvalidParameter("arms are typed in and in a file: leave one of them out.")
-    labels = labels or _labels(content, file)
+def _create(state: State, given: dict[str, str]) -> StoredStudy:
+    labels = [line.strip() for line in given["arms"].splitlines() if line.strip()]
     if not labels:
-        raise InvalidParameter("arms are missing: type them in, one a line, or choose a file.")
-    check_arms(len(labels))
+        raise InvalidParameter("arms are missing: type them in, one a line.")
     words: dict[str, Any] = {
         "k": _number("k", given["k"]),
         "delta": _number("delta", given["delta"]),
@@ -171,50 +154,20 @@ def _create(state: State, given: dict[str, str], content: bytes, file: str) -> t
         "bounds": (_number("bounds", given["low"]), _number("bounds", given["high"])),
         "budget": _budget(given["budget"]),
     }
-    question = checked_question(Question(labels, **words), seed)
-    state.storage.create(name, question, seed)
-    return name, question.n
+    return state.create(given["name"].strip(), labels, words)
 
 
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def _labels(content: bytes, file: str) -> list[str]:
-    """Return the labels in a file: plain text, one a line; nothing is unpacked."""
+def _number(name: str, text: str, kind: Callable[[str], Any] = float) -> Any:
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        raise InvalidParameter("the file must be plain text in UTF-8, with one label a line.")
-    labels = _lines(text)
-    if labels and not file.casefold().endswith(".txt") and re.search("[,;\t]", labels[0]):
-        raise InvalidParameter(
-            "the file must have one label a line and no other columns. If the labels contain"
-            " commas, give the file a name that ends in .txt."
-        )
-    return labels
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text)
+        return kind(text)
     except ValueError:
-        raise InvalidParameter(f"{name} must be a number but got {text!r:.60}.") from None
+        whole = "whole " if kind is int else ""
+        raise InvalidParameter(f"{name} must be a {whole}number but got {text!r:.60}.") from None
 
 
 def _budget(text: str) -> int | None:
     """Return a budget; None for no limit."""
-    plain = text.strip()
-    if not plain:
-        return None
-    if not (plain.isascii() and plain.isdigit() and len(plain) <= MAX_DIGITS):
-        raise InvalidParameter(
-            f"budget must be a whole number of at most {MAX_DIGITS} digits, or empty, but got"
-            f" {text!r:.60}."
-        )
-    return int(plain)
+    return _number("budget", text, int) if text.strip() else None
 
 
 # Tokens
@@ -267,59 +220,37 @@ async def revoke_token(request: Request, _: Admin) -> Response:
 # Changes
 
 
-@router.post("/studies/{name}/stop")
-async def stop(request: Request, study: StudyToChange) -> Response:
-    """Hand out no more pulls."""
-    await check_form(request)
-    await run_in_threadpool(_stop, study)
-    return _changed(request, study, "stop", "stopped")
-
-
-def _stop(study: StudyToChange) -> None:
+def _stop(study: StoredStudy, _form: FormData) -> dict[str, Any]:
     """Stop a study; the reason of an earlier stop stays."""
     if study.overview().stopped is None:
         study.stop("stopped from the page")
+    return {}
 
 
-@router.post("/studies/{name}/resume")
-async def resume(request: Request, study: StudyToChange) -> Response:
-    """Hand out pulls again."""
-    await check_form(request)
-    await run_in_threadpool(study.resume)
-    return _changed(request, study, "resume", "resumed")
+def _resume(study: StoredStudy, _form: FormData) -> dict[str, Any]:
+    study.resume()
+    return {}
 
 
-@router.post("/studies/{name}/budget")
-async def raise_budget(request: Request, study: StudyToChange) -> Response:
-    """Raise or remove the budget, or show the page with the problem."""
-    form = await check_form(request)
-    typed = _text(form, "budget")
-    try:
-        budget = _budget(typed)
-        await run_in_threadpool(study.raise_budget, budget)
-    except OddarmsError as error:
-        status, said = _said(request, error)
-        given = {"budget": typed, "problem": said}
-        return await run_in_threadpool(whole_page, request, study, status, given)
-    return _changed(request, study, "budget", "budget", budget=budget)
+def _raise_budget(study: StoredStudy, form: FormData) -> dict[str, Any]:
+    budget = _budget(_text(form, "budget"))
+    study.raise_budget(budget)
+    return {"budget": budget}
 
 
-@router.post("/studies/{name}/release")
-async def release(request: Request, study: StudyToChange) -> Response:
+def _release(study: StoredStudy, form: FormData) -> dict[str, Any]:
     """Take back the tickets of a worker; an empty name is who asked without one."""
-    form = await check_form(request)
     worker = _text(form, "worker") or None
-    count = await run_in_threadpool(study.release, worker, "released from the page")
-    return _changed(request, study, "release", "released", worker=worker, tickets=count)
+    return {"worker": worker, "tickets": study.release(worker, "released from the page")}
 
 
-@router.get("/studies/{name}/stop")
-@router.get("/studies/{name}/resume")
-@router.get("/studies/{name}/budget")
-@router.get("/studies/{name}/release")
-def back_to_study(request: Request, study: StudyToRead) -> Response:
-    """Redirect to the page that has these forms."""
-    return see(links_of(request)("studies", study.name))
+CHANGES: dict[str, Callable[[StoredStudy, FormData], dict[str, Any]]] = {
+    "stop": _stop,
+    "resume": _resume,
+    "budget": _raise_budget,
+    "release": _release,
+}
+"""What the forms of a study's page do; each returns words for the log."""
 
 
 @router.get("/studies/{name}/delete")
@@ -335,11 +266,9 @@ async def delete(request: Request, study: StudyToChange) -> Response:
     if _text(form, "again") not in (study.name, visible(study.name)):
         said = "That is not its name, so nothing was deleted."
         return await run_in_threadpool(_deletion, request, study, said)
-    state = state_of(request)
-    await run_in_threadpool(state.storage.delete, study.name)
-    state.studies.forget(study.name)
+    await run_in_threadpool(state_of(request).delete, study)
     audit(request, "delete", study.name)
-    return see_done(request, links_of(request)(), "deleted")
+    return see(links_of(request)())
 
 
 def _deletion(request: Request, study: StudyToChange, problem: str = "") -> Response:
@@ -355,12 +284,29 @@ def _deletion(request: Request, study: StudyToChange, problem: str = "") -> Resp
     )
 
 
-def _changed(
-    request: Request, study: StudyToChange, action: str, done: str, **more: Any
-) -> Response:
+@router.post("/studies/{name}/{action}")
+async def change(request: Request, study: StudyToChange, action: str) -> Response:
+    """Change a study and show it again; or show its page with the problem."""
+    form = await check_form(request)
+    if action not in CHANGES:
+        raise HTTPException(404)
+    try:
+        words = await run_in_threadpool(CHANGES[action], study, form)
+    except OddarmsError as error:
+        status, said = _said(request, error)
+        given = {"budget": _text(form, "budget"), "problem": said}
+        return await run_in_threadpool(whole_page, request, study, status, given)
     views_of(request).forget(study)
-    audit(request, action, study.name, **more)
-    return see_done(request, links_of(request)("studies", study.name), done)
+    audit(request, action, study.name, **words)
+    return see(links_of(request)("studies", study.name))
+
+
+@router.get("/studies/{name}/{action}")
+def back_to_study(request: Request, study: StudyToRead, action: str) -> Response:
+    """Redirect to the page that has these forms."""
+    if action not in CHANGES:
+        raise HTTPException(404)
+    return see(links_of(request)("studies", study.name))
 
 
 def _said(request: Request, error: OddarmsError) -> tuple[int, str]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -16,7 +14,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
 
 from oddarms import __version__
 from oddarms.documents import visible
@@ -26,20 +23,6 @@ from oddarms.server._problems import Problem
 
 HERE = Path(__file__).resolve().parent.parent
 STATIC, TEMPLATES = HERE / "static", HERE / "templates"
-PARTS = "parts/"
-"""Templates of parts of pages."""
-NOTICES = {
-    "created": "The study is created. Workers can begin.",
-    "stopped": "The study is stopped: no more pulls are handed out.",
-    "resumed": "The study is resumed.",
-    "budget": "The budget is changed.",
-    "released": "The tickets are taken back: other workers get their pulls.",
-    "deleted": "The study is deleted.",
-}
-"""Messages after a change, by a word in a cookie, which a link of another site cannot set."""
-NOTICE_COOKIE = "oddarms_done"
-NOTICE_SECONDS = 60
-FOR_EVER = "public, max-age=31536000, immutable"
 
 
 class Links:
@@ -62,52 +45,33 @@ class Links:
         return f"{self.prefix}/{path}" + (f"?{urlencode(given)}" if given else "")
 
     def static(self, file: str) -> str:
-        """Return the address of a static file; it changes with the content."""
-        return f"{self.prefix}/static/{file}?v={_fingerprint(file)}"
-
-
-@cache
-def _fingerprint(file: str) -> str:
-    return hashlib.sha256((STATIC / file).read_bytes()).hexdigest()[:10]
+        """Return the address of a static file."""
+        return f"{self.prefix}/static/{file}"
 
 
 class Assets(StaticFiles):
-    """Static files, which browsers cache for ever under an address with a fingerprint."""
+    """Static files, which browsers keep, and ask whether they have changed."""
 
     def __init__(self) -> None:
         super().__init__(directory=STATIC)
 
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        """Return a file."""
-        response = await super().get_response(path, scope)
-        named = b"v=" in scope.get("query_string", b"")
-        response.headers["Cache-Control"] = FOR_EVER if named else "no-cache"
+    def file_response(self, *given: Any, **more: Any) -> Response:
+        """Return a file, or that it has not changed."""
+        response = super().file_response(*given, **more)
+        response.headers["Cache-Control"] = "no-cache"
         return response
 
 
-@dataclass(frozen=True)
-class Moment:
-    """A time as pages show it."""
+def ago(time: datetime) -> str:
+    """Return how long ago something was, or how soon it will be.
 
-    iso: str
-    exact: str
-    ago: str
-
-    @classmethod
-    def of(cls, time: datetime, now: datetime | None = None) -> Moment:
-        """Return how long ago something was.
-
-        Examples
-        --------
-        >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-        >>> Moment.of(noon, datetime(2026, 1, 1, 15, tzinfo=UTC)).ago
-        '3 h ago'
-        """
-        seconds = ((now or datetime.now(UTC)) - time).total_seconds()
-        return cls(time.isoformat(), f"{time:%Y-%m-%d %H:%M:%S} UTC", _ago(seconds, time))
-
-
-def _ago(seconds: float, time: datetime) -> str:
+    Examples
+    --------
+    >>> from datetime import timedelta
+    >>> ago(datetime.now(UTC) - timedelta(hours=3))
+    '3 h ago'
+    """
+    seconds = (datetime.now(UTC) - time).total_seconds()
     if -1.0 < seconds < 5.0:
         return "now"
     for limit, unit, name in ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (172800.0, 3600.0, "h")):
@@ -125,22 +89,16 @@ def links_of(request: Request) -> Links:
 def render(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
     """Return a page, or a part of one."""
     principal, link = principal_of(request), links_of(request)
-    done = request.cookies.get(NOTICE_COOKIE, "")
-    notice = "" if template.startswith(PARTS) else NOTICES.get(done, "")
     values = {
         "link": link,
         "principal": principal,
         "guard": _guard(principal),
         "version": __version__,
         "here": "",
-        "notice": notice,
         "server": str(request.base_url).rstrip("/"),
         **context,
     }
-    page = HTMLResponse(_environment().get_template(template).render(values), status)
-    if notice:
-        page.delete_cookie(NOTICE_COOKIE, path=link())
-    return page
+    return HTMLResponse(_environment().get_template(template).render(values), status)
 
 
 def _guard(principal: Principal | None) -> Markup:
@@ -153,21 +111,6 @@ def _guard(principal: Principal | None) -> Markup:
 def see(address: str) -> RedirectResponse:
     """Return the redirect after a form."""
     return RedirectResponse(address, 303)
-
-
-def see_done(request: Request, address: str, done: str) -> RedirectResponse:
-    """Return the redirect after a change, whose notice the next page shows once."""
-    response = see(address)
-    response.set_cookie(
-        NOTICE_COOKIE,
-        done,
-        NOTICE_SECONDS,
-        path=links_of(request)(),
-        secure=request.url.scheme == "https",
-        httponly=True,
-        samesite="strict",
-    )
-    return response
 
 
 def error_page(request: Request, problem: Problem) -> Response:
@@ -187,27 +130,6 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def create_command(server: str, name: str) -> str:
-    """Return the command that creates a study on a server."""
-    return _command("create", name, "--arms", "workers.txt", "--storage", server)
-
-
-def work_command(server: str, name: str) -> str:
-    """Return the command that works on a study of a server.
-
-    Examples
-    --------
-    >>> work_command("http://127.0.0.1:8321", "my crowd")
-    "oddarms study work 'my crowd' --storage http://127.0.0.1:8321 --pull './probe {arm}'"
-    """
-    return _command("work", name, "--storage", server, "--pull", "./probe {arm}")
-
-
-def _command(action: str, name: str, *options: str) -> str:
-    words = [*options, "--", name] if name.startswith("-") else [name, *options]
-    return shlex.join(["oddarms", "study", action, *words])
-
-
 def prepare() -> None:
     """Compile all templates before the first request."""
     for name in _environment().list_templates():
@@ -223,6 +145,11 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["visible"] = visible
-    environment.globals.update(create_command=create_command, work_command=work_command)
+    environment.filters |= {
+        "visible": visible,
+        "sentence": sentence,
+        "ago": ago,
+        "shell": shlex.quote,
+        "grouped": lambda number: f"{number:,.0f}",
+    }
     return environment

@@ -12,11 +12,10 @@ from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
 from oddarms.algorithms import Decision
-from oddarms.documents import visible
 from oddarms.search import Status, facts, guarantee, headline, number, status_text
 from oddarms.server._access import Anybody, StudyToRead
 from oddarms.server._state import state_of
-from oddarms.server.pages._rendering import Moment, links_of, render, see, sentence
+from oddarms.server.pages._rendering import links_of, render, see, sentence
 from oddarms.server.pages._view import (
     FILTERS,
     KINDS,
@@ -35,8 +34,6 @@ router = APIRouter()
 
 STUDIES, WORKERS, CONFLICTS, REWARDS, TRACE = 50, 50, 20, 50, 12
 """Rows of the tables."""
-MAX_NAME = 200
-"""Characters of a worker's name in a table."""
 SYMBOLS = {
     Status.RUNNING: "▶",
     Status.WAITING: "…",
@@ -102,20 +99,6 @@ def studies(request: Request, principal: Anybody) -> Response:
     page = Page(wanted, STUDIES, found.total)
     if page.number != wanted:
         found = storage.list(search, STUDIES, page.first - 1, sort=sort, status=status)
-    rows = [
-        {
-            "name": study.name,
-            "question": sentence(study.question.sentence()),
-            "state": study.status.value,
-            "symbol": SYMBOLS.get(study.status, "!"),
-            "decided": f"{study.decided:,} / {study.question.n:,}",
-            "outliers": f"{study.outliers:,}",
-            "results": f"{study.results:,}",
-            "rate": f"{study.rate:,.0f}",
-            "seen": Moment.of(study.seen),
-        }
-        for study in found
-    ]
 
     def address(number: int = 1, **changes: str) -> str:
         chosen = {"q": search, "state": status, "sort": sort, **changes}
@@ -126,7 +109,8 @@ def studies(request: Request, principal: Anybody) -> Response:
         request,
         "studies.html",
         here="studies",
-        page=replace(page, rows=rows),
+        page=replace(page, rows=found),
+        symbols=SYMBOLS,
         search=search,
         state=status,
         states=STATES,
@@ -305,17 +289,7 @@ def _workers(_request: Request, study: StudyToRead, _view: View) -> dict[str, An
     found = study.workers()
     never = datetime.min.replace(tzinfo=UTC)
     found.sort(key=lambda worker: worker.last_seen or never, reverse=True)
-    rows = [
-        {
-            "name": None if worker.name is None else visible(worker.name, MAX_NAME),
-            "results": f"{worker.results:,}",
-            "rate": f"{worker.rate:,.0f}",
-            "live": f"{worker.live:,}",
-            "seen": worker.last_seen and Moment.of(worker.last_seen),
-        }
-        for worker in found[:WORKERS]
-    ]
-    return {"workers": rows, "all_workers": f"{len(found):,}" if len(found) > WORKERS else ""}
+    return {"workers": found[:WORKERS], "all_workers": len(found)}
 
 
 def _conflicts(request: Request, study: StudyToRead, view: View) -> dict[str, Any]:
@@ -324,18 +298,8 @@ def _conflicts(request: Request, study: StudyToRead, view: View) -> dict[str, An
     limit = positive(before, 0) or None
     stored = study.latest_conflicts(CONFLICTS + 1, limit) if view.overview.conflicts else []
     found = stored[:CONFLICTS]
-    rows = [
-        {
-            "arm": visible(row.arm, MAX_NAME),
-            "first": f"{row.first:g}",
-            "second": f"{row.second:g}",
-            "worker": "-" if row.worker is None else visible(row.worker, MAX_NAME),
-            "told": Moment.of(row.told),
-        }
-        for row in found
-    ]
     return {
-        "conflicts": rows,
+        "conflicts": found,
         "all_conflicts": view.overview.conflicts,
         "before": "" if limit is None else str(limit),
         "older": str(found[-1].number) if len(stored) > CONFLICTS else "",
@@ -351,17 +315,7 @@ def _manage(_request: Request, _study: StudyToRead, view: View) -> dict[str, Any
 def _holders(_request: Request, study: StudyToRead, view: View) -> dict[str, Any]:
     """Return who has the tickets that a waiting study waits for."""
     found = study.holders() if view.overview.status is Status.WAITING else []
-    rows = [
-        {
-            "worker": one.worker,
-            "name": visible(one.worker or "", MAX_NAME),
-            "tickets": f"{one.tickets:,}",
-            "since": Moment.of(one.since),
-            "expires": Moment.of(one.expires),
-        }
-        for one in found[:WORKERS]
-    ]
-    return {"holders": rows, "all_holders": len(found)}
+    return {"holders": found[:WORKERS], "all_holders": len(found)}
 
 
 Part = Callable[[Request, StudyToRead, View], dict[str, Any]]
@@ -409,22 +363,9 @@ def _arm(request: Request, study: StudyToRead, arm: int, template: str) -> Respo
         thresholds=_thresholds(view),
         unused=f"{unused:,} more recorded, not used{yet}" if unused > 0 else "",
         mixed=bool(row["history"] and view.result.unused),
-        latest=_latest(study, view, arm),
+        latest=study.latest_of(arm, REWARDS),
+        used=int(view.samples[arm]),
     )
-
-
-def _latest(study: StudyToRead, view: View, arm: int) -> list[dict[str, Any]]:
-    """Return the latest rewards of an arm."""
-    return [
-        {
-            "number": f"{trial.place + 1:,}",
-            "used": trial.place < view.samples[arm],
-            "reward": f"{trial.reward:g}",
-            "worker": "history" if trial.ticket is None else visible(trial.worker or "-", MAX_NAME),
-            "told": Moment.of(trial.told),
-        }
-        for trial in study.latest_of(arm, REWARDS)
-    ]
 
 
 def check_arm(view: View, arm: int) -> None:
