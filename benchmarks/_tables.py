@@ -155,7 +155,7 @@ def _paper_claims(report: Report) -> str:
         [
             "2a",
             "for all larger n, ADE is best and WRR worst",
-            f"in part: best from n = {best} on, worst from n = {worst} on",
+            f"in part: ADE is best from n = {best} on, WRR worst from {worst} on",
         ],
         [
             "2b",
