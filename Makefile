@@ -9,7 +9,7 @@ LOWEST_TESTS ?= $(addprefix tests/test_,$(addsuffix .py,public_api search findin
 	simulate parity conformance result study_command pytest_plugin terminal))
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: run setup test test-long test-lowest ready kernels check bench docs pictures tutorials house package clean
+.PHONY: run setup test test-long test-lowest ready kernels check bench docs tables pictures tutorials house package clean
 
 run: $(VENV)/.run  ## find the outlier workers of a simulated crowd, and draw the picture
 	@$(BIN)/python -m oddarms demo
@@ -44,6 +44,10 @@ bench: $(VENV)/.dev  ## samples, speed, growth and storage; BENCH="--quick" for 
 docs: $(VENV)/.dev  ## the documentation site, in build/site; tutorials are executed
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -d build/doctrees docs build/site
 	@echo "open build/site/index.html"
+
+tables: $(VENV)/.dev  ## write the tables of pages anew, from benchmark.json and from the program
+	@$(BIN)/python -m benchmarks.page docs
+	@$(BIN)/python docs/_extensions/generated.py
 
 pictures: $(VENV)/.dev  ## redraw the pictures of docs/ from seeded runs
 	@$(BIN)/python -m benchmarks.pictures docs

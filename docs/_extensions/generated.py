@@ -48,7 +48,12 @@ def _commands_below(*command: str) -> Iterator[tuple[str, ...]]:
 
 
 def _first_sentence(*command: str) -> str:
-    paragraph = " ".join(help_of(*command).split("\n\n")[1].split())
+    return _sentence(help_of(*command).split("\n\n", maxsplit=1)[1])
+
+
+def _sentence(text: str) -> str:
+    """Return the first sentence of a text."""
+    paragraph = " ".join(text.split("\n\n")[0].split())
     return paragraph.partition(". ")[0].removesuffix(".")
 
 
@@ -65,7 +70,7 @@ def requests() -> str:
     """Return a table of the requests that the server answers."""
     paths = create_app("memory").openapi()["paths"]
     rows = [
-        f"| `{method.upper()} {path}` | {about.get('summary', '')} |"
+        f"| `{method.upper()} {path}` | {_sentence(about.get('description', ''))} |"
         for path, methods in paths.items()
         for method, about in methods.items()
     ]
