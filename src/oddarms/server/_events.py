@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.5
 SEEN_SECONDS = 75.0
-"""How often a worker that waits asks the storage, where that counts as a sign of life."""
+"""How often the storage notes that a worker that waits is alive."""
 PAUSE_SECONDS = 0.05
 """Between two looks of a request that waits for work, however much changes."""
 HEARTBEAT_SECONDS = 15.0
@@ -133,7 +133,7 @@ class Events:
             return await run_in_threadpool(ask)
         request.state.waited = True
         with self._watching(study) as watch:
-            asking = asyncio.create_task(watch.work(ask, ahead=body.prefetch > 0.0))
+            asking = asyncio.create_task(watch.work(ask, body.prefetch))
             gone = asyncio.ensure_future(request.receive())
             self._asking.add(asking)
             try:
@@ -150,9 +150,13 @@ class Events:
             raise ClientDisconnect
         if not valid:
             raise Problem(401, "unauthorized", "The token was revoked.")
-        if found is None:
-            found = watch.answer(body.worker)
-        return await run_in_threadpool(ask) if found is None else found
+        if found is not None:
+            return found
+        if watch.idle is None:
+            return await run_in_threadpool(ask)
+        if watch.must_see(body.worker):
+            await run_in_threadpool(study.see, body.worker)
+        return watch.idle
 
     async def _ended(self, tasks: set[asyncio.Future[Any]], token: Token, seconds: float) -> bool:
         """Wait for the first task, or the time; return whether the token is still valid."""
@@ -191,7 +195,9 @@ class _Watch:
         self.number = study.number
         self.loop = asyncio.get_running_loop()
         self._turns = {ahead: (asyncio.Lock(), asyncio.Event()) for ahead in (True, False)}
-        self._idle: Tickets | None = None
+        self.idle: Tickets | None = None
+        """The last answer without work."""
+        self._empty: dict[bool, float] = {}
         self._seen: dict[str | None, float] = {}
         self._watchers = 0
         self._task: asyncio.Task[None] | None = None
@@ -213,19 +219,19 @@ class _Watch:
             self._task = None
         return self._watchers == 0
 
-    async def work(self, ask: Callable[[], Tickets], *, ahead: bool) -> Tickets:
+    async def work(self, ask: Callable[[], Tickets], prefetch: float) -> Tickets:
         """Ask until there is work, one request after the other: nobody else has to look.
 
-        Parameters
-        ----------
-        ask
-            What to call.
-        ahead
-            Whether work ahead of the step is welcome; there may be some while there is no other.
+        Those that take no work ahead of the step have turns of their own. Without news, an empty
+        answer to an earlier request holds for later ones that want no more ahead.
         """
+        ahead = prefetch > 0.0
         turn, news = self._turns[ahead]
         async with turn:
             while True:
+                if self._empty.get(ahead, -1.0) >= prefetch:
+                    await news.wait()
+                self._empty.pop(ahead, None)
                 news.clear()
                 asking = asyncio.create_task(run_in_threadpool(ask))
                 try:
@@ -234,18 +240,14 @@ class _Watch:
                     return await asking
                 if tickets or tickets.done:
                     return tickets
-                self._idle = tickets
+                self.idle, self._empty[ahead] = tickets, prefetch
                 await asyncio.sleep(PAUSE_SECONDS)
-                await news.wait()
 
-    def answer(self, worker: str | None) -> Tickets | None:
-        """Return the last answer without work, for a worker that was seen not long ago."""
+    def must_see(self, worker: str | None) -> bool:
+        """Return whether it is time to note in the storage that a worker is alive."""
         now = self.loop.time()
         self._seen = {name: at for name, at in self._seen.items() if now - at < SEEN_SECONDS}
-        if self._idle is not None and worker in self._seen:
-            return self._idle
-        self._seen[worker] = now
-        return None
+        return self._seen.setdefault(worker, now) == now
 
     def tell_workers(self) -> None:
         """Let those ask again who wait for work."""

@@ -288,7 +288,9 @@ class RemoteStudy(Study):
             "wait": wait,
         }
         path = f"{self._path}/ask"
-        answer = self._connection.call("POST", path, body=body, seconds=ANSWER_SECONDS + wait)
+        answer = self._connection.call(
+            "POST", path, body=body, seconds=ANSWER_SECONDS + wait, again=not wait
+        )
         tickets = [record_of(Ticket, values) for values in answer["tickets"]]
         return Tickets(tickets, Status(answer["status"]), answer["decided"])
 

@@ -252,6 +252,13 @@ class StoredStudy(Study):
         ]
         return Tickets(tickets, status, decided)
 
+    def see(self, worker: str | None) -> None:
+        """Note that a worker is alive, which waits for work at a server."""
+        name = check_text("worker", worker)
+        with self._database.writing() as connection:
+            self._read_row(connection)  # is the study there?
+            self._rows.note_worker(connection, name, self._database.now(connection).wall)
+
     def _note_state(self, connection: sa.Connection, search: Search, status: Status) -> None:
         """Keep for the list of studies what an ask has found out: it replays no logs."""
         self._rows.run(

@@ -139,13 +139,14 @@ class Worker:
         """Hand out up to n pulls."""
         self.flush()
         key = secrets.token_urlsafe(16)  # repeated after a lost answer, it gets the same tickets
-        wait, self._wait, began = self._wait, 0.0, time.monotonic()
-        with interruptible() if wait else nullcontext():
-            tickets = self._retried(
-                lambda: self.study.ask(
-                    n, self.name, self._lease, prefetch=prefetch, key=key, wait=wait
-                )
-            )
+        began, lease = time.monotonic(), self._lease
+
+        def ask() -> Tickets:
+            wait, self._wait = self._wait, 0.0  # if it is repeated, there may be tickets for it
+            return self.study.ask(n, self.name, lease, prefetch=prefetch, key=key, wait=wait)
+
+        with interruptible() if self._wait else nullcontext():
+            tickets = self._retried(ask)
         self._out.update(dict.fromkeys(tickets))
         if tickets or time.monotonic() - began > MAX_IDLE:
             self._idle = 0.0
