@@ -55,6 +55,7 @@ from oddarms.statistics.threshold_streams import (
     interval_of_mean,
     lower_bound,
     lower_lines,
+    plug_in_lower_bound,
     upper_bound,
     upper_lines,
 )
@@ -416,14 +417,15 @@ def wrong_bounds(arms: Arms, certificate: JointCertificate) -> FloatArray:
         low, high = interval_of_mean(certificate.rows.mu, alpha)
         least = lower_bound(certificate.rows.common, alpha, (mean, mean))
         most = upper_bound(certificate.rows.upper, certificate.k, alpha)
-        wrong.append([low > mean, high < mean, least > theta, most < theta])
+        plug_in = plug_in_lower_bound(certificate.rows.upper, certificate.k, 0.5 * alpha)
+        wrong.append([low > mean, high < mean, least > theta, plug_in > theta, most < theta])
     return np.array(wrong, dtype=float)
 
 
 def check_streams(arms: Arms, rows: Rounds = rows, runs: int = STREAM_RUNS) -> None:
     """Check evidence about the first arm's threshold, and about both ends of the common one."""
     best = np.full((runs, len(PRICES)), -np.inf)
-    wrong = np.zeros((runs, len(ALPHAS), 4))
+    wrong = np.zeros((runs, len(ALPHAS), 5))
     for run, rng in enumerate(np.random.default_rng(3).spawn(runs)):
         for certificate, tally in rows(arms, rng):
             certificate.look(tally)

@@ -60,7 +60,7 @@ HYBRID_UP_TO = 1024  # arms, with uniform sweeps; with more, one interval serves
 
 # An interval from sweeps: 4 ends, D, the true direction on either side, and its bounds on mu
 SWEEPS_END_SHARE, DEGENERATE_SHARE, DIRECTION_SHARE = 0.01, 0.02, 0.01
-HYBRID_ARMS_SHARE = 0.77  # 0.77 + 0.05 + 2 * 0.03 + 2 * 0.01 and 4 * 0.01 + 0.02 + 4 * 0.01 <= 1
+HYBRID_ARMS_SHARE = 0.76  # the joint form's 0.14 and 4 * 0.01 + 0.02 + 4 * 0.01 <= 1
 LEVEL_ARMS_SHARE = 0.85  # 0.85 + 0.05 and 4 * 0.01 + 0.02 + 4 * 0.01 <= 1
 
 MOST_BETWEEN_LOOKS = 1.4  # times as many pulls, until one of very many arms is looked at again

@@ -56,6 +56,7 @@ from oddarms.statistics.threshold_streams import (
     mean_lines,
     no_plug_in_rows,
     no_rows,
+    plug_in_lower_bound,
     upper_bound,
     upper_lines,
     with_plug_in_row,
@@ -67,7 +68,8 @@ UNDECIDED, NORMAL, OUTLIER = 0, 1, 2
 BOX_SHARE = 0.05  # the intervals of all arms, in every form
 END_SHARE = 0.03  # an end of the reported interval of the threshold
 MU_SHARE = 0.01  # an end of the interval of mu
-JOINT_ARMS_SHARE = 0.87  # 0.87 + 0.05 + 2 * 0.03 + 2 * 0.01 <= 1
+PLUG_IN_SHARE = 0.005  # either error of the plug-in's lower end of the threshold
+JOINT_ARMS_SHARE = 0.86  # 0.86 + 0.05 + 2 * 0.03 + 2 * 0.01 + 2 * 0.005 <= 1
 
 DOUBT_DIRECTION, DOUBT_VARIANCE, SMALLEST_WEIGHT = 3.0, 2.0, 0.5
 LOOK_AGAIN = 1.2  # times as many pulls, until intervals of the arms are computed anew
@@ -293,8 +295,9 @@ def decide(
     """Weigh each open arm on the side of its threshold where it seems to be: see `conclude`."""
     mu = interval_of_mean(rows.mu, MU_SHARE * rules.delta)
     end = END_SHARE * rules.delta
+    plug_in = plug_in_lower_bound(rows.upper, rules.k, PLUG_IN_SHARE * rules.delta)
     known = known._replace(
-        low=max(known.low, lower_bound(rows.common, end, mu)),
+        low=max(known.low, lower_bound(rows.common, end, mu), plug_in),
         high=min(known.high, upper_bound(rows.upper, rules.k, end)),
     )
     if rows.upper.weight == 0.0:

@@ -12,14 +12,17 @@ GROWTH = 0.08  # a step adds about this share of what is there
 FIRST_ROWS = 4  # rows of one pull each (two in the pilot of the joint form) before any focus
 ROW_ADVANTAGE = 3.0  # rows also lower the bias of the threshold's estimate, unseen in its radius
 LONGEST_FOCUS = 20  # steps in a row; then the threshold is sampled again, so it never starves
+LEAST_DOUBT, MOST_DOUBT = 0.2, 0.9  # of the doubt that is taken to be about the threshold
+LEAST_COUNT = 0.25  # pulls of an arm in a row, in units of the average
 
 
 def row_gains_more(share: float, row_pulls: float, pulls: FloatArray, undecided: BoolArray) -> bool:
     """Compare the gains: the doubt falls in proportion to the pulls added to those behind it.
 
     A row serves the threshold and all arms, a focus step the undecided arms alone. `share` is how
-    much of the doubt is about the threshold.
+    much of the doubt is about the threshold: a guess, so extreme ones are not followed.
     """
+    share = min(max(share, LEAST_DOUBT), MOST_DOUBT)
     row_gain = ROW_ADVANTAGE * share / row_pulls + (1.0 - share) / float(pulls.sum())
     return row_gain > (1.0 - share) / float(pulls[undecided].sum())
 
@@ -39,7 +42,7 @@ def counts_of_row(n: int, size: float, rows: int, weights: FloatArray) -> IntArr
     if rows < FIRST_ROWS:
         return np.full(n, math.ceil(size))
     counts: IntArray = np.rint(size * weights / weights.mean()).astype(np.int64)
-    return np.maximum(counts, 1)
+    return np.maximum(counts, math.ceil(LEAST_COUNT * size))
 
 
 def counts_of_focus(pulls: FloatArray, undecided: BoolArray, limit: int) -> IntArray:

@@ -21,6 +21,7 @@ from oddarms.algorithms._spade_joint import (
     LOOK_AGAIN,
     MU_SHARE,
     OUTLIER,
+    PLUG_IN_SHARE,
     UNDECIDED,
     Rows,
     Rules,
@@ -76,6 +77,7 @@ from oddarms.statistics.evidence import (
     normal_mixture_boundary,
     sample_above,
     sample_below,
+    square_boundary,
 )
 from oddarms.statistics.levels import WIDTHS, closeness_at
 from oddarms.statistics.threshold_box import lower_bounds, upper_bounds
@@ -97,6 +99,8 @@ from oddarms.statistics.threshold_streams import (
     lower_line,
     no_plug_in_rows,
     no_rows,
+    plug_in_lower_bound,
+    plug_in_radius,
     radius_of,
     seen_price,
     square_of_leans,
@@ -111,7 +115,16 @@ for _formula in (
     *(estimated_threshold, forecast, lean_of, quantile_of, thresholds_without_one),
     *(normal_mixture_boundary, bets_around, bets_for, costs_near, interval_of_mean),
     *(no_plug_in_rows, no_rows, radius_of, square_of_leans, upper_bound, with_plug_in_row),
-    *(lower_bound, empty_rows, means_without_one, falls_slowly, flat_line),
+    *(
+        lower_bound,
+        plug_in_lower_bound,
+        plug_in_radius,
+        square_boundary,
+        empty_rows,
+        means_without_one,
+        falls_slowly,
+        flat_line,
+    ),
     *(threshold_box.rounding, threshold_box._mean_and_sd, threshold_box._along),
     *(threshold_box._lean_at_least, lower_bounds, upper_bounds),
 ):
@@ -330,7 +343,8 @@ def decide_one_by_one(
     n = tally.pulls.size
     mu = interval_of_mean(rows.mu, MU_SHARE * rules.delta)
     end = END_SHARE * rules.delta
-    low = max(known.low, lower_bound(rows.common, end, mu))
+    plug_in = plug_in_lower_bound(rows.upper, rules.k, PLUG_IN_SHARE * rules.delta)
+    low = max(known.low, lower_bound(rows.common, end, mu), plug_in)
     high = min(known.high, upper_bound(rows.upper, rules.k, end))
     verdicts, log_evidence, box = known.verdicts, known.log_evidence, known.box
     pulls_seen, share = known.pulls_seen, known.threshold_share

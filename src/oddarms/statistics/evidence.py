@@ -32,6 +32,8 @@ BETS: FloatArray = np.array([*(0.01 * 1.6 ** np.arange(10)), 0.82, 0.93])[:, Non
 """Fractions of the largest admissible bet; fixed, so no run can tune them."""
 LOG_LOSSES: FloatArray = np.log1p(-BETS) * (1.0 + 2.0**-49)
 """What a bet loses at most, with all that rounding can take from the sum of losses and gains."""
+SCALES: FloatArray = 4.0 ** np.arange(26.0)
+LOG_PLACES: FloatArray = np.log(np.arange(1.0, 27.0) * np.arange(2.0, 28.0))
 TYPICAL_PULLS = 32.0  # for which the sub-Gaussian mixture is tuned, times about 16
 BISECTIONS = 12  # to find an end of an interval
 FEW_PULLS = 2.0**18  # with more of them the ends of an interval are sought near the mean first
@@ -79,6 +81,18 @@ def normal_mixture_boundary(variance: Any, alpha: float, rho: float) -> Any:
     """
     full = variance + rho
     return np.sqrt(2.0 * full * np.log(np.sqrt(full / rho) / (2.0 * alpha) + 1.0))
+
+
+def square_boundary(n: int, variance: float, alpha: float) -> float:
+    """Return what |S|^2 ever exceeds with probability at most alpha, S the vector of n sums.
+
+    For sums that are independent given the past, each sub-Gaussian with a variance process of at
+    most V = `variance`. Mix exp(<l, S> - |l|^2 V/2) over normal l with variance 1/rho in every
+    direction: (1 + V/rho)^(-n/2) exp(|S|^2 / (2 (V + rho))) is an e-process. And mix these over
+    the `SCALES` rho, at shares 1/((g+1) (g+2)) that sum to less than 1.
+    """
+    nats = n * np.log1p(variance / SCALES) + 2.0 * (LOG_PLACES - math.log(alpha))
+    return float(((variance + SCALES) * nats).min())
 
 
 def sub_gaussian_interval(

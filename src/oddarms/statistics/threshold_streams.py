@@ -31,7 +31,11 @@ from oddarms.statistics.directions import (
     scatter_around,
 )
 from oddarms.statistics.elementwise import Numbers, choose
-from oddarms.statistics.evidence import normal_mixture_boundary, psi_exponential
+from oddarms.statistics.evidence import (
+    normal_mixture_boundary,
+    psi_exponential,
+    square_boundary,
+)
 from oddarms.statistics.totals import relative_error
 from oddarms.statistics.worst_world import largest_costs
 
@@ -48,6 +52,7 @@ NO_BET_SHARE = 0.1  # of no bet at all, where means are said to be above a level
 SLOW = 0.5  # times the speed of a flat line: slower ones are not the only ones tried
 SMALLEST_VARIANCE = 1e-12
 HIGHEST_COST = 1e100
+PLUG_IN_AHEAD = 6.0  # sweeps that the radius of the plug-in is tuned for, times about 16
 
 
 def bets_for(norm: float, nats: float) -> FloatArray:
@@ -433,10 +438,33 @@ def upper_bound(rows: PlugIn, k: float, alpha: float) -> float:
     """Return a level below which the threshold of all arms lies, with probability 1 - alpha."""
     if rows.weight == 0.0:
         return math.inf
-    y, norm = rows.total / rows.weight, (1.0 + k**2) / rows.total.size
+    y = rows.total / rows.weight
+    return float(y.mean() + k * y.std() + plug_in_radius(rows, k, alpha))
+
+
+def plug_in_radius(rows: PlugIn, k: float, alpha: float) -> float:
+    """Return how far <c*, y_hat - y> is on one side, with probability 1 - alpha."""
+    norm = (1.0 + k**2) / rows.total.size
     variance = norm * rows.spent.max() / 4.0
-    radius = normal_mixture_boundary(variance, alpha, 6.0 * norm) / rows.weight
-    return float(y.mean() + k * y.std() + radius)
+    return float(normal_mixture_boundary(variance, alpha, PLUG_IN_AHEAD * norm) / rows.weight)
+
+
+def plug_in_lower_bound(rows: PlugIn, k: float, alpha: float) -> float:
+    """Return a level that the threshold of all arms exceeds, with probability 1 - 2 alpha.
+
+    With xi = y_hat - y, P xi the part without the average, v* the direction of P y, and
+    x = |P y| + <v*, xi>: mu_hat + k x/sqrt(n) = theta + <c*, xi>, and x^2 >= |P y_hat|^2 - |xi|^2.
+    If this is positive so is x, as x < 0 would mean |P y_hat| <= |P xi|. Both errors are bounded,
+    |xi|^2 by `square_boundary`. For k = 0 the first one is enough.
+    """
+    if rows.weight == 0.0:
+        return -math.inf
+    n, y = rows.total.size, rows.total / rows.weight
+    square = square_boundary(n, rows.spent.max() / 4.0, alpha) / rows.weight**2
+    left = float(y.var()) - square / n - SMALLEST_VARIANCE
+    if k > 0.0 and left <= 0.0:
+        return -math.inf
+    return float(y.mean()) + k * math.sqrt(max(left, 0.0)) - plug_in_radius(rows, k, alpha)
 
 
 def bennett_factor(s: Numbers) -> Numbers:

@@ -1,8 +1,7 @@
 """An upper bound on SPADE's pulls; docs/explanation/spade-pulls.md has the proof, with these names.
 
-It is proven for more than 512 arms, where rows are uniform sweeps, and for n = 1 + k^2. All
-constants are those of the program; a test compares the ones that are written here again, because
-`algorithms` is built on `theory` and cannot be imported from it.
+All constants are those of the program; a test compares the ones that are written here again,
+because `algorithms` is built on `theory` and cannot be imported from it.
 """
 
 from __future__ import annotations
@@ -23,16 +22,25 @@ from oddarms.problem import (
     check_means,
     check_number,
 )
-from oddarms.statistics.evidence import BETA_SHARE, degenerate_bound, normal_mixture_boundary
+from oddarms.statistics.evidence import (
+    BETA_SHARE,
+    degenerate_bound,
+    normal_mixture_boundary,
+    square_boundary,
+)
 from oddarms.statistics.odd_even import SWEEPS_AHEAD
+from oddarms.statistics.threshold_streams import PLUG_IN_AHEAD, SMALLEST_VARIANCE
 
 JOINT_UP_TO, HYBRID_UP_TO = 512, 1024
-BOX_SHARE, END_SHARE, DEGENERATE_SHARE, LEVEL_ARMS_SHARE = 0.05, 0.01, 0.02, 0.85
-MEAN_SHARE, MEAN_AHEAD = 0.01, 6.0
-GROWTH, FIRST_SWEEPS, LONGEST_FOCUS, ROW_ADVANTAGE = 0.08, 4.0, 20, 3.0
-MAX_ODDS = 49.0
-"""Odds of the threshold's share of the doubt where it is at most 0.98 and at least 0.02."""
-MIN_VARIANCE, EDGE = 1e-4, 1e-9
+BOX_SHARE = 0.05
+END_SHARE, DEGENERATE_SHARE, MEAN_SHARE, MEAN_AHEAD = 0.01, 0.02, 0.01, 6.0
+JOINT_END_SHARE, PLUG_IN_SHARE = 0.03, 0.005
+GROWTH, FIRST_SWEEPS, LONGEST_FOCUS = 0.08, 4, 20
+ROW_ADVANTAGE, LEAST_DOUBT, MOST_DOUBT, LEAST_COUNT = 3.0, 0.2, 0.9, 0.25
+ROWS_TO_FOCUS = ROW_ADVANTAGE * LEAST_DOUBT / (1.0 - LEAST_DOUBT)
+"""Focus steps are made while the pulls of rows are at least this many times the open arms'."""
+FOCUS_TO_ROWS = 1.0 + ROW_ADVANTAGE * MOST_DOUBT / (1.0 - MOST_DOUBT)
+"""Rows are made while the pulls of rows are less than this many times the open arms'."""
 MAX_SWEEPS = 2.0**50
 """Searches end there, so a bound beyond it is none."""
 SPLITS: FloatArray = np.linspace(0.1, 0.9, 33)
@@ -47,7 +55,6 @@ def spade_pulls_bound(
     bounds: tuple[float, float] = (0.0, 1.0),
     margin: float = 0.0,
     indifference: float = 0.0,
-    binary: bool = False,
 ) -> float:
     """Return an upper bound on SPADE's pulls that holds with probability at least 1 - delta.
 
@@ -61,21 +68,17 @@ def spade_pulls_bound(
         The question, as in `ade_pulls_bound`.
     margin, indifference
         Those of the question, in units of the rewards.
-    binary
-        Whether every reward is one of the two bounds. Then variances follow from means, and the
-        bound is smaller.
 
     Returns
     -------
     float
-        0 for n < 1 + k^2, where SPADE needs no pull. Infinite where no bound is proven: for
-        n <= 512 (unless n = 1 + k^2), for n <= 1024 or k < 0 with a margin, and if a gap is 0.
+        0 for n < 1 + k^2, where SPADE needs no pull. Infinite if a gap is 0, and where no bound is
+        proven: with a margin for n <= 1024 (unless n = 1 + k^2) or k < 0.
 
     Examples
     --------
-    >>> means = [0.1] * 980 + [0.2] * 980 + [0.9] * 40
-    >>> f"{spade_pulls_bound(means, k=3, delta=0.1):.2g}"
-    '9.2e+06'
+    >>> f"{spade_pulls_bound([0.1] * 98 + [0.9] * 2, k=3, delta=0.1):.2g}"
+    '7.2e+06'
     """
     y = check_means(means)
     a, b = check_bounds(bounds)
@@ -90,8 +93,7 @@ def spade_pulls_bound(
     if reach < 0:
         return 0.0
     interval = n > HYBRID_UP_TO or reach == 0
-    proven = interval or (n > JOINT_UP_TO and margin == 0.0)
-    if not proven or (k < 0.0 and margin > 0.0):
+    if margin > 0.0 and (k < 0.0 or not interval):
         return math.inf
     parts = Parts(
         y if k >= 0.0 else 1.0 - y,
@@ -99,8 +101,7 @@ def spade_pulls_bound(
         delta,
         margin=margin,
         indifference=indifference,
-        interval=interval,
-        binary=binary,
+        paired=interval or n > JOINT_UP_TO,
     )
     if parts.gaps[0] == 0.0:
         return math.inf
@@ -116,17 +117,16 @@ def _check_length(name: str, value: float) -> float:
 class Schedule(NamedTuple):
     """The readings of the threshold's interval: nothing in it depends on rewards."""
 
-    sweeps: FloatArray
+    least: FloatArray
+    """At most the pulls that each arm has had in rows."""
+    fewest: FloatArray
+    """At most the pulls of all rows."""
+    most: FloatArray
+    """At least the pulls of all rows."""
     radius: FloatArray
     """At most how far either end lies from the threshold; it does not grow."""
-    half_width: FloatArray
-
-
-def _sweeps_at_readings() -> FloatArray:
-    sweeps = [2.0]
-    while sweeps[-1] < MAX_SWEEPS:
-        sweeps.append(sweeps[-1] + 2.0 * max(1.0, math.floor(GROWTH / 2.0 * sweeps[-1])))
-    return np.array(sweeps)
+    first: int
+    """The reading after the first four rows, from which on there may be focus steps."""
 
 
 class _Threshold(NamedTuple):
@@ -140,8 +140,53 @@ class _Threshold(NamedTuple):
     """The larger one of mu + k sigma and mu + margin."""
 
 
-def _schedule(n: int, k: float, delta: float, at: _Threshold, margin: float) -> Schedule:
-    """Return the radii of Lemma 3, or with a margin those of Lemma 8."""
+def row_sizes() -> FloatArray:
+    """Return the sizes of the joint form's rows, the pilot included."""
+    sizes = [2.0]
+    total = 2.0
+    while total < MAX_SWEEPS:
+        sizes.append(max(1.0, GROWTH * total))
+        total += sizes[-1]
+    return np.array(sizes)
+
+
+def _joint_schedule(n: int, k: float, delta: float, at: _Threshold) -> Schedule:
+    """Return the readings after rows of any weights: Lemma 3 (b)."""
+    size = row_sizes()
+    count = np.where(np.arange(size.size) < FIRST_SWEEPS, size, np.ceil(LEAST_COUNT * size))
+    weight = np.cumsum(size) - size[0]
+    spent = np.cumsum(size * size / count) - size[0]
+    radius = np.full(size.size, np.inf)
+    root, norm, length = math.sqrt(n), (1.0 + k * k) / n, math.sqrt(n) * at.sigma
+    for b in range(1, size.size):
+        v = norm * spent[b] / 4.0
+        ends = [
+            normal_mixture_boundary(v, share * delta, PLUG_IN_AHEAD * norm) / weight[b]
+            for share in (JOINT_END_SHARE, PLUG_IN_SHARE)
+        ]
+        square = square_boundary(n, spent[b] / 4.0, PLUG_IN_SHARE * delta) / weight[b] ** 2
+        square += n * SMALLEST_VARIANCE
+        if k == 0.0 or length >= 2.0 * math.sqrt(square):
+            bias = 0.0 if k == 0.0 else k * square / (root * (length - math.sqrt(square)))
+            radius[b] = sum(ends) + bias
+    return Schedule(
+        np.cumsum(count),
+        n * np.cumsum(np.maximum(count, size - 0.5)),
+        n * np.cumsum(np.where(np.arange(size.size) < FIRST_SWEEPS, size, size + count)),
+        np.minimum.accumulate(radius),
+        FIRST_SWEEPS - 1,
+    )
+
+
+def _sweeps_at_readings() -> FloatArray:
+    sweeps = [2.0]
+    while sweeps[-1] < MAX_SWEEPS:
+        sweeps.append(sweeps[-1] + 2.0 * max(1.0, math.floor(GROWTH / 2.0 * sweeps[-1])))
+    return np.array(sweeps)
+
+
+def _paired_schedule(n: int, k: float, delta: float, at: _Threshold, margin: float) -> Schedule:
+    """Return the readings after pairs of sweeps: Lemma 3 (a), or with a margin Lemma 8."""
     m = _sweeps_at_readings()
     reading = np.arange(1.0, m.size + 1.0)
     each = (1.0 + k * k) / (4.0 * n)
@@ -163,15 +208,14 @@ def _schedule(n: int, k: float, delta: float, at: _Threshold, margin: float) -> 
         beyond = at.whole - at.mu - margin
         below = np.minimum(below, 2.0 * mean + beyond)
         above = np.maximum(above, 2.0 * mean - beyond)
-    below, above = np.minimum.accumulate(below), np.minimum.accumulate(np.maximum(above, 0.0))
-    half_width = np.clip(0.5 * (below + above), 0.5 * EDGE, 1.5)
-    return Schedule(m, np.maximum(below, above), half_width)
+    radius = np.minimum.accumulate(np.maximum(below, np.maximum(above, 0.0)))
+    return Schedule(m, n * m, n * m, radius, FIRST_SWEEPS // 2 - 1)
 
 
 class Parts:
     """The parts of the bound, for k >= 0 and means in [0, 1].
 
-    Arms are in the order of their gaps, the smallest first.
+    Gaps are in order, the smallest first. `paired` tells whether rows are sweeps in pairs.
     """
 
     def __init__(
@@ -182,21 +226,22 @@ class Parts:
         *,
         margin: float = 0.0,
         indifference: float = 0.0,
-        interval: bool,
-        binary: bool,
+        paired: bool,
     ) -> None:
-        self.n = y.size
-        self.interval, self.binary = interval, binary
+        self.n = n = y.size
         mu, sigma = float(y.mean()), float(y.std()) if y.min() < y.max() else 0.0
         theta = mu + k * sigma
         at = _Threshold(mu, sigma, theta, max(theta, mu + margin) if margin > 0.0 else theta)
         self.threshold, self.indifference = min(at.whole, 2.0), min(indifference, 1.0)
-        nearest = y[np.argsort(np.abs(y - self.threshold), kind="stable")]
-        self.gaps: FloatArray = np.abs(nearest - self.threshold) + self.indifference
-        self.lowest, self.highest = np.minimum.accumulate(nearest), np.maximum.accumulate(nearest)
-        self.schedule = _schedule(self.n, k, delta, at, margin)
-        self.start = math.log(2.0 * self.n / (BOX_SHARE * delta * BETA_SHARE))
-        self.log_level = math.log(self.n / (LEVEL_ARMS_SHARE * delta))
+        self.gaps: FloatArray = np.sort(np.abs(y - self.threshold)) + self.indifference
+        self.schedule = (
+            _paired_schedule(n, k, delta, at, margin)
+            if paired
+            else _joint_schedule(n, k, delta, at)
+        )
+        self.ranks = np.arange(1.0, n + 1.0) if paired else np.ones(n)
+        self.paired = paired
+        self.start = math.log(2.0 * n / (BOX_SHARE * delta * BETA_SHARE))
 
     def nats(self, pulls: FloatArray) -> FloatArray:
         """Return Lambda(N): with so many nats N pulls settle an arm at its radius."""
@@ -217,75 +262,52 @@ class Parts:
 
     def pulls(self, split: float) -> float:
         """Return the bound of the theorem if the threshold takes this share of a gap."""
-        needed = self.arm_pulls((1.0 - split) * self.gaps)
-        sweeps = self.schedule.sweeps
+        needed, at = self.arm_pulls((1.0 - split) * self.gaps), self.schedule
         late = self._readings_until(split * self.gaps)
-        enough = max(int(late[0]), 1)  # the second reading has FIRST_SWEEPS
-        if enough >= sweeps.size:
+        enough = max(int(late[0]), at.first)
+        if enough >= at.radius.size:
             return math.inf
-        last = self._last_row(needed, enough) + self.forced(needed[0] / sweeps[enough])
-        if last >= sweeps.size:
+        last = self._last_row(needed, enough) + self.forced(needed[0] / at.least[enough])
+        if last >= at.radius.size:
             return math.inf
-        focus = needed.sum() + self._early(split * self.gaps, late).sum()
-        return float(self.n * sweeps[last] + (1.0 + GROWTH) * focus)
+        return float(at.most[last] + (1.0 + GROWTH) * needed.sum() + self.early(late))
 
     def pulls_beyond_reach(self) -> float:
         """Return the bound for thresholds above 1: all arms are normal once the lower end is."""
         room = self.threshold + self.indifference - 1.0
         if room <= 0.0:
             return math.inf
-        late = self._readings_until(np.array([room * (1.0 - EDGE)]))
-        if late[0] >= self.schedule.sweeps.size:
+        late = self._readings_until(np.full(self.n, room * (1.0 - 1e-9)))
+        if late[0] >= self.schedule.radius.size:
             return math.inf
-        rows = self.n * float(self.schedule.sweeps[late[0]])
-        return rows + (1.0 + GROWTH) * float(self._early(np.full(self.n, room), late).sum())
+        return float(self.schedule.most[late[0]] + self.early(late))
 
     def _readings_until(self, radius: FloatArray) -> npt.NDArray[np.intp]:
         """Return the index of the first reading with a radius of at most this."""
         radii = self.schedule.radius
         return radii.size - np.searchsorted(radii[::-1], radius, side="right")
 
+    def open_pulls(self, needed: FloatArray) -> float:
+        """Return at least the pulls of all undecided arms, once each has less than it needs."""
+        return float((self.ranks * needed).max() if self.paired else needed.sum())
+
     def _last_row(self, needed: FloatArray, enough: int) -> int:
-        """Return the reading after the last pair that gains more than a focus step (Lemma 6)."""
-        m = self.schedule.sweeps[enough:]
-        arms = np.arange(1.0, self.n + 1.0)
-        if self.interval:
-            before = np.concatenate([[0.0], m[:-1]])
-            some = np.maximum(np.searchsorted(-needed, -before, side="left"), 1)
-            doubt = np.sqrt(2.0 * self.least_variance(m, some) * self.log_level)
-            odds = self.schedule.half_width[enough:] / doubt * float((arms * needed**1.5).max())
-        else:
-            odds = np.full(m.size, MAX_ODDS * float((arms * needed).max()))
-        most = 2.0 * float((arms * needed).max()) + ROW_ADVANTAGE * odds
-        begun = np.flatnonzero(self.n * m < most)
+        """Return the reading after the last row that gains more than a focus step (Lemma 6)."""
+        most = FOCUS_TO_ROWS * self.open_pulls(needed)
+        begun = np.flatnonzero(self.schedule.fewest[enough:] < most)
         return enough + (int(begun[-1]) + 1 if begun.size else 0)
 
-    def least_variance(self, m: FloatArray, some: npt.NDArray[np.intp]) -> FloatArray:
-        """Return at most the estimated variances of the first `some` arms after m sweeps."""
-        if not self.binary:
-            return np.full(m.size, MIN_VARIANCE)
-        r = self.arm_radius(m)
-        low = np.maximum(self.lowest[some - 1] - r, 0.0)
-        high = np.minimum(self.highest[some - 1] + r, 1.0)
-        least = np.minimum(low * (1.0 - low), high * (1.0 - high)) * m / (m + 1.0)
-        result: FloatArray = np.maximum(least, MIN_VARIANCE)
-        return result
-
     def forced(self, ratio: float) -> int:
-        """Return how many pairs come only because of LONGEST_FOCUS (Lemma 7)."""
+        """Return how many rows come only because of LONGEST_FOCUS (Lemma 7)."""
         return max(math.floor(math.log(ratio) / (LONGEST_FOCUS * math.log1p(GROWTH))), 0)
 
-    def _early(self, width: FloatArray, late: npt.NDArray[np.intp]) -> FloatArray:
-        """Return bounds on the pulls of arms before the reading `late` (Lemma 5).
-
-        Up to then the interval of the threshold may be wider than `width`.
-        """
-        before = np.where(late > 1, self.schedule.sweeps[np.maximum(late - 1, 0)], 0.0)
-        rank, rows = np.arange(1.0, self.n + 1.0), self.n * before
-        odds = math.sqrt(2.0 * self.log_level) / ROW_ADVANTAGE
-        most: FloatArray = (
-            (odds * rows / (width * rank)) ** (2.0 / 3.0)
-            if self.interval
-            else MAX_ODDS / ROW_ADVANTAGE * rows / rank
-        )
-        return most
+    def early(self, late: npt.NDArray[np.intp]) -> float:
+        """Return a bound on the focus pulls of arms before the readings `late` (Lemma 5)."""
+        at = self.schedule
+        pulls = at.most / ROWS_TO_FOCUS
+        steps = LONGEST_FOCUS * (GROWTH + 1.0 / at.least) * pulls
+        steps[: at.first] = 0.0
+        until = np.concatenate([[0.0], np.cumsum(steps)])  # before each reading
+        own = np.where(late > at.first, pulls[late - 1], 0.0) / self.ranks
+        first = np.concatenate([[0.0], np.cumsum((1.0 + GROWTH) * own)])
+        return float((first + np.append(until[late], 0.0)).min())
