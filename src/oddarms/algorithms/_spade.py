@@ -289,8 +289,10 @@ class SPADE(Algorithm):
         """Compare the gains of a row and of a focus step, where both are possible."""
         if self.rows < FIRST_ROWS or self.focus_steps >= LONGEST_FOCUS or not self._between_pairs:
             return True
-        share = max(view.certificate.threshold_share for view in self.views.values())
-        return row_gains_more(share, self.row_pulls, self.totals.pulls, undecided)
+        certificates = [view.certificate for view in self.views.values()]
+        share = max(certificate.threshold_share for certificate in certificates)
+        least = max(certificate.least_doubt for certificate in certificates)
+        return row_gains_more(share, self.row_pulls, self.totals.pulls, undecided, least)
 
     @property
     def _between_pairs(self) -> bool:

@@ -45,6 +45,7 @@ from oddarms.algorithms._spade_joint import (
     rows_with,
     settle,
 )
+from oddarms.algorithms._spade_plans import LEAST_DOUBT
 from oddarms.problem import BoolArray, Error, FloatArray, IntArray
 from oddarms.rules import Sigma
 from oddarms.statistics.directions import Forecast, Tally, forecast, leave_one_out_k
@@ -90,6 +91,8 @@ class Certificate(ABC):
     """Whether rows are uniform sweeps, in pairs."""
     others_k = 0.0
     """k of thresholds without one arm, where they are used."""
+    least_doubt = LEAST_DOUBT
+    """The threshold's share of the doubt counts as at least this where steps are chosen."""
 
     def __init__(
         self,
@@ -207,6 +210,8 @@ class JointCertificate(Certificate):
         slack = indifference / rate
         super().__init__(n, rule, delta, slack, rate, self.arms_share, error=error)
         self.others_k = leave_one_out_k(n, k)
+        if not self.beyond.plain:
+            self.least_doubt = 0.0  # the doubt about a margin or a floor hides no bias
         self.rows = empty_rows(n, k, self.others_k, nats_of_bets(n, delta))
 
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:

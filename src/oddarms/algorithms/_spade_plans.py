@@ -16,13 +16,19 @@ LEAST_DOUBT, MOST_DOUBT = 0.2, 0.9  # of the doubt that is taken to be about the
 LEAST_COUNT = 0.25  # pulls of an arm in a row, in units of the average
 
 
-def row_gains_more(share: float, row_pulls: float, pulls: FloatArray, undecided: BoolArray) -> bool:
+def row_gains_more(
+    share: float,
+    row_pulls: float,
+    pulls: FloatArray,
+    undecided: BoolArray,
+    least: float = LEAST_DOUBT,
+) -> bool:
     """Compare the gains: the doubt falls in proportion to the pulls added to those behind it.
 
     A row serves the threshold and all arms, a focus step the undecided arms alone. `share` is how
     much of the doubt is about the threshold: a guess, so extreme ones are not followed.
     """
-    share = min(max(share, LEAST_DOUBT), MOST_DOUBT)
+    share = min(max(share, least), MOST_DOUBT)
     row_gain = ROW_ADVANTAGE * share / row_pulls + (1.0 - share) / float(pulls.sum())
     return row_gain > (1.0 - share) / float(pulls[undecided].sum())
 
