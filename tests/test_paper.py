@@ -17,6 +17,7 @@ import pytest
 
 from helpers import DATA
 from oddarms.arms import Bernoulli, Resampled, crowd_error_rates
+from oddarms.documents import to_markdown
 from oddarms.errors import InvalidParameter, MissingExtra, UnknownAlgorithm
 from oddarms.experiments import (
     Grid,
@@ -542,7 +543,7 @@ def markdown_of(outcomes: Outcomes, crowd: Crowd = STANDING_IN, facts: ReportFac
     figures = list(dict.fromkeys(row.figure for row in outcomes))
     pictures = [name for figure in figures for name in pictures_of(figure)]
     blocks = report_blocks(outcomes, check_claims(outcomes, crowd), pictures, crowd, facts)
-    return "\n\n".join(block.to_markdown() for block in blocks)
+    return to_markdown(blocks)
 
 
 def pictures_of(figure: str) -> list[str]:

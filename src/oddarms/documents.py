@@ -97,18 +97,6 @@ class Heading:
     text: str
     level: int = 2
 
-    def to_text(self) -> str:
-        """Return it for a terminal."""
-        return filled(_plain(self.text), WIDTH) + "\n"
-
-    def to_markdown(self) -> str:
-        """Return it as Markdown."""
-        return f"{'#' * self.level} {markdown(self.text)}"
-
-    def to_html(self, folder: Path) -> str:  # noqa: ARG002
-        """Return it as HTML."""
-        return f"<h{self.level}>{inline(self.text)}</h{self.level}>"
-
 
 @dataclass(frozen=True)
 class Paragraph:
@@ -116,20 +104,8 @@ class Paragraph:
 
     text: str | tuple[str, ...]
 
-    def to_text(self) -> str:
-        """Return it for a terminal."""
-        return filled("".join(map(_plain, self._parts)), WIDTH) + "\n"
-
-    def to_markdown(self) -> str:
-        """Return it as Markdown."""
-        return "".join(map(markdown, self._parts))
-
-    def to_html(self, folder: Path) -> str:  # noqa: ARG002
-        """Return it as HTML."""
-        return f"<p>{''.join(map(inline, self._parts))}</p>"
-
     @property
-    def _parts(self) -> tuple[str, ...]:
+    def parts(self) -> tuple[str, ...]:
         return (self.text,) if isinstance(self.text, str) else self.text
 
 
@@ -138,22 +114,6 @@ class Facts:
     """Names and values, one below the other."""
 
     facts: Sequence[tuple[str, str]]
-
-    def to_text(self) -> str:
-        """Return it for a terminal."""
-        return "".join(
-            filled(f"{name}: {_plain(value)}", WIDTH).replace("\n", "\n  ") + "\n"
-            for name, value in self.facts
-        )
-
-    def to_markdown(self) -> str:
-        """Return it as Markdown."""
-        return "\n".join(f"- {name}: {markdown(value)}" for name, value in self.facts)
-
-    def to_html(self, folder: Path) -> str:  # noqa: ARG002
-        """Return it as HTML."""
-        lines = "".join(f"<li>{inline(name)}: {inline(text)}</li>" for name, text in self.facts)
-        return f"<ul>{lines}</ul>"
 
 
 @dataclass(frozen=True)
@@ -169,94 +129,19 @@ class Table:
     numbers: Collection[int] = ()
     named_rows: bool = False
 
-    def to_text(self) -> str:
-        """Return it for a terminal; long texts of the first column are wrapped."""
-        caption = f"{_plain(self.caption)}:\n" if self.caption else ""
-        right = [self.header[i] for i in self.numbers]
-        return caption + table(self.header, self.rows, right=right, wrap=self.header[0])
-
-    def to_markdown(self) -> str:
-        """Return it as Markdown."""
-        sides = ["---:" if i in self.numbers else "---" for i in range(len(self.header))]
-        lines = [[markdown(text) for text in line] for line in (self.header, *self.rows)]
-        lines.insert(1, sides)
-        rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        return f"**{markdown(self.caption)}**\n\n{rows}" if self.caption else rows
-
-    def to_html(self, folder: Path) -> str:  # noqa: ARG002
-        """Return it as HTML."""
-        caption = f"<caption>{inline(self.caption)}</caption>" if self.caption else ""
-        region = f' role="region" aria-label="{html.escape(self.caption)}"' if caption else ""
-        head = "".join(self._html_cell(*entry, "col") for entry in enumerate(self.header))
-        body = "".join(f"<tr>{self._html_row(row)}</tr>\n" for row in self.rows)
-        return (
-            f'<div class="scroll" tabindex="0"{region}><table>{caption}<thead><tr>{head}</tr>'
-            f"</thead>\n<tbody>\n{body}</tbody></table></div>"
-        )
-
-    def _html_row(self, row: Sequence[str]) -> str:
-        scopes = ["row" if self.named_rows else ""] + [""] * (len(row) - 1)
-        return "".join(map(self._html_cell, range(len(row)), row, scopes))
-
-    def _html_cell(self, column: int, text: str, scope: str) -> str:
-        kind = ' class="number"' if column in self.numbers else ""
-        if scope:
-            return f'<th scope="{scope}"{kind}>{inline(text)}</th>'
-        return f"<td{kind}>{inline(text)}</td>"
-
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture beside the document, with what it shows in words; HTML has it inside."""
+    """A picture with what it shows in words: a file beside the document, or the bytes of an SVG.
 
-    file: str
-    alternative: str
-    caption: str = ""
-
-    def to_text(self) -> str:
-        """Return nothing: a terminal shows no pictures."""
-        return ""
-
-    def to_markdown(self) -> str:
-        """Return it as Markdown."""
-        picture = f"![{self.alternative}]({self.file})"
-        return f"{picture}\n\n{self.caption}" if self.caption else picture
-
-    def to_html(self, folder: Path) -> str:
-        """Return it as HTML, with the file inside."""
-        path = folder / self.file
-        source = _data_address(path.read_bytes(), MEDIA_TYPES[path.suffix])
-        return _html_figure(source, self.alternative, self.caption)
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A picture as the bytes of an SVG file, which HTML has inside; Markdown has it in words.
-
-    `narrow` is another form of it, for narrow screens.
+    HTML has the picture inside; Markdown links to a file and has only the words of an SVG. `narrow`
+    is another form of an SVG, for narrow screens.
     """
 
-    content: bytes
+    source: str | bytes
     alternative: str
     caption: str = ""
     narrow: bytes | None = None
-
-    def to_text(self) -> str:
-        """Return nothing: a terminal shows no pictures."""
-        return ""
-
-    def to_markdown(self) -> str:
-        """Return it as Markdown: what it shows, in words."""
-        return f"{self.alternative}\n\n{self.caption}" if self.caption else self.alternative
-
-    def to_html(self, folder: Path) -> str:  # noqa: ARG002
-        """Return it as HTML."""
-        source, narrow = (
-            None if content is None else _data_address(content, MEDIA_TYPES[".svg"])
-            for content in (self.content, self.narrow)
-        )
-        assert source is not None
-        return _html_figure(source, self.alternative, self.caption, narrow)
 
 
 @dataclass(frozen=True)
@@ -265,21 +150,6 @@ class Details:
 
     summary: str
     blocks: Sequence[Block]
-
-    def to_text(self) -> str:
-        """Return it for a terminal."""
-        return f"... and {self.summary}\n"
-
-    def to_markdown(self) -> str:
-        """Return it as Markdown."""
-        parts = [f"<details><summary>{html.escape(self.summary)}</summary>"]
-        parts += [block.to_markdown() for block in self.blocks]
-        return "\n\n".join([*parts, "</details>"])
-
-    def to_html(self, folder: Path) -> str:
-        """Return it as HTML."""
-        body = "\n".join(block.to_html(folder) for block in self.blocks)
-        return f"<details><summary>{inline(self.summary)}</summary>\n{body}\n</details>"
 
 
 @dataclass(frozen=True)
@@ -290,24 +160,8 @@ class Bar:
     total: int
     text: str
 
-    def to_text(self) -> str:
-        """Return it for a terminal: in words."""
-        return f"{self.text}\n"
 
-    def to_markdown(self) -> str:
-        """Return it as Markdown: in words."""
-        return markdown(self.text)
-
-    def to_html(self, folder: Path) -> str:  # noqa: ARG002
-        """Return it as HTML."""
-        of = f"{self.done:,} of {self.total:,}"
-        return (
-            f'<p><progress value="{self.done}" max="{self.total}" aria-label="{of}">{of}</progress>'
-            f" {inline(self.text)}</p>"
-        )
-
-
-Block = Bar | Heading | Paragraph | Facts | Table | Picture | Drawing | Details
+Block = Bar | Heading | Paragraph | Facts | Table | Picture | Details
 
 
 def to_text(blocks: Sequence[Block]) -> str:
@@ -315,18 +169,18 @@ def to_text(blocks: Sequence[Block]) -> str:
     parts: list[str] = []
     for block in blocks:
         gap = "\n" if parts and isinstance(block, Table) and block.caption else ""
-        parts.append(gap + block.to_text())
+        parts.append(gap + _text(block))
     return "".join(parts)
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
     """Return a document as Markdown; pictures are links to files beside it."""
-    return "\n\n".join(block.to_markdown() for block in blocks) + "\n"
+    return "\n\n".join(map(_markdown, blocks)) + "\n"
 
 
 def to_html(title: str, blocks: Sequence[Block], folder: Path) -> str:
     """Return a document as one self-contained page; pictures are read from the folder."""
-    body = "\n".join(block.to_html(folder) for block in blocks)
+    body = "\n".join(_html(block, folder) for block in blocks)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
@@ -338,8 +192,115 @@ def to_html(title: str, blocks: Sequence[Block], folder: Path) -> str:
 
 def to_fragment(blocks: Sequence[Block]) -> str:
     """Return blocks without files as a piece for inside a page, such as a notebook's."""
-    body = "\n".join(block.to_html(Path()) for block in blocks)
+    body = "\n".join(_html(block, Path()) for block in blocks)
     return f'<div class="oddarms"><style>{FRAGMENT_STYLE}</style>\n{body}\n</div>'
+
+
+def _text(block: Block) -> str:
+    match block:
+        case Heading(text):
+            return filled(_plain(text), WIDTH) + "\n"
+        case Paragraph():
+            return filled("".join(map(_plain, block.parts)), WIDTH) + "\n"
+        case Facts(facts):
+            lines = (filled(f"{name}: {_plain(value)}", WIDTH) for name, value in facts)
+            return "".join(line.replace("\n", "\n  ") + "\n" for line in lines)
+        case Table(header, rows, caption, numbers):
+            title = f"{_plain(caption)}:\n" if caption else ""
+            return title + table(header, rows, right=[header[i] for i in numbers], wrap=header[0])
+        case Details(summary):
+            return f"... and {summary}\n"
+        case Bar(text=text):
+            return f"{text}\n"
+        case Picture():
+            return ""
+
+
+def _markdown(block: Block) -> str:
+    match block:
+        case Heading(text, level):
+            return f"{'#' * level} {markdown(text)}"
+        case Paragraph():
+            return "".join(map(markdown, block.parts))
+        case Facts(facts):
+            return "\n".join(f"- {name}: {markdown(value)}" for name, value in facts)
+        case Table(header, rows, caption, numbers):
+            sides = ["---:" if i in numbers else "---" for i in range(len(header))]
+            lines = [[markdown(text) for text in line] for line in (header, *rows)]
+            lines.insert(1, sides)
+            title = f"**{markdown(caption)}**\n\n" if caption else ""
+            return title + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        case Picture(source, alternative, caption):
+            words = f"![{alternative}]({source})" if isinstance(source, str) else alternative
+            return f"{words}\n\n{caption}" if caption else words
+        case Details(summary, blocks):
+            parts = [f"<details><summary>{html.escape(summary)}</summary>"]
+            return "\n\n".join([*parts, *map(_markdown, blocks), "</details>"])
+        case Bar(text=text):
+            return markdown(text)
+
+
+def _html(block: Block, folder: Path) -> str:
+    match block:
+        case Heading(text, level):
+            return f"<h{level}>{inline(text)}</h{level}>"
+        case Paragraph():
+            return f"<p>{''.join(map(inline, block.parts))}</p>"
+        case Facts(facts):
+            lines = "".join(f"<li>{inline(name)}: {inline(text)}</li>" for name, text in facts)
+            return f"<ul>{lines}</ul>"
+        case Table():
+            return _html_table(block)
+        case Picture():
+            return _html_picture(block, folder)
+        case Details(summary, blocks):
+            body = "\n".join(_html(one, folder) for one in blocks)
+            return f"<details><summary>{inline(summary)}</summary>\n{body}\n</details>"
+        case Bar(done, total, text):
+            of = f"{done:,} of {total:,}"
+            return (
+                f'<p><progress value="{done}" max="{total}" aria-label="{of}">{of}</progress>'
+                f" {inline(text)}</p>"
+            )
+
+
+def _html_table(table: Table) -> str:
+    def cell(column: int, text: str, scope: str) -> str:
+        kind = ' class="number"' if column in table.numbers else ""
+        if scope:
+            return f'<th scope="{scope}"{kind}>{inline(text)}</th>'
+        return f"<td{kind}>{inline(text)}</td>"
+
+    def line(row: Sequence[str]) -> str:
+        scopes = ["row" if table.named_rows else ""] + [""] * (len(row) - 1)
+        return "".join(map(cell, range(len(row)), row, scopes))
+
+    caption = f"<caption>{inline(table.caption)}</caption>" if table.caption else ""
+    region = f' role="region" aria-label="{html.escape(table.caption)}"' if caption else ""
+    head = "".join(cell(*entry, "col") for entry in enumerate(table.header))
+    body = "".join(f"<tr>{line(row)}</tr>\n" for row in table.rows)
+    return (
+        f'<div class="scroll" tabindex="0"{region}><table>{caption}<thead><tr>{head}</tr>'
+        f"</thead>\n<tbody>\n{body}</tbody></table></div>"
+    )
+
+
+def _html_picture(picture: Picture, folder: Path) -> str:
+    source, kind = picture.source, ".svg"
+    if isinstance(source, str):
+        kind = (folder / source).suffix
+        source = (folder / source).read_bytes()
+    image = f'<img src="{_data_address(source, kind)}" alt="{html.escape(picture.alternative)}">'
+    if picture.narrow is not None:
+        other = _data_address(picture.narrow, ".svg")
+        other = f'<source media="(max-width: {NARROW})" srcset="{other}">'
+        image = f"<picture>{other}{image}</picture>"
+    words = f"<figcaption>{inline(picture.caption)}</figcaption>" if picture.caption else ""
+    return f"<figure>{image}{words}</figure>"
+
+
+def _data_address(content: bytes, kind: str) -> str:
+    return f"data:{MEDIA_TYPES[kind]};base64,{base64.b64encode(content).decode()}"
 
 
 def inline(text: str) -> str:
@@ -458,16 +419,3 @@ def _visible_character(character: str) -> str:
     if harmless and unicodedata.bidirectional(character) not in _DIRECTIONS:
         return character
     return _escape(character)
-
-
-def _data_address(content: bytes, media_type: str) -> str:
-    return f"data:{media_type};base64,{base64.b64encode(content).decode()}"
-
-
-def _html_figure(source: str, alternative: str, caption: str, narrow: str | None = None) -> str:
-    picture = f'<img src="{source}" alt="{html.escape(alternative)}">'
-    if narrow is not None:
-        other = f'<source media="(max-width: {NARROW})" srcset="{narrow}">'
-        picture = f"<picture>{other}{picture}</picture>"
-    words = f"<figcaption>{inline(caption)}</figcaption>" if caption else ""
-    return f"<figure>{picture}{words}</figure>"

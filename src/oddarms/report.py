@@ -18,10 +18,10 @@ from oddarms.algorithms import Decision
 from oddarms.documents import (
     Block,
     Details,
-    Drawing,
     Heading,
     Literal,
     Paragraph,
+    Picture,
     Table,
     to_html,
     visible,
@@ -316,10 +316,10 @@ def _pictures(result: Result, subject: Subject) -> list[Block]:
 
 def _drawing(
     result: Result, draw: Callable[..., Any], words: str, caption: str, tall: float = 1.0
-) -> Drawing:
+) -> Picture:
     width, height = NARROW
     wide, narrow = draw(result), draw(result, size=(width, tall * height))
-    return Drawing(file_content(wide), words, caption, file_content(narrow))
+    return Picture(file_content(wide), words, caption, file_content(narrow))
 
 
 def _intervals_in_words(result: Result, subject: Subject) -> str:

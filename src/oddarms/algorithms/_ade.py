@@ -126,7 +126,6 @@ class ADE(Algorithm):
 
     @property
     def means(self) -> FloatArray:
-        """Each arm's y_hat, from the pulls that estimate the arm."""
         return averages(self.arm_sums, self.m)
 
     def intervals(self) -> tuple[FloatArray, FloatArray]:
@@ -145,7 +144,6 @@ class ADE(Algorithm):
         )
 
     def threshold(self) -> Threshold:
-        """Return the interval of theta, around its estimate."""
         theta, mu = self.theta_hat, self.mu_hat
         ends = outwards(*self._ends())
         return Threshold(self.rule.raised((theta, theta), (mu, mu))[0], *ends)

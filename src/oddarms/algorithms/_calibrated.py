@@ -101,7 +101,6 @@ class Calibrated(Algorithm):
             self.decisions[:] = Decision.HIGH
 
     def propose(self, limit: int) -> Pulls:
-        """Return the next row; the last of a budget takes what is left."""
         if self.done:
             return no_pulls()
         if self.goal == "budget" and limit >= UNLIMITED:
@@ -130,7 +129,6 @@ class Calibrated(Algorithm):
         return _Row(weight, rounded_counts(counts, total, self.rng.random()), limit)
 
     def absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
-        """Enter the row, and decide every arm if the stated error allows it."""
         assert self._row is not None
         self._count(pulls, sums)
         self.totals = self.totals.plus(Totals(pulls.counts.astype(np.float64), sums, squares))
@@ -143,7 +141,6 @@ class Calibrated(Algorithm):
                 self.decisions = _decisions(found)
 
     def outlook(self) -> Iterator[Pulls]:
-        """Yield rows like the one that is proposed: the next is at least about as large."""
         counts = np.ones(self.n, dtype=np.int64) if self._row is None else self._row.counts
         while True:
             yield Pulls(np.arange(self.n), counts.copy())

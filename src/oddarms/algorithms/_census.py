@@ -79,7 +79,6 @@ class Census(Algorithm):
     # Steps
 
     def propose(self, limit: int) -> Pulls:
-        """Return a step of a tenth more, or of the limit."""
         if self.done:
             return no_pulls()
         seen, left = int(self.pulls.sum()), int(self.left.sum())
@@ -105,7 +104,6 @@ class Census(Algorithm):
         return np.maximum(targets, 1e-6 * max(float(targets.max()), 1e-6))
 
     def outlook(self) -> Iterator[Pulls]:
-        """Yield a pull of each undecided arm that has rewards left, over and over."""
         left = np.where(self.undecided, self.left - self.planned, 0)
         while (left > 0).any():
             arms = np.flatnonzero(left > 0)
@@ -113,7 +111,6 @@ class Census(Algorithm):
             left[arms] -= 1
 
     def absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
-        """Learn from a step, and decide."""
         counts = np.bincount(pulls.indices, pulls.counts, minlength=self.n)
         self.threshold_pulls += int(counts[~self.undecided].sum())
         self._count(pulls, sums)
@@ -166,17 +163,14 @@ class Census(Algorithm):
     # Reports
 
     def intervals(self) -> tuple[FloatArray, FloatArray]:
-        """Return intervals that contain all means together."""
         return self.low.copy(), self.high.copy()
 
     def threshold(self) -> Threshold:
-        """Return the upper threshold."""
         low, high = self.rule.bounds(self.low, self.high)
         estimate = self.rule.threshold(np.nan_to_num(self.means, nan=0.5))
         return Threshold(float(np.clip(estimate, low, high)), low, high)
 
     def thresholds(self) -> dict[str, Threshold]:
-        """Return the threshold of each side."""
         found = {"upper": self.threshold()}
         if self.both:
             low, high = self.rule.bounds(*self._mirrored())

@@ -104,7 +104,6 @@ class LUCB(Algorithm):
         self._merge_verdicts()
 
     def propose(self, limit: int) -> Pulls:
-        """Return the next step, cut to what the budget leaves."""
         if self.done:
             return no_pulls()
         missing = self.totals.pulls == 0
@@ -114,7 +113,6 @@ class LUCB(Algorithm):
         return _pulls_of(counts_of_step(self.totals.pulls, worth), limit)
 
     def absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
-        """Narrow the intervals of the arms that were pulled, and decide."""
         self.threshold_pulls += int(pulls.counts[~self.undecided[pulls.indices]].sum())
         self._count(pulls, sums)
         row = Totals.empty(self.n)
@@ -123,7 +121,6 @@ class LUCB(Algorithm):
         self._learn(row)
 
     def outlook(self) -> Iterator[Pulls]:
-        """Yield the present step again: the next ones are about mostly the same arms."""
         while True:
             yield self.propose(UNLIMITED)
 
@@ -227,7 +224,6 @@ class LUCB(Algorithm):
 
     @property
     def means(self) -> FloatArray:
-        """Each arm's average reward."""
         return averages(self.totals.total, self.totals.pulls)
 
     def _estimates(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -237,15 +233,12 @@ class LUCB(Algorithm):
         return means, pulls, self.totals.scatter / np.maximum(pulls, 1.0)
 
     def intervals(self) -> tuple[FloatArray, FloatArray]:
-        """Return intervals that contain all means together."""
         return self.low.copy(), self.high.copy()
 
     def threshold(self) -> Threshold:
-        """Return the upper threshold."""
         return self._threshold("upper")
 
     def thresholds(self) -> dict[str, Threshold]:
-        """Return the threshold of each side."""
         found = {"upper": self._threshold("upper")}
         if "lower" in self.normal:
             found["lower"] = mirrored(self._threshold("lower"))

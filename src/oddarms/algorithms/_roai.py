@@ -59,14 +59,12 @@ class ROAI(Algorithm):
         """Return the arms that the next round pulls."""
 
     def propose(self, limit: int) -> Pulls:  # noqa: ARG002 - a round cannot be made smaller
-        """Return one pull of each arm at the start, then of those that a round chooses."""
         if self.done:
             return no_pulls()
         arms = self._chosen() if self.round else np.arange(self.n)
         return Pulls(arms, np.ones(arms.size, dtype=np.int64))
 
     def absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:  # noqa: ARG002
-        """Update all intervals, and see which arms meet that of the threshold."""
         self.threshold_pulls += int(pulls.counts[~self.undecided[pulls.indices]].sum())
         self._count(pulls, sums)
         self.round += 1
@@ -82,16 +80,13 @@ class ROAI(Algorithm):
         self.decisions[below], self.decisions[above] = Decision.NORMAL, Decision.HIGH
 
     def outlook(self) -> Iterator[Pulls]:
-        """Yield the present round again and again."""
         while True:
             yield self.propose(1)
 
     def intervals(self) -> tuple[FloatArray, FloatArray]:
-        """Return y_hat -+ radius, cut to [0, 1]."""
         return np.clip(self.L, 0.0, 1.0), np.clip(self.U, 0.0, 1.0)
 
     def threshold(self) -> Threshold:
-        """Return the threshold's interval and its middle."""
         low, high = self.theta
         return Threshold(0.5 * (low + high) if self.round else math.nan, *outwards(low, high))
 

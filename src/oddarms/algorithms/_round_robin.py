@@ -78,7 +78,6 @@ class RR(Algorithm):
         self.beta: FloatArray = np.full(n, np.inf)
 
     def propose(self, limit: int) -> Pulls:  # noqa: ARG002 - a turn cannot be made smaller
-        """Return a turn of every arm at the start, then a turn of the next arm."""
         if self.T == 0:
             return Pulls(np.arange(self.n), np.full(self.n, self.batch))
         if self.done:
@@ -86,7 +85,6 @@ class RR(Algorithm):
         return Pulls(np.array([self.i]), np.array([self.batch]))
 
     def absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:  # noqa: ARG002
-        """Update the estimates and find the active arms."""
         first = self.T == 0
         old_mean, old_pulls = self.y_hat[self.i], self.pulls[self.i]
         self._count(pulls, sums)
@@ -103,7 +101,6 @@ class RR(Algorithm):
             self._next_arm()
 
     def outlook(self) -> Iterator[Pulls]:
-        """Yield the turns of the next arms."""
         arm = self.i if self.T else -1
         while True:
             arm = (arm + 1) % self.n
@@ -140,11 +137,9 @@ class RR(Algorithm):
 
     @property
     def done(self) -> bool:
-        """True once no arm is active."""
         return self.T > 0 and not self.undecided.any()
 
     def intervals(self) -> tuple[FloatArray, FloatArray]:
-        """Return y_hat -+ beta_i."""
         y_hat = np.nan_to_num(self.y_hat, nan=0.5)
         return np.clip(y_hat - self.beta, 0.0, 1.0), np.clip(y_hat + self.beta, 0.0, 1.0)
 
@@ -160,7 +155,6 @@ class RR(Algorithm):
         return self.rule.raised((theta - radius, theta + radius), (mu - mu_radius, mu + mu_radius))
 
     def threshold(self) -> Threshold:
-        """Return the interval of theta, around its estimate."""
         theta, mu = self.theta_hat, float(self.y_hat.mean())
         estimate = self.rule.raised((theta, theta), (mu, mu))[0]
         return Threshold(estimate, *outwards(*self._ends()))

@@ -39,11 +39,9 @@ class TwoSided(Algorithm):
         return self.lower if self.upper.done else self.upper
 
     def propose(self, limit: int) -> Pulls:
-        """Return the proposal of the side that is being searched."""
         return no_pulls() if self.done else self._current.propose(limit)
 
     def absorb(self, pulls: Pulls, sums: FloatArray, squares: FloatArray) -> None:
-        """Pass the rewards on, mirrored for the lower side."""
         side = self._current
         self._count(pulls, sums)
         if side is self.lower:
@@ -54,7 +52,6 @@ class TwoSided(Algorithm):
         self._merge_decisions()
 
     def outlook(self) -> Iterator[Pulls]:
-        """Yield the steps of the side that is being searched."""
         return self._current.outlook()
 
     def _merge_decisions(self) -> None:
@@ -67,7 +64,6 @@ class TwoSided(Algorithm):
             self.settle()  # each search uses its own intervals only
 
     def intervals(self) -> tuple[FloatArray, FloatArray]:
-        """Return the intersection of what both searches know of an arm."""
         lower, upper = self.upper.intervals()
         if self.lower.round:
             mirrored_lower, mirrored_upper = self.lower.intervals()
@@ -76,13 +72,10 @@ class TwoSided(Algorithm):
         return lower, upper
 
     def threshold(self) -> Threshold:
-        """Return the upper threshold; `thresholds` has both."""
         return self.upper.threshold()
 
     def centre(self) -> Ends:
-        """Return the interval of the centre that the first search has."""
         return self.upper.centre()
 
     def thresholds(self) -> dict[str, Threshold]:
-        """Return both thresholds."""
         return {"upper": self.upper.threshold(), "lower": mirrored(self.lower.threshold())}

@@ -112,7 +112,6 @@ class OrderRule(Rule):
         return smallest_bounds(low, high, middle(low.size))
 
     def centre_influence(self, means: FloatArray) -> FloatArray:
-        """Return 1 for the arm that is the median."""
         return unit(means.size, arm_at(means, middle(means.size)))
 
     def holds(self, means: FloatArray, low: FloatArray, high: FloatArray) -> Holds:
@@ -168,7 +167,6 @@ class Mad(OrderRule):
     k: float = 3.0
 
     def plain(self, means: FloatArray) -> float:
-        """Return median + k MAD."""
         q = middle(means.size)
         median = smallest(means, q)
         return median + self.k * smallest(np.abs(means - median), q)
@@ -309,7 +307,6 @@ class Tukey(OrderRule):
     k: float = 1.5
 
     def plain(self, means: FloatArray) -> float:
-        """Return Q3 + k (Q3 - Q1)."""
         q1, q3 = (smallest(means, q) for q in quartiles(means.size))
         return q3 + self.k * (q3 - q1)
 
@@ -324,7 +321,6 @@ class Tukey(OrderRule):
         return outwards(three[0] + one[0], three[1] + one[1], size)
 
     def plain_influence(self, means: FloatArray) -> FloatArray:
-        """Return 1 + k for the arm at Q3 and -k for that at Q1."""
         q1, q3 = (arm_at(means, q) for q in quartiles(means.size))
         return unit(means.size, q3, 1.0 + self.k) + unit(means.size, q1, -self.k)
 
@@ -372,7 +368,6 @@ class Quantile(OrderRule):
         return min(max(math.floor(self.share * n + CLOSE), 1), n - 1)
 
     def plain(self, means: FloatArray) -> float:
-        """Return the middle of the last mean below and the first one above."""
         m = self.below(means.size)
         return 0.5 * (smallest(means, m) + smallest(means, m + 1))
 
@@ -395,7 +390,6 @@ class Quantile(OrderRule):
         return smallest(low, m + 1), math.nextafter(smallest(high, m), math.inf)
 
     def plain_influence(self, means: FloatArray) -> FloatArray:
-        """Return 1/2 for each neighbour."""
         m, n = self.below(means.size), means.size
         return unit(n, arm_at(means, m), 0.5) + unit(n, arm_at(means, m + 1), 0.5)
 

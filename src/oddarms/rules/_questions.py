@@ -35,11 +35,9 @@ class Sigma(Rule):
         check_k(self.k)
 
     def plain(self, means: FloatArray) -> float:
-        """Return mu + k sigma."""
         return threshold(means, self.k)
 
     def centre(self, means: FloatArray) -> float:
-        """Return mu."""
         return float(means.mean())
 
     def plain_bounds(self, low: FloatArray, high: FloatArray) -> Ends:
@@ -64,11 +62,9 @@ class Sigma(Rule):
         return influence
 
     def centre_influence(self, means: FloatArray) -> FloatArray:
-        """Return 1/n."""
         return np.full(means.size, 1.0 / means.size)
 
     def hangs_on(self, means: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray:  # noqa: ARG002
-        """Return all arms: each one moves the mean."""
         return np.ones(means.size, dtype=np.bool_)
 
 
@@ -77,15 +73,12 @@ class _OneNumber(Rule):
     """A rule whose threshold is its centre, too."""
 
     def centre(self, means: FloatArray) -> float:
-        """Return the plain threshold."""
         return self.plain(means)
 
     def centre_bounds(self, low: FloatArray, high: FloatArray) -> Ends:
-        """Return bounds on the plain threshold."""
         return self.plain_bounds(low, high)
 
     def centre_influence(self, means: FloatArray) -> FloatArray:
-        """Return as for the plain threshold."""
         return self.plain_influence(means)
 
 
@@ -119,23 +112,18 @@ class Control(_OneNumber):
 
     @property
     def exempt(self) -> tuple[int, ...]:
-        """The control arm."""
         return (self.index,)
 
     def plain(self, means: FloatArray) -> float:
-        """Return the control's mean."""
         return float(means[self.index])
 
     def plain_bounds(self, low: FloatArray, high: FloatArray) -> Ends:
-        """Return the control's interval."""
         return float(low[self.index]), float(high[self.index])
 
     def plain_influence(self, means: FloatArray) -> FloatArray:
-        """Return 1 for the control."""
         return unit(means.size, self.index)
 
     def hangs_on(self, means: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray:  # noqa: ARG002
-        """Return the control, and no other arm."""
         mask: BoolArray = np.arange(means.size) == self.index
         return mask
 
@@ -153,19 +141,15 @@ class Absolute(_OneNumber):
     name: ClassVar[str] = "absolute"
 
     def plain(self, means: FloatArray) -> float:  # noqa: ARG002
-        """Return the floor."""
         return self.floor
 
     def plain_bounds(self, low: FloatArray, high: FloatArray) -> Ends:  # noqa: ARG002
-        """Return the floor, twice."""
         return self.floor, self.floor
 
     def plain_influence(self, means: FloatArray) -> FloatArray:
-        """Return zeros."""
         return np.zeros(means.size)
 
     def hangs_on(self, means: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray:  # noqa: ARG002
-        """Return no arm."""
         return np.zeros(means.size, dtype=np.bool_)
 
 
