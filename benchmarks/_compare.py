@@ -164,11 +164,10 @@ def tenths(name: str, report: Callable[[str], None]) -> Callable[[GridProgress],
 
     def tell(progress: GridProgress) -> None:
         nonlocal said
-        total = progress.total
-        tenth = 10 * total.done // total.cells
+        tenth = 10 * progress.done // progress.cells
         if tenth > said:
             said = tenth
-            report(f"{name}: {total.done:,} of {total.cells:,} runs")
+            report(f"{name}: {progress.done:,} of {progress.cells:,} runs")
 
     return tell
 

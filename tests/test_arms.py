@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from helpers import DATA
 from oddarms import find
@@ -20,7 +19,6 @@ from oddarms.arms import (
     Function,
     Gaussian,
     Resampled,
-    ScipyArms,
     SeededSource,
     SimulatedArms,
     Source,
@@ -28,7 +26,6 @@ from oddarms.arms import (
     Uniform,
     crowd_error_rates,
     simulated_crowd,
-    truncated_normal,
 )
 from oddarms.errors import InvalidParameter, PullFailed
 
@@ -40,11 +37,6 @@ FAMILIES: dict[str, tuple[Any, tuple[float, float]]] = {
     "beta": (lambda rng: Beta(MEANS, 2.0, rng=rng), (0, 1)),
     "uniform": (lambda rng: Uniform([-2, 0, 3], 2.0, bounds=(-3, 5), rng=rng), (-3, 5)),
     "gaussian": (lambda rng: Gaussian(MEANS, 0.5, rng=rng), (-10, 10)),
-    "scipy": (lambda rng: ScipyArms(stats.beta([1, 2, 3], b=2), rng=rng), (0, 1)),
-    "truncated normal": (
-        lambda rng: truncated_normal([-2.0, 0.0, 4.0], 1.5, bounds=(-3, 5), rng=rng),
-        (-3, 5),
-    ),
     "resampled": (
         lambda rng: Resampled({0: [0, 0.5], 1: [1], 2: [0.25, 0.5, 1]}, rng=rng),
         (0, 1),
@@ -303,8 +295,6 @@ class TestMisuse:
             (lambda: Uniform([0.1, 0.5], 2.0), "width must be between 0 and 1 but got 2.0"),
             (lambda: Uniform([0.01, 0.5], 0.1), r"within \[0.05, 0.95\] but means\[0\] is 0.01"),
             (lambda: Uniform([0.1, 0.5], bounds=(1, 0)), "bounds must be finite with a < b"),
-            (lambda: ScipyArms(stats.norm([0.4, 0.5])), r"support within \[0, 1\] but it reaches"),
-            (lambda: truncated_normal([0.1, 0.5], 0.0), "scale must be positive but got 0.0"),
         ],
     )
     def test_message(self, make: Any, message: str) -> None:

@@ -85,9 +85,8 @@ class Latest:
 
     def __call__(self, progress: GridProgress) -> None:
         self.progress = progress
-        total = progress.total
-        self.told.append((total.done, total.resumed, total.pulls))
-        if total.done == self.interrupt_at:
+        self.told.append((progress.done, progress.resumed, progress.pulls))
+        if progress.done == self.interrupt_at:
             raise KeyboardInterrupt
 
 
@@ -337,8 +336,7 @@ class TestResuming:
         latest = Latest()
         larger = run(GRID, rng=1, jobs=1, folder=tmp_path, progress=latest)
         assert counting.calls == 10
-        assert latest.progress.algorithms["spade"].resumed == 2
-        assert latest.progress.algorithms["in steps"].resumed == 0
+        assert latest.progress.resumed == 2
         assert larger.to_csv() == expected.to_csv()
 
     def test_another_seed_finds_nothing_and_disturbs_nothing(
@@ -371,7 +369,7 @@ class TestResuming:
         monkeypatch.undo()
         latest = Latest()
         found = run(GRID, rng=1, jobs=1, folder=tmp_path, progress=latest)
-        assert latest.progress.total.resumed == 3
+        assert latest.progress.resumed == 3
         assert found.to_csv() == expected.to_csv()
 
     def test_a_disk_that_is_full_half_way(self, tmp_path: Path, expected: Outcomes) -> None:
@@ -379,7 +377,7 @@ class TestResuming:
             run(GRID, rng=1, jobs=1, folder=tmp_path)
         latest = Latest()
         found = run(GRID, rng=1, jobs=1, folder=tmp_path, progress=latest)
-        assert 0 < latest.progress.total.resumed < 10
+        assert 0 < latest.progress.resumed < 10
         assert found.to_csv() == expected.to_csv()
 
     def test_a_folder_that_cannot_be_one(self, tmp_path: Path) -> None:
@@ -392,7 +390,7 @@ class TestResuming:
         found = run(Grid([FIXED], ["spade", Contender("SPADE", "spade")]), jobs=1, progress=latest)
         assert counting.calls == 3
         assert [row.pulls for row in found[:3]] == [row.pulls for row in found[3:]]
-        assert latest.progress.total.done == latest.progress.total.cells == 6
+        assert latest.progress.done == latest.progress.cells == 6
 
 
 class TestProgress:
@@ -400,17 +398,14 @@ class TestProgress:
         latest = Latest()
         run(GRID, rng=1, jobs=1, progress=latest)
         assert [done for done, *_ in latest.told] == [*range(11)]
-        assert latest.progress.total.cells == 10
-        assert latest.progress.total.pulls == sum(row.pulls for row in expected)
-        of_steps = latest.progress.algorithms["in steps"]
-        assert (of_steps.cells, of_steps.done, of_steps.resumed) == (5, 5, 0)
-        assert of_steps.pulls == sum(row.pulls for row in expected if row.algorithm == "in steps")
+        assert latest.progress.cells == 10
+        assert latest.progress.pulls == sum(row.pulls for row in expected)
 
     def test_expected_costs_move_from_left_to_run(self) -> None:
         shares: list[tuple[float, float]] = []
         run(
             GRID, rng=1, jobs=1,
-            progress=lambda told: shares.append((told.total.cost_run, told.total.cost_left)),
+            progress=lambda told: shares.append((told.cost_run, told.cost_left)),
         )  # fmt: skip
         total = sum(cell.expected_cost for cell in GRID.cells(1))
         assert shares[0] == (0.0, pytest.approx(total))
@@ -541,7 +536,7 @@ def study(folder: str, jobs: int, last: int) -> None:
     """Run a comparison whose process is killed when it has so many cells."""
 
     def progress(told: GridProgress) -> None:
-        if told.total.done == last:
+        if told.done == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
     run(STUDY, folder=folder, jobs=jobs, progress=progress).to_csv(Path(folder) / "found.csv")

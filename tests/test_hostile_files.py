@@ -179,7 +179,7 @@ class TestJson:
     def test_a_question(self, kind: str) -> None:
         text, why = BAD_JSON[kind]
         sentence = refusal(lambda: Question.from_json(text))
-        assert sentence.startswith("a question must be JSON but is not: ")
+        assert sentence.startswith("This question is not valid JSON: ")
         assert why in sentence
 
     @pytest.mark.parametrize("kind", [k for k, (text, _) in BAD_JSON.items() if text[:1] == "{"])

@@ -380,7 +380,6 @@ def test_units():
     assert limit.method == "first_order"
     assert not limit.strict
     assert limit.pulls == pytest.approx(0.8 * math.log(9) * T)
-    assert limit.pulls_at(math.log(500)) == pytest.approx(math.log(500) * T)
     y = crowd(48, 2, 0)
     assert first_order_program(y, y * (1 - y), 2).sum() == T
 
@@ -398,7 +397,7 @@ def test_pulls_grow_as_delta_falls(method):
 def test_nothing_to_find(n, k, method):
     y = np.random.default_rng(n).random(n)
     limit = lower_bound(y, k=k, delta=0.1, method=method)
-    assert limit.pulls == limit.characteristic_time == limit.pulls_at(3.0) == 0.0
+    assert limit.pulls == limit.characteristic_time == 0.0
     np.testing.assert_allclose(limit.allocation, 1 / n)
     assert not first_order_program(y, 1.0, k).any()
 
@@ -412,7 +411,6 @@ def test_an_arm_on_the_threshold(y, k, method):
     assert limit.pulls == limit.characteristic_time == math.inf
     assert limit.allocation.sum() == pytest.approx(1.0)
     assert np.isinf(first_order_program(y, 1.0, k)).all()
-    assert limit.pulls_at(0.0) == 0.0
 
 
 def test_known_rewards():
@@ -470,9 +468,3 @@ def test_errors_of_the_program(change, message):
     arguments = {"variances": 1.0, "k": 1.0} | change
     with pytest.raises(InvalidParameter, match=message):
         first_order_program([0.1, 0.3, 0.9], **arguments)
-
-
-def test_level_must_be_sensible():
-    limit = lower_bound([0.1, 0.3, 0.9], k=1, delta=0.1, method="first_order")
-    with pytest.raises(InvalidParameter, match="level must be a number of at least 0 but got -1"):
-        limit.pulls_at(-1.0)

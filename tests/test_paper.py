@@ -30,7 +30,7 @@ from oddarms.experiments import (
     _reproduce,
     reproduce,
 )
-from oddarms.experiments._figures import draw_figures, print_style
+from oddarms.experiments._figures import PRINT, draw_figures
 from oddarms.experiments._grid import Cell
 from oddarms.experiments._outcomes import Estimate, IntervalRow, Measured, Runs, short_number
 from oddarms.experiments._paper import (
@@ -46,6 +46,7 @@ from oddarms.experiments._paper import (
     figure_settings,
 )
 from oddarms.experiments._reproduce import ReportFacts, report_blocks
+from oddarms.plotting import drawing
 from oddarms.tables import RecordedArms, read_arms
 from oddarms.theory import gaps, outliers, threshold
 
@@ -413,15 +414,8 @@ def all_made_up(*algorithms: str, runs: int = 3) -> Outcomes:
 
 
 def drawn(outcomes: Outcomes, crowd: Crowd = STANDING_IN) -> dict[str, Any]:
-    with print_style():
-        return {
-            "fig1": _figures._figure_1(outcomes),
-            "fig2a": _figures._figure_2a(outcomes),
-            "fig2b": _figures._figure_2b(outcomes),
-            "fig3a": _figures._figure_3(outcomes, 2.0, crowd),
-            "fig3b": _figures._figure_3(outcomes, 3.0, crowd),
-            "fig3c": _figures._figure_3c(crowd),
-        }
+    with drawing(PRINT):
+        return _figures.figures_of(outcomes, crowd)
 
 
 def texts_of(figure: Any) -> list[str]:
@@ -459,7 +453,7 @@ class TestPictures:
         from matplotlib.text import Annotation
 
         outcomes = made_up(lambda row: 40.5e6 * jitter(row), "fig3")
-        with print_style():
+        with drawing(PRINT):
             figure = _figures._figure_3(outcomes, 2.0, STANDING_IN)
         figure.canvas.draw()
         axis = figure.axes[0]

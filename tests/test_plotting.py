@@ -20,7 +20,6 @@ from oddarms.errors import InvalidParameter, MissingExtra
 from oddarms.plotting import (
     file_content,
     new_figure,
-    plot_comparison,
     plot_evidence,
     plot_intervals,
     plot_pulls,
@@ -225,23 +224,6 @@ def test_an_algorithm_without_evidence_has_no_panel_for_it() -> None:
     result = find(Bernoulli(MEANS), k=1, delta=0.1, algorithm="rr", budget=500)
     assert result.trace[-1].evidence_median is None
     assert len(plot_evidence(result).axes) == 2
-
-
-class TestComparison:
-    @pytest.mark.parametrize("size", [None, (4.2, 9.0)])
-    def test_results_stand_side_by_side(self, size: tuple[float, float] | None) -> None:
-        figure = plot_comparison({name: case(name) for name in CASES}, size=size)
-        assert len(figure.axes) == 3
-        names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-        assert names == list(CASES)[:1] + [drawable(name, 22) for name in list(CASES)[1:]]
-        assert_texts_inside(figure)
-
-    def test_one_result_of_which_nothing_is_known(self) -> None:
-        assert_texts_inside(plot_comparison({"x" * 500: case("no numbers")}))
-
-    def test_none_are_refused(self) -> None:
-        with pytest.raises(InvalidParameter, match="at least one"):
-            plot_comparison({})
 
 
 class TestFiles:

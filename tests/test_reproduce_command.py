@@ -18,7 +18,7 @@ import pytest
 
 from oddarms.cli import main
 from oddarms.errors import StorageFailed, WorkerLost
-from oddarms.experiments import AlgorithmProgress, GridProgress
+from oddarms.experiments import GridProgress
 from oddarms.search import ProgressLine
 
 FAST = ["--algorithms", "spade", "--runs", "1", "--budget", "2000", "--jobs", "1"]
@@ -255,9 +255,7 @@ class Terminal(io.StringIO):
 
 
 def halfway() -> GridProgress:
-    ade = AlgorithmProgress(50, 10, 0, 123_456_789, cost_run=1.0, cost_left=3.0)
-    spade = AlgorithmProgress(50, 50, 40, 4_321, cost_run=1.0, cost_left=0.0)
-    return GridProgress({"ADE": ade, "SPADE": spade})
+    return GridProgress(100, 60, 40, 123_461_110, cost_run=2.0, cost_left=3.0)
 
 
 @pytest.fixture
@@ -288,9 +286,9 @@ class TestProgress:
     def test_one_line_on_a_terminal(self, shown: Callable[..., list[str]]) -> None:
         (line,) = shown(halfway())
         assert re.match(r"60 of 100 runs · 120,000,000 pulls · \S+ left$", line)
-        nothing = GridProgress({"ADE": AlgorithmProgress(50, cost_left=1.0)})
+        nothing = GridProgress(50, cost_left=1.0)
         assert shown(nothing) == ["0 of 50 runs · 0 pulls · ? left"]
-        endless = GridProgress({"RR": AlgorithmProgress(2, 1, cost_run=1e-12, cost_left=1e300)})
+        endless = GridProgress(2, 1, cost_run=1e-12, cost_left=1e300)
         assert shown(endless)[-1].endswith("99 days, 0:00:00 left")
 
     def test_nothing_off_a_terminal_or_if_quiet(self, shown: Callable[..., list[str]]) -> None:

@@ -134,7 +134,7 @@ class TestAskAndTell:
         search = Search(question)
         assert search.question is question
         assert search.ask_step().total == 4
-        with pytest.raises(InvalidParameter, match="beside it there is k"):
+        with pytest.raises(InvalidParameter, match="complete: leave out k"):
             Search(question, k=1)
 
     def test_an_algorithm_class_instead_of_a_name(self) -> None:

@@ -78,7 +78,7 @@ def test_a_question_instead_of_its_words() -> None:
     )
     with pytest.raises(InvalidParameter, match="about the instance's 4 arms but is about 3"):
         simulate(MEANS, Question(3))
-    with pytest.raises(InvalidParameter, match="beside it there is k"):
+    with pytest.raises(InvalidParameter, match="complete: leave out k"):
         simulate(MEANS, Question(4), k=1)
 
 

@@ -73,11 +73,16 @@ def check_k(k: float) -> float:
     return float(k)
 
 
+def check_share(name: str, value: float) -> float:
+    """Return a share as a float strictly between 0 and 1."""
+    if not 0.0 < check_number(name, value) < 1.0:
+        raise InvalidParameter(f"{name} must be strictly between 0 and 1 but got {value}.")
+    return float(value)
+
+
 def check_delta(delta: float) -> float:
     """Return delta as a float strictly between 0 and 1, and large enough to be divided."""
-    if not 0.0 < check_number("delta", delta) < 1.0:
-        raise InvalidParameter(f"delta must be strictly between 0 and 1 but got {delta}.")
-    if delta < MIN_DELTA:
+    if check_share("delta", delta) < MIN_DELTA:
         raise InvalidParameter(f"delta must be at least {MIN_DELTA:g} but got {delta}.")
     return float(delta)
 
@@ -131,15 +136,6 @@ def check_floor(floor: float | None, bounds: tuple[float, float]) -> float | Non
     return number
 
 
-def check_quantile(quantile: float | None) -> float | None:
-    """Return the share of the means below the threshold, strictly between 0 and 1."""
-    if quantile is None:
-        return None
-    if not 0.0 < check_number("quantile", quantile) < 1.0:
-        raise InvalidParameter(f"quantile must be strictly between 0 and 1 but got {quantile}.")
-    return float(quantile)
-
-
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
     """Return the value of a parameter that is one of a few words."""
     if not isinstance(value, str) or value not in choices:
@@ -148,18 +144,11 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
     return value
 
 
-def check_algorithm(algorithm: Any) -> str | type:
-    """Return the name or class of an algorithm if it may be one."""
-    if not isinstance(algorithm, str | type):
-        raise InvalidParameter(f"algorithm must be a name or a class but got {brief(algorithm)}.")
-    return algorithm
-
-
 def check_plain_label(label: Label) -> str | int:
     """Return a label if it can be written down: a text or a whole number."""
     if isinstance(label, bool) or not isinstance(label, str | int):
         raise InvalidParameter(
-            f"labels must be texts or whole numbers where they are stored but got {label!r}."
+            f"Only texts and whole numbers can be stored as labels, not {label!r}."
         )
     return label
 
@@ -174,13 +163,6 @@ def check_whole(name: str, value: Any, *, least: int, most: int | None = None) -
     if most is not None and value > most:
         raise InvalidParameter(f"{name} must be at most {most:,} but got {Decimal(value):.3g}.")
     return int(value)
-
-
-def check_budget(budget: int | None) -> int | None:
-    """Return the budget in pulls, at least 0, or None for no limit."""
-    if budget is None:
-        return None
-    return check_whole("budget", budget, least=0)
 
 
 def check_means(means: npt.ArrayLike) -> FloatArray:
@@ -353,17 +335,17 @@ class Question:
             "delta": check_delta(delta),
             "bounds": bounds,
             "side": check_side(side),
-            "budget": check_budget(budget),
+            "budget": None if budget is None else check_whole("budget", budget, least=0),
             "rule": name,
-            "margin": check_margin(
-                usual_margin(name, k, bounds) if margin is None else margin, bounds
-            ),
+            "margin": _usual_margin(name, k, bounds)
+            if margin is None
+            else check_margin(margin, bounds),
             "floor": check_floor(floor, bounds),
             "control": control.item() if isinstance(control, np.generic) else control,
-            "quantile": check_quantile(quantile),
+            "quantile": None if quantile is None else check_share("quantile", quantile),
             "error": check_choice("error", error, get_args(Error)),
             "goal": goal,
-            "algorithm": check_algorithm(algorithm or usual_algorithm(name, goal)),
+            "algorithm": algorithm or _usual_algorithm(name, goal),
             "_options": _checked_options(options or {}),
         }
         for word, value in values.items():
@@ -372,38 +354,31 @@ class Question:
 
     def _check_words_together(self) -> None:
         """Raise where words of the question contradict each other."""
-        if self.rule not in USUAL_K and self.k != 0.0:
+        if not isinstance(self.algorithm, str | type):
             raise InvalidParameter(
-                f"k must be left out for the rule {self.rule!r} but got {self.k:g}."
+                f"algorithm must be a name or a class but got {brief(self.algorithm)}."
             )
+        if self.rule not in USUAL_K and self.k != 0.0:
+            raise InvalidParameter(f"The rule {self.rule!r} has no k: leave out k={self.k:g}.")
         for word, value in (("control", self.control), ("quantile", self.quantile)):
             if self.rule == word and value is None:
-                raise InvalidParameter(f"{word} must be given with the rule {word!r} but got None.")
+                raise InvalidParameter(f"The rule {word!r} requires the parameter {word}.")
             if self.rule != word and value is not None:
                 raise InvalidParameter(
-                    f"{word} must be left out, as the rule is {self.rule!r} and not {word!r}, but"
-                    f" got {brief(value)}."
+                    f"{word}={brief(value)} requires rule={word!r}; the rule is {self.rule!r}."
                 )
         if self.control is not None and self.control not in self.labels:
-            raise InvalidParameter(
-                f"control must be the label of an arm but {self.control!r} is none."
-            )
+            raise InvalidParameter(f"control must be an arm's label; no arm is {self.control!r}.")
         if self.rule == "absolute" and (self.floor is None or self.margin > 0.0):
-            got = "None" if self.floor is None else f"a margin of {self.margin:g}, too"
             raise InvalidParameter(
-                "floor must be given for the rule 'absolute', without a margin, but got"
-                f" {got}: the floor is the threshold."
+                "The rule 'absolute' requires a floor, which is the threshold, and has no margin."
             )
         if self.k < 0.0 and (self.margin > 0.0 or self.floor is not None):
-            raise InvalidParameter(
-                f"k must be at least 0 where there is a margin or a floor but got {self.k:g}."
-            )
+            raise InvalidParameter(f"A margin or a floor requires k >= 0, but k is {self.k:g}.")
         if self.floor is not None and self.side == "both":
-            raise InvalidParameter(
-                "floor must belong to one side but side is 'both': ask for 'upper' or 'lower'."
-            )
+            raise InvalidParameter("A floor has one side: set side to 'upper' or 'lower'.")
         if self.goal == "budget" and self.budget is None:
-            raise InvalidParameter("budget must be given where the goal is 'budget' but got None.")
+            raise InvalidParameter("goal='budget' requires a budget: give the number of samples.")
 
     @classmethod
     def of(cls, question: Question | Iterable[Label] | int, words: Mapping[str, Any]) -> Question:
@@ -414,8 +389,8 @@ class Question:
         if isinstance(question, Question):
             if words:
                 raise InvalidParameter(
-                    "words of the question must be in it already but beside it there is"
-                    f" {', '.join(words)}."
+                    f"A Question is complete: leave out {', '.join(words)}, or change the question"
+                    " by its method `but`."
                 )
             return question
         own = {name: value for name, value in words.items() if name in WORDS}
@@ -479,7 +454,9 @@ class Question:
     def threshold_text(self, side: str) -> str:
         """Return what the threshold of a side is, in words."""
         upper = side == "upper"
-        parts = [text for text in (self._plain_text(upper), self._margin_text(upper)) if text]
+        parts = [text] if (text := self._plain_text(upper)) else []
+        if self.margin > 0.0:
+            parts.append(f"{self.centre_text} {'+' if upper else '-'} {self.margin:g}")
         if self.floor is not None:
             parts.append(f"{self.floor:g}")
         if len(parts) == 1:
@@ -498,11 +475,6 @@ class Question:
             "control": "" if self.margin > 0.0 else f"that of arm {_printable(self.control)}",
             "absolute": "",
         }[self.rule]
-
-    def _margin_text(self, upper: bool) -> str:
-        if self.margin == 0.0:
-            return ""
-        return f"{self.centre_text} {'+' if upper else '-'} {self.margin:g}"
 
     @property
     def centre_text(self) -> str:
@@ -570,31 +542,28 @@ class Question:
             version = values["version"]
             if type(version) is not int or version != VERSION:
                 raise InvalidParameter(
-                    f"a question must be of version {VERSION} but this one is of {version!r}."
+                    f"This question has version {version!r}; this program reads {VERSION}."
                 )
             named, n = values["labels"], check_whole("n", values["n"], least=2)
             labels = n if named is None else list(map(check_plain_label, named))
             words = {name: values[name] for name in WORDS}
             return cls(labels, **words, options=values["options"])
         except (AttributeError, KeyError, TypeError) as error:
-            raise InvalidParameter(
-                f"a question must be whole but this one is not: {error}."
-            ) from None
+            raise InvalidParameter(f"This question is incomplete or damaged: {error}.") from None
 
     def to_json(self) -> str:
         """Return the question as text; its algorithm must have a name."""
         if not isinstance(self.algorithm, str):
             raise InvalidParameter(
-                "algorithm must be a registered name where a question is written down but got"
-                f" the class {self.algorithm_name}: oddarms.algorithms.register gives it one."
+                f"A question with the class {self.algorithm_name} as algorithm cannot be saved:"
+                " register it under a name by oddarms.algorithms.register."
             )
         values = self.to_dict()
         try:
             return json.dumps(values, allow_nan=False)
         except (TypeError, ValueError):
             raise InvalidParameter(
-                "options must be plain values where they are written down but got"
-                f" {self.options!r}."
+                f"Only plain values can be saved as options, not {self.options!r}."
             ) from None
 
     @classmethod
@@ -603,7 +572,7 @@ class Question:
         try:
             values = parsed(text)
         except (TypeError, ValueError) as error:
-            raise InvalidParameter(f"a question must be JSON but is not: {error}.") from None
+            raise InvalidParameter(f"This question is not valid JSON: {error}.") from None
         return cls.from_dict(values)
 
 
@@ -620,7 +589,7 @@ def _words_of(rule: RuleObject, beside: Mapping[str, Any]) -> dict[str, Any]:
     for word in words.keys() & beside.keys():
         if beside[word] is not None:
             raise InvalidParameter(
-                f"{word} is given twice, in rule={rule!r} and beside it: leave one of them out."
+                f"{word} is given twice: in rule={rule!r} and as a parameter. Leave one out."
             )
     return {**beside, **words}
 
@@ -630,14 +599,14 @@ def _printable(label: Label) -> str:
     return "".join(c if c.isprintable() else "?" for c in str(label))
 
 
-def usual_margin(rule: str, k: float, bounds: tuple[float, float]) -> float:
+def _usual_margin(rule: str, k: float, bounds: tuple[float, float]) -> float:
     """Return the margin of a question where none is given."""
     if k < 0.0 or rule in ("quantile", "absolute"):
         return 0.0
     return USUAL_MARGIN * (bounds[1] - bounds[0])
 
 
-def usual_algorithm(rule: str, goal: str) -> str:
+def _usual_algorithm(rule: str, goal: str) -> str:
     """Return the name of the algorithm that suits a question where none is given."""
     if goal == "budget":
         return "calibrated"
@@ -655,7 +624,7 @@ def _labels_or_numbers(labels: Iterable[Label] | int) -> Sequence[Label]:
         return range(len(names)) if numbers else names
     except TypeError:
         raise InvalidParameter(
-            f"labels must be the arms' names, or their number, but got {brief(labels)}."
+            f"labels must be the arms' names or their number, not {brief(labels)}."
         ) from None
 
 
@@ -664,6 +633,6 @@ def _checked_options(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     for name in options:
         if not isinstance(name, str) or name in ("labels", *WORDS):
             raise InvalidParameter(
-                f"options must be the algorithm's own but {name!r} is a part of the question."
+                f"{name!r} is a parameter of the question, not an option of the algorithm."
             )
     return tuple(sorted(options.items(), key=lambda item: item[0]))

@@ -8,14 +8,12 @@ from oddarms.arms._simulated import (
     Beta,
     Gaussian,
     Resampled,
-    ScipyArms,
     SimulatedArms,
     Uniform,
     check_endless,
     check_not_census,
     crowd_error_rates,
     simulated_crowd,
-    truncated_normal,
 )
 
 __all__ = [
@@ -28,7 +26,6 @@ __all__ = [
     "Function",
     "Gaussian",
     "Resampled",
-    "ScipyArms",
     "SeededSource",
     "SimulatedArms",
     "Source",
@@ -41,5 +38,4 @@ __all__ = [
     "crowd_error_rates",
     "simulated_crowd",
     "transformed",
-    "truncated_normal",
 ]

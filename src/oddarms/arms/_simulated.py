@@ -211,80 +211,6 @@ class Gaussian(SimulatedArms):
         return sums, sums * sums / counts + self.sd**2 * spread
 
 
-class ScipyArms(SimulatedArms):
-    """Arms from a frozen scipy distribution, one per arm or one with array parameters.
-
-    Parameters
-    ----------
-    distribution
-        A frozen scipy distribution with array parameters of length n, whose support lies within
-        `bounds`; its own `mean()` gives the arms' means.
-
-    Examples
-    --------
-    >>> from scipy import stats
-    >>> arms = ScipyArms(stats.triang([0.2, 0.5, 0.9]))
-    >>> arms.means.round(3).tolist()
-    [0.4, 0.5, 0.633]
-    """
-
-    def __init__(
-        self,
-        distribution: Any,
-        *,
-        bounds: tuple[float, float] = (0.0, 1.0),
-        labels: Sequence[Label] | None = None,
-        rng: np.random.Generator | int | None = None,
-    ) -> None:
-        super().__init__(distribution.mean(), labels=labels, rng=rng)
-        a, b = check_bounds(bounds)
-        low, high = distribution.support()
-        if np.any(low < a) or np.any(high > b):
-            raise InvalidParameter(
-                f"distribution must have its support within [{a:g}, {b:g}]"
-                f" but it reaches from {np.min(low):g} to {np.max(high):g}."
-            )
-        self.distribution = distribution
-
-    def _draw(self, arms: IntArray) -> FloatArray:
-        levels = self.rng.random(arms.size)
-        names = self.distribution.kwds
-        vary = [np.broadcast_to(value, self.means.shape)[arms] for value in self.distribution.args]
-        vary_named = {
-            name: np.broadcast_to(value, self.means.shape)[arms] for name, value in names.items()
-        }
-        rewards = self.distribution.dist.ppf(levels, *vary, **vary_named)
-        return np.asarray(rewards, dtype=np.float64)
-
-
-def truncated_normal(
-    centres: npt.ArrayLike,
-    scale: float,
-    *,
-    bounds: tuple[float, float] = (0.0, 1.0),
-    labels: Sequence[Label] | None = None,
-    rng: np.random.Generator | int | None = None,
-) -> ScipyArms:
-    """Return arms with normal rewards cut off at the bounds.
-
-    Cutting moves a mean towards the middle: `means` of the result are the true ones.
-
-    Examples
-    --------
-    >>> truncated_normal([0.1, 0.5], scale=0.2).means.round(3).tolist()
-    [0.202, 0.5]
-    """
-    from scipy.stats import truncnorm
-
-    a, b = check_bounds(bounds)
-    if not 0.0 < scale < np.inf:
-        raise InvalidParameter(f"scale must be positive but got {scale}.")
-    centre = check_means(centres)
-    low, high = (a - centre) / scale, (b - centre) / scale
-    distribution = truncnorm(low, high, loc=centre, scale=scale)
-    return ScipyArms(distribution, bounds=_widen(a, b), labels=labels, rng=rng)
-
-
 def check_not_census(arms: object, question: Question) -> None:
     """Raise if a census, which holds for finite populations only, is asked of endless arms."""
     if question.algorithm_name.lower() == "census" and getattr(arms, "endless", False):
@@ -303,11 +229,6 @@ def check_endless(arms: SimulatedArms) -> SimulatedArms:
             " used once: Resampled(records) draws them with replacement."
         )
     return arms
-
-
-def _widen(a: float, b: float) -> tuple[float, float]:
-    slack = 1e-12 * max(abs(a), abs(b), b - a)  # loc + scale * low need not round back to a
-    return a - slack, b + slack
 
 
 def _check_within(means: FloatArray, low: float, high: float) -> None:

@@ -1,4 +1,4 @@
-"""``oddarms reproduce``: the figures of the ADE paper, and one of the ROAI paper."""
+"""``oddarms reproduce``: the figures of the ADE paper."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from oddarms import experiments
 from oddarms.cli._display import StatusLine
@@ -31,8 +30,6 @@ from oddarms.experiments import (
     Claim,
     GridProgress,
     Reproduction,
-    RoaiReproduction,
-    reproduce_roai,
 )
 from oddarms.tables import RecordedArms, read_arms
 from oddarms.text import about, shown
@@ -50,12 +47,11 @@ class Figure(StrEnum):
     fig2b = "fig2b"
     fig3 = "fig3"
     all = "all"
-    roai = "roai"
 
 
 @takes(
     context=CONTEXT,
-    figures=argument(list[Figure], "FIGURE", "fig1, fig2a, fig2b, fig3, all of these, or roai."),
+    figures=argument(list[Figure], "FIGURE", "fig1, fig2a, fig2b, fig3, or all of these."),
     out=option(
         Path, "Folder for tables, pictures and report.", default=Path("output/paper"), metavar="DIR"
     ),
@@ -63,7 +59,7 @@ class Figure(StrEnum):
     seed=seed_option("Seed for all instances and rewards.", 0),
     algorithms=option(
         str,
-        "Algorithms to compare, separated by commas; not for roai.",
+        "Algorithms to compare, separated by commas.",
         default="ade,rr,wrr,spade",
         metavar="A,B,C",
     ),
@@ -86,14 +82,10 @@ def reproduce(given: Given) -> None:
     paper's claims beside what was measured. Finished runs are kept in the folder: stopped at any
     moment, the same command resumes, with the same result.
 
-    `roai` is Figure 1(b) of "Robust Outlier Arm Identification" (ICML 2020), with LUCB beside its
-    algorithms, in a folder of its own.
-
     \b
     Try:
       oddarms reproduce all --quick
       oddarms reproduce fig3 --data responses.txt --gold gold.txt
-      oddarms reproduce roai
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     # compiling the kernels, once, takes 500 MB: loky replaces the worker, and suspects a leak
     warnings.filterwarnings("ignore", "A worker was restarted", UserWarning)
@@ -103,32 +95,22 @@ def reproduce(given: Given) -> None:
     recorded = None if given.data is None else read_arms(given.data, gold=given.gold)
     if recorded is not None and not quiet:
         _say_what_was_read(recorded)
-    chosen = FIGURES if "all" in figures else [one.value for one in figures if one != "roai"]
-    shared: dict[str, Any] = {
-        "runs": given.runs,
-        "rng": given.seed,
-        "quick": given.quick,
-        "jobs": given.jobs,
-        "budget": given.budget,
-        "command": shlex.join(["oddarms", *given.context.obj]),
-    }
-    if chosen:
-        with _progress(out, quiet) as progress:
-            found = experiments.reproduce(
-                chosen,
-                folder=out,
-                algorithms=[name.strip() for name in given.algorithms.split(",")],
-                data=recorded,
-                progress=progress,
-                **shared,
-            )
-        if not quiet:
-            _show(found)
-    if "roai" in figures:
-        with _progress(out / "roai", quiet) as progress:
-            again = reproduce_roai(folder=out / "roai", progress=progress, **shared)
-        if not quiet:
-            _show_roai(again)
+    with _progress(out, quiet) as progress:
+        found = experiments.reproduce(
+            FIGURES if "all" in figures else [one.value for one in figures],
+            folder=out,
+            runs=given.runs,
+            rng=given.seed,
+            algorithms=[name.strip() for name in given.algorithms.split(",")],
+            data=recorded,
+            budget=given.budget,
+            quick=given.quick,
+            jobs=given.jobs,
+            progress=progress,
+            command=shlex.join(["oddarms", *given.context.obj]),
+        )
+    if not quiet:
+        _show(found)
 
 
 @contextmanager
@@ -161,16 +143,7 @@ def _show(found: Reproduction) -> None:
         emit(f"Workers of fig3: {shown(workers)}\n\n")
     for claim in found.claims:
         emit(_line(claim))
-    _show_files(found.files)
-
-
-def _show_roai(found: RoaiReproduction) -> None:
-    emit(f"{found}\n")
-    _show_files(found.files)
-
-
-def _show_files(files: list[Path]) -> None:
-    report, *others = files
+    report, *others = found.files
     emit(f"\nReport: {report} (and {len(others)} other files in {report.parent})\n")
 
 
@@ -188,14 +161,13 @@ class GridDisplay(StatusLine):
 
     def __call__(self, progress: GridProgress) -> None:
         """Show how far a comparison is."""
-        total = progress.total
-        self.done, self.cells = total.done, total.cells
+        self.done, self.cells = progress.done, progress.cells
         if self._hidden or not self.due():
             return
         seconds, left = time.monotonic() - self.started, "?"
-        if total.cost_run:
-            rest = min(seconds * total.cost_left / total.cost_run, MAX_SECONDS)
+        if progress.cost_run:
+            rest = min(seconds * progress.cost_left / progress.cost_run, MAX_SECONDS)
             left = str(timedelta(seconds=math.ceil(rest)))
         self.show(
-            f"{total.done:,} of {total.cells:,} runs · {about(total.pulls)} pulls · {left} left"
+            f"{self.done:,} of {self.cells:,} runs · {about(progress.pulls)} pulls · {left} left"
         )

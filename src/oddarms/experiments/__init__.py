@@ -1,14 +1,12 @@
-"""Comparisons of algorithms, and the experiments of the ADE and ROAI papers."""
+"""Comparisons of algorithms, and the experiments of the ADE paper."""
 
 from oddarms.experiments._grid import Cell, Contender, Grid, Setting, UniformMeans
 from oddarms.experiments._outcomes import Outcome, Outcomes, Summary
 from oddarms.experiments._paper import Claim
 from oddarms.experiments._reproduce import Reproduction, reproduce
-from oddarms.experiments._roai import RoaiReproduction, reproduce_roai
-from oddarms.experiments._run import AlgorithmProgress, GridProgress, run
+from oddarms.experiments._run import GridProgress, run
 
 __all__ = [
-    "AlgorithmProgress",
     "Cell",
     "Claim",
     "Contender",
@@ -17,11 +15,9 @@ __all__ = [
     "Outcome",
     "Outcomes",
     "Reproduction",
-    "RoaiReproduction",
     "Setting",
     "Summary",
     "UniformMeans",
     "reproduce",
-    "reproduce_roai",
     "run",
 ]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from oddarms.errors import MissingExtra
 from oddarms.experiments._outcomes import Outcomes, Summary, short_number
 from oddarms.experiments._paper import CROWD_KS, Crowd
-from oddarms.plotting import new_figure
+from oddarms.plotting import drawing, new_figure, save
 from oddarms.theory import gaps, threshold
 
 MARKS = {
@@ -28,65 +25,49 @@ DECISION_COLOURS = {
     "normal": "#0072b2",
     "high": "#d55e00",
 }
-PRINT_STYLE = {
+PRINT = {
     "font.size": 9.0,
     "axes.titlesize": 9.5,
     "axes.labelsize": 9.0,
     "legend.fontsize": 8.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.6,
     "lines.linewidth": 1.4,
     "lines.markersize": 5.0,
     "errorbar.capsize": 2.5,
-    "svg.hashsalt": "oddarms",
     "savefig.dpi": 300,
 }
+"""What print needs beside the style of all pictures."""
 LEGEND_WIDTH = 1.9
 """Inches that an entry of Figure 1's legend takes."""
 SAMPLES = "samples (mean and 95 % interval)"
 
 
-@contextmanager
-def print_style() -> Iterator[None]:
-    """Draw for print inside; nothing outside changes."""
-    try:
-        from matplotlib import rc_context
-    except ImportError:
-        raise MissingExtra.of("plot", "drawing") from None
-    with rc_context(PRINT_STYLE):
-        yield
-
-
 def draw_figures(outcomes: Outcomes, crowd: Crowd, folder: Path) -> dict[str, list[Path]]:
     """Draw every figure that was run, as PNG and SVG; return the files by figure."""
-    figures = dict.fromkeys(row.figure for row in outcomes)
-    drawn: dict[str, list[Path]] = {}
-    with print_style():
-        for name, figure in (("fig1", _figure_1), ("fig2a", _figure_2a), ("fig2b", _figure_2b)):
-            if name in figures:
-                drawn[name] = save_figure(figure(outcomes), folder, name)
-        if "fig3" in figures:
-            for name, k in zip(("fig3a", "fig3b"), CROWD_KS, strict=True):
-                drawn[name] = save_figure(_figure_3(outcomes, k, crowd), folder, name)
-            drawn["fig3c"] = save_figure(_figure_3c(crowd), folder, "fig3c")
-    return drawn
+    with drawing(PRINT):
+        figures = figures_of(outcomes, crowd)
+    return {
+        name: [save(figure, folder / f"{name}.{kind}", PRINT) for kind in ("png", "svg")]
+        for name, figure in figures.items()
+    }
 
 
-def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
-    """Write a figure as PNG and SVG; the same figure gives the same bytes."""
-    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
-    for path in paths:
-        metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-        figure.savefig(path, metadata=metadata)
-    return paths
-
-
-def _mark(algorithm: str) -> tuple[str, str, str]:
-    return MARKS.get(algorithm, OTHER_MARK)
+def figures_of(outcomes: Outcomes, crowd: Crowd) -> dict[str, Any]:
+    """Return every figure that was run, by name."""
+    there = {row.figure for row in outcomes}
+    found: dict[str, Any] = {}
+    if "fig1" in there:
+        found["fig1"] = _figure_1(outcomes)
+    if "fig2a" in there:
+        title, label = "(a) k = 2.5, Δmin in [0.1, 0.2]", "number of arms n"
+        found["fig2a"] = _figure_2(outcomes, "fig2a", title, label, "n = ", margin=0.05)
+    if "fig2b" in there:
+        title, label = "(b) n = 900, k = 2", "smallest gap Δmin (± 0.001)"
+        found["fig2b"] = _figure_2(outcomes, "fig2b", title, label, "gap ", margin=0.12)
+    if "fig3" in there:
+        found["fig3a"] = _figure_3(outcomes, CROWD_KS[0], crowd)
+        found["fig3b"] = _figure_3(outcomes, CROWD_KS[1], crowd)
+        found["fig3c"] = _figure_3c(crowd)
+    return found
 
 
 def _of(outcomes: Outcomes, figure: str) -> dict[str, list[Summary]]:
@@ -99,23 +80,13 @@ def _of(outcomes: Outcomes, figure: str) -> dict[str, list[Summary]]:
 
 
 def _line(axis: Any, x: Any, summaries: list[Summary], algorithm: str) -> None:
-    colour, marker, dashes = _mark(algorithm)
+    colour, marker, dashes = MARKS.get(algorithm, OTHER_MARK)
     means = np.maximum([summary.mean for summary in summaries], 1.0)
     widths = np.nan_to_num([summary.half_width for summary in summaries])
     lower = np.where(widths < means, widths, 0.9 * means)  # a log axis has no room for zero
     axis.errorbar(
         x, means, yerr=[lower, widths], color=colour, marker=marker, ls=dashes, label=algorithm
     )
-
-
-def _figure_2a(outcomes: Outcomes) -> Any:
-    title, label = "(a) k = 2.5, Δmin in [0.1, 0.2]", "number of arms n"
-    return _figure_2(outcomes, "fig2a", title, label, "n = ", margin=0.05)
-
-
-def _figure_2b(outcomes: Outcomes) -> Any:
-    title, label = "(b) n = 900, k = 2", "smallest gap Δmin (± 0.001)"
-    return _figure_2(outcomes, "fig2b", title, label, "gap ", margin=0.12)
 
 
 def _figure_2(

@@ -26,9 +26,6 @@ from oddarms.problem import (
     USUAL_K,
     FloatArray,
     Question,
-    check_bounds,
-    check_budget,
-    check_delta,
     check_k,
     check_number,
     check_whole,
@@ -117,10 +114,7 @@ class Setting:
     words: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_k(self.k)
-        check_delta(self.delta)
-        check_bounds(self.bounds)
-        check_budget(self.budget)
+        self.question(1000, Contender.of("spade"))  # checks its words
         check_whole("runs", self.runs, least=1)
         if check_whole("instances", self.instances, least=1) > 1 and not self.draws:
             raise InvalidParameter(

@@ -16,6 +16,7 @@ from oddarms.experiments._grid import Cell
 from oddarms.files import write_whole
 from oddarms.problem import FloatArray
 from oddarms.tables import csv_text
+from oddarms.text import table
 
 
 @dataclass(frozen=True)
@@ -183,27 +184,20 @@ class Outcomes(Sequence[Outcome]):
 
     def __str__(self) -> str:
         """Return the means as a table for people."""
-        rows = [("setting", "algorithm", "pulls", "95 %", "runs", "wrong", "unfinished")]
-        for summary in self.summaries():
-            width = "" if math.isnan(summary.half_width) else f"± {summary.half_width:,.0f}"
-            rows.append(
-                (
-                    f"{summary.figure} {summary.setting}".strip(),
-                    summary.algorithm,
-                    f"{'> ' if summary.unfinished else ''}{summary.mean:,.0f}",
-                    width,
-                    str(summary.runs),
-                    str(summary.wrong),
-                    str(summary.unfinished),
-                )
+        header = ("setting", "algorithm", "pulls", "95 %", "runs", "wrong", "unfinished")
+        rows = [
+            (
+                f"{row.figure} {row.setting}".strip(),
+                row.algorithm,
+                f"{'> ' if row.unfinished else ''}{row.mean:,.0f}",
+                "" if math.isnan(row.half_width) else f"± {row.half_width:,.0f}",
+                row.runs,
+                row.wrong,
+                row.unfinished,
             )
-        return text_table(rows)
-
-
-def text_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as lines with aligned columns."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+            for row in self.summaries()
+        ]
+        return table(header, rows).rstrip("\n")
 
 
 def _values(row: Outcome | IntervalRow) -> tuple[Any, ...]:
@@ -275,7 +269,9 @@ class Runs:
         """
         pairs = zip(self.of(setting, algorithm), self.of(setting, other), strict=True)
         logs = np.array([math.log(one.pulls / two.pulls) for one, two in pairs])
-        return _exponential(logs)
+        centre, width = float(logs.mean()), half_width(logs)
+        width = math.inf if math.isnan(width) else width
+        return Estimate(*(math.exp(value) for value in (centre, centre - width, centre + width)))
 
     def fewer(self, setting: str, algorithm: str, other: str) -> bool:
         """Return whether an algorithm clearly needs fewer pulls: the ratio is surely below 1."""
@@ -293,12 +289,6 @@ class Runs:
             y = y - np.log([row.pulls for name in self.settings for row in self.of(name, other)])
         x = np.log([getattr(row, column) for row in rows])
         return _slope(x, y)
-
-
-def _exponential(logs: FloatArray) -> Estimate:
-    centre, width = float(logs.mean()), half_width(logs)
-    width = math.inf if math.isnan(width) else width
-    return Estimate(*(math.exp(value) for value in (centre, centre - width, centre + width)))
 
 
 def _slope(x: FloatArray, y: FloatArray) -> Estimate:

@@ -34,6 +34,8 @@ STAND_IN = "synthetic stand-in for HyunCatherines"
 HOLDS, PARTLY, FAILS, UNKNOWN = "holds", "holds in part", "does not hold", "not measured"
 PAPERS = ("ADE", "RR", "WRR")
 BASELINES = ("RR", "WRR")
+Check = Callable[[Runs], tuple[str, str]]
+"""Returns a verdict and what was measured."""
 CONSIDERABLE = 0.9  # we read "considerable improvement" as at least a tenth fewer samples
 
 
@@ -123,10 +125,10 @@ class Claim:
 def check_claims(outcomes: Outcomes, crowd: Crowd) -> list[Claim]:
     """Return every claim about the figures that were run."""
     claims: list[Claim] = []
-    figures = dict.fromkeys(row.figure for row in outcomes)
-    for figure in figures:
+    for figure in dict.fromkeys(row.figure for row in outcomes):
         runs = Runs(row for row in outcomes if row.figure == figure)
-        claims += [claim(runs) for claim in CLAIMS.get(figure, [])]
+        number, checks = CLAIMS.get(figure, ("", {}))
+        claims += [_claim(runs, number, paper, check) for check, paper in checks.items()]
         if figure == "fig1":
             claims.append(_no_overlap(outcomes))
         if figure == "fig3":
@@ -134,28 +136,19 @@ def check_claims(outcomes: Outcomes, crowd: Crowd) -> list[Claim]:
     return [*claims, _correctness(outcomes)]
 
 
-def _needs(
-    *algorithms: str, figure: str, paper: str
-) -> Callable[[Callable[[Runs], tuple[str, str]]], Callable[[Runs], Claim]]:
-    """Make a check of runs a claim: "not measured" if an algorithm is missing or runs are."""
-
-    def decorate(check: Callable[[Runs], tuple[str, str]]) -> Callable[[Runs], Claim]:
-        def claim(runs: Runs) -> Claim:
-            missing = [name for name in algorithms if name not in runs.algorithms]
-            if missing:
-                return Claim(figure, paper, f"needs {', '.join(missing)}", UNKNOWN)
-            if runs.fewest < 2:
-                return Claim(figure, paper, "needs two runs a setting", UNKNOWN)
-            stopped = sum(not row.complete for row in runs.rows)
-            if stopped:
-                ended = f"the budget ended {stopped} of {len(runs.rows)} runs"
-                return Claim(figure, paper, ended, UNKNOWN)
-            verdict, measured = check(runs)
-            return Claim(figure, paper, measured, verdict)
-
-        return claim
-
-    return decorate
+def _claim(runs: Runs, figure: str, paper: str, check: Check) -> Claim:
+    """Return a claim as its check finds it, "not measured" if algorithms or runs are missing."""
+    missing = [name for name in PAPERS if name not in runs.algorithms]
+    if missing:
+        return Claim(figure, paper, f"needs {', '.join(missing)}", UNKNOWN)
+    if runs.fewest < 2:
+        return Claim(figure, paper, "needs two runs a setting", UNKNOWN)
+    stopped = sum(not row.complete for row in runs.rows)
+    if stopped:
+        ended = f"the budget ended {stopped} of {len(runs.rows)} runs"
+        return Claim(figure, paper, ended, UNKNOWN)
+    verdict, measured = check(runs)
+    return Claim(figure, paper, measured, verdict)
 
 
 def _verdict(parts: Iterable[bool]) -> str:
@@ -164,8 +157,18 @@ def _verdict(parts: Iterable[bool]) -> str:
 
 
 def _list(items: Iterable[str]) -> str:
-    found = list(items)
-    return ", ".join(found) if found else "none"
+    return ", ".join(items) or "none"
+
+
+def _trends(column: str, direction: float, words: str) -> Check:
+    """Return a check whether pulls clearly rise (+1) or fall (-1) with a column."""
+
+    def check(runs: Runs) -> tuple[str, str]:
+        trends = {name: runs.trend(name, column) for name in runs.algorithms}
+        measured = _list(f"{name} {trend}" for name, trend in trends.items())
+        return _verdict(_sign(trends[name], direction) for name in PAPERS), f"{words} {measured}"
+
+    return check
 
 
 def _sign(estimate: Estimate, direction: float) -> bool:
@@ -173,26 +176,6 @@ def _sign(estimate: Estimate, direction: float) -> bool:
     return estimate.lower > 0.0 if direction > 0.0 else estimate.upper < 0.0
 
 
-@_needs(
-    *PAPERS,
-    figure="2a",
-    paper="When n increases, the average number of samples used by each algorithm also tends to"
-    " increase.",
-)
-def _grows_with_n(runs: Runs) -> tuple[str, str]:
-    trends = {name: runs.trend(name, "n") for name in runs.algorithms}
-    measured = "pulls grow like n to the power of: " + _list(
-        f"{name} {trend}" for name, trend in trends.items()
-    )
-    return _verdict(_sign(trends[name], +1.0) for name in PAPERS), measured
-
-
-@_needs(
-    *PAPERS,
-    figure="2a",
-    paper="When n is as small as 100, the number of samples used by RR and WRR are smaller than"
-    " ADE, and WRR performs slightly better than RR.",
-)
 def _small_n(runs: Runs) -> tuple[str, str]:
     first = runs.settings[0]
     ratios = {name: runs.ratio(first, name, "ADE") for name in BASELINES}
@@ -204,12 +187,6 @@ def _small_n(runs: Runs) -> tuple[str, str]:
     return _verdict([ratio.upper < 1.0 for ratio in ratios.values()] + [wrr.value < 1.0]), measured
 
 
-@_needs(
-    *PAPERS,
-    figure="2a",
-    paper="For all the remaining settings of n, ADE has the best performance while WRR performs"
-    " the worst.",
-)
 def _large_n(runs: Runs) -> tuple[str, str]:
     rest = runs.settings[1:]
     best = [name for name in rest if all(runs.fewer(name, "ADE", other) for other in BASELINES)]
@@ -221,12 +198,6 @@ def _large_n(runs: Runs) -> tuple[str, str]:
     return verdict, f"{measured} {_list(worst)} (of {_list(rest)})"
 
 
-@_needs(
-    *PAPERS,
-    figure="2a",
-    paper="The improvement of ADE over RR and WRR tends to be more significant with an increased"
-    " number of arms.",
-)
 def _improvement_grows(runs: Runs) -> tuple[str, str]:
     trends = {name: runs.trend(name, "n", "ADE") for name in BASELINES}
     first, last = runs.settings[0], runs.settings[-1]
@@ -238,60 +209,25 @@ def _improvement_grows(runs: Runs) -> tuple[str, str]:
     return _verdict(_sign(trend, +1.0) for trend in trends.values()), measured
 
 
-@_needs(
-    *PAPERS,
-    figure="2b",
-    paper="The average number of samples required by each algorithm tends to decrease when"
-    " Delta_min becomes larger.",
-)
-def _falls_with_gap(runs: Runs) -> tuple[str, str]:
-    trends = {name: runs.trend(name, "smallest_gap") for name in runs.algorithms}
-    measured = "pulls go like Delta_min to the power of: " + _list(
-        f"{name} {trend}" for name, trend in trends.items()
-    )
-    return _verdict(_sign(trends[name], -1.0) for name in PAPERS), measured
-
-
-@_needs(
-    *PAPERS,
-    figure="2b",
-    paper="ADE performs better than both RR and WRR in these datasets.",
-)
-def _best_for_all_gaps(runs: Runs) -> tuple[str, str]:
-    measured = "; ".join(
+def _ratios_to_baselines(runs: Runs) -> str:
+    return "; ".join(
         f"{setting}: ADE needs {runs.ratio(setting, 'ADE', 'RR')} times RR's and"
         f" {runs.ratio(setting, 'ADE', 'WRR')} times WRR's samples"
         for setting in runs.settings
     )
+
+
+def _best_for_all_gaps(runs: Runs) -> tuple[str, str]:
     fewer = [runs.fewer(setting, "ADE", other) for setting in runs.settings for other in BASELINES]
-    return _verdict(fewer), measured
+    return _verdict(fewer), _ratios_to_baselines(runs)
 
 
-@_needs(
-    *PAPERS,
-    figure="3a, 3b",
-    paper="ADE achieves considerable improvement over the state-of-the-art algorithms.",
-)
 def _considerable(runs: Runs) -> tuple[str, str]:
-    ratios = {
-        (setting, other): runs.ratio(setting, "ADE", other)
-        for setting in runs.settings
-        for other in BASELINES
-    }
-    measured = "; ".join(
-        f"{setting}: ADE needs {ratios[setting, 'RR']} times RR's and {ratios[setting, 'WRR']}"
-        " times WRR's samples"
-        for setting in runs.settings
-    )
-    return _verdict(ratio.value < CONSIDERABLE for ratio in ratios.values()), measured
+    pairs = [(setting, other) for setting in runs.settings for other in BASELINES]
+    fewer = [runs.ratio(setting, "ADE", other).value < CONSIDERABLE for setting, other in pairs]
+    return _verdict(fewer), _ratios_to_baselines(runs)
 
 
-@_needs(
-    *PAPERS,
-    figure="3a, 3b",
-    paper="When k is increased from 2 to 3, the number of samples required for these three"
-    " algorithms all decreases.",
-)
 def _falls_with_k(runs: Runs) -> tuple[str, str]:
     low, high = runs.settings
     shares = {name: runs.mean(high, name) / runs.mean(low, name) for name in runs.algorithms}
@@ -344,11 +280,42 @@ def _no_overlap(outcomes: Outcomes) -> Claim:
     )
 
 
-CLAIMS: dict[str, list[Callable[[Runs], Claim]]] = {
-    "fig2a": [_grows_with_n, _small_n, _large_n, _improvement_grows],
-    "fig2b": [_falls_with_gap, _best_for_all_gaps],
-    "fig3": [_considerable, _falls_with_k],
+CLAIMS: dict[str, tuple[str, dict[Check, str]]] = {
+    "fig2a": (
+        "2a",
+        {
+            _trends(
+                "n", +1.0, "pulls grow like n to the power of:"
+            ): "When n increases, the average"
+            " number of samples used by each algorithm also tends to increase.",
+            _small_n: "When n is as small as 100, the number of samples used by RR and WRR are"
+            " smaller than ADE, and WRR performs slightly better than RR.",
+            _large_n: "For all the remaining settings of n, ADE has the best performance while WRR"
+            " performs the worst.",
+            _improvement_grows: "The improvement of ADE over RR and WRR tends to be more"
+            " significant with an increased number of arms.",
+        },
+    ),
+    "fig2b": (
+        "2b",
+        {
+            _trends("smallest_gap", -1.0, "pulls go like Delta_min to the power of:"): "The average"
+            " number of samples required by each algorithm tends to decrease when Delta_min becomes"
+            " larger.",
+            _best_for_all_gaps: "ADE performs better than both RR and WRR in these datasets.",
+        },
+    ),
+    "fig3": (
+        "3a, 3b",
+        {
+            _considerable: "ADE achieves considerable improvement over the state-of-the-art"
+            " algorithms.",
+            _falls_with_k: "When k is increased from 2 to 3, the number of samples required for"
+            " these three algorithms all decreases.",
+        },
+    ),
 }
+"""For each figure its number, and the paper's words by what checks them."""
 
 
 def _correctness(outcomes: Outcomes) -> Claim:

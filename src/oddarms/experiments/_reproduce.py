@@ -10,7 +10,7 @@ from pathlib import Path
 
 from oddarms.documents import Block, Heading, Paragraph, Picture, Table, to_html, to_markdown
 from oddarms.errors import InvalidParameter
-from oddarms.experiments._figures import draw_figures, print_style
+from oddarms.experiments._figures import draw_figures
 from oddarms.experiments._grid import Contender, Grid
 from oddarms.experiments._outcomes import INTERVAL_COLUMNS, Outcomes, Summary, short_number
 from oddarms.experiments._paper import (
@@ -25,6 +25,7 @@ from oddarms.experiments._paper import (
 )
 from oddarms.experiments._run import GridProgress, run
 from oddarms.files import writable_folder, write_whole
+from oddarms.plotting import drawing
 from oddarms.problem import check_whole
 from oddarms.randomness import Rng, seed_of
 from oddarms.tables import RecordedArms, csv_text
@@ -120,7 +121,7 @@ def reproduce(
 
     chosen, seed = _check_figures(figures), seed_of(rng)
     runs = check_whole("runs", (QUICK_RUNS if quick else RUNS) if runs is None else runs, least=1)
-    with print_style():  # says so now, rather than after the runs, if matplotlib is missing
+    with drawing():  # says so now, rather than after the runs, if matplotlib is missing
         target = writable_folder("out", folder)
     crowd = Crowd.of(data)
     settings = [

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +31,17 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class AlgorithmProgress:
-    """How far one algorithm is: its cells, those done, those of them found finished, its pulls.
+class GridProgress:
+    """How far a comparison is; a progress function gets it at the start and after each cell.
 
-    `cost_run` and `cost_left` estimate the lengths of the cells run now and still to run; only
-    their proportion has a meaning.
+    Attributes
+    ----------
+    cells, done, resumed
+        All cells, those that are done, and those of them that were found finished.
+    pulls
+        Of the cells run now.
+    cost_run, cost_left
+        Estimated lengths of the cells run now and still to run; only their proportion counts.
     """
 
     cells: int = 0
@@ -45,38 +51,19 @@ class AlgorithmProgress:
     cost_run: float = 0.0
     cost_left: float = 0.0
 
-
-@dataclass
-class GridProgress:
-    """What a progress function gets at the start and after each cell.
-
-    `algorithms` has an entry per algorithm.
-    """
-
-    algorithms: dict[str, AlgorithmProgress] = field(default_factory=dict)
-
-    @property
-    def total(self) -> AlgorithmProgress:
-        """The sums over all algorithms."""
-        names = [column.name for column in fields(AlgorithmProgress)]
-        every = self.algorithms.values()
-        return AlgorithmProgress(*(sum(getattr(one, name) for one in every) for name in names))
-
     def planned(self, cell: Cell, *, finished: bool) -> None:
         """Count a cell that is to be run, or was found finished."""
-        one = self.algorithms.setdefault(cell.contender.name, AlgorithmProgress())
-        one.cells += 1
-        one.done += finished
-        one.resumed += finished
-        one.cost_left += 0.0 if finished else cell.expected_cost
+        self.cells += 1
+        self.done += finished
+        self.resumed += finished
+        self.cost_left += 0.0 if finished else cell.expected_cost
 
     def finished(self, cell: Cell, measured: Measured) -> None:
         """Count a cell that was run."""
-        one = self.algorithms[cell.contender.name]
-        one.done += 1
-        one.pulls += measured.pulls
-        one.cost_run += cell.expected_cost
-        one.cost_left -= cell.expected_cost
+        self.done += 1
+        self.pulls += measured.pulls
+        self.cost_run += cell.expected_cost
+        self.cost_left -= cell.expected_cost
 
 
 def run(

@@ -191,14 +191,8 @@ def plot_intervals(
 
     Parameters
     ----------
-    result
-        A result of `oddarms.find`.
-    path
-        Where to save the picture; its ending gives the format.
     first_round
         Draw the first round beside the last one: Figure 1 of the ADE paper.
-    size
-        Width and height in inches.
     """
     with drawing():
         moments = _moments(result, first_round)
@@ -334,15 +328,6 @@ def plot_pulls(result: Result, path: str | Path | None = None, *, size: Size | N
 
     The scale is logarithmic where the numbers differ much. A vertical line stands where the
     threshold lies among the means: arms near it are hard, and take the most pulls.
-
-    Parameters
-    ----------
-    result
-        A result of `oddarms.find`.
-    path
-        Where to save the picture; its ending gives the format.
-    size
-        Width and height in inches.
     """
     with drawing():
         figure, axis = new_figure(figsize=size or WIDE)

@@ -24,4 +24,6 @@ class NotebookFigure(Figure):
         """Return the picture, and how large and in which words a notebook shows it."""
         width = round(self.get_figwidth() * self.get_dpi())  # as matplotlib's own have it
         shown = {"width": width, "alt": self.get_suptitle()}
-        return file_content(self, "png", dpi=FINE * round(self.get_dpi())), shown
+        return file_content(
+            self, "png", changes={"savefig.dpi": FINE * round(self.get_dpi())}
+        ), shown

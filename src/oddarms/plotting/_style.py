@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -69,13 +69,13 @@ CHARACTER = 0.09
 
 
 @contextmanager
-def drawing() -> Iterator[None]:
-    """Draw in our style inside, whatever the caller's is; nothing outside changes."""
+def drawing(changes: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Draw in our style, with changes, inside the block; nothing outside changes."""
     try:
         from matplotlib import style
     except ImportError:
         raise MissingExtra.of("plot", "drawing") from None
-    with style.context(["default", STYLE]):
+    with style.context(["default", STYLE, dict(changes or {})]):
         yield
 
 
@@ -150,7 +150,9 @@ def finish(figure: Any, path: str | Path | None) -> Any:
     return figure
 
 
-def file_content(figure: Any, kind: str = "svg", *, dpi: int | None = None) -> bytes:
+def file_content(
+    figure: Any, kind: str = "svg", *, changes: Mapping[str, Any] | None = None
+) -> bytes:
     """Return the figure as the bytes of a file; the same figure gives the same bytes.
 
     Parameters
@@ -159,25 +161,24 @@ def file_content(figure: Any, kind: str = "svg", *, dpi: int | None = None) -> b
         A matplotlib figure.
     kind
         The ending of such a file's name: svg, png, pdf or another that matplotlib knows.
-    dpi
-        Dots per inch of a picture made of dots.
+    changes
+        Changes of the style, such as ``{"savefig.dpi": 300}``.
     """
     if kind not in figure.canvas.get_supported_filetypes():
         known = ", ".join(sorted(figure.canvas.get_supported_filetypes()))
         raise InvalidParameter(f"a picture's file must end in one of {known} but got {kind!r}.")
     dates = {"svg": "Date", "pdf": "CreationDate", "png": "Software"}
     buffer = io.BytesIO()
-    with drawing():
-        options: dict[str, Any] = {"metadata": {dates[kind]: None}} if kind in dates else {}
-        options |= {} if dpi is None else {"dpi": dpi}
-        figure.savefig(buffer, format=kind, **options)
+    with drawing(changes):
+        metadata = {dates[kind]: None} if kind in dates else None
+        figure.savefig(buffer, format=kind, metadata=metadata)
     return buffer.getvalue()
 
 
-def save(figure: Any, path: str | Path) -> Path:
+def save(figure: Any, path: str | Path, changes: Mapping[str, Any] | None = None) -> Path:
     """Write the figure to a file, making the folders that are missing; the ending says the kind."""
     target = Path(path)
-    content = file_content(figure, target.suffix[1:].lower())
+    content = file_content(figure, target.suffix[1:].lower(), changes=changes)
     target.parent.mkdir(parents=True, exist_ok=True)
     return write_whole(target, content)
 

@@ -47,16 +47,6 @@ class Limit:
         """Whether `pulls` is a proven lower bound rather than an approximation of one."""
         return self.method == "exact"
 
-    def pulls_at(self, level: float) -> float:
-        """Return T* * level, the pulls of an oracle that needs `level` nats of evidence.
-
-        With ``level=math.log(n / delta)`` this is what an oracle needs that splits delta evenly
-        over n arms: a yardstick for algorithms that do, not a bound on all.
-        """
-        if not (math.isfinite(level) and level >= 0.0):
-            raise InvalidParameter(f"level must be a number of at least 0 but got {level}.")
-        return self.characteristic_time * level if level else 0.0
-
 
 def lower_bound(
     means: npt.ArrayLike,
