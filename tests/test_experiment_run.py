@@ -382,7 +382,7 @@ class TestResuming:
 
     def test_a_folder_that_cannot_be_one(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        with pytest.raises(InvalidParameter, match="folder must be a folder that can be written"):
+        with pytest.raises(InvalidParameter, match="folder must be a writable folder"):
             run(GRID, folder=tmp_path / "file")
 
     def test_two_names_for_one_thing_are_one_run(self, counting: Counting) -> None:

@@ -103,7 +103,7 @@ class TestWriteWhole:
             assert Path("socket").is_socket()
 
     def test_a_folder_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(InvalidParameter, match=r"must not be a folder but .* is one\.$"):
+        with pytest.raises(InvalidParameter, match=r"is a folder: name a file to write to\.$"):
             write_whole(tmp_path, "text")
         assert list(tmp_path.iterdir()) == []
 
@@ -191,7 +191,7 @@ class TestWritableFolder:
     def test_a_place_where_there_can_be_none(self, tmp_path: Path, place: str) -> None:
         (tmp_path / "file").touch()
         with pytest.raises(
-            InvalidParameter, match=r"^out must be a folder that can be written to but .* is not: "
+            InvalidParameter, match=r"^out must be a writable folder; .* is not: "
         ) as caught:
             writable_folder("out", tmp_path / place)
         assert place in str(caught.value)

@@ -241,7 +241,7 @@ class TestMisuse:
             ({"budget": -1}, "budget must be a whole number of at least 0"),
             ({"runs": 0}, "runs must be a whole number of at least 1"),
             ({"instances": 0}, "instances must be a whole number of at least 1"),
-            ({"instances": 2}, "instances must be 1 for an instance that is not drawn but got 2"),
+            ({"instances": 2}, "instances=2 requires an instance that is drawn"),
         ],
     )
     def test_settings(self, changes: dict[str, Any], message: str) -> None:
@@ -255,7 +255,7 @@ class TestMisuse:
     @pytest.mark.parametrize("keep_intervals", [True, False])
     def test_arms_with_a_generator_of_their_own(self, keep_intervals: bool) -> None:
         arms = Bernoulli(MEANS, rng=1)
-        with pytest.raises(InvalidParameter, match="no generator of their own"):
+        with pytest.raises(InvalidParameter, match="Leave out the rng of these arms"):
             list(Grid([replace(FIXED, instance=arms, keep_intervals=keep_intervals)]).cells())
 
 

@@ -437,14 +437,14 @@ def test_the_allocation_is_read_only():
         ({"noise": "cauchy"}, "noise must be 'bernoulli' or 'gaussian' but got 'cauchy'."),
         (
             {"noise": "gaussian"},
-            "scale must be a positive number for noise='gaussian' but got None.",
+            "noise='gaussian' requires a scale, the standard deviation of a reward.",
         ),
         (
             {"noise": "gaussian", "scale": [1.0, 0.0, 1.0]},
             "scale must be positive and finite but got 0",
         ),
         ({"noise": "gaussian", "scale": [1.0, 2.0]}, "scale must be one number or 3 but got shape"),
-        ({"scale": 1.0}, "scale must be left out for noise='bernoulli' but got 1.0."),
+        ({"scale": 1.0}, "noise='bernoulli' has no scale: leave out scale=1.0."),
         ({"method": "guess"}, "method must be 'auto', 'exact' or 'first_order' but got 'guess'."),
     ],
 )

@@ -958,8 +958,8 @@ def test_time_is_written_as_people_do(
         (["--oddarms-fail-on=odd"], "--oddarms-fail-on must be some of flaky, abnormal, broken,"),
         (["--oddarms-jobs=2"], "--oddarms-jobs requires --oddarms-isolate"),
         (["--oddarms-time=soon"], "--oddarms-time must be seconds, or a duration such as 30s, 10m"),
-        (["--oddarms-summary=."], "--oddarms-summary must be a file that can be written to but"),
-        (["--oddarms-out=test_it.py"], "--oddarms-out must be a folder that can be written to but"),
+        (["--oddarms-summary=."], "--oddarms-summary must be a writable file; "),
+        (["--oddarms-out=test_it.py"], "--oddarms-out must be a writable folder; "),
     ],
 )
 def test_what_is_wrong_is_said(pytester: pytest.Pytester, words: list[str], sentence: str) -> None:

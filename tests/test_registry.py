@@ -57,7 +57,7 @@ def test_ours_are_available() -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownAlgorithm, match=r"one of ade, .*wrr but got 'best'"):
+    with pytest.raises(UnknownAlgorithm, match=r"no algorithm 'best': choose one of ade, .*wrr"):
         get_algorithm("best")
     with pytest.raises(UnknownAlgorithm):
         find(Bernoulli([0.1, 0.2]), k=1, delta=0.1, algorithm="best")
@@ -80,7 +80,7 @@ class TestRegister:
         register("taken", RR)
         with pytest.raises(
             DuplicateAlgorithm,
-            match=f"must be new but an algorithm '{name}' is",
+            match=f"An algorithm '{name}' is registered already",
         ):
             register(name, Mine)
 

@@ -139,11 +139,11 @@ class TestErrors:
                 "none cannot be read: No such file or directory.",
             ),
             (["--gold", "gold.txt"], "--gold requires --data"),
-            (["--out", "file"], "out must be a folder that can be written to but file is not"),
+            (["--out", "file"], "out must be a writable folder; file is not"),
             (["--out", "file/folder"], "file/folder is not: Not a directory."),
             (["--out", "/proc/folder"], "/proc/folder is not: "),
             (["--out", "odd"], "odd/cells.jsonl cannot be read and written: Is a directory."),
-            (["--algorithms", "best"], "algorithm must be one of ade, "),
+            (["--algorithms", "best"], "choose one of ade, "),
             (["--algorithms", "rr,rr"], "algorithms must have unique names but 'RR' appears"),
             (["--runs", "0"], "runs must be a whole number of at least 1 but got 0."),
             (["--budget", "-1"], "budget must be a whole number of at least 0 but got -1."),
@@ -384,7 +384,7 @@ class TestDemo:
         [
             (["--delta", "2"], "delta must be strictly between 0 and 1 but got 2.0."),
             (["--budget", "-1"], "budget must be a whole number of at least 0 but got -1."),
-            (["--out", "/proc/x"], "--out must be a folder that can be written to but /proc/x is"),
+            (["--out", "/proc/x"], "--out must be a writable folder; /proc/x is"),
         ],
     )
     def test_misuse(self, arguments: list[str], sentence: str, capsys: Said) -> None:

@@ -36,7 +36,7 @@ def _is_special(path: Path) -> bool:
     except FileNotFoundError:
         return False
     if stat.S_ISDIR(mode):
-        raise InvalidParameter(f"a file to be written must not be a folder but {path} is one.")
+        raise InvalidParameter(f"{path} is a folder: name a file to write to.")
     return not stat.S_ISREG(mode)
 
 
@@ -111,8 +111,7 @@ def writable_folder(parameter: str, path: str | Path) -> Path:
             pass
     except OSError as error:
         raise InvalidParameter(
-            f"{parameter} must be a folder that can be written to but {folder} is not:"
-            f" {error.strerror or error}."
+            f"{parameter} must be a writable folder; {folder} is not: {error.strerror or error}."
         ) from None
     return folder
 
@@ -124,8 +123,7 @@ def check_appendable(parameter: str, path: Path) -> None:
             pass
     except OSError as error:
         raise InvalidParameter(
-            f"{parameter} must be a file that can be written to but {path} is not:"
-            f" {error.strerror or error}."
+            f"{parameter} must be a writable file; {path} is not: {error.strerror or error}."
         ) from None
 
 

@@ -105,8 +105,7 @@ class Calibrated(Algorithm):
             return no_pulls()
         if self.goal == "budget" and limit >= UNLIMITED:
             raise InvalidParameter(
-                "budget must be a number of pulls where goal is 'budget' but there is none: give"
-                " one, or leave goal out."
+                "goal='budget' requires a budget: give a number of pulls, or leave goal out."
             )
         if self._row is None or self._row.limit != limit:
             self._row = self._next_row(limit)

@@ -183,9 +183,8 @@ class Census(Algorithm):
 def _check_rows(rows: int | Sequence[int] | None, n: int) -> IntArray:
     if rows is None:
         raise InvalidParameter(
-            "rows must say how many rewards each arm has in all where the algorithm is the census"
-            " but got none: give a list of numbers, or Resampled(records, replace=False) to"
-            " `find`."
+            "The census requires rows, the number of rewards each arm has in all: give a list of"
+            " numbers, or call find with Resampled(records, replace=False)."
         )
     if not isinstance(rows, Sequence | np.ndarray):
         return np.full(n, check_whole("rows", rows, least=1, most=MAX_AT_A_TIME), dtype=np.int64)

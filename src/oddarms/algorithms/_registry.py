@@ -38,7 +38,7 @@ def register(name: str, algorithm: type[Algorithm]) -> None:
     """
     if name in available() and _registered.get(name) is not algorithm:
         raise DuplicateAlgorithm(
-            f"name must be new but an algorithm {name!r} is registered already: choose another."
+            f"An algorithm {name!r} is registered already: choose another name."
         )
     _registered[name] = algorithm
 
@@ -59,7 +59,7 @@ def get_algorithm(name: str) -> type[Algorithm]:
     plugins = _plugins()
     if name not in plugins:
         raise UnknownAlgorithm(
-            f"algorithm must be one of {', '.join(available())} but got {name!r}."
+            f"There is no algorithm {name!r}: choose one of {', '.join(available())}."
         )
     _registered[name] = plugins[name].load()
     return _registered[name]
@@ -135,8 +135,8 @@ def _plugins() -> dict[str, EntryPoint]:
         rival = _BUILT_IN.get(point.name) or (point.name in found and found[point.name].value)
         if rival and rival != point.value:
             raise DuplicateAlgorithm(
-                f"algorithm {point.name!r} must be in one package but is claimed by {rival} and"
-                f" {point.value}: uninstall or rename one of them."
+                f"Two packages have an algorithm {point.name!r}, {rival} and {point.value}:"
+                " uninstall or rename one of them."
             )
         found[point.name] = point
     return found

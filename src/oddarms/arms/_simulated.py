@@ -215,9 +215,8 @@ def check_not_census(arms: object, question: Question) -> None:
     """Raise if a census, which holds for finite populations only, is asked of endless arms."""
     if question.algorithm_name.lower() == "census" and getattr(arms, "endless", False):
         raise InvalidParameter(
-            "algorithm must not be 'census' for arms whose rewards are drawn with replacement:"
-            " leave algorithm out, or give arms with finitely many rows, such as"
-            " Resampled(records, replace=False)."
+            "The algorithm 'census' requires arms with finitely many rows, such as"
+            " Resampled(records, replace=False); these are drawn with replacement."
         )
 
 
@@ -225,8 +224,8 @@ def check_endless(arms: SimulatedArms) -> SimulatedArms:
     """Return arms that can be simulated."""
     if not arms.endless:
         raise InvalidParameter(
-            f"instance must be arms that can be pulled for ever but got {arms!r}, whose rows are"
-            " used once: Resampled(records) draws them with replacement."
+            f"{arms!r} cannot be simulated, as each row is used once: Resampled(records) draws"
+            " rows with replacement."
         )
     return arms
 

@@ -118,8 +118,8 @@ class Setting:
         check_whole("runs", self.runs, least=1)
         if check_whole("instances", self.instances, least=1) > 1 and not self.draws:
             raise InvalidParameter(
-                f"instances must be 1 for an instance that is not drawn but got {self.instances}:"
-                " runs repeats it."
+                f"instances={self.instances} requires an instance that is drawn by a function; use"
+                " runs to repeat a fixed one."
             )
 
     @property
@@ -148,7 +148,7 @@ class Setting:
         arms = drawn if isinstance(drawn, SimulatedArms) else Bernoulli(drawn)
         if check_endless(arms).has_generator:
             raise InvalidParameter(
-                "arms must have no generator of their own but got an rng: the seed decides."
+                "Leave out the rng of these arms: the seed of the comparison decides."
             )
         return arms
 
@@ -334,8 +334,8 @@ class UniformMeans:
                 if low <= gaps(row, self.k).min() <= high:
                     return np.asarray(row)
         raise InvalidParameter(
-            f"smallest_gap must be a window that uniform means hit but of {_MAX_CANDIDATES:,}"
-            f" candidates with n = {self.n} and k = {self.k:g} none fell into ({low:g}, {high:g})."
+            f"None of {_MAX_CANDIDATES:,} instances with n = {self.n} and k = {self.k:g} had its"
+            f" smallest_gap in ({low:g}, {high:g}): choose a wider window."
         )
 
 

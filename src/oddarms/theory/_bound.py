@@ -195,9 +195,7 @@ def _noise(
 ) -> tuple[Noise, FloatArray]:
     if noise == "bernoulli":
         if scale is not None:
-            raise InvalidParameter(
-                f"scale must be left out for noise='bernoulli' but got {scale!r}."
-            )
+            raise InvalidParameter(f"noise='bernoulli' has no scale: leave out scale={scale!r}.")
         outside = np.flatnonzero((y < 0.0) | (y > 1.0))
         if outside.size:
             bad = int(outside[0])
@@ -213,7 +211,9 @@ def _noise(
 
 def _scale(scale: npt.ArrayLike | None, n: int) -> FloatArray:
     if scale is None:
-        raise InvalidParameter("scale must be a positive number for noise='gaussian' but got None.")
+        raise InvalidParameter(
+            "noise='gaussian' requires a scale, the standard deviation of a reward."
+        )
     s = np.asarray(scale, dtype=np.float64)
     if s.shape not in ((), (n,)):
         raise InvalidParameter(f"scale must be one number or {n} but got shape {s.shape}.")
