@@ -492,7 +492,7 @@ class TestPictures:
 
     def test_intervals_are_those_of_the_summaries(self) -> None:
         outcomes = made_up(as_in_figure_2b, "fig2b", algorithms=("ade",))
-        axis = _figures._figure_2b(outcomes).axes[0]
+        axis = _figures.figures_of(outcomes, STANDING_IN)["fig2b"].axes[0]
         (bars,) = axis.containers
         (segments,) = bars.lines[2]
         ends = [segment[:, 1].tolist() for segment in segments.get_segments()]
@@ -510,7 +510,7 @@ class TestPictures:
     def test_wide_intervals(self, pulls: tuple[int, ...], lowest: float) -> None:
         """Means 120.333 and 337; half widths 4.302653 sd / sqrt(3) of 85.345 and 1426."""
         outcomes = made_up(lambda row: pulls[row.instance], "fig2b", algorithms=("ade",))
-        (bars,) = _figures._figure_2b(outcomes).axes[0].containers
+        (bars,) = _figures.figures_of(outcomes, STANDING_IN)["fig2b"].axes[0].containers
         (segments,) = bars.lines[2]
         assert segments.get_segments()[0][0, 1] == pytest.approx(lowest, abs=0.01)
 

@@ -299,7 +299,7 @@ class TestJSON:
         with pytest.raises(InvalidParameter, match="class RR as algorithm cannot be saved"):
             Question(3, algorithm=RR).to_json()
         for value in (math.nan, {1, 2}, b"bytes"):
-            with pytest.raises(InvalidParameter, match="options must be plain values"):
+            with pytest.raises(InvalidParameter, match="Only plain values can be saved"):
                 Question(3, options={"it": value}).to_json()
 
     @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ class TestJSON:
     def test_a_part_is_missing(self, part: str) -> None:
         document = Question(3).to_dict()
         del document[part]
-        with pytest.raises(InvalidParameter, match=f"must be whole but this one is not: '{part}'"):
+        with pytest.raises(InvalidParameter, match=f"incomplete or damaged: '{part}'"):
             Question.from_dict(document)
 
     @settings(max_examples=200)

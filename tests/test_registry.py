@@ -102,7 +102,7 @@ class TestEntryPoints:
         install(("new", "first_package:A"), ("new", "second_package:B"))
         with pytest.raises(
             DuplicateAlgorithm,
-            match="is claimed by first_package:A and second_package:B",
+            match="'new', first_package:A and second_package:B",
         ):
             available()
 
@@ -110,7 +110,7 @@ class TestEntryPoints:
         install(("ade", "their_package:ADE"))
         with pytest.raises(
             DuplicateAlgorithm,
-            match=r"is claimed by oddarms.algorithms._ade:ADE and their_package:ADE",
+            match=r"'ade', oddarms.algorithms._ade:ADE and their_package:ADE",
         ):
             available()
 

@@ -95,5 +95,5 @@ def test_invalid_parameters(n: int, k: float, window: object, message: str) -> N
 def test_window_without_instances_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two means with k = 1 have theta = max y, hence no gap at all."""
     monkeypatch.setattr(_grid, "_MAX_CANDIDATES", 20_000)
-    with pytest.raises(InvalidParameter, match="of 20,000 candidates with n = 2 and"):
+    with pytest.raises(InvalidParameter, match="None of 20,000 instances with n = 2 and"):
         UniformMeans(2, 1.0, (0.1, 0.2))(np.random.default_rng(17))
