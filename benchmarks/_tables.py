@@ -221,7 +221,7 @@ def _others(measured: dict[str, Any]) -> str:
 
 
 def verdict(figures: list[dict[str, Any]]) -> list[str]:
-    """Return the sentences that sum the comparison up, from `samples_json`."""
+    """Return the sentences that sum the comparison up, from the entries of a part."""
     small = geometric_mean(family["spade_over_limit"] for family in figures if family["n"] <= SMALL)
     lines = [f"Geometric mean of SPADE / limit over n <= {SMALL}: {small:.2f}."]
     for family in figures:
