@@ -110,8 +110,10 @@ class Suite:
         shutil.copytree(source, self.folder)
         (folder / "cpu_clock.py").write_text(CLOCK)
         path = [self.folder / "src", self.folder, folder, flakefinder]
-        self.environment = os.environ | {
+        kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        self.environment = kept | {
             "PYTHONPATH": os.pathsep.join(map(str, path)),
+            "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),  # as installed packages have it
             "PYTHONHASHSEED": "0",
             "OMP_NUM_THREADS": "1",
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",

@@ -23,7 +23,7 @@ from oddarms.pytest_plugin._flakiness import (
     runs_to_exclude,
 )
 from oddarms.pytest_plugin._running import Clock, Outcome, Status
-from oddarms.pytest_plugin._sampling import FlakyTests, sampling_of
+from oddarms.pytest_plugin._sampling import FlakyTests
 from oddarms.statistics.binomial import clopper_pearson, most_errors
 
 FALSE_ALARM = 1e-6
@@ -288,8 +288,7 @@ def sampled(
     each: Callable[[FlakyTests, int], None] = lambda sampling, index: None,  # noqa: ARG005
 ) -> FlakyTests:
     """Sample tests in one process until it ends."""
-    sampling = sampling_of([f"test_{i}" for i in range(n)], settings or Settings(seed=1))
-    assert isinstance(sampling, FlakyTests)
+    sampling = FlakyTests([f"test_{i}" for i in range(n)], settings or Settings(seed=1))
     rng, last = random.Random(2), None
     while (sample := sampling.next(last)) is not None:
         assert sample.index != last or n == 1 or len(left(sampling)) == 1
@@ -323,7 +322,7 @@ def test_the_time_is_shared_fairly_and_the_statement_stays_true(
         return 10.0 if index == 50 else 0.01
 
     settings = Settings(seed=1, seconds=600.0)
-    sampling = sampling_of([f"test_{i}" for i in range(100)], settings)
+    sampling = FlakyTests([f"test_{i}" for i in range(100)], settings)
     last = None
     while (sample := sampling.next(last)) is not None:
         last = sample.index

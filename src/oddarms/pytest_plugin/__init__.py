@@ -1,7 +1,7 @@
 """The pytest plugin: ``pytest --oddarms`` finds flaky tests (docs/how-to/pytest.md).
 
-pytest imports this module in every run of whoever has oddarms installed. So it has the options and
-imports nothing else that a run without ``--oddarms`` does not need.
+pytest imports this module in every run where oddarms is installed. So it has the options and
+imports only what a run without ``--oddarms`` needs.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ OPTIONS = (
     Option(
         "time",
         "TIME",
-        "Begin no run after so long: 90, 90s, 10m, 1h, or none for no limit (10m).",
+        "Start no run after this time: 90, 90s, 10m, 1h, or none for no limit (10m).",
         "duration",
     ),
     Option("budget", "N", "Make at most N runs.", "count"),
@@ -85,15 +85,15 @@ OPTIONS = (
         "FILE",
         "Write the flaky tests there, as options for `pytest @FILE`, or as JSON (*.json).",
     ),
-    Option("storage", "URL", "Store every run in this file or database, and use what it has."),
-    Option("study", "NAME", "The first part of names in the storage (pytest)."),
+    Option("storage", "URL", "Store every run in this file or database, and use those in it."),
+    Option("study", "NAME", "Prefix of the names of studies in the storage (pytest)."),
     Option(
         "version",
         "NAME",
-        "The version of the code, if it is not the commit: runs of other versions do not count.",
+        "Version of the code (the commit by default). Runs of other versions do not count.",
     ),
-    Option("seed", "N", "Decides what is run, and random, numpy.random and Hypothesis.", "seed"),
-    Option("jobs", "N", "Processes at a time, with --oddarms-isolate (1).", "count"),
+    Option("seed", "N", "Seed of the order of runs, random, numpy.random and Hypothesis.", "seed"),
+    Option("jobs", "N", "Number of parallel processes with --oddarms-isolate (1).", "count"),
     Option(
         "k",
         "K",
@@ -101,7 +101,12 @@ OPTIONS = (
         "number",
     ),
     Option("margin", "RATE", "Abnormal: also RATE above the average failure rate.", "number"),
-    Option("floor", "RATE", "Abnormal: also RATE or more; alone, RATE or more.", "number"),
+    Option(
+        "floor",
+        "RATE",
+        "Abnormal: also RATE or more; the only condition if alone.",
+        "number",
+    ),
     Option("rule", "RULE", f"Abnormal by another rule: {', '.join(RULES)}.", "rule"),
 )
 ISOLATE = "Make every run in a fresh process, forked after the collection."

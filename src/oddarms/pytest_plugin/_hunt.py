@@ -24,7 +24,7 @@ from oddarms.pytest_plugin import _running as running
 from oddarms.pytest_plugin._memory import clean_version, version_of
 from oddarms.pytest_plugin._report import Answer, github_lines, summary_lines, write_all
 from oddarms.pytest_plugin._running import Clock, Outcome, Runner, Status
-from oddarms.pytest_plugin._sampling import Sample, Sampling, sampling_of
+from oddarms.pytest_plugin._sampling import AbnormalTests, FlakyTests, Sample, Sampling
 from oddarms.text import duration, shown
 
 TERMINAL_SECONDS = 0.5
@@ -102,7 +102,7 @@ def _check_places(settings: Settings) -> None:
 
 
 class Hunt:
-    """Begins the sampling, shows how far it is, and says in the end what was found."""
+    """Begins the sampling, shows progress, and reports the answer at the end."""
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self.config = config
@@ -118,7 +118,8 @@ class Hunt:
     def begin(self, nodeids: Sequence[str], workers: int = 1) -> Sampling:
         """Begin the sampling of the collected tests."""
         settings = self.settings
-        self.sampling = sampling = sampling_of(nodeids, settings, workers)
+        kind = AbnormalTests if settings.words else FlakyTests
+        self.sampling = sampling = kind(nodeids, settings, workers)
         self.watch = Watch(nodeids)
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None and reporter.verbosity >= 0:
@@ -151,7 +152,7 @@ class Hunt:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Say what is known, however the loop ends."""
+        """Report what is known, however the loop ends."""
         try:
             ended = yield
         except OddarmsError as error:
@@ -159,11 +160,10 @@ class Hunt:
                 with suppress(OddarmsError):  # what has failed may fail again
                     self._finish(session, "it failed", in_a_hurry=True)
             raise pytest.UsageError(f"--oddarms: {error}") from error
-        except (KeyboardInterrupt, pytest.exit.Exception) as error:
+        except (KeyboardInterrupt, pytest.exit.Exception):
             self.ctrl_c.take()
             with suppress(StorageFailed):
                 self._finish(session, "it was interrupted", in_a_hurry=True)
-            end_outside(error)
             raise
         finally:
             if self.watch is not None:
@@ -210,18 +210,6 @@ class Hunt:
                 terminalreporter.write_line(line)
 
 
-def end_outside(error: BaseException) -> None:
-    """Let a traceback end at the last frame that is not ours: pytest shows where it ends."""
-    trace, last = error.__traceback__, None
-    while trace is not None:
-        module = str(trace.tb_frame.f_globals.get("__name__", ""))
-        if module.partition(".")[0] not in ("oddarms", "contextlib"):
-            last = trace
-        trace = trace.tb_next
-    if last is not None:
-        last.tb_next = None
-
-
 class CtrlC:
     """Ctrl-C ends the run of a test. Elsewhere it waits until nothing is half done.
 
@@ -235,13 +223,13 @@ class CtrlC:
         self._before: Any = None
 
     def take(self) -> None:
-        """Handle Ctrl-C from now on, unless somebody else does."""
+        """Handle Ctrl-C from now on, unless another handler is installed."""
         main = threading.current_thread() is threading.main_thread()
         if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             self._before = signal.signal(signal.SIGINT, self._receive)
 
     def restore(self) -> None:
-        """Leave Ctrl-C to who handled it before."""
+        """Restore the earlier handler of Ctrl-C."""
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
 

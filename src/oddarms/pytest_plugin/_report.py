@@ -42,7 +42,7 @@ DESELECT = "--deselect="
 
 
 class Answer:
-    """What a session has found out, in the words of the question that was asked."""
+    """What a session has found, in the words of the question."""
 
     def __init__(self, sampling: Sampling) -> None:
         self.sampling = sampling
@@ -142,11 +142,17 @@ class Answer:
         found = {records[i].nodeid for i, case in enumerate(cases) if case.unrepeatable}
         return [row for row in self.rows if row.nodeid in found]
 
-    @cached_property
-    def changed(self) -> list[Row]:
-        """The clean rows that have something to tell."""
-        repeatable = [row for row in self.of(Kind.CLEAN) if row not in self.unrepeatable]
-        return [row for row in repeatable if row.hints]
+    def sections(self) -> list[tuple[str, list[Row]]]:
+        """Return the lists below that of the flaky tests, each with its caption."""
+        clean = [row for row in self.of(Kind.CLEAN) if row not in self.unrepeatable]
+        undecided = sorted(self.of(Kind.UNDECIDED), key=lambda row: (-row.failures, row.runs))
+        found = [
+            ("Broken, always failed", self.of(Kind.BROKEN)),
+            ("Cannot be repeated in one process, and passed alone", self.unrepeatable),
+            ("No longer flaky", [row for row in clean if row.hints]),
+            (f"Undecided, {counted(len(undecided), 'test')}", undecided),
+        ]
+        return [(caption, rows) for caption, rows in found if rows]
 
     def counts(self) -> dict[str, list[Row]]:
         """Return the rows by the word for them in pytest's last line."""
@@ -183,7 +189,7 @@ class Answer:
         return [line for line in (text, self.statement()) if line]
 
     def statement(self) -> str:
-        """Return the sharpest sentence that is true of the tests that have not failed."""
+        """Return the sharpest true sentence about the tests that have not failed."""
         known = self.known
         passed = [i for i, case in enumerate(known.cases) if not case.skipped]
         passed = [i for i in passed if not known.cases[i].counted.failures]
@@ -203,7 +209,7 @@ class Answer:
             )
         if worst >= 0.95:
             few = sum(rate >= 0.95 for rate in rates.values())
-            return f"too few runs to say more: {counted(few, 'test')} had only one or none"
+            return f"too few runs to say more: {counted(few, 'test')} ran at most once"
         return f"{sure}, every test that fails in {_percent(worst)} of its runs or more is listed"
 
     def _abnormal_headline(self) -> list[str]:
@@ -253,22 +259,8 @@ def summary_lines(answer: Answer, width: int) -> list[str]:
     """Return the summary: what is flaky, broken, clean and open, and what it took."""
     lines = [line for text in answer.headline() for line in _lines(text, width)]
     lines += _table(answer.of(Kind.FLAKY), width)
-    for caption, rows in (
-        ("broken, always failed", answer.of(Kind.BROKEN)),
-        ("cannot be repeated in one process, and passed alone", answer.unrepeatable),
-        ("no longer flaky", answer.changed),
-    ):
-        if rows:
-            lines += ["", f"{caption}:", *_list(rows, width)]
-    undecided = answer.of(Kind.UNDECIDED)
-    if undecided:
-        lines += ["", f"undecided: {counted(len(undecided), 'test')}"]
-        few = sorted(undecided, key=lambda row: (-row.failures, row.runs))
-        lines += [
-            f"  {shown(row.nodeid)} ({row.failures:,} of {counted(row.runs, 'run')} failed)"
-            for row in few[:MAX_UNDECIDED]
-        ]
-        lines += _others(undecided, MAX_UNDECIDED)
+    for caption, rows in answer.sections():
+        lines += ["", f"{caption[0].lower()}{caption[1:]}:", *_list(rows, width)]
     return [*lines, "", *(line for text in answer.cost() for line in _lines(text, width))]
 
 
@@ -302,12 +294,15 @@ def _table(rows: Sequence[Row], width: int) -> list[str]:
 
 def _list(rows: Sequence[Row], width: int) -> list[str]:
     lines = []
-    for row in rows[:MAX_LISTED]:
-        lines.append(f"  {shown(row.nodeid)}")
+    undecided = rows[0].kind is Kind.UNDECIDED
+    most = MAX_UNDECIDED if undecided else MAX_LISTED
+    for row in rows[:most]:
+        count = f" ({row.failures:,} of {counted(row.runs, 'run')} failed)" if undecided else ""
+        lines.append(f"  {shown(row.nodeid)}{count}")
         if row.kind is Kind.BROKEN:
             lines.append(f"    all {counted(row.runs, 'run')} failed")
         lines += _details(row, width)
-    return [*lines, *_others(rows)]
+    return [*lines, *_others(rows, most)]
 
 
 def _details(row: Row, width: int) -> list[str]:
@@ -330,34 +325,42 @@ def _percent(share: float) -> str:
 def write_all(answer: Answer) -> list[str]:
     """Write the files that options ask for; return a line for each, or why it failed.
 
-    A failure does not end the session: its answer is still shown.
+    A failure ends neither the session nor the writing of the other files.
     """
-    settings = answer.settings
-    lines = []
-    try:
-        if settings.out is not None:
-            lines += [f"written: {path}" for path in _write_files(answer, settings.out)]
-        if settings.summary is not None:
-            append_text(settings.summary, to_markdown(blocks(answer)))
-            lines.append(f"written: {settings.summary}")
-        if settings.quarantine is not None:
-            write_whole(settings.quarantine, quarantine(answer, settings.quarantine))
-            lines.append(f"written: {settings.quarantine}")
-    except (MissingExtra, OSError) as error:
-        lines.append(f"not all was written: {error}")
+    settings, lines = answer.settings, []
+    for path, write in (
+        (settings.quarantine, _write_quarantine),
+        (settings.summary, _write_summary),
+        (settings.out, _write_folder),
+    ):
+        if path is not None:
+            try:
+                for written in write(answer, path):
+                    lines.append(f"written: {written}")  # noqa: PERF401 - as far as it gets
+            except (MissingExtra, OSError) as error:
+                lines.append(f"not all of {path} was written: {error}")
     return lines
 
 
-def _write_files(answer: Answer, folder: Path) -> Iterator[str]:
+def _write_quarantine(answer: Answer, path: Path) -> Iterator[Path]:
+    yield write_whole(path, quarantine(answer, path))
+
+
+def _write_summary(answer: Answer, path: Path) -> Iterator[Path]:
+    append_text(path, to_markdown(blocks(answer)))
+    yield path
+
+
+def _write_folder(answer: Answer, folder: Path) -> Iterator[Path]:
     """Write all files into a folder, the one that needs most last; give their paths."""
     place = writable_folder("--oddarms-out", folder)
-    yield str(write_whole(place / "junit.xml", junit_xml(answer)))
-    yield str(write_whole(place / "flaky.json", json_text(answer)))
+    yield write_whole(place / "junit.xml", junit_xml(answer))
+    yield write_whole(place / "flaky.json", json_text(answer))
     if answer.result is None:
         page = to_html("Flaky tests", [Heading("Flaky tests", 1), *blocks(answer)], place)
-        yield str(write_whole(place / "report.html", page.encode("utf-8", "replace")))
+        yield write_whole(place / "report.html", page.encode("utf-8", "replace"))
         return
-    yield from map(str, write_results(answer.result, place))
+    yield from write_results(answer.result, place)
     notes = [
         f"{counted(len(rows), 'test')} left out of the comparison, {why}."
         for rows, why in (
@@ -366,7 +369,7 @@ def _write_files(answer: Answer, folder: Path) -> Iterator[str]:
         )
         if rows
     ]
-    yield str(write_report(answer.result, place, notes=notes, subject=TESTS))
+    yield write_report(answer.result, place, notes=notes, subject=TESTS)
 
 
 def blocks(answer: Answer) -> list[Block]:
@@ -374,13 +377,7 @@ def blocks(answer: Answer) -> list[Block]:
     first, *more = answer.headline()
     found: list[Block] = [Heading(first, 3), *map(Paragraph, more)]
     found += flaky_table(answer.of(Kind.FLAKY))
-    for caption, group in (
-        ("Broken: always failed", answer.of(Kind.BROKEN)),
-        ("Cannot be repeated in one process, passed alone", answer.unrepeatable),
-        ("No longer flaky", answer.changed),
-        ("Undecided", answer.of(Kind.UNDECIDED)),
-        ("Skipped", answer.of(Kind.SKIPPED)),
-    ):
+    for caption, group in (*answer.sections(), ("Skipped", answer.of(Kind.SKIPPED))):
         rows = [
             [
                 Literal(row.nodeid),

@@ -6,8 +6,8 @@ test, which run of it), and its seed is a hash of that, so a session with the sa
 makes the same choices.
 
 A process for one run is forked from one that has collected the tests and has run none: modules are
-imported, no fixture is set up. It runs one test, writes the outcome to a pipe and is gone. One that
-ends without an outcome (the interpreter crashed, somebody called `os._exit`) is a failed run.
+imported, no fixture is set up. It runs one test, writes the outcome to a pipe and exits. A process
+that ends without an outcome (the interpreter crashed, a test called `os._exit`) is a failed run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import partial
 from itertools import takewhile
@@ -77,18 +77,14 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for another process."""
-        return {
-            "status": self.status.value,
-            "text": self.text,
-            "seconds": self.seconds,
-            "where": self.where.value,
-        }
+        return asdict(self) | {"status": self.status.value, "where": self.where.value}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Outcome:
-        """Return what `to_dict` was made of."""
-        status, where = Status(values["status"]), Where(values["where"])
-        return cls(status, str(values["text"]), float(values["seconds"]), where)
+        """Return the outcome that `to_dict` described."""
+        return cls(
+            **{**values, "status": Status(values["status"]), "where": Where(values["where"])}
+        )
 
 
 def outcome_of(reports: Iterable[pytest.TestReport]) -> Outcome:
@@ -419,10 +415,7 @@ class Runner:
 
 
 def _show_no_tracebacks(config: pytest.Config) -> None:
-    """Spare pytest tracebacks that nobody sees: of a failure, its place and first line are kept.
-
-    Those of errors in the collection, which is over now, are as they were.
-    """
+    """Let pytest build no tracebacks: only the place and first line of a failure are kept."""
     config.option.tbstyle = "value"
     config.option.fulltrace = False
 
@@ -572,7 +565,7 @@ def _how_it_ended(code: int) -> str:
 
 
 def end(children: Iterable[Child]) -> None:
-    """End children that nobody waits for any more, with the processes that they have begun."""
+    """Kill children that are still running, with the processes that they started."""
     for child in children:
         if child.ended:
             continue
@@ -670,7 +663,7 @@ def _serve(
     orders: int,
     answers: int,
 ) -> None:
-    """Run tests alone, each in a process of its own, until nobody asks any more."""
+    """Run tests alone, each in its own process, until the pipe of orders is closed."""
     with os.fdopen(orders) as lines, os.fdopen(answers, "wb", buffering=0) as out:
         for line in lines:
             number, name = json.loads(line)

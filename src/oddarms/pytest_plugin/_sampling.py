@@ -1,9 +1,9 @@
 """What to run next, until the question is answered or the time is over.
 
-Whoever runs the tests - this process, its children, the workers of pytest-xdist - asks `next` for
-a sample and tells its outcome. `FlakyTests` asks which tests are flaky at all (`_flakiness`),
-`AbnormalTests` which are abnormally flaky: it has the ADE paper's question, and a `Search` or a
-study's `Worker` that answers it.
+The loop that runs the tests (in this process, its children, or the workers of pytest-xdist) asks
+`next` for a sample and tells its outcome. `FlakyTests` finds out which tests are flaky at all
+(`_flakiness`), `AbnormalTests` which are abnormally flaky: it asks the ADE paper's question, and a
+`Search` or a study's `Worker` answers it.
 
 Runs of one test are interleaved with those of others: `next` returns the test that ran last on the
 same worker only if nothing else is left to run. What is under way when the time is over still
@@ -47,7 +47,7 @@ SYNC_SECONDS = 2.0
 
 @dataclass
 class Record:
-    """A collected test: its name, how it failed last or why it is skipped, and the time it took."""
+    """A collected test: name, last failure or why it is skipped, and time of its runs."""
 
     nodeid: str
     text: str = ""
@@ -67,7 +67,7 @@ class Sample:
     Attributes
     ----------
     between
-        Whether nobody looks at its outcome: it keeps two runs of a test apart.
+        Whether its outcome is ignored: it keeps two runs of a test apart.
     """
 
     index: int
@@ -144,10 +144,6 @@ class Sampling(ABC):
             self.known.tell(sample.index, outcome.where, failed=outcome.failed)
         self._told(sample, outcome)
 
-    def lose(self, sample: Sample) -> None:
-        """Give a sample back that was not run."""
-        self._lost(sample)
-
     def stop(self, why: str) -> None:
         """Hand out no more samples; those under way are still to be told."""
         if not self.done:
@@ -165,7 +161,8 @@ class Sampling(ABC):
     def _told(self, sample: Sample, outcome: Outcome) -> None: ...
 
     @abstractmethod
-    def _lost(self, sample: Sample) -> None: ...
+    def lose(self, sample: Sample) -> None:
+        """Give a sample back that was not run."""
 
     @abstractmethod
     def finish(self, why: str, *, in_a_hurry: bool = False) -> None:
@@ -190,10 +187,6 @@ class Sampling(ABC):
     def pace(self) -> float:
         """Seconds that a run takes, on average of all so far."""
         return self._seconds / self.runs if self.runs else 1.0
-
-    def of_kind(self, kind: Kind) -> list[int]:
-        """Return the tests of a kind."""
-        return [i for i, found in enumerate(self.known.kinds()) if found is kind]
 
     @abstractmethod
     def progress_text(self) -> str:
@@ -299,7 +292,8 @@ class FlakyTests(Sampling):
         del outcome
         self._out[sample.index] -= 1
 
-    def _lost(self, sample: Sample) -> None:
+    def lose(self, sample: Sample) -> None:
+        """See `Sampling.lose`."""
         self._out[sample.index] -= 1
 
     def finish(self, why: str, *, in_a_hurry: bool = False) -> None:
@@ -393,7 +387,7 @@ class AbnormalTests(Sampling):
         return None
 
     def between(self, last: int | None) -> Sample | None:
-        """Return a run that nobody looks at, of another test than the last one."""
+        """Return a run of another test than the last one; its outcome is ignored."""
         usable = [i for i in self._tests or range(len(self.records)) if i != last]
         if not usable:
             return None
@@ -417,7 +411,8 @@ class AbnormalTests(Sampling):
         else:
             self._open.discard(index)
 
-    def _lost(self, sample: Sample) -> None:
+    def lose(self, sample: Sample) -> None:
+        """See `Sampling.lose`."""
         if sample.ticket is not None:
             if self._out.pop(sample.ticket.id, None) is not None:
                 self._pool.append(sample.ticket)
@@ -495,7 +490,7 @@ class AbnormalTests(Sampling):
 
     def progress_text(self) -> str:
         """Return how far it is, as a line."""
-        flaky = f"{len(self.of_kind(Kind.FLAKY)):,} flaky so far"
+        flaky = f"{self.known.kinds().count(Kind.FLAKY):,} flaky so far"
         if self._desk is None:
             return f"{flaky}; first round, {self.runs:,} runs"
         with suppress(StorageFailed):
@@ -504,12 +499,3 @@ class AbnormalTests(Sampling):
                 f"{flaky}; {progress.undecided:,} of {progress.n:,} undecided; {self.runs:,} runs"
             )
         return f"{flaky}; {self.runs:,} runs; the storage does not answer"
-
-
-def sampling_of(nodeids: Sequence[str], settings: Settings, workers: int = 1) -> Sampling:
-    """Return the sampling that answers what was asked."""
-    kind = AbnormalTests if settings.words else FlakyTests
-    return kind(nodeids, settings, workers)
-
-
-__all__ = ["AbnormalTests", "FlakyTests", "Record", "Sample", "Sampling", "sampling_of"]
