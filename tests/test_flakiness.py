@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -22,6 +23,7 @@ from oddarms.pytest_plugin._flakiness import (
     failures_for,
     runs_to_exclude,
 )
+from oddarms.pytest_plugin._report import Answer
 from oddarms.pytest_plugin._running import Clock, Outcome, Status
 from oddarms.pytest_plugin._sampling import FlakyTests
 from oddarms.statistics.binomial import clopper_pearson, most_errors
@@ -370,6 +372,29 @@ def test_the_time_to_go_is_right_within_a_factor_of_two(monkeypatch: pytest.Monk
         total += len(middle)
     assert total > 100
     assert good >= 0.9 * total
+
+
+@pytest.mark.parametrize(
+    ("runs", "statement"),
+    [
+        ([200] * 20, "every test that fails in 5 % of its runs or more is listed"),
+        ([2, 2] + [200] * 18, "in 5 % of its runs or more is listed, but for 2 tests with fewer"),
+        ([3, 3, 3] + [200] * 17, "every test that fails in 87 % of its runs or more is listed"),
+        ([10] * 20, "every test that fails in 46 % of its runs or more is listed"),
+        ([9] + [10] * 19, "every test that fails in 49 % of its runs or more is listed"),
+        ([1] * 3 + [10] * 17, "too few runs to say more: 3 tests ran at most once"),
+        ([0] * 20, "too few runs to say more: 20 tests did not run"),
+    ],
+)
+def test_the_statement_is_the_sharpest_that_is_true(runs: list[int], statement: str) -> None:
+    sampling = FlakyTests([f"test_{i}" for i in range(len(runs))], Settings())
+    for case, count in zip(sampling.known.cases, runs, strict=True):
+        case.stored = Tally(count, 0)
+    said = Answer(sampling).statement()
+    assert statement in said
+    found = re.search("fails in ([0-9.]+) %", said)
+    least = sorted(runs)[2 if "2 tests" in said else 0]
+    assert found is None or excluded_rate(least, 20, 0.05) <= float(found[1]) / 100.0 + 1e-12
 
 
 def test_progress_in_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,11 +39,11 @@ from oddarms.text import counted
 Method = Literal["proven", "calibrated"]
 METHODS: tuple[Method, ...] = ("proven", "calibrated")
 ALGORITHM = "analyze"
-"""What stands for an algorithm in the question of a result; its options say how it was analysed."""
+"""The algorithm in the question of a result; its options are those of the analysis."""
 NOT_ASKED = ("budget", "goal", "algorithm")
 """Words of a question that only a live search has."""
 MAX_HYPERGEOMETRIC = 10**9
-"""Rewards of which half are drawn exactly; of more each one is in the half with probability 1/2."""
+"""Up to so many rewards, half are drawn exactly; beyond, each is drawn with probability 1/2."""
 APART = 1e-9
 """More than rounding moves an end of an interval."""
 LISTED = 5

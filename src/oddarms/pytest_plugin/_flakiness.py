@@ -52,7 +52,7 @@ MAX_AGAIN = 20
 CONFIDENCE = 0.95
 """Of the interval of a single test."""
 DRIFT = 0.001
-"""The probability with which a test without drift is said to have one."""
+"""Probability that a test without drift is reported as drifting."""
 
 
 class Kind(StrEnum):
@@ -111,6 +111,10 @@ class Case:
         The outcomes of this session's runs but those alone, 1 for a failure.
     skipped
         Whether its first run skipped it.
+    text
+        How it failed last, or why it is skipped.
+    seconds
+        How long its runs of this session took.
     """
 
     stored: Tally = field(default_factory=Tally)
@@ -119,6 +123,18 @@ class Case:
     alone: Tally = field(default_factory=Tally)
     order: bytearray = field(default_factory=bytearray)
     skipped: bool = False
+    text: str = ""
+    seconds: float = 0.0
+
+    @property
+    def timed(self) -> int:
+        """The runs of this session, whether they count or not."""
+        return self.first.runs + self.again.runs + self.alone.runs
+
+    @property
+    def pace(self) -> float:
+        """Seconds that a run takes."""
+        return self.seconds / self.timed if self.timed else 0.0
 
     @property
     def unrepeatable(self) -> bool:

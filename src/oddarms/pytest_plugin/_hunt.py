@@ -136,7 +136,7 @@ class Hunt:
             return
         reporter.stats.pop("", None)
         recorded = reporter.stats.get("warnings", [])
-        if sampling.runs > len(sampling.records):
+        if sampling.runs > len(sampling.nodeids):
             del recorded[self._warnings :]
         self._warnings = len(recorded)
         now, on_terminal = Clock.now(), reporter.isatty
@@ -391,7 +391,7 @@ class Loop:
         assert sampling is not None
         if limit is None or sampling.elapsed < limit:
             return []
-        longest = max(record.pace for record in sampling.records)
+        longest = max(case.pace for case in sampling.known.cases)
         grace = max(GRACE_SECONDS, 3.0 * longest)
         if sampling.elapsed < limit + grace:
             return []

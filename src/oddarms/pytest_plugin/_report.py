@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import textwrap
 import xml.etree.ElementTree as ElementTree
@@ -22,7 +23,7 @@ from oddarms.documents import (
 )
 from oddarms.errors import MissingExtra
 from oddarms.files import append_text, writable_folder, write_whole
-from oddarms.pytest_plugin._flakiness import ALONE, Case, Flakiness, Kind
+from oddarms.pytest_plugin._flakiness import ALONE, Case, Flakiness, Kind, excluded_rate
 from oddarms.pytest_plugin._sampling import AbnormalTests, FlakyTests, Sampling
 from oddarms.report import (
     MAX_LISTED,
@@ -61,24 +62,24 @@ class Answer:
         """Return a row for each test; flaky ones first, those that fail most before others."""
         abnormal, undecided = self._decisions()
         rows = []
-        for index, record in enumerate(self.sampling.records):
+        for index, nodeid in enumerate(self.sampling.nodeids):
             case, kind = self.known.cases[index], self.known.kind(index)
             if self.settings.words and kind in (Kind.CLEAN, Kind.UNDECIDED):
-                kind = Kind.UNDECIDED if record.nodeid in undecided else Kind.CLEAN
+                kind = Kind.UNDECIDED if nodeid in undecided else Kind.CLEAN
             seen = case.counted
             low, high = self.known.interval(index) if seen.runs else (0.0, 1.0)
             rows.append(
                 Row(
-                    record.nodeid,
+                    nodeid,
                     kind,
                     seen.runs,
                     seen.failures,
                     low,
                     high,
-                    record.text,
+                    case.text,
                     tuple(self._hints(index, kind, case)),
-                    record.pace,
-                    record.nodeid in abnormal,
+                    case.pace,
+                    nodeid in abnormal,
                 )
             )
         order = list(Kind)
@@ -88,12 +89,12 @@ class Answer:
 
     def _decisions(self) -> tuple[set[str], set[str]]:
         """Return the abnormal tests, and those that are undecided in a search."""
-        records = self.sampling.records
+        nodeids = self.sampling.nodeids
         if self.result is not None:
             return set(map(str, self.result.outliers)), set(map(str, self.result.undecided))
         if self.settings.words:
-            return set(), {record.nodeid for record in records}
-        return {records[i].nodeid for i in self.known.abnormal()}, set()
+            return set(), set(nodeids)
+        return {nodeids[i] for i in self.known.abnormal()}, set()
 
     def _hints(self, index: int, kind: Kind, case: Case) -> Iterator[str]:
         isolate = "" if self.settings.isolate else "; try --oddarms-isolate"
@@ -117,7 +118,7 @@ class Answer:
         memory = getattr(self.sampling, "memory", None)
         if memory is not None:
             change = memory.change(
-                self.sampling.records[index].nodeid,
+                self.sampling.nodeids[index],
                 flaky=kind is Kind.FLAKY,
                 clean=kind is Kind.CLEAN,
             )
@@ -138,8 +139,8 @@ class Answer:
     @cached_property
     def unrepeatable(self) -> list[Row]:
         """The rows of tests that fail if they run again in the same process."""
-        records, cases = self.sampling.records, self.known.cases
-        found = {records[i].nodeid for i, case in enumerate(cases) if case.unrepeatable}
+        pairs = zip(self.sampling.nodeids, self.known.cases, strict=True)
+        found = {nodeid for nodeid, case in pairs if case.unrepeatable}
         return [row for row in self.rows if row.nodeid in found]
 
     def sections(self) -> list[tuple[str, list[Row]]]:
@@ -189,28 +190,28 @@ class Answer:
         return [line for line in (text, self.statement()) if line]
 
     def statement(self) -> str:
-        """Return the sharpest true sentence about the tests that have not failed."""
+        """Return the sharpest true sentence about the tests that have not failed.
+
+        Up to a tenth of them, those with the fewest runs, are left out where that halves the rate.
+        """
         known = self.known
-        passed = [i for i, case in enumerate(known.cases) if not case.skipped]
-        passed = [i for i in passed if not known.cases[i].counted.failures]
-        if not passed:
+        counts = [case.counted for case in known.cases if not case.skipped]
+        runs = sorted(seen.runs for seen in counts if not seen.failures)
+        if not runs:
             return ""
-        sure = f"with probability at least {100.0 * (1.0 - known.delta):g} %"
-        rates = {i: max(known.excluded(i), known.rate) for i in passed}
-        worst = max(rates.values())
-        enough = [i for i in passed if rates[i] <= known.rate]
-        if worst <= known.rate:
-            worst = known.rate
-        few = len(passed) - len(enough)
-        if few and enough and few <= max(len(passed) // 10, MAX_UNDECIDED):
-            return (
-                f"{sure}, every test that fails in {_percent(known.rate)} of its runs or more is"
-                f" listed, but for {counted(few, 'test')} with fewer runs"
-            )
-        if worst >= 0.95:
-            few = sum(rate >= 0.95 for rate in rates.values())
-            return f"too few runs to say more: {counted(few, 'test')} ran at most once"
-        return f"{sure}, every test that fails in {_percent(worst)} of its runs or more is listed"
+        rates = [max(excluded_rate(m, known.n, known.delta), known.rate) for m in runs]
+        best = rates[len(rates) // 10]
+        few = rates.index(best) if best <= max(known.rate, rates[0] / 2.0) else 0
+        if rates[few] >= 0.95:
+            few = sum(rate >= 0.95 for rate in rates)
+            most = runs[few - 1]
+            ran = ["did not run", "ran at most once", f"ran at most {most:,} times"][min(most, 2)]
+            return f"too few runs to say more: {counted(few, 'test')} {ran}"
+        text = (
+            f"with probability at least {100.0 * (1.0 - known.delta):g} %, every test that fails in"
+            f" {_rounded_up(100.0 * rates[few])} % of its runs or more is listed"
+        )
+        return f"{text}, but for {counted(few, 'test')} with fewer runs" if few else text
 
     def _abnormal_headline(self) -> list[str]:
         sampling = self.sampling
@@ -315,8 +316,10 @@ def _others(listed: Sequence[Any], most: int = MAX_LISTED) -> list[str]:
     return [f"  ... and {counted(hidden, 'other')}"] if hidden > 0 else []
 
 
-def _percent(share: float) -> str:
-    return f"{100.0 * share:.2g} %"
+def _rounded_up(number: float) -> str:
+    """Return a positive number with two digits, not less than it is."""
+    unit = 10.0 ** (math.floor(math.log10(number)) - 1)
+    return f"{math.ceil(number / unit - 1e-6) * unit:.2g}"
 
 
 # Files

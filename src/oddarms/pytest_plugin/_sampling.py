@@ -45,21 +45,6 @@ SYNC_SECONDS = 2.0
 """Between two times that runs are stored, and those of others are read."""
 
 
-@dataclass
-class Record:
-    """A collected test: name, last failure or why it is skipped, and time of its runs."""
-
-    nodeid: str
-    text: str = ""
-    seconds: float = 0.0
-    timed: int = 0
-
-    @property
-    def pace(self) -> float:
-        """Seconds that a run takes."""
-        return self.seconds / self.timed if self.timed else 0.0
-
-
 @dataclass(frozen=True)
 class Sample:
     """A run to be made: of which test, under which name, and for which ticket of a search.
@@ -92,7 +77,7 @@ class Sampling(ABC):
     def __init__(self, nodeids: Sequence[str], settings: Settings, workers: int = 1) -> None:
         self.settings = settings
         self.workers = workers
-        self.records = [Record(nodeid) for nodeid in nodeids]
+        self.nodeids = list(nodeids)
         self.known = Flakiness(
             len(nodeids),
             rate=settings.rate,
@@ -132,13 +117,12 @@ class Sampling(ABC):
         """Take the outcome of a sample."""
         self.runs += 1
         self._seconds += outcome.seconds
-        record, case = self.records[sample.index], self.known.cases[sample.index]
-        record.seconds += outcome.seconds
-        record.timed += 1
-        if outcome.failed:
-            record.text = outcome.text
-        if outcome.status is Status.SKIPPED and case.counted.runs == 0:
-            record.text = outcome.text
+        case = self.known.cases[sample.index]
+        case.seconds += outcome.seconds
+        skipped = outcome.status is Status.SKIPPED and case.counted.runs == 0
+        if outcome.failed or skipped:
+            case.text = outcome.text
+        if skipped:
             self.known.skip(sample.index)
         else:
             self.known.tell(sample.index, outcome.where, failed=outcome.failed)
@@ -262,23 +246,23 @@ class FlakyTests(Sampling):
         tests = list(needed)
         if self.settings.seconds is None or not tests:
             return tests
-        records = [self.records[i] for i in tests]
-        spent = np.array([record.seconds for record in records])
-        pace = np.array([record.pace for record in records])
+        cases = [self.known.cases[i] for i in tests]
+        spent = np.array([case.seconds for case in cases])
+        pace = np.array([case.pace for case in cases])
         wanted = spent + pace * list(needed.values())
         left = (self.settings.seconds - self.elapsed) * self.workers
         level = fair_share(spent, wanted, max(left, 0.0))
         fair = [
             i
-            for i, record in zip(tests, records, strict=True)
-            if record.timed < MIN_RUNS or record.seconds + record.pace <= level
+            for i, case in zip(tests, cases, strict=True)
+            if case.timed < MIN_RUNS or case.seconds + case.pace <= level
         ]
-        return fair or [min(tests, key=lambda i: self.records[i].seconds)]
+        return fair or [min(tests, key=lambda i: self.known.cases[i].seconds)]
 
     def _sample(self, index: int) -> Sample:
         self._out[index] += 1
         self._handed[index] += 1
-        return Sample(index, f"{self.seed}:{self.records[index].nodeid}:{self._handed[index]}")
+        return Sample(index, f"{self.seed}:{self.nodeids[index]}:{self._handed[index]}")
 
     def between(self, last: int | None) -> Sample | None:
         """Return a run of the test that has fewest; it counts, too."""
@@ -330,7 +314,7 @@ class FlakyTests(Sampling):
             few = [i for i in range(n) if wanted[i] and known.cases[i].counted.failures < FEW]
             if few:
                 return f"now the intervals of {counted(sum(map(bool, wanted)), 'flaky test')}"
-        missing = sum(runs * self.records[i].pace for i, runs in enumerate(needed))
+        missing = sum(runs * known.cases[i].pace for i, runs in enumerate(needed))
         overhead = self.elapsed * self.workers / self._seconds if self._seconds else 1.0
         seconds = missing * max(overhead, 1.0) / self.workers
         limit = self.settings.seconds
@@ -381,14 +365,14 @@ class AbnormalTests(Sampling):
             index = self._waiting.popleft()
             if index != last or len(self._open) == 1:
                 self._first_runs[index] += 1
-                nodeid = self.records[index].nodeid
+                nodeid = self.nodeids[index]
                 return Sample(index, f"{self.seed}:first:{nodeid}:{self._first_runs[index]}")
             self._waiting.append(index)
         return None
 
     def between(self, last: int | None) -> Sample | None:
         """Return a run of another test than the last one; its outcome is ignored."""
-        usable = [i for i in self._tests or range(len(self.records)) if i != last]
+        usable = [i for i in self._tests or range(len(self.nodeids)) if i != last]
         if not usable:
             return None
         self.runs_between += 1
@@ -447,8 +431,8 @@ class AbnormalTests(Sampling):
             )
             self.done = True
             return
-        self._tests = sorted(compared, key=lambda i: self.records[i].nodeid)
-        labels = [self.records[i].nodeid for i in self._tests]
+        self._tests = sorted(compared, key=lambda i: self.nodeids[i])
+        labels = [self.nodeids[i] for i in self._tests]
         question = Question(labels, **self.settings.words)
         if self.settings.storage is None:
             self._desk = Search(question, rng=self.seed)

@@ -63,7 +63,7 @@ class WorkerRunner(Runner):
 
 
 class XdistHooks:
-    """What the controller does with the search; without pytest-xdist nobody calls it."""
+    """The hooks of the controller; only pytest-xdist calls them."""
 
     def __init__(self, hunt: Hunt) -> None:
         self.hunt = hunt
@@ -227,10 +227,10 @@ class Scheduler:
             watch.begin(node, queue[0].index)
 
     def _is_stuck(self, queue: deque[Sample]) -> bool:
-        """Return whether a run must be added that nobody looks at.
+        """Return whether a run must be added whose outcome is ignored.
 
-        What counts begins only once another run follows it; and where nothing that counts is under
-        way anywhere, all that is wanted is the test that has just run. Else the worker waits.
+        A worker begins a run only once it has the next one; and where no run that counts is under
+        way on any worker, only the test that has just run is wanted. Else the worker waits.
         """
         assert self.sampling is not None
         everywhere = (sample for each in self._queues.values() for sample in each)

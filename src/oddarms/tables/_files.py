@@ -62,7 +62,7 @@ def name_of(source: Source) -> str:
 
 
 class Content(io.RawIOBase):
-    """The bytes of a stream, of which the first are known and the number is limited."""
+    """The bytes of a stream, with a look at the first and a limit on their number."""
 
     def __init__(self, stream: Any, name: str, most: float = math.inf) -> None:
         self.head: bytes = stream.read(_HEAD_BYTES) or b""
@@ -517,7 +517,7 @@ def neutralised(text: str) -> str:
     An apostrophe goes before a text that begins with =, +, -, @, a tab or the end of a line, even
     behind blanks and quotes, but not before a number. So it does inside a text, behind a comma, a
     semicolon, a bar, a tab or the end of a line, where a program may split it. One goes before
-    apostrophes and these, too, so that whoever reads the table finds each text again: of
+    apostrophes and these, too, so that each text can be restored: of
     apostrophes before such a character the first was added.
 
     Examples

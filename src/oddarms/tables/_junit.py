@@ -9,8 +9,8 @@ for. A test that was skipped is no sample.
 As in the pytest plugin, the samples of a test up to its first pass decide whether it is compared
 with the others (one that has never passed is broken, not flaky), and nothing else: had they been
 used for the answer, too, a test would have come in by having passed, and its rewards would be a
-selection. The moment of the first pass is a stopping time, so what follows is as it would be had
-somebody named the tests in advance, and the answer is right about these tests.
+selection. The moment of the first pass is a stopping time, so what follows has the distribution it
+would have if the tests had been named in advance, and the answer is right about these tests.
 
 A test that passed and failed in one run, or at one commit, is flaky, which needs no statistics. A
 file in which half of the tests failed that pass elsewhere tells of an outage and is set aside.
@@ -623,7 +623,7 @@ def _own_name(key: _Key) -> str:
 
 
 def _node_id(key: _Key) -> str:
-    """Return how pytest names a test of which the file is known; empty for all others."""
+    """Return pytest's name of a test whose file is known; empty for all others."""
     if not key.file.endswith(".py"):
         return ""
     module = key.file.removesuffix(".py").replace("\\", "/").replace("/", ".")
@@ -634,7 +634,7 @@ def _node_id(key: _Key) -> str:
 
 
 def _numbered(names: list[str]) -> list[str]:
-    """Return names of which none is there twice, though parts of several may make the same."""
+    """Return unique names: repeated ones get a number."""
     taken, seen = set(names), set[str]()
     result = []
     for name in names:
