@@ -129,7 +129,7 @@ class Settings:
     out, summary, quarantine
         Where to write the report, the answer as Markdown, and the flaky tests.
     storage, study, version
-        Where to store the runs, the first part of names there, and the version of the code.
+        Where to store the runs, the prefix of study names there, and the version of the code.
     isolate, jobs
         Whether every run has its own process, and how many of them there are at a time.
     seed
