@@ -753,6 +753,21 @@ def test_files_are_written(pytester: pytest.Pytester) -> None:
     assert cases["test_calm_0"].find("failure") is None
 
 
+def test_a_file_that_cannot_be_written_does_not_stop_others(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        CALM
+        + """
+def test_clean_up():
+    import pathlib, shutil
+    shutil.rmtree("out", ignore_errors=True)
+    pathlib.Path("out").touch()
+"""
+    )
+    result = hunt(pytester, "--oddarms-out=out", "--oddarms-summary=summary.md")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["written: *summary.md", "not all of *out was written: *"])
+
+
 def test_flaky_tests_are_put_in_quarantine(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(CALM + FLAKY)
     hunt(pytester, "--oddarms-quarantine=quarantine.txt")

@@ -21,7 +21,7 @@ from oddarms.documents import (
     to_markdown,
     visible,
 )
-from oddarms.errors import MissingExtra
+from oddarms.errors import OddarmsError
 from oddarms.files import append_text, writable_folder, write_whole
 from oddarms.pytest_plugin._flakiness import ALONE, Case, Flakiness, Kind, excluded_rate
 from oddarms.pytest_plugin._sampling import AbnormalTests, FlakyTests, Sampling
@@ -340,7 +340,7 @@ def write_all(answer: Answer) -> list[str]:
             try:
                 for written in write(answer, path):
                     lines.append(f"written: {written}")  # noqa: PERF401 - as far as it gets
-            except (MissingExtra, OSError) as error:
+            except (OddarmsError, OSError) as error:
                 lines.append(f"not all of {path} was written: {error}")
     return lines
 
