@@ -74,21 +74,3 @@ def test_bad_usage_is_a_sentence(words: str, said: str, capsys: pytest.CaptureFi
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert said in err
-
-
-class TestSavings:
-    def test_what_other_options_would_take(self, explained: str) -> None:
-        assert "in simulated searches of the gap 0.1:" in explained
-        shares = {
-            line.split("  ")[0]: float(line.split()[-1])
-            for line in explained.splitlines()
-            if line.startswith(("as asked", "--"))
-        }
-        assert shares["as asked"] == 1.0
-        assert shares["--error fdr"] < 1.0
-        assert shares["--algorithm calibrated (not proven)"] < 0.7
-        assert "until nothing stands out" in explained
-
-    def test_a_margin_of_0_may_not_end(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["explain", "--n", "10", "--k", "1", "--gap", "0.2", "--margin", "0"]) == 0
-        assert "a margin of 0 does not end" in capsys.readouterr().out

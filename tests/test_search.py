@@ -319,7 +319,7 @@ class TestProgress:
             line(self._progress())
         shown, cleared = stream.getvalue().split("\r")[1:3]
         assert shown.startswith("12,345 pulls")
-        assert cleared == " " * len(shown)
+        assert cleared == "\x1b[K"
 
     def test_nothing_before_it_is_due(self) -> None:
         stream = io.StringIO()

@@ -3,53 +3,17 @@
 from __future__ import annotations
 
 import math
-import sys
 import threading
 import time
 from typing import Self
 
 from oddarms.arms import Command
 from oddarms.problem import Label, Question
-from oddarms.search import Progress
-from oddarms.text import about, counted, elided, shortened, shown, terminal_width
+from oddarms.search import Progress, StatusLine
+from oddarms.text import about, counted, elided, shown, terminal_width
 
-TERMINAL_SECONDS, PLAIN_SECONDS = 0.25, 10.0
-"""Between two updates: on a terminal, and between two lines of a log."""
 HANGING_SECONDS = 30.0
 """A command without a timeout that runs for longer is pointed out."""
-
-
-class StatusLine:
-    """A line on stderr: redrawn on a terminal, elsewhere a new one now and then."""
-
-    def __init__(self) -> None:
-        self.terminal = sys.stderr.isatty()
-        self.started = time.monotonic()
-        self._due = self.started + (0.0 if self.terminal else PLAIN_SECONDS)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.say("")
-
-    def due(self) -> bool:
-        """Return whether it is time to show something again."""
-        return time.monotonic() >= self._due
-
-    def show(self, text: str) -> None:
-        """Show a text instead of the one before."""
-        self._due = time.monotonic() + (TERMINAL_SECONDS if self.terminal else PLAIN_SECONDS)
-        if self.terminal:
-            sys.stderr.write(f"\r{shortened(text, terminal_width() - 1)}\x1b[K")
-            sys.stderr.flush()
-        else:
-            self.say(text)
-
-    def say(self, text: str) -> None:
-        """Print a text that stays, if there is one, in place of the line."""
-        sys.stderr.write(("\r\x1b[K" if self.terminal else "") + (f"{text}\n" if text else ""))
-        sys.stderr.flush()
 
 
 class Display(StatusLine):

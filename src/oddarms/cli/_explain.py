@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -16,10 +15,9 @@ from oddarms.text import table
 from oddarms.theory import first_order_program, gaps, threshold
 
 CENTRE = 0.3
-MIN_GAP, USUAL_GAPS, SHOWN_GAP = 0.001, (0.3, 0.2, 0.1, 0.05), 0.1
-"""Gaps: the smallest, those of the table, and the one for which options are compared."""
-MAX_ARMS, MAX_COMPARED = 2_000, 300
-"""Arms: at most, and up to which options are compared."""
+MIN_GAP, USUAL_GAPS = 0.001, (0.3, 0.2, 0.1, 0.05)
+"""The smallest gap, and those of the table."""
+MAX_ARMS = 2_000
 RUNS = 5
 BISECTIONS = 30
 
@@ -57,11 +55,6 @@ not a bound. SPADE: the average of {RUNS} simulated searches, in all and per
 item.
 """
 
-SAVING = """
-What other options would take, in simulated searches of the gap {gap:g}:
-
-"""
-
 
 @takes(
     n=option(int, "Number of items.", True, "--n", default=50),
@@ -76,7 +69,7 @@ What other options would take, in simulated searches of the gap {gap:g}:
     seed=seed_option("Seed for the simulated samples.", 0),
 )
 def explain(given: Given) -> None:
-    """Explain k, delta and margin, how many samples to expect, and how to need fewer.
+    """Explain k, delta and margin, and how many samples to expect.
 
     The table compares the information-theoretic limit, to first order, with the samples that SPADE
     takes in simulated searches. Samples are 0 or 1, most means are about 0.3, and one item is
@@ -113,10 +106,6 @@ def explain(given: Given) -> None:
         table(header, rows, right=header),
         READING,
     )
-    if n <= MAX_COMPARED:
-        note("simulating other options ...")
-        one = min(instances, key=lambda known: abs(known - SHOWN_GAP))
-        emit(_savings(question, instances[one], one, seed))
 
 
 def _instances(question: Question, gap: float | None) -> dict[float, FloatArray]:
@@ -131,33 +120,6 @@ def _instances(question: Question, gap: float | None) -> dict[float, FloatArray]
             " [0, 1] is that far above the threshold."
         )
     return {one: means for one, means in found.items() if means is not None}
-
-
-def _savings(question: Question, means: FloatArray, gap: float, seed: int) -> str:
-    """Return what other options would take on the same means, and what equal means take."""
-    delta = min(4.0 * question.delta, 0.5)
-    choices: dict[str, dict[str, Any]] = {
-        "as asked": {},
-        "--error fdr": {"error": "fdr"},
-        f"--indifference {gap / 2.0:g}": {"indifference": gap / 2.0},
-        f"--delta {delta:g}": {"delta": delta},
-        "--algorithm calibrated (not proven)": {"algorithm": "calibrated"},
-    }
-    asked = _asked(question, seed)
-    pulls = {
-        name: float(simulate(means, runs=RUNS, **{**asked, **words}).pulls.mean())
-        for name, words in choices.items()
-    }
-    rows = [
-        [name, f"{taken:,.0f}", f"{taken / pulls['as asked']:.2f}"] for name, taken in pulls.items()
-    ]
-    text = SAVING.format(gap=gap) + table(
-        ["option", "samples", "share"], rows, right=["samples", "share"]
-    )
-    if question.margin == 0.0:
-        return text + "\nIf all items are alike, a search with a margin of 0 does not end.\n"
-    alike = simulate(np.full(means.size, CENTRE), runs=1, **asked).pulls.mean()
-    return text + f"\nIf all items are alike: about {alike:,.0f}, until nothing stands out.\n"
 
 
 def _text(question: Question) -> str:
@@ -207,9 +169,6 @@ def _apart(means: FloatArray, k: float, gap: float) -> bool:
 def _row(question: Question, means: FloatArray, gap: float, seed: int) -> list[str]:
     n, k, delta = question.n, question.k, question.delta
     limit = float(first_order_program(means, means * (1.0 - means), k).sum()) * math.log(n / delta)
-    spade = simulate(means, runs=RUNS, **_asked(question, seed)).pulls.mean()
+    words = {"k": k, "delta": delta, "margin": question.margin, "rng": seed}
+    spade = simulate(means, runs=RUNS, **words).pulls.mean()
     return [f"{gap:g}", f"{limit:,.0f}", f"{spade:,.0f}", f"{spade / n:,.0f}"]
-
-
-def _asked(question: Question, seed: int) -> dict[str, Any]:
-    return {"k": question.k, "delta": question.delta, "margin": question.margin, "rng": seed}

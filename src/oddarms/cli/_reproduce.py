@@ -13,7 +13,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from oddarms import experiments
-from oddarms.cli._display import StatusLine
 from oddarms.cli._options import (
     CONTEXT,
     QUIET,
@@ -31,6 +30,7 @@ from oddarms.experiments import (
     GridProgress,
     Reproduction,
 )
+from oddarms.search import StatusLine
 from oddarms.tables import RecordedArms, read_arms
 from oddarms.text import about, shown
 

@@ -60,7 +60,7 @@ from oddarms.search import Tickets, facts, guarantee, seconds_of, status_text
 from oddarms.studies import SORTS, Overview, Study, StudySummary, Told, Trial, create_study, retried
 from oddarms.studies.wire import plain, study_document
 from oddarms.tables import csv_text, read_labels, read_results
-from oddarms.text import counted, shown, table
+from oddarms.text import counted, shown
 
 EXIT_DONE, EXIT_WAITING = 3, 4
 LEASE_SECONDS = 600.0
@@ -110,28 +110,15 @@ def list_studies(given: Given) -> None:
     if how == "table" and not found:
         note("no studies yet: `oddarms study create` makes one")
         return
-    if how == "table":
-        header = ("name", "status", "decided", "outliers", "results", "a minute", "last active")
-        right = ("decided", "outliers", "results", "a minute")
-        emit(table(header, map(_for_people, found), right=right, wrap="name"))
-        return
-    columns = ["name", "arms", "k", "delta", "algorithm", "status", "decided", "outliers"]
-    columns += ["handed_out", "results", "rate", "seen", "created"]
-    emit_rows(how, columns, map(_for_programs, found))
+    header = ["name", "status", "arms", "decided", "outliers", "results", "rate", "seen"]
+    more = ["k", "delta", "algorithm", "handed_out", "created"] if how != "table" else []
+    emit_rows(how, header + more, map(_listed, found), right=header[2:7], wrap="name")
 
 
-def _for_people(one: StudySummary) -> Sequence[str]:
-    decided, results = f"{one.decided:,}/{one.question.n:,}", f"{one.results:,}"
-    seen = moment(one.seen)[:16]
-    status = one.status.value
-    return one.name, status, decided, f"{one.outliers:,}", results, f"{one.rate:,.0f}", seen
-
-
-def _for_programs(one: StudySummary) -> Sequence[Any]:
+def _listed(one: StudySummary) -> Sequence[Any]:
     asked = one.question
-    question = (one.name, asked.n, asked.k, asked.delta, asked.algorithm)
-    state = (one.status.value, one.decided, one.outliers, one.handed_out, one.results, one.rate)
-    return *question, *state, one.seen.isoformat(), one.created.isoformat()
+    state = (one.status.value, asked.n, one.decided, one.outliers, one.results, one.rate, one.seen)
+    return one.name, *state, asked.k, asked.delta, asked.algorithm, one.handed_out, one.created
 
 
 @takes(name=NAME, storage=STORAGE, how=FORMAT)
@@ -333,22 +320,15 @@ def ask(given: Given) -> None:
 
 def _show_tickets(name: str, tickets: Tickets, n: int, how: Format) -> None:
     header = ("id", "arm", "expires")
-    if how == "table":
-        rows = [(ticket.id, ticket.arm, moment(ticket.expires)) for ticket in tickets]
-        if rows:
-            emit(table(header, rows, wrap="arm"))
-        if len(tickets) < n:
-            hint = f"; see `oddarms study result {shlex.quote(name)}`" if tickets.done else ""
-            note(f"{status_text(tickets.status)}{hint}")
-        return
-    plain_rows = [
-        (t.id, t.arm, None if t.expires is None else t.expires.isoformat()) for t in tickets
-    ]
-    if how == "csv":
-        emit(csv_text(header, plain_rows))
-    else:
-        listed = [dict(zip(header, row, strict=True)) for row in plain_rows]
+    rows = [(ticket.id, ticket.arm, ticket.expires) for ticket in tickets]
+    if how == "json":
+        listed = [{name: plain(ticket)[name] for name in header} for ticket in tickets]
         emit(json_text({"status": tickets.status.value, "tickets": listed}))
+    elif rows or how == "csv":
+        emit_rows(how, header, rows, wrap="arm")
+    if how == "table" and len(tickets) < n:
+        hint = f"; see `oddarms study result {shlex.quote(name)}`" if tickets.done else ""
+        note(f"{status_text(tickets.status)}{hint}")
 
 
 @takes(
@@ -389,10 +369,8 @@ def tell(given: Given) -> None:
         results = [(str(ticket), _number(str(reward)))]
     told = study.tell_many(results, worker=given.worker)
     rows = [(given, outcome.value) for (given, _), outcome in zip(results, told, strict=True)]
-    if how != "table":
+    if rows or how != "table":
         emit_rows(how, ("ticket", "outcome"), rows)
-    elif rows:
-        emit(table(("ticket", "outcome"), rows))
     _comment(study, results, told, people=how == "table")
 
 
@@ -468,16 +446,11 @@ def release(given: Given) -> None:
         emit(f"took back {counted(count, 'ticket')}\n")
         return
     found, header = study.holders(), ("worker", "tickets", "since", "expires")
-    if given.how != "table":
-        emit_rows(given.how, header, [list(plain(one).values()) for one in found])
-    elif found:
-        rows = [
-            (one.worker or "", f"{one.tickets:,}", moment(one.since), moment(one.expires))
-            for one in found
-        ]
-        emit(table(header, rows, right=("tickets",), wrap="worker"))
+    if found or given.how != "table":
+        rows = [list(vars(one).values()) for one in found]
+        emit_rows(given.how, header, rows, right=["tickets"], wrap="worker")
     else:
-        note("no ticket is out that the present step waits for")
+        note("the current step waits for no ticket")
 
 
 @takes(

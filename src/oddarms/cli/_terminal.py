@@ -19,7 +19,8 @@ from typing import Any, ParamSpec
 import typer
 
 from oddarms.errors import OddarmsError, SearchError, StorageFailed, WorkerLost
-from oddarms.text import filled, message, terminal_width
+from oddarms.tables import csv_text
+from oddarms.text import filled, message, table, terminal_width
 
 P = ParamSpec("P")
 EXIT_FAILED, EXIT_USAGE, EXIT_UNFINISHED = 1, 2, 3
@@ -165,14 +166,33 @@ def json_text(value: Any) -> str:
     return json.dumps(value, indent=1) + "\n"
 
 
-def emit_rows(how: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print rows for programs: CSV, or a JSON list of objects."""
-    from oddarms.tables import csv_text
-
+def emit_rows(
+    how: str,
+    header: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    right: Sequence[str] = (),
+    wrap: str | None = None,
+) -> None:
+    """Print rows: aligned for people, or as CSV or a JSON list of objects for programs."""
+    if how == "table":
+        numbers = [name in right for name in header]
+        cells = [list(map(_cell, row, numbers)) for row in rows]
+        emit(table(header, cells, right=right, wrap=wrap))
+        return
+    plain = [[v.isoformat() if isinstance(v, datetime) else v for v in row] for row in rows]
     if how == "csv":
-        emit(csv_text(header, rows))
+        emit(csv_text(header, plain))
     else:
-        emit(json_text([dict(zip(header, row, strict=True)) for row in rows]))
+        emit(json_text([dict(zip(header, row, strict=True)) for row in plain]))
+
+
+def _cell(value: Any, is_number: bool) -> str:
+    if isinstance(value, datetime):
+        return moment(value)
+    if is_number:
+        return f"{value:,.0f}"
+    return "" if value is None else str(value)
 
 
 def moment(time: datetime | None) -> str:

@@ -16,13 +16,12 @@ from oddarms.search._answer import (
     status_text,
 )
 from oddarms.search._progress import (
-    Pane,
     Progress,
     ProgressCallback,
     ProgressLine,
-    bar,
-    describe,
+    StatusLine,
     in_notebook,
+    progress_line,
 )
 from oddarms.search._result import Result, Snapshot, TracePoint
 from oddarms.search._rewards import Rewards
@@ -47,7 +46,6 @@ __all__ = [
     "Desk",
     "LeftOut",
     "OnError",
-    "Pane",
     "Place",
     "Policy",
     "Progress",
@@ -59,6 +57,7 @@ __all__ = [
     "Seconds",
     "Snapshot",
     "Status",
+    "StatusLine",
     "Subject",
     "Ticket",
     "Tickets",
@@ -67,10 +66,8 @@ __all__ = [
     "as_html",
     "as_markdown",
     "as_text",
-    "bar",
     "check_prefetch",
     "check_raised",
-    "describe",
     "facts",
     "guarantee",
     "headline",
@@ -81,6 +78,7 @@ __all__ = [
     "number_style",
     "numbers_within",
     "odds_text",
+    "progress_line",
     "run",
     "seconds_of",
     "status_text",

@@ -1,23 +1,26 @@
-"""Progress of a running search, for callbacks and for a line on the terminal."""
+"""Progress of a running search, for callbacks, terminals, logs and notebooks."""
 
 from __future__ import annotations
 
+import io
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self, TextIO
 
 import numpy as np
 
-from oddarms.documents import Bar, Block, to_fragment
+from oddarms.documents import Bar, to_fragment
 from oddarms.problem import BoolArray, FloatArray, IntArray
-from oddarms.text import about
+from oddarms.text import about, shortened, terminal_width
 
 ENOUGH = 30
 """Pulls of each arm before they are said to look alike."""
 MAX_WORST = 3
+TERMINAL_SECONDS, PLAIN_SECONDS = 0.25, 10.0
+"""Between two updates: on a terminal, and between two lines of a log."""
 NOTEBOOK_SECONDS = 0.25
 """Between two updates: each is a message, which a notebook keeps until the cell is done."""
 
@@ -87,43 +90,80 @@ ProgressCallback = Callable[[Progress], None]
 """A function that is called with a `Progress` now and then."""
 
 
-class ProgressLine:
-    """Shows a search on one terminal line, ten times a second, once it takes over a second.
+class StatusLine:
+    """A line on stderr: redrawn on a terminal, elsewhere a new one now and then."""
 
-    Where the stream is not a terminal, a plain line every ten seconds.
-    """
-
-    def __init__(self, stream: TextIO | None = None, wait: float = 1.0) -> None:
-        self.stream = stream or sys.stderr
+    def __init__(self, stream: TextIO | None = None, wait: float | None = None) -> None:
+        self.stream = sys.stderr if stream is None else stream
         self.terminal = self.stream.isatty()
-        self._due = time.monotonic() + wait
-        self._width = 0
-
-    def due(self) -> bool:
-        """Return whether it is time to show something again."""
-        return time.monotonic() >= self._due
-
-    def __call__(self, progress: Progress) -> None:
-        """Show the progress if it is due."""
-        if not self.due():
-            return
-        self._due = time.monotonic() + (0.1 if self.terminal else 10.0)
-        text = describe(progress)
-        if self.terminal:
-            self.stream.write("\r" + text.ljust(self._width))
-            self._width = len(text)
-        else:
-            self.stream.write(text + "\n")
-        self.stream.flush()
+        self.started = time.monotonic()
+        self.pause = TERMINAL_SECONDS if self.terminal else PLAIN_SECONDS
+        usual = 0.0 if self.terminal else PLAIN_SECONDS
+        self._due = self.started + (usual if wait is None else wait)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Clear the line."""
-        if self.terminal and self._width:
-            self.stream.write("\r" + " " * self._width + "\r")
+        self.say("")
+
+    def due(self) -> bool:
+        """Return whether it is time to show something again."""
+        return time.monotonic() >= self._due
+
+    def show(self, text: str) -> None:
+        """Show a text instead of the one before."""
+        self._due = time.monotonic() + self.pause
+        if self.terminal:
+            self.stream.write(f"\r{shortened(text, terminal_width() - 1)}\x1b[K")
             self.stream.flush()
+        else:
+            self.say(text)
+
+    def say(self, text: str) -> None:
+        """Print a text that stays, if there is one, in place of the line."""
+        self.stream.write(("\r\x1b[K" if self.terminal else "") + (f"{text}\n" if text else ""))
+        self.stream.flush()
+
+
+class ProgressLine(StatusLine):
+    """Shows a search on a line once it takes over a second."""
+
+    def __init__(self, stream: TextIO | None = None, wait: float = 1.0) -> None:
+        super().__init__(stream, wait)
+
+    def __call__(self, progress: Progress) -> None:
+        """Show the progress if it is due."""
+        if self.due():
+            self.show(describe(progress))
+
+
+class NotebookLine(StatusLine):
+    """Shows a search as a bar below the cell of a notebook, once it takes over a second."""
+
+    def __init__(self, wait: float = 1.0) -> None:
+        super().__init__(io.StringIO(), wait)
+        self._handle: Any = None
+
+    def __call__(self, progress: Progress) -> None:
+        """Show the progress if it is due."""
+        if self.due():
+            self._due = time.monotonic() + NOTEBOOK_SECONDS
+            text = describe(progress)
+            self._put(text, to_fragment([Bar(progress.n - progress.undecided, progress.n, text)]))
+
+    def __exit__(self, *_: object) -> None:
+        if self._handle is not None:
+            self._put("", "")
+
+    def _put(self, text: str, html: str) -> None:
+        from IPython.display import display
+
+        content = {"text/plain": text, "text/html": html}
+        if self._handle is None:
+            self._handle = display(content, raw=True, display_id=True)
+        else:
+            self._handle.update(content, raw=True)
 
 
 def describe(progress: Progress) -> str:
@@ -151,59 +191,6 @@ def in_notebook() -> bool:
     """
     get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return getattr(get_shell() if get_shell else None, "kernel", None) is not None
-
-
-class Pane:
-    """A place in the output of a notebook's cell, whose content is replaced."""
-
-    def __init__(self) -> None:
-        self._handle: Any = None
-
-    def show(self, text: str, blocks: Sequence[Block]) -> None:
-        """Show blocks, or the text where there is no HTML."""
-        self._put({"text/plain": text, "text/html": to_fragment(blocks)})
-
-    def clear(self) -> None:
-        """Show nothing any more."""
-        if self._handle is not None:
-            self._put({"text/plain": "", "text/html": ""})
-
-    def _put(self, content: dict[str, str]) -> None:
-        from IPython.display import display
-
-        if self._handle is None:
-            self._handle = display(content, raw=True, display_id=True)
-        else:
-            self._handle.update(content, raw=True)
-
-
-class NotebookLine:
-    """Shows a search as a bar in a notebook, once it takes over a second: a `ProgressLine`."""
-
-    def __init__(self, wait: float = 1.0) -> None:
-        self._pane = Pane()
-        self._due = time.monotonic() + wait
-
-    def due(self) -> bool:
-        """Return whether it is time to show something again."""
-        return time.monotonic() >= self._due
-
-    def __call__(self, progress: Progress) -> None:
-        """Show the progress if it is due."""
-        if self.due():
-            self._due = time.monotonic() + NOTEBOOK_SECONDS
-            self._pane.show(describe(progress), [bar(progress)])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pane.clear()
-
-
-def bar(progress: Progress) -> Bar:
-    """Return how many arms are decided, and how far the search is in words."""
-    return Bar(progress.n - progress.undecided, progress.n, describe(progress))
 
 
 def progress_line(wait: float = 1.0) -> ProgressLine | NotebookLine:

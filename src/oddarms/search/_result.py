@@ -287,25 +287,25 @@ class Result:
         needed = self.pulls_needed
         document = {
             "version": VERSION,
-            "question": _plain(self._question()),
+            "question": plain(self._question()),
             "status": self.status.value,
             "complete": self.complete,
             "outliers": [_plain_label(label) for label in self.outliers],
             "undecided": [_plain_label(label) for label in self.undecided],
             "guess": [_plain_label(label) for label in self.guess],
-            "thresholds": {side: _plain(t._asdict()) for side, t in self.thresholds.items()},
-            "centre": _plain(list(self.centre)),
+            "thresholds": {side: plain(t._asdict()) for side, t in self.thresholds.items()},
+            "centre": plain(list(self.centre)),
             "nothing_stands_out": self.nothing_stands_out,
-            "farthest": _plain(self.farthest),
+            "farthest": plain(self.farthest),
             "pulls": self.pulls,
             "threshold_pulls": self.threshold_pulls,
             "history": self.history,
             "unused": self.unused,
-            "pulls_needed": None if needed is None else _plain(float(needed.sum())),
+            "pulls_needed": None if needed is None else plain(float(needed.sum())),
             "round": self.round,
             "notes": list(self.notes),
             "arms": self.rows(),
-            "trace": [_plain(point._asdict()) for point in self.trace],
+            "trace": [plain(point._asdict()) for point in self.trace],
         }
         if snapshots:
             from oddarms.search._document import snapshot_document
@@ -339,14 +339,14 @@ class Result:
         columns: dict[str, list[Any]] = {
             "label": [_plain_label(self.labels[i]) for i in chosen.tolist()],
             "decision": names_of(self.decisions[chosen]),
-            "mean": _plain(self.means[chosen].tolist()),
-            "lower": _plain(self.intervals[chosen, 0].tolist()),
-            "upper": _plain(self.intervals[chosen, 1].tolist()),
-            "odds": _plain(odds),
-            "log_evidence": _plain(evidence),
+            "mean": plain(self.means[chosen].tolist()),
+            "lower": plain(self.intervals[chosen, 0].tolist()),
+            "upper": plain(self.intervals[chosen, 1].tolist()),
+            "odds": plain(odds),
+            "log_evidence": plain(evidence),
             "pulls": self.pulls_per_arm[chosen].tolist(),
             "history": self.history_per_arm[chosen].tolist(),
-            "pulls_needed": _plain(needed),
+            "pulls_needed": plain(needed),
             "decided_after": nothing
             if self.decided_after is None
             else _or_none(self.decided_after[chosen], least=0),
@@ -388,12 +388,12 @@ def _plain_label(label: Label) -> str | int | float | bool | None:
     return label if isinstance(label, str | int | float | bool | None) else str(label)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a tree of values that JSON has."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if isinstance(value, str | int | bool | None) else str(value)

@@ -89,8 +89,6 @@ PER_WORKER = 24
 EARLY_ROWS = 20
 """Pulls of each arm that are expected before an algorithm can tell."""
 TRACE_GROWTH = 1.05
-BULK = 500
-"""From so many results on, taking them at once is faster."""
 
 
 class Search:
@@ -399,10 +397,6 @@ class Search:
         self, arms: IntArray, places: IntArray, rewards: FloatArray, history: BoolArray
     ) -> None:
         """Take many checked rewards at once, such as a log or history."""
-        if arms.size < BULK and not history.any():
-            for row in zip(arms.tolist(), places.tolist(), rewards.tolist(), strict=True):
-                self.take(*row)
-            return
         self._sequences.load(arms, places, rewards, history)
         self._asked = False
         if self.status is Status.BUDGET and history.any():  # which costs none

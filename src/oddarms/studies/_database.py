@@ -34,6 +34,7 @@ from oddarms.errors import InvalidParameter, MissingExtra, OddarmsError, Storage
 from oddarms.interrupts import ended
 from oddarms.studies._location import Location, location_of
 from oddarms.studies._schema import TABLES, VERSION, statements
+from oddarms.studies._study import NoStorage
 
 LOCK_SECONDS = 10.0
 """How long a call waits for others; the caller may repeat it."""
@@ -356,8 +357,8 @@ class Database:
         return error if self.location.is_safe(str(error)) else None
 
 
-def open_database(storage: str | Path | None, *, create: bool = False) -> Database | None:
-    """Return a storage, None if it is empty and is not to be created."""
+def open_database(storage: str | Path | None, *, create: bool = False) -> Database:
+    """Return a storage; if it is empty, create its tables or raise `NoStorage`."""
     location = location_of(storage)
     if location.memory:
         with _memory_lock:
@@ -365,14 +366,17 @@ def open_database(storage: str | Path | None, *, create: bool = False) -> Databa
                 _memory.append(Database(location))
                 _memory[0].prepare(create=True)
             return _memory[0]
-    if location.file is not None:
-        if not Path(location.file).exists():
-            if not create:
-                return None
-            _make_file(location.file)
+    if create and location.file is not None and not Path(location.file).exists():
+        _make_file(location.file)
+    if location.file is None or Path(location.file).exists():
         _look_at_file(location.file)
-    database = Database(location)
-    return database if database.prepare(create=create) else None
+        database = Database(location)
+        if database.prepare(create=create):
+            return database
+    raise NoStorage(
+        f"{location.name} does not exist, or has no studies: `oddarms study create` makes the"
+        " first one."
+    )
 
 
 # Statements
@@ -589,8 +593,10 @@ def _make_file(path: str) -> None:
         raise StorageFailed(f"{path}: {reason} ({error.strerror}).") from None
 
 
-def _look_at_file(path: str) -> None:
+def _look_at_file(path: str | None) -> None:
     """Refuse a file whose tables are not ours, before it is opened for writing."""
+    if path is None:
+        return
     address = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(address, uri=True)) as connection:

@@ -252,7 +252,6 @@ class RemoteStudy(Study):
 
     @property
     def storage(self) -> str:
-        """The address of the server."""
         return self._connection.address
 
     @property
@@ -262,7 +261,6 @@ class RemoteStudy(Study):
 
     @property
     def labels(self) -> Sequence[Label]:
-        """See `Study.labels`."""
         return self._question.labels
 
     # Work
@@ -277,7 +275,6 @@ class RemoteStudy(Study):
         key: str | None = None,
         wait: float = 0.0,
     ) -> Tickets:
-        """See `Study.ask`."""
         wait = min(seconds_of("wait", wait), MAX_WAIT)
         body: dict[str, Any] = {
             "n": min(check_whole("n", n, least=1), AT_A_TIME),
@@ -297,7 +294,6 @@ class RemoteStudy(Study):
     def tell_many(
         self, results: Iterable[tuple[Ticket | str, float]], *, worker: str | None = None
     ) -> list[Told]:
-        """See `Study.tell_many`."""
         rows = [[_id(ticket), self.check_reward(reward)] for ticket, reward in results]
         worker = check_text("worker", worker)
         told: list[Told] = []
@@ -307,7 +303,6 @@ class RemoteStudy(Study):
         return told
 
     def renew(self, tickets: Iterable[Ticket | str], lease: Seconds = LEASE) -> int:
-        """See `Study.renew`."""
         seconds, ids = check_lease(lease, timedelta.max), [_id(ticket) for ticket in tickets]
         return sum(
             self._post("renew", {"tickets": part, "lease": seconds})["count"]
@@ -315,12 +310,10 @@ class RemoteStudy(Study):
         )
 
     def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
-        """See `Study.skip_many`."""
         for part in _parts([_id(ticket) for ticket in tickets], AT_A_TIME):
             self._post("skip", {"tickets": part, "reason": reason_of(reason)})
 
     def release(self, worker: str | None, reason: str = "") -> int:
-        """See `Study.release`."""
         body = {"worker": check_text("worker", worker), "reason": reason_of(reason)}
         count: int = self._post("release", body)["count"]
         return count
@@ -350,22 +343,18 @@ class RemoteStudy(Study):
         )
 
     def raise_budget(self, budget: int | None) -> None:
-        """See `Study.raise_budget`."""
         self._post("budget", {"budget": budget})
         self._question = self._question.but(budget=budget)
 
     def stop(self, reason: str = "") -> None:
-        """See `Study.stop`."""
         self._post("stop", {"reason": reason_of(reason)})
 
     def resume(self) -> None:
-        """See `Study.resume`."""
         self._post("resume", None)
 
     # What is known
 
     def overview(self) -> Overview:
-        """See `Study.overview`."""
         document = self._connection.get(self._path, result=True)
         result = Result.from_dict(document["result"])
         self._question = result.question
@@ -381,7 +370,6 @@ class RemoteStudy(Study):
         )
 
     def progress(self) -> Progress:
-        """See `Study.progress`."""
         values = self._get("progress")
         for end, none in (("threshold_lower", -math.inf), ("threshold_upper", math.inf)):
             values[end] = none if values[end] is None else values[end]
@@ -389,22 +377,18 @@ class RemoteStudy(Study):
         return Progress(**values)
 
     def pulse(self) -> str:
-        """See `Study.pulse`."""
         pulse: str = self._get("pulse")["pulse"]
         return pulse
 
     @property
     def status(self) -> Status:
-        """See `Study.status`."""
         return Status(self._get("status")["status"])
 
     def trials(self, *, after: int = 0, most: int | None = None) -> Iterator[Trial]:
-        """See `Study.trials`."""
         for values in self._paged("trials", after, most):
             yield record_of(Trial, values)
 
     def conflicts(self, *, after: int = 0, most: int | None = None) -> list[Conflict]:
-        """See `Study.conflicts`."""
         return [record_of(Conflict, values) for values in self._paged("conflicts", after, most)]
 
     def _paged(self, what: str, after: int, most: int | None) -> Iterator[dict[str, Any]]:
@@ -417,15 +401,12 @@ class RemoteStudy(Study):
             position, left = page["next"], left - wanted
 
     def workers(self) -> list[WorkerRecord]:
-        """See `Study.workers`."""
         return [record_of(WorkerRecord, values) for values in self._get("workers")["workers"]]
 
     def holders(self) -> list[Holder]:
-        """See `Study.holders`."""
         return [record_of(Holder, values) for values in self._get("holders")["holders"]]
 
     def verify(self) -> Verification:
-        """See `Study.verify`."""
         found = self._connection.get(f"{self._path}/verify", seconds=LONG_SECONDS)
         return Verification(found["results"], found["problems"])
 
@@ -444,11 +425,9 @@ class ServerStorage(Storage):
 
     @property
     def name(self) -> str:
-        """The address of the server."""
         return self._connection.address
 
     def create(self, name: str, question: Question, seed: int) -> RemoteStudy:
-        """Create a study."""
         words: dict[str, Any] = question.to_dict()
         labels, n = words.pop("labels"), words.pop("n")
         del words["version"]
@@ -457,7 +436,6 @@ class ServerStorage(Storage):
         return RemoteStudy(self._connection, name, seed, question)
 
     def load(self, name: str) -> RemoteStudy:
-        """Return a study."""
         check_name(name)
         words = self._connection.get(f"/studies/{quote(name, safe='')}/question")
         seed = int(words.pop("seed"))
@@ -472,7 +450,6 @@ class ServerStorage(Storage):
         sort: str = "name",
         status: str = "",
     ) -> StudyList:
-        """Return studies, as `list_studies` does."""
         found: list[StudySummary] = []
         while True:
             wanted = PAGE if most is None else min(most - len(found), PAGE)
@@ -490,7 +467,6 @@ class ServerStorage(Storage):
                 return StudyList(found, page["total"])
 
     def delete(self, name: str) -> None:
-        """Delete a study with all its results, for good."""
         check_name(name)
         self._connection.call("DELETE", f"/studies/{quote(name, safe='')}", again=False)
 

@@ -128,7 +128,7 @@ class Rows:
 
     def forget(self, tickets: IntArray) -> None:
         """Take tickets for told."""
-        for number in tickets.tolist():
+        for number in tickets.tolist() if self._live else ():
             self._live.pop(number, None)
 
     def add_tickets(

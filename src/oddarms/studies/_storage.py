@@ -13,12 +13,10 @@ from oddarms.errors import DuplicateStudy, InvalidParameter, StorageFailed, Unkn
 from oddarms.problem import Label, Question, check_plain_label
 from oddarms.search import Status
 from oddarms.studies._database import Database, open_database, run
-from oddarms.studies._location import location_of
 from oddarms.studies._rows import RATE, minute_of, readable
 from oddarms.studies._stored import StoredStudy, moment
 from oddarms.studies._study import (
     SORTS,
-    NoStorage,
     Storage,
     StudyList,
     StudySummary,
@@ -50,21 +48,13 @@ class DatabaseStorage(Storage):
     @classmethod
     def opened(cls, storage: str | Path | None, *, create: bool = False) -> DatabaseStorage:
         """Return the storage at a place, which must exist unless it is to be created."""
-        database = open_database(storage, create=create)
-        if database is None:
-            raise NoStorage(
-                f"{location_of(storage).name} does not exist, or has no studies: `oddarms study"
-                " create` makes the first one."
-            )
-        return cls(database)
+        return cls(open_database(storage, create=create))
 
     @property
     def name(self) -> str:
-        """Where it is, without a password."""
         return self.database.name
 
     def create(self, name: str, question: Question, seed: int) -> StoredStudy:
-        """Create a study; `checked_question` must have accepted its question."""
         asked, secret = question.numbered(), secrets.token_bytes(16)
         with self.database.writing() as connection:
             number = run(
@@ -88,7 +78,6 @@ class DatabaseStorage(Storage):
         return StoredStudy(self.database, name, int(number), asked, seed, secret)
 
     def load(self, name: str) -> StoredStudy:
-        """Return a study."""
         check_name(name)
         with self.database.reading() as connection:
             row = run(
@@ -119,7 +108,6 @@ class DatabaseStorage(Storage):
         sort: str = "name",
         status: str = "",
     ) -> StudyList:
-        """Return studies, as `list_studies` does."""
         key = sort.removeprefix("-")
         if key not in SORTS or status not in ("", *Status):
             raise InvalidParameter(
@@ -176,7 +164,6 @@ class DatabaseStorage(Storage):
         return None if found is None else int(found)
 
     def delete(self, name: str) -> None:
-        """Delete a study with all its results, for good."""
         number = self.number_of(name)
         if number is None:
             self.load(name)  # says which studies there are

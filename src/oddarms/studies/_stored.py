@@ -150,12 +150,10 @@ class StoredStudy(Study):
 
     @property
     def storage(self) -> str:
-        """Where the study is stored."""
         return self._database.name
 
     @property
     def question(self) -> Question:
-        """See `Study.question`."""
         with self._lock, self._database.reading() as connection:
             self._read_row(connection)
             budget = self._budgets[-1]
@@ -171,7 +169,6 @@ class StoredStudy(Study):
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """The arms' labels."""
         if self._labels is None:
             statement = (
                 "SELECT label FROM arms WHERE study = :study AND number >= 0 AND number < :n"
@@ -216,7 +213,6 @@ class StoredStudy(Study):
         key: str | None = None,
         wait: float = 0.0,  # noqa: ARG002 -- only servers do
     ) -> Tickets:
-        """See `Study.ask`."""
         n = check_whole("n", n, least=1)
         worker = check_text("worker", worker)
         key = check_text("key", key, MAX_KEY)
@@ -273,7 +269,6 @@ class StoredStudy(Study):
     def tell_many(
         self, results: Iterable[tuple[Ticket | str, float]], *, worker: str | None = None
     ) -> list[Told]:
-        """See `Study.tell_many`."""
         rows = [(*self._ids.read(ticket), self.check_reward(reward)) for ticket, reward in results]
         worker = check_text("worker", worker)
         if not rows:
@@ -281,7 +276,6 @@ class StoredStudy(Study):
         return self._database.repeated(lambda: self._rows.tell(rows, worker))
 
     def renew(self, tickets: Iterable[Ticket | str], lease: Seconds = LEASE) -> int:
-        """See `Study.renew`."""
         numbers = {self._ids.read(ticket)[0] for ticket in tickets}
         seconds = check_lease(lease, self.max_lease)
         with self._database.writing() as connection:
@@ -298,7 +292,6 @@ class StoredStudy(Study):
         return renewed
 
     def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
-        """See `Study.skip_many`."""
         numbers = {self._ids.read(ticket)[0] for ticket in tickets}
         with self._database.writing() as connection:
             count = self._rows.change_tickets(connection, "DELETE FROM tickets", numbers)
@@ -306,7 +299,6 @@ class StoredStudy(Study):
         _log.info("%s: %d tickets were given back: %s", self.name, count, shown(reason_of(reason)))
 
     def release(self, worker: str | None, reason: str = "") -> int:
-        """See `Study.release`."""
         worker, reason = check_text("worker", worker) or "", reason_of(reason)
         chosen = (
             "SELECT number FROM tickets WHERE study = :study AND coalesce(worker, '') = :worker"
@@ -329,7 +321,6 @@ class StoredStudy(Study):
         labels: Iterable[Label] | None = None,
         missing: Missing = "stop",
     ) -> int:
-        """See `Study.add_history`."""
         key = check_text("key", key, MAX_KEY)
         arms, rewards = history_rows(
             history, self.question, arm=arm, reward=reward, labels=labels, missing=missing
@@ -390,7 +381,6 @@ class StoredStudy(Study):
             )
 
     def raise_budget(self, budget: int | None) -> None:
-        """See `Study.raise_budget`."""
         with self._lock, self._database.writing() as connection:
             self._database.alone(connection, self.number)
             self._read_row(connection)
@@ -403,11 +393,9 @@ class StoredStudy(Study):
                 )
 
     def stop(self, reason: str = "") -> None:
-        """See `Study.stop`."""
         self._set_stopped(reason_of(reason))
 
     def resume(self) -> None:
-        """See `Study.resume`."""
         self._set_stopped(None)
 
     def _set_stopped(self, reason: str | None) -> None:
@@ -494,7 +482,6 @@ class StoredStudy(Study):
     # What is known
 
     def overview(self) -> Overview:
-        """See `Study.overview`."""
         with self._lock, self._reading() as connection:
             out = self._rows.out(connection)
             search = self._current(connection)
@@ -521,19 +508,16 @@ class StoredStudy(Study):
         return Status.STOPPED if self._stopped is not None and not status.final else status
 
     def progress(self) -> Progress:
-        """See `Study.progress`."""
         with self._lock, self._reading() as connection:
             return self._current(connection).progress()
 
     @property
     def status(self) -> Status:
-        """See `Study.status`."""
         with self._lock, self._reading() as connection:
             out = self._rows.out(connection)
             return self._status(self._current(connection), out)
 
     def pulse(self) -> str:
-        """See `Study.pulse`."""
         with self._database.reading() as connection:
             row = self._rows.run(
                 connection,
@@ -548,7 +532,6 @@ class StoredStudy(Study):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def trials(self, *, after: int = 0, most: int | None = None) -> Iterator[Trial]:
-        """See `Study.trials`."""
         upto, left = self._database.settled(self.number), most
         while left is None or left > 0:
             page = self._trials(
@@ -612,7 +595,6 @@ class StoredStudy(Study):
             return int(self._rows.run(connection, statement, arm=arm).scalar_one())
 
     def conflicts(self, *, after: int = 0, most: int | None = None) -> list[Conflict]:
-        """See `Study.conflicts`."""
         return self._conflicts("c.id > :after ORDER BY c.id", most, after=after)
 
     def latest_conflicts(self, most: int, before: int | None = None) -> list[Conflict]:
@@ -648,7 +630,6 @@ class StoredStudy(Study):
         ]
 
     def workers(self) -> list[WorkerRecord]:
-        """See `Study.workers`."""
         with self._database.reading() as connection:
             now = self._database.now(connection)
             live = self._rows.run(
@@ -668,7 +649,6 @@ class StoredStudy(Study):
         return [_worker_record(row, counts.get(row[0], 0)) for row in rows]
 
     def holders(self) -> list[Holder]:
-        """See `Study.holders`."""
         with self._lock, self._reading() as connection:
             now = self._database.now(connection)
             rows = self._rows.run(
@@ -695,7 +675,6 @@ class StoredStudy(Study):
         return sorted(found, key=lambda one: one.since)
 
     def verify(self) -> Verification:
-        """See `Study.verify`."""
         found = Verification(problems=self._database.check_integrity())
         fresh = StoredStudy(self._database, self.name, self.number, self._asked, self.seed, b"")
         try:

@@ -13,6 +13,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -22,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from oddarms.arms import BatchFunction, Function
-from oddarms.errors import InvalidParameter, MissingExtra, StorageFailed
+from oddarms.documents import Literal, Paragraph, to_fragment, visible
+from oddarms.errors import InvalidParameter, MissingExtra, OddarmsError, StorageFailed
 from oddarms.problem import IntArray, Label, Question, check_plain_label
 from oddarms.search import (
     PREFETCH,
@@ -37,11 +39,13 @@ from oddarms.search import (
     Status,
     Ticket,
     Tickets,
+    answer,
+    progress_line,
     run,
     seconds_of,
+    status_text,
 )
-from oddarms.studies._watch import study_html, watch
-from oddarms.studies._worker import WORKER_LEASE, Worker, is_gone
+from oddarms.studies._worker import WORKER_LEASE, Worker, is_gone, retried
 from oddarms.tables import Missing, Recorded
 from oddarms.text import duration
 
@@ -57,6 +61,8 @@ MAX_KEY = 64
 """Characters of a key by which a call may be repeated."""
 MAX_WORKERS = 10_000
 """Names of workers that a study lists; further ones count as one without a name."""
+MIN_POLL, LOOK_SHARE = 0.05, 0.1
+"""Of `Study.watch`: seconds between two looks at least, and the share of the time they may take."""
 CONFLICTS_KEPT = 3
 """Conflicts of a ticket that are stored; further ones are counted."""
 
@@ -509,8 +515,8 @@ class Study(ABC):
     ) -> Result:
         """Show the study until it is done, while others work on it; return what it found.
 
-        A notebook shows the study below the cell, a terminal shows a line on stderr. Ctrl-C ends
-        the watching, not the study, and returns what is known.
+        A notebook shows a bar below the cell, a terminal a line on stderr. Ctrl-C ends the
+        watching, not the study, and returns what is known.
 
         Parameters
         ----------
@@ -529,11 +535,30 @@ class Study(ABC):
         0
         >>> delete_study("ads", storage="memory")
         """
-        return watch(self, timeout=timeout, poll=poll, retry_for=retry_for)
+        pause, retry = seconds_of("poll", poll), seconds_of("retry_for", retry_for)
+        limit = math.inf if timeout is None else seconds_of("timeout", timeout)
+        began = time.monotonic()
+        with suppress(KeyboardInterrupt), progress_line(wait=0.0) as line:
+            while not retried(lambda: self.done, retry):
+                look = time.monotonic()
+                line(retried(self.progress, retry))
+                now = time.monotonic()
+                if now - began >= limit:
+                    break
+                longer = max(pause, MIN_POLL, (now - look) / LOOK_SHARE)
+                time.sleep(min(longer, limit - (now - began)))
+        return retried(self.result, retry)
 
     def _repr_html_(self) -> str:
-        """Return the study as a notebook shows it."""
-        return study_html(self)
+        """Return the study as a notebook shows it; if it does not answer, why."""
+        name = Literal(visible(self.name))
+        try:
+            overview = self.overview()
+        except OddarmsError as error:
+            return to_fragment([Paragraph((name, Literal(visible(f": {error}"))))])
+        head = Paragraph(("**Study** ", name, f", {status_text(overview.status)}"))
+        counts = f"{overview.told:,} results, {overview.live:,} pulls under way"
+        return to_fragment([head, Paragraph(counts), *answer(overview.result)])
 
     @abstractmethod
     def trials(self, *, after: int = 0, most: int | None = None) -> Iterator[Trial]:
