@@ -175,7 +175,7 @@ def test_the_default_storage_is_a_file_and_is_named(
 @pytest.mark.parametrize("command", ["list", "show s", "ask s", "delete s --yes"])
 def test_a_storage_that_is_not_there_is_not_made(study: Run, command: str) -> None:
     ran = study(*command.split())
-    assert_refused(ran, 1 if command == "list" else 2, "studies.db", "oddarms study create")
+    assert_refused(ran, 2, "studies.db", "oddarms study create")
     assert not Path("studies.db").exists()
 
 

@@ -65,7 +65,7 @@ class MissingExtra(OddarmsError, ImportError):
 
 
 class UnknownStudy(OddarmsError, LookupError):
-    """The storage has no study of that name."""
+    """There is no such storage, or it has no study of that name."""
 
 
 class DuplicateStudy(OddarmsError, ValueError):

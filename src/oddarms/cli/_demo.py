@@ -102,7 +102,8 @@ def _serve(question: Question, crowd: SimulatedArms, seed: int, port: int) -> No
         study = create_study(NAME, question, rng=seed, storage=storage)
         application = create_app(storage)
         token = application.state.oddarms.tokens.make(Role.ADMIN, note="demo")
-        feeder = _Feeder(study, crowd)
+        over = threading.Event()
+        feeder = threading.Thread(target=_feed, args=(study, crowd, over), daemon=True)
 
         def started(address: str) -> None:
             emit(f"Open this link and watch:\n  {address}/login?next=/studies/{NAME}#{token}\n")
@@ -112,39 +113,25 @@ def _serve(question: Question, crowd: SimulatedArms, seed: int, port: int) -> No
         try:
             run(application, Binding(port=port), started)
         finally:
-            feeder.stop()
+            over.set()
+            if feeder.is_alive():
+                feeder.join(timeout=10.0)
     emit("The demo is over; nothing of it is kept. `oddarms serve` is for studies of your own.\n")
 
 
-class _Feeder(threading.Thread):
-    """Asks and tells a study in the background, faster as there is more to see."""
-
-    def __init__(self, study: Study, crowd: SimulatedArms) -> None:
-        super().__init__(daemon=True, name="crowd")
-        self._study = study
-        self._crowd = crowd
-        self._end = threading.Event()
-
-    def run(self) -> None:
-        """Answer until everything is decided, or `stop` is called."""
-        told = turn = 0
-        last = time.monotonic()
-        while not self._end.wait(TICK_SECONDS):
-            now = time.monotonic()
-            batch = int((now - last) * (FIRST_RATE + GROWTH * told)) + 1
-            last = now
-            desk = DESKS[turn % len(DESKS)]
-            tickets = self._study.ask(min(batch, MAX_BATCH), worker=desk)
-            arms = np.array([ticket.index for ticket in tickets], dtype=np.int64)
-            rewards = self._crowd.pull(arms, np.ones_like(arms))
-            answers = list(zip(tickets, rewards.tolist(), strict=True))
-            self._study.tell_many(answers, worker=desk)
-            told, turn = told + len(answers), turn + 1
-            if tickets.done:
-                break
-
-    def stop(self) -> None:
-        """End after the batch under way."""
-        self._end.set()
-        if self.is_alive():
-            self.join(timeout=10.0)
+def _feed(study: Study, crowd: SimulatedArms, over: threading.Event) -> None:
+    """Ask and tell until everything is decided or it is over, faster as there is more to see."""
+    told = turn = 0
+    last = time.monotonic()
+    while not over.wait(TICK_SECONDS):
+        now = time.monotonic()
+        batch = int((now - last) * (FIRST_RATE + GROWTH * told)) + 1
+        last = now
+        desk = DESKS[turn % len(DESKS)]
+        tickets = study.ask(min(batch, MAX_BATCH), worker=desk)
+        arms = np.array([ticket.index for ticket in tickets], dtype=np.int64)
+        rewards = crowd.pull(arms, np.ones_like(arms))
+        study.tell_many(zip(tickets, rewards.tolist(), strict=True), worker=desk)
+        told, turn = told + len(tickets), turn + 1
+        if tickets.done:
+            break

@@ -169,6 +169,6 @@ def _apart(means: FloatArray, k: float, gap: float) -> bool:
 def _row(question: Question, means: FloatArray, gap: float, seed: int) -> list[str]:
     n, k, delta = question.n, question.k, question.delta
     limit = float(first_order_program(means, means * (1.0 - means), k).sum()) * math.log(n / delta)
-    words = {"k": k, "delta": delta, "margin": question.margin, "rng": seed}
-    spade = simulate(means, runs=RUNS, **words).pulls.mean()
+    found = simulate(means, k=k, delta=delta, margin=question.margin, runs=RUNS, rng=seed)
+    spade = found.pulls.mean()
     return [f"{gap:g}", f"{limit:,.0f}", f"{spade:,.0f}", f"{spade / n:,.0f}"]

@@ -192,8 +192,7 @@ def _occupied(folder: Path) -> Iterator[None]:
     """Keep other searches out of a folder."""
     path = folder / ".lock"
     try:  # a link might lead elsewhere, a pipe would block
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-        handle = os.open(path, flags, 0o666)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as error:
         raise InvalidParameter(
             f"--out: cannot open {shown(path)} ({error.strerror or error}): remove it."

@@ -24,7 +24,7 @@ import typer
 from oddarms.cli._terminal import guarded, note
 from oddarms.errors import InvalidParameter
 from oddarms.problem import Question, check_bounds
-from oddarms.studies import Storage, Study, load_study, open_storage, server_address
+from oddarms.studies import Storage, Study, open_storage, server_address
 from oddarms.tables import Transform
 from oddarms.text import DURATIONS, parse_duration, shown
 
@@ -283,8 +283,7 @@ def opened_storage(storage: str | None) -> Storage:
 
 def check_lasting(storage: str | None) -> None:
     """Raise if a storage is the memory of this process."""
-    chosen = storage if storage is not None else os.environ.get("ODDARMS_STORAGE")
-    if chosen in ("memory", ":memory:", "sqlite://", "sqlite:///:memory:"):
+    if (storage or os.environ.get("ODDARMS_STORAGE", "")).startswith(("mem", ":mem", "sqlite://:")):
         raise InvalidParameter(
             "--storage must be a file or a server, as memory does not outlive the command."
         )
@@ -292,10 +291,7 @@ def check_lasting(storage: str | None) -> None:
 
 def opened_study(given: Given) -> Study:
     """Return the study of --storage."""
-    check_lasting(given.storage)
-    if given.storage is None and not os.environ.get("ODDARMS_STORAGE"):
-        opened_storage(None)
-    return load_study(given.name, storage=given.storage)
+    return opened_storage(given.storage).load(given.name)
 
 
 def check_local(storage: str | None) -> None:

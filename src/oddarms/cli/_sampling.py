@@ -10,7 +10,6 @@ import importlib
 import os
 import secrets
 import shlex
-import stat
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -71,9 +70,6 @@ from oddarms.search import (
 from oddarms.studies import Study, Told, Worker
 from oddarms.text import counted, shown
 
-MAX_BYTES = 2**26
-"""Of a file of results that were not stored, which is read as a whole."""
-
 SAMPLING: Options = {
     "pull": option(
         str, "Sample by running a command; {arm} stands for the item.", metavar="COMMAND"
@@ -108,22 +104,10 @@ SAMPLING: Options = {
 
 @dataclass(frozen=True)
 class Sampling:
-    """How samples are made.
+    """How samples are made; `function` is None if no option says so.
 
-    Attributes
-    ----------
-    function
-        Called with a label, or in a batch with labels; None if nothing says how to sample.
-    policy
-        For `oddarms.search.run`.
-    batch
-        Whether the function takes many labels at a time.
-    bounds
-        What --clip or --above make the bounds of samples; None without them.
-    said
-        Returns a remark about clipped samples, which may be empty.
-    identity
-        What the values of samples depend on, by the names of options.
+    `bounds` are those of --clip or --above, `said` returns a remark about clipped samples, and
+    `identity` has the options on which the values of samples depend.
     """
 
     function: Callable[[Any], Any] | None
@@ -139,18 +123,17 @@ class Sampling:
         _check_together(given)
         transform = transform_of(words, given)
         function = _function_of(given)
-        batch = given.batch
         if transform is not None and function is not None:
-            function = transformed(function, transform, batch=batch)
+            function = transformed(function, transform, batch=given.batch)
         policy = Policy(
             jobs=given.jobs,
             on_error=given.on_error or "stop",
             timeout=None if given.pull is not None else given.timeout,
             retry_for=RETRY_FOR if given.retry_for is None else given.retry_for,
         )
-        said = (lambda: "") if transform is None else transform.said
+        said = str if transform is None else transform.said
         bounds = None if transform is None else transform.bounds
-        return cls(function, policy, batch, bounds, said, _identity(given))
+        return cls(function, policy, given.batch, bounds, said, _identity(given))
 
     def source(self, labels: Sequence[Label]) -> Function | BatchFunction:
         """Return the items as something that `oddarms.search.run` samples."""
@@ -177,31 +160,31 @@ def _check_together(given: Given) -> None:
     for name in ("jobs", "timeout", "on_error"):
         if given.batch and getattr(given, name) is not None:
             raise InvalidParameter(f"--{name.replace('_', '-')} cannot be combined with --batch.")
-    stdout = given.reward == "stdout"
-    if stdout and given.failure_codes is not None:
+    if given.reward == "stdout" and given.failure_codes is not None:
         raise InvalidParameter(
             "--failure-codes cannot be combined with --reward stdout, where every exit code but 0"
             " is a failure."
         )
-    if given.pull is not None and not stdout and (given.clip, given.above) != (None, None):
+    changed = (given.clip, given.above) != (None, None)
+    if given.pull is not None and given.reward != "stdout" and changed:
         raise InvalidParameter(
             "--clip and --above require --reward stdout with --pull: an exit code gives 0 or 1."
         )
 
 
 def _function_of(given: Given) -> Callable[[Any], Any] | None:
-    pull, codes = given.pull, given.failure_codes
-    if pull is not None:
-        command = Command(
-            pull,
-            reward=given.reward or "exit-code",
-            timeout=given.timeout,
-            shell=given.shell,
-            failure_codes=None if codes is None else codes_of(codes),
-        )
-        check_uses_label(pull, shell=given.shell)
-        return command
-    return None if given.python is None else _imported(given.python)
+    if given.pull is None:
+        return None if given.python is None else _imported(given.python)
+    codes = given.failure_codes
+    command = Command(
+        given.pull,
+        reward=given.reward or "exit-code",
+        timeout=given.timeout,
+        shell=given.shell,
+        failure_codes=None if codes is None else codes_of(codes),
+    )
+    check_uses_label(given.pull, shell=given.shell)
+    return command
 
 
 def _imported(name: str) -> Callable[[Any], Any]:
@@ -246,10 +229,8 @@ class Output:
 
     Attributes
     ----------
-    folder
-        For result.json, arms.csv and report.html; None for no files.
-    how
-        What is printed; None for nothing.
+    folder, how
+        The folder for the files, and what is printed; None for neither.
     quiet
         Whether remarks are left out.
     raw_csv
@@ -355,20 +336,8 @@ def _sampled(study: Study, sampling: Sampling, output: Output, worker: str | Non
     if output.quiet:
         return run(Worker(study, worker, retry_for=policy.retry_for), source, policy)
     with Display(study.question, command=sampling.command) as display:
-        desk = _ShownWorker(study, worker, retry_for=policy.retry_for)
-        desk.waiting = display.waiting
+        desk = Worker(study, worker, retry_for=policy.retry_for, waiting=display.waiting)
         return run(desk, source, policy, display)
-
-
-class _ShownWorker(Worker):
-    """A worker that tells the display when it waits for other workers."""
-
-    waiting: Callable[[], None]
-
-    def wait(self) -> None:
-        """Wait a moment: other workers have all samples that are open now."""
-        self.waiting()
-        super().wait()
 
 
 def _remedy(error: Exception, bounds: tuple[float, float]) -> str:
@@ -413,18 +382,18 @@ def _untold_kept(study: Study, folder: Path | None, untold: Sequence[tuple[Ticke
         return ""
     many = f"{counted(len(untold), 'result')} that could not be stored"
     lines = "".join(f"{ticket.id} {reward!r}\n" for ticket, reward in untold)
-    how = "" if folder else f", for `oddarms study tell {shlex.quote(study.name)} --from`"
+    command = f", for `oddarms study tell {shlex.quote(study.name)} --from`"
+    name = f"untold-{secrets.token_hex(4)}.txt"
     with Interrupts():
-        for place in (folder, Path(tempfile.gettempdir())):
+        for place in filter(None, (folder, Path(tempfile.gettempdir()))):
             try:
-                if place is not None:
-                    name = f"untold-{secrets.token_hex(4)}.txt"
-                    return f", and {many} in {shown(write_whole(place / name, lines))}{how}"
+                path = shown(write_whole(place / name, lines))
             except OSError as error:
                 note(f"{many}, nor written to {shown(place)}: {error.strerror or error}")
-            how = f", for `oddarms study tell {shlex.quote(study.name)} --from`"
+            else:
+                return f", and {many} in {path}{'' if place is folder else command}"
     note(lines.rstrip())
-    return f"; {many}: only in the lines above{how}"
+    return f"; {many}: only in the lines above{command}"
 
 
 def tell_untold(study: Study, folder: Path, *, quiet: bool) -> None:
@@ -434,42 +403,28 @@ def tell_untold(study: Study, folder: Path, *, quiet: bool) -> None:
     """
     for path in sorted(folder.glob("untold-*.txt")):
         try:
-            lines = _content(path).decode("ascii", "backslashreplace").splitlines()
+            if path.is_symlink() or not path.is_file():
+                raise OSError("it must be a regular file")
+            lines = path.read_bytes().decode("ascii", "backslashreplace").splitlines()
         except OSError as error:
             note(f"{shown(path)} was left as it is: {error.strerror or error}.")
             continue
-        told, refused = _tell_lines(study, [line for line in lines if line.strip()])
+        told: list[Told] = []
+        refused: dict[str, str] = {}
+        for line in filter(str.strip, lines):
+            try:
+                ticket, reward = line.split()
+                told += study.tell_many([(ticket, study.check_reward(float(reward)))])
+            except ValueError as error:  # also InvalidParameter, of the study
+                ours = isinstance(error, InvalidParameter | RewardRejected)
+                refused[line] = str(error) if ours else "it is not a ticket and a reward."
         if not refused:
             path.unlink()
         else:
-            note(f"{counted(len(refused), 'line')} of {shown(path)} refused: {refused[0][1]}")
-            if told:
-                write_whole(path, "".join(f"{line}\n" for line, _ in refused))
+            reason = next(iter(refused.values()))
+            note(f"{counted(len(refused), 'line')} of {shown(path)} refused: {reason}")
+            write_whole(path, "".join(f"{line}\n" for line in refused))
         if conflicts := told.count(Told.CONFLICT):
             note(f"{counted(conflicts, 'result')} of {shown(path)} conflicted and were not used")
         if told and not quiet:
             note(f"{counted(len(told) - conflicts, 'result')} of an earlier run stored")
-
-
-def _tell_lines(study: Study, lines: list[str]) -> tuple[list[Told], list[tuple[str, str]]]:
-    """Tell lines of results; return what became of them, and the refused lines with the reasons."""
-    told: list[Told] = []
-    refused: list[tuple[str, str]] = []
-    for line in lines:
-        try:
-            ticket, reward = line.split()
-            told += study.tell_many([(ticket, study.check_reward(float(reward)))])
-        except ValueError as error:  # also InvalidParameter, of the study
-            known = isinstance(error, InvalidParameter | RewardRejected)
-            refused.append((line, str(error) if known else "it is not a ticket and a reward."))
-    return told, refused
-
-
-def _content(path: Path) -> bytes:
-    """Return the bytes of a regular file; links are not followed, pipes are not waited for."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(handle, "rb") as file:
-        state = os.fstat(file.fileno())
-        if not stat.S_ISREG(state.st_mode) or state.st_size > MAX_BYTES:
-            raise OSError(f"it must be a regular file of at most {MAX_BYTES:,} bytes")
-        return file.read()

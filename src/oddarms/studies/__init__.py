@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oddarms.errors import MissingExtra, UnknownStudy
+from oddarms.errors import MissingExtra
 from oddarms.problem import Label, Question, check_whole
 from oddarms.randomness import Rng, seed_of
 from oddarms.studies._study import (
@@ -15,7 +15,6 @@ from oddarms.studies._study import (
     SORTS,
     Conflict,
     Holder,
-    NoStorage,
     Overview,
     Storage,
     Study,
@@ -119,11 +118,7 @@ def create_study(
 
 def load_study(name: str, *, storage: str | Path | None = None) -> Study:
     """Return a study of a storage; nothing is created."""
-    check_name(name)
-    try:
-        return open_storage(storage).load(name)
-    except NoStorage as error:
-        raise UnknownStudy(f"There is no study {name!r}: {error}") from None
+    return open_storage(storage).load(check_name(name))
 
 
 def list_studies(
@@ -160,11 +155,7 @@ def list_studies(
 
 def delete_study(name: str, *, storage: str | Path | None = None) -> None:
     """Delete a study with all its results, for good."""
-    check_name(name)
-    try:
-        open_storage(storage).delete(name)
-    except NoStorage as error:
-        raise UnknownStudy(f"There is no study {name!r}: {error}") from None
+    open_storage(storage).delete(check_name(name))
 
 
 def open_storage(storage: str | Path | None, *, create: bool = False) -> Storage:

@@ -30,11 +30,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool, StaticPool
 
-from oddarms.errors import InvalidParameter, MissingExtra, OddarmsError, StorageFailed
+from oddarms.errors import InvalidParameter, MissingExtra, OddarmsError, StorageFailed, UnknownStudy
 from oddarms.interrupts import ended
 from oddarms.studies._location import Location, location_of
 from oddarms.studies._schema import TABLES, VERSION, statements
-from oddarms.studies._study import NoStorage
 
 LOCK_SECONDS = 10.0
 """How long a call waits for others; the caller may repeat it."""
@@ -358,7 +357,7 @@ class Database:
 
 
 def open_database(storage: str | Path | None, *, create: bool = False) -> Database:
-    """Return a storage; if it is empty, create its tables or raise `NoStorage`."""
+    """Return a storage; if it is empty, create its tables or raise `UnknownStudy`."""
     location = location_of(storage)
     if location.memory:
         with _memory_lock:
@@ -373,7 +372,7 @@ def open_database(storage: str | Path | None, *, create: bool = False) -> Databa
         database = Database(location)
         if database.prepare(create=create):
             return database
-    raise NoStorage(
+    raise UnknownStudy(
         f"{location.name} does not exist, or has no studies: `oddarms study create` makes the"
         " first one."
     )

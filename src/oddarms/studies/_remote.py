@@ -19,22 +19,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from oddarms.errors import InvalidParameter, MissingExtra, RewardRejected, StorageFailed
-from oddarms.problem import Label, Question, check_whole
+from oddarms.problem import FloatArray, IntArray, Label, Question
 from oddarms.search import (
-    PREFETCH,
     Progress,
     Result,
     Seconds,
     Status,
     Ticket,
     Tickets,
-    check_prefetch,
-    history_rows,
-    seconds_of,
 )
 from oddarms.studies._study import (
     LEASE,
-    MAX_KEY,
     Conflict,
     Holder,
     Overview,
@@ -49,11 +44,9 @@ from oddarms.studies._study import (
     check_lease,
     check_name,
     check_text,
-    history_order,
     reason_of,
 )
 from oddarms.studies.wire import AT_A_TIME, CLASSES, MAX_HISTORY, MAX_TICKET_ID, MAX_WAIT, record_of
-from oddarms.tables import Missing, Recorded
 
 if TYPE_CHECKING:
     import httpx
@@ -246,6 +239,7 @@ class RemoteStudy(Study):
 
     def __init__(self, connection: Connection, name: str, seed: int, question: Question) -> None:
         super().__init__(name, seed, question)
+        self.max_lease = timedelta.max  # the server has its own
         self._connection = connection
         self._question = question
         self._path = f"/studies/{quote(name, safe='')}"
@@ -265,23 +259,22 @@ class RemoteStudy(Study):
 
     # Work
 
-    def ask(
+    def _ask(
         self,
-        n: int = 1,
-        worker: str | None = None,
-        lease: Seconds = LEASE,
-        *,
-        prefetch: float = PREFETCH,
-        key: str | None = None,
-        wait: float = 0.0,
+        n: int,
+        worker: str | None,
+        lease: float,
+        prefetch: float,
+        key: str | None,
+        wait: float,
     ) -> Tickets:
-        wait = min(seconds_of("wait", wait), MAX_WAIT)
+        wait = min(wait, MAX_WAIT)
         body: dict[str, Any] = {
-            "n": min(check_whole("n", n, least=1), AT_A_TIME),
-            "worker": check_text("worker", worker),
-            "lease": check_lease(lease, timedelta.max),
-            "prefetch": check_prefetch(prefetch),
-            "key": check_text("key", key, MAX_KEY) or secrets.token_urlsafe(16),
+            "n": min(n, AT_A_TIME),
+            "worker": worker,
+            "lease": lease,
+            "prefetch": prefetch,
+            "key": key or secrets.token_urlsafe(16),
             "wait": wait,
         }
         path = f"{self._path}/ask"
@@ -303,7 +296,7 @@ class RemoteStudy(Study):
         return told
 
     def renew(self, tickets: Iterable[Ticket | str], lease: Seconds = LEASE) -> int:
-        seconds, ids = check_lease(lease, timedelta.max), [_id(ticket) for ticket in tickets]
+        seconds, ids = check_lease(lease, self.max_lease), [_id(ticket) for ticket in tickets]
         return sum(
             self._post("renew", {"tickets": part, "lease": seconds})["count"]
             for part in _parts(ids, AT_A_TIME)
@@ -318,23 +311,9 @@ class RemoteStudy(Study):
         count: int = self._post("release", body)["count"]
         return count
 
-    def add_history(
-        self,
-        history: Recorded,
-        *,
-        key: str | None = None,
-        arm: str | Sequence[str] | None = None,
-        reward: str | None = None,
-        labels: Iterable[Label] | None = None,
-        missing: Missing = "stop",
-    ) -> int:
-        """See `Study.add_history`; more than 100,000 rewards are sent in parts."""
-        key = check_text("key", key, MAX_KEY - 8) or secrets.token_urlsafe(16)
-        arms, rewards = history_rows(
-            history, self._question, arm=arm, reward=reward, labels=labels, missing=missing
-        )
-        order = history_order(self.seed, key, arms.size)
-        rows = list(zip(arms[order].tolist(), rewards[order].tolist(), strict=True))
+    def add_rows(self, arms: IntArray, rewards: FloatArray, key: str | None) -> int:
+        key = key or secrets.token_urlsafe(16)
+        rows = list(zip(arms.tolist(), rewards.tolist(), strict=True))
         return sum(
             self._post("history", {"rows": part, "key": f"{key}/{number}" if number else key})[
                 "count"
@@ -441,15 +420,7 @@ class ServerStorage(Storage):
         seed = int(words.pop("seed"))
         return RemoteStudy(self._connection, name, seed, Question.from_dict(words))
 
-    def list(
-        self,
-        search: str = "",
-        most: int | None = None,
-        skip: int = 0,
-        *,
-        sort: str = "name",
-        status: str = "",
-    ) -> StudyList:
+    def _list(self, search: str, most: int | None, skip: int, sort: str, status: str) -> StudyList:
         found: list[StudySummary] = []
         while True:
             wanted = PAGE if most is None else min(most - len(found), PAGE)

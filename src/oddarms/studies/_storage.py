@@ -16,7 +16,6 @@ from oddarms.studies._database import Database, open_database, run
 from oddarms.studies._rows import RATE, minute_of, readable
 from oddarms.studies._stored import StoredStudy, moment
 from oddarms.studies._study import (
-    SORTS,
     Storage,
     StudyList,
     StudySummary,
@@ -99,21 +98,8 @@ class DatabaseStorage(Storage):
         with readable(self.name):
             return StoredStudy(self.database, name, int(number), asked, int(seed), bytes(secret))
 
-    def list(
-        self,
-        search: str = "",
-        most: int | None = None,
-        skip: int = 0,
-        *,
-        sort: str = "name",
-        status: str = "",
-    ) -> StudyList:
+    def _list(self, search: str, most: int | None, skip: int, sort: str, status: str) -> StudyList:
         key = sort.removeprefix("-")
-        if key not in SORTS or status not in ("", *Status):
-            raise InvalidParameter(
-                f"sort must be one of {', '.join(SORTS)}, with a minus to reverse it, and status"
-                f" that of a study; got {sort!r:.60} and {status!r:.60}."
-            )
         order = f"{key} DESC, id DESC" if sort.startswith("-") else f"{key}, name"
         pattern = "%" + re.sub("([!%_])", r"!\1", storable(search)) + "%"
         chosen = f"FROM ({_LISTED}) l" + (" WHERE status = :status" if status else "")

@@ -32,7 +32,6 @@ from oddarms.problem import (
     IntArray,
     Label,
     Question,
-    check_whole,
 )
 from oddarms.search import (
     PREFETCH,
@@ -44,15 +43,12 @@ from oddarms.search import (
     Ticket,
     Tickets,
     check_raised,
-    history_rows,
     numbers_within,
 )
 from oddarms.studies._database import Database
 from oddarms.studies._rows import RATE, Results, Rows, in_lists, minute_of, readable
 from oddarms.studies._study import (
     LEASE,
-    MAX_KEY,
-    MAX_LEASE,
     Conflict,
     Holder,
     Overview,
@@ -63,11 +59,9 @@ from oddarms.studies._study import (
     WorkerRecord,
     check_lease,
     check_text,
-    history_order,
     new_search,
     reason_of,
 )
-from oddarms.tables import Missing, Recorded
 from oddarms.text import shown
 
 if TYPE_CHECKING:
@@ -134,7 +128,6 @@ class StoredStudy(Study):
         super().__init__(name, seed, question)
         self.number = number
         """Its number in the storage, which no other study has there, nor ever had."""
-        self.max_lease = MAX_LEASE
         self._database = database
         self._rows = Rows(database, number, name)
         self._asked = question  # with numbers for labels, of which there may be a great many
@@ -203,27 +196,22 @@ class StoredStudy(Study):
 
     # Work
 
-    def ask(
+    def _ask(
         self,
-        n: int = 1,
-        worker: str | None = None,
-        lease: Seconds = LEASE,
-        *,
-        prefetch: float = PREFETCH,
-        key: str | None = None,
-        wait: float = 0.0,  # noqa: ARG002 -- only servers do
+        n: int,
+        worker: str | None,
+        lease: float,
+        prefetch: float,
+        key: str | None,
+        wait: float,  # noqa: ARG002 -- only servers do
     ) -> Tickets:
-        n = check_whole("n", n, least=1)
-        worker = check_text("worker", worker)
-        key = check_text("key", key, MAX_KEY)
-        seconds = check_lease(lease, self.max_lease)
         with self._lock:
             self._catch_up()  # before others have to wait
             with self._database.writing() as connection:
                 self._database.alone(connection, self.number)
                 now = self._database.now(connection)
                 self._rows.drop_expired(connection, now)
-                expires = now.steady + seconds
+                expires = now.steady + lease
                 rows = self._rows.asked_before(connection, key, expires) if key else []
                 asked_before = len(rows)
                 if not self._database.is_postgresql:  # nobody tells anything meanwhile
@@ -240,7 +228,7 @@ class StoredStudy(Study):
                 self._rows.note_worker(connection, worker, now.wall, handed_out=new)
                 decided = search.decided
                 self._note_state(connection, search, status)
-        expires_at = moment(now.wall + seconds)
+        expires_at = moment(now.wall + lease)
         labels = self.labels_of([arm for _, arm, _ in rows])
         tickets = [
             Ticket(self._ids.of(*row), label, row[1], row[2], expires_at)
@@ -311,25 +299,7 @@ class StoredStudy(Study):
         _log.info(said, self.name, count, worker, shown(reason))
         return count
 
-    def add_history(
-        self,
-        history: Recorded,
-        *,
-        key: str | None = None,
-        arm: str | Sequence[str] | None = None,
-        reward: str | None = None,
-        labels: Iterable[Label] | None = None,
-        missing: Missing = "stop",
-    ) -> int:
-        key = check_text("key", key, MAX_KEY)
-        arms, rewards = history_rows(
-            history, self.question, arm=arm, reward=reward, labels=labels, missing=missing
-        )
-        order = history_order(self.seed, key or self.pulse(), arms.size)
-        return self.add_rows(arms[order], rewards[order], key)
-
     def add_rows(self, arms: IntArray, rewards: FloatArray, key: str | None) -> int:
-        """Record checked rewards without tickets, in this order; return how many."""
         database = self._database
         with database.writing() as connection:
             database.alone(connection, self.number)

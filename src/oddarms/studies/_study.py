@@ -24,8 +24,8 @@ import numpy as np
 
 from oddarms.arms import BatchFunction, Function
 from oddarms.documents import Literal, Paragraph, to_fragment, visible
-from oddarms.errors import InvalidParameter, MissingExtra, OddarmsError, StorageFailed
-from oddarms.problem import IntArray, Label, Question, check_plain_label
+from oddarms.errors import InvalidParameter, MissingExtra, OddarmsError
+from oddarms.problem import FloatArray, IntArray, Label, Question, check_plain_label, check_whole
 from oddarms.search import (
     PREFETCH,
     RETRY_FOR,
@@ -40,6 +40,8 @@ from oddarms.search import (
     Ticket,
     Tickets,
     answer,
+    check_prefetch,
+    history_rows,
     progress_line,
     run,
     seconds_of,
@@ -254,6 +256,7 @@ class Study(ABC):
     def __init__(self, name: str, seed: int, question: Question) -> None:
         self.name = name
         self.seed = seed
+        self.max_lease = MAX_LEASE
         self._rewards = Rewards(question)
 
     def __repr__(self) -> str:
@@ -281,7 +284,6 @@ class Study(ABC):
 
     # Work
 
-    @abstractmethod
     def ask(
         self,
         n: int = 1,
@@ -318,6 +320,25 @@ class Study(ABC):
             How many seconds a server may wait for work before it answers, at most 30. Other
             storages answer at once.
         """
+        return self._ask(
+            check_whole("n", n, least=1),
+            check_text("worker", worker),
+            check_lease(lease, self.max_lease),
+            check_prefetch(prefetch),
+            check_text("key", key, MAX_KEY),
+            seconds_of("wait", wait),
+        )
+
+    @abstractmethod
+    def _ask(
+        self,
+        n: int,
+        worker: str | None,
+        lease: float,
+        prefetch: float,
+        key: str | None,
+        wait: float,
+    ) -> Tickets: ...
 
     def tell(self, ticket: Ticket | str, reward: float, *, worker: str | None = None) -> Told:
         """Record the result of a ticket; when this returns it is stored for good.
@@ -368,7 +389,6 @@ class Study(ABC):
         live = [one.name for one in self.workers() if one.live and one.name is not None]
         return sum(self.release(name, "its process is gone") for name in live if is_gone(name))
 
-    @abstractmethod
     def add_history(
         self,
         history: Recorded,
@@ -402,6 +422,17 @@ class Study(ABC):
         InvalidParameter
             If the study has a budget and has handed out tickets, or a row is not valid.
         """
+        key = check_text("key", key, MAX_KEY - 8)  # a client adds the numbers of parts
+        arms, rewards = history_rows(
+            history, self.question, arm=arm, reward=reward, labels=labels, missing=missing
+        )
+        sequence = np.random.SeedSequence(self.seed, spawn_key=(2, *(key or self.pulse()).encode()))
+        order = np.random.default_rng(sequence).permutation(arms.size)
+        return self.add_rows(arms[order], rewards[order], key)
+
+    @abstractmethod
+    def add_rows(self, arms: IntArray, rewards: FloatArray, key: str | None) -> int:
+        """Record checked rewards without tickets, in this order; return how many."""
 
     @abstractmethod
     def raise_budget(self, budget: int | None) -> None:
@@ -628,7 +659,6 @@ class Storage(ABC):
     def load(self, name: str) -> Study:
         """Return a study."""
 
-    @abstractmethod
     def list(
         self,
         search: str = "",
@@ -639,26 +669,28 @@ class Storage(ABC):
         status: str = "",
     ) -> StudyList:
         """Return studies, as `list_studies` does."""
+        key = sort.removeprefix("-")
+        if key not in SORTS or status not in ("", *Status):
+            raise InvalidParameter(
+                f"sort must be one of {', '.join(SORTS)}, with a minus to reverse it, and status"
+                f" that of a study; got {sort!r:.60} and {status!r:.60}."
+            )
+        return self._list(search, most, skip, sort, status)
+
+    @abstractmethod
+    def _list(
+        self, search: str, most: int | None, skip: int, sort: str, status: str
+    ) -> StudyList: ...
 
     @abstractmethod
     def delete(self, name: str) -> None:
         """Delete a study with all its results, for good."""
 
 
-class NoStorage(StorageFailed):
-    """There is no such file, or it has no tables."""
-
-
 def new_search(question: Question, seed: int) -> Search:
     """Return a study's search at its beginning: that of `oddarms.find` with the same seed."""
     algorithm_rng, _ = np.random.default_rng(seed).spawn(2)
     return Search(question, rng=algorithm_rng)
-
-
-def history_order(seed: int, key: str, size: int) -> IntArray:
-    """Return an order for the rows of a history; a study's seed and a key decide it."""
-    sequence = np.random.SeedSequence(seed, spawn_key=(2, *key.encode()))
-    return np.random.default_rng(sequence).permutation(size)
 
 
 def checked_question(question: Question, seed: int) -> Question:

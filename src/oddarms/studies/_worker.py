@@ -75,6 +75,8 @@ class Worker:
         How long its pulls wait for another worker if it dies.
     retry_for
         How long to retry while the storage is unavailable.
+    waiting
+        Called whenever other workers have all pulls.
 
     Attributes
     ----------
@@ -89,12 +91,14 @@ class Worker:
         *,
         lease: Seconds = WORKER_LEASE,
         retry_for: Seconds = RETRY_FOR,
+        waiting: Callable[[], None] | None = None,
     ) -> None:
         self.study = study
         self.name = this_process() if name is None else name
         self.untold: dict[Ticket, float] = {}
         self._lease = lease
         self._retry_for = seconds_of("retry_for", retry_for)
+        self._waiting = waiting
         self._gave_up = False
         self._question: Question | None = None
         self._flushed = time.monotonic()
@@ -172,6 +176,8 @@ class Worker:
 
         The next `ask` lets a server wait for work, so that there is no need to ask again and again.
         """
+        if self._waiting is not None:
+            self._waiting()
         self.flush()
         self._wait = MAX_WAIT
         pause(self._idle)
