@@ -79,14 +79,6 @@ class Connection:
         self._made_for: tuple[int, str] | None = None
         self._lock = threading.Lock()
 
-    def get(self, path: str, *, seconds: float = ANSWER_SECONDS, **query: Any) -> Any:
-        """Return the answer to a GET request."""
-        return self.call("GET", path, query=query, seconds=seconds)
-
-    def post(self, path: str, body: Any = None) -> Any:
-        """Send a body; it may be sent twice if the connection breaks."""
-        return self.call("POST", path, body=body)
-
     def call(
         self,
         method: str,
@@ -334,7 +326,7 @@ class RemoteStudy(Study):
     # What is known
 
     def overview(self) -> Overview:
-        document = self._connection.get(self._path, result=True)
+        document = self._connection.call("GET", self._path, query={"result": True})
         result = Result.from_dict(document["result"])
         self._question = result.question
         return Overview(
@@ -375,7 +367,7 @@ class RemoteStudy(Study):
         left = math.inf if most is None else most
         while position is not None and left > 0:
             wanted = int(min(left, AT_A_TIME))
-            page = self._connection.get(f"{self._path}/{what}", after=position, most=wanted)
+            page = self._get(what, after=position, most=wanted)
             yield from page[what]
             position, left = page["next"], left - wanted
 
@@ -386,14 +378,15 @@ class RemoteStudy(Study):
         return [record_of(Holder, values) for values in self._get("holders")["holders"]]
 
     def verify(self) -> Verification:
-        found = self._connection.get(f"{self._path}/verify", seconds=LONG_SECONDS)
+        found = self._get("verify", LONG_SECONDS)
         return Verification(found["results"], found["problems"])
 
-    def _get(self, what: str) -> Any:
-        return self._connection.get(f"{self._path}/{what}")
+    def _get(self, what: str, seconds: float = ANSWER_SECONDS, **query: Any) -> Any:
+        path = f"{self._path}/{what}"
+        return self._connection.call("GET", path, query=query, seconds=seconds)
 
     def _post(self, what: str, body: dict[str, Any] | None) -> Any:
-        return self._connection.post(f"{self._path}/{what}", body)
+        return self._connection.call("POST", f"{self._path}/{what}", body=body)
 
 
 class ServerStorage(Storage):
@@ -416,7 +409,7 @@ class ServerStorage(Storage):
 
     def load(self, name: str) -> RemoteStudy:
         check_name(name)
-        words = self._connection.get(f"/studies/{quote(name, safe='')}/question")
+        words = self._connection.call("GET", f"/studies/{quote(name, safe='')}/question")
         seed = int(words.pop("seed"))
         return RemoteStudy(self._connection, name, seed, Question.from_dict(words))
 
@@ -424,14 +417,9 @@ class ServerStorage(Storage):
         found: list[StudySummary] = []
         while True:
             wanted = PAGE if most is None else min(most - len(found), PAGE)
-            page = self._connection.get(
-                "/studies",
-                search=search,
-                most=wanted,
-                skip=skip + len(found),
-                sort=sort,
-                status=status,
-            )
+            query: dict[str, Any] = {"search": search, "sort": sort, "status": status}
+            query |= {"most": wanted, "skip": skip + len(found)}
+            page = self._connection.call("GET", "/studies", query=query)
             found += map(_summary, page["studies"])
             enough = most is not None and len(found) >= most
             if enough or len(page["studies"]) < wanted:
@@ -443,19 +431,11 @@ class ServerStorage(Storage):
 
 
 def _summary(values: dict[str, Any]) -> StudySummary:
-    return StudySummary(
-        values["name"],
-        Question.from_dict({**values["question"], "labels": None}),
-        datetime.fromisoformat(values["created"]),
-        values["handed_out"],
-        values["results"],
-        values["stopped"],
-        Status(values["status"]),
-        values["decided"],
-        values["outliers"],
-        datetime.fromisoformat(values["seen"]),
-        values["rate"],
-    )
+    question = Question.from_dict({**values["question"], "labels": None})
+    del values["arms"]
+    more = {"question": question, "status": Status(values["status"])}
+    summary: StudySummary = record_of(StudySummary, values | more)
+    return summary
 
 
 def _id(ticket: Ticket | str) -> str:

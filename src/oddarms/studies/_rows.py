@@ -42,13 +42,6 @@ _LISTED = (
 """The name by which a worker is listed."""
 
 
-_LIVE = "FROM tickets WHERE study = :study AND boot = :boot AND expires > :steady"
-
-
-def _at(now: Now) -> dict[str, Any]:
-    return {"boot": now.boot, "steady": now.steady}
-
-
 RATE = "CASE :minute - minute WHEN 0 THEN recent + earlier * :left WHEN 1 THEN recent * :left END"
 """Results of a worker in the last minute, about: a share of the minute before counts."""
 
@@ -73,6 +66,14 @@ class Rows:
         return run(connection, statement, study=self.study, **values)
 
     # Tickets
+
+    def live(
+        self, connection: sa.Connection, columns: str, now: Now, more: str = "", **values: Any
+    ) -> Any:
+        """Select columns of the tickets whose leases last."""
+        where = "study = :study AND boot = :boot AND expires > :steady"
+        statement = f"SELECT {columns} FROM tickets WHERE {where} {more}"
+        return self.run(connection, statement, boot=now.boot, steady=now.steady, **values)
 
     def drop_expired(self, connection: sa.Connection, now: Now) -> None:
         """Delete tickets whose leases have ended, unless somebody is just telling or renewing."""
@@ -109,19 +110,16 @@ class Rows:
     def count_live(self, connection: sa.Connection, now: Now | None = None) -> tuple[int, int]:
         """Return how many tickets are out, and the sum of their numbers."""
         now = now or self.database.now(connection)
-        counted = f"SELECT count(*), CAST(coalesce(sum(number), 0) AS BIGINT) {_LIVE}"
-        count, total = self.run(connection, counted, **_at(now)).one()
+        columns = "count(*), CAST(coalesce(sum(number), 0) AS BIGINT)"
+        count, total = self.live(connection, columns, now).one()
         return int(count), int(total)
 
     def _read_live(self, connection: sa.Connection, now: Now) -> None:
         """Read tickets with higher numbers than the known ones, as one text for one step."""
         join = "string_agg" if self.database.is_postgresql else "group_concat"
-        found = self.run(
-            connection,
-            f"SELECT {join}(number || ' ' || arm || ' ' || place, ' ') {_LIVE} AND number > :last",
-            last=max(self._live, default=0),
-            **_at(now),
-        ).scalar()
+        text = f"{join}(number || ' ' || arm || ' ' || place, ' ')"
+        last = max(self._live, default=0)
+        found = self.live(connection, text, now, "AND number > :last", last=last).scalar()
         values = list(map(int, (found or "").split()))
         places = zip(values[1::3], values[2::3], strict=True)
         self._live.update(zip(values[::3], places, strict=True))

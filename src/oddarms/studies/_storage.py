@@ -120,19 +120,8 @@ class DatabaseStorage(Storage):
     def _summary(self, name: str, text: str, budgets: str, *row: Any) -> StudySummary:
         created, tickets, results, stopped, status, decided, outliers, seen, rate = row
         question = _question_of(text, self.name).but(budget=json.loads(budgets)[-1])
-        return StudySummary(
-            name,
-            question,
-            moment(created),
-            int(tickets),
-            int(results),
-            stopped,
-            Status(status),
-            int(decided),
-            int(outliers),
-            moment(seen),
-            float(rate),
-        )
+        counts = int(tickets), int(results), stopped, Status(status), int(decided), int(outliers)
+        return StudySummary(name, question, moment(created), *counts, moment(seen), float(rate))
 
     def open_tickets(self) -> int:
         """Return how many tickets of all studies have leases that last."""

@@ -13,7 +13,7 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -46,7 +46,7 @@ from oddarms.search import (
     numbers_within,
 )
 from oddarms.studies._database import Database
-from oddarms.studies._rows import RATE, Results, Rows, in_lists, minute_of, readable
+from oddarms.studies._rows import RATE, Results, Rows, minute_of, readable
 from oddarms.studies._study import (
     LEASE,
     Conflict,
@@ -69,45 +69,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-LABELS_AT_ONCE = 50_000
-"""Up to so many, all labels are read at once and kept."""
 PAGE = 10_000
 """Results that are read at a time."""
-
-
-class TicketIds:
-    """Makes and reads the ids of one study's tickets, such as ``17.3.204.9f86d081884c7d65``.
-
-    An id has the ticket's number, arm and place, and a keyed hash of them, so that nobody can
-    guess one, and one of another study is recognised.
-    """
-
-    def __init__(self, study: str, secret: bytes) -> None:
-        self._study = study
-        self._secret = secret
-
-    def of(self, number: int, arm: int, place: int) -> str:
-        """Return the id of a ticket."""
-        text = f"{number}.{arm}.{place}"
-        keyed = hashlib.blake2b(text.encode(), key=self._secret, digest_size=8)
-        return f"{text}.{keyed.hexdigest()}"
-
-    def read(self, ticket: Ticket | str) -> tuple[int, int, int]:
-        """Return number, arm and place of a ticket of this study."""
-        text = ticket.id if isinstance(ticket, Ticket) else ticket
-        found = _ID.fullmatch(text) if isinstance(text, str) else None
-        if found is None:
-            raise InvalidParameter(
-                f"{text!r:.60} is not a ticket: `ask` returns ids such as"
-                " 17.3.204.9f86d081884c7d65."
-            )
-        number, arm, place = int(found[1]), int(found[2]), int(found[3])
-        if not hmac.compare_digest(text, self.of(number, arm, place)):
-            raise InvalidParameter(
-                f"Ticket {text} is not one of the study {self._study!r}: it belongs to another"
-                " study, perhaps to a deleted one with this name."
-            )
-        return number, arm, place
 
 
 _ID = re.compile(r"([1-9]\d{0,17})\.(\d{1,18})\.(\d{1,18})\.[0-9a-f]{16}", re.ASCII)
@@ -131,7 +94,7 @@ class StoredStudy(Study):
         self._database = database
         self._rows = Rows(database, number, name)
         self._asked = question  # with numbers for labels, of which there may be a great many
-        self._ids = TicketIds(name, secret)
+        self._secret = secret
         self._labels: tuple[Label, ...] | None = None
         self._named: tuple[Question, Question] | None = None
         self._lock = threading.RLock()
@@ -169,8 +132,8 @@ class StoredStudy(Study):
             )
             with self._database.reading() as connection:
                 texts = self._rows.run(connection, statement, n=self.n).scalars().all()
-            with readable(self.storage):
-                labels = _decoded(texts)
+            with readable(self.storage):  # JSON holds any text and tells 1 from "1"
+                labels = tuple(json.loads(f"[{','.join(texts)}]"))
             if len(labels) != self.n:
                 raise StorageFailed(
                     f"{self.storage}: it is damaged; it has {len(labels)} of {self.n} labels."
@@ -178,21 +141,30 @@ class StoredStudy(Study):
             self._labels = labels
         return self._labels
 
-    def labels_of(self, arms: Sequence[int]) -> list[Label]:
-        """Return the labels of some arms."""
-        if self._labels is not None or self.n <= LABELS_AT_ONCE or len(arms) > LABELS_AT_ONCE:
-            return [self.labels[arm] for arm in arms]
-        found: dict[int, Label] = {}
-        with self._database.reading() as connection:
-            for some in in_lists(set(arms)):
-                statement = (
-                    f"SELECT number, label FROM arms WHERE study = :study AND number IN ({some})"
-                )
-                rows = self._rows.run(connection, statement).all()
-                found.update(
-                    zip([row[0] for row in rows], _decoded([r[1] for r in rows]), strict=True)
-                )
-        return [found[arm] for arm in arms]
+    # Ids of tickets, such as 17.3.204.9f86d081884c7d65: the ticket's number, arm and place, and a
+    # keyed hash of them, so that nobody can guess one, and one of another study is recognised.
+
+    def _id_of(self, number: int, arm: int, place: int) -> str:
+        text = f"{number}.{arm}.{place}"
+        keyed = hashlib.blake2b(text.encode(), key=self._secret, digest_size=8)
+        return f"{text}.{keyed.hexdigest()}"
+
+    def _read_id(self, ticket: Ticket | str) -> tuple[int, int, int]:
+        """Return number, arm and place of a ticket of this study."""
+        text = ticket.id if isinstance(ticket, Ticket) else ticket
+        found = _ID.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            raise InvalidParameter(
+                f"{text!r:.60} is not a ticket: `ask` returns ids such as"
+                " 17.3.204.9f86d081884c7d65."
+            )
+        number, arm, place = int(found[1]), int(found[2]), int(found[3])
+        if not hmac.compare_digest(text, self._id_of(number, arm, place)):
+            raise InvalidParameter(
+                f"Ticket {text} is not one of the study {self.name!r}: it belongs to another"
+                " study, perhaps to a deleted one with this name."
+            )
+        return number, arm, place
 
     # Work
 
@@ -229,10 +201,9 @@ class StoredStudy(Study):
                 decided = search.decided
                 self._note_state(connection, search, status)
         expires_at = moment(now.wall + lease)
-        labels = self.labels_of([arm for _, arm, _ in rows])
         tickets = [
-            Ticket(self._ids.of(*row), label, row[1], row[2], expires_at)
-            for row, label in zip(rows, labels, strict=True)
+            Ticket(self._id_of(*row), self.labels[row[1]], row[1], row[2], expires_at)
+            for row in rows
         ]
         return Tickets(tickets, status, decided)
 
@@ -257,14 +228,14 @@ class StoredStudy(Study):
     def tell_many(
         self, results: Iterable[tuple[Ticket | str, float]], *, worker: str | None = None
     ) -> list[Told]:
-        rows = [(*self._ids.read(ticket), self.check_reward(reward)) for ticket, reward in results]
+        rows = [(*self._read_id(ticket), self.check_reward(reward)) for ticket, reward in results]
         worker = check_text("worker", worker)
         if not rows:
             return []
         return self._database.repeated(lambda: self._rows.tell(rows, worker))
 
     def renew(self, tickets: Iterable[Ticket | str], lease: Seconds = LEASE) -> int:
-        numbers = {self._ids.read(ticket)[0] for ticket in tickets}
+        numbers = {self._read_id(ticket)[0] for ticket in tickets}
         seconds = check_lease(lease, self.max_lease)
         with self._database.writing() as connection:
             now = self._database.now(connection)
@@ -280,7 +251,7 @@ class StoredStudy(Study):
         return renewed
 
     def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
-        numbers = {self._ids.read(ticket)[0] for ticket in tickets}
+        numbers = {self._read_id(ticket)[0] for ticket in tickets}
         with self._database.writing() as connection:
             count = self._rows.change_tickets(connection, "DELETE FROM tickets", numbers)
             self._read_row(connection)  # is the study there?
@@ -526,20 +497,17 @@ class StoredStudy(Study):
                 most=most,
                 **values,
             ).all()
-        labels = self.labels_of([row[2] for row in rows])
         return [
             Trial(
                 number,
-                None if ticket is None else self._ids.of(ticket, arm, asked),
-                label,
+                None if ticket is None else self._id_of(ticket, arm, asked),
+                self.labels[arm],
                 place,
                 reward,
                 worker,
                 moment(told),
             )
-            for (number, ticket, arm, place, asked, reward, worker, told), label in zip(
-                rows, labels, strict=True
-            )
+            for number, ticket, arm, place, asked, reward, worker, told in rows
         ]
 
     def latest_of(self, arm: int, most: int) -> list[Trial]:
@@ -583,31 +551,24 @@ class StoredStudy(Study):
                 most=2**62 if most is None else most,
                 **values,
             ).all()
-        labels = self.labels_of([row[2] for row in rows])
         return [
             Conflict(
                 number,
-                self._ids.of(ticket, arm, place),
-                label,
+                self._id_of(*ticket),
+                self.labels[ticket[1]],
                 first,
                 second,
-                worker,
+                by,
                 moment(told),
             )
-            for (number, ticket, arm, place, first, second, worker, told), label in zip(
-                rows, labels, strict=True
-            )
+            for number, *ticket, first, second, by, told in rows
         ]
 
     def workers(self) -> list[WorkerRecord]:
         with self._database.reading() as connection:
             now = self._database.now(connection)
-            live = self._rows.run(
-                connection,
-                "SELECT coalesce(worker, ''), count(*) FROM tickets WHERE study = :study"
-                " AND boot = :boot AND expires > :steady GROUP BY coalesce(worker, '')",
-                boot=now.boot,
-                steady=now.steady,
+            live = self._rows.live(
+                connection, "coalesce(worker, ''), count(*)", now, "GROUP BY coalesce(worker, '')"
             )
             counts = {name: int(count) for name, count in live}
             rows = self._rows.run(
@@ -616,18 +577,24 @@ class StoredStudy(Study):
                 " WHERE study = :study ORDER BY name",
                 **minute_of(now.wall),
             ).all()
-        return [_worker_record(row, counts.get(row[0], 0)) for row in rows]
+        return [
+            WorkerRecord(
+                name or None,
+                int(handed_out),
+                int(results),
+                counts.get(name, 0),
+                None if told is None else moment(told),
+                moment(seen),
+                float(rate or 0.0),
+            )
+            for name, handed_out, results, told, seen, rate in rows
+        ]
 
     def holders(self) -> list[Holder]:
         with self._lock, self._reading() as connection:
             now = self._database.now(connection)
-            rows = self._rows.run(
-                connection,
-                "SELECT arm, place, coalesce(worker, ''), asked, expires FROM tickets"
-                " WHERE study = :study AND boot = :boot AND expires > :steady",
-                boot=now.boot,
-                steady=now.steady,
-            ).all()
+            columns = "arm, place, coalesce(worker, ''), asked, expires"
+            rows = self._rows.live(connection, columns, now).all()
             awaited = set(self._current(connection).awaited([(row[0], row[1]) for row in rows]))
         held: dict[str, list[Any]] = {}
         for arm, place, *row in rows:
@@ -660,19 +627,6 @@ class StoredStudy(Study):
             return found
         found.results = search.told + search.result().history
         return found
-
-
-def _worker_record(row: Any, live: int) -> WorkerRecord:
-    name, handed_out, results, told, seen, rate = row
-    told = None if told is None else moment(told)
-    return WorkerRecord(
-        name or None, int(handed_out), int(results), live, told, moment(seen), float(rate or 0.0)
-    )
-
-
-def _decoded(texts: Sequence[str]) -> tuple[Label, ...]:
-    """Return labels from their JSON, which holds any text and tells 1 from "1"."""
-    return tuple(json.loads(f"[{','.join(texts)}]"))
 
 
 def moment(seconds: float) -> datetime:

@@ -6,17 +6,12 @@ from datetime import datetime
 from typing import Any
 
 from oddarms import errors
-from oddarms.search import Ticket
 from oddarms.studies._study import (
     MAX_KEY,
     MAX_TEXT,
-    Conflict,
-    Holder,
     Overview,
     Study,
     StudySummary,
-    Trial,
-    WorkerRecord,
 )
 from oddarms.studies._worker import MAX_WAIT
 
@@ -68,61 +63,41 @@ CLASSES: dict[str, type[errors.OddarmsError]] = {
 
 def study_document(study: Study, overview: Overview, document: dict[str, Any]) -> dict[str, Any]:
     """Return everything about a study but the arms; `document` is that of its result."""
-    result = overview.result
-    return {
+    result, known = overview.result, plain(overview)
+    known["results"] = known.pop("told")
+    return known | {
         "name": study.name,
         "storage": study.storage,
-        "created": overview.created.isoformat(),
-        "status": overview.status.value,
-        "stopped": overview.stopped,
-        "question": document["question"],
         "seed": study.seed,
         "outliers": len(result.outliers),
         "normal": len(result.normal),
         "undecided": len(result.undecided),
-        "pulls": result.pulls,
-        "handed_out": overview.handed_out,
-        "live": overview.live,
-        "results": overview.told,
-        "history": result.history,
-        "unused": result.unused,
-        "conflicts": overview.conflicts,
-        "pulls_needed": document["pulls_needed"],
-        "thresholds": document["thresholds"],
+        **{name: document[name] for name in _OF_RESULT},
     }
+
+
+_OF_RESULT = ("question", "pulls", "history", "unused", "pulls_needed", "thresholds")
 
 
 def summary_document(summary: StudySummary) -> dict[str, Any]:
     """Return a line of the list of studies."""
     question = summary.question.to_dict()
     del question["labels"]
-    return {
-        "name": summary.name,
-        "arms": summary.question.n,
-        "question": question,
-        "created": summary.created.isoformat(),
-        "handed_out": summary.handed_out,
-        "results": summary.results,
-        "stopped": summary.stopped,
-        "status": summary.status.value,
-        "decided": summary.decided,
-        "outliers": summary.outliers,
-        "seen": summary.seen.isoformat(),
-        "rate": summary.rate,
-    }
+    return plain(summary) | {"arms": summary.question.n, "question": question}
 
 
-def plain(record: Trial | Conflict | WorkerRecord | Holder | Ticket) -> dict[str, Any]:
-    """Return a record of a study with texts for times."""
+def plain(record: Any) -> dict[str, Any]:
+    """Return a record of a study with texts for times, without a result."""
     return {
         name: value.isoformat() if isinstance(value, datetime) else value
         for name, value in vars(record).items()
+        if name != "result"
     }
 
 
 def record_of(kind: type[Any], values: dict[str, Any]) -> Any:
     """Return the record that `plain` was called on."""
-    times = ("told", "last_told", "last_seen", "since", "expires")
+    times = ("created", "told", "seen", "last_told", "last_seen", "since", "expires")
     return kind(
         **{
             name: datetime.fromisoformat(value) if name in times and value else value
