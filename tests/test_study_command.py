@@ -375,7 +375,7 @@ def test_tickets_are_renewed_and_given_back(crowd: Run) -> None:
 
 
 def test_who_holds_a_study_up(crowd: Run) -> None:
-    assert "no ticket is out" in crowd("release", "crowd").err
+    assert "waits for no ticket" in crowd("release", "crowd").err
     crowd("ask", "crowd", "-n", 3, "--worker", "lab 2", "--lease", "1h")
     (held,) = crowd("release", "crowd", "--format", "csv").rows
     assert (held["worker"], held["tickets"]) == ("lab 2", "3")
@@ -475,8 +475,8 @@ def test_old_studies_are_archived_by_age(study: Run) -> None:
 def test_a_list_in_every_format(crowd: Run) -> None:
     crowd("ask", "crowd", "-n", 3)
     header, row = crowd("list").out.splitlines()
-    assert header.split()[:4] == ["name", "status", "decided", "outliers"]
-    assert row.split()[:6] == ["crowd", "running", "0/4", "0", "0", "0"]
+    assert header.split()[:5] == ["name", "status", "arms", "decided", "outliers"]
+    assert row.split()[:7] == ["crowd", "running", "4", "0", "0", "0", "0"]
     assert crowd("list", "--status", "decided", "--sort", "-seen", "--format", "json").json == []
     assert crowd("list", "--format", "json").json[0]["handed_out"] == 3
     assert crowd("list", "--format", "csv").rows[0]["delta"] == "0.1"

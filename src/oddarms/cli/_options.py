@@ -24,7 +24,7 @@ import typer
 from oddarms.cli._terminal import guarded, note
 from oddarms.errors import InvalidParameter
 from oddarms.problem import Question, check_bounds
-from oddarms.studies import Storage, Study, open_storage, server_address
+from oddarms.studies import MEMORY, Storage, Study, open_storage, server_address
 from oddarms.tables import Transform
 from oddarms.text import DURATIONS, parse_duration, shown
 
@@ -283,7 +283,7 @@ def opened_storage(storage: str | None) -> Storage:
 
 def check_lasting(storage: str | None) -> None:
     """Raise if a storage is the memory of this process."""
-    if (storage or os.environ.get("ODDARMS_STORAGE", "")).startswith(("mem", ":mem", "sqlite://:")):
+    if (storage or os.environ.get("ODDARMS_STORAGE")) in MEMORY:
         raise InvalidParameter(
             "--storage must be a file or a server, as memory does not outlive the command."
         )
@@ -318,7 +318,7 @@ def add_history(study: Study, source: str, *, again: bool = False, **columns: An
     """Add the samples of a file to a study, once unless `again`; return how many were added."""
     with file_of(source) as path:
         try:
-            key = hashlib.sha256(path.read_bytes()).hexdigest()
+            key = hashlib.sha256(path.read_bytes()).hexdigest()[:32]
         except OSError as error:
             raise InvalidParameter(f"Cannot read {shown(source)}: {error.strerror}.") from None
         added = study.add_history(path, key=key, **columns)

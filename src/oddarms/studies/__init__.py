@@ -12,6 +12,7 @@ from oddarms.randomness import Rng, seed_of
 from oddarms.studies._study import (
     LEASE,
     MAX_LEASE,
+    MEMORY,
     SORTS,
     Conflict,
     Holder,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LEASE",
     "MAX_LEASE",
+    "MEMORY",
     "SORTS",
     "WORKER_LEASE",
     "Conflict",

@@ -10,7 +10,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from oddarms.errors import InvalidParameter, MissingExtra
-from oddarms.studies._study import VARIABLE
+from oddarms.studies._study import MEMORY, VARIABLE
 
 DEFAULT_FILE = "oddarms.db"
 
@@ -18,7 +18,6 @@ _FORMS = (
     "storage must be a path, sqlite:///FILE, postgresql://USER@HOST/NAME, http://HOST:PORT or"
     " memory"
 )
-MEMORY = ("memory", ":memory:", "sqlite://", "sqlite:///:memory:")
 _SERVERS = ("postgres", "postgresql", "postgresql+psycopg")
 _DRIVER = "postgresql+psycopg"
 _NO_PATH = re.compile(

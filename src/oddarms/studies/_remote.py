@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from oddarms.errors import InvalidParameter, MissingExtra, RewardRejected, StorageFailed
-from oddarms.problem import FloatArray, IntArray, Label, Question
+from oddarms.problem import FloatArray, IntArray, Question
 from oddarms.search import (
     Progress,
     Result,
@@ -244,10 +244,6 @@ class RemoteStudy(Study):
     def question(self) -> Question:
         """See `Study.question`; the budget is the last one that this process knows of."""
         return self._question
-
-    @property
-    def labels(self) -> Sequence[Label]:
-        return self._question.labels
 
     # Work
 

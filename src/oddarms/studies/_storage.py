@@ -9,12 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from oddarms.errors import DuplicateStudy, InvalidParameter, StorageFailed, UnknownStudy
+from oddarms.errors import DuplicateStudy, StorageFailed, UnknownStudy
 from oddarms.problem import Label, Question, check_plain_label
 from oddarms.search import Status
 from oddarms.studies._database import Database, open_database, run
-from oddarms.studies._rows import RATE, minute_of, readable
-from oddarms.studies._stored import StoredStudy, moment
+from oddarms.studies._rows import RATE, minute_of
+from oddarms.studies._stored import StoredStudy, moment, question_of
 from oddarms.studies._study import (
     Storage,
     StudyList,
@@ -74,29 +74,17 @@ class DatabaseStorage(Storage):
                 )
             rows = ((number, i, _encoded(label)) for i, label in enumerate(question.labels))
             self.database.insert(connection, "arms", ["study", "number", "label"], rows)
-        return StoredStudy(self.database, name, int(number), asked, seed, secret)
+        return StoredStudy(self.database, name, int(number), question, seed, secret)
 
     def load(self, name: str) -> StoredStudy:
         check_name(name)
-        with self.database.reading() as connection:
-            row = run(
-                connection,
-                "SELECT id, question, seed, secret, (SELECT count(*) FROM arms"
-                " WHERE study = studies.id) FROM studies WHERE name = :name",
-                name=name,
-            ).first()
-            if row is None:
+        found = StoredStudy.load(self.database, name)
+        if found is None:
+            with self.database.reading() as connection:
                 known = run(connection, "SELECT name FROM studies ORDER BY name LIMIT 10")
                 names = ", ".join(known.scalars()) or "none"
-                raise UnknownStudy(f"{self.name} has no study {name!r}; it has: {names}.")
-        number, text, seed, secret, arms = row
-        asked = _question_of(text, self.name)
-        if arms != asked.n:  # before anything of that size is made
-            raise StorageFailed(
-                f"{self.name}: it is damaged; the study {name!r} has {arms} of {asked.n} arms."
-            )
-        with readable(self.name):
-            return StoredStudy(self.database, name, int(number), asked, int(seed), bytes(secret))
+            raise UnknownStudy(f"{self.name} has no study {name!r}; it has: {names}.")
+        return found
 
     def _list(self, search: str, most: int | None, skip: int, sort: str, status: str) -> StudyList:
         key = sort.removeprefix("-")
@@ -119,7 +107,7 @@ class DatabaseStorage(Storage):
 
     def _summary(self, name: str, text: str, budgets: str, *row: Any) -> StudySummary:
         created, tickets, results, stopped, status, decided, outliers, seen, rate = row
-        question = _question_of(text, self.name).but(budget=json.loads(budgets)[-1])
+        question = question_of(text, self.name).but(budget=json.loads(budgets)[-1])
         counts = int(tickets), int(results), stopped, Status(status), int(decided), int(outliers)
         return StudySummary(name, question, moment(created), *counts, moment(seen), float(rate))
 
@@ -156,12 +144,3 @@ class DatabaseStorage(Storage):
 
 def _encoded(label: Label) -> str:
     return json.dumps(check_plain_label(label))
-
-
-def _question_of(text: str, storage: str) -> Question:
-    try:
-        return Question.from_json(text)
-    except InvalidParameter as error:
-        raise StorageFailed(
-            f"{storage}: it is damaged; a question cannot be read: {error}"
-        ) from None

@@ -30,7 +30,6 @@ from oddarms.errors import (
 from oddarms.problem import (
     FloatArray,
     IntArray,
-    Label,
     Question,
 )
 from oddarms.search import (
@@ -45,7 +44,7 @@ from oddarms.search import (
     check_raised,
     numbers_within,
 )
-from oddarms.studies._database import Database
+from oddarms.studies._database import Database, run
 from oddarms.studies._rows import RATE, Results, Rows, minute_of, readable
 from oddarms.studies._study import (
     LEASE,
@@ -93,10 +92,8 @@ class StoredStudy(Study):
         """Its number in the storage, which no other study has there, nor ever had."""
         self._database = database
         self._rows = Rows(database, number, name)
-        self._asked = question  # with numbers for labels, of which there may be a great many
+        self._asked = question
         self._secret = secret
-        self._labels: tuple[Label, ...] | None = None
-        self._named: tuple[Question, Question] | None = None
         self._lock = threading.RLock()
         self._search: Search | None = None
         self._budgets: list[int | None] = [question.budget]
@@ -108,38 +105,37 @@ class StoredStudy(Study):
     def storage(self) -> str:
         return self._database.name
 
+    @classmethod
+    def load(cls, database: Database, name: str) -> StoredStudy | None:
+        """Return the study of a name, None if there is none."""
+        with database.reading() as connection:
+            row = run(
+                connection,
+                "SELECT id, question, seed, secret FROM studies WHERE name = :name",
+                name=name,
+            ).first()
+            if row is None:
+                return None
+            number, text, seed, secret = row
+            statement = "SELECT label FROM arms WHERE study = :study ORDER BY number"
+            texts = run(connection, statement, study=number).scalars().all()
+        question = question_of(text, database.name)
+        if len(texts) != question.n:
+            raise StorageFailed(
+                f"{database.name}: it is damaged; the study {name!r} has {len(texts)} of"
+                f" {question.n} arms."
+            )
+        with readable(database.name):  # JSON holds any text and tells 1 from "1"
+            named = question.relabelled(json.loads(f"[{','.join(texts)}]"))
+            return cls(database, name, int(number), named, int(seed), bytes(secret))
+
     @property
     def question(self) -> Question:
         with self._lock, self._database.reading() as connection:
             self._read_row(connection)
-            budget = self._budgets[-1]
-        asked = self._asked
-        return self._with_labels(asked if asked.budget == budget else asked.but(budget=budget))
-
-    def _with_labels(self, question: Question) -> Question:
-        if self._named is None or self._named[0] != question:
-            self._named = question, question.relabelled(self.labels)
-        return self._named[1]
-
-    # Labels
-
-    @property
-    def labels(self) -> tuple[Label, ...]:
-        if self._labels is None:
-            statement = (
-                "SELECT label FROM arms WHERE study = :study AND number >= 0 AND number < :n"
-                " ORDER BY number"
-            )
-            with self._database.reading() as connection:
-                texts = self._rows.run(connection, statement, n=self.n).scalars().all()
-            with readable(self.storage):  # JSON holds any text and tells 1 from "1"
-                labels = tuple(json.loads(f"[{','.join(texts)}]"))
-            if len(labels) != self.n:
-                raise StorageFailed(
-                    f"{self.storage}: it is damaged; it has {len(labels)} of {self.n} labels."
-                )
-            self._labels = labels
-        return self._labels
+            if self._asked.budget != self._budgets[-1]:
+                self._asked = self._asked.but(budget=self._budgets[-1])
+            return self._asked
 
     # Ids of tickets, such as 17.3.204.9f86d081884c7d65: the ticket's number, arm and place, and a
     # keyed hash of them, so that nobody can guess one, and one of another study is recognised.
@@ -370,12 +366,12 @@ class StoredStudy(Study):
         with self._database.reading() as connection:
             yield connection
 
-    def _catch_up(self) -> None:
+    def _catch_up(self) -> Search:
         """Give the search what is new, outside of a transaction: it may take a while."""
         with self._database.reading() as connection:
             self._read_row(connection)
             new = self._new_results(connection)
-        self._advance(*new)
+        return self._advance(*new)
 
     def _current(self, connection: sa.Connection) -> Search:
         """Return the search with all results that are stored now."""
@@ -385,7 +381,8 @@ class StoredStudy(Study):
     def _advance(self, position: int, results: Results) -> Search:
         search, self._search = self._search, None  # if interrupted, the next call begins anew
         if search is None:
-            search, self._raised = new_search(self._asked, self.seed), 1
+            first = self._asked.but(budget=self._budgets[0])
+            search, self._raised = new_search(first, self.seed), 1
         for budget in self._budgets[self._raised :]:
             search.raise_budget(budget)
         self._raised = len(self._budgets)
@@ -436,7 +433,7 @@ class StoredStudy(Study):
         return Overview(
             created=moment(created),
             status=status,
-            result=replace(result, status=known, question=self._with_labels(result.question)),
+            result=replace(result, status=known),
             handed_out=int(tickets),
             live=len(out),
             told=told,
@@ -613,13 +610,13 @@ class StoredStudy(Study):
 
     def verify(self) -> Verification:
         found = Verification(problems=self._database.check_integrity())
-        fresh = StoredStudy(self._database, self.name, self.number, self._asked, self.seed, b"")
         try:
             with self._database.reading() as connection:
                 found.problems += self._rows.miscounts(connection)
-                search = fresh._current(connection)
-            with readable(self.storage):
-                fresh._with_labels(self._asked)
+            fresh = StoredStudy.load(self._database, self.name)
+            if fresh is None or fresh.number != self.number:
+                raise UnknownStudy(f"The study {self.name!r} was deleted.")
+            search = fresh._catch_up()
         except StorageFailed as error:
             if error.passing:
                 raise
@@ -627,6 +624,16 @@ class StoredStudy(Study):
             return found
         found.results = search.told + search.result().history
         return found
+
+
+def question_of(text: str, storage: str) -> Question:
+    """Return a question of a storage."""
+    try:
+        return Question.from_json(text)
+    except InvalidParameter as error:
+        raise StorageFailed(
+            f"{storage}: it is damaged; a question cannot be read: {error}"
+        ) from None
 
 
 def moment(seconds: float) -> datetime:

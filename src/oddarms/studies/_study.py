@@ -51,6 +51,8 @@ from oddarms.studies._worker import WORKER_LEASE, Worker, is_gone, retried
 from oddarms.tables import Missing, Recorded
 from oddarms.text import duration
 
+MEMORY = ("memory", ":memory:", "sqlite://", "sqlite:///:memory:")
+"""Names of the memory of this process, as a storage."""
 VARIABLE = "ODDARMS_STORAGE"
 """The environment variable with the storage that is used by default."""
 LEASE = timedelta(minutes=10)
@@ -265,7 +267,7 @@ class Study(ABC):
     @property
     def n(self) -> int:
         """The number of arms."""
-        return len(self._rewards.labels)
+        return len(self.labels)
 
     @property
     @abstractmethod
@@ -278,9 +280,9 @@ class Study(ABC):
         """What is asked, with the present budget."""
 
     @property
-    @abstractmethod
     def labels(self) -> Sequence[Label]:
         """The arms' labels."""
+        return self._rewards.labels
 
     # Work
 
@@ -412,7 +414,7 @@ class Study(ABC):
             As for `Search.add_history`; the order of counts is decided by the study's seed and the
             key.
         key
-            A name for this call, of up to 64 characters: a second call with the same key records
+            A name for this call, of up to 56 characters: a second call with the same key records
             nothing and returns 0.
         arm, reward, labels, missing
             As for `oddarms.analyze`.
