@@ -68,6 +68,9 @@ TICKET = argument(str, "TICKET", "The id that ask printed.")
 LEASE = duration(
     "30s, 10m, at most 1h; after that another worker may get them.", "10m", LEASE_SECONDS
 )
+TEXT_OR_JSON = option(
+    Literal["table", "json"], "A table, or JSON for programs.", True, "--format", default="table"
+)
 
 
 @takes(
@@ -121,7 +124,7 @@ def _listed(one: StudySummary) -> Sequence[Any]:
     return one.name, *state, asked.k, asked.delta, asked.algorithm, one.handed_out, one.created
 
 
-@takes(name=NAME, storage=STORAGE, how=FORMAT)
+@takes(name=NAME, storage=STORAGE, how=TEXT_OR_JSON)
 def show(given: Given) -> None:
     """Show the question of a study and its progress.
 
@@ -132,29 +135,12 @@ def show(given: Given) -> None:
     Example:
       oddarms study show crowd
     """  # noqa: D301
-    study, how = opened_study(given), given.how
+    study = opened_study(given)
     overview = study.overview()
-    if how == "table":
-        emit(_described(study, overview))
-        return
-    document = study_document(study, overview, overview.result.to_dict())
-    if how == "json":
-        emit(json_text(document))
+    if given.how == "json":
+        emit(json_text(study_document(study, overview, overview.result.to_dict())))
     else:
-        row = _flat(document)
-        emit(csv_text(list(row), [list(row.values())]))
-
-
-def _flat(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document for one row of CSV, with a column for each part of its parts."""
-    question = document["question"]
-    row = {key: value for key, value in document.items() if key not in ("question", "thresholds")}
-    row |= {key: value for key, value in question.items() if key not in ("labels", "version")}
-    row["bounds"] = " ".join(f"{bound:g}" for bound in question["bounds"])
-    row["options"] = " ".join(f"{key}={value}" for key, value in question["options"].items())
-    for side, threshold in document["thresholds"].items():
-        row |= {f"{side}_threshold_{end}": value for end, value in threshold.items()}
-    return row
+        emit(_described(study, overview))
 
 
 def _described(study: Study, overview: Overview) -> str:

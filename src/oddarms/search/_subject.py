@@ -11,20 +11,10 @@ from oddarms.problem import UNIT, Question
 class Subject:
     """What the items and their samples are called in an answer.
 
-    Attributes
-    ----------
-    thing, sample
-        What is sampled, and what a sample of it is.
-    odd, odd_ones, guess
-        How to say that one is abnormal, that several are, and in a table that one seems so.
-    label, mean
-        The heads of the columns with the labels and the means.
-    rate
-        What a mean is called in a sentence.
-    shares
-        Whether means are shares, to be shown in percent where rewards are 0 or 1.
-    counts
-        Which number a sample is, such as "1 if it failed, else 0"; empty if rewards are given.
+    `odd`, `odd_ones` and `guess` say that one is abnormal, that several are, and in a table that
+    one seems so; `label` and `mean` are heads of columns; `rate` is a mean in a sentence. With
+    `shares`, means of samples that are 0 or 1 are shown in percent; `counts` says what such a
+    sample means.
     """
 
     thing: str = "arm"

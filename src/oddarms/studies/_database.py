@@ -19,7 +19,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import cache, lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -368,7 +368,6 @@ def open_database(storage: str | Path | None, *, create: bool = False) -> Databa
     if create and location.file is not None and not Path(location.file).exists():
         _make_file(location.file)
     if location.file is None or Path(location.file).exists():
-        _look_at_file(location.file)
         database = Database(location)
         if database.prepare(create=create):
             return database
@@ -592,24 +591,11 @@ def _make_file(path: str) -> None:
         raise StorageFailed(f"{path}: {reason} ({error.strerror}).") from None
 
 
-def _look_at_file(path: str | None) -> None:
-    """Refuse a file whose tables are not ours, before it is opened for writing."""
-    if path is None:
-        return
-    address = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro&immutable=1"
-    try:
-        with closing(sqlite3.connect(address, uri=True)) as connection:
-            _check_schema(connection, path)
-    except (sqlite3.Error, UnicodeDecodeError):
-        pass  # opening it says what is wrong
-
-
 def _check_schema(connection: Any, path: str) -> None:
     """Refuse tables that are not ours.
 
     A trigger, a view or a computed column would run whatever its author likes, and values of
-    tables that are not strict may have any type. Some of them may be in the -wal file only, which
-    nobody reads before the file is opened.
+    tables that are not strict may have any type.
     """
     ours = set(statements("sqlite"))
     found = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
