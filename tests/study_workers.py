@@ -23,7 +23,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
         "oddarms.cli._serve",
-        "oddarms.studies._storage",
+        "oddarms.studies._stored",
         "oddarms.algorithms._spade",
         "psycopg",
         "sqlite3",

@@ -1,7 +1,10 @@
 """The core: `Search` (ask and tell), `run` (the one loop), `Result` (the answer)."""
 
 from oddarms.search._answer import (
+    ARMS,
+    TESTS,
     LeftOut,
+    Subject,
     answer,
     as_html,
     as_markdown,
@@ -35,7 +38,6 @@ from oddarms.search._search import (
     numbers_within,
 )
 from oddarms.search._sequences import Place
-from oddarms.search._subject import ARMS, TESTS, Subject
 from oddarms.search._tickets import Status, Ticket, Tickets
 
 __all__ = [

@@ -32,8 +32,7 @@ from oddarms.studies._study import (
 from oddarms.studies._worker import WORKER_LEASE, Worker, retried
 
 if TYPE_CHECKING:
-    from oddarms.studies._storage import DatabaseStorage
-    from oddarms.studies._stored import StoredStudy
+    from oddarms.studies._stored import DatabaseStorage, StoredStudy
 
 __all__ = [
     "LEASE",
@@ -70,9 +69,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load the classes of databases when they are first used: they need SQLAlchemy."""
     if name in ("DatabaseStorage", "StoredStudy"):
-        from oddarms.studies import _storage
+        from oddarms.studies import _stored
 
-        globals()[name] = getattr(_storage, name)
+        globals()[name] = getattr(_stored, name)
         return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -168,7 +167,7 @@ def open_storage(storage: str | Path | None, *, create: bool = False) -> Storage
 
         return ServerStorage(address)
     try:
-        from oddarms.studies._storage import DatabaseStorage
+        from oddarms.studies._stored import DatabaseStorage
     except ModuleNotFoundError as error:
         if error.name != "sqlalchemy":
             raise
