@@ -169,7 +169,8 @@ class TestSourceThatMisbehaves:
     def test_too_few_and_too_many(self) -> None:
         for extra in (-1, 1):
             with pytest.raises(
-                RewardRejected, match=rf"must be 1, one per pull asked for, but got {1 + extra}\."
+                RewardRejected,
+                match=rf"one reward per pull asked for, 1 in all, but got {1 + extra}\.",
             ) as caught:
                 find(OwnSource(lambda total, extra=extra: [0.5] * (total + extra)), **QUESTION)
             assert caught.value.result.pulls == 6

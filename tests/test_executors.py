@@ -336,7 +336,7 @@ class TestCoroutines:
 
         with (
             ThreadPoolExecutor(2) as pool,
-            pytest.raises(InvalidParameter, match="executor must be left out for coroutines"),
+            pytest.raises(InvalidParameter, match="event loop: leave out executor"),
         ):
             find([pull] * 5, executor=pool)
 

@@ -762,7 +762,7 @@ class TestWhatIsAsked:
         found = find(arms, k=1, rng=1)
         assert (found.algorithm, found.outliers) == ("census", ["c"])
         assert found.pulls_per_arm.max() <= 20
-        with pytest.raises(InvalidParameter, match="storage must be left out"):
+        with pytest.raises(InvalidParameter, match="leave out storage"):
             find(arms, k=1, rng=1, storage=tmp_path / "studies.db")
 
 

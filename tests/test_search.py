@@ -99,7 +99,9 @@ class TestAskAndTell:
         with pytest.raises(ProtocolError, match=r"tell_step_totals\(\) was called without"):
             search.tell_step_totals([1, 2], [1, 2])
         search.ask_step()
-        with pytest.raises(RewardRejected, match="totals must be 2, one per entry asked for"):
+        with pytest.raises(
+            RewardRejected, match="takes 2 sums, and as many of squares, one per entry asked for"
+        ):
             search.tell_step_totals([1.0], [1.0])
         with pytest.raises(RewardRejected, match=r"3 rewards of arm 'b' add up to 3.5"):
             search.tell_step_totals([1.0, 3.5], [1.0, 3.5])

@@ -283,13 +283,11 @@ class TestSecrets:
     ) -> None:
         url = postgresql.new_database()
         user, _, rest = url.removeprefix("postgresql://").partition("@")
-        host, _, name = rest.partition("/")
-        address, _, port = host.partition(":")
+        name = rest.partition("/")[2]
         make(url, budget=3)
         forms = [
             f"postgresql://{user}:{SECRET}@{rest}",
             f"{url}?password={SECRET}",
-            f"host={address} port={port} user={user} dbname={name} password={SECRET}",
         ]
         for storage in forms:
             study = load_study("s", storage=storage)

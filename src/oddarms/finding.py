@@ -178,7 +178,8 @@ def find(
         return run(search, source, policy, progress)
     if isinstance(source, Resampled) and not source.replace:
         raise InvalidParameter(
-            "storage must be left out for Resampled(replace=False), whose rows are drawn once each."
+            "A study cannot draw from Resampled(replace=False), which draws each row once: leave"
+            " out storage."
         )
     seconds = seconds_of("retry_for", retry_for)
     study = retried(lambda: open_study(asked, storage=storage, name=name, rng=rng), seconds)
@@ -285,7 +286,7 @@ def question_of(
 def open_study(
     question: Question, *, storage: str | Path, name: str = STUDY_NAME, rng: Rng = None
 ) -> Study:
-    """Return the study of that name, which must ask the same, or a new one.
+    """Return the study of that name, if it asks the same question, or a new one.
 
     A larger budget is raised. Tickets of processes of this machine that are gone are given back.
     """

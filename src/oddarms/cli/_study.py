@@ -449,7 +449,7 @@ def renew(given: Given) -> None:
     """Extend leases of samples that are still under way.
 
     They then expire the given time from now. A worker with short leases that it renews keeps its
-    tickets, and if it dies nobody waits for it for long. The exit code is 1 if a lease could not be
+    tickets, and if it dies others soon get them. The exit code is 1 if a lease could not be
     renewed: its sample is no longer needed, though its result would still be taken.
 
     \b

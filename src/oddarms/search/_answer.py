@@ -331,7 +331,7 @@ def cost(result: Result) -> str:
 
 
 def still_needed(result: Result, subject: Subject = ARMS) -> str:
-    """Return about how many more samples would decide the rest; nothing where nobody can tell."""
+    """Return about how many more samples would decide the rest; nothing if unknown."""
     question = result.question
     if not question.can_have_outliers:
         return (

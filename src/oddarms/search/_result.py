@@ -222,8 +222,8 @@ class Result:
     def _only_threshold(self) -> Threshold:
         if len(self.thresholds) > 1:
             raise TwoThresholds(
-                "threshold must be read from result.thresholds['upper'] or ['lower']"
-                " when side is 'both'."
+                "With side='both' there are two thresholds: read result.thresholds['upper'] or"
+                " ['lower']."
             )
         return next(iter(self.thresholds.values()))
 

@@ -73,7 +73,7 @@ class Rewards:
         values = _numbers(rewards)
         if values.shape != (pulls.total,):
             raise RewardRejected(
-                f"rewards must be {pulls.total}, one per pull asked for, but got"
+                f"tell_step() takes one reward per pull asked for, {pulls.total} in all, but got"
                 f" {values.size if values.ndim == 1 else f'an array of shape {values.shape}'}."
             )
         a, b = self.bounds
@@ -102,8 +102,8 @@ class Rewards:
         s, q = _numbers(sums), _numbers(squares)
         if s.shape != pulls.counts.shape or q.shape != pulls.counts.shape:
             raise RewardRejected(
-                f"totals must be {pulls.counts.size}, one per entry asked for,"
-                f" but got {s.size} sums and {q.size} sums of squares."
+                f"tell_step_totals() takes {pulls.counts.size} sums, and as many of squares, one"
+                f" per entry asked for, but got {s.size} and {q.size}."
             )
         possible = possible_totals(pulls.counts, s, q, self.bounds)
         if not possible.all():
@@ -115,8 +115,8 @@ class Rewards:
         m, label = int(pulls.counts[entry]), self.labels[int(pulls.indices[entry])]
         if m * a <= sums[entry] <= m * b:
             return RewardRejected(
-                f"totals of arm {label!r} must be those of rewards within the bounds, but no"
-                " such rewards have this sum and this sum of squares."
+                f"The totals of arm {label!r} are impossible: no {m} rewards within the bounds have"
+                " this sum and this sum of squares."
             )
         return RewardRejected(
             f"rewards must lie within the bounds [{a:g}, {b:g}] but {m} rewards of arm"

@@ -190,13 +190,13 @@ def driver_of(source: Source | CalledSource, policy: Policy) -> type[_Driver]:
         calls = policy.executor, policy.timeout, policy.on_error, policy.jobs or 1
         if calls != (None, None, "stop", 1):
             raise InvalidParameter(
-                "jobs, executor, on_error and timeout must be left out for arms that are pulled"
-                " many at a time."
+                "Arms that are pulled many at a time take no jobs, executor, on_error or timeout:"
+                " leave them out."
             )
         return _Batches
     given = policy.executor
     if source.is_async and not (given is None or isinstance(given, CoroutineExecutor)):
-        raise InvalidParameter("executor must be left out for coroutines, which need none.")
+        raise InvalidParameter("Coroutines run on an event loop: leave out executor.")
     needs_none = not (source.is_async or source.needs_thread) and policy.timeout is None
     return _Here if needs_none and given is None and policy.jobs in (None, 1) else _Concurrent
 

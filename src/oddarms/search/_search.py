@@ -12,13 +12,13 @@ asks for new ones.
 Why slow and early workers cannot bias the answer
 -------------------------------------------------
 Think of a table, fixed in advance, of the rewards of all places of all arms: independent, each
-with its arm's mean, whoever makes the pull and when. (So the duration of a pull may depend on its
-reward, but a reward must not depend on load or time.) *What the algorithm knows after j steps is a
-function of the table alone.* By induction: the plan of step j + 1 is a function of what is known
-after j steps, and takes places that no step used before; which places these are was decided by
-rewards of other places. So given everything used before, the rewards of step j + 1 are independent
-with their arms' means, which is all that the proofs of the algorithms use. When a result arrives
-decides only when a step ends.
+with its arm's mean, whichever worker makes the pull and when. (So the duration of a pull may depend
+on its reward, but a reward must not depend on load or time.) *What the algorithm knows after j
+steps is a function of the table alone.* By induction: the plan of step j + 1 is a function of what
+is known after j steps, and takes places that no step used before; which places these are was
+decided by rewards of other places. So given everything used before, the rewards of step j + 1 are
+independent with their arms' means, which is all that the proofs of the algorithms use. When a
+result arrives decides only when a step ends.
 
 The guarantee covers all steps at once. So anybody may stop, or look, at any time. The budget stops
 a search, too: a larger one (`raise_budget`) continues behind the last step that the smaller one
@@ -386,7 +386,7 @@ class Search:
                 self._resume()
                 self._advance()
 
-    # Places, for those who keep the tickets themselves
+    # Places, for studies, which keep the tickets themselves
 
     def take(self, arm: int, place: int, reward: float) -> None:
         """Take the checked reward of a place; one that is there already counts once."""
@@ -605,7 +605,7 @@ class Search:
         return [(self.labels[arm], reward) for arm, reward in self._sequences.waiting_rewards()]
 
     def wait(self) -> None:
-        """Refuse to wait: somebody else has the tickets of this search."""
+        """Refuse to wait: another caller has the tickets of this search."""
         raise ProtocolError(
             "A search cannot be run while tickets of it are out: tell or skip them first."
         )
@@ -654,7 +654,9 @@ def check_raised(before: int | None, budget: int | None) -> None:
     if budget is not None:
         check_whole("budget", budget, least=0)
     if before is None and budget is not None:
-        raise InvalidParameter(f"budget is unlimited and cannot become {budget:,}.")
+        raise InvalidParameter(
+            f"budget is unlimited and can only grow, so it cannot become {budget:,}."
+        )
     if before is not None and budget is not None and budget < before:
         raise InvalidParameter(
             f"budget can only grow, from {before:,}, but got {budget:,}: start a new search."

@@ -58,7 +58,7 @@ class Ticket:
     place
         Its reward is the arm's reward number `place`, counted from 0, whenever it arrives.
     expires
-        Of a study: when the lease runs out and the place may be handed to somebody else.
+        Of a study: when the lease runs out and another worker may get the place.
     """
 
     id: str

@@ -2,8 +2,8 @@
 
 - `writing` is a transaction: when its block ends without an exception everything in it is on the
   disk (SQLite: WAL with synchronous=FULL; PostgreSQL: its default), and otherwise nothing is.
-- Results are appended under `appending`, and `settled` waits for all who do. So a reader who asks
-  for results up to a number that `settled` returned misses none.
+- Results are appended under `appending`, and `settled` waits until all appends have ended. So
+  reading up to a number that `settled` returned misses no result.
 - Tickets are handed out under `alone`, one caller at a time.
 - A database that was unavailable is reached again at the next call.
 - A forked process has no connection of its parent's.
@@ -19,7 +19,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from functools import cache, lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -259,7 +259,7 @@ class Database:
         return [] if found == ["ok"] else found
 
     def _check_file(self) -> None:
-        """Refuse to write to a file that is no longer in its place: nobody would find the data."""
+        """Refuse to write to a file that was moved or replaced: the data would be lost."""
         if self.location.file is not None and _identity(self.location.file) != self._file:
             raise StorageFailed(
                 f"{self.name}: the file was removed or replaced while it was in use, so nothing of"
@@ -368,6 +368,7 @@ def open_database(storage: str | Path | None, *, create: bool = False) -> Databa
     if create and location.file is not None and not Path(location.file).exists():
         _make_file(location.file)
     if location.file is None or Path(location.file).exists():
+        _look_at_file(location.file)
         database = Database(location)
         if database.prepare(create=create):
             return database
@@ -503,8 +504,8 @@ def _sqlite_engine(file: str | None) -> sa.Engine:
 def _address(file: str) -> str:
     """Return the file as a URI with which SQLite does not create it.
 
-    Who may only read it can do so if those who write have it open, as their side files are there;
-    and otherwise nobody writes, so that it may be read without locks.
+    With read permission only, a file in use is read through the -wal file of its writers. A file
+    that is not in use needs no locks.
     """
     path = quote(os.fsencode(os.path.abspath(file)))
     if _is_writable(file):
@@ -591,11 +592,24 @@ def _make_file(path: str) -> None:
         raise StorageFailed(f"{path}: {reason} ({error.strerror}).") from None
 
 
+def _look_at_file(path: str | None) -> None:
+    """Refuse a file whose tables are not ours, before opening it changes its -wal file."""
+    if path is None:
+        return
+    address = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(address, uri=True)) as connection:
+            _check_schema(connection, path)
+    except (sqlite3.Error, UnicodeDecodeError):
+        pass  # opening it says what is wrong
+
+
 def _check_schema(connection: Any, path: str) -> None:
     """Refuse tables that are not ours.
 
     A trigger, a view or a computed column would run whatever its author likes, and values of
-    tables that are not strict may have any type.
+    tables that are not strict may have any type. Some of them may be in the -wal file only, which
+    is first read when the file is opened.
     """
     ours = set(statements("sqlite"))
     found = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()

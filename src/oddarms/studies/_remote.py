@@ -173,8 +173,8 @@ class Connection:
         if kind is not None:
             return kind(detail)
         if status == 401:
-            said = f"{self.address}: {TOKEN} or {TOKEN_FILE} must give a token of this server."
-            return StorageFailed(said)
+            said = f"the server refused the token in {TOKEN} or {TOKEN_FILE}: set a valid one."
+            return StorageFailed(f"{self.address}: {said}")
         if status in _BUSY:
             return self._unavailable((detail or f"HTTP {status}").rstrip("."))
         if not detail:

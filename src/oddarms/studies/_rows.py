@@ -76,7 +76,7 @@ class Rows:
         return self.run(connection, statement, boot=now.boot, steady=now.steady, **values)
 
     def drop_expired(self, connection: sa.Connection, now: Now) -> None:
-        """Delete tickets whose leases have ended, unless somebody is just telling or renewing."""
+        """Delete tickets whose leases have ended, except those being told or renewed."""
         expired = "study = :study AND (boot <> :boot OR expires <= :steady)"
         if self.database.is_postgresql:
             unlocked = f"SELECT number FROM tickets WHERE {expired} FOR UPDATE SKIP LOCKED"
@@ -230,7 +230,7 @@ class Rows:
         # other
         ordered = sorted(firsts.values(), key=lambda row: (row[1], row[2], row[0]))
         with self.database.writing() as connection:
-            self.database.appending(connection, self.study)  # from here on nobody deletes it
+            self.database.appending(connection, self.study)  # from here on it cannot be deleted
             self._check_handed_out(connection, max(firsts))
             wall = self.database.now(connection).wall
             add = self._add_postgresql if self.database.is_postgresql else self._add_sqlite
@@ -338,7 +338,7 @@ class Rows:
     ) -> dict[int, float]:
         """Record a result whose lease ended and whose place has another one: at a free place.
 
-        Return the reward of its ticket if somebody else has told one meanwhile.
+        Return the reward of its ticket if another call has told one meanwhile.
         """
         number, arm, place, reward = row
         while True:

@@ -116,9 +116,10 @@ class StoredStudy(Study):
             if row is None:
                 return None
             number, text, seed, secret = row
-            statement = "SELECT label FROM arms WHERE study = :study ORDER BY number"
-            texts = run(connection, statement, study=number).scalars().all()
-        question = question_of(text, database.name)
+            question = question_of(text, database.name)
+            labels = "SELECT label FROM arms WHERE study = :study AND number >= 0 AND number < :n"
+            found = run(connection, f"{labels} ORDER BY number", study=number, n=question.n)
+            texts = found.scalars().all()
         if len(texts) != question.n:
             raise StorageFailed(
                 f"{database.name}: it is damaged; the study {name!r} has {len(texts)} of"
@@ -137,7 +138,7 @@ class StoredStudy(Study):
             return self._asked
 
     # Ids of tickets, such as 17.3.204.9f86d081884c7d65: the ticket's number, arm and place, and a
-    # keyed hash of them, so that nobody can guess one, and one of another study is recognised.
+    # keyed hash of them, so that an id cannot be guessed, and one of another study is recognised.
 
     def _id_of(self, number: int, arm: int, place: int) -> str:
         text = f"{number}.{arm}.{place}"
@@ -181,7 +182,7 @@ class StoredStudy(Study):
                 expires = now.steady + lease
                 rows = self._rows.asked_before(connection, key, expires) if key else []
                 asked_before = len(rows)
-                if not self._database.is_postgresql:  # nobody tells anything meanwhile
+                if not self._database.is_postgresql:  # a transaction shuts out `tell`
                     self._current(connection)
                 # before the results: a ticket that is told meanwhile is seen at least once
                 out = self._rows.out(connection, now)
@@ -269,7 +270,9 @@ class StoredStudy(Study):
         database = self._database
         with database.writing() as connection:
             database.alone(connection, self.number)
-            database.appending(connection, self.number, alone=True)  # nobody takes these places
+            database.appending(
+                connection, self.number, alone=True
+            )  # no other call takes these places
             self._read_row(connection)
             if key is not None:
                 known = self._rows.run(
@@ -654,7 +657,7 @@ FROM studies s LEFT JOIN (SELECT study, sum(results) AS results, max(last_seen) 
 sum({RATE}) AS rate FROM workers GROUP BY study) w ON w.study = s.id
 WHERE lower(s.name) LIKE lower(:pattern) ESCAPE '!'
 """
-"""Rows of the list of studies, without a look at their results, of which there may be millions."""
+"""The list of studies. It does not read their results, as there may be millions."""
 
 
 class DatabaseStorage(Storage):

@@ -90,7 +90,7 @@ class Trial:
     number
         Its number in the log; later results have larger ones.
     ticket, worker
-        The id of the ticket that it answers and who told it; None for history.
+        The id of its ticket and the name of its worker; None for history.
     arm, place, reward
         The arm's label, the result's place in the arm's sequence, and the reward.
     told
@@ -310,7 +310,7 @@ class Study(ABC):
             A name for the log.
         lease
             For how long, as a timedelta or in seconds, at most an hour, unless a server allows
-            more. Afterwards the pull may be handed to somebody else; a result that comes later is
+            more. Afterwards another worker may get the pull; a result that comes later is
             still recorded and used. Choose it longer than a pull takes, or `renew` it meanwhile.
         prefetch
             How far pulls of later steps may be handed out, as a share of the results so far; 0 for
@@ -360,7 +360,7 @@ class Study(ABC):
     def renew(self, tickets: Iterable[Ticket | str], lease: Seconds = LEASE) -> int:
         """Let leases last as long from now, as pulls are still under way; return how many.
 
-        Fewer than were given if a result is there, or the place was handed to somebody else.
+        Fewer than were given if a result is there, or another worker has the place.
         """
 
     def skip(self, ticket: Ticket | str, reason: str = "") -> None:
@@ -379,14 +379,14 @@ class Study(ABC):
     def release(self, worker: str | None, reason: str = "") -> int:
         """Take back all tickets that a worker has out, if it is gone; return how many.
 
-        None is who asked without a name. Results that it still tells are used. The reason is
+        None stands for workers without a name. Results that it still tells are used. The reason is
         logged, not stored.
         """
 
     def take_over(self) -> int:
         """Give back the tickets of processes of this machine that are gone; return how many.
 
-        So nobody has to wait for the leases of a process that was killed.
+        So other workers need not wait for the leases of a process that was killed.
         """
         live = [one.name for one in self.workers() if one.live and one.name is not None]
         return sum(self.release(name, "its process is gone") for name in live if is_gone(name))
@@ -631,14 +631,14 @@ class Study(ABC):
 
     @abstractmethod
     def workers(self) -> list[WorkerRecord]:
-        """Return who has worked on the study, by name.
+        """Return the workers of the study, by name.
 
         Names after the first 10,000 count as one worker without a name.
         """
 
     @abstractmethod
     def holders(self) -> list[Holder]:
-        """Return who has tickets out that the step waits for, the one for longest first."""
+        """Return the workers whose tickets the step waits for, the longest wait first."""
 
     @abstractmethod
     def verify(self) -> Verification:
