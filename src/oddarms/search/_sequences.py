@@ -85,7 +85,7 @@ class Sequences:
         mine = self._waiting.get(arm, {})
         if len(mine) < count:
             return sorted(place for place in mine if first <= place < first + count)
-        return [place for place in range(first, first + count) if place in mine]
+        return list(filter(mine.__contains__, range(first, first + count)))
 
     def take(self, arm: int, place: int, reward: float) -> bool:
         """Take the reward of a place; return False if the place has one already."""
@@ -109,13 +109,14 @@ class Sequences:
         names, firsts = np.unique(arms[order], return_index=True)
         for arm, rows in zip(names.tolist(), np.split(order, firsts[1:]), strict=True):
             used, mine = int(self.used[arm]), self._waiting.get(arm, {})
-            pairs = zip(places[rows].tolist(), rewards[rows].tolist(), strict=True)
-            new = {place: reward for place, reward in pairs if place >= used and place not in mine}
+            new = dict(zip(places[rows].tolist(), rewards[rows].tolist(), strict=True))
+            if mine or used:
+                new = {p: r for p, r in new.items() if p >= used and p not in mine}
             if not new:
                 continue
             self._waiting[arm] = mine | new
             end = self.ends.get(arm, 0)
-            here = sum(place < end for place in new)
+            here = sum(map(end.__gt__, new))
             self._here[arm] = self._here.get(arm, 0) + here
             self.missing -= here
             self.total += len(new)
@@ -179,7 +180,8 @@ class Sequences:
             if not remove:
                 continue
             rewards += map(mine.pop, places)
-            known.difference_update(places)
+            if known:
+                known.difference_update(places)
             if not mine:
                 del self._waiting[arm]
         return Collected(have, old, np.array(rewards))

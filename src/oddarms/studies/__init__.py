@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oddarms.errors import MissingExtra
+from oddarms.errors import MissingExtra, UnknownStudy
 from oddarms.problem import Label, Question, check_whole
 from oddarms.randomness import Rng, seed_of
 from oddarms.studies._study import (
@@ -119,7 +119,12 @@ def create_study(
 
 def load_study(name: str, *, storage: str | Path | None = None) -> Study:
     """Return a study of a storage; nothing is created."""
-    return open_storage(storage).load(check_name(name))
+    check_name(name)
+    try:
+        found = open_storage(storage)
+    except UnknownStudy as error:
+        raise UnknownStudy(f"There is no study {name!r}: {error}") from None
+    return found.load(name)
 
 
 def list_studies(

@@ -173,7 +173,7 @@ class Connection:
         if kind is not None:
             return kind(detail)
         if status == 401:
-            said = f"the server refused the token in {TOKEN} or {TOKEN_FILE}: set a valid one."
+            said = f"set {TOKEN} or {TOKEN_FILE} to a token of this server."
             return StorageFailed(f"{self.address}: {said}")
         if status in _BUSY:
             return self._unavailable((detail or f"HTTP {status}").rstrip("."))
