@@ -416,8 +416,8 @@ def wrong_bounds(arms: Arms, certificate: JointCertificate) -> FloatArray:
     for alpha in ALPHAS:
         low, high = interval_of_mean(certificate.rows.mu, alpha)
         least = lower_bound(certificate.rows.common, alpha, (mean, mean))
-        most = upper_bound(certificate.rows.upper, certificate.k, alpha)
-        plug_in = plug_in_lower_bound(certificate.rows.upper, certificate.k, 0.5 * alpha)
+        most = upper_bound(certificate.rows.upper, certificate.rules.k, alpha)
+        plug_in = plug_in_lower_bound(certificate.rows.upper, certificate.rules.k, 0.5 * alpha)
         wrong.append([low > mean, high < mean, least > theta, plug_in > theta, most < theta])
     return np.array(wrong, dtype=float)
 

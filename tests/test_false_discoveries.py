@@ -189,7 +189,7 @@ class TestNeverDearer:
 
 class TestConclude:
     N = 11
-    RULES = Rules(2.0, 2.0, 0.1, 0.3, 1.0, math.log(11 / 0.1))
+    RULES = Rules(2.0, 2.0, 0.1, 0.3, 1.0, math.log(11 / 0.1), fdr=True)
 
     def concluded(self, normal: FloatArray, outlier: FloatArray) -> Standing:
         n = self.N
@@ -197,7 +197,7 @@ class TestConclude:
             np.zeros(n, dtype=np.int8), np.zeros(n), 0.0, 1.0, (np.zeros(n), np.ones(n)), 0.0, 0.5
         )
         found = Found(normal, outlier, np.full(n, 0.5))
-        conclude(self.RULES, known, np.arange(n), found, fdr=True)
+        conclude(self.RULES, known, np.arange(n), found)
         return known
 
     def test_no_arm_is_in_both_lists(self) -> None:

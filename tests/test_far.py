@@ -15,7 +15,7 @@ from oddarms.algorithms._spade_certificates import (
     JointCertificate,
     SweepInterval,
 )
-from oddarms.algorithms._spade_joint import Beyond, Weights, bracket, floor_evidence
+from oddarms.algorithms._spade_joint import Weights, bracket, floor_evidence
 from oddarms.arms import Bernoulli
 from oddarms.problem import FloatArray
 from oddarms.rules import Sigma
@@ -106,8 +106,8 @@ class TestLevelsNextToTheEnds:
         tally = tally_of(self.PULLS, totals)
         rules = JointCertificate(len(totals), Sigma(k=1.0), 0.1, slack).rules
         weights = Weights(np.ones((3, len(totals))), 0.0)
-        known = Beyond(0.0, floor), weights, np.arange(len(totals)), tally, forecast(tally)
-        return floor_evidence(rules._replace(slack=slack), *known)[:2]
+        known = weights, np.arange(len(totals)), tally, forecast(tally)
+        return floor_evidence(rules._replace(slack=slack, floor=floor), *known)[:2]
 
     def test_next_to_0(self) -> None:
         normal, outlier = self.found(1e-10, [0.0, 1e4, 1e5, 5e12])

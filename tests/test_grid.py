@@ -358,7 +358,7 @@ class TestKeys:
             "oddarms/arms/_simulated.py",
             "oddarms/search/_search.py",
             "oddarms/theory/_program.py",
-            "oddarms/simulation/_kernels.py",
+            "oddarms/simulation/_task.py",
             "oddarms/experiments/_run.py",
         } <= read
         assert "oddarms/experiments/_reproduce.py" not in read

@@ -22,19 +22,22 @@ from oddarms.arms import Bernoulli
 
 pytest.importorskip("numba")
 
-from oddarms.simulation import _kernel_cache, _kernels
+from oddarms.simulation import _kernel_cache
+from oddarms.simulation._ade_kernel import run_ade
+from oddarms.simulation._round_robin_kernel import run_round_robin
+from oddarms.simulation._spade_kernel import run_spade
 
 PACKAGE = Path(oddarms.__file__).parent
-KERNELS = (_kernels.run_ade, _kernels.run_round_robin, _kernels.run_spade)
+KERNELS = (run_ade, run_round_robin, run_spade)
 RUN = """
 import time
 import oddarms
-from oddarms.simulation import _kernels
+from oddarms.simulation._round_robin_kernel import run_round_robin
 
 start = time.perf_counter()
 found = oddarms.simulate([0.1, 0.2, 0.9], k=0.5, delta=0.1, algorithm="rr", rng=0)
 seconds = time.perf_counter() - start
-stats = _kernels.run_round_robin.stats
+stats = run_round_robin.stats
 print(found.pulls[0], sum(stats.cache_misses.values()), seconds, stats.cache_path, sep="\\n")
 """
 

@@ -11,7 +11,7 @@ import pytest
 import oddarms
 from helpers import quick_and_long
 from oddarms import Question, Search, simulate
-from oddarms.algorithms._spade_joint import Beyond, Found, together
+from oddarms.algorithms._spade_joint import Found, Rules, together
 from oddarms.arms import Bernoulli
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray
@@ -93,15 +93,18 @@ class TestTogether:
         assert both.outlier.tolist() == [2.0, -math.inf]
 
     @pytest.mark.parametrize(
-        ("beyond", "shares"),
+        ("margin", "floor", "shares"),
         [
-            (Beyond(0.1, -math.inf), [2 / 3, 1 / 3]),
-            (Beyond(0.0, 0.3), [2 / 3, 1 / 3]),
-            (Beyond(0.1, 0.3), [0.5, 0.25, 0.25]),
+            (0.1, -math.inf, [2 / 3, 1 / 3]),
+            (0.0, 0.3, [2 / 3, 1 / 3]),
+            (0.1, 0.3, [0.5, 0.25, 0.25]),
         ],
     )
-    def test_shares_sum_to_at_most_one(self, beyond: Beyond, shares: list[float]) -> None:
-        assert beyond.shares == pytest.approx(shares)
+    def test_shares_sum_to_at_most_one(
+        self, margin: float, floor: float, shares: list[float]
+    ) -> None:
+        rules = Rules(1.0, 1.1, 0.1, 0.0, 1.0, 10.0, margin, floor)
+        assert rules.shares == pytest.approx(shares)
 
 
 class TestSearches:

@@ -137,15 +137,15 @@ def steps(spade: SPADE, instance: Instance, seed: int) -> Iterator[Step]:
     rng, means = np.random.default_rng(seed), instance.means
     certificate = spade.views["upper"].certificate
     while not spade.done:
-        before = spade.focus_steps
-        chosen = spade.rows >= 4 and (spade.rows % 2 == 0 or not instance.paired)
-        pulls = spade.propose(UNLIMITED)
-        row = spade.focus_steps == 0
+        before, pulls = spade.steps, spade.propose(UNLIMITED)
+        assert spade._plan is not None
+        row = spade._plan.size > 0.0
+        chosen = before.rows >= 4 and (before.rows % 2 == 0 or not instance.paired)
         yield Step(
             row,
-            row and chosen and before < _spade_plans.LONGEST_FOCUS,
-            spade.rows,
-            spade.row_pulls,
+            row and chosen and before.focus < _spade_plans.LONGEST_FOCUS,
+            before.rows,
+            before.row_pulls,
             spade.totals.pulls.copy(),
             spade.undecided.copy(),
             certificate.raised.low,

@@ -26,7 +26,7 @@ pytest.importorskip("numba")
 
 import numba
 
-from oddarms.simulation import _spade_evidence, _spade_kernel
+from oddarms.simulation import _spade_kernel
 
 LONG = pytest.mark.long
 
@@ -302,7 +302,7 @@ class TestOneArmAtATime:
         logs = np.empty(30)
         for i in range(60):
             arm = (self.pulls[i], self.total[i], self.scatter[i])
-            assert _spade_evidence.mean_interval_of_one(*arm, 0.01, logs) == (low[i], high[i])
+            assert _spade_kernel.mean_interval_of_one(*arm, 0.01, logs) == (low[i], high[i])
 
     def test_the_evidence_of_an_arm(self) -> None:
         room = self.rng.uniform(0.01, 0.99, 60)
@@ -310,7 +310,7 @@ class TestOneArmAtATime:
         value, slope = evidence.log_evidence(sample, room)
         for i in range(60):
             one = evidence.Sample(*(float(part[i]) for part in sample))
-            found = _spade_evidence.log_evidence_of_one(one, room[i], np.empty(30))
+            found = _spade_kernel.log_evidence_of_one(one, room[i], np.empty(30))
             assert found == pytest.approx((value[i], slope[i]), rel=1e-11)
 
     @pytest.mark.parametrize(("normal", "outlier"), [(50.0, -3.0), (2.0, 50.0), (2.0, 3.0)])
@@ -339,7 +339,7 @@ class TestOneArmAtATime:
         room = np.empty((5, 30))
         for i in range(n):
             others = np.delete(y, i)
-            found, threshold = _spade_evidence.costs_without(i, y, k, stakes, prices, room)
+            found, threshold = _spade_kernel.costs_without(i, y, k, stakes, prices, room)
             np.testing.assert_allclose(found, costs[:, i], rtol=1e-9)
             assert threshold == pytest.approx(others.mean() + k * others.std(), rel=1e-12)
 

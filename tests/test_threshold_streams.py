@@ -412,7 +412,7 @@ def test_streams_learn() -> None:
     assert mu[0] < family.y.mean() < mu[1]
     assert mu[1] - mu[0] < 0.25
     assert family.theta - 0.3 < lower_bound(rows.common, 0.1, mu)
-    assert upper_bound(rows.upper, certificate.k, 0.1) < family.theta + 0.3
+    assert upper_bound(rows.upper, certificate.rules.k, 0.1) < family.theta + 0.3
 
 
 def test_lines_fall_and_rise() -> None:

@@ -23,20 +23,15 @@ from oddarms.algorithms._base import (
 from oddarms.algorithms._spade_certificates import View, certificate_for
 from oddarms.algorithms._spade_joint import BOX_SHARE
 from oddarms.algorithms._spade_plans import (
-    FIRST_ROWS,
-    GROWTH,
-    LONGEST_FOCUS,
-    affordable_size,
-    counts_of_focus,
-    counts_of_row,
+    Steps,
     estimated_threshold,
-    next_size,
-    row_gains_more,
+    less_than_a_row,
+    next_step,
+    steps_after,
 )
 from oddarms.errors import InvalidParameter
 from oddarms.problem import (
     MAX_AT_A_TIME,
-    BoolArray,
     Error,
     FloatArray,
     IntArray,
@@ -121,11 +116,7 @@ class SPADE(Algorithm):
         self.max_step = None if max_step is None else _check_max_step(max_step)
         self.paired = certificate_for(n, k).uniform  # rows are uniform sweeps, in pairs of one size
         self.totals = Totals.empty(n)
-        self.rows = 0
-        self.sweeps = 0.0
-        self.row_pulls = 0.0
-        self.size = 1.0
-        self.focus_steps = 0
+        self.steps = Steps()
         self._plan: _Plan | None = None
         if Fraction(n) < 1 + Fraction(k) ** 2:
             self.views: dict[str, View] = {}
@@ -153,7 +144,7 @@ class SPADE(Algorithm):
             if plan.total > limit:
                 if self.pulls.any() or limit <= 0:  # better not begun than broken off
                     return plan.next_part(None)
-                plan = self._less_than_a_row(limit)
+                plan = _Plan(less_than_a_row(self.n, limit), 0.0, self._guesses())
             self._plan = plan
         return self._plan.next_part(self.max_step)
 
@@ -168,7 +159,7 @@ class SPADE(Algorithm):
             decided = ~self.undecided
             if plan.size > 0.0:
                 self.threshold_pulls += int(plan.counts[decided].sum())
-            self._learn(plan.received, plan.size, plan.guesses)
+            self._learn(plan)
             self._decide()
 
     def outlook(self) -> Iterator[Pulls]:
@@ -212,27 +203,23 @@ class SPADE(Algorithm):
         """Count a plan's pulls as made, and arms with enough as decided; for a copy only."""
         self._plan = None
         self.totals = self.totals._replace(pulls=self.totals.pulls + plan.counts)
-        if plan.size > 0.0:
-            self.rows += 1
-            self.sweeps += plan.size
-            self.row_pulls += float(plan.counts.sum())
+        self.steps = steps_after(self.steps, plan.counts, plan.size)
         decided = self.undecided & (self.totals.pulls >= lasts)
         self.decisions = np.where(decided, Decision.NORMAL, self.decisions)
 
     def _guesses(self) -> dict[str, Forecast | None]:
         return {name: view.guess for name, view in self.views.items()}
 
-    def _learn(self, row: Totals, size: float, guesses: dict[str, Forecast | None]) -> None:
-        """Enter a row of some size, or a focus of size 0; the guesses were made before it."""
-        if size > 0.0:
+    def _learn(self, plan: _Plan) -> None:
+        """Enter the rewards of a plan, into the streams those of a row."""
+        if plan.size > 0.0:
             for name, view in self.views.items():
-                view.certificate.absorb_row(view.seen(row), size, guesses[name])
-            self.rows += 1
-            self.sweeps += size
-            self.row_pulls += float(row.pulls.sum())
-        self.totals = self.totals.plus(row)
+                row = view.seen(plan.received)
+                view.certificate.absorb_row(row, plan.size, plan.guesses[name])
+        self.steps = steps_after(self.steps, plan.counts, plan.size)
+        self.totals = self.totals.plus(plan.received)
         self.round += 1
-        if self.rows >= (2 if self.paired else 1) and self.totals.pulls.min() > 0:
+        if self.steps.rows >= (2 if self.paired else 1) and self.totals.pulls.min() > 0:
             for view in self.views.values():
                 view.look(self.totals)
 
@@ -242,11 +229,11 @@ class SPADE(Algorithm):
             tally, certificate = view.seen(self.totals), view.certificate
             certificate.look(tally)
             open_arms = self._to_look_at(view)
-            if self.rows >= 2 and view.guess is not None and open_arms.size:
+            if self.steps.rows >= 2 and view.guess is not None and open_arms.size:
                 certificate.decide(open_arms, tally, view.guess)
             certificate.settle(self._to_look_at(view), tally)
         if self.views:
-            self._merge_verdicts()
+            self.merge_verdicts()
 
     def _to_look_at(self, view: View) -> IntArray:
         """Return the arms without a final verdict on a side; names that are not final are open."""
@@ -254,7 +241,7 @@ class SPADE(Algorithm):
             self.decisions[:] = Decision.UNDECIDED
         return np.flatnonzero(self.undecided & ~view.certificate.final)
 
-    def _merge_verdicts(self) -> None:
+    def merge_verdicts(self) -> None:
         """Combine the sides; an arm beyond both thresholds, as k < 0 allows, is called high."""
         upper, lower = self.views["upper"], self.views.get("lower")
         if lower is None:
@@ -267,59 +254,15 @@ class SPADE(Algorithm):
     # The next step
 
     def _next_plan(self, limit: int) -> _Plan:
-        undecided = self.undecided
-        if self._wants_row(undecided):
-            plan = self._row(limit)
-            halves = 2 if self._between_pairs and self.paired else 1
-            if halves * plan.total <= limit or self.rows < FIRST_ROWS:
-                self.focus_steps = 0
-                return plan
-        self.focus_steps += 1
-        return self._focus(undecided, limit)
-
-    def _less_than_a_row(self, limit: int) -> _Plan:
-        """Return a pull of each of the first arms: a budget below one row still says something.
-
-        It is not a row: the arms are chosen without looking at their rewards.
-        """
-        counts = (np.arange(self.n) < limit).astype(np.int64)
-        return _Plan(counts, 0.0, self._guesses())
-
-    def _wants_row(self, undecided: BoolArray) -> bool:
-        """Compare the gains of a row and of a focus step, where both are possible."""
-        if self.rows < FIRST_ROWS or self.focus_steps >= LONGEST_FOCUS or not self._between_pairs:
-            return True
-        certificates = [view.certificate for view in self.views.values()]
-        share = max(certificate.threshold_share for certificate in certificates)
-        least = max(certificate.least_doubt for certificate in certificates)
-        return row_gains_more(share, self.row_pulls, self.totals.pulls, undecided, least)
-
-    @property
-    def _between_pairs(self) -> bool:
-        return not self.paired or self.rows % 2 == 0
-
-    def _row_size(self) -> float:
-        """Return the sweeps of the next row, about a tenth of those before."""
-        if self.paired:
-            return max(1.0, math.floor(GROWTH / 2.0 * self.sweeps))
-        return next_size(self.rows, self.sweeps)
-
-    def _row(self, limit: int) -> _Plan:
-        guesses = self._guesses()
-        if self.paired:
-            if self._between_pairs:
-                self.size = self._row_size()  # and the other half of the pair has the same
-            return _Plan(np.full(self.n, int(self.size)), self.size, guesses)
-        size = self._row_size()
-        weights = np.maximum.reduce([v.row_weights(self.totals) for v in self.views.values()])
-        counts = counts_of_row(self.n, size, self.rows, weights)
-        if counts.sum() > limit:
-            size = affordable_size(size, limit, self.n)
-            counts = counts_of_row(self.n, size, self.rows, weights)
-        return _Plan(counts, size, guesses)
-
-    def _focus(self, undecided: BoolArray, limit: int) -> _Plan:
-        return _Plan(counts_of_focus(self.totals.pulls, undecided, limit), 0.0, self._guesses())
+        views = self.views.values()
+        share = max(view.certificate.threshold_share for view in views)
+        least = max(view.certificate.least_doubt for view in views)
+        weights = np.maximum.reduce([view.row_weights(self.totals) for view in views])
+        counts, size = next_step(
+            *(self.steps, self.paired, share, least, weights),
+            *(self.totals.pulls, self.undecided, limit),
+        )
+        return _Plan(counts, size, self._guesses())
 
     # Reports
 
@@ -407,7 +350,7 @@ class SPADE(Algorithm):
         """
         if self.done:
             return np.zeros(self.n)
-        if self.rows < 2 or any(view.guess is None for view in self.views.values()):
+        if self.steps.rows < 2 or any(view.guess is None for view in self.views.values()):
             return None
         lasts = self._lasts()
         needed = np.zeros(self.n) if self._plan is None else self._plan.missing.astype(np.float64)

@@ -19,11 +19,9 @@ from oddarms.algorithms._spade_joint import (
     EDGE,
     JOINT_ARMS_SHARE,
     LOOK_AGAIN,
-    MU_SHARE,
     NORMAL,
     OUTLIER,
     UNDECIDED,
-    Beyond,
     Box,
     Found,
     Rules,
@@ -34,6 +32,8 @@ from oddarms.algorithms._spade_joint import (
     decide,
     distance_rate,
     empty_rows,
+    final_verdicts,
+    interval_of_mu,
     joint_row_weights,
     least_gap,
     level_evidence,
@@ -52,7 +52,6 @@ from oddarms.statistics.directions import Forecast, Tally, forecast, leave_one_o
 from oddarms.statistics.evidence import wide_mean_interval
 from oddarms.statistics.levels import closeness
 from oddarms.statistics.odd_even import OddEven
-from oddarms.statistics.threshold_streams import interval_of_mean
 from oddarms.statistics.totals import Totals
 from oddarms.statistics.true_direction import TrueDirection
 
@@ -106,13 +105,10 @@ class Certificate(ABC):
         error: Error = "fwer",
     ) -> None:
         self.n = n
-        self.k = rule.k
-        self.beyond = Beyond(rule.margin, rule.floor)
-        self.fdr = error == "fdr"
-        self.delta = delta
-        self.slack = slack
-        self.rate = rate
-        self.log_level = level_of_arms(n, arms_share, delta)
+        level, fdr = level_of_arms(n, arms_share, delta), error == "fdr"
+        self.rules = Rules(
+            rule.k, self.others_k, delta, slack, rate, level, rule.margin, rule.floor, fdr
+        )
         self.verdicts = np.full(n, UNDECIDED, dtype=np.int8)
         self.log_evidence: FloatArray = np.zeros(n)
         self.low, self.high = -math.inf, math.inf
@@ -122,9 +118,9 @@ class Certificate(ABC):
         self._pulls_seen = 0.0
 
     @property
-    def rules(self) -> Rules:
-        """What was fixed before the search."""
-        return Rules(self.k, self.others_k, self.delta, self.slack, self.rate, self.log_level)
+    def log_level(self) -> float:
+        """The log e-value at which an arm of average weight is decided."""
+        return self.rules.log_level
 
     @property
     def standing(self) -> Standing:
@@ -156,15 +152,15 @@ class Certificate(ABC):
         """Return how often to pull each arm in a row, relative to an average of 1."""
         return np.ones(self.n)
 
-    def intervals(self, tally: Tally) -> Box:
-        """Return intervals of all means, at the cost of BOX_SHARE."""
-        return box_of(tally, self.delta)
-
     def look(self, tally: Tally) -> None:
         """Narrow the box if there are enough new pulls."""
         pulls = float(tally.pulls.sum())
         if pulls >= LOOK_AGAIN * self._pulls_seen:
             self.standing = narrowed(self.rules, self.standing, self.intervals(tally), pulls)
+
+    def intervals(self, tally: Tally) -> Box:
+        """Return intervals of all means, at the cost of BOX_SHARE."""
+        return box_of(tally, self.rules.delta)
 
     def settle(self, arms: IntArray, tally: Tally) -> None:
         """Decide the open arms whose interval and that of the threshold do not meet."""
@@ -178,13 +174,12 @@ class Certificate(ABC):
     @property
     def final(self) -> BoolArray:
         """The arms whose verdict stays."""
-        named: BoolArray = self.verdicts != UNDECIDED
-        return named & (self.log_evidence >= self.log_level) if self.fdr else named
+        return final_verdicts(self.rules, self.standing)
 
     @property
     def raised(self) -> Standing:
         """What is known, with the interval of the whole threshold: margin and floor included."""
-        return raised(self.standing, self.beyond, self.mu)
+        return raised(self.rules, self.standing, self.mu)
 
 
 class JointCertificate(Certificate):
@@ -208,26 +203,25 @@ class JointCertificate(Certificate):
         k = rule.k
         rate = distance_rate(n, k)
         slack = indifference / rate
-        super().__init__(n, rule, delta, slack, rate, self.arms_share, error=error)
         self.others_k = leave_one_out_k(n, k)
-        if not self.beyond.plain:
+        super().__init__(n, rule, delta, slack, rate, self.arms_share, error=error)
+        if not self.rules.plain:
             self.least_doubt = 0.0  # the doubt about a margin or a floor hides no bias
         self.rows = empty_rows(n, k, self.others_k, nats_of_bets(n, delta))
 
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
         """Enter a row into the streams; the first rows serve only the forecast."""
         if guess is not None:
-            self.rows = rows_with(self.rows, row, size, guess, self.beyond.margin)
+            self.rows = rows_with(self.rows, row, size, guess, self.rules.margin)
 
     def row_weights(self, tally: Tally, guess: Forecast) -> FloatArray:
         """Return weights like |c_j| times the reward's sd: `joint_row_weights`."""
-        return joint_row_weights(self.k, tally, guess)
+        return joint_row_weights(self.rules.k, tally, guess)
 
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Weigh each open arm on the side of its threshold where it seems to be."""
-        self.mu = interval_of_mean(self.rows.mu, MU_SHARE * self.delta)
-        known = self.rules, self.beyond, self.rows, self.standing
-        self.standing = decide(*known, arms, tally, guess, fdr=self.fdr)
+        self.mu = interval_of_mu(self.rules, self.rows)
+        self.standing = decide(self.rules, self.rows, self.standing, arms, tally, guess)
 
 
 class SweepInterval:
@@ -314,7 +308,7 @@ class IntervalCertificate(Certificate):
 
     def intervals(self, tally: Tally) -> Box:
         """Return intervals of all means, wider and faster."""
-        return wide_mean_interval(tally.pulls, tally.total, BOX_SHARE * self.delta / self.n)
+        return wide_mean_interval(tally.pulls, tally.total, BOX_SHARE * self.rules.delta / self.n)
 
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Hold each open arm against the end of the interval beyond which it seems to be."""
@@ -322,19 +316,18 @@ class IntervalCertificate(Certificate):
         self.low, self.high = max(self.low, low), min(self.high, high)
         self.mu = self.sweeps.true_direction.mean_interval()
         known = self.raised
-        near = closeness(least_gap(self.rules, known, *self.box))
-        weights = Weights(near, self.slack)
+        weights = Weights(closeness(least_gap(self.rules, known, *self.box)), self.rules.slack)
         # names of which a share may be wrong are read at one moment
-        due = arms if self.fdr else arms[tally.pulls[arms] >= self._next_look[arms]]
+        due = arms if self.rules.fdr else arms[tally.pulls[arms] >= self._next_look[arms]]
         found = self._weigh(due, known, weights, tally, guess)
-        conclude(self.rules, self.standing, due, found, fdr=self.fdr)
+        conclude(self.rules, self.standing, due, found)
         self._look_later(due[(found.normal > -math.inf) | (found.outlier > -math.inf)], tally)
         self._share_doubt(arms[self.verdicts[arms] == UNDECIDED], tally, guess)
 
     def _weigh(
         self, arms: IntArray, known: Standing, weights: Weights, tally: Tally, guess: Forecast
     ) -> Found:
-        low, high = known.low + self.slack, known.high - self.slack
+        low, high = known.low + self.rules.slack, known.high - self.rules.slack
         return level_evidence(low, high, weights, arms, tally, guess.mean[arms])
 
     def _look_later(self, arms: IntArray, tally: Tally) -> None:

@@ -1,7 +1,7 @@
 """The decisions of SPADE's joint form, as functions of its sums over rows.
 
 `JointCertificate` calls them. Compiled runs, see `oddarms.simulation`, call most of them too, and
-have a form of `decide` that looks at one arm at a time; hence functions of named tuples.
+look at the evidence one arm at a time; hence functions of named tuples.
 """
 
 from __future__ import annotations
@@ -92,6 +92,25 @@ class Rules(NamedTuple):
     slack: float
     rate: float
     log_level: float
+    margin: float = 0.0
+    """An outlier must also reach mu + margin, in units of the rewards' range."""
+    floor: float = -math.inf
+    """And this level."""
+    fdr: bool = False
+    """Whether a share of the names may be wrong."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether mu + k sigma is the whole threshold."""
+        return self.margin == 0.0 and self.floor == -math.inf
+
+    @property
+    def shares(self) -> FloatArray:
+        """The shares of the threshold's parts in the average of their e-values."""
+        there = np.array([True, self.margin > 0.0, self.floor > -math.inf])
+        shares = PART_SHARES[there]
+        result: FloatArray = shares / shares.sum()
+        return result
 
 
 class Rows(NamedTuple):
@@ -114,6 +133,12 @@ def empty_rows(n: int, k: float, others_k: float, nats: float) -> Rows:
         no_rows(n, n - 1, others_k, nats),
         no_plug_in_rows(n, others_k, nats),
     )
+
+
+def final_verdicts(rules: Rules, known: Standing) -> BoolArray:
+    """Return the arms whose verdict stays: all that have one, unless a share may be wrong."""
+    named: BoolArray = known.verdicts != UNDECIDED
+    return named & (known.log_evidence >= rules.log_level) if rules.fdr else named
 
 
 def rows_with(rows: Rows, row: Tally, size: float, guess: Forecast, margin: float = 0.0) -> Rows:
@@ -143,26 +168,6 @@ class Standing(NamedTuple):
     pulls_seen: float
     """How many there were when the box was made."""
     threshold_share: float
-
-
-class Beyond(NamedTuple):
-    """What an outlier must reach beside mu + k sigma, in units of the rewards' range."""
-
-    margin: float
-    floor: float
-
-    @property
-    def plain(self) -> bool:
-        """Whether mu + k sigma is the whole threshold."""
-        return self.margin == 0.0 and self.floor == -math.inf
-
-    @property
-    def shares(self) -> FloatArray:
-        """The shares of the parts that there are in the average of their e-values."""
-        there = np.array([True, self.margin > 0.0, self.floor > -math.inf])
-        shares = PART_SHARES[there]
-        result: FloatArray = shares / shares.sum()
-        return result
 
 
 class Weights(NamedTuple):
@@ -195,13 +200,19 @@ def nothing_found(count: int) -> Found:
     return Found(np.full(count, -math.inf), np.full(count, -math.inf), np.full(count, 0.5))
 
 
-def raised(known: Standing, beyond: Beyond, mu: tuple[float, float]) -> Standing:
+def raised(rules: Rules, known: Standing, mu: tuple[float, float]) -> Standing:
     """Return what is known, with the interval of the largest of the thresholds."""
     low, high = known.low, known.high
-    if beyond.margin > 0.0:
+    if rules.margin > 0.0:
         mu = mean_within(known.box, mu)
-        low, high = max(low, mu[0] + beyond.margin), max(high, mu[1] + beyond.margin)
-    return known._replace(low=max(low, beyond.floor), high=max(high, beyond.floor))
+        low, high = max(low, mu[0] + rules.margin), max(high, mu[1] + rules.margin)
+    return within(known, max(low, rules.floor), max(high, rules.floor))
+
+
+def within(known: Standing, low: float, high: float) -> Standing:
+    """Return what is known, with another interval of the threshold."""
+    verdicts, log_evidence, _, _, box, pulls_seen, share = known
+    return Standing(verdicts, log_evidence, low, high, box, pulls_seen, share)
 
 
 def mean_within(box: Box, mu: tuple[float, float]) -> tuple[float, float]:
@@ -281,59 +292,55 @@ def narrowed(rules: Rules, known: Standing, box: Box, pulls: float) -> Standing:
     )
 
 
-def decide(
-    rules: Rules,
-    beyond: Beyond,
-    rows: Rows,
-    known: Standing,
-    arms: IntArray,
-    tally: Tally,
-    guess: Forecast,
-    *,
-    fdr: bool = False,
-) -> Standing:
-    """Weigh each open arm on the side of its threshold where it seems to be: see `conclude`."""
-    mu = interval_of_mean(rows.mu, MU_SHARE * rules.delta)
+def interval_of_mu(rules: Rules, rows: Rows) -> tuple[float, float]:
+    """Return an interval of mu from the rows."""
+    return interval_of_mean(rows.mu, MU_SHARE * rules.delta)
+
+
+def bounded(rules: Rules, rows: Rows, known: Standing, mu: tuple[float, float]) -> Standing:
+    """Return what is known, with the interval of the threshold narrowed by the rows."""
     end = END_SHARE * rules.delta
     plug_in = plug_in_lower_bound(rows.upper, rules.k, PLUG_IN_SHARE * rules.delta)
-    known = known._replace(
-        low=max(known.low, lower_bound(rows.common, end, mu), plug_in),
-        high=min(known.high, upper_bound(rows.upper, rules.k, end)),
-    )
+    low = max(known.low, lower_bound(rows.common, end, mu), plug_in)
+    return within(known, low, min(known.high, upper_bound(rows.upper, rules.k, end)))
+
+
+def decide(
+    rules: Rules, rows: Rows, known: Standing, arms: IntArray, tally: Tally, guess: Forecast
+) -> Standing:
+    """Weigh each open arm on the side of its threshold where it seems to be: see `conclude`."""
+    mu = interval_of_mu(rules, rows)
+    known = bounded(rules, rows, known, mu)
     if rows.upper.weight == 0.0:
         return known
-    near = closeness(least_gap(rules, raised(known, beyond, mu), known.box[0], known.box[1]))
+    near = closeness(least_gap(rules, raised(rules, known, mu), known.box[0], known.box[1]))
     weights = Weights(near, rules.slack)
-    least = least_means(rules, beyond, known.box, arms, mu)
+    least = least_means(rules, known.box, arms, mu)
     found = sigma_evidence(rules, rows, known, weights, arms, tally, guess, mu, least)
-    if not beyond.plain:
+    if not rules.plain:
         parts = [found]
-        if beyond.margin > 0.0:
-            parts.append(
-                margin_evidence(rules, beyond, rows.mu, weights, arms, tally, guess, least)
-            )
-        if beyond.floor > -math.inf:
-            parts.append(floor_evidence(rules, beyond, weights, arms, tally, guess))
-        found = together(parts, beyond.shares)
-    conclude(rules, known, arms, found, fdr=fdr)
+        if rules.margin > 0.0:
+            parts.append(margin_evidence(rules, rows.mu, weights, arms, tally, guess, least))
+        if rules.floor > -math.inf:
+            parts.append(floor_evidence(rules, weights, arms, tally, guess))
+        found = together(parts, rules.shares)
+    conclude(rules, known, arms, found)
     open_arms = known.verdicts[arms] == UNDECIDED
     share = float(found.share[open_arms].mean()) if open_arms.any() else known.threshold_share
     return known._replace(threshold_share=share)
 
 
-def least_means(
-    rules: Rules, beyond: Beyond, box: Box, arms: IntArray, mu: tuple[float, float]
-) -> FloatArray:
+def least_means(rules: Rules, box: Box, arms: IntArray, mu: tuple[float, float]) -> FloatArray:
     """Return at most the mean of each of the arms, where it is wrong to call it normal.
 
     It then lies at or above the floor, and a margin above the others' mean, by the slack and by as
     much more as the verdict errs. The others' mean is at least 0, and (n mu - y_i)/(n - 1).
     """
     n = box[0].size
-    least: FloatArray = np.full(arms.size, max(beyond.floor + rules.slack, 0.0))
-    if beyond.margin > 0.0:
+    least: FloatArray = np.full(arms.size, max(rules.floor + rules.slack, 0.0))
+    if rules.margin > 0.0:
         others = np.maximum((n * mu[0] - box[1][arms]) / (n - 1.0) - ROUNDING, 0.0)
-        least = np.maximum(least, others + beyond.margin * n / (n - 1.0) + rules.slack)
+        least = np.maximum(least, others + rules.margin * n / (n - 1.0) + rules.slack)
     return np.minimum(least, 1.0 - NEAR_END)
 
 
@@ -412,7 +419,6 @@ def hold(
 
 def margin_evidence(
     rules: Rules,
-    beyond: Beyond,
     rows: Linear,
     weights: Weights,
     arms: IntArray,
@@ -425,7 +431,7 @@ def margin_evidence(
     y_i >= mu + margin if and only if y_i >= mu_-i + margin n/(n-1): linear, nothing is guessed.
     """
     n, mean = guess.mean.size, guess.mean[arms]
-    margin = beyond.margin * n / (n - 1.0)
+    margin = rules.margin * n / (n - 1.0)
     centre = means_without_one(guess.mean)[arms] + margin
     found, level = nothing_found(arms.size), np.maximum(centre + rules.slack, least)
     below, above = mean < level, mean > centre - rules.slack
@@ -439,15 +445,10 @@ def margin_evidence(
 
 
 def floor_evidence(
-    rules: Rules,
-    beyond: Beyond,
-    weights: Weights,
-    arms: IntArray,
-    tally: Tally,
-    guess: Forecast,
+    rules: Rules, weights: Weights, arms: IntArray, tally: Tally, guess: Forecast
 ) -> Found:
     """Return the evidence on arms against the floor: their own."""
-    low, high = beyond.floor + rules.slack, beyond.floor - rules.slack
+    low, high = rules.floor + rules.slack, rules.floor - rules.slack
     found = level_evidence(low, high, weights, arms, tally, guess.mean[arms])
     found.share[:] = LEAST_SHARE
     return found
@@ -504,9 +505,7 @@ def together(parts: Sequence[Found], shares: FloatArray) -> Found:
     return Found(np.logaddexp.reduce(logs), outlier.min(0), share)
 
 
-def conclude(
-    rules: Rules, known: Standing, arms: IntArray, found: Found, *, fdr: bool = False
-) -> None:
+def conclude(rules: Rules, known: Standing, arms: IntArray, found: Found) -> None:
     """Record the evidence, and the verdicts where it suffices.
 
     These are final. If a share of the names may be wrong (`fdr`), verdicts are also given where
@@ -515,14 +514,15 @@ def conclude(
     where there is an indifference or a margin: the evidence of the side that decides is kept, of
     none the one looked at last.
     """
-    if fdr:
+    if rules.fdr:
         known.verdicts[arms] = UNDECIDED
-    for evidence, verdict in ((found.normal, NORMAL), (found.outlier, OUTLIER)):
+    sides = ((found.normal, NORMAL), (found.outlier, OUTLIER))
+    for evidence, verdict in sides:
         enough = evidence >= rules.log_level
         kept = enough | (known.verdicts[arms] == UNDECIDED) & (evidence > -math.inf)
         known.log_evidence[arms[kept]] = evidence[kept]
         known.verdicts[arms[enough]] = verdict
-    for evidence, verdict in ((found.normal, NORMAL), (found.outlier, OUTLIER)) if fdr else ():
+    for evidence, verdict in sides if rules.fdr else ():
         free = known.verdicts[arms] == UNDECIDED
         sure = int((known.verdicts == verdict).sum())
         chosen = names(np.where(free, evidence, -math.inf), rules.log_level, sure)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
-from numba.extending import register_jitable
 
 from oddarms.algorithms import Decision
 from oddarms.simulation._draws import take
@@ -26,17 +24,11 @@ from oddarms.statistics.ade import (
     threshold_radius,
 )
 
-for _formula in (
-    *(arm_radius, epsilon_sigma, log_inverse_delta_t, threshold_estimate, threshold_radius),
-):
-    register_jitable(_formula)
-
 NORMAL, HIGH = int(Decision.NORMAL), int(Decision.HIGH)
 MARGIN = 1e-11
 """More than rounding does to numbers of order 1, see `play_pairs`."""
 
 
-@njit(nogil=True)
 def decide(
     S: Any, size: int, m: Any, sums: Any, log_term: float, lower: float, upper: float, out: Any
 ) -> tuple[int, float, float]:
@@ -63,7 +55,6 @@ def decide(
     return kept, least, greatest
 
 
-@njit(nogil=True)
 def fewest(S: Any, size: int, m: Any) -> tuple[int, int]:
     """Return the smallest m_i among S[:size] and how many arms have it."""
     smallest = m[S[0]]
@@ -96,7 +87,6 @@ class Round(NamedTuple):
     r_theta: float
 
 
-@njit(nogil=True)
 def play_pairs(
     k: float,
     delta: float,

@@ -1,7 +1,12 @@
-"""Compiled kernels on disk, so that they are compiled once and not in each process.
+"""Compiled kernels: functions of this package with all that they call, kept on disk.
+
+The formulas know nothing of numba: a kernel registers those that it calls, and those that they
+call. Only the bookkeeping around them differs: where an interactive algorithm looks at all arms
+after each pull, a kernel looks at one or two numbers that prove that nothing can have changed. Why
+that is exact is said where it is done, and tests compare both forms pull for pull.
 
 numba looks only at the file of a function itself, so a stored kernel would stay as it was when a
-formula of another file changes that it calls. Hence a directory for each state of the sources.
+formula of another file changes. Hence a directory for each state of the sources.
 """
 
 from __future__ import annotations
@@ -14,22 +19,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import llvmlite
 import numba
 import numpy as np
 from llvmlite.binding import get_host_cpu_name
+from numba.extending import overload, register_jitable
 
 from oddarms.files import digest_of_package
+from oddarms.statistics.elementwise import choose
 
 SOURCES = (
-    "simulation/_kernels.py",
     "simulation/_ade_kernel.py",
     "simulation/_round_robin_kernel.py",
     "simulation/_spade_kernel.py",
-    "simulation/_spade_evidence.py",
-    "simulation/_scalars.py",
     "simulation/_draws.py",
     "simulation/_tapes.py",
     "simulation/_kernel_cache.py",
@@ -46,6 +51,9 @@ VARIABLE = "ODDARMS_CACHE"
 _ROOM = 2**20
 """More bytes than a stored kernel has."""
 
+OPTIONS = {"nogil": True, "error_model": "numpy"}
+INNER = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
 _log = logging.getLogger(__name__)
 
 
@@ -54,11 +62,46 @@ def kernel(function: Callable[..., Any]) -> Any:
 
     It must have one signature: numba may mix up two that different processes store at a time.
     """
+    _register_called(function)
     folder = kernel_folder()
     if folder is None:
-        return numba.njit(nogil=True)(function)
+        return numba.njit(**OPTIONS)(function)
     with _numba_stores_in(folder):
-        return numba.njit(nogil=True, cache=True)(function)
+        return numba.njit(**OPTIONS, cache=True)(function)
+
+
+@numba.vectorize
+def _chosen(condition: Any, yes: Any, no: Any) -> Any:
+    return yes if condition else no
+
+
+@overload(choose)
+def _choose(condition: Any, yes: Any, no: Any) -> Any:  # noqa: ARG001
+    def one(condition: Any, yes: Any, no: Any) -> Any:
+        return yes if condition else no
+
+    def many(condition: Any, yes: Any, no: Any) -> Any:
+        return _chosen(condition, yes, no)
+
+    return one if isinstance(condition, numba.types.Boolean) else many
+
+
+_registered: set[Any] = {choose}
+"""The functions that numba knows how to compile."""
+
+
+def _register_called(function: Any) -> None:
+    """Let numba compile the functions of this package that a function calls."""
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        called = getattr(value, "py_func", value)
+        if not isinstance(called, FunctionType) or called in _registered:
+            continue
+        if called.__module__.startswith("oddarms."):
+            _registered.add(called)
+            _register_called(called)
+            if called is value:  # and not compiled already
+                register_jitable(**INNER)(called)
 
 
 @cache

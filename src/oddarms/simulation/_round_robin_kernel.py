@@ -31,8 +31,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
-from numba.extending import register_jitable
 
 from oddarms.algorithms import Decision
 from oddarms.simulation._draws import ones_among, refilled, turn
@@ -51,12 +49,6 @@ from oddarms.statistics.round_robin import (
     plug_in_threshold,
     replace_arm,
 )
-
-for _formula in (
-    *(beta_arm, beta_theta, harmonic_mean_of_pulls, is_active, l_of_k, log_inverse_delta_prime),
-    *(moments_of, plug_in_threshold, replace_arm),
-):
-    register_jitable(_formula)
 
 NORMAL, HIGH = int(Decision.NORMAL), int(Decision.HIGH)
 SHARE = 512
@@ -80,13 +72,11 @@ class Reference(NamedTuple):
     least_inverse: float
 
 
-@njit(nogil=True)
 def rounding_margin(k: float, additions: int) -> float:
     """Return what bounds must have to spare after so many additions, see the module."""
     return 4.0 * (1.0 + abs(k)) * math.sqrt(additions * 2.0**-48) + 1e-9
 
 
-@njit(nogil=True)
 def refer(
     moments: Moments, k: float, delta: float, l_k: float, T: int, first_T: int, step: int
 ) -> Reference:
@@ -112,7 +102,6 @@ def refer(
     )
 
 
-@njit(nogil=True)
 def most_active(y_hat: Any, m: Any, log_term: float, theta_hat: float, beta_t: float) -> int:
     """Return the active arm that is deepest inside the threshold's interval, or -1."""
     best = -1
@@ -125,7 +114,6 @@ def most_active(y_hat: Any, m: Any, log_term: float, theta_hat: float, beta_t: f
     return best
 
 
-@njit(nogil=True)
 def quiet(
     tapes: Any,
     sums: Any,
@@ -170,7 +158,6 @@ def quiet(
     return bool(nearest + doubt < width)
 
 
-@njit(nogil=True)
 def play_cycles(
     k: float,
     delta: float,
@@ -211,7 +198,6 @@ def play_cycles(
     return played
 
 
-@njit(nogil=True)
 def surely_active_pulls(
     tape: int,
     most: int,

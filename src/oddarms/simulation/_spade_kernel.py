@@ -1,86 +1,80 @@
-"""SPADE's joint form in compiled code.
+"""SPADE's joint form in compiled code: whole runs.
 
-Only the bookkeeping of steps and of verdicts is written anew; plans, forecasts and bounds are the
-functions that the interactive algorithm calls, see also `oddarms.simulation._spade_evidence`.
+Steps, plans, forecasts, streams and bounds are the functions that the class calls, and every
+formula is the one of `oddarms.statistics`. The evidence of single arms takes loops over arms and
+bets in place of arrays: numba needs a third of a second for an expression of arrays, so that the
+class's own `decide` would take minutes to compile. Sums are made in another order there, so that
+the last digits may differ.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numba.extending import register_jitable
 
-from oddarms.algorithms import Decision
-from oddarms.algorithms._base import ROUNDING
 from oddarms.algorithms._spade_joint import (
     BOX_SHARE,
-    END_SHARE,
-    JOINT_ARMS_SHARE,
     LOOK_AGAIN,
-    MU_SHARE,
+    NORMAL,
     OUTLIER,
-    PLUG_IN_SHARE,
     UNDECIDED,
     Rows,
     Rules,
     Standing,
+    bounded,
     bracket,
-    distance_rate,
-    empty_rows,
+    interval_of_mu,
     joint_row_weights,
     least_gap,
-    level_of_arms,
     means_without_one,
-    nats_of_bets,
+    narrowed,
+    rows_with,
     threshold_shares,
 )
-from oddarms.algorithms._spade_joint import NORMAL as FOUND_NORMAL
 from oddarms.algorithms._spade_plans import (
-    FIRST_ROWS,
-    LONGEST_FOCUS,
-    affordable_size,
-    counts_of_focus,
-    counts_of_row,
-    estimated_threshold,
-    next_size,
-    row_gains_more,
+    LEAST_DOUBT,
+    Steps,
+    less_than_a_row,
+    next_step,
+    steps_after,
 )
+from oddarms.problem import FloatArray
 from oddarms.simulation._draws import draw, draw_sum
 from oddarms.simulation._families import BERNOULLI
-from oddarms.simulation._kernel_cache import kernel
-from oddarms.simulation._spade_evidence import (
-    BET_COUNT,
-    WIDTH_COUNT,
-    add_row,
-    costs_without,
-    log_relative_weight,
-    mean_interval_of_one,
-    reaches,
-    smallest_sd_without,
-    weigh_of_one,
-)
-from oddarms.statistics import threshold_box
-from oddarms.statistics.direction_box import largest_coefficients
+from oddarms.simulation._kernel_cache import OPTIONS, kernel
+from oddarms.statistics import direction_box
+from oddarms.statistics.direction_box import largest_coefficients, sd_from_tangent
 from oddarms.statistics.directions import (
     Forecast,
     Tally,
     forecast,
-    lean_of,
-    quantile_of,
-    scatter_around,
+    tally_seen,
     thresholds_without_one,
 )
 from oddarms.statistics.evidence import (
+    BETA_SHARE,
+    BETS,
+    BISECTIONS,
     LEAST_LEVEL,
-    normal_mixture_boundary,
+    LOG_LOSSES,
+    SMALLEST_GAP,
+    Sample,
+    bet_slope,
+    between_rooms,
+    finite_or_zero,
+    first_room,
+    jeffreys_slope,
+    log_bet,
+    log_jeffreys,
     sample_above,
     sample_below,
-    square_boundary,
 )
-from oddarms.statistics.levels import WIDTHS, closeness_at
-from oddarms.statistics.threshold_box import lower_bounds, upper_bounds
+from oddarms.statistics.evidence import LOG_SHARES as LOG_BET_SHARES
+from oddarms.statistics.joint_evidence import CUTS, Weighed, line_at, next_cut, weighed
+from oddarms.statistics.levels import WIDTHS, closeness, least_share, log_weight
 from oddarms.statistics.threshold_streams import (
     AROUND,
     LOG_LIGHT_SHARE,
@@ -89,53 +83,33 @@ from oddarms.statistics.threshold_streams import (
     Lines,
     PlugIn,
     bets_around,
-    bets_for,
     costs_near,
     falls_slowly,
     flat_line,
-    interval_of_mean,
     light_price,
-    lower_bound,
     lower_line,
-    no_plug_in_rows,
-    no_rows,
-    plug_in_lower_bound,
-    plug_in_radius,
-    radius_of,
     seen_price,
     square_of_leans,
-    upper_bound,
-    with_plug_in_row,
 )
-from oddarms.statistics.totals import scatter_of, squares_from
+from oddarms.statistics.totals import Totals, scatter_of, squares_from
+from oddarms.statistics.worst_world import (
+    NEWTON_STEPS,
+    dual_value,
+    first_nu,
+    inverse_of,
+    next_nu,
+    tilt,
+)
 
-for _formula in (
-    *(bracket, distance_rate, joint_row_weights, least_gap, level_of_arms, threshold_shares),
-    *(nats_of_bets, row_gains_more, next_size, affordable_size, counts_of_row, counts_of_focus),
-    *(estimated_threshold, forecast, lean_of, quantile_of, thresholds_without_one),
-    *(normal_mixture_boundary, bets_around, bets_for, costs_near, interval_of_mean),
-    *(no_plug_in_rows, no_rows, radius_of, square_of_leans, upper_bound, with_plug_in_row),
-    *(
-        lower_bound,
-        plug_in_lower_bound,
-        plug_in_radius,
-        square_boundary,
-        empty_rows,
-        means_without_one,
-        falls_slowly,
-        flat_line,
-    ),
-    *(threshold_box.rounding, threshold_box._mean_and_sd, threshold_box._along),
-    *(threshold_box._lean_at_least, lower_bounds, upper_bounds),
-):
-    register_jitable(error_model="numpy")(_formula)
-
-NORMAL, HIGH = int(Decision.NORMAL), int(Decision.HIGH)
+WIDTH_COUNT = WIDTHS.size
+BET_COUNT = BETS.size
+LOG_BETA_SHARE = math.log(BETA_SHARE)
+LOG_TERMS = math.log(BET_COUNT + 1.0)
+"""A sum of so many exponentials exceeds the largest one by at most this, in logs."""
 MOST_TERMS = max(BET_COUNT, 2 * (2 * AROUND + 1))
 """As many as any evidence has terms: bets on an arm, or those of a stream, at either price."""
 
 
-@njit(nogil=True, error_model="numpy")
 def pull(
     rng: Any, family: int, y: Any, parameter: float, mirrored: bool, counts: Any
 ) -> tuple[Any, Any]:
@@ -163,58 +137,240 @@ def pull(
     return sums, squares
 
 
-@njit(nogil=True, error_model="numpy")
-def seen(pulls: Any, total: Any, squares: Any, mirrored: bool) -> Tally:
-    """Return the tally as the certificate sees it."""
-    sums = np.empty(pulls.size)
-    scatter = np.empty(pulls.size)
-    for i in range(pulls.size):
-        sums[i] = pulls[i] - total[i] if mirrored else total[i]
-        scatter[i] = scatter_of(pulls[i], total[i], squares[i])
-    return Tally(pulls, sums, scatter)
+def log_evidence_of_one(sample: Sample, room: float, logs: Any) -> tuple[float, float]:
+    """Return the evidence of one arm and its slope; `logs` is room for as many bets."""
+    jeffreys = log_jeffreys(sample, room) + LOG_BETA_SHARE
+    highest = -np.inf
+    for g in range(BET_COUNT):
+        logs[g] = log_bet(sample, room, BETS[g, 0], LOG_LOSSES[g, 0], LOG_BET_SHARES[g, 0])
+        highest = max(highest, logs[g])
+    top = max(finite_or_zero(highest), jeffreys)
+    total = math.exp(jeffreys - top)
+    slope = total * jeffreys_slope(sample, room)
+    for g in range(BET_COUNT):
+        weight = math.exp(logs[g] - top)
+        total += weight
+        slope += weight * bet_slope(sample, room, BETS[g, 0])
+    return math.log(total) + top, slope / total
 
 
-@njit(nogil=True, error_model="numpy")
-def row_taken(rows: Rows, row: Tally, size: float, guess: Forecast) -> Rows:
-    """Enter a row into all streams: `rows_with`, in place."""
-    around = scatter_around(row, guess.centre)
-    lean = lean_of(guess.shrunk, guess.error)
-    return Rows(
-        add_row(rows.mu, row, around, size, lean, guess.variance),
-        add_row(rows.common, row, around, size, lean, guess.variance),
-        add_row(rows.lower, row, around, size, lean, guess.variance),
-        with_plug_in_row(rows.upper, row, size, guess),
+def reaches(sample: Sample, room: float, level: float, logs: Any) -> bool:
+    """Tell whether the evidence reaches a level.
+
+    It does where one term does, and does not where none comes near.
+    """
+    jeffreys = log_jeffreys(sample, room) + LOG_BETA_SHARE
+    if jeffreys >= level:
+        return True
+    top = jeffreys
+    for g in range(BET_COUNT - 1, -1, -1):
+        logs[g] = log_bet(sample, room, BETS[g, 0], LOG_LOSSES[g, 0], LOG_BET_SHARES[g, 0])
+        if logs[g] >= level:
+            return True
+        top = max(top, logs[g])
+    if top + LOG_TERMS < level - 1e-6:
+        return False
+    wealth = math.exp(jeffreys - top)
+    for g in range(BET_COUNT):
+        wealth += math.exp(logs[g] - top)
+    return math.log(wealth) + top >= level
+
+
+def excluded_room_of_one(sample: Sample, level: float, logs: Any) -> float:
+    """Return the largest room found whose evidence reaches a level; 0 where there is none."""
+    inside, outside = max(sample.gap, 0.0), 0.0
+    for step in range(BISECTIONS):
+        middle = 0.5 * (inside + outside) if step else first_room(sample)
+        if middle > SMALLEST_GAP and reaches(sample, middle, level, logs):
+            outside = middle
+        else:
+            inside = middle
+    return outside
+
+
+def mean_interval_of_one(
+    pulls: float, total: float, scatter: float, alpha: float, logs: Any
+) -> tuple[float, float]:
+    """Return an interval of one mean."""
+    level = math.log(2.0 / alpha)
+    above = excluded_room_of_one(sample_above(pulls, total, scatter), level, logs)
+    below = excluded_room_of_one(sample_below(pulls, total, scatter), level, logs)
+    return between_rooms(pulls, above, below)
+
+
+def joint_evidence_at(
+    y: float, line: Lines, sample: Sample, sign: float, logs: Any
+) -> tuple[float, float, float, float]:
+    """Return the joint evidence of one arm, its slope and the slopes of its parts."""
+    arm, arm_slope = log_evidence_of_one(sample, y if sign > 0.0 else 1.0 - y, logs)
+    highest = -np.inf
+    for g in range(line.bets.size):
+        logs[g] = line_at(line, y, line.bets[g], line.costs[g])
+        highest = max(highest, logs[g])
+    top = finite_or_zero(highest)
+    total, bet = 0.0, 0.0
+    for g in range(line.bets.size):
+        weight = math.exp(logs[g] - top)
+        total += weight
+        bet += weight * line.bets[g]
+    slope, line_slope = sign * arm_slope, bet / total * line.speed
+    return arm + (math.log(total) + top), slope + line_slope, slope, line_slope
+
+
+def weigh_of_one(
+    low: float, high: float, line: Lines, sample: Sample, sign: float, logs: Any
+) -> Weighed:
+    """Return a lower bound on the smallest joint evidence of one arm."""
+    left = joint_evidence_at(low, line, sample, sign, logs)
+    right = joint_evidence_at(high, line, sample, sign, logs)
+    for _ in range(CUTS):
+        y = next_cut(low, left, right, high - low)
+        found = joint_evidence_at(y, line, sample, sign, logs)
+        if found[1] > 0.0:
+            high, right = y, found
+        else:
+            low, left = y, found
+    return weighed(low, high, left, right, line, sign)
+
+
+def log_relative_weight(i: int, near: Any, sums: Any, steepness: float, slack: float) -> float:
+    """Return what the weight of arm i adds to its evidence; `near` has the closeness of all."""
+    shares = 0.0
+    for w in range(WIDTH_COUNT):
+        others = max(sums[w] - near[w, i], 0.0)
+        shares += least_share(others, steepness, slack, WIDTHS[w, 0])
+    return log_weight(near.shape[1], shares)
+
+
+def smallest_sd_without(i: int, low: Any, high: Any) -> float:
+    """Return a lower bound on the sd of numbers in [low_j, high_j], j other than i."""
+    left, right = 0.0, 1.0
+    for _ in range(direction_box.BISECTIONS):
+        t = 0.5 * (left + right)
+        slope = 0.0
+        for j in range(low.size):
+            if j != i:
+                slope += max(t - high[j], 0.0) - max(low[j] - t, 0.0)
+        if slope < 0.0:
+            left = t
+        else:
+            right = t
+    squares, distances = 0.0, 0.0
+    for j in range(low.size):
+        if j != i:
+            distance = max(left - high[j], 0.0) + max(low[j] - left, 0.0)
+            squares += distance * distance
+            distances += distance
+    return sd_from_tangent(squares, 2.0 * (right - left) * distances, low.size, low.size - 1.0)
+
+
+@njit(**OPTIONS, fastmath={"reassoc", "contract"})
+def on_sphere_of_one(t: Any, q: Any, inverse: Any) -> float:
+    """Return at least the largest sum_j t_j z_j + q_j z_j^2 on the sphere, for one stake."""
+    m = t.size
+    q_1, q_2, centre = 0.0, 0.0, 0.0
+    for j in range(m):
+        q_2 = max(q_2, min(q_1, q[j]))
+        q_1 = max(q_1, q[j])
+        centre += t[j]
+    centre /= m
+    energy = 0.0
+    for j in range(m):
+        energy += (t[j] - centre) * (t[j] - centre)
+    nu, least = first_nu(q_1, q_2, energy, centre, float(m))
+    best = np.inf
+    for _ in range(NEWTON_STEPS):
+        weight, tau = 0.0, 0.0
+        for j in range(m):
+            inverse[j] = inverse_of(nu, q[j])
+            weight += inverse[j]
+            tau += t[j] * inverse[j]
+        tau /= weight
+        total, by_square, by_cube, bend = 0.0, 0.0, 0.0, 0.0
+        for j in range(m):
+            away = t[j] - tau
+            fit = away * away * inverse[j]
+            total += fit
+            by_square += fit * inverse[j]
+            by_cube += fit * inverse[j] * inverse[j]
+            bend += away * inverse[j] * inverse[j]
+        best = min(best, dual_value(nu, total, float(m)))
+        nu = next_nu(nu, least, by_square, by_cube - bend * (bend / weight), float(m))
+    return best
+
+
+def costs_without(
+    i: int, y: Any, k: float, stakes: Any, prices: Any, room: Any
+) -> tuple[Any, float]:
+    """Return `largest_costs` of arm i, and its plug-in threshold; `room` is for 5 arrays."""
+    n = y.size
+    m = n - 1.0
+    deviations, t, q, inverse, costs = (
+        room[0, : n - 1],
+        room[1, : n - 1],
+        room[2, : n - 1],
+        room[3, : n - 1],
+        room[4, : stakes.size],
     )
+    mean = 0.0
+    for j in range(n):
+        if j != i:
+            mean += y[j]
+    mean /= m
+    squares = 0.0
+    for j in range(n):
+        if j != i:
+            deviation = y[j] - mean
+            deviations[j - (j > i)] = deviation
+            squares += deviation * deviation
+    sd = math.sqrt(squares / m)
+    for s in range(stakes.size):
+        total = 0.0
+        for j in range(n):
+            if j != i:
+                place = j - (j > i)
+                value = prices[s, j] / (m * m)
+                total += value
+                t[place] = tilt(stakes[s], deviations[place], value, m)
+                q[place] = k * value
+        costs[s] = total - stakes[s] * (k * sd) + k * on_sphere_of_one(t, q, inverse)
+    return costs, mean + k * sd
 
 
-@njit(nogil=True, error_model="numpy")
-def look(rules: Rules, known: Standing, tally: Tally, logs: Any) -> Standing:
+def looked(rules: Rules, known: Standing, tally: Tally, logs: Any) -> Standing:
     """Narrow the intervals of all means, and the threshold by them, after enough new pulls."""
-    pulls, box = tally.pulls.sum(), known.box
+    n, pulls = tally.pulls.size, tally.pulls.sum()
     if pulls < LOOK_AGAIN * known.pulls_seen:
         return known
-    alpha = BOX_SHARE * rules.delta / tally.pulls.size
-    for i in range(tally.pulls.size):
-        low, high = mean_interval_of_one(
+    low, high, alpha = np.empty(n), np.empty(n), BOX_SHARE * rules.delta / n
+    for i in range(n):
+        low[i], high[i] = mean_interval_of_one(
             tally.pulls[i], tally.total[i], tally.scatter[i], alpha, logs
         )
-        box[0][i] = max(box[0][i], low)
-        box[1][i] = min(box[1][i], high)
-    least = max(known.low, lower_bounds(box[0], box[1], rules.k)[0])
-    most = min(known.high, upper_bounds(box[0], box[1], rules.k)[0])
-    kept = known.verdicts, known.log_evidence
-    return Standing(*kept, least, most, box, pulls, known.threshold_share)
+    return narrowed(rules, known, (low, high), pulls)
 
 
-@njit(nogil=True, error_model="numpy")
-def settle_one_by_one(rules: Rules, known: Standing, tally: Tally, logs: Any) -> None:
+class Look(NamedTuple):
+    """What a step knows when it looks at the evidence of its open arms."""
+
+    tally: Tally
+    guess: Forecast
+    near: FloatArray
+    """The closeness of each arm to its threshold: `oddarms.statistics.levels`."""
+    sums: FloatArray
+    """Over all arms."""
+    shares: FloatArray
+    """The threshold's shares of the doubt."""
+
+
+def settle_one_by_one(rules: Rules, known: Standing, arms: Any, tally: Tally, logs: Any) -> None:
     """Decide the open arms whose interval and that of the threshold do not meet: `settle`."""
     n, near = tally.pulls.size, rules.slack * rules.rate
     low, high = known.low + near, known.high - near
     level = np.log(2.0 / (BOX_SHARE * rules.delta / n))
     least_room = max(np.nextafter(1.0 - low, 2.0), LEAST_LEVEL)
     most_room = max(high, LEAST_LEVEL)
-    for i in range(n):
+    for i in arms:
         if known.verdicts[i] != UNDECIDED:
             continue
         some = tally.pulls[i], tally.total[i], tally.scatter[i]
@@ -226,10 +382,9 @@ def settle_one_by_one(rules: Rules, known: Standing, tally: Tally, logs: Any) ->
             above = reaches(sample_above(*some), most_room, level, logs)
         if below or above:
             known.log_evidence[i] = max(known.log_evidence[i], rules.log_level)
-            known.verdicts[i] = FOUND_NORMAL if below else OUTLIER
+            known.verdicts[i] = NORMAL if below else OUTLIER
 
 
-@njit(nogil=True, error_model="numpy")
 def prices_of(rows: PlugIn, k: float, bets: Any, above: Any, mu: Any, box: Any) -> Any:
     """Return both prices of each bet along the thresholds without one of these arms."""
     n = rows.total.size
@@ -250,7 +405,18 @@ def prices_of(rows: PlugIn, k: float, bets: Any, above: Any, mu: Any, box: Any) 
     return prices
 
 
-@njit(nogil=True, error_model="numpy")
+def weigh_arm(
+    rules: Rules, at: Look, i: int, level: float, line: Lines, sign: float, logs: Any
+) -> tuple[float, float]:
+    """Return the evidence on arm i, weight included, and the threshold's share of its doubt."""
+    some = at.tally.pulls[i], at.tally.total[i], at.tally.scatter[i]
+    sample = sample_above(*some) if sign > 0.0 else sample_below(*some)
+    left, right = bracket(at.guess.mean[i], level)
+    found = weigh_of_one(left, right, line, sample, sign, logs)
+    added = log_relative_weight(i, at.near, at.sums, found.steepness, rules.slack)
+    return found.evidence + added, threshold_shares(level, at.guess.mean[i], found.y)
+
+
 def settle_of_one(rules: Rules, known: Standing, i: int, evidence: float, verdict: int) -> None:
     """Record the evidence on arm i, and the verdict if it suffices: see `conclude`."""
     enough = evidence >= rules.log_level
@@ -260,11 +426,9 @@ def settle_of_one(rules: Rules, known: Standing, i: int, evidence: float, verdic
         known.verdicts[i] = verdict
 
 
-@njit(nogil=True, error_model="numpy")
 def weigh_below(
-    rules: Rules, rows: Rows, known: Standing, below: Any, mu: Any, tally: Tally, guess: Forecast,
-    theta: Any, near: Any, sums: Any, shares: Any,
-) -> None:  # fmt: skip
+    rules: Rules, rows: Rows, known: Standing, at: Look, below: Any, mu: Any, theta: Any
+) -> None:
     """Weigh the arms that seem to be below their threshold."""
     lower = rows.lower
     square = square_of_leans(lower)
@@ -272,213 +436,126 @@ def weigh_below(
     costs, spent = costs_near(lower.costs, bets), costs_near(lower.spent, bets)
     log_shares, sum_of_all = LOG_SHARES[bets], lower.sums.sum()
     logs, cost = np.empty(MOST_TERMS), np.empty(spent.size)
-    centres = means_without_one(guess.mean)
+    centres = means_without_one(at.guess.mean)
     for i in below:
-        total = sum_of_all - lower.sums[i]
-        own = lower.leans[i]
-        offset, speed, share = lower_line(lower, square, own, total, -rules.slack, mu)
+        total, own = sum_of_all - lower.sums[i], lower.leans[i]
         for g in range(cost.size):
             cost[g] = max(spent[g] - costs[g, i], 0.0) - log_shares[g]
+        offset, speed, share = lower_line(lower, square, own, total, -rules.slack, mu)
         line = Lines(offset, speed, lower.bets[bets], cost, share)
-        sample = sample_below(tally.pulls[i], tally.total[i], tally.scatter[i])
-        level = theta[i] + rules.slack
-        left, right = bracket(guess.mean[i], level)
-        found = weigh_of_one(left, right, line, sample, -1.0, logs)
-        added = log_relative_weight(i, near, sums, found.steepness, rules.slack)
-        evidence, shares[i] = (
-            found.evidence + added,
-            threshold_shares(level, guess.mean[i], found.y),
-        )
+        evidence, doubt = weigh_arm(rules, at, i, theta[i] + rules.slack, line, -1.0, logs)
         offset, flat_speed = flat_line(lower, own, total, -rules.slack)
         if falls_slowly(speed, flat_speed):
             line = Lines(offset, flat_speed, lower.bets[bets], cost, 1.0)
-            level = centres[i] + rules.slack
-            left, right = bracket(guess.mean[i], level)
-            found = weigh_of_one(left, right, line, sample, -1.0, logs)
-            added = log_relative_weight(i, near, sums, found.steepness, rules.slack)
-            if found.evidence + added > evidence:
-                evidence = found.evidence + added
-                shares[i] = threshold_shares(level, guess.mean[i], found.y)
-        settle_of_one(rules, known, i, evidence, FOUND_NORMAL)
+            again = weigh_arm(rules, at, i, centres[i] + rules.slack, line, -1.0, logs)
+            if again[0] > evidence:
+                evidence, doubt = again
+        at.shares[i] = doubt
+        settle_of_one(rules, known, i, evidence, NORMAL)
 
 
-@njit(nogil=True, error_model="numpy")
 def weigh_above(
-    rules: Rules, rows: Rows, known: Standing, above: Any, mu: Any, tally: Tally, guess: Forecast,
-    theta: Any, near: Any, sums: Any, shares: Any,
-) -> None:  # fmt: skip
+    rules: Rules, rows: Rows, known: Standing, at: Look, above: Any, mu: Any, theta: Any
+) -> None:
     """Weigh the arms that seem to be above their threshold."""
     upper = rows.upper
-    n, weight = tally.pulls.size, upper.weight
+    n, weight = theta.size, upper.weight
     around = bets_around(weight)
     one, log_shares = upper.bets[around], LOG_SHARES[around]
     prices = prices_of(upper, rules.others_k, one, above, mu, known.box)
-    count = one.size
-    bets, stakes, log_share = np.empty(2 * count), np.empty(2 * count), np.empty(2 * count)
-    for g in range(2 * count):
-        bets[g] = one[g % count]
-        stakes[g] = bets[g] * weight
-        log_share[g] = log_shares[g % count] + (LOG_LIGHT_SHARE if g < count else LOG_SEEN_SHARE)
-    y = upper.total / weight
+    bets = np.concatenate((one, one))
+    log_share = np.concatenate((log_shares + LOG_LIGHT_SHARE, log_shares + LOG_SEEN_SHARE))
     logs, room = np.empty(MOST_TERMS), np.empty((5, max(n, MOST_TERMS)))
     for i in above:
-        costs, plug_in = costs_without(i, y, rules.others_k, stakes, prices, room)
-        for g in range(costs.size):
-            costs[g] -= log_share[g]
+        costs, plug_in = costs_without(
+            i, upper.total / weight, rules.others_k, bets * weight, prices, room
+        )
+        costs -= log_share
         line = Lines(weight * (rules.slack - plug_in), weight, bets, costs, 1.0)
-        sample = sample_above(tally.pulls[i], tally.total[i], tally.scatter[i])
-        level = theta[i] - rules.slack
-        left, right = bracket(guess.mean[i], level)
-        found = weigh_of_one(left, right, line, sample, 1.0, logs)
-        added = log_relative_weight(i, near, sums, found.steepness, rules.slack)
-        settle_of_one(rules, known, i, found.evidence + added, OUTLIER)
-        shares[i] = threshold_shares(level, guess.mean[i], found.y)
+        evidence, at.shares[i] = weigh_arm(rules, at, i, theta[i] - rules.slack, line, 1.0, logs)
+        settle_of_one(rules, known, i, evidence, OUTLIER)
 
 
-@njit(nogil=True, error_model="numpy")
 def decide_one_by_one(
     rules: Rules, rows: Rows, known: Standing, arms: Any, tally: Tally, guess: Forecast
 ) -> Standing:
-    """Weigh each open arm on the side of its threshold where it seems to be."""
-    n = tally.pulls.size
-    mu = interval_of_mean(rows.mu, MU_SHARE * rules.delta)
-    end = END_SHARE * rules.delta
-    plug_in = plug_in_lower_bound(rows.upper, rules.k, PLUG_IN_SHARE * rules.delta)
-    low = max(known.low, lower_bound(rows.common, end, mu), plug_in)
-    high = min(known.high, upper_bound(rows.upper, rules.k, end))
-    verdicts, log_evidence, box = known.verdicts, known.log_evidence, known.box
-    pulls_seen, share = known.pulls_seen, known.threshold_share
+    """Weigh each open arm on the side of its threshold where it seems to be: `decide`."""
+    mu = interval_of_mu(rules, rows)
+    known = bounded(rules, rows, known, mu)
     if rows.upper.weight == 0.0:
-        return Standing(verdicts, log_evidence, low, high, box, pulls_seen, share)
-    now = Standing(verdicts, log_evidence, low, high, box, pulls_seen, share)
-    near, sums = np.empty((WIDTH_COUNT, n)), np.zeros(WIDTH_COUNT)
-    for j in range(n):
-        gap = least_gap(rules, now, box[0][j], box[1][j])
-        for w in range(WIDTH_COUNT):
-            near[w, j] = closeness_at(gap, WIDTHS[w, 0])
-            sums[w] += near[w, j]
+        return known
+    near = closeness(least_gap(rules, known, known.box[0], known.box[1]))
+    at = Look(tally, guess, near, near.sum(1), np.full(near.shape[1], 0.5))
     theta = thresholds_without_one(guess.shrunk, rules.others_k)
-    shares = np.full(n, 0.5)
     below = arms[guess.mean[arms] < theta[arms] + rules.slack]
     above = arms[guess.mean[arms] > theta[arms] - rules.slack]
     if below.size > 0:
-        weigh_below(rules, rows, now, below, mu, tally, guess, theta, near, sums, shares)
+        weigh_below(rules, rows, known, at, below, mu, theta)
     if above.size > 0:
-        weigh_above(rules, rows, now, above, mu, tally, guess, theta, near, sums, shares)
-    left, total = 0, 0.0
-    for i in arms:
-        if verdicts[i] == UNDECIDED:
-            left += 1
-            total += shares[i]
-    if left > 0:
-        share = total / left
+        weigh_above(rules, rows, known, at, above, mu, theta)
+    verdicts, log_evidence, low, high, box, pulls_seen, share = known
+    left = arms[verdicts[arms] == UNDECIDED]
+    if left.size > 0:
+        share = at.shares[left].mean()
     return Standing(verdicts, log_evidence, low, high, box, pulls_seen, share)
 
 
 @kernel
 def run_spade(
     y: Any,
-    k: float,
-    delta: float,
-    others_k: float,
-    indifference: float,
+    rules: Rules,
+    rows: Rows,
+    known: Standing,
+    swapped: bool,
     budget: int,
     family: int,
     parameter: float,
     mirrored: bool,
     reward_rng: Any,
-    pulls: Any,
-    out: Any,
-) -> tuple[int, int, float, float]:
-    """Run SPADE; fill `pulls` and `out`; return rounds, threshold pulls, estimate, half width.
+) -> tuple[int, int, Totals, Rows, Standing]:
+    """Make all steps of a run; the arguments have what is known before the first one.
 
-    `others_k` is that of thresholds without one arm, `leave_one_out_k` of |k|; infinite where no
-    arm can reach the threshold.
+    `swapped` says whether the certificate sees the rewards in a mirror (`View`), `mirrored` whether
+    the search does. Returns rounds, threshold pulls, totals, and what is known in the end.
     """
     n = y.size
-    swapped = k < 0.0  # seen in a mirror, see `View`
-    if others_k == np.inf:
-        out[:] = HIGH if swapped else NORMAL
-        return 0, 0, np.nan, np.inf
-    size_k = abs(k)
-    rate = distance_rate(n, size_k)
-    nats, level = nats_of_bets(n, delta), level_of_arms(n, JOINT_ARMS_SHARE, delta)
-    rules = Rules(size_k, others_k, delta, indifference / rate, rate, level)
-    rows = empty_rows(n, size_k, others_k, nats)
-    box = np.zeros(n), np.ones(n)
-    verdicts = np.zeros(n, dtype=np.int8)
-    known = Standing(verdicts, np.zeros(n), -np.inf, np.inf, box, 0.0, 0.5)
-    every, total, squares = np.zeros(n), np.zeros(n), np.zeros(n)
-    tally = seen(every, total, squares, swapped)
+    totals = Totals(np.zeros(n), np.zeros(n), np.zeros(n))
     weights, logs = np.ones(n), np.empty(MOST_TERMS)
     guess = Forecast(weights, weights, weights, weights, weights)  # none before the first row
-    rounds, threshold_pulls, used, count, focus_steps = 0, 0, 0, 0, 0
-    sweeps, row_pulls = 0.0, 0.0
+    steps = Steps(0, 0.0, 0.0, 1.0, 0)
+    used, rounds, threshold_pulls = 0, 0, 0
     while True:
-        undecided = verdicts == UNDECIDED
+        undecided, limit = known.verdicts == UNDECIDED, budget - used
         if not undecided.any():
             break
-        limit = budget - used
-        size = 0.0
-        counts = pulls
-        if (
-            count < FIRST_ROWS
-            or focus_steps >= LONGEST_FOCUS
-            or row_gains_more(known.threshold_share, row_pulls, every, undecided)
-        ):
-            size = next_size(count, sweeps)
-            if count >= FIRST_ROWS:
-                weights = joint_row_weights(size_k, tally, guess)
-            counts = counts_of_row(n, size, count, weights)
-            if counts.sum() > limit:
-                size = affordable_size(size, limit, n)
-                counts = counts_of_row(n, size, count, weights)
-            if counts.sum() > limit and count >= FIRST_ROWS:
-                size = 0.0
-        if size == 0.0:
-            focus_steps += 1
-            counts = counts_of_focus(every, undecided, limit)
-        else:
-            focus_steps = 0
-        cost = counts.sum()
-        if cost > limit:
+        if totals.pulls.min() > 0.0:
+            weights = joint_row_weights(rules.k, tally_seen(totals, swapped), guess)
+        share = known.threshold_share
+        counts, size = next_step(
+            steps, False, share, LEAST_DOUBT, weights, totals.pulls, undecided, limit
+        )
+        if counts.sum() > limit:
             if used > 0 or limit <= 0:
                 break
-            size = 0.0  # less than a row
-            counts = (np.arange(n) < limit).astype(np.int64)
-            cost = limit
-        sums, sums_of_squares = pull(reward_rng, family, y, parameter, mirrored, counts)
-        pulls += counts
-        used += cost
+            counts, size = less_than_a_row(n, limit), 0.0
+        sums, squares = pull(reward_rng, family, y, parameter, mirrored, counts)
+        new = Totals(counts.astype(np.float64), sums, squares)
         if size > 0.0:
             threshold_pulls += counts[~undecided].sum()
-            if count > 0:
-                row = seen(counts.astype(np.float64), sums, sums_of_squares, swapped)
-                rows = row_taken(rows, row, size, guess)
-            count += 1
-            sweeps += size
-            row_pulls += cost
-        every = every + counts
-        total = total + sums
-        squares = squares + sums_of_squares
+            if steps.rows > 0:
+                rows = rows_with(rows, tally_seen(new, swapped), size, guess, rules.margin)
+        steps = steps_after(steps, counts, size)
+        used += counts.sum()
         rounds += 1
-        tally = seen(every, total, squares, swapped)
-        if every.min() > 0.0:
+        totals = Totals(
+            totals.pulls + new.pulls, totals.total + new.total, totals.squares + new.squares
+        )
+        tally = tally_seen(totals, swapped)
+        if totals.pulls.min() > 0.0:
             guess = forecast(tally)
-        known = look(rules, known, tally, logs)
-        if count >= 2:
-            known = decide_one_by_one(rules, rows, known, np.flatnonzero(undecided), tally, guess)
-        settle_one_by_one(rules, known, tally, logs)
-    for i in range(n):
-        if verdicts[i] != UNDECIDED:
-            out[i] = HIGH if (verdicts[i] == OUTLIER) != swapped else NORMAL
-    if rounds == 0:
-        return 0, 0, np.nan, np.inf
-    low, high = known.low, known.high
-    if swapped:
-        low, high = 1.0 - high - ROUNDING, 1.0 - low + ROUNDING
-    if every.min() == 0.0:
-        return rounds, threshold_pulls, np.nan, (high - low) / 2.0
-    scatter = seen(every, total, squares, False).scatter
-    estimate = estimated_threshold(k, every, total, scatter)
-    return rounds, threshold_pulls, min(max(estimate, low), high), (high - low) / 2.0
+        known = looked(rules, known, tally, logs)
+        arms = np.flatnonzero(undecided)
+        if steps.rows >= 2:
+            known = decide_one_by_one(rules, rows, known, arms, tally, guess)
+        settle_one_by_one(rules, known, arms, tally, logs)
+    return rounds, threshold_pulls, totals, rows, known

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.util import find_spec
@@ -14,13 +13,13 @@ from oddarms.algorithms import Decision, Decisions, get_algorithm
 from oddarms.algorithms._ade import ADE
 from oddarms.algorithms._base import UNLIMITED, outwards
 from oddarms.algorithms._round_robin import RR, WRR, check_batch, check_rho
-from oddarms.algorithms._spade_certificates import JOINT_UP_TO
+from oddarms.algorithms._spade import SPADE
+from oddarms.algorithms._spade_certificates import JOINT_UP_TO, JointCertificate
 from oddarms.arms import SimulatedArms
 from oddarms.problem import UNIT, IntArray, Question
 from oddarms.search import Result, Search, run
 from oddarms.simulation._families import BERNOULLI, LEAST_BETA, drawn_alike, family_of
 from oddarms.simulation._taped_arms import TapedBernoulli
-from oddarms.statistics.directions import leave_one_out_k
 
 COMPILED = ("ade", "rr", "wrr", "spade")
 NO_NUMBA = "numba must be installed but is not"
@@ -107,8 +106,8 @@ class Task:
         )
 
     def _run_compiled(self, rng: np.random.Generator) -> Run:
-        from oddarms.simulation._kernels import run_ade, run_round_robin, run_spade
-
+        if self.question.algorithm == "spade":
+            return self._run_spade(*rng.spawn(2))
         means = np.array(self.arms.means)  # writable, so that a kernel has one signature
         family = family_of(self.arms)
         assert family is not None
@@ -117,36 +116,62 @@ class Task:
         decisions = np.zeros(n, dtype=np.int8)
         mirrored = self.question.side == "lower"
         algorithm_rng, reward_rng = rng.spawn(2)
-        budget = UNLIMITED if self.question.budget is None else self.question.budget
-        limit = min(budget, UNLIMITED)
         rewards = (family.code, family.value(self.arms), mirrored)
-        shared_arguments = (limit, *rewards, algorithm_rng, reward_rng, pulls, decisions)
+        shared_arguments = (self._limit, *rewards, algorithm_rng, reward_rng, pulls, decisions)
         head = (means, self.question.k, self.question.delta)
         options = self.question.options
         if self.question.algorithm == "ade":
+            from oddarms.simulation._ade_kernel import run_ade
+
             shared = bool(options.get("shared", False))
             found = run_ade(*head, shared, *shared_arguments)
-        elif self.question.algorithm == "spade":  # makes no random choices
-            found = run_spade(
-                *(*head, self._others_k(n), self.question.indifference, limit, *rewards),
-                *(reward_rng, pulls, decisions),
-            )
         else:
+            from oddarms.simulation._round_robin_kernel import run_round_robin
+
             batch = check_batch(options.get("batch", 1))
             rho = self._rho(n)
             found = run_round_robin(*head, rho, batch, *shared_arguments)
         rounds, threshold_pulls, threshold, radius = found
-        if self.question.algorithm != "spade":
-            low, high = outwards(threshold - radius, threshold + radius)
-            radius = (high - low) / 2.0
+        low, high = outwards(threshold - radius, threshold + radius)
+        radius = (high - low) / 2.0
         if mirrored:
             decisions[decisions == Decision.HIGH] = Decision.LOW
             threshold = 1.0 - threshold
         return Run(decisions, pulls, rounds, threshold_pulls, threshold, radius)
 
-    def _others_k(self, n: int) -> float:
-        k = abs(self.question.k)
-        return leave_one_out_k(n, k) if Fraction(n) > 1 + Fraction(k) ** 2 else math.inf
+    def _run_spade(
+        self, algorithm_rng: np.random.Generator, reward_rng: np.random.Generator
+    ) -> Run:
+        """Make all steps of a search's SPADE at once."""
+        from oddarms.simulation._spade_kernel import run_spade
+
+        spade, family = Search(self.question, rng=algorithm_rng).algorithm, family_of(self.arms)
+        assert isinstance(spade, SPADE)
+        assert family is not None
+        mirrored = self.question.side == "lower"
+        if not spade.done:
+            view = spade.views["upper"]
+            certificate = view.certificate
+            assert isinstance(certificate, JointCertificate)
+            spade.round, spade.threshold_pulls, spade.totals, *known = run_spade(
+                np.array(self.arms.means),  # writable, so that a kernel has one signature
+                *(certificate.rules, certificate.rows, certificate.standing, view.mirrored),
+                *(self._limit, family.code, family.value(self.arms), mirrored, reward_rng),
+            )
+            certificate.rows, certificate.standing = known
+            spade.merge_verdicts()
+        threshold, low, high = spade.threshold()
+        if mirrored:
+            spade.decisions[spade.decisions == Decision.HIGH] = Decision.LOW
+            threshold = 1.0 - threshold
+        pulls = spade.totals.pulls.astype(np.int64)
+        rounds, threshold_pulls = spade.round, spade.threshold_pulls
+        return Run(spade.decisions, pulls, rounds, threshold_pulls, threshold, (high - low) / 2.0)
+
+    @property
+    def _limit(self) -> int:
+        budget = self.question.budget
+        return UNLIMITED if budget is None else min(budget, UNLIMITED)
 
     def _rho(self, n: int) -> float:
         question = self.question

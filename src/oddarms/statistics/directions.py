@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oddarms.problem import FloatArray, IntArray
-from oddarms.statistics.totals import Totals, relative_error
+from oddarms.statistics.totals import Totals, relative_error, scatter_of
 
 SMALLEST_SD = 1e-6  # of forecasts; below it no direction is told from noise
 
@@ -36,11 +36,10 @@ class Tally(NamedTuple):
     total: FloatArray
     scatter: FloatArray
 
-    @classmethod
-    def seen(cls, totals: Totals, *, mirrored: bool = False) -> Tally:
+    @staticmethod
+    def seen(totals: Totals, *, mirrored: bool = False) -> Tally:
         """Return the tally of the rewards X, or of 1 - X."""
-        total = totals.pulls - totals.total if mirrored else totals.total
-        return cls(totals.pulls, total, totals.scatter)
+        return tally_seen(totals, mirrored)
 
     def of(self, arms: IntArray) -> Tally:
         """Return the tally of some arms."""
@@ -49,6 +48,13 @@ class Tally(NamedTuple):
     def scatter_around(self, centre: FloatArray | float) -> FloatArray:
         """Return at least sum_s (X_sj - h_j)^2 of each arm: `scatter_around`."""
         return scatter_around(self, centre)
+
+
+def tally_seen(totals: Totals, mirrored: bool) -> Tally:
+    """Return the tally of the rewards X, or of 1 - X."""
+    total = totals.pulls - totals.total if mirrored else totals.total
+    scatter = scatter_of(totals.pulls, totals.total, totals.squares)
+    return Tally(totals.pulls, total, scatter)
 
 
 def scatter_around(tally: Tally, centre: FloatArray | float) -> FloatArray:
