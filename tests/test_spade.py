@@ -15,7 +15,8 @@ import pytest
 from helpers import quick_and_long
 from oddarms import Result, Search, find, simulate
 from oddarms.algorithms import Decision, Pulls
-from oddarms.algorithms._spade import LONGEST_FOCUS, SPADE
+from oddarms.algorithms._spade import SPADE
+from oddarms.algorithms._spade_plans import LONGEST_FOCUS
 from oddarms.algorithms._spade_certificates import (
     HYBRID_UP_TO,
     JOINT_UP_TO,
@@ -272,8 +273,8 @@ class TestSteps:
         assert isinstance(search.algorithm, SPADE)
         rows, since = 0, 0
         for pulls in steps(search, means):
-            since = since + 1 if search.algorithm.rows == rows else 0
-            rows = search.algorithm.rows
+            since = since + 1 if search.algorithm.steps.rows == rows else 0
+            rows = search.algorithm.steps.rows
             assert since <= LONGEST_FOCUS + 1
             assert pulls.total > 0
         assert rows > 5
@@ -382,7 +383,7 @@ class TestReports:
         """Between the halves of a pair as well: after the second one arms may be pulled alone."""
         search = search_of(MANY)
         for _ in steps(search, MANY):
-            if search.algorithm.rows == 7:
+            if search.algorithm.steps.rows == 7:
                 break
         ahead = islice(search.algorithm.outlook(), 100)
         plans = [np.count_nonzero(pulls.counts) for pulls in ahead]
