@@ -16,13 +16,13 @@ from helpers import quick_and_long
 from oddarms import Result, Search, find, simulate
 from oddarms.algorithms import Decision, Pulls
 from oddarms.algorithms._spade import SPADE
-from oddarms.algorithms._spade_plans import LONGEST_FOCUS
 from oddarms.algorithms._spade_certificates import (
     HYBRID_UP_TO,
     JOINT_UP_TO,
     IntervalCertificate,
     JointCertificate,
 )
+from oddarms.algorithms._spade_plans import LONGEST_FOCUS
 from oddarms.arms import Bernoulli, Beta, Callables
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, Side
