@@ -10,13 +10,14 @@ import pytest
 
 import oddarms
 from oddarms import Search, simulate
-from oddarms.algorithms._spade import SPADE
+from oddarms.algorithms import Pulls
+from oddarms.algorithms._spade import SPADE, _Plan
 from oddarms.algorithms._spade_joint import NORMAL, OUTLIER, Found, Rules, Standing, conclude
+from oddarms.algorithms._spade_plans import next_size
 from oddarms.arms import Bernoulli
 from oddarms.problem import FloatArray
 from oddarms.rules import Sigma
 from oddarms.statistics.false_discoveries import names
-from oddarms.statistics.totals import Totals
 from oddarms.testing import assert_error_rate
 
 FALSE_ALARM = 1e-5
@@ -136,10 +137,12 @@ FAMILIES: dict[str, tuple[Draw, list[float], float, float]] = {
 def take_rows(machine: SPADE, rewards: FloatArray) -> None:
     """Enter the rewards of all arms as rows of the usual sizes, whatever the plan would be."""
     used = 0
-    while used + (size := math.ceil(machine._row_size())) <= rewards.shape[1]:
-        row = rewards[:, used : used + size]
-        totals = Totals(np.full(len(row), float(size)), row.sum(1), (row * row).sum(1))
-        machine._learn(totals, float(size), machine._guesses())
+    arms = np.arange(machine.n)
+    while used + (size := math.ceil(next_size(machine.steps, machine.paired))) <= rewards.shape[1]:
+        row, counts = rewards[:, used : used + size], np.full(machine.n, size)
+        plan = _Plan(counts, float(size), machine._guesses())
+        plan.receive(Pulls(arms, counts), row.sum(1), (row * row).sum(1))
+        machine._learn(plan)
         used += size
     machine._decide()
 

@@ -106,7 +106,7 @@ class TestEvidenceAtTheTruth:
         """Return whether the first arm is ever called normal in a run in the manner of SPADE."""
         n, first = y.size, np.zeros(1, dtype=np.int64)
         certificate = form(n, rule, self.ALPHA, 0.0)
-        certificate.log_level = -math.log(self.ALPHA)
+        certificate.rules = certificate.rules._replace(log_level=-math.log(self.ALPHA))
         totals = self.pull(rng, y, np.full(n, 2.0))
         for row in range(self.ROWS):
             guess, size = forecast(Tally.seen(totals)), 1.0 + row // 6 * 2
