@@ -18,6 +18,7 @@ from helpers import quick_and_long
 from oddarms import simulate
 from oddarms.algorithms import UNLIMITED, _spade_certificates, _spade_joint, _spade_plans
 from oddarms.algorithms._spade import SPADE
+from oddarms.algorithms._spade_plans import Steps
 from oddarms.errors import InvalidParameter
 from oddarms.problem import BoolArray, FloatArray
 from oddarms.rules import Sigma
@@ -234,11 +235,11 @@ def test_rows_of_any_weights_follow_the_schedule() -> None:
     """Whatever the weights: sizes, and what a row has at least and at most."""
     rng, sweeps = np.random.default_rng(4), 0.0
     for place, size in enumerate(_spade_bound.row_sizes()[:120].tolist()):
-        assert size == pytest.approx(_spade_plans.next_size(place, sweeps))
+        assert size == pytest.approx(_spade_plans.next_size(Steps(place, sweeps), paired=False))
         sweeps += size
         for spread in (0.0, 1.0, 4.0):
             weights = np.exp(spread * rng.normal(size=40))
-            counts = _spade_plans.counts_of_row(40, size, place, weights)
+            counts = _spade_plans.counts_of_row(size, weights, place < 4)
             if place < 4:
                 assert (counts == size).all()
                 continue
@@ -318,7 +319,7 @@ def test_lemma_3_the_ends_of_the_plug_in_are_as_near_as_it_says(spread: float) -
         if place == 0:
             continue
         weights = np.exp(spread * rng.normal(size=n))
-        counts = _spade_plans.counts_of_row(n, size, place, weights).astype(np.float64)
+        counts = _spade_plans.counts_of_row(size, weights, place < 4).astype(np.float64)
         sums, squares = bernoulli(rng, means, counts)
         row = directions.Tally(counts, sums, squares)
         rows = threshold_streams.with_plug_in_row(rows, row, size, guess)
