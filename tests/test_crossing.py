@@ -50,8 +50,6 @@ from oddarms.statistics.evidence import (
 from oddarms.statistics.odd_even import OddEven
 from oddarms.statistics.threshold_streams import (
     Lines,
-    falls_slowly,
-    flat_lines,
     interval_of_mean,
     lower_bound,
     lower_lines,
@@ -385,10 +383,7 @@ def evidence_for_errors(arms: Arms, certificate: JointCertificate, tally: Tally)
     mu = interval_of_mean(streams.mu, MU_SHARE * DELTA)
     largest = largest_without_one(box, k, first, mu)
     exact = coefficients(arms.y, arms.k), (arms.y, arms.y)
-    steep, flat = lower_lines(streams.lower, first, 0.0, mu), flat_lines(streams.lower, first, 0.0)
-    low = along_lines(steep, level)
-    slow = falls_slowly(steep.speed, flat.speed)  # as SPADE asks before it looks at the flat one
-    level_low = np.where(slow, along_lines(flat, level), -math.inf)
+    low = along_lines(lower_lines(streams.lower, first, 0.0, mu), level)
     high = along_lines(upper_lines(streams.upper, k, first, 0.0, largest, box), level)
     found: FloatArray = np.concatenate(
         [
@@ -398,15 +393,13 @@ def evidence_for_errors(arms: Arms, certificate: JointCertificate, tally: Tally)
             low + log_mean_below(*mine, level)[0],
             high,
             high + log_mean_above(*mine, level)[0],
-            level_low,
-            level_low + log_mean_below(*mine, level)[0],
         ]
     )
     return found
 
 
 MU_PRICE, ALL_PRICES = 2.0 * MU_SHARE * DELTA, (BOX_SHARE + 2.0 * MU_SHARE) * DELTA
-PRICES = (0.0, 0.0, MU_PRICE, MU_PRICE, ALL_PRICES, ALL_PRICES, 0.0, 0.0)
+PRICES = (0.0, 0.0, MU_PRICE, MU_PRICE, ALL_PRICES, ALL_PRICES)
 
 
 def wrong_bounds(arms: Arms, certificate: JointCertificate) -> FloatArray:
@@ -415,7 +408,7 @@ def wrong_bounds(arms: Arms, certificate: JointCertificate) -> FloatArray:
     wrong = []
     for alpha in ALPHAS:
         low, high = interval_of_mean(certificate.rows.mu, alpha)
-        least = lower_bound(certificate.rows.common, alpha, (mean, mean))
+        least = lower_bound(certificate.rows.lower, certificate.rules.k, alpha, (mean, mean))
         most = upper_bound(certificate.rows.upper, certificate.rules.k, alpha)
         plug_in = plug_in_lower_bound(certificate.rows.upper, certificate.rules.k, 0.5 * alpha)
         wrong.append([low > mean, high < mean, least > theta, plug_in > theta, most < theta])

@@ -214,7 +214,7 @@ class TestSteepness:
 
 def rows_of(x: FloatArray, k: float) -> Rows:
     """Return the streams after rows of two pulls each, from (arms, pulls) rewards."""
-    rows = empty_rows(len(x), k, leave_one_out_k(len(x), k), 6.0)
+    rows = empty_rows(len(x), leave_one_out_k(len(x), k), 6.0)
     for first in range(2, x.shape[1], 2):
         guess = forecast(tally_of(x[:, :first]))
         rows = rows_with(rows, tally_of(x[:, first : first + 2]), 2.0, guess)

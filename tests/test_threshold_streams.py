@@ -33,9 +33,7 @@ from oddarms.statistics.threshold_streams import (
     bets_around,
     bets_for,
     costs_near,
-    falls_slowly,
     fan_factor,
-    flat_lines,
     interval_of_mean,
     lower_bound,
     lower_lines,
@@ -203,8 +201,8 @@ class TestParts:
             np.testing.assert_allclose(all_arms, near.sum(1), rtol=1e-12)
 
     def test_streams_without_rows_know_nothing(self) -> None:
-        rows = empty_rows(5, 1.9, leave_one_out_k(5, 1.9), NATS)
-        assert lower_bound(rows.common, 0.1, (0.2, 0.8)) == -math.inf
+        rows = empty_rows(5, leave_one_out_k(5, 1.9), NATS)
+        assert lower_bound(rows.lower, 1.9, 0.1, (0.2, 0.8)) == -math.inf
         assert upper_bound(rows.upper, 1.9, 0.1) == math.inf
         assert interval_of_mean(rows.mu, 0.1) == (0.0, 1.0)
 
@@ -218,7 +216,7 @@ def constant_rows(
     rng: np.random.Generator, k: float, y: FloatArray, guesses: list[Forecast]
 ) -> Rows:
     """Return rows of rewards that are the means themselves, of odd sizes and weights."""
-    rows = empty_rows(y.size, k, leave_one_out_k(y.size, k), NATS)
+    rows = empty_rows(y.size, leave_one_out_k(y.size, k), NATS)
     for guess in guesses:
         pulls = rng.integers(1, 4, y.size).astype(float)
         row = Tally(pulls, pulls * y, np.zeros(y.size))
@@ -262,9 +260,6 @@ class TestLowerLines:
                     lines = lower_lines(rows, np.array([i]), shift, mu)
                     assert lines.offset[0] + lines.speed[0] * y[i] <= noise
                     assert (lines.costs > 0.0).all()
-                flat = flat_lines(rows, np.array([i]), shift)
-                if falls_slowly(lines.speed, flat.speed)[0]:  # else G may exceed W
-                    assert flat.offset[0] + flat.speed[0] * y[i] <= noise
 
     def test_the_length_of_a_sum_of_directions(self, n: int, k: float) -> None:
         """G, W and the sums of the others against exact arithmetic, whatever k is."""
@@ -299,14 +294,15 @@ class TestLowerLines:
         rng = np.random.default_rng(4)
         for y in worlds(rng, n):
             mean = float(y.mean())
-            rows = constant_rows(rng, k, y, self.guesses(rng, n)).common
-            assert lower_bound(rows, 0.1, (mean, mean)) <= threshold(y, k)
-            assert lower_bound(rows, 0.1, (mean - 0.1, mean + 0.2)) <= threshold(y, k)
+            rows = constant_rows(rng, k, y, self.guesses(rng, n)).lower
+            assert lower_bound(rows, k, 0.1, (mean, mean)) <= threshold(y, k)
+            assert lower_bound(rows, k, 0.1, (mean - 0.1, mean + 0.2)) <= threshold(y, k)
         y = rng.random(n)
         exact = Forecast(y, y, np.full(n, 1e-4), y, np.zeros(n))
-        rows = constant_rows(rng, k, y, [exact] * 2000).common
-        low = lower_bound(rows, 0.1, (float(y.mean()), float(y.mean())))
-        assert threshold(y, k) - 0.05 < low <= threshold(y, k)
+        rows = constant_rows(rng, k, y, [exact] * 2000).lower
+        low = lower_bound(rows, k, 0.1, (float(y.mean()), float(y.mean())))
+        reached = threshold(y, k) if n > 2 else y.mean()  # the streams of two arms lean nowhere
+        assert reached - 0.05 < low <= threshold(y, k)
 
 
 @pytest.mark.parametrize("k", [1e-300, 1e-18, 1e-15])
@@ -318,7 +314,7 @@ def test_lines_do_not_depend_on_k_where_thresholds_do_not(k: float) -> None:
     lines, same = (lower_lines(rows.lower, np.arange(4), 0.0, mu) for rows in (one, other))
     for part, expected in zip(lines, same, strict=True):
         np.testing.assert_allclose(part, expected, rtol=1e-9)
-    bounds = [lower_bound(rows.common, 0.1, mu) for rows in (one, other)]
+    bounds = [lower_bound(rows.lower, size, 0.1, mu) for rows, size in ((one, k), (other, 1e-13))]
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-9)
 
 
@@ -411,7 +407,7 @@ def test_streams_learn() -> None:
     mu = interval_of_mean(rows.mu, 0.1)
     assert mu[0] < family.y.mean() < mu[1]
     assert mu[1] - mu[0] < 0.25
-    assert family.theta - 0.3 < lower_bound(rows.common, 0.1, mu)
+    assert family.theta - 0.3 < lower_bound(rows.lower, certificate.rules.k, 0.1, mu)
     assert upper_bound(rows.upper, certificate.rules.k, 0.1) < family.theta + 0.3
 
 

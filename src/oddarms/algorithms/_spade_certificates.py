@@ -207,7 +207,7 @@ class JointCertificate(Certificate):
         super().__init__(n, rule, delta, slack, rate, self.arms_share, error=error)
         if not self.rules.plain:
             self.least_doubt = 0.0  # the doubt about a margin or a floor hides no bias
-        self.rows = empty_rows(n, k, self.others_k, nats_of_bets(n, delta))
+        self.rows = empty_rows(n, self.others_k, nats_of_bets(n, delta))
 
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
         """Enter a row into the streams; the first rows serve only the forecast."""

@@ -48,8 +48,6 @@ from oddarms.statistics.threshold_streams import (
     Linear,
     Lines,
     PlugIn,
-    falls_slowly,
-    flat_lines,
     interval_of_mean,
     lower_bound,
     lower_lines,
@@ -118,18 +116,15 @@ class Rows(NamedTuple):
 
     mu: Linear
     """For the mean of all means."""
-    common: Linear
-    """For the threshold of all arms."""
     lower: Linear
-    """For the thresholds without one arm."""
+    """For the thresholds without one arm, and that of all arms."""
     upper: PlugIn
 
 
-def empty_rows(n: int, k: float, others_k: float, nats: float) -> Rows:
+def empty_rows(n: int, others_k: float, nats: float) -> Rows:
     """Return the streams before the first row; `others_k` is that of thresholds without one arm."""
     return Rows(
         no_rows(n, n, 0.0, nats),
-        no_rows(n, n, k, nats),
         no_rows(n, n - 1, others_k, nats),
         no_plug_in_rows(n, others_k, nats),
     )
@@ -148,10 +143,9 @@ def rows_with(rows: Rows, row: Tally, size: float, guess: Forecast, margin: floa
     thresholds without one arm: a bet that these lie high would be lost.
     """
     lean = lean_of(guess.shrunk, guess.error)
-    flat = rows.common.k * float(guess.shrunk.std()) <= FLAT * margin
+    flat = rows.lower.k * float(guess.shrunk.std()) <= FLAT * margin
     return Rows(
         with_row(rows.mu, row, size, lean, guess),
-        with_row(rows.common, row, size, lean, guess),
         rows.lower if flat and margin > 0.0 else with_row(rows.lower, row, size, lean, guess),
         with_plug_in_row(rows.upper, row, size, guess),
     )
@@ -301,7 +295,7 @@ def bounded(rules: Rules, rows: Rows, known: Standing, mu: tuple[float, float]) 
     """Return what is known, with the interval of the threshold narrowed by the rows."""
     end = END_SHARE * rules.delta
     plug_in = plug_in_lower_bound(rows.upper, rules.k, PLUG_IN_SHARE * rules.delta)
-    low = max(known.low, lower_bound(rows.common, end, mu), plug_in)
+    low = max(known.low, lower_bound(rows.lower, rules.k, end, mu), plug_in)
     return within(known, low, min(known.high, upper_bound(rows.upper, rules.k, end)))
 
 
@@ -364,16 +358,6 @@ def sigma_evidence(
         some = arms[below]
         lines = lower_lines(rows.lower, some, -rules.slack, mu)
         hold(found, below, level, lines, weights, arms, tally, mean, -1.0, least)
-        flat = below.copy()
-        slow = falls_slowly(lines.speed, flat_lines(rows.lower, some, -rules.slack).speed)
-        flat[below] = slow
-        if slow.any():
-            lines = flat_lines(rows.lower, arms[flat], -rules.slack)
-            again, centre = nothing_found(arms.size), means_without_one(guess.mean)[arms]
-            level = np.maximum(centre + rules.slack, least)
-            hold(again, flat, level, lines, weights, arms, tally, mean, -1.0, least)
-            better = again.normal > found.normal
-            found.normal[better], found.share[better] = again.normal[better], again.share[better]
     if above.any():
         some = arms[above]
         largest = largest_without_one(known.box, rules.others_k, some, mu)

@@ -29,7 +29,6 @@ from oddarms.algorithms._spade_joint import (
     interval_of_mu,
     joint_row_weights,
     least_gap,
-    means_without_one,
     narrowed,
     rows_with,
     threshold_shares,
@@ -74,7 +73,7 @@ from oddarms.statistics.evidence import (
 )
 from oddarms.statistics.evidence import LOG_SHARES as LOG_BET_SHARES
 from oddarms.statistics.joint_evidence import CUTS, Weighed, line_at, next_cut, weighed
-from oddarms.statistics.levels import WIDTHS, closeness, least_share, log_weight
+from oddarms.statistics.levels import closeness, log_weight
 from oddarms.statistics.threshold_streams import (
     AROUND,
     LOG_LIGHT_SHARE,
@@ -84,8 +83,6 @@ from oddarms.statistics.threshold_streams import (
     PlugIn,
     bets_around,
     costs_near,
-    falls_slowly,
-    flat_line,
     light_price,
     lower_line,
     seen_price,
@@ -101,7 +98,6 @@ from oddarms.statistics.worst_world import (
     tilt,
 )
 
-WIDTH_COUNT = WIDTHS.size
 BET_COUNT = BETS.size
 LOG_BETA_SHARE = math.log(BETA_SHARE)
 LOG_TERMS = math.log(BET_COUNT + 1.0)
@@ -233,15 +229,6 @@ def weigh_of_one(
     return weighed(low, high, left, right, line, sign)
 
 
-def log_relative_weight(i: int, near: Any, sums: Any, steepness: float, slack: float) -> float:
-    """Return what the weight of arm i adds to its evidence; `near` has the closeness of all."""
-    shares = 0.0
-    for w in range(WIDTH_COUNT):
-        others = max(sums[w] - near[w, i], 0.0)
-        shares += least_share(others, steepness, slack, WIDTHS[w, 0])
-    return log_weight(near.shape[1], shares)
-
-
 def smallest_sd_without(i: int, low: Any, high: Any) -> float:
     """Return a lower bound on the sd of numbers in [low_j, high_j], j other than i."""
     left, right = 0.0, 1.0
@@ -357,8 +344,8 @@ class Look(NamedTuple):
     guess: Forecast
     near: FloatArray
     """The closeness of each arm to its threshold: `oddarms.statistics.levels`."""
-    sums: FloatArray
-    """Over all arms."""
+    all_near: float
+    """The sum over all arms."""
     shares: FloatArray
     """The threshold's shares of the doubt."""
 
@@ -413,7 +400,8 @@ def weigh_arm(
     sample = sample_above(*some) if sign > 0.0 else sample_below(*some)
     left, right = bracket(at.guess.mean[i], level)
     found = weigh_of_one(left, right, line, sample, sign, logs)
-    added = log_relative_weight(i, at.near, at.sums, found.steepness, rules.slack)
+    others = at.all_near - at.near[i]
+    added = log_weight(at.near.size, others, found.steepness, rules.slack)
     return found.evidence + added, threshold_shares(level, at.guess.mean[i], found.y)
 
 
@@ -436,21 +424,13 @@ def weigh_below(
     costs, spent = costs_near(lower.costs, bets), costs_near(lower.spent, bets)
     log_shares, sum_of_all = LOG_SHARES[bets], lower.sums.sum()
     logs, cost = np.empty(MOST_TERMS), np.empty(spent.size)
-    centres = means_without_one(at.guess.mean)
     for i in below:
         total, own = sum_of_all - lower.sums[i], lower.leans[i]
         for g in range(cost.size):
             cost[g] = max(spent[g] - costs[g, i], 0.0) - log_shares[g]
         offset, speed, share = lower_line(lower, square, own, total, -rules.slack, mu)
         line = Lines(offset, speed, lower.bets[bets], cost, share)
-        evidence, doubt = weigh_arm(rules, at, i, theta[i] + rules.slack, line, -1.0, logs)
-        offset, flat_speed = flat_line(lower, own, total, -rules.slack)
-        if falls_slowly(speed, flat_speed):
-            line = Lines(offset, flat_speed, lower.bets[bets], cost, 1.0)
-            again = weigh_arm(rules, at, i, centres[i] + rules.slack, line, -1.0, logs)
-            if again[0] > evidence:
-                evidence, doubt = again
-        at.shares[i] = doubt
+        evidence, at.shares[i] = weigh_arm(rules, at, i, theta[i] + rules.slack, line, -1.0, logs)
         settle_of_one(rules, known, i, evidence, NORMAL)
 
 
@@ -485,7 +465,7 @@ def decide_one_by_one(
     if rows.upper.weight == 0.0:
         return known
     near = closeness(least_gap(rules, known, known.box[0], known.box[1]))
-    at = Look(tally, guess, near, near.sum(1), np.full(near.shape[1], 0.5))
+    at = Look(tally, guess, near, near.sum(), np.full(near.size, 0.5))
     theta = thresholds_without_one(guess.shrunk, rules.others_k)
     below = arms[guess.mean[arms] < theta[arms] + rules.slack]
     above = arms[guess.mean[arms] > theta[arms] - rules.slack]

@@ -2,8 +2,8 @@
 
 An arm's e-process must reach 1/(w_i delta'), where the weights w_i sum to 1. Equal weights spend
 as much on arms far from the threshold as on those next to it. Here they depend on the *world*, the
-vector of true means: w_i = EVEN/n + (1 - EVEN) avg over widths of h(gamma_i) / sum_j h(gamma_j),
-with h(gamma) = (1 + gamma/width)^-POWER and gamma_j the distance of mean j from its threshold.
+vector of true means: w_i = EVEN/n + (1 - EVEN) h(gamma_i) / sum_j h(gamma_j), with
+h(gamma) = (1 + gamma/WIDTH)^-POWER and gamma_j the distance of mean j from its threshold.
 
 In the true world these are fixed numbers that sum to 1. Each arm has one wrong verdict, with an
 e-process E_i against it, so sum_i w_i E_i is one e-process, and by Ville's inequality no w_i E_i
@@ -19,20 +19,14 @@ import numpy as np
 from oddarms.problem import FloatArray, IntArray
 from oddarms.statistics.elementwise import Numbers
 
-WIDTHS: FloatArray = np.array([0.01, 0.05, 0.2])[:, None]
+WIDTH = 0.05
 POWER = 3.0
 EVEN = 0.2
 
 
-def closeness(gaps: FloatArray) -> FloatArray:
-    """Return h(gamma_j) for each width and arm; at least that, where gaps are lower bounds."""
-    result: FloatArray = closeness_at(gaps, WIDTHS)
-    return result
-
-
-def closeness_at(gap: Numbers, width: Numbers) -> Numbers:
-    """Return h(gamma) of one width."""
-    return (1.0 + np.maximum(gap, 0.0) / width) ** -POWER
+def closeness(gap: Numbers) -> Numbers:
+    """Return h(gamma); at least that, where the gap is a lower bound."""
+    return (1.0 + np.maximum(gap, 0.0) / WIDTH) ** -POWER
 
 
 def log_relative_weights(
@@ -42,24 +36,19 @@ def log_relative_weights(
 
     Worlds that err on arm i have a distance of gamma_i = slack + e on the wrong side, e >= 0, and
     there its log e-process is `steepness` e larger than at e = 0: with s the steepness,
-    W = width + slack and p = POWER, the least of s e + log h(slack + e) is that of
-    s e - p log(1 + e/W), less p log(1 + slack/width). It is at e = 0, or p (1 - x + log x) with
+    W = WIDTH + slack and p = POWER, the least of s e + log h(slack + e) is that of
+    s e - p log(1 + e/W), less p log(1 + slack/WIDTH). It is at e = 0, or p (1 - x + log x) with
     x = s W / p < 1. The others' gaps are bounded from below, so h_i + sum_j h_j is at most
-    1 + `closeness` of the others; and the minimum of an average is at least the average of minima.
+    1 + `closeness` of the others.
     """
-    n = closeness.shape[1]
-    others = np.maximum(closeness.sum(1)[:, None] - closeness[:, arms], 0.0)
-    result: FloatArray = log_weight(n, least_share(others, steepness, slack, WIDTHS).sum(0))
+    result: FloatArray = log_weight(
+        closeness.size, closeness.sum() - closeness[arms], steepness, slack
+    )
     return result
 
 
-def least_share(others: Numbers, steepness: Numbers, slack: float, width: Numbers) -> Numbers:
-    """Return the least of exp(s e) h_i / (h_i + sum_j h_j) over e, of one width."""
-    x = np.minimum(np.maximum(steepness, 1e-300) * (width + slack) / POWER, 1.0)
-    penalty = POWER * (1.0 - x + np.log(x) - np.log1p(slack / width))
-    return np.exp(penalty) / (1.0 + others)
-
-
-def log_weight(n: int, shares: Numbers) -> Numbers:
-    """Return log(n w_i) from the sum of the shares of all widths."""
-    return np.log(EVEN + (1.0 - EVEN) * n * shares / WIDTHS.size)
+def log_weight(n: int, others: Numbers, steepness: Numbers, slack: float) -> Numbers:
+    """Return what log(n w_i) adds to the evidence, `others` the sum of their `closeness`."""
+    x = np.minimum(np.maximum(steepness, 1e-300) * (WIDTH + slack) / POWER, 1.0)
+    penalty = POWER * (1.0 - x + np.log(x) - np.log1p(slack / WIDTH))
+    return np.log(EVEN + (1.0 - EVEN) * n * np.exp(penalty) / (1.0 + np.maximum(others, 0.0)))

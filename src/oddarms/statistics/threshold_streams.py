@@ -49,7 +49,6 @@ AROUND = 3  # bets looked at, before and after the one made for the present numb
 SEEN_SHARE = 0.25  # of the bets that pay for the squares seen, of the upper stream
 LOG_SEEN_SHARE, LOG_LIGHT_SHARE = math.log(SEEN_SHARE), math.log(1.0 - SEEN_SHARE)
 NO_BET_SHARE = 0.1  # of no bet at all, where means are said to be above a level
-SLOW = 0.5  # times the speed of a flat line: slower ones are not the only ones tried
 SMALLEST_VARIANCE = 1e-12
 HIGHEST_COST = 1e100
 PLUG_IN_AHEAD = 6.0  # sweeps that the radius of the plug-in is tuned for, times about 16
@@ -269,37 +268,6 @@ def lower_lines(rows: Linear, arms: IntArray, shift: float, mu: tuple[float, flo
     return Lines(offset, speed, rows.bets[near], costs - shares.reshape(-1, 1), share)
 
 
-def flat_lines(rows: Linear, arms: IntArray, shift: float) -> Lines:
-    """Return other lower bounds on the e-processes of `lower_lines`, for arms below the mean.
-
-    If theta_-i <= q then k sigma <= q - mu, so any larger number may stand for G in
-    <C, y> <= W mu + G (q - mu): with W, if that is larger, <C, y> <= W q and mu is not needed. This
-    says that q is below mu_-i, as theta_-i is not. It is all there is to be had where the other
-    arms are nearly equal: then no direction is right for long, the averaged lean vanishes, G with
-    it, and W mu is held against an interval of itself. As both are bounds on the same e-process,
-    the better one may be taken.
-    """
-    near = bets_around(rows.weight)
-    shares, costs = LOG_SHARES[near], costs_without_one(rows, near, arms)
-    total = rows.sums.sum() - rows.sums[arms]
-    offset, speed = flat_line(rows, rows.leans[arms], total, shift)
-    return Lines(offset, speed, rows.bets[near], costs - shares.reshape(-1, 1), np.ones(arms.size))
-
-
-def flat_line(rows: Linear, own: Numbers, total: Numbers, shift: float) -> tuple[Numbers, Numbers]:
-    """Return offset and speed of arms' flat lines; the arguments are those of `lower_line`."""
-    W = rows.weight - rows.k / rows.size * own
-    return total - W * shift, -W
-
-
-def falls_slowly(speed: Numbers, flat_speed: Numbers) -> Numbers:
-    """Tell whether a line falls so slowly with y that the flat one is worth a try.
-
-    Then G < W, as the flat line needs: from G = W on, a line falls at least as fast as it does.
-    """
-    return (flat_speed < 0.0) & (speed > SLOW * flat_speed)
-
-
 def lower_line(
     rows: Linear, square: float, own: Numbers, total: Numbers, shift: float, mu: Numbers
 ) -> tuple[Numbers, Numbers, Numbers]:
@@ -315,18 +283,21 @@ def lower_line(
     return total - G * shift - (W - G) * edge, speed, share
 
 
-def lower_bound(rows: Linear, alpha: float, mu: tuple[float, float]) -> float:
+def lower_bound(rows: Linear, k: float, alpha: float, mu: tuple[float, float]) -> float:
     """Return a level that the threshold of all arms exceeds, with probability 1 - alpha.
 
-    As in `lower_lines`, with m = n and no arm left out: W = A and G = |Z|/sqrt(m).
+    As in `lower_lines`, with no arm left out: W = A n/m and G = |Z| sqrt(n)/m times k~/k, k~ that
+    of the rows.
     """
     if rows.weight == 0.0:
         return -math.inf
-    G = math.sqrt(square_of_leans(rows) / rows.size) if rows.k > 0.0 else rows.weight
+    n = rows.sums.size
+    W = rows.weight * n / rows.size
+    G = rows.k / k * math.sqrt(square_of_leans(rows) * n) / rows.size if rows.k > 0.0 else W
     if G == 0.0:
         return -math.inf
     total = float(rows.sums.sum()) - radius_of(rows, alpha)
-    return (total - (rows.weight - G) * (mu[1] if rows.weight > G else mu[0])) / G
+    return (total - (W - G) * (mu[1] if W > G else mu[0])) / G
 
 
 class PlugIn(NamedTuple):
