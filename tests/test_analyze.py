@@ -143,7 +143,7 @@ def test_a_question_and_its_words() -> None:
     assert result.history_per_arm.tolist() == [300, 2000, 300, 300, 500]
     with pytest.raises(InvalidParameter, match="not both"):
         analyze(HOSTS, question, k=2)
-    with pytest.raises(InvalidParameter, match="'f' is in it and there are no rows"):
+    with pytest.raises(InvalidParameter, match="'f' is in the question, not in the data"):
         analyze(HOSTS, Question([*"abcdef"]))
     with pytest.raises(InvalidParameter, match="'e' is not in it and there are rows"):
         analyze(HOSTS, Question([*"abcd"]))
@@ -403,7 +403,7 @@ def test_bounds_by_halves_and_by_products(binary: bool) -> None:
     y, runs, level = family[0], 250, math.log(10.0)
     variance = y * (1.0 - y) / (1.0 if binary else 3.0)
     theta, sigma, wrong = y.mean() + 1.5 * y.std(), y.std(), [0, 0, 0, 0]
-    levels = bounds.HalfLevels(level, level, level)
+    levels = level, level, level
     for _ in range(runs):
         rewards = drawn(rng, family)
         whole, first = halves(rewards)
@@ -539,7 +539,7 @@ def test_a_direction_follows_from_one_half_alone(monkeypatch: pytest.MonkeyPatch
         return seen[-1]
 
     monkeypatch.setattr(bounds, "direction", watched)
-    levels = bounds.HalfLevels(2.0, 2.0, 2.0)
+    levels = 2.0, 2.0, 2.0
     for _ in range(2):
         other = added_up([rng.beta(1, 3, 9) for _ in range(4)])
         bounds.below_by_halves(one, other, rng.uniform(0.01, 0.25, 4), 1.0, levels)

@@ -151,9 +151,9 @@ class TestSimulations:
     @pytest.mark.parametrize("rng", [None, 1])
     def test_they_refuse_rows_that_are_used_once(self, rng: int | None) -> None:
         arms = once(ROWS, rng)
-        with pytest.raises(InvalidParameter, match="draws them with replacement"):
+        with pytest.raises(InvalidParameter, match="draws rows with replacement"):
             simulate(arms, k=1)
-        with pytest.raises(InvalidParameter, match="draws them with replacement"):
+        with pytest.raises(InvalidParameter, match="draws rows with replacement"):
             list(Grid([Setting("t", arms)]).cells())
 
     def test_they_draw_with_replacement(self) -> None:

@@ -177,7 +177,7 @@ def analyze(
             " use 'proven'."
         )
     notes = _notes(read, min_rows, missing, transform)
-    return _Analysis(asked, _in_order(read, asked.labels), seed).result(notes)
+    return _Analysis(asked, read, seed).result(notes)
 
 
 def _reading(
@@ -210,34 +210,15 @@ def _question(
     """Return the question about these labels."""
     if question is None:
         return Question(labels, **{**words, "bounds": bounds})
-    there, wanted = set(labels), set(question.labels)
-    for label in (*(x for x in question.labels if x not in there), *(there - wanted)):
-        what = "there are no rows of it" if label in wanted else "there are rows of it"
-        where = "" if label in wanted else "not "
+    different = set(labels) ^ set(question.labels)
+    if different:
+        label = different.pop()
+        in_one, in_other = ("data", "question") if label in labels else ("question", "data")
         raise InvalidParameter(
-            f"question must be about the arms of the data, but {brief(label)} is {where}in it and"
-            f" {what}."
+            f"question must be about the arms of the data, but {brief(label)} is in the {in_one},"
+            f" not in the {in_other}."
         )
     return question
-
-
-def _in_order(read: Recorded_Totals, labels: Sequence[Label]) -> Recorded_Totals:
-    """Return totals in the order of the question's labels."""
-    if list(labels) == read.labels:
-        return read
-    place = {label: i for i, label in enumerate(read.labels)}
-    order = np.array([place[label] for label in labels])
-
-    def ordered(one: Recorded_Totals) -> Recorded_Totals:
-        return one._replace(
-            labels=list(labels),
-            counts=one.counts[order],
-            sums=one.sums[order],
-            squares=one.squares[order],
-            half=None if one.half is None else ordered(one.half),
-        )
-
-    return ordered(read)
 
 
 def _notes(
@@ -280,11 +261,12 @@ class _Rows(NamedTuple):
         return Totals(totals.pulls, *mirrored_totals(*totals))
 
 
-def _scaled(read: Recorded_Totals, bounds: tuple[float, float]) -> Totals:
-    counts = read.counts.astype(np.float64)
+def _scaled(read: Recorded_Totals, arms: IntArray, bounds: tuple[float, float]) -> Totals:
+    counts = read.counts[arms].astype(np.float64)
+    sums, squares = read.sums[arms], read.squares[arms]
     if bounds == UNIT:
-        return Totals(counts, read.sums, read.squares)
-    return Totals(counts, *scaled_totals(counts, read.sums, read.squares, bounds))
+        return Totals(counts, sums, squares)
+    return Totals(counts, *scaled_totals(counts, sums, squares, bounds))
 
 
 class _Analysis:
@@ -294,10 +276,12 @@ class _Analysis:
         self.question = question
         self.rule = rule_of(question)
         self.units = Rewards(question)
-        self.counts: IntArray = np.asarray(read.counts, dtype=np.int64)
+        place = {label: i for i, label in enumerate(read.labels)}
+        arms = np.array([place[label] for label in question.labels])
+        self.counts: IntArray = read.counts[arms]
         self.options = question.options
-        totals = _scaled(read, question.bounds)
-        half = None if read.half is None else _scaled(read.half, question.bounds)
+        totals = _scaled(read, arms, question.bounds)
+        half = None if read.half is None else _scaled(read.half, arms, question.bounds)
         binary = question.bounds == UNIT and _is_binary(totals)
         rows = _Rows(totals, _random_half(totals, seed) if binary else half, binary)
         self.rows = rows.mirrored() if self.units.mirrored else rows

@@ -6,8 +6,10 @@ imports only what a run without ``--oddarms`` needs.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -201,7 +203,7 @@ def read_settings(config: pytest.Config) -> Settings:
             given[name] = config.invocation_params.dir / given[name]
     if "time" in given:
         seconds = given.pop("time")
-        given["seconds"] = None if seconds == float("inf") else seconds
+        given["seconds"] = None if seconds == math.inf else seconds
     isolate = config.getoption("oddarms_isolate")
     given["isolate"] = bool(config.getini("oddarms_isolate") if isolate is None else isolate)
     return Settings(words=words, **given)
@@ -226,61 +228,34 @@ def _value(config: pytest.Config, option: Option) -> Any:
         text, where = config.getini(option.ini), option.ini
     if text is None or text == "":
         return None
-    rule, read = _KINDS[option.kind]
-    try:
-        return read(str(text))
-    except ValueError:
-        raise pytest.UsageError(f"{where} must be {rule} but got {str(text)!r}.") from None
-
-
-def _number(text: str) -> float:
-    number = float(text)
-    if not 0.0 <= number < float("inf"):
-        raise ValueError
-    return number
-
-
-def _share(text: str) -> float:
-    number = float(text)
-    if not 0.0 < number < 1.0:
-        raise ValueError
-    return number
+    rule, read, is_permitted = _KINDS[option.kind]
+    with suppress(ValueError):
+        value = read(str(text))
+        if is_permitted(value):
+            return value
+    raise pytest.UsageError(f"{where} must be {rule} but got {str(text)!r}.")
 
 
 def _seconds(text: str) -> float:
-    return float("inf") if text == "none" else parse_duration(text)
+    return math.inf if text == "none" else parse_duration(text)
 
 
-def _kinds(text: str) -> tuple[str, ...]:
-    kinds = tuple(kind.strip() for kind in text.split(","))
-    if not set(kinds) <= set(FAIL_ON):
-        raise ValueError
-    return kinds
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(","))
 
 
-def _at_least(least: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        number = int(text)
-        if number < least:
-            raise ValueError
-        return number
-
-    return read
-
-
-def _rule(text: str) -> str:
-    if text not in RULES:
-        raise ValueError
-    return text
-
-
-_KINDS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "number": ("a number of at least 0", _number),
-    "rate": ("a number between 0 and 1", _share),
-    "duration": (f"{DURATIONS} or none,", _seconds),
-    "kinds": (f"some of {', '.join(FAIL_ON)}, with commas between them,", _kinds),
-    "count": ("a whole number of at least 1", _at_least(1)),
-    "seed": ("a whole number of at least 0", _at_least(0)),
-    "rule": (f"one of {', '.join(RULES)}", _rule),
-    "text": ("a text", str),
+_KINDS: dict[str, tuple[str, Callable[[str], Any], Callable[[Any], bool]]] = {
+    "number": ("a number of at least 0", float, lambda number: 0.0 <= number < math.inf),
+    "rate": ("a number between 0 and 1", float, lambda number: 0.0 < number < 1.0),
+    "duration": (f"{DURATIONS} or none,", _seconds, bool),
+    "kinds": (
+        f"some of {', '.join(FAIL_ON)}, with commas between them,",
+        _words,
+        set(FAIL_ON).issuperset,
+    ),
+    "count": ("a whole number of at least 1", int, lambda number: number >= 1),
+    "seed": ("a whole number of at least 0", int, lambda number: number >= 0),
+    "rule": (f"one of {', '.join(RULES)}", str, RULES.__contains__),
+    "text": ("a text", str, bool),
 }
+"""What a value must be, what reads it, and whether a value that was read is permitted."""

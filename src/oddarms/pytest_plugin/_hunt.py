@@ -51,9 +51,11 @@ def take_over(config: pytest.Config) -> None:
 
     settings = read_settings(config)
     _check(settings)
-    running.leave_seeds_alone(config)
-    running.keep_little(config)
     config.option.maxfail = 0  # a failure is what is looked for
+    config.option.randomly_reset_seed = False  # of pytest-randomly: runs need other random numbers
+    factory = getattr(config, "_tmp_path_factory", None)
+    if getattr(factory, "_retention_policy", None) == "all":  # too many folders for so many runs
+        factory._retention_policy = "failed"  # type: ignore[union-attr]
     plugins = config.pluginmanager
     if hasattr(config, "workerinput"):
         plugins.register(WorkerRunner(config.workerinput, isolate=settings.isolate))

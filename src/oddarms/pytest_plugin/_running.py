@@ -24,7 +24,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from functools import partial
 from itertools import takewhile
@@ -75,16 +75,15 @@ class Outcome:
         """True if the run failed: the reward is 1 then, else 0."""
         return self.status is Status.FAILED
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for another process."""
-        return asdict(self) | {"status": self.status.value, "where": self.where.value}
+    def to_json(self) -> str:
+        """Return a line for another process."""
+        return json.dumps(astuple(self)) + "\n"
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Outcome:
-        """Return the outcome that `to_dict` described."""
-        return cls(
-            **{**values, "status": Status(values["status"]), "where": Where(values["where"])}
-        )
+    def from_json(cls, line: str | bytes) -> Outcome:
+        """Return the outcome that `to_json` wrote."""
+        status, text, seconds, where = json.loads(line)
+        return cls(Status(status), text, seconds, Where(where))
 
 
 def outcome_of(reports: Iterable[pytest.TestReport]) -> Outcome:
@@ -172,22 +171,6 @@ def reseed(seed: int) -> None:
         core.global_force_seed = seed
 
 
-class RandomState:
-    """The global generators as they are now, to leave them so in the end."""
-
-    def __init__(self) -> None:
-        self._random = random.getstate()
-        self._core: Any = sys.modules.get("hypothesis.core")
-        self._forced = getattr(self._core, "global_force_seed", None)
-
-    def restore(self) -> None:
-        """Put back what was there."""
-        random.setstate(self._random)
-        core: Any = self._core or sys.modules.get("hypothesis.core")
-        if core is not None:
-            core.global_force_seed = self._forced
-
-
 def free_hypothesis(item: pytest.Item) -> None:
     """Let a Hypothesis test draw other examples in every run, on another instance of its class.
 
@@ -215,12 +198,6 @@ def _freed(hypothesis: Any, settings: Any) -> Any:
         database=None,
         suppress_health_check={check, *settings.suppress_health_check},
     )
-
-
-def leave_seeds_alone(config: pytest.Config) -> None:
-    """Keep pytest-randomly from giving every run the same random numbers."""
-    if hasattr(config.option, "randomly_reset_seed"):
-        config.option.randomly_reset_seed = False
 
 
 # Runs
@@ -292,7 +269,8 @@ class Runner:
         self.name = ""
         """Of the run; its seed follows from it."""
         self._outcomes: list[Outcome] = []
-        self._random = RandomState()
+        self._random = random.getstate()
+        self._forced = getattr(sys.modules.get("hypothesis.core"), "global_force_seed", None)
         self._between: Between | None = None
         self._reports: list[pytest.TestReport] = []
         self._beginnings: dict[pytest.Item, tuple[list[Any], list[Any]]] = {}
@@ -341,7 +319,8 @@ class Runner:
         self.name = name
         if self._between is None:
             self._between = Between.from_parent(item.session, name="oddarms")
-            _show_no_tracebacks(item.config)
+            # no tracebacks: only the place and first line of a failure are kept
+            item.config.option.tbstyle, item.config.option.fulltrace = "value", False
         self._as_at_the_beginning(item)
         self._reports = []
         self.running = True
@@ -386,7 +365,10 @@ class Runner:
 
     def pytest_unconfigure(self) -> None:
         """Leave the random numbers of this process as they were, and no process behind."""
-        self._random.restore()
+        random.setstate(self._random)
+        core: Any = sys.modules.get("hypothesis.core")
+        if core is not None:
+            core.global_force_seed = self._forced
         if self._spare is not None:
             self._spare.close()
 
@@ -412,19 +394,6 @@ class Runner:
                 reporter.ensure_newline()
                 said = cut(f"{type(error).__name__}: {error}")
                 reporter.write_line(f"a fixture of the session failed at its teardown: {said}")
-
-
-def _show_no_tracebacks(config: pytest.Config) -> None:
-    """Let pytest build no tracebacks: only the place and first line of a failure are kept."""
-    config.option.tbstyle = "value"
-    config.option.fulltrace = False
-
-
-def keep_little(config: pytest.Config) -> None:
-    """Keep temporary folders of runs that failed only, as there are so many runs."""
-    factory = getattr(config, "_tmp_path_factory", None)
-    if getattr(factory, "_retention_policy", None) == "all":
-        factory._retention_policy = "failed"  # type: ignore[union-attr]
 
 
 # Processes of their own
@@ -483,7 +452,7 @@ def _be_child(config: pytest.Config, work: Work, pipe: int, *, group: bool) -> N
             leave(INTERRUPTED)
         except BaseException as error:
             outcome = Outcome(Status.FAILED, cut(f"{type(error).__name__}: {error}"))
-        os.write(pipe, json.dumps(outcome.to_dict()).encode() + b"\n")
+        os.write(pipe, outcome.to_json().encode())
         code = 0
     finally:
         leave(code)
@@ -549,7 +518,7 @@ def _read(child: Child) -> Outcome | None:
     child.ended = True
     os.close(child.pipe)
     if child.written.endswith(b"\n"):
-        return Outcome.from_dict(json.loads(child.written))
+        return Outcome.from_json(child.written)
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     return Outcome(Status.FAILED, _how_it_ended(code))
@@ -635,7 +604,7 @@ class Spare:
             return None
         seconds = max(Clock.now() - began, 0.0)
         self._longest = max(self._longest, seconds)
-        return replace(Outcome.from_dict(json.loads(answer)), seconds=seconds)
+        return replace(Outcome.from_json(answer), seconds=seconds)
 
     def _answer(self, until: float) -> bytes:
         """Return the line that the process answers; a part of it if it ends or takes too long."""
@@ -669,4 +638,4 @@ def _serve(
             number, name = json.loads(line)
             work = partial(run, session.items[number], name)
             outcome = in_a_fork(session.config, work, group=False)
-            out.write(json.dumps(outcome.to_dict()).encode() + b"\n")
+            out.write(outcome.to_json().encode())

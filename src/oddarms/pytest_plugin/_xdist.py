@@ -56,7 +56,7 @@ class WorkerRunner(Runner):
             outcome="passed",
             longrepr=None,
             when="setup",
-            user_properties=[(CARRIED, outcome.to_dict())],
+            user_properties=[(CARRIED, outcome.to_json())],
         )
         item.ihook.pytest_runtest_logreport(report=report)
         return True
@@ -81,9 +81,8 @@ class XdistHooks:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the outcome that a worker's report carries."""
         carried = dict(report.user_properties).get(CARRIED)
-        if self.scheduler is not None and isinstance(carried, dict):
-            node = report.node
-            self.scheduler.outcomes[node] = Outcome.from_dict(carried)
+        if self.scheduler is not None and isinstance(carried, str):
+            self.scheduler.outcomes[report.node] = Outcome.from_json(carried)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, error: object) -> None:

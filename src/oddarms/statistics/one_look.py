@@ -30,7 +30,6 @@ from oddarms.statistics.one_look_bounds import (
     BOXED,
     GROWN,
     Arms,
-    HalfLevels,
     below_by_halves,
     bets_of,
     cuts_of,
@@ -254,9 +253,8 @@ class _Family:
         pairs = zip(self.totals, self.half, strict=True)
         rest = Totals(*(np.maximum(whole - half, 0.0) for whole, half in pairs))
         shares = self.shares
-        levels = HalfLevels(
-            *map(self.level, (shares.half_theta, shares.half_sigma, shares.half_sums))
-        )
+        level = self.level
+        levels = level(shares.half_theta), level(shares.half_sigma), level(shares.half_sums)
         for first, second in ((self.half, rest), (rest, self.half)):
             self._raise(*below_by_halves(first, second, self.arms.most, self.k, levels))
 

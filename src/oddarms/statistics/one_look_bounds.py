@@ -329,24 +329,18 @@ def _leaning(target: FloatArray, price: FloatArray) -> FloatArray:
     return w
 
 
-class HalfLevels(NamedTuple):
-    """Levels of the events that a direction of one half needs."""
-
-    theta: float
-    sigma: float
-    sums: float
-
-
 def below_by_halves(
-    first: Totals, second: Totals, most: FloatArray, k: float, levels: HalfLevels
+    first: Totals, second: Totals, most: FloatArray, k: float, levels: tuple[float, float, float]
 ) -> tuple[float, float]:
     """Return lower bounds of theta and of sigma: a direction of one half, rewards of the other.
 
     theta >= <c, y> for c = (1 + k w)/n, and sigma >= <w, y>/n (Cauchy-Schwarz). Arms with less than
     two rewards in the second half count with the worse end of [0, 1]. The largest variances `most`
-    may come from all rewards: only the second half's bounds use them, not its direction.
+    may come from all rewards: only the second half's bounds use them, not its direction. `levels`
+    are those of the events for theta, for sigma, and for the weighted sums of variances.
     """
-    w = direction(_first_half(first), second.pulls, k, math.sqrt(2.0 * levels.theta))
+    for_theta, for_sigma, for_sums = levels
+    w = direction(_first_half(first), second.pulls, k, math.sqrt(2.0 * for_theta))
     used = second.pulls >= 2.0
     if not used.any():
         return -math.inf, 0.0
@@ -355,13 +349,13 @@ def below_by_halves(
 
     def bound(c: FloatArray, level: float) -> float:
         own = c[used]
-        variance = variance_sum(later, own * own, own * own, None, levels.sums)
+        variance = variance_sum(later, own * own, own * own, None, for_sums)
         off = radius(variance, float((np.abs(own) / later.counts).max()), level)
         doubt = float((np.abs(own) * mean_doubt(later.counts)).sum()) + rounding(n, k)
         worst = float(np.minimum(c[~used], 0.0).sum())
         return worst + float((own * later.means).sum()) - off - doubt
 
-    return bound((1.0 + k * w) / n, levels.theta), bound(w / n, levels.sigma)
+    return bound((1.0 + k * w) / n, for_theta), bound(w / n, for_sigma)
 
 
 def _first_half(first: Totals) -> Arms:
