@@ -145,7 +145,7 @@ def test_a_question_and_its_words() -> None:
         analyze(HOSTS, question, k=2)
     with pytest.raises(InvalidParameter, match="'f' is in the question, not in the data"):
         analyze(HOSTS, Question([*"abcdef"]))
-    with pytest.raises(InvalidParameter, match="'e' is not in it and there are rows"):
+    with pytest.raises(InvalidParameter, match="'e' is in the data, not in the question"):
         analyze(HOSTS, Question([*"abcd"]))
 
 

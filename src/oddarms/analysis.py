@@ -83,13 +83,16 @@ def analyze(
     data
         A frame of pandas, polars or pyarrow, or a relation of DuckDB; a mapping from label to
         rewards; a Series of pandas with the labels as its index; an array with a row for each of
-        the `labels`; a path of a CSV, Excel or Parquet file; or what `oddarms.read_junit` returns.
+        the `labels`; a path of a CSV (also gzipped, "-" for stdin), Excel or Parquet file; or what
+        `oddarms.read_junit` returns.
     question, **words
         What is asked: a `Question` about these arms, or its words as keywords, such as ``k=3``,
         ``delta=0.01``, ``margin=0.1``, ``rule="mad"``, ``side="both"`` or ``error="fdr"``.
     arm, reward
-        The columns with the labels and the rewards, by default ``arm`` and ``reward``; several
-        columns of labels are joined.
+        The columns with the labels and the rewards, by default ``arm``, or else the index of a
+        pandas frame, and ``reward``. Several columns of labels are joined, as in ``"AA / JFK"``;
+        labels of files are texts. Rewards are numbers, yes/no or true/false; where columns are not
+        separated by commas they may have decimal commas.
     trials, events
         Instead of `reward`, columns with each arm's number of rewards of 0 and 1, and with that of
         ones.
@@ -106,15 +109,16 @@ def analyze(
     min_rows
         Arms with fewer rows are left out of the question, and named.
     missing
-        What a missing reward means: "stop" refuses it, "skip" leaves it out, "worst" counts it as
-        the most abnormal reward.
+        What a missing reward means (None, NaN, an empty cell, NA, null): "stop" refuses it, "skip"
+        leaves it out, which is sound only if being missing has nothing to do with the reward, and
+        "worst" counts it as the most abnormal reward.
     looks
         At how many looks the guarantee holds together: each has delta/looks. A nightly job that
         analyses a growing table for a month wants 30, or a study.
     clip, above
         For rewards without known bounds, as for `oddarms.find`.
     encoding
-        Of a CSV, such as "latin-1".
+        Of a CSV, such as "latin-1"; by default UTF-8, or what its byte order mark says.
     finite_population
         Whether the rows are all there is, as for a census, rather than a sample of what might have
         been: then averages are the means themselves, and everything is decided.

@@ -403,12 +403,11 @@ Work = Callable[[], Outcome]
 
 @dataclass
 class Child:
-    """A process with one run, since when, and what it has written so far."""
+    """A process with one run, and since when; it writes one line, short enough to come at once."""
 
     pid: int
     pipe: int
     began: float
-    written: bytes = b""
     ended: bool = False
 
 
@@ -501,24 +500,25 @@ def finished(children: list[Child]) -> list[tuple[Child, Outcome]]:
             os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT
         ):
             outcome = _read(child)
-            if outcome is not None:
-                seconds = max(Clock.now() - child.began, 0.0)
-                done.append((child, replace(outcome, seconds=seconds)))
+            seconds = max(Clock.now() - child.began, 0.0)
+            done.append((child, replace(outcome, seconds=seconds)))
     return done
 
 
-def _read(child: Child) -> Outcome | None:
-    """Read what a child has written; None if there is more to come."""
-    if select.select([child.pipe], [], [], 0)[0]:
-        part = os.read(child.pipe, 65536)
-        child.written += part
-        if part and not child.written.endswith(b"\n"):
-            return None
+def _line(pipe: int, seconds: float) -> bytes:
+    """Return the line that another process writes; nothing if it ends or takes too long."""
+    ready = select.select([pipe], [], [], max(seconds, 0.0))[0]
+    return os.read(pipe, 65536) if ready else b""
+
+
+def _read(child: Child) -> Outcome:
+    """Return what a child that is done has written, or how it ended."""
+    written = _line(child.pipe, 0.0)
     code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
     child.ended = True
     os.close(child.pipe)
-    if child.written.endswith(b"\n"):
-        return Outcome.from_json(child.written)
+    if written.endswith(b"\n"):
+        return Outcome.from_json(written)
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     return Outcome(Status.FAILED, _how_it_ended(code))
@@ -593,7 +593,7 @@ class Spare:
         began = Clock.now()
         try:
             os.write(self._orders, json.dumps([number, name]).encode() + b"\n")
-            answer = self._answer(began + ALONE_SECONDS + 10.0 * self._longest)
+            answer = _line(self._answers, ALONE_SECONDS + 10.0 * self._longest)
         except OSError:
             answer = b""
         except BaseException:
@@ -605,18 +605,6 @@ class Spare:
         seconds = max(Clock.now() - began, 0.0)
         self._longest = max(self._longest, seconds)
         return replace(Outcome.from_json(answer), seconds=seconds)
-
-    def _answer(self, until: float) -> bytes:
-        """Return the line that the process answers; a part of it if it ends or takes too long."""
-        read = b""
-        while not read.endswith(b"\n"):
-            if not select.select([self._answers], [], [], max(until - Clock.now(), 0.0))[0]:
-                break
-            part = os.read(self._answers, 65536)
-            if not part:
-                break
-            read += part
-        return read
 
     def close(self) -> None:
         """End the process, and a run that it has under way."""

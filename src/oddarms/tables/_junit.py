@@ -186,15 +186,17 @@ def read_junit(
     tally = _Tally(every=reruns == "all")
     digests, left_out = set[bytes](), dict[str, str]()
     for file in files:
+        report = _Report(name_of(file))
         try:
-            runs, digest, commit = _read(file)
+            with opened_bytes(file) as content:
+                report.read(content)
         except InvalidParameter as error:
             if damaged == "stop":
                 raise
-            left_out[name_of(file)] = str(error)
+            left_out[report.name] = str(error)
             continue
-        tally.add(runs, name_of(file), commit)
-        digests.add(digest)
+        tally.add(report)
+        digests.add(report.hash.digest())
     read = len(files) - len(left_out)
     return tally.history(read, left_out, read - len(digests))
 
@@ -303,7 +305,7 @@ class _Report:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._cases: list[_Case] = []
+        self.runs: _Runs = {}
         self._suites: list[_Suite] = []
         self.hash = hashlib.sha256()
         self.commit = ""
@@ -315,16 +317,14 @@ class _Report:
         self._parser.StartDoctypeDeclHandler = self._refuse_declarations
         self._parser.EntityDeclHandler = self._refuse_declarations
 
-    def cases(self, file: Any) -> Iterator[_Case]:
-        """Return the tests of an open file, in order."""
+    def read(self, file: Any) -> None:
+        """Read an open file, all of it."""
         size = 0
         try:
             while piece := file.read(_PIECE):
                 size += len(piece)
                 self.hash.update(piece)
                 self._parser.Parse(piece, False)
-                yield from self._cases
-                self._cases.clear()
                 if size - self._parser.CurrentByteIndex > MAX_TAG:
                     raise self._wrong(f"a tag must have at most {MAX_TAG:,} bytes but has more")
             if not size:
@@ -343,7 +343,6 @@ class _Report:
             raise InvalidParameter(
                 f"{self.name} must be XML in an encoding that is known but is not: {error}."
             ) from None
-        yield from self._cases
 
     def _wrong(self, rule: str) -> InvalidParameter:
         line = self._parser.CurrentLineNumber
@@ -404,8 +403,13 @@ class _Report:
         tag = tag.rpartition(":")[2]
         test = self._test
         if test is not None and self._depth == test.depth:
-            self._cases.append(test)
             self._test = None
+            place = (test.key, test.suite.moment)
+            if place not in self.runs:
+                self.runs[place] = _Executions(array("b"), test.suite.by_pytest)
+                if len(self.runs) > MAX_TESTS:
+                    raise InvalidParameter(f"{self.name} may have {MAX_TESTS:,} tests.")
+            self.runs[place].add(test)
         elif tag in _SUITES or self._depth == 1:
             self._suites.pop()
         self._depth -= 1
@@ -480,22 +484,6 @@ _Runs = dict[tuple[_Key, str], _Executions]
 """What a file has of each test at each moment."""
 
 
-def _read(file: str) -> tuple[_Runs, bytes, str]:
-    """Return what a file has, all of it or an error, its hash and its commit."""
-    runs: _Runs = {}
-    name = name_of(file)
-    report = _Report(name)
-    with opened_bytes(file) as content:
-        for case in report.cases(content):
-            place = (case.key, case.suite.moment)
-            if place not in runs:
-                runs[place] = _Executions(array("b"), case.suite.by_pytest)
-                if len(runs) > MAX_TESTS:
-                    raise InvalidParameter(f"{name} may have {MAX_TESTS:,} tests.")
-            runs[place].add(case)
-        return runs, report.hash.digest(), report.commit
-
-
 MIN_OUTAGE = 20
 """Tests that a file must have before it can tell of an outage."""
 
@@ -514,12 +502,12 @@ class _Tally:
         self._reruns = 0
         self._texts: dict[int, str] = {}
 
-    def add(self, runs: _Runs, name: str, commit: str) -> None:
+    def add(self, report: _Report) -> None:
         """Add what a file has."""
         file = len(self._names)
-        self._names.append(name)
-        self._commits.append(commit)
-        for (key, _), executions in runs.items():
+        self._names.append(report.name)
+        self._commits.append(report.commit)
+        for (key, _), executions in report.runs.items():
             code = self._tests.setdefault(key, len(self._tests))
             if code == len(self._skipped):
                 self._skipped.append(0)

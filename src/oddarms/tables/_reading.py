@@ -76,7 +76,7 @@ class Totals(NamedTuple):
         In the units of the rewards.
     half
         The same for a random half of the rows, each of which is in it with probability 1/2; None
-        if only totals are known and rewards are not all 0 or 1.
+        if only totals are known.
     left_out
         Arms with fewer than `min_rows` rows, and how many they have.
     missing
@@ -110,35 +110,14 @@ def read_rewards(
 
     Parameters
     ----------
-    data
-        A mapping from label to rewards; a frame of pandas, polars or pyarrow, or a relation of
-        DuckDB, with a row per reward; a Series of pandas with the labels as its index; an array
-        with a row for each of the `labels`; or a file: CSV (also separated by semicolons, tabs or
-        bars, also gzipped, "-" for stdin), Excel or Parquet.
-    arm
-        The column of labels; by default ``arm`` or, without one, the index of a pandas frame. Of
-        several columns the labels are joined, as in ``"AA / JFK"``. Labels of files are texts.
-    reward
-        The column of rewards, by default ``reward``: numbers, yes/no or true/false. Where columns
-        are not separated by commas numbers may have decimal commas.
-    trials, events
-        Instead of `reward`, columns with an arm's number of rewards of 0 and 1 and with that of
-        ones; rows of one arm are added up. By default ``trials`` and ``events`` where there is no
-        column of rewards. In the result the ones come first.
-    labels
-        Of the rows of an array.
-    missing
-        What a missing reward means (None, NaN, an empty cell, NA, null): "stop" refuses it, "skip"
-        leaves it out, which is sound only if being missing has nothing to do with the reward, and
-        "worst" counts it as `worst`.
+    data, arm, reward, trials, events, labels, missing, encoding
+        As for `oddarms.analyze`. Rows with trials and events become single rewards, the ones first.
     transform
         Clips rewards, or compares them with a value, before they are checked.
     bounds
         The smallest and the largest reward possible.
     worst
         The most abnormal reward.
-    encoding
-        Of a CSV, such as "latin-1"; by default UTF-8, or what its byte order mark says.
 
     Raises
     ------
@@ -221,13 +200,13 @@ def read_totals(
     rows = _Rows(missing, transform, bounds, worst)
     random = np.random.default_rng(rng)
     sums = np.zeros((3, 0))  # at 2 i what belongs to arm i, at 2 i + 1 what is in the random half
-    singles = binary = True
+    singles = True
     for block in rows.read(data, asked, labels, encoding):
         sums = np.pad(sums, ((0, 0), (0, 2 * len(rows.index) - sums.shape[1])))
         where = 2 * block.arms
         if block.is_single:
             where += random.random(where.size) < 0.5
-        singles, binary = singles and block.is_single, binary and block.binary
+        singles = singles and block.is_single
         for row, values in zip(sums, (block.counts, block.sums, block.squares), strict=True):
             np.add.at(row, where, values)
     pairs = sums.reshape(3, -1, 2)
@@ -246,10 +225,6 @@ def read_totals(
     if singles:
         in_half = pairs[:, :, 1]
         half = Totals(names, in_half[0].astype(np.int64), in_half[1], in_half[2], None, {})
-    elif binary:
-        ones = random.binomial(whole[1].astype(np.int64), 0.5)
-        zeros = random.binomial((whole[0] - whole[1]).astype(np.int64), 0.5)
-        half = Totals(names, ones + zeros, ones.astype(float), ones.astype(float), None, {})
     return Totals(names, counts[kept], whole[1], whole[2], half, left_out, rows.missing)
 
 
@@ -257,13 +232,12 @@ def read_totals(
 
 
 class _Block(NamedTuple):
-    """Some rows: single rewards, or totals, which are `binary` if all rewards were 0 or 1."""
+    """Some rows: single rewards, or totals."""
 
     arms: IntArray
     counts: Any
     sums: FloatArray
     squares: FloatArray
-    binary: bool
     is_single: bool = False
 
 
@@ -386,7 +360,7 @@ class _Rows:
             rule = f"{name} must lie within the bounds [{a:g}, {b:g}] but is {rewards[row]:g}"
             raise BadRow(row, f"{rule}; for other rewards give bounds, clip or above")
         rewards = np.where(gone, self._worst, rewards)
-        return _Block(arms, 1.0, rewards, rewards**2, binary=False, is_single=True)
+        return _Block(arms, 1.0, rewards, rewards**2, is_single=True)
 
     def _totals(self, arms: IntArray, numbers: list[FloatArray], kind: tuple[str, ...]) -> _Block:
         """Return totals if there are rewards within the bounds that have them."""
@@ -395,11 +369,9 @@ class _Rows:
         with np.errstate(all="ignore"):
             right = (counts % 1 == 0) & (counts >= 0) & (counts <= MAX_COUNT)
             if len(kind) == 2:
-                binary = True
                 right &= (sums % 1 == 0) & (sums >= 0) & (sums <= counts)
                 rule = "events must be a whole number from 0 to trials"
             else:
-                binary = a >= 0 and b <= 1 and bool(np.all((squares == sums) & (sums % 1 == 0)))
                 right &= _possible(counts, sums, squares, self._bounds)
                 rule = f"count, total and squares must be those of rewards within [{a:g}, {b:g}]"
         if not right.all():
@@ -407,7 +379,7 @@ class _Rows:
             pairs = zip(kind, numbers, strict=True)
             got = ", ".join(f"{word} {number[row]:g}" for word, number in pairs)
             raise BadRow(row, f"{rule} but there are {got}")
-        return _Block(arms, counts, sums, squares, binary)
+        return _Block(arms, counts, sums, squares)
 
 
 def _possible(

@@ -181,21 +181,18 @@ def table_of(data: Any, wanted: Sequence[str], encoding: str | None) -> Iterator
     elif encoding is not None:
         raise InvalidParameter("Leave encoding out unless data is a file.")
     elif isinstance(data, Mapping) and wanted and set(wanted) <= set(data):
-        yield _of_columns({name: data[name] for name in wanted})
+        try:
+            frame = pandas_of("reading columns").DataFrame({name: data[name] for name in wanted})
+        except ValueError:
+            message = "The columns of data must be lists of the same length."
+            raise InvalidParameter(message) from None
+        yield _of_frame(frame)
     elif not isinstance(data, np.ndarray | type) and any(
         hasattr(kind, name) for name in ("columns", "to_numpy", "__arrow_c_stream__")
     ):
         yield _of_frame(data)
     else:
         yield None
-
-
-def _of_columns(columns: Mapping[Any, Any]) -> Table:
-    try:
-        frame = pandas_of("reading columns").DataFrame(dict(enumerate(columns.values())))
-    except ValueError:
-        raise InvalidParameter("The columns of data must be lists of the same length.") from None
-    return Table("data", list(columns), lambda *_: [frame], is_file=False)
 
 
 def _of_frame(data: Any) -> Table:
