@@ -335,7 +335,6 @@ def test_runs_count_after_the_first_pass(tmp_path: Path) -> None:
     }
     assert [tuple(count) for count in history.placed("broken")] == [("C::dead", 4, 4, 0, "broken")]
     assert [tuple(count) for count in history.placed("skipped")] == [("C::off", 0, 0, 4, "skipped")]
-    assert list(history.to_frame().columns) == ["test", "runs", "failures", "skipped", "place"]
     assert (history.files, history.samples, history.copies) == (4, 5, 0)
     totals = read_totals(history)
     assert (totals.labels, totals.counts.tolist()) == (["C::a", "C::b"], [3, 2])

@@ -116,32 +116,13 @@ ISOLATE = "Make every run in a fresh process, forked after the collection."
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of a session, checked.
-
-    Attributes
-    ----------
-    rate, delta, precision
-        Of the default question: see `Flakiness`.
-    words
-        Of the question which tests are abnormally flaky; empty where that is not asked.
-    seconds, budget
-        For how long to begin runs, and how many to make; None for no limit.
-    fail_on
-        The kinds of tests that make the exit code 1.
-    out, summary, quarantine
-        Where to write the report, the answer as Markdown, and the flaky tests.
-    storage, study, version
-        Where to store the runs, the prefix of study names there, and the version of the code.
-    isolate, jobs
-        Whether every run has its own process, and how many of them there are at a time.
-    seed
-        Decides all random choices; None for one that is drawn.
-    """
+    """The options of a session, checked; `OPTIONS` describes them."""
 
     rate: float = 0.05
     delta: float = 0.05
     precision: float = 0.2
     words: dict[str, Any] = field(default_factory=dict)
+    """Of the question which tests are abnormally flaky; empty where that is not asked."""
     seconds: float | None = DEFAULT_SECONDS
     budget: int | None = None
     fail_on: tuple[str, ...] = ("flaky", "broken")

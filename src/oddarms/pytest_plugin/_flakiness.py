@@ -394,16 +394,9 @@ def failures_for(precision: float) -> int:
 
 
 def fair_share(spent: FloatArray, wanted: FloatArray, available: float) -> float:
-    """Return the level up to which everybody may spend: what some do not need is left to others.
+    """Return the level up to which each test may spend: what some do not need is left to others.
 
-    Parameters
-    ----------
-    spent
-        What each test has spent, such as seconds.
-    wanted
-        What each would spend in all.
-    available
-        What there is beside what was spent.
+    Of each test, `spent` is what it has spent, such as seconds, and `wanted` what it would in all.
 
     Examples
     --------

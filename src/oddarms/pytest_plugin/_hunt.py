@@ -258,11 +258,6 @@ class Watch:
     """Names tests that hang, on stderr as it was before pytest captured it.
 
     A process looks, not a thread: with one more thread a test that forks may be warned, and fail.
-
-    Parameters
-    ----------
-    nodeids
-        The tests.
     """
 
     def __init__(self, nodeids: Sequence[str]) -> None:

@@ -51,13 +51,6 @@ class Version:
 class Memory:
     """The runs of other sessions, and a place for those of this one.
 
-    Parameters
-    ----------
-    nodeids
-        The collected tests.
-    settings
-        What was asked for, with a storage.
-
     Attributes
     ----------
     older

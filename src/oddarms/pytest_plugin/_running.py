@@ -255,12 +255,8 @@ class Runner:
     """A plugin that runs samples instead of tests.
 
     `pytest_runtest_protocol` is that of pytest, with all that other plugins wrap around it, but
-    reports go nowhere; and plugins that would run a failing test again do not come to it.
-
-    Parameters
-    ----------
-    isolate
-        Whether every run has a process of its own, so that it tears down fixtures of the session.
+    reports go nowhere; and plugins that would run a failing test again do not come to it. With
+    `isolate` every run has a process of its own, so that it tears down fixtures of the session.
     """
 
     def __init__(self, *, isolate: bool = False) -> None:
@@ -414,13 +410,8 @@ class Child:
 def fork(config: pytest.Config, work: Work, *, group: bool = True) -> Child:
     """Begin a process that does the work and writes its outcome.
 
-    Parameters
-    ----------
-    config, work
-        pytest's, and what to do.
-    group
-        Whether it leads a group of its own, which Ctrl-C at the terminal does not reach: its parent
-        is interrupted, and ends it.
+    Ctrl-C at the terminal does not reach a `group` of its own: its parent is interrupted and ends
+    it.
     """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
@@ -560,15 +551,7 @@ def in_a_fork(config: pytest.Config, work: Work, *, group: bool = True) -> Outco
 
 
 class Spare:
-    """A process in which no test has run, kept to fork runs alone from it.
-
-    Parameters
-    ----------
-    session
-        With the collected tests.
-    run
-        Makes a run of a test under a name.
-    """
+    """A process in which no test has run, kept to fork runs alone from it."""
 
     def __init__(self, session: pytest.Session, run: Callable[[pytest.Item, str], Outcome]) -> None:
         self._items = {item: number for number, item in enumerate(session.items)}

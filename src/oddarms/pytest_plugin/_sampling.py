@@ -62,17 +62,7 @@ class Sample:
 
 
 class Sampling(ABC):
-    """The tests of a session, what is known of them, and what to run next.
-
-    Parameters
-    ----------
-    nodeids
-        The collected tests.
-    settings
-        What was asked for.
-    workers
-        How many run tests at a time.
-    """
+    """The tests of a session, what is known of them, and what to run next."""
 
     def __init__(self, nodeids: Sequence[str], settings: Settings, workers: int = 1) -> None:
         self.settings = settings
@@ -99,13 +89,7 @@ class Sampling(ABC):
     # What to run
 
     def next(self, last: int | None = None) -> Sample | None:
-        """Return a sample; None where there is none for now.
-
-        Parameters
-        ----------
-        last
-            The test that ran before on the same worker.
-        """
+        """Return a sample after the `last` test of the same worker; None if there is none now."""
         settings = self.settings
         if settings.seconds is not None and self.elapsed >= settings.seconds:
             self.stop(f"{duration(settings.seconds)} are over")
@@ -150,14 +134,9 @@ class Sampling(ABC):
 
     @abstractmethod
     def finish(self, why: str, *, in_a_hurry: bool = False) -> None:
-        """End, when nothing is under way any more.
+        """End, when nothing is under way any more; `why` is the reason unless it ended by itself.
 
-        Parameters
-        ----------
-        why
-            Why it ends, if it has not ended by itself.
-        in_a_hurry
-            Whether not to wait for a storage that is unavailable.
+        In a hurry, do not wait for a storage that is unavailable.
         """
 
     # What is known
@@ -295,7 +274,8 @@ class FlakyTests(Sampling):
         if self.runs < known.n and not clean:
             return f"{text}; first round, {self.runs:,} of {known.n:,} tests"
         text += f"; {clean:,} of {n:,} shown clean at {100.0 * known.rate:g} %"
-        worst = max((known.excluded(i) for i, kind in enumerate(kinds) if _passed(kind)), default=0)
+        passing = [i for i, k in enumerate(kinds) if k in (Kind.CLEAN, Kind.UNDECIDED)]
+        worst = max(map(known.excluded, passing), default=0)
         if known.rate < worst < 1.0:
             text += f" ({100.0 * worst:.2g} % so far)"
         return f"{text}; {self._to_go()}"
@@ -321,10 +301,6 @@ class FlakyTests(Sampling):
         if limit is not None and seconds > limit - self.elapsed:
             return f"the time is over in {duration(max(limit - self.elapsed, 0.0))}"
         return f"about {duration(seconds)} {open_}"
-
-
-def _passed(kind: Kind) -> bool:
-    return kind in (Kind.CLEAN, Kind.UNDECIDED)
 
 
 class AbnormalTests(Sampling):

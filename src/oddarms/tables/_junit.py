@@ -38,7 +38,7 @@ import numpy as np
 
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, brief, check_choice
-from oddarms.tables._files import STDIN, Source, name_of, opened_bytes, pandas_of
+from oddarms.tables._files import STDIN, Source, name_of, opened_bytes
 
 Reruns = Literal["first", "all"]
 """Which executions of a test in one run count."""
@@ -133,10 +133,6 @@ class RunHistory(Mapping[str, FloatArray]):
     def placed(self, place: str) -> list[RunCount]:
         """Return the tests that are "compared", "flaky", "broken" or "skipped"."""
         return [count for count in self.counts if count.place == place]
-
-    def to_frame(self) -> Any:
-        """Return one row per test, with its runs and failures, as a pandas data frame."""
-        return pandas_of("to_frame()").DataFrame(self.counts, columns=RunCount._fields)
 
 
 def read_junit(
