@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -37,7 +37,6 @@ from oddarms.tables import Totals as Recorded_Totals
 from oddarms.text import counted
 
 Method = Literal["proven", "calibrated"]
-METHODS: tuple[Method, ...] = ("proven", "calibrated")
 ALGORITHM = "analyze"
 """The algorithm in the question of a result; its options are those of the analysis."""
 NOT_ASKED = ("budget", "goal", "algorithm")
@@ -146,7 +145,7 @@ def analyze(
     >>> result.outliers, result.normal
     (['d'], ['a', 'b', 'c', 'e'])
     """
-    check_choice("method", method, METHODS)
+    check_choice("method", method, get_args(Method))
     check_whole("min_rows", min_rows, least=1)
     check_whole("looks", looks, least=1)
     transform = Transform.of(clip, above)

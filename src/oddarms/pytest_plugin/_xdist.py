@@ -200,7 +200,8 @@ class Scheduler:
         """Send a worker what it needs to be busy."""
         assert self.sampling is not None
         queue, sent = self._queues[node], []
-        while len(queue) < self._wanted() and not self.sampling.done:
+        wanted = QUEUED_IF_FAST if self.sampling.pace < FAST else QUEUED
+        while len(queue) < wanted and not self.sampling.done:
             last = queue[-1].index if queue else self._last.get(node)
             sample = self.sampling.next(last)
             if sample is None and len(queue) < MIN_QUEUED and self._is_stuck(queue):
@@ -244,10 +245,6 @@ class Scheduler:
             self._gone.add(node)
             for _ in indices:
                 self.sampling.lose(self._queues[node].pop())
-
-    def _wanted(self) -> int:
-        assert self.sampling is not None
-        return QUEUED_IF_FAST if self.sampling.pace < FAST else QUEUED
 
 
 def _some_count(samples: Iterable[Sample]) -> bool:

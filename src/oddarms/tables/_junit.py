@@ -315,7 +315,7 @@ class _Report:
 
     def read(self, file: Any) -> None:
         """Read an open file, all of it."""
-        size = 0
+        size, at_end = 0, False
         try:
             while piece := file.read(_PIECE):
                 size += len(piece)
@@ -325,13 +325,13 @@ class _Report:
                     raise self._wrong(f"a tag must have at most {MAX_TAG:,} bytes but has more")
             if not size:
                 raise InvalidParameter(f"{self.name} must be a report in XML but is empty.")
+            at_end = True
             self._parser.Parse(b"", True)
         except expat.ExpatError as error:
             why = expat.ErrorString(error.code) if error.code else "it is not"
-            ended = self._depth and error.code in _CUT_OFF
             raise InvalidParameter(
                 f"{self.name}, line {error.lineno}: the file must be XML but is not: "
-                f"{'it is cut off' if ended else why}."
+                f"{'it is cut off' if at_end and self._depth else why}."
             ) from None
         except InvalidParameter:
             raise
@@ -411,15 +411,6 @@ class _Report:
         self._depth -= 1
 
 
-_CUT_OFF = {
-    expat.errors.codes[text]
-    for text in (
-        expat.errors.XML_ERROR_NO_ELEMENTS,
-        expat.errors.XML_ERROR_UNCLOSED_TOKEN,
-        expat.errors.XML_ERROR_UNCLOSED_CDATA_SECTION,
-        expat.errors.XML_ERROR_PARTIAL_CHAR,
-    )
-}
 _FAILURES = frozenset(
     f"{kind}{what}" for kind in ("flaky", "rerun") for what in ("Failure", "Error")
 ) | {"failure", "error"}
