@@ -209,9 +209,9 @@ class AlgorithmConformance:
         drive(search, Streams(self.easy.means), steps=2)
         pulls = search.ask_step()
         good = [0.5] * pulls.total
-        self._rejects(search, good[:-1], "one per pull", f"got {pulls.total - 1}")
-        self._rejects(search, [*good, 0.5], "one per pull", f"got {pulls.total + 1}")
-        self._rejects(search, [good], "one per pull", "shape")
+        self._rejects(search, good[:-1], "one reward per pull", f"got {pulls.total - 1}")
+        self._rejects(search, [*good, 0.5], "one reward per pull", f"got {pulls.total + 1}")
+        self._rejects(search, [good], "one reward per pull", "shape")
         self._rejects(search, [*good[:-1], float("nan")], "bounds [0, 1]", "nan")
         self._rejects(search, [*good[:-1], 1.5], "bounds [0, 1]", "1.5")
         self._rejects(search, [*good[:-1], -0.1], "bounds [0, 1]", "-0.1")
