@@ -565,7 +565,7 @@ class TestBudget:
             assert machine.error_estimate < 0.05
 
     def test_it_needs_a_budget(self) -> None:
-        with pytest.raises(InvalidParameter, match="budget must be a number of pulls where goal"):
+        with pytest.raises(InvalidParameter, match="requires a budget: give a number of pulls"):
             machine_of(12, goal="budget").propose(UNLIMITED)
 
     def test_in_a_search(self) -> None:
