@@ -105,7 +105,7 @@ class TestLevelsNextToTheEnds:
         """Return the evidence of arms against a floor: that they are normal, and outliers."""
         tally = tally_of(self.PULLS, totals)
         rules = JointCertificate(len(totals), Sigma(k=1.0), 0.1, slack).rules
-        weights = Weights(np.ones((3, len(totals))), 0.0)
+        weights = Weights(np.ones(len(totals)), 0.0)
         known = weights, np.arange(len(totals)), tally, forecast(tally)
         return floor_evidence(rules._replace(slack=slack, floor=floor), *known)[:2]
 
@@ -133,7 +133,7 @@ class TestLevelsNextToTheEnds:
         certificate = IntervalCertificate(1030, Sigma(k=2.0), 0.1, 0.0)
         certificate.low = certificate.high = 1e-10 if reward == 0 else 1.0 - 1e-10
         tally = tally_of(self.PULLS, [reward * self.PULLS] * 1030)
-        weights = Weights(np.ones((3, 1030)), 0.0)
+        weights = Weights(np.ones(1030), 0.0)
         found = certificate._weigh(
             np.arange(1030), certificate.standing, weights, tally, forecast(tally)
         )
