@@ -42,15 +42,15 @@ PINNED: dict[tuple[str, int, str], tuple[int, list[int]]] = {
     ("rr", 2, "six arms"): (1426, [2, 5]),
     ("wrr", 1, "six arms"): (1087, [2, 5]),
     ("wrr", 2, "six arms"): (1151, [2, 5]),
-    ("spade", 1, "six arms"): (136, [2, 5]),
-    ("spade", 2, "six arms"): (115, [2, 5]),
+    ("spade", 1, "six arms"): (115, [2, 5]),
+    ("spade", 2, "six arms"): (117, [2, 5]),
     ("rr", 1, "one of ten"): (7304, [9]),
     ("wrr", 1, "one of ten"): (6881, [9]),
     ("spade", 1, "one of ten"): (197, [9]),
     ("spade", 2, "one of ten"): (205, [9]),
     ("ade", 1, "six arms"): (2769, [2, 5]),
     ("ade", 2, "six arms"): (2993, [2, 5]),
-    ("spade", 1, "many arms"): (18218, [290, 291, 292, 293, 294, 295, 296, 297, 298, 299]),
+    ("spade", 1, "many arms"): (16215, [290, 291, 292, 293, 294, 295, 296, 297, 298, 299]),
 }
 
 

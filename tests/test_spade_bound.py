@@ -190,7 +190,7 @@ def test_constants_are_those_of_the_program() -> None:
         *("LEAST_DOUBT", "MOST_DOUBT", "LEAST_COUNT"),
     ):
         assert getattr(_spade_bound, name) == getattr(plans, name)
-    assert pytest.approx(0.75) == _spade_bound.ROWS_TO_FOCUS  # as the page says
+    assert pytest.approx(3.0 / 19.0) == _spade_bound.ROWS_TO_FOCUS  # as the page says
     assert pytest.approx(28.0) == _spade_bound.FOCUS_TO_ROWS
     sweeps = true_direction.TrueDirection(9, 1.0, alpha=0.1, nuisance_delta=0.02)
     sweeps.absorb(directions.Tally(np.full(9, 4.0), np.full(9, 2.0), np.zeros(9)), 4.0, 0.5)
@@ -262,7 +262,7 @@ def test_the_choice_of_a_step_bounds_rows_and_focus() -> None:
         if gains:
             assert rows < 28.0 * mine * (1.0 + 1e-9)
         else:
-            assert mine <= 4.0 / 3.0 * rows * (1.0 + 1e-9)
+            assert mine <= 19.0 / 3.0 * rows * (1.0 + 1e-9)
     assert kinds == {True, False}
 
 
@@ -294,7 +294,7 @@ def test_lemmas_along_runs(name: str, delta: float) -> None:
         mine = float(N[alive].sum())
         if not step.row:
             kinds.add("focus")
-            assert mine <= step.row_pulls * 4.0 / 3.0 * (1.0 + 1e-9)  # (1)
+            assert mine <= step.row_pulls * 19.0 / 3.0 * (1.0 + 1e-9)  # (1)
             assert np.ceil(0.08 * N[alive]).sum() <= (0.08 + 1.0 / at.least[reading]) * mine
         elif step.chosen:
             kinds.add("row")

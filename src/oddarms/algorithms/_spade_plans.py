@@ -13,7 +13,7 @@ GROWTH = 0.08  # a step adds about this share of what is there
 FIRST_ROWS = 4  # rows of one pull each (two in the pilot of the joint form) before any focus
 ROW_ADVANTAGE = 3.0  # rows also lower the bias of the threshold's estimate, unseen in its radius
 LONGEST_FOCUS = 20  # steps in a row; then the threshold is sampled again, so it never starves
-LEAST_DOUBT, MOST_DOUBT = 0.2, 0.9  # of the doubt that is taken to be about the threshold
+LEAST_DOUBT, MOST_DOUBT = 0.05, 0.9  # of the doubt that is taken to be about the threshold
 LEAST_COUNT = 0.25  # pulls of an arm in a row, in units of the average
 
 
