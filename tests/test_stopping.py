@@ -185,7 +185,8 @@ def test_a_second_signal_ends_it_at_once(mark: str, jobs: int) -> None:
     with search(STUBBORN, jobs=jobs) as process:
         wait_until(all_ready(jobs))
         process.send_signal(signal.SIGINT)
-        assert insist(process, signal.SIGTERM) in (130, 143)
+        # a signal that comes after the handlers were put back ends it by itself
+        assert insist(process, signal.SIGTERM) in (130, 143, -signal.SIGTERM)
         wait_until(lambda: not marked(mark))
 
 
