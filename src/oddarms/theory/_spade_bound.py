@@ -78,7 +78,7 @@ def spade_pulls_bound(
     Examples
     --------
     >>> f"{spade_pulls_bound([0.1] * 98 + [0.9] * 2, k=3, delta=0.1):.2g}"
-    '7.2e+06'
+    '2e+07'
     """
     y = check_means(means)
     a, b = check_bounds(bounds)
