@@ -61,5 +61,5 @@ def test_a_file(tmp_path: Path) -> None:
 
 
 def test_bad_words_get_a_sentence() -> None:
-    with pytest.raises(InvalidParameter, match="quantile must be given"):
+    with pytest.raises(InvalidParameter, match="requires the parameter quantile"):
         plot_rules(MEANS, questions=[{"rule": "quantile"}])

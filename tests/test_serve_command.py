@@ -176,7 +176,7 @@ class TestTokens:
 
     def test_nothing_is_made_where_nothing_is(self, run_command: Run, tmp_path: Path) -> None:
         missing = tmp_path / "missing.db"
-        assert run_command("serve", "token", "admin", "--storage", missing).code == 1
+        assert run_command("serve", "token", "admin", "--storage", missing).code == 2
         assert not missing.exists()
 
 

@@ -19,7 +19,6 @@ from typing import Any, ParamSpec
 import typer
 
 from oddarms.errors import OddarmsError, SearchError, StorageFailed, WorkerLost
-from oddarms.tables import csv_text
 from oddarms.text import filled, message, table, terminal_width
 
 P = ParamSpec("P")
@@ -182,6 +181,8 @@ def emit_rows(
         return
     plain = [[v.isoformat() if isinstance(v, datetime) else v for v in row] for row in rows]
     if how == "csv":
+        from oddarms.tables import csv_text  # reads files with numpy, which takes time to import
+
         emit(csv_text(header, plain))
     else:
         emit(json_text([dict(zip(header, row, strict=True)) for row in plain]))
