@@ -48,7 +48,7 @@ def test_a_ticket_of_another_search_is_refused() -> None:
 def test_what_is_no_number_is_no_reward(rewards: Any) -> None:
     search = Search(QUESTION)
     assert search.ask_step().total == 6
-    with pytest.raises(RewardRejected, match="rewards must|one reward per pull"):
+    with pytest.raises(RewardRejected, match=r"rewards must|one reward per pull"):
         search.tell_step(rewards)
     assert search.told == 0
 
