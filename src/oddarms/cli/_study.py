@@ -114,11 +114,15 @@ def list_studies(given: Given) -> None:
         note("no studies yet: `oddarms study create` makes one")
         return
     header = ["name", "status", "arms", "decided", "outliers", "results", "rate", "seen"]
-    more = ["k", "delta", "algorithm", "handed_out", "created"] if how != "table" else []
-    emit_rows(how, header + more, map(_listed, found), right=header[2:7], wrap="name")
+    rows = [_listed(one) for one in found]
+    if how == "table":  # a line has 80 columns
+        rows = [(*row[:7], row[7] and f"{row[7]:%m-%d %H:%M} UTC") for row in rows]
+    else:
+        header += ["k", "delta", "algorithm", "handed_out", "created"]
+    emit_rows(how, header, rows, right=header[2:7], wrap="name")
 
 
-def _listed(one: StudySummary) -> Sequence[Any]:
+def _listed(one: StudySummary) -> tuple[Any, ...]:
     asked = one.question
     state = (one.status.value, asked.n, one.decided, one.outliers, one.results, one.rate, one.seen)
     return one.name, *state, asked.k, asked.delta, asked.algorithm, one.handed_out, one.created
