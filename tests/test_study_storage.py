@@ -123,7 +123,9 @@ class TestNames:
         ids=repr,
     )
     def test_what_names_no_storage(self, storage: Any) -> None:
-        with pytest.raises(InvalidParameter, match=r"storage (must|is a URL that cannot be read)") as caught:
+        with pytest.raises(
+            InvalidParameter, match=r"storage (must|is a URL that cannot be read)"
+        ) as caught:
             make(storage)
         assert "secret" not in str(caught.value)
 
