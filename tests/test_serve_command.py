@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from helpers import Run
 from oddarms import create_study
 from oddarms.server import Binding, Role, Tokens
+from servers import ServerProcess, admin_token
 
 
 @pytest.fixture
@@ -203,3 +206,29 @@ def test_a_host_that_is_not_here(run_command: Run, file: str, host: str, said: s
     refused = run_command("serve", "--storage", file, *words)
     assert refused.code == 1
     assert said in refused.err.replace("\n", " ")
+
+
+def test_the_log_is_lines_of_json_and_short(file: str, tmp_path: Path) -> None:
+    """A change has the fields of its line; two hundred malformed requests leave one line."""
+    server = ServerProcess(file, tmp_path, "--json-logs")
+    token = admin_token(file)
+    server.start()
+    try:
+        server.wait()
+        for _ in range(200):
+            with socket.create_connection(("127.0.0.1", server.port)) as one:
+                one.sendall(b"NO HTTP\r\n\r\n")
+                assert b" 400 " in one.recv(100)
+        headers = {"Authorization": f"Bearer {token}"}
+        answer = httpx.post(f"{server.address}/api/v1/studies/crowd/resume", headers=headers)
+        assert answer.status_code == 200
+    finally:
+        server.kill()
+    lines = [json.loads(line) for line in server.log.read_text().splitlines() if line[0] == "{"]
+    assert [one["message"] for one in lines if one["level"] == "warning"] == [
+        "Invalid HTTP request received."
+    ]
+    (change,) = [one for one in lines if one["logger"] == "oddarms.audit"]
+    assert (change["action"], change["study"]) == ("resume", "crowd")
+    assert change["request"] == answer.headers["x-request-id"]
+    assert change["message"].startswith(f"resume token={change['token']} role=admin from=127.0.0.1")

@@ -22,9 +22,9 @@ from processes import wait_until
 from servers import STUDIES, Served, served
 
 READING = ("", "/question", "/result", "/progress", "/status", "/pulse", "/trials", "/conflicts")
-READING += ("/export", "/workers", "/verify")
+READING += ("/export", "/workers", "/holders", "/verify")
 WORKING: dict[str, Any] = {"/ask": {}, "/skip": {"tickets": []}, "/renew": {"tickets": []}}
-WORKING |= {"/tell": {"results": []}}
+WORKING |= {"/tell": {"results": []}, "/release": {"worker": "nobody"}}
 CHANGING: dict[str, Any] = {"/stop": {}, "/resume": None, "/history": {"rewards": {}}}
 CHANGING |= {"/budget": {"budget": None}}
 NAMES = itertools.count(1)

@@ -321,6 +321,8 @@ class TestTheServerItself:
                 for reward in (0.5, 0.5, 1.0):
                     told = {"ticket": ticket["id"], "reward": reward}
                     client.post(f"{STUDIES}/quo%22te/tell", json=told)
+                client.post(f"{STUDIES}/quo%22te/renew", json={"tickets": [ticket["id"]]})
+                client.post(f"{STUDIES}/quo%22te/release", json={"worker": None})
                 text = client.get("/metrics").text
         route = 'method="GET",route="/api/v1/studies/{name}"'
         for line in (
@@ -328,7 +330,10 @@ class TestTheServerItself:
             'oddarms_http_requests_total{method="GET",route="other",status="421"} 1.0',
             f"oddarms_http_request_seconds_count{{{route}}} 2.0",
             "oddarms_studies 1.0",
-            "oddarms_open_tickets 1.0",
+            "oddarms_open_tickets 0.0",
+            'oddarms_leases_total{event="granted"} 2.0',
+            'oddarms_leases_total{event="renewed"} 0.0',
+            'oddarms_leases_total{event="released"} 1.0',
             "oddarms_waiting_asks 0.0",
             *(f'oddarms_results_total{{outcome="{outcome}"}} 1.0' for outcome in Told),
             "oddarms_event_streams 1.0",

@@ -206,13 +206,16 @@ def audit(
 ) -> None:
     """Log a change under ``oddarms.audit``: what, which token, from where, which request."""
     who = principal or current(request)
-    words = "".join(f" {name}={value!r:.200}" for name, value in more.items())
-    named = f" study={study!r}" if study else ""
-    said = f"{action} token={who.token.owner} role={who.role} from={_address(request)}"
+    known = {"token": who.token.owner, "role": who.role.value, "from": _address(request)}
+    known["request"] = request.state.request_id
+    given = {"study": study} if study else {}
     if state_of(request).settings.forwarded_user:
-        said += f" user={shown(request.headers.get('x-forwarded-user', '-'))!r:.200}"
-    said += f" request={request.state.request_id}"
-    _audit.info("%s", f"{said}{named}{words} name={who.token.note!r}")
+        given["user"] = shown(request.headers.get("x-forwarded-user", "-"))
+    given |= more | {"name": who.token.note}
+    words = [f"{name}={value}" for name, value in known.items()]
+    words += [f"{name}={value!r:.200}" for name, value in given.items()]
+    fields = {"action": action, **known, **given}
+    _audit.info("%s", " ".join([action, *words]), extra={"fields": fields})
 
 
 def _address(connection: HTTPConnection) -> str:

@@ -68,7 +68,9 @@ async def ask(
 
     With `wait` it answers when there is something to do, or after so many seconds.
     """
-    tickets = await state_of(request).events.tickets(study, principal.token, request, body)
+    state = state_of(request)
+    tickets = await state.events.tickets(study, principal.token, request, body)
+    state.metrics.leases.labels("granted").inc(len(tickets))
     return await run_in_threadpool(_asked, tickets)
 
 
@@ -104,6 +106,7 @@ def tell(request: Request, study: StudyToWork, body: models.Tell) -> dict[str, l
 def skip(request: Request, study: StudyToWork, body: models.Skip) -> dict[str, int]:
     """Give back tickets without results; return how many."""
     study.skip_many(body.tickets, body.reason)
+    state_of(request).metrics.leases.labels("returned").inc(len(body.tickets))
     state_of(request).events.changed(study)
     return {"count": len(body.tickets)}
 
@@ -111,16 +114,17 @@ def skip(request: Request, study: StudyToWork, body: models.Skip) -> dict[str, i
 @work.post("/release")
 def release(request: Request, study: StudyToWork, body: models.Release) -> dict[str, int]:
     """Take back all tickets that a worker has out, if it is gone; return how many."""
-    count = study.release(body.worker, body.reason)
-    state_of(request).events.changed(study)
+    count = state_of(request).release(study, body.worker, body.reason)
     audit(request, "release", study.name, worker=body.worker, tickets=count, reason=body.reason)
     return {"count": count}
 
 
 @work.post("/renew")
-def renew(study: StudyToWork, body: models.Renew) -> dict[str, int]:
+def renew(request: Request, study: StudyToWork, body: models.Renew) -> dict[str, int]:
     """Let leases last so many seconds from now; return how many do."""
-    return {"count": study.renew(body.tickets, body.lease)}
+    count = study.renew(body.tickets, body.lease)
+    state_of(request).metrics.leases.labels("renewed").inc(count)
+    return {"count": count}
 
 
 # Studies

@@ -303,6 +303,7 @@ class _JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
             "request": request_id.get(),
+            **getattr(record, "fields", {}),
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)

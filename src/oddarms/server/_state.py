@@ -134,6 +134,13 @@ class State:
         seed = seed_of(seed)
         return self.storage.create(name, checked_question(Question(arms, **words), seed), seed)
 
+    def release(self, study: StoredStudy, worker: str | None, reason: str) -> int:
+        """Take back the tickets of a worker, and let those ask who wait for work."""
+        count = study.release(worker, reason)
+        self.metrics.leases.labels("released").inc(count)
+        self.events.changed(study)
+        return count
+
     def delete(self, study: StoredStudy) -> None:
         """Delete a study with all its results."""
         self.storage.delete(study.name)
@@ -166,6 +173,12 @@ class Metrics:
             "oddarms_results",
             "Results that clients told: recorded, repeated or in conflict.",
             ["outcome"],
+            registry=self._registry,
+        )
+        self.leases = Counter(
+            "oddarms_leases",
+            "Leases of tickets that were granted, renewed, returned or released.",
+            ["event"],
             registry=self._registry,
         )
         storage = Histogram(

@@ -220,31 +220,31 @@ async def revoke_token(request: Request, _: Admin) -> Response:
 # Changes
 
 
-def _stop(study: StoredStudy, _form: FormData) -> dict[str, Any]:
+def _stop(_state: State, study: StoredStudy, _form: FormData) -> dict[str, Any]:
     """Stop a study; the reason of an earlier stop stays."""
     if study.overview().stopped is None:
         study.stop("stopped from the page")
     return {}
 
 
-def _resume(study: StoredStudy, _form: FormData) -> dict[str, Any]:
+def _resume(_state: State, study: StoredStudy, _form: FormData) -> dict[str, Any]:
     study.resume()
     return {}
 
 
-def _raise_budget(study: StoredStudy, form: FormData) -> dict[str, Any]:
+def _raise_budget(_state: State, study: StoredStudy, form: FormData) -> dict[str, Any]:
     budget = _budget(_text(form, "budget"))
     study.raise_budget(budget)
     return {"budget": budget}
 
 
-def _release(study: StoredStudy, form: FormData) -> dict[str, Any]:
+def _release(state: State, study: StoredStudy, form: FormData) -> dict[str, Any]:
     """Take back the tickets of a worker; an empty name is who asked without one."""
     worker = _text(form, "worker") or None
-    return {"worker": worker, "tickets": study.release(worker, "released from the page")}
+    return {"worker": worker, "tickets": state.release(study, worker, "released from the page")}
 
 
-CHANGES: dict[str, Callable[[StoredStudy, FormData], dict[str, Any]]] = {
+CHANGES: dict[str, Callable[[State, StoredStudy, FormData], dict[str, Any]]] = {
     "stop": _stop,
     "resume": _resume,
     "budget": _raise_budget,
@@ -291,7 +291,7 @@ async def change(request: Request, study: StudyToChange, action: str) -> Respons
     if action not in CHANGES:
         raise HTTPException(404)
     try:
-        words = await run_in_threadpool(CHANGES[action], study, form)
+        words = await run_in_threadpool(CHANGES[action], state_of(request), study, form)
     except OddarmsError as error:
         status, said = _said(request, error)
         given = {"budget": _text(form, "budget"), "problem": said}
