@@ -32,7 +32,7 @@ Source = str | PathLike[str]
 STDIN = "-"
 
 MAX_INFLATED = 256 * 2**20
-"""Bytes that any packed file may inflate to; each of its own bytes adds `MAX_RATIO`."""
+"""Bytes that any compressed file may unpack to; each of its own bytes adds `MAX_RATIO`."""
 MAX_RATIO = 100
 MAX_LINE = 2**20
 """Bytes of a line, and characters of a label."""
@@ -42,7 +42,7 @@ PART_ROWS = 2**18
 """Rows of a CSV or Parquet file that are in memory at a time."""
 _HEAD_BYTES = 2**16
 _TOO_LARGE = (
-    f"a packed file may inflate to {MAX_INFLATED // 2**20} MiB and {MAX_RATIO} times its size"
+    f"a compressed file may unpack to {MAX_INFLATED // 2**20} MiB plus {MAX_RATIO} times its size"
 )
 _GZIP, _ZIP, _PARQUET, _OLD_EXCEL = b"\x1f\x8b", b"PK\x03\x04", b"PAR1", b"\xd0\xcf\x11\xe0"
 _MARKS = {
@@ -79,7 +79,7 @@ class Content(io.RawIOBase):
         piece = piece or self._stream.read(size) or b""
         self._left -= len(piece)
         if self._left < 0:
-            raise InvalidParameter(f"{self._name}: {_TOO_LARGE}; unpack this one first.")
+            raise InvalidParameter(f"{self._name}: {_TOO_LARGE}. Unpack it first.")
         if self._is_text:
             self._check_text(piece)
         buffer[: len(piece)] = piece
@@ -94,13 +94,13 @@ class Content(io.RawIOBase):
     def _check_text(self, piece: bytes) -> None:
         if b"\0" in piece and not self._has_nul:
             raise InvalidParameter(
-                f"{self._name}: the file must be text but has the byte 0x00; if it is text in"
-                " UTF-16, give encoding='utf-16'."
+                f"{self._name} must be text, but it contains the byte 0x00. If it is text in UTF-16,"
+                " set encoding='utf-16'."
             )
         end = max(piece.rfind(b"\n"), piece.rfind(b"\r"))
         self._line = len(piece) - end - 1 + (self._line if end < 0 else 0)
         if self._line > MAX_LINE:
-            raise InvalidParameter(f"{self._name}: a line may have {MAX_LINE:,} bytes.")
+            raise InvalidParameter(f"{self._name}: a line has more than {MAX_LINE:,} bytes.")
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def opened_bytes(source: Source) -> Iterator[Content]:
                 content = Content(gzip.GzipFile(fileobj=io.BufferedReader(content)), name, most)
             yield content
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InvalidParameter(f"{name} must be a whole gzip file but is damaged.") from error
+        raise InvalidParameter(f"{name} is a damaged or incomplete gzip file.") from error
     except OSError as error:
         reason = error.strerror or brief(str(error), 200)
         raise InvalidParameter(f"{name} cannot be read: {reason}.") from error
@@ -131,15 +131,15 @@ def opened_text(source: Source, encoding: str | None = None) -> Iterator[io.Text
 @contextmanager
 def _as_text(content: Content, name: str, encoding: str | None) -> Iterator[io.TextIOWrapper]:
     if content.head.startswith((_ZIP, _OLD_EXCEL)):
-        raise InvalidParameter(f"{name} must be text but is an archive or a workbook.")
+        raise InvalidParameter(f"{name} must be text, but it is an archive or a workbook.")
     known = _encoding_of(content.head, encoding)
     content.refuse_binary(has_nul=known.startswith(("utf-16", "utf-32")))
     try:
         yield io.TextIOWrapper(io.BufferedReader(content, 2**18), known, newline="")
     except UnicodeError as error:
         said = "UTF-8" if known == "utf-8-sig" else known
-        remedy = "" if encoding else ": give encoding, such as 'latin-1', 'cp1252' or 'utf-16'"
-        raise InvalidParameter(f"{name} must be text in {said} but is not{remedy}.") from error
+        remedy = "" if encoding else ": set encoding, such as 'latin-1', 'cp1252' or 'utf-16'"
+        raise InvalidParameter(f"{name} is not text in {said}{remedy}.") from error
 
 
 def _encoding_of(head: bytes, encoding: str | None) -> str:
@@ -151,7 +151,7 @@ def _encoding_of(head: bytes, encoding: str | None) -> str:
         "".encode(known)  # refused for codecs such as rot13
     except (LookupError, TypeError, ValueError):
         raise InvalidParameter(
-            f"encoding must be one of text, such as 'latin-1' or 'utf-16', but got {encoding!r}."
+            f"encoding must be a text encoding such as 'latin-1' or 'utf-16', but got {encoding!r}."
         ) from None
     return {"utf-8": "utf-8-sig", "utf-16": "utf-16-le"}.get(known, known)
 
@@ -166,18 +166,18 @@ class Table:
     Attributes
     ----------
     name
-        For messages.
+        What messages call it.
     columns
-        Their names.
+        The names of the columns.
     frames
-        Reads the columns of labels and those of values at these places, as one or more pandas
-        frames; their index counts the rows, their columns are named by the places.
+        Called with the places of columns of labels and of values, gives these columns as pandas
+        frames, whose index counts the rows and whose columns are the places.
     is_file
-        Whether names are compared without regard to case, and labels are texts.
+        Whether labels are texts, and the case of columns' names does not matter.
     commas
         Whether numbers may have decimal commas.
     index
-        The places of columns that are a frame's index.
+        The places of the levels of a frame's index.
     """
 
     name: str
@@ -200,8 +200,8 @@ class Table:
         places = self.places(name)
         if len(places) == 1:
             return places[0]
-        how = "is there twice" if places else f"is not among {self.listed()}"
-        raise InvalidParameter(f"{self.name}: {word} must name a column but {name!r} {how}.")
+        how = "names two columns" if places else f"is not a column; there are {self.listed()}"
+        raise InvalidParameter(f"{self.name}: {word}={name!r} {how}.")
 
     def listed(self, most: int = 10) -> str:
         """Return the names of the first columns for a message."""
@@ -226,16 +226,16 @@ def opened_table(
     """Give the table in a file; `wanted` columns help to tell what separates them."""
     name = name_of(source)
     if name.casefold().endswith((".xml", ".xml.gz")):
-        raise InvalidParameter(f"{name} is XML: read test reports with oddarms.read_junit.")
+        raise InvalidParameter(f"{name} is XML: read JUnit reports with oddarms.read_junit.")
     with opened_bytes(source) as content:
         if content.head.startswith(_PARQUET):
             packed = io.BytesIO(content.read()) if name == "stdin" else Path(source).open("rb")  # noqa: SIM115
-            with packed, _whole_file(name, "Parquet file"):
+            with packed, _damage_told(name, "Parquet file"):
                 yield _parquet(name, packed)
         elif content.head.startswith(_ZIP):
             yield _workbook(name, io.BytesIO(content.read()))
         elif content.head.startswith(_OLD_EXCEL):
-            raise InvalidParameter(f"{name} is an old workbook of Excel: save it as .xlsx or CSV.")
+            raise InvalidParameter(f"{name} is an old Excel workbook: save it as .xlsx or CSV.")
         else:
             with _as_text(content, name, encoding) as text:
                 start = codecs.getincrementaldecoder(text.encoding)().decode(content.head)
@@ -243,20 +243,20 @@ def opened_table(
 
 
 @contextmanager
-def _whole_file(name: str, kind: str) -> Iterator[None]:
-    """Say that a file is damaged where openpyxl or pyarrow, which raise almost anything, fail."""
+def _damage_told(name: str, kind: str) -> Iterator[None]:
+    """Turn errors of openpyxl and pyarrow, which raise almost anything, into one sentence."""
     try:
         yield
     except (InvalidParameter, MissingExtra):
         raise
     except Exception as error:
         said = brief(str(error).rstrip("."), 200)
-        raise InvalidParameter(f"{name} must be a whole {kind} but is damaged: {said}.") from error
+        raise InvalidParameter(f"{name} is a damaged {kind}: {said}.") from error
 
 
 def _check_inflated(name: str, inflated: int, size: int) -> None:
     if inflated > MAX_INFLATED + MAX_RATIO * size:
-        raise InvalidParameter(f"{name}: {_TOO_LARGE}; save this one as an uncompressed CSV.")
+        raise InvalidParameter(f"{name}: {_TOO_LARGE}. Save it as an uncompressed CSV.")
 
 
 ABSENT = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none"})
@@ -269,7 +269,7 @@ def _csv_table(name: str, text: Any, start: str, wanted: Sequence[str]) -> Table
     pandas = pandas_of("reading a table")
     lines = [line for line in start.splitlines(keepends=True) if line.strip()]
     if not lines:
-        raise InvalidParameter(f"{name} must have rows but is empty.")
+        raise InvalidParameter(f"{name} is empty.")
     known = {word.casefold() for word in (*_USUAL, *wanted)}
     headers = {mark: next(csv.reader(lines, delimiter=mark)) for mark in ",;\t|"}
 
@@ -297,7 +297,7 @@ def _csv_table(name: str, text: Any, start: str, wanted: Sequence[str]) -> Table
                 yield frame
         except pandas.errors.ParserError as error:
             said = str(error).strip().rpartition("C error: ")[2]
-            raise InvalidParameter(f"{name} must be a well-formed table: {said}.") from error
+            raise InvalidParameter(f"{name} is not a well-formed table: {said}.") from error
 
     return Table(
         name, [column.strip() for column in headers[delimiter]], frames, commas=delimiter != ","
@@ -310,12 +310,12 @@ def _workbook(name: str, packed: io.BytesIO) -> Table:
         import openpyxl
         import pandas
     except ImportError:
-        raise MissingExtra.of("excel", "reading workbooks of Excel") from None
-    with _whole_file(name, "workbook of Excel"), warnings.catch_warnings():
+        raise MissingExtra.of("excel", "reading Excel workbooks") from None
+    with _damage_told(name, "Excel workbook"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about styles and the like
         with zipfile.ZipFile(packed) as archive:
             if "xl/workbook.xml" not in archive.namelist():
-                raise InvalidParameter(f"{name} must be text or a table but is another archive.")
+                raise InvalidParameter(f"{name} is an archive, not a table: unpack it first.")
             inflated = sum(member.file_size for member in archive.infolist())
         _check_inflated(name, inflated, packed.getbuffer().nbytes)
         book = openpyxl.load_workbook(packed, read_only=True, data_only=True, keep_links=False)
@@ -328,11 +328,11 @@ def _workbook(name: str, packed: io.BytesIO) -> Table:
         )
         columns = [_cell_text(cell) for cell in next(filled, ())]
     if not columns:
-        raise InvalidParameter(f"{name} must have rows but is empty.")
+        raise InvalidParameter(f"{name} is empty.")
 
     def frames(labels: Sequence[int], values: Sequence[int]) -> Iterator[Any]:
         places = list(dict.fromkeys((*labels, *values)))  # a sheet may have 16,384 columns
-        with _whole_file(name, "workbook of Excel"):
+        with _damage_told(name, "Excel workbook"):
             rows = [[row[i] if i < len(row) else None for i in places] for row in filled]
         frame = pandas.DataFrame(rows, columns=places, dtype=object)
         for i in labels:
@@ -367,8 +367,8 @@ def _parquet(name: str, packed: Any) -> Table:
             kind = kind.value_type if types.is_dictionary(kind) else kind
             if types.is_nested(kind) or types.is_fixed_size_binary(kind):  # large in every row
                 raise InvalidParameter(
-                    f"{name}: the column {schema.names[i]!r} must be texts or numbers but has the"
-                    f" type {brief(str(kind))}."
+                    f"{name}: the column {schema.names[i]!r} must have texts or numbers, but its type"
+                    f" is {brief(str(kind))}."
                 )
         # A label is kept once and not in every row: a few bytes can stand for gigabytes.
         once = [schema.names[i] for i in labels]
@@ -409,13 +409,13 @@ def read_labels(arms: str) -> list[str]:
         if "," not in arms:
             raise InvalidParameter(
                 "arms must be a file with a label per line, - for stdin, or labels separated by"
-                f" commas, but there is no file {brief(arms)}."
+                f" commas; there is no file {brief(arms)}."
             )
         return [label.strip() for label in arms.split(",") if label.strip()]
     found: dict[str, None] = {}
     for place, line in _lines(arms):
         if line in found:
-            raise InvalidParameter(f"{place}: labels must be unique but {brief(line)} is not.")
+            raise InvalidParameter(f"{place}: the label {brief(line)} appears twice.")
         found[line] = None
     return list(found)
 
@@ -442,19 +442,17 @@ def read_results(source: Source, bounds: tuple[float, float]) -> list[tuple[str,
             results.append(_result(found, bounds))
         except ValueError as error:
             raise InvalidParameter(
-                f"{place}: there must be a ticket and a reward but there is {brief(line)}: {error}."
+                f"{place}: expected a ticket and a reward, but got {brief(line)}: {error}."
             ) from None
         if len(results) > MAX_RESULTS:
-            raise InvalidParameter(f"{place}: a file may have {MAX_RESULTS:,} results.")
+            raise InvalidParameter(f"{place}: the file has more than {MAX_RESULTS:,} results.")
     return results
 
 
 def _result(found: dict[str, Any], bounds: tuple[float, float]) -> tuple[str, float]:
     ticket, reward = found.get("ticket", found.get("id")), found.get("reward")
     if not re.fullmatch(r"([0-9]{1,19}\.){3}[0-9a-f]{16}", str(ticket)):
-        raise ValueError(
-            "the ticket must be an id that ask has printed, such as 17.3.204.9f86d081884c7d65"
-        )
+        raise ValueError("a ticket is an id from ask, such as 17.3.204.9f86d081884c7d65")
     if not isinstance(reward, bool | int | float | str) or "_" in str(reward):
         raise ValueError("the reward must be a number")
     value = float(reward)
@@ -468,7 +466,8 @@ def _result(found: dict[str, Any], bounds: tuple[float, float]) -> tuple[str, fl
 _BETWEEN = re.compile(r"([;,|\t\r\n])")
 """Where programs split a line, or may."""
 _RUN = re.compile(r"'*[\s\"]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
-"""How a text begins that a spreadsheet runs, or that was neutralised; the last are full-width."""
+"""The beginning of a text that a spreadsheet runs, or that was neutralised; the last four are
+full-width characters."""
 _BLANK = re.compile(r"'*[\t\r\n]")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
 
@@ -514,11 +513,10 @@ class _UnixLines(list[str]):
 def neutralised(text: str) -> str:
     """Return a text that a spreadsheet shows and does not run.
 
-    An apostrophe goes before a text that begins with =, +, -, @, a tab or the end of a line, even
-    behind blanks and quotes, but not before a number. So it does inside a text, behind a comma, a
-    semicolon, a bar, a tab or the end of a line, where a program may split it. One goes before
-    apostrophes and these, too, so that each text can be restored: of
-    apostrophes before such a character the first was added.
+    An apostrophe goes before a text that begins with =, +, -, @, a tab or a line end, also after
+    blanks and quotes, but not before a number; and within a text after a comma, a semicolon, a
+    bar, a tab or a line end, where a program may split it. Apostrophes before such a character get
+    one more, so the original is restored by removing the first.
 
     Examples
     --------
