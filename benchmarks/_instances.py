@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from oddarms.arms import Beta
-from oddarms.experiments import Setting
-from oddarms.experiments._paper import CONTENDERS, DELTA, Crowd, figure_settings
+from oddarms.experiments import Crowd, Setting, read_crowd
+from oddarms.experiments._paper import CONTENDERS, DELTA, figure_settings
 from oddarms.problem import FloatArray
-from oddarms.tables import read_arms
 from oddarms.theory import gaps
 
 SMALLEST_GAP = 0.02
@@ -82,7 +81,7 @@ def held_out_families() -> list[Setting]:
 
 def _paper_families(data: Path | None) -> list[Setting]:
     """Return the ADE paper's Figures 2a (its smallest and its largest n), 2b and 3."""
-    crowd = Crowd.of(None if data is None else read_arms(data / HYUNCATHERINES))
+    crowd = Crowd.stand_in() if data is None else read_crowd(data / HYUNCATHERINES)
     figure_2a, figure_2b, figure_3 = (
         figure_settings(figure, runs=1, quick=False, crowd=crowd, budget=None)
         for figure in ("fig2a", "fig2b", "fig3")

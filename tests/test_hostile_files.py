@@ -16,21 +16,16 @@ import pytest
 
 from oddarms import Question
 from oddarms.errors import InvalidParameter
+from oddarms.experiments import read_crowd
 from oddarms.json_text import parsed
-from oddarms.tables import (
-    read_arms,
-    read_labels,
-    read_results,
-    read_rewards,
-    read_totals,
-)
+from oddarms.tables import read_labels, read_results, read_rewards, read_totals
 
 pytest.importorskip("pandas")
 
 UNIT = (0.0, 1.0)
 TICKET = "17.3.204.9f86d081884c7d65"
 READERS: dict[str, Callable[[Path], Any]] = {
-    "arms": read_arms,
+    "crowd": read_crowd,
     "rewards": read_rewards,
     "totals": read_totals,
     "labels": lambda path: read_labels(str(path)),
@@ -58,9 +53,9 @@ class TestLongLines:
         path = tmp_path / "file"
         path.write_text("x" * LONG + end)
         sentence = refusal(lambda: READERS[reader](path))
-        assert A_LINE in sentence or "one of 'xxx" in sentence  # no column of that name
+        assert A_LINE in sentence or "'xxx" in sentence  # no column of that name
 
-    @pytest.mark.parametrize("reader", ["arms", "rewards", "totals"])
+    @pytest.mark.parametrize("reader", ["crowd", "rewards", "totals"])
     @pytest.mark.parametrize("codec", ["utf-8", "utf-16", "utf-32"])
     def test_below_a_header(self, tmp_path: Path, reader: str, codec: str) -> None:
         path = tmp_path / "file"
@@ -79,11 +74,12 @@ import resource, sys
 from pathlib import Path
 import pandas, pyarrow
 from oddarms.errors import InvalidParameter
-from oddarms.tables import read_arms, read_labels, read_results, read_rewards, read_totals
+from oddarms.experiments import read_crowd
+from oddarms.tables import read_labels, read_results, read_rewards, read_totals
 
 room = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + 100 * 2**20
 resource.setrlimit(resource.RLIMIT_AS, (room, room))
-for read in (read_arms, read_rewards, read_totals, read_labels, lambda p: read_results(p, (0, 1))):
+for read in (read_crowd, read_rewards, read_totals, read_labels, lambda p: read_results(p, (0, 1))):
     try:
         read(sys.argv[1])
     except InvalidParameter as error:
@@ -108,7 +104,7 @@ class TestGzipBombs:
         assert done.stderr == ""
         said = done.stdout.splitlines()
         assert len(said) == 5
-        early = (A_LINE, "one of '000", "ticket must be an id")
+        early = (A_LINE, "columns are '000", "one of '000", "ticket must be an id")
         assert all(any(rule in sentence for rule in early) for sentence in said)
 
     @pytest.mark.parametrize("reader", READERS)

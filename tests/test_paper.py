@@ -20,6 +20,7 @@ from oddarms.arms import Bernoulli, Resampled, crowd_error_rates
 from oddarms.documents import to_markdown
 from oddarms.errors import InvalidParameter, MissingExtra, UnknownAlgorithm
 from oddarms.experiments import (
+    Crowd,
     Grid,
     Outcome,
     Outcomes,
@@ -28,8 +29,10 @@ from oddarms.experiments import (
     UniformMeans,
     _figures,
     _reproduce,
+    read_crowd,
     reproduce,
 )
+from oddarms.experiments._crowd import STAND_IN
 from oddarms.experiments._figures import PRINT, draw_figures
 from oddarms.experiments._grid import Cell
 from oddarms.experiments._outcomes import Estimate, IntervalRow, Measured, Runs, short_number
@@ -39,18 +42,16 @@ from oddarms.experiments._paper import (
     FIGURES,
     HOLDS,
     PARTLY,
-    STAND_IN,
     UNKNOWN,
-    Crowd,
     check_claims,
     figure_settings,
 )
 from oddarms.experiments._reproduce import ReportFacts, report_blocks
 from oddarms.plotting import drawing
-from oddarms.tables import RecordedArms, read_arms
 from oddarms.theory import gaps, outliers, threshold
 
-STANDING_IN = Crowd.of(None)
+Write = Callable[[str], Path]
+STANDING_IN = Crowd.stand_in()
 NAMES = tuple(CONTENDERS)
 
 
@@ -146,32 +147,66 @@ class TestSettings:
             assert abs(cell.smallest_gap - float(cell.setting.name.removeprefix("gap "))) <= 0.001
 
 
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Return a function that writes a table."""
+
+    def write_table(text: str) -> Path:
+        path = tmp_path / "crowd.csv"
+        path.write_text(text)
+        return path
+
+    return write_table
+
+
 class TestCrowd:
     def test_a_stand_in_says_so(self) -> None:
         assert not STANDING_IN.real
         assert STANDING_IN.description == "synthetic stand-in for HyunCatherines"
         assert {row.data for row in made_up(lambda _: 1, "fig3")} == {STAND_IN}
 
-    def test_binary_rewards_are_bernoulli(self) -> None:
-        records = {"ann": np.array([1.0, 0.0]), "bob": np.array([0.0, 0.0])}
-        crowd = Crowd.of(RecordedArms(("ann", "bob"), np.array([0.5, 0.0]), records, 0, "x.csv"))
-        assert isinstance(crowd.arms, Bernoulli)
-        assert crowd.arms.means.tolist() == [0.5, 0.0]
-        assert (crowd.description, crowd.real) == ("x.csv", True)
+    def test_rewards(self, write: Write) -> None:
+        crowd = read_crowd(write("arm,reward,mean\nb,1,9\na,0,9\nb,0.5,9\n"))
+        assert isinstance(crowd.arms, Resampled)  # drawn again from the record
+        assert crowd.arms.means.tolist() == [0.75, 0.0]
+        assert (crowd.description, crowd.real) == ("crowd.csv", True)
+        assert isinstance(read_crowd(write("arm,reward\nb,1\na,0\nb,0\n")).arms, Bernoulli)
 
-    def test_others_are_drawn_from_the_record(self) -> None:
-        records = {"ann": np.array([0.25, 0.75]), "bob": np.array([0.0, 0.0])}
-        crowd = Crowd.of(RecordedArms(("ann", "bob"), np.array([0.5, 0.0]), records, 0, "x.csv"))
-        assert isinstance(crowd.arms, Resampled)
-
-    def test_means_alone(self) -> None:
-        crowd = Crowd.of(RecordedArms(("ann", "bob"), np.array([0.5, 0.25]), None, 0, "x.csv"))
+    def test_means_alone(self, write: Write) -> None:
+        crowd = read_crowd(write("arm,pulls,mean\nb,3,0.25\na,4,1\n"))
         assert isinstance(crowd.arms, Bernoulli)
+        assert crowd.arms.means.tolist() == [0.25, 1.0]
+
+    def test_responses_with_gold(self, write: Write) -> None:
+        text = "worker,item,label,gold\nann,1,1,1.0\nbob,1,no,yes\nann,2,yes,no\nann,3,1,\n"
+        crowd = read_crowd(write(text))
+        assert isinstance(crowd.arms, Bernoulli)
+        assert (crowd.arms.means.tolist(), crowd.left_out) == ([0.5, 1.0], 1)
+
+    @pytest.mark.parametrize(
+        ("text", "rule"),
+        [
+            ("worker,label,gold\na,1,\nb,1,\n", "must have gold labels, but the column gold is"),
+            ("arm,mean\na,0.5\nb,0.5\na,0.5\n", "the arm 'a' has two means"),
+            ("arm,reward\na,1\na,0\n", "at least 2 arms but has only 'a'"),
+            ("name,value\n1,2\n", "must have the columns arm,reward or arm,mean or worker,label"),
+            ("worker item label\na 1 1\n", "but its columns are 'worker item label'"),
+        ],
+    )
+    def test_tables_that_do_not_fit(self, write: Write, text: str, rule: str) -> None:
+        with pytest.raises(InvalidParameter, match=rule):
+            read_crowd(write(text))
+
+    def test_stdin_is_refused(self) -> None:
+        with pytest.raises(InvalidParameter, match="data must be a file, not stdin"):
+            read_crowd("-")
 
     @pytest.mark.skipif(not DATA.exists(), reason=f"no data in {DATA}")
-    def test_the_papers_workers(self) -> None:
-        means = Crowd.of(read_arms(DATA / "hyuncatherines.csv")).arms.means
-        assert means.size == 722
+    @pytest.mark.parametrize("name", ["hyuncatherines.csv", "hyuncatherines_arms.csv"])
+    def test_the_papers_workers(self, name: str) -> None:
+        crowd = read_crowd(DATA / name)
+        means = crowd.arms.means
+        assert (means.size, crowd.left_out, type(crowd.arms)) == (722, 0, Bernoulli)
         assert outliers(means, 2.0).size == 63
         assert threshold(means, 2.0) == pytest.approx(0.91257, abs=5e-6)
         assert outliers(means, 3.0).size == 0
@@ -357,7 +392,7 @@ class TestClaims:
     def test_gaps_grow_with_k(self) -> None:
         assert verdicts(made_up(as_in_figure_3, "fig3"), "3c") == [HOLDS]
         # nine 0 and a 1: theta = 0.1 + 0.3 k is 0.7 and 1, gaps of 0.7 and 0.3, then 1 and 0
-        crowd = Crowd(Bernoulli([0.0] * 9 + [1.0]), "ten", real=True)
+        crowd = Crowd(Bernoulli([0.0] * 9 + [1.0]), "ten")
         claims = check_claims(made_up(as_in_figure_3, "fig3"), crowd)
         (claim,) = (claim for claim in claims if claim.figure == "3c")
         assert claim.verdict == PARTLY
@@ -698,10 +733,8 @@ class TestReproduce:
     def test_real_workers(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(_reproduce, "draw_figures", lambda *_: {})
         rates = np.array([0.1, 0.2, 0.1, 0.2, 0.1, 0.2, 0.1, 0.2, 0.1, 1.0])
-        labels = tuple(str(number) for number in range(10))
-        found = reproduced(
-            tmp_path, figures=["fig3"], data=RecordedArms(labels, rates, None, 0, "mine.csv")
-        )
+        crowd = Crowd(Bernoulli(rates), "mine.csv")
+        found = reproduced(tmp_path, figures=["fig3"], data=crowd)
         assert {(row.data, row.n) for row in found.outcomes} == {("mine.csv", 10)}
         assert [row.outliers for row in found.outcomes] == [1, 1, 0, 0]
         assert "mine.csv" in (tmp_path / "report.md").read_text()

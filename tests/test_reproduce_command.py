@@ -45,7 +45,7 @@ class TestHelp:
         assert main(["reproduce", flag]) == 0
         out = capsys.readouterr().out
         for option in (
-            "--out", "--runs", "--seed", "--algorithms", "--data", "--gold", "--budget",
+            "--out", "--runs", "--seed", "--algorithms", "--data", "--budget",
             "--jobs", "--quick", "--quiet",
         ):  # fmt: skip
             assert option in out
@@ -115,7 +115,7 @@ class TestOptions:
         assert options["folder"] == tmp_path / "out"
         assert (options["runs"], options["rng"], options["budget"]) == (7, 3, 99)
         assert options["algorithms"] == ["ade", "spade"]
-        assert options["data"].labels == ("ann", "bob")
+        assert options["data"].arms.means.tolist() == [0.5, 0.25]
         assert options["jobs"] == 3
         assert options["quick"]
         assert f"--data '{data}'" in options["command"]
@@ -131,14 +131,8 @@ class TestErrors:
         [
             (["--data", "none.csv"], "none.csv cannot be read: No such file or directory."),
             (["--data", "."], ". cannot be read: Is a directory."),
-            (["--data", "columns.csv"], "but begins with 'a,b'."),
-            (["--data", "no_gold.csv"], "must have responses with a gold label but"),
-            (["--data", "responses.txt"], "must come with a file of gold labels"),
-            (
-                ["--data", "responses.txt", "--gold", "none"],
-                "none cannot be read: No such file or directory.",
-            ),
-            (["--gold", "gold.txt"], "--gold requires --data"),
+            (["--data", "columns.csv"], "but its columns are 'a', 'b'."),
+            (["--data", "no_gold.csv"], "must have gold labels, but the column gold is empty."),
             (["--out", "file"], "out must be a writable folder; file is not"),
             (["--out", "file/folder"], "file/folder is not: Not a directory."),
             (["--out", "/proc/folder"], "/proc/folder is not: "),
@@ -162,7 +156,6 @@ class TestErrors:
         Path("odd/cells.jsonl").mkdir(parents=True)
         Path("columns.csv").write_text("a,b\n1,2\n")
         Path("no_gold.csv").write_text("worker,label,gold\nann,1,\nbob,2,\n")
-        Path("responses.txt").write_text("ann q1 yes\nbob q1 no\n")
         assert main(["reproduce", "fig3", *arguments]) == 2
         assert sentence in said_in_one_sentence(capsys)
         written = [path for path in tmp_path.rglob("*") if path.parent.name == "paper"]
@@ -243,7 +236,7 @@ class TestOutput:
         assert capsys.readouterr() == ("", "")
         assert main([*arguments, "--data", str(data)]) == 0
         out, err = capsys.readouterr()
-        assert err == "mine.csv: 3 arms, read as arm,mean\n"
+        assert err == "mine.csv: 3 workers, read as arm,mean\n"
         assert "Workers of fig3: mine.csv" in out
 
 

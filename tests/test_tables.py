@@ -1,4 +1,4 @@
-"""Reading tables: CSV as people write it, counts and totals, crowds, labels, results; and CSV."""
+"""Reading tables: CSV as people write it, counts and totals, labels, results; and CSV."""
 
 from __future__ import annotations
 
@@ -15,26 +15,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import DATA
 from oddarms.errors import InvalidParameter
 from oddarms.tables import (
-    RecordedArms,
     Transform,
     csv_text,
     neutralised,
-    read_arms,
     read_labels,
     read_results,
     read_rewards,
     read_totals,
 )
-from oddarms.theory import outliers, threshold
 
 pytest.importorskip("pandas")
 
 Write = Callable[..., Path]
-RESPONSES = "ann q1 yes\nbob q1 no\nann q2 no\nbob q2 no\n"
-GOLD = "q1 yes\nq2 no\n"
 TICKET, OTHER = "17.3.204.9f86d081884c7d65", "17.3.205.9f86d081884c7d65"
 
 
@@ -403,77 +397,6 @@ class TestFilesThatAreWrong:
 
     def test_a_header_that_is_there_again(self, write: Write) -> None:
         refused(write("arm,reward\na,1\n" * 2), "row 2: reward must be a number, yes/no or")
-
-
-class TestCrowds:
-    def test_rewards_and_means(self, write: Write) -> None:
-        arms = read_arms(write("arm,reward,mean\nb,1,9\na,0,9\nb,0.5,9\n"))
-        assert (arms.labels, arms.means.tolist()) == (("b", "a"), [0.75, 0.0])
-        assert (arms.source, arms.layout, arms.binary) == ("data.csv", "arm,reward", False)
-        means = read_arms(write("arm,pulls,mean\nb,3,0.25\na,4,1\n"))
-        assert (means.means.tolist(), means.records, means.binary) == ([0.25, 1.0], None, True)
-        with pytest.raises(InvalidParameter, match="the arm 'a' has two means"):
-            read_arms(write("arm,mean\na,0.5\nb,0.5\na,0.5\n"))
-        with pytest.raises(InvalidParameter, match="at least 2 arms but has only 'a'"):
-            read_arms(write("arm,reward\na,1\na,0\n"))
-
-    def test_responses_with_gold(self, write: Write) -> None:
-        text = "worker,item,label,gold\nann,1,1,1.0\nbob,1,no,yes\nann,2,yes,no\nann,3,1,\n"
-        arms = read_arms(write(text))
-        assert arms.records is not None
-        assert {k: v.tolist() for k, v in arms.records.items()} == {"ann": [0.0, 1.0], "bob": [1.0]}
-        assert (arms.left_out, arms.layout, arms.binary) == (1, "worker,label,gold", True)
-        with pytest.raises(InvalidParameter, match="a gold label but none of the 2 has one"):
-            read_arms(write("worker,label,gold\na,1,\nb,1,\n"))
-
-    @pytest.mark.parametrize("space", [" ", "\t", "   "])
-    @pytest.mark.parametrize("packed", [False, True])
-    def test_square(self, write: Write, space: str, packed: bool) -> None:
-        text = RESPONSES.replace(" ", space).encode()
-        gold = write(GOLD.replace(" ", space), "gold.txt")
-        path = write(gzip.compress(text) if packed else text, "responses.txt")
-        arms = read_arms(path, gold=gold)
-        assert dict(zip(arms.labels, arms.means.tolist(), strict=True)) == {"ann": 0.0, "bob": 0.5}
-        assert arms.layout == "worker item label"
-        with pytest.raises(InvalidParameter, match="must come with a file of gold labels"):
-            read_arms(path)
-
-    @pytest.mark.parametrize(
-        ("text", "rule"),
-        [
-            (GOLD + "q1 no\n", "the item 'q1' has two gold labels"),
-            (GOLD + "q3\n", "gold.txt must have lines 'item gold' but has others"),
-            ("q7 yes\n", "a gold label but none of the 4 has one"),
-            ("\n", "gold.txt must have rows but is empty"),
-        ],
-    )
-    def test_gold_that_does_not_fit(self, write: Write, text: str, rule: str) -> None:
-        gold = write(text, "gold.txt")
-        with pytest.raises(InvalidParameter, match=rule):
-            read_arms(write(RESPONSES, "responses.txt"), gold=gold)
-
-    def test_which_column_has_the_items(self, write: Write) -> None:
-        """SQUARE reads `worker item label` and writes `item worker label`, without a header."""
-        pairs = [(item, worker) for item in range(1, 31) for worker in (1, 2, 3)]
-        gold = write("".join(f"{item} {item % 2}\n" for item in range(1, 31)), "experts.txt")
-        for form in ("{0} {1} 1\n", "{1} {0} 1\n"):
-            arms = read_arms(write("".join(form.format(*p) for p in pairs)), gold=gold)
-            assert sorted(arms.labels) == ["1", "2", "3"]
-
-    @pytest.mark.parametrize("header", ["name,value", "arm reward", "worker item label", "a,0.5"])
-    def test_unknown_columns(self, write: Write, header: str) -> None:
-        with pytest.raises(InvalidParameter, match="arm,reward or arm,mean or worker,label,gold"):
-            read_arms(write(f"{header}\n1,2\n"))
-
-    @pytest.mark.parametrize("name", ["hyuncatherines.csv", "hyuncatherines_arms.csv"])
-    def test_the_crowd_of_the_paper(self, name: str) -> None:
-        if not (DATA / name).exists():
-            pytest.skip(f"{name} is not beside this checkout")
-        arms: RecordedArms = read_arms(DATA / name)
-        assert (len(arms.labels), arms.left_out, arms.binary) == (722, 0, True)
-        assert outliers(arms.means, k=2).size == 63
-        assert threshold(arms.means, k=2) == pytest.approx(0.91257, abs=5e-6)
-        assert outliers(arms.means, k=3).size == 0
 
 
 class TestLabelsAndResults:

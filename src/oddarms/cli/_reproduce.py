@@ -24,14 +24,8 @@ from oddarms.cli._options import (
     takes,
 )
 from oddarms.cli._terminal import emit, note
-from oddarms.errors import InvalidParameter
-from oddarms.experiments import (
-    Claim,
-    GridProgress,
-    Reproduction,
-)
+from oddarms.experiments import Claim, Crowd, GridProgress, Reproduction, read_crowd
 from oddarms.search import StatusLine
-from oddarms.tables import RecordedArms, read_arms
 from oddarms.text import about, shown
 
 MAX_SECONDS = 99 * 86_400
@@ -65,11 +59,9 @@ class Figure(StrEnum):
     ),
     data=option(
         Path,
-        "Workers for fig3: SQUARE's responses (lines `worker item label`), or a CSV with the"
-        " columns arm,reward or arm,mean or worker,label,gold.",
+        "Workers for fig3: a table with the columns arm,reward or arm,mean or worker,label,gold.",
         "simulated workers",
     ),
-    gold=option(Path, "SQUARE's gold file for --data: lines `item label`."),
     budget=option(int, "At most this many pulls per run.", default=1_000_000_000),
     jobs=option(int, "Runs in parallel.", "one per core", min=1),
     quick=flag("Fewer sizes and runs, for a first look."),
@@ -85,16 +77,14 @@ def reproduce(given: Given) -> None:
     \b
     Try:
       oddarms reproduce all --quick
-      oddarms reproduce fig3 --data responses.txt --gold gold.txt
+      oddarms reproduce fig3 --data responses.csv
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     # compiling the kernels, once, takes 500 MB: loky replaces the worker, and suspects a leak
     warnings.filterwarnings("ignore", "A worker was restarted", UserWarning)
     figures, out, quiet = given.figures, given.out, given.quiet
-    if given.gold is not None and given.data is None:
-        raise InvalidParameter("--gold requires --data.")
-    recorded = None if given.data is None else read_arms(given.data, gold=given.gold)
-    if recorded is not None and not quiet:
-        _say_what_was_read(recorded)
+    crowd = None if given.data is None else read_crowd(given.data)
+    if crowd is not None and not quiet:
+        _say_what_was_read(crowd)
     with _progress(out, quiet) as progress:
         found = experiments.reproduce(
             FIGURES if "all" in figures else [one.value for one in figures],
@@ -102,7 +92,7 @@ def reproduce(given: Given) -> None:
             runs=given.runs,
             rng=given.seed,
             algorithms=[name.strip() for name in given.algorithms.split(",")],
-            data=recorded,
+            data=crowd,
             budget=given.budget,
             quick=given.quick,
             jobs=given.jobs,
@@ -123,9 +113,10 @@ def _progress(out: Path, quiet: bool) -> Iterator[Callable[[GridProgress], None]
             raise KeyboardInterrupt(_how_to_resume(display, out)) from None
 
 
-def _say_what_was_read(recorded: RecordedArms) -> None:
-    left_out = f", {recorded.left_out:,} rows without gold left out" if recorded.left_out else ""
-    note(f"{recorded.source}: {len(recorded.labels):,} arms, read as {recorded.layout}{left_out}")
+def _say_what_was_read(crowd: Crowd) -> None:
+    left_out = f", {crowd.left_out:,} rows without gold left out" if crowd.left_out else ""
+    columns = ",".join(crowd.columns)
+    note(f"{crowd.description}: {crowd.arms.means.size:,} workers, read as {columns}{left_out}")
 
 
 def _how_to_resume(display: GridDisplay, out: Path) -> str:

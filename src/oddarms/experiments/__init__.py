@@ -1,5 +1,6 @@
 """Comparisons of algorithms, and the experiments of the ADE paper."""
 
+from oddarms.experiments._crowd import Crowd, read_crowd
 from oddarms.experiments._grid import Cell, Contender, Grid, Setting, UniformMeans
 from oddarms.experiments._outcomes import Outcome, Outcomes, Summary
 from oddarms.experiments._paper import Claim
@@ -10,6 +11,7 @@ __all__ = [
     "Cell",
     "Claim",
     "Contender",
+    "Crowd",
     "Grid",
     "GridProgress",
     "Outcome",
@@ -18,6 +20,7 @@ __all__ = [
     "Setting",
     "Summary",
     "UniformMeans",
+    "read_crowd",
     "reproduce",
     "run",
 ]

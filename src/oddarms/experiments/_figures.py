@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from oddarms.experiments._crowd import Crowd
 from oddarms.experiments._outcomes import Outcomes, Summary, short_number
-from oddarms.experiments._paper import CROWD_KS, Crowd
+from oddarms.experiments._paper import CROWD_KS
 from oddarms.plotting import drawing, new_figure, save
 from oddarms.theory import gaps, threshold
 

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oddarms.arms import Bernoulli, Resampled, SimulatedArms, crowd_error_rates
+from oddarms.experiments._crowd import Crowd
 from oddarms.experiments._grid import Contender, Setting, UniformMeans
 from oddarms.experiments._outcomes import Estimate, Outcomes, Runs
 from oddarms.statistics.binomial import most_errors
-from oddarms.tables import RecordedArms
 from oddarms.theory import gaps
 
 DELTA = 0.1
@@ -30,41 +29,12 @@ CONTENDERS = {
     "spade": Contender("SPADE", "spade"),
 }
 """As in the paper's experiments: RR and WRR pull 1,000 times where they would pull once."""
-STAND_IN = "synthetic stand-in for HyunCatherines"
 HOLDS, PARTLY, FAILS, UNKNOWN = "holds", "holds in part", "does not hold", "not measured"
 PAPERS = ("ADE", "RR", "WRR")
 BASELINES = ("RR", "WRR")
 Check = Callable[[Runs], tuple[str, str]]
 """Returns a verdict and what was measured."""
 CONSIDERABLE = 0.9  # we read "considerable improvement" as at least a tenth fewer samples
-
-
-@dataclass(frozen=True, eq=False)
-class Crowd:
-    """The workers of Figure 3: real ones from a file, or the simulated crowd.
-
-    Attributes
-    ----------
-    arms
-        Simulated arms with the workers' error rates as means.
-    description
-        What they are, for captions and tables.
-    real
-        False for the stand-in.
-    """
-
-    arms: SimulatedArms
-    description: str
-    real: bool
-
-    @classmethod
-    def of(cls, recorded: RecordedArms | None) -> Crowd:
-        """Return the crowd of a file, or the stand-in."""
-        if recorded is None:
-            return cls(Bernoulli(crowd_error_rates()), STAND_IN, real=False)
-        if recorded.binary or recorded.records is None:
-            return cls(Bernoulli(recorded.means), recorded.source, real=True)
-        return cls(Resampled(recorded.records), recorded.source, real=True)
 
 
 def figure_settings(

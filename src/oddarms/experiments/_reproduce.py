@@ -10,6 +10,7 @@ from pathlib import Path
 
 from oddarms.documents import Block, Heading, Paragraph, Picture, Table, to_html, to_markdown
 from oddarms.errors import InvalidParameter
+from oddarms.experiments._crowd import Crowd
 from oddarms.experiments._figures import draw_figures
 from oddarms.experiments._grid import Contender, Grid
 from oddarms.experiments._outcomes import INTERVAL_COLUMNS, Outcomes, Summary, short_number
@@ -19,7 +20,6 @@ from oddarms.experiments._paper import (
     DELTA,
     FIGURES,
     Claim,
-    Crowd,
     check_claims,
     figure_settings,
 )
@@ -28,7 +28,7 @@ from oddarms.files import writable_folder, write_whole
 from oddarms.plotting import drawing
 from oddarms.problem import check_whole
 from oddarms.randomness import Rng, seed_of
-from oddarms.tables import RecordedArms, csv_text
+from oddarms.tables import csv_text
 from oddarms.theory import gaps
 
 RUNS, QUICK_RUNS = 10, 3
@@ -81,7 +81,7 @@ def reproduce(
     runs: int | None = None,
     rng: Rng = 0,
     algorithms: Sequence[str] = tuple(CONTENDERS),
-    data: RecordedArms | None = None,
+    data: Crowd | None = None,
     budget: int | None = BUDGET,
     quick: bool = False,
     jobs: int | None = None,
@@ -106,8 +106,7 @@ def reproduce(
     algorithms
         Names of algorithms; those of the paper have its options.
     data
-        The workers of Figure 3, from `oddarms.tables.read_arms`; a synthetic stand-in by
-        default.
+        The workers of Figure 3, from `read_crowd`; a synthetic stand-in by default.
     budget
         Most pulls of a run.
     quick
@@ -123,7 +122,7 @@ def reproduce(
     runs = check_whole("runs", (QUICK_RUNS if quick else RUNS) if runs is None else runs, least=1)
     with drawing():  # says so now, rather than after the runs, if matplotlib is missing
         target = writable_folder("out", folder)
-    crowd = Crowd.of(data)
+    crowd = data or Crowd.stand_in()
     settings = [
         setting
         for figure in chosen

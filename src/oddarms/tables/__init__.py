@@ -1,7 +1,13 @@
 """Recorded data: rewards and totals by arm from frames and files, test reports, labels, CSV."""
 
-from oddarms.tables._crowd import RecordedArms, read_arms
-from oddarms.tables._files import csv_text, neutralised, read_labels, read_results
+from oddarms.tables._files import (
+    Table,
+    csv_text,
+    neutralised,
+    opened_table,
+    read_labels,
+    read_results,
+)
 from oddarms.tables._junit import Reruns, RunCount, RunHistory, read_junit
 from oddarms.tables._reading import Rewards, Totals, read_rewards, read_totals
 from oddarms.tables._values import Missing, Recorded, Transform
@@ -9,16 +15,16 @@ from oddarms.tables._values import Missing, Recorded, Transform
 __all__ = [
     "Missing",
     "Recorded",
-    "RecordedArms",
     "Reruns",
     "Rewards",
     "RunCount",
     "RunHistory",
+    "Table",
     "Totals",
     "Transform",
     "csv_text",
     "neutralised",
-    "read_arms",
+    "opened_table",
     "read_junit",
     "read_labels",
     "read_results",
