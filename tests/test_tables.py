@@ -285,7 +285,6 @@ class TestTotals:
             ({"events": "events", "reward": "x"}, "but got reward and events."),
             ({"transform": Transform(above=0.5)}, "clip and above need single rewards"),
             ({"bounds": (1, 5)}, "trials and events count rewards of 0 and 1, but the bounds"),
-            ({"labels": ["a"]}, "Leave labels out for a table"),
             ({"min_rows": 0.5}, "min_rows must be a whole number"),
         ):
             with pytest.raises(InvalidParameter, match=re.escape(rule)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -60,7 +60,6 @@ def analyze(
     count: str | None = None,
     total: str | None = None,
     squares: str | None = None,
-    labels: Iterable[Label] | None = None,
     method: Method = "proven",
     min_rows: int = 1,
     missing: Missing = "stop",
@@ -81,9 +80,8 @@ def analyze(
     ----------
     data
         A frame of pandas, polars or pyarrow, or a relation of DuckDB; a mapping from label to
-        rewards; a Series of pandas with the labels as its index; an array with a row for each of
-        the `labels`; a path of a CSV (also gzipped, "-" for stdin), Excel or Parquet file; or what
-        `oddarms.read_junit` returns.
+        rewards; a Series of pandas with the labels as its index; a path of a CSV (also gzipped, "-"
+        for stdin), Excel or Parquet file; or what `oddarms.read_junit` returns.
     question, **words
         What is asked: a `Question` about these arms, or its words as keywords, such as ``k=3``,
         ``delta=0.01``, ``margin=0.1``, ``rule="mad"``, ``side="both"`` or ``error="fdr"``.
@@ -98,8 +96,6 @@ def analyze(
     count, total, squares
         Instead of `reward`, columns with the number of each arm's rewards, their sum and the sum
         of their squares: a warehouse can make these.
-    labels
-        Of the rows of an array.
     method
         "proven": all decisions together are right with probability at least 1 - delta, whatever
         the distributions of the rewards. "calibrated", for the rule "sigma": also what a z-test
@@ -160,7 +156,6 @@ def analyze(
         count=count,
         total=total,
         squares=squares,
-        labels=labels,
         missing=missing,
         transform=transform,
         bounds=bounds,

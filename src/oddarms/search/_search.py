@@ -332,7 +332,6 @@ class Search:
         *,
         arm: str | Sequence[str] | None = None,
         reward: str | None = None,
-        labels: Iterable[Label] | None = None,
         missing: Missing = "stop",
     ) -> int:
         """Take rewards from before the search; return how many.
@@ -343,10 +342,10 @@ class Search:
         Parameters
         ----------
         history
-            Lists or arrays by label, a data frame with a row per reward or with counts, or an
-            array with a row for each of the `labels`. Arms may have any number of rewards, or
-            none. Counts are put in a random order that `rng` of the search decides.
-        arm, reward, labels, missing
+            Lists or arrays by label, or a data frame with a row per reward or with counts. Arms
+            may have any number of rewards, or none. Counts are put in a random order that `rng` of
+            the search decides.
+        arm, reward, missing
             As for `oddarms.analyze`.
 
         Examples
@@ -358,7 +357,7 @@ class Search:
         7
         """
         arms, rewards = history_rows(
-            history, self.question, arm=arm, reward=reward, labels=labels, missing=missing
+            history, self.question, arm=arm, reward=reward, missing=missing
         )
         order = self.algorithm.rng.spawn(1)[0].permutation(arms.size)  # counts come sorted
         arms, rewards = arms[order], rewards[order]

@@ -398,7 +398,6 @@ class Study(ABC):
         key: str | None = None,
         arm: str | Sequence[str] | None = None,
         reward: str | None = None,
-        labels: Iterable[Label] | None = None,
         missing: Missing = "stop",
     ) -> int:
         """Record rewards from before the study, without tickets; return how many.
@@ -416,7 +415,7 @@ class Study(ABC):
         key
             A name for this call, of up to 56 characters: a second call with the same key records
             nothing and returns 0.
-        arm, reward, labels, missing
+        arm, reward, missing
             As for `oddarms.analyze`.
 
         Raises
@@ -426,7 +425,7 @@ class Study(ABC):
         """
         key = check_text("key", key, MAX_KEY - 8)  # a client adds the numbers of parts
         arms, rewards = history_rows(
-            history, self.question, arm=arm, reward=reward, labels=labels, missing=missing
+            history, self.question, arm=arm, reward=reward, missing=missing
         )
         sequence = np.random.SeedSequence(self.seed, spawn_key=(2, *(key or self.pulse()).encode()))
         order = np.random.default_rng(sequence).permutation(arms.size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -99,7 +99,6 @@ def read_rewards(
     reward: str | None = None,
     trials: str | None = None,
     events: str | None = None,
-    labels: Iterable[Label] | None = None,
     missing: Missing = "stop",
     transform: Transform | None = None,
     bounds: Bounds = UNIT,
@@ -110,7 +109,7 @@ def read_rewards(
 
     Parameters
     ----------
-    data, arm, reward, trials, events, labels, missing, encoding
+    data, arm, reward, trials, events, missing, encoding
         As for `oddarms.analyze`. Rows with trials and events become single rewards, the ones first.
     transform
         Clips rewards, or compares them with a value, before they are checked.
@@ -128,14 +127,14 @@ def read_rewards(
 
     Examples
     --------
-    >>> found = read_rewards([[0, 1, None], [1, 1, 0]], labels=["a", "b"], missing="skip")
+    >>> found = read_rewards({"a": [0, 1, None], "b": [1, 1, 0]}, missing="skip")
     >>> found.labels, found.arms.tolist(), found.rewards.tolist()
     (['a', 'b'], [0, 0, 1, 1, 1], [0.0, 1.0, 1.0, 1.0, 0.0])
     """
     asked = {"arm": arm, "reward": reward, "trials": trials, "events": events}
     rows = _Rows(missing, transform, bounds, worst)
     arms, rewards = [np.empty(0, dtype=np.int64)], [np.empty(0)]
-    for block in rows.read(data, asked, labels, encoding):
+    for block in rows.read(data, asked, encoding):
         if block.is_single:
             arms.append(block.arms)
             rewards.append(block.sums)
@@ -163,7 +162,6 @@ def read_totals(
     count: str | None = None,
     total: str | None = None,
     squares: str | None = None,
-    labels: Iterable[Label] | None = None,
     missing: Missing = "stop",
     transform: Transform | None = None,
     bounds: Bounds = UNIT,
@@ -178,7 +176,7 @@ def read_totals(
 
     Parameters
     ----------
-    data, arm, reward, trials, events, labels, missing, transform, bounds, worst, encoding
+    data, arm, reward, trials, events, missing, transform, bounds, worst, encoding
         As for `read_rewards`. Counts may be of any size.
     count, total, squares
         Instead of `reward`, columns with the number of an arm's rewards, their sum and the sum of
@@ -201,7 +199,7 @@ def read_totals(
     random = np.random.default_rng(rng)
     sums = np.zeros((3, 0))  # at 2 i what belongs to arm i, at 2 i + 1 what is in the random half
     singles = True
-    for block in rows.read(data, asked, labels, encoding):
+    for block in rows.read(data, asked, encoding):
         sums = np.pad(sums, ((0, 0), (0, 2 * len(rows.index) - sums.shape[1])))
         where = 2 * block.arms
         if block.is_single:
@@ -256,21 +254,13 @@ class _Rows:
         self._rule = check_choice("missing", missing, get_args(Missing))
         self._transform, self._bounds, self._worst = transform, check_bounds(bounds), worst
 
-    def read(
-        self,
-        data: Recorded,
-        asked: dict[str, Any],
-        labels: Iterable[Label] | None,
-        encoding: str | None,
-    ) -> Iterator[_Block]:
+    def read(self, data: Recorded, asked: dict[str, Any], encoding: str | None) -> Iterator[_Block]:
         """Give the rows of recorded data; `asked` has the columns."""
         given = {word: name for word, name in asked.items() if name is not None}
         wanted = [name for names in given.values() for name in _listed(names)]
         if not isinstance(data, Rewards):
             with table_of(data, wanted, encoding) as table:
                 if table is not None:
-                    if labels is not None:
-                        raise InvalidParameter("Leave labels out for a table: arm names them.")
                     yield from self._of_table(table, given, asked)
                     return
             if given:
@@ -278,7 +268,7 @@ class _Rows:
                     f"{' and '.join(given)} must name columns of a table, but data is a"
                     f" {type(data).__name__} without {' and '.join(map(repr, wanted))}."
                 )
-            data = Rewards(*by_label(data, labels))
+            data = Rewards(*by_label(data))
         self.index = {label: i for i, label in enumerate(data.labels)}
         try:
             yield self._singles(data.arms, data.rewards, "the reward")

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from numbers import Real
@@ -23,7 +23,6 @@ from oddarms.problem import (
     Label,
     brief,
     check_bounds,
-    check_labels,
     check_number,
 )
 from oddarms.tables._files import ABSENT, Table, opened_table, pandas_of
@@ -34,7 +33,7 @@ Missing = Literal["stop", "skip", "worst"]
 Recorded = Any
 """Recorded data: a mapping from label to rewards; a frame of pandas, polars or pyarrow or a
 relation of DuckDB, with a row per reward or with totals; a Series of pandas with the labels as its
-index; an array, or a sequence of lists, with `labels`; `Rewards`; `RunHistory`; or a path."""
+index; `Rewards`; `RunHistory`; or a path."""
 
 _TRUTH = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _WITH_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?")
@@ -115,15 +114,17 @@ def _number(value: Any, *, commas: bool) -> float | None:
 # Lists by label, and arrays
 
 
-def by_label(data: Any, labels: Iterable[Label] | None) -> tuple[list[Label], IntArray, FloatArray]:
-    """Return labels, the arm of each reward and the rewards of a mapping or of rows with labels."""
-    if isinstance(data, Mapping) and labels is not None:
-        raise InvalidParameter("Leave labels out for a mapping: its keys are the labels.")
-    rows = dict(data) if isinstance(data, Mapping) else _labelled(data, labels)
-    names = [label.item() if isinstance(label, np.generic) else label for label in rows]
-    arrays = [_rewards(label, values) for label, values in rows.items()]
+def by_label(data: Any) -> tuple[list[Label], IntArray, FloatArray]:
+    """Return the labels, the arm of each reward and the rewards of a mapping."""
+    if not isinstance(data, Mapping):
+        raise InvalidParameter(
+            "data must be a frame, a path or a mapping from label to rewards, but got"
+            f" {type(data).__name__}; dict(zip(labels, array)) makes a mapping of an array."
+        )
+    labels = [label.item() if isinstance(label, np.generic) else label for label in data]
+    arrays = [_rewards(label, values) for label, values in data.items()]
     arms = np.repeat(np.arange(len(arrays)), [array.size for array in arrays])
-    return names, arms, np.concatenate([np.empty(0), *arrays])
+    return labels, arms, np.concatenate([np.empty(0), *arrays])
 
 
 def _rewards(label: Label, values: Any) -> FloatArray:
@@ -140,32 +141,6 @@ def _rewards(label: Label, values: Any) -> FloatArray:
         return numbers_of(name, array)
     except BadRow as bad:
         raise InvalidParameter(f"{bad.rule}.") from None
-
-
-def _labelled(data: Any, labels: Iterable[Label] | None) -> dict[Label, Any]:
-    """Return the rows of an array by their labels."""
-    is_array = isinstance(data, np.ndarray)
-    if not is_array and (not isinstance(data, Sequence) or isinstance(data, str)):
-        raise InvalidParameter(
-            "data must be a frame, a path, a mapping from label to rewards, or an array with"
-            f" labels, but got {type(data).__name__}."
-        )
-    if is_array and data.ndim != 2:
-        raise InvalidParameter(
-            f"data must be an array with a row for each arm but has the shape {data.shape}."
-        )
-    if labels is None:
-        raise InvalidParameter(
-            f"Give labels for an array of rewards, one for each of its {len(data):,} rows."
-        )
-    names = check_labels(labels)
-    if len(names) != len(data):
-        turn = is_array and data.shape[1] == len(names)
-        raise InvalidParameter(
-            f"labels must be as many as data has rows, {len(data):,}, but are {len(names):,}"
-            f"{': its columns are as many, so give array.T' if turn else ''}."
-        )
-    return dict(zip(names, data, strict=True))
 
 
 # Tables
