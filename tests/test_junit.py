@@ -430,22 +430,22 @@ OUTSIDE = """<?xml version="1.0"?><!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/pa
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("", "must be a report in XML but is empty"),
-        ("hello", "line 1: the file must be XML but is not: syntax error"),
-        ("\x00\x00\x00", "must be XML but is not"),
-        ("<testsuite><testcase name='a'>", "line 1: the file must be XML but is not: it is cut"),
-        ("<testsuite></testsuites>", "must be XML but is not: mismatched tag"),
-        ("<html><body/></html>", "must begin with testsuites or testsuite, as JUnit's do"),
+        ("", "is empty, so it is not a JUnit report"),
+        ("hello", "line 1: the file is not XML: syntax error"),
+        ("\x00\x00\x00", "the file is not XML: not well-formed"),
+        ("<testsuite><testcase name='a'>", "line 1: the file is not XML: it is cut"),
+        ("<testsuite></testsuites>", "the file is not XML: mismatched tag"),
+        ("<html><body/></html>", "begins with testsuites or testsuite, not with"),
         (BOMB, "must not declare a document type or entities"),
         (OUTSIDE, "must not declare a document type or entities"),
         ("<!DOCTYPE html><html/>", "must not declare a document type"),
-        ("<testsuite>&unknown;</testsuite>", "must be XML but is not: undefined entity"),
-        ('<testsuite>' * 201, "must be at most 200 deep"),
+        ("<testsuite>&unknown;</testsuite>", "the file is not XML: undefined entity"),
+        ('<testsuite>' * 201, "nested more than 200 deep"),
         (f"<testsuite><testcase name='{'x' * 10_001}'/></testsuite>",
-         "a name must have at most 10,000 characters but one has"),
-        ('<?xml version="1.0" encoding="klingon"?><testsuite/>', "in an encoding that is known"),
-        ("<testsuite/>", "junit must have tests but has none in the 1 of 1 files that were read"),
-        (b"\x1f\x8bnope", "must be a whole gzip file but is damaged"),
+         "a name has 10,001 characters, more than 10,000"),
+        ('<?xml version="1.0" encoding="klingon"?><testsuite/>', "is not XML in a known encoding"),
+        ("<testsuite/>", "There are no tests in the 1 of 1 files that could be read"),
+        (b"\x1f\x8bnope", "is a damaged or incomplete gzip file"),
     ],
 )  # fmt: skip
 def test_what_is_no_report_is_refused(content: str | bytes, sentence: str, tmp_path: Path) -> None:
@@ -462,16 +462,16 @@ def test_an_endless_tag_is_refused_early(tmp_path: Path) -> None:
         file.write(b'<testsuite><testcase name="')
         for _ in range(3):
             file.write(b"x" * 2**24)
-    with pytest.raises(InvalidParameter, match=r"a tag must have at most 16,777,216 bytes"):
+    with pytest.raises(InvalidParameter, match=r"a tag has more than 16,777,216 bytes"):
         read_junit(path)
 
 
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
-        ("none/*.xml", "but 'none/.*' matches nothing in "),
-        ("runz", r"a pattern such as 'runs/\*.xml' but 'runz' matches nothing in "),
-        (".", "must be a folder with files that end in .xml but '.' has none"),
+        ("none/*.xml", "No file matches 'none/.*' in "),
+        ("runz", r"No file matches 'runz' in .* a folder or a pattern such as 'runs/\*.xml'"),
+        (".", "The folder '.' has no files that end in .xml"),
         ([], "must name at least one file"),
     ],
 )
@@ -538,7 +538,7 @@ def test_what_is_written_is_read(
         for test, outcome in run.items():
             expected[test] = expected.get(test, "") + outcome
     if not expected:
-        with pytest.raises(InvalidParameter, match="must have tests"):
+        with pytest.raises(InvalidParameter, match="There are no tests"):
             read_junit(folder)
         return
     history = read_junit(folder)

@@ -73,9 +73,9 @@ def test_what_a_table_is_told_holds_for_a_workbook(tmp_path: Path) -> None:
     assert read_totals(path, missing="skip").missing == 2
     assert read_totals(path, missing="worst").sums.tolist() == [1.5, 2.0]
     refused(path, "row 4: reward is missing")
-    refused(path, "reward must name a column but 'x' is not among 'arm', 'reward'", reward="x")
-    refused(workbook(tmp_path / "b.xlsx"), "must have rows but is empty")
-    refused(workbook(tmp_path / "c.xlsx", HEADER), "must have rows but has none")
+    refused(path, "reward='x' is not a column; there are 'arm', 'reward'", reward="x")
+    refused(workbook(tmp_path / "b.xlsx"), "is empty")
+    refused(workbook(tmp_path / "c.xlsx", HEADER), "has no rows")
 
 
 def test_counts(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ class TestHostile:
         broken = tmp_path / "b.xlsx"
         for end in (5, 400, len(whole) // 2, len(whole) - 30):
             broken.write_bytes(whole[:end])
-            refused(broken, "must be a whole workbook of Excel but is damaged")
+            refused(broken, "is a damaged Excel workbook")
 
     @pytest.mark.parametrize(
         "content",
@@ -115,15 +115,15 @@ class TestHostile:
         path = tmp_path / "a.xlsx"
         with zipfile.ZipFile(path, "w") as parts:
             parts.writestr("a.csv", "arm,reward\na,1\nb,0\n")
-        refused(path, "must be text or a table but is another archive")
+        refused(path, "is an archive, not a table")
         path.write_bytes(bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512))
-        refused(path, "is an old workbook of Excel: save it as .xlsx or CSV")
+        refused(path, "is an old Excel workbook: save it as .xlsx or CSV")
 
     def test_what_inflates_to_a_lot_is_refused(self, tmp_path: Path) -> None:
         path = workbook(tmp_path / "a.xlsx", HEADER, *ROWS)
         bomb = with_part(path, SHEET, b" " * 350 * 2**20)
         assert bomb.stat().st_size < 2**19
-        refused(bomb, "a packed file may inflate to 256 MiB and 100 times its size")
+        refused(bomb, "a compressed file may unpack to 256 MiB plus 100 times its size")
 
     def test_one_cell_far_away_takes_little_memory(self, tmp_path: Path) -> None:
         path = workbook(tmp_path / "a.xlsx", HEADER, *ROWS)

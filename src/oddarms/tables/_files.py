@@ -94,8 +94,8 @@ class Content(io.RawIOBase):
     def _check_text(self, piece: bytes) -> None:
         if b"\0" in piece and not self._has_nul:
             raise InvalidParameter(
-                f"{self._name} must be text, but it contains the byte 0x00. If it is text in UTF-16,"
-                " set encoding='utf-16'."
+                f"{self._name} must be text, but it contains the byte 0x00. If it is text in"
+                " UTF-16, set encoding='utf-16'."
             )
         end = max(piece.rfind(b"\n"), piece.rfind(b"\r"))
         self._line = len(piece) - end - 1 + (self._line if end < 0 else 0)
@@ -367,8 +367,8 @@ def _parquet(name: str, packed: Any) -> Table:
             kind = kind.value_type if types.is_dictionary(kind) else kind
             if types.is_nested(kind) or types.is_fixed_size_binary(kind):  # large in every row
                 raise InvalidParameter(
-                    f"{name}: the column {schema.names[i]!r} must have texts or numbers, but its type"
-                    f" is {brief(str(kind))}."
+                    f"{name}: the column {schema.names[i]!r} must have texts or numbers, but its"
+                    f" type is {brief(str(kind))}."
                 )
         # A label is kept once and not in every row: a few bytes can stand for gigabytes.
         once = [schema.names[i] for i in labels]

@@ -1,22 +1,21 @@
-"""What CI systems keep already: JUnit reports of many runs, as recorded samples of tests.
+"""JUnit reports of many runs, which CI systems keep, as recorded samples of tests.
 
 Which samples count
 -------------------
-A test whose first execution in a run failed is a sample of 1, one that passed a sample of 0. What
-follows in the same run, a rerun, exists because the test failed, and does not count unless asked
-for. A test that was skipped is no sample.
+The first execution of a test in a run is a sample: 1 if it failed, 0 if it passed. Reruns in the
+same run happen because the test failed, and do not count unless asked for. A skipped test is no
+sample.
 
-As in the pytest plugin, the samples of a test up to its first pass decide whether it is compared
-with the others (one that has never passed is broken, not flaky), and nothing else: had they been
-used for the answer, too, a test would have come in by having passed, and its rewards would be a
-selection. The moment of the first pass is a stopping time, so what follows has the distribution it
-would have if the tests had been named in advance, and the answer is right about these tests.
+As in the pytest plugin, the samples of a test up to its first pass only decide whether it is
+compared with the others (a test that has never passed is broken, not flaky). Used for the answer as
+well, they would be a selection. The moment of the first pass is a stopping time, so the samples
+after it have the distribution that they would have if the tests had been chosen in advance.
 
-A test that passed and failed in one run, or at one commit, is flaky, which needs no statistics. A
-file in which half of the tests failed that pass elsewhere tells of an outage and is set aside.
+A test that passed and failed in one run, or at one commit, is flaky without any statistics. A file
+in which half of the tests fail that pass elsewhere is taken for an outage and set aside.
 
-A report is hostile input. It may declare no entities and no document type, so that it can neither
-bring a bomb nor name other files; how deep elements are and how large one may be is limited.
+Reports are hostile input. Document types and entities are refused, so a report can neither expand
+without limit nor include other files; the depth and size of elements are limited.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from oddarms.tables._files import STDIN, Source, name_of, opened_bytes
 Reruns = Literal["first", "all"]
 """Which executions of a test in one run count."""
 Damaged = Literal["stop", "skip"]
-"""What a file that is no report means: an error, or nothing."""
+"""Whether a file that is not a report is an error or is left out."""
 MAX_TESTS = 1_000_000
 
 
@@ -87,15 +86,15 @@ class RunHistory(Mapping[str, FloatArray]):
     files
         How many files were read.
     damaged
-        The files that were left out as they are no reports, and why.
+        The files that are not reports and were left out, with the reason.
     reruns
-        Executions that do not count, as they are reruns of a test in a run.
+        The number of executions that do not count because they are reruns.
     copies
         Files with the same content as one before them.
     flaky
         Tests that passed and failed in one run, or in runs of one commit.
     last
-        How each test that failed did so last, in a line, where reports say that.
+        The message of each test's last failure, in one line, where reports have it.
     outages
         Files that were set aside: half of at least 20 tests that pass elsewhere failed in them.
     """
@@ -138,7 +137,7 @@ class RunHistory(Mapping[str, FloatArray]):
 def read_junit(
     sources: Source | Iterable[Source], *, reruns: Reruns = "first", damaged: Damaged = "stop"
 ) -> RunHistory:
-    """Return the runs of tests that JUnit reports tell of.
+    """Return the runs of tests in JUnit reports.
 
     Parameters
     ----------
@@ -150,8 +149,8 @@ def read_junit(
         "first": of a test's executions in one run the first counts, as the others exist because it
         failed. "all": all count.
     damaged
-        "stop" refuses a file that is no report, or is cut off; "skip" leaves it out. That is sound
-        only if being damaged has nothing to do with tests that fail.
+        "stop" refuses a file that is not a report or is cut off; "skip" leaves it out. That is
+        sound only if the damage has nothing to do with failing tests.
 
     Notes
     -----
@@ -209,7 +208,7 @@ def _files_of(sources: Source | Iterable[Source]) -> list[str]:
     """
     given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     if not given:
-        raise InvalidParameter("junit must name at least one file but got none.")
+        raise InvalidParameter("junit must name at least one file.")
     found: dict[str, str] = {}
     for source in given:
         for file in _matching(os.fspath(source)):
@@ -224,17 +223,15 @@ def _matching(source: str) -> list[str]:
     if path.is_dir():
         files = [str(file) for file in path.rglob("*") if file.name.endswith(_ENDINGS)]
         if not files:
-            raise InvalidParameter(
-                f"junit must be a folder with files that end in .xml but {brief(source)} has none."
-            )
+            raise InvalidParameter(f"The folder {brief(source)} has no files that end in .xml.")
         return files
     if path.exists():
         return [source]
     files = [file for file in glob.glob(source, recursive=True) if not os.path.isdir(file)]
     if not files:
         raise InvalidParameter(
-            "junit must be files, a folder or a pattern such as 'runs/*.xml' but"
-            f" {brief(source, 200)} matches nothing in {os.getcwd()}."
+            f"No file matches {brief(source, 200)} in {os.getcwd()}: give JUnit files, a folder or"
+            " a pattern such as 'runs/*.xml'."
         )
     return files
 
@@ -250,10 +247,10 @@ def _natural(file: str) -> list[tuple[int, int, str]]:
 _PIECE = 2**18
 """Bytes that are read at a time."""
 MAX_TAG = 2**24
-"""Of one tag with its attributes, or one comment; what stands between tags may be larger."""
+"""Bytes of one tag with its attributes, or of one comment; text between tags may be larger."""
 MAX_DEPTH = 200
 MAX_NAME = 10_000
-"""Of a name."""
+"""Characters of a name."""
 
 _ROOTS = frozenset({"testsuites", "testsuite", "assemblies", "assembly", "test-run"})
 _SUITES = frozenset({"testsuite", "assembly", "test-suite"})
@@ -265,7 +262,7 @@ _CLASS_NAMES = ("classname", "class", "type")
 
 
 class _Key(NamedTuple):
-    """What tells a test from all others."""
+    """What identifies a test."""
 
     suite: str
     classname: str
@@ -322,22 +319,21 @@ class _Report:
                 self.hash.update(piece)
                 self._parser.Parse(piece, False)
                 if size - self._parser.CurrentByteIndex > MAX_TAG:
-                    raise self._wrong(f"a tag must have at most {MAX_TAG:,} bytes but has more")
+                    raise self._wrong(f"a tag has more than {MAX_TAG:,} bytes")
             if not size:
-                raise InvalidParameter(f"{self.name} must be a report in XML but is empty.")
+                raise InvalidParameter(f"{self.name} is empty, so it is not a JUnit report.")
             at_end = True
             self._parser.Parse(b"", True)
         except expat.ExpatError as error:
-            why = expat.ErrorString(error.code) if error.code else "it is not"
+            why = "it is cut off" if at_end and self._depth else expat.ErrorString(error.code)
             raise InvalidParameter(
-                f"{self.name}, line {error.lineno}: the file must be XML but is not: "
-                f"{'it is cut off' if at_end and self._depth else why}."
+                f"{self.name}, line {error.lineno}: the file is not XML: {why}."
             ) from None
         except InvalidParameter:
             raise
         except (LookupError, ValueError) as error:  # an encoding that Python does not know, or NUL
             raise InvalidParameter(
-                f"{self.name} must be XML in an encoding that is known but is not: {error}."
+                f"{self.name} is not XML in a known encoding: {error}."
             ) from None
 
     def _wrong(self, rule: str) -> InvalidParameter:
@@ -346,8 +342,8 @@ class _Report:
 
     def _refuse_declarations(self, *_: object) -> None:
         raise self._wrong(
-            "a report must not declare a document type or entities but does: they could name other"
-            " files, or become very large"
+            "a report must not declare a document type or entities, which could include other files"
+            " or expand without limit"
         )
 
     def _begin(self, tag: str, attributes: dict[str, str]) -> None:
@@ -355,11 +351,10 @@ class _Report:
         self._depth += 1
         if self._depth == 1 and tag not in _ROOTS:
             raise self._wrong(
-                "a report must begin with testsuites or testsuite, as JUnit's do, but begins with"
-                f" {brief(tag)}"
+                f"a JUnit report begins with testsuites or testsuite, not with {brief(tag)}"
             )
         if self._depth > MAX_DEPTH:
-            raise self._wrong(f"elements must be at most {MAX_DEPTH} deep but are deeper")
+            raise self._wrong(f"elements are nested more than {MAX_DEPTH} deep")
         if tag in _SUITES or self._depth == 1:
             self._begin_suite(tag, attributes)
         elif tag in _CASES and self._test is None:
@@ -390,9 +385,7 @@ class _Report:
 
     def _short(self, text: str) -> str:
         if len(text) > MAX_NAME:
-            raise self._wrong(
-                f"a name must have at most {MAX_NAME:,} characters but one has {len(text):,}"
-            )
+            raise self._wrong(f"a name has {len(text):,} characters, more than {MAX_NAME:,}")
         return text
 
     def _end(self, tag: str) -> None:
@@ -404,7 +397,7 @@ class _Report:
             if place not in self.runs:
                 self.runs[place] = _Executions(array("b"), test.suite.by_pytest)
                 if len(self.runs) > MAX_TESTS:
-                    raise InvalidParameter(f"{self.name} may have {MAX_TESTS:,} tests.")
+                    raise InvalidParameter(f"{self.name} has more than {MAX_TESTS:,} tests.")
             self.runs[place].add(test)
         elif tag in _SUITES or self._depth == 1:
             self._suites.pop()
@@ -420,7 +413,7 @@ _BY_PYTEST = {("testsuites", "pytest tests"), ("testsuite", "pytest")}
 
 
 def _note(test: _Case, tag: str, attributes: dict[str, str]) -> None:
-    """Take note of what an element in a test says of it."""
+    """Note what an element inside a test says about it."""
     if tag in _FAILURES:
         said = attributes.get("message") or attributes.get("type", "")
         test.text = said.strip().partition("\n")[0][:MAX_TEXT] or test.text
@@ -510,14 +503,14 @@ class _Tally:
             self._rewards.extend(counting)
             self._files.extend([file] * len(counting))
         if len(self._tests) > MAX_TESTS:
-            raise InvalidParameter(f"junit may have {MAX_TESTS:,} tests.")
+            raise InvalidParameter(f"The reports have more than {MAX_TESTS:,} tests.")
 
     def history(self, files: int, damaged: dict[str, str], copies: int) -> RunHistory:
-        """Return all that was collected."""
+        """Return the history of all files."""
         if not self._tests:
             first = f": {next(iter(damaged.values()))}" if damaged else "."
-            many = f"in the {files:,} of {files + len(damaged):,} files that were read"
-            raise InvalidParameter(f"junit must have tests but has none {many}{first}")
+            many = f"the {files:,} of {files + len(damaged):,} files that could be read"
+            raise InvalidParameter(f"There are no tests in {many}{first}")
         codes, rewards = np.array(self._codes, np.int64), np.array(self._rewards, np.float64)
         of_file = np.array(self._files, np.int64)
         outage = self._outages(codes, rewards, of_file)

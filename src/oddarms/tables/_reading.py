@@ -66,7 +66,7 @@ class Rewards(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What rows say of each arm: how many there are, their sum and the sum of their squares.
+    """The number of rewards of each arm, their sum and the sum of their squares.
 
     Attributes
     ----------
@@ -75,8 +75,8 @@ class Totals(NamedTuple):
     counts, sums, squares
         In the units of the rewards.
     half
-        The same for a random half of the rows, each of which is in it with probability 1/2; None
-        if only totals are known.
+        The same for a random half: each row is in it with probability 1/2. None if only totals
+        are known.
     left_out
         Arms with fewer than `min_rows` rows, and how many they have.
     missing
@@ -142,7 +142,7 @@ def read_rewards(
         trials_read = float(block.counts.sum())
         if trials_read > MAX_EXPANDED:
             raise InvalidParameter(
-                f"trials must be at most {MAX_EXPANDED:,} where they become single rewards but are"
+                f"At most {MAX_EXPANDED:,} trials can become single rewards, but there are"
                 f" {trials_read:,.0f}: oddarms.analyze takes any number."
             )
         ones = block.sums.astype(np.int64)
@@ -214,8 +214,8 @@ def read_totals(
     left_out = {names[i]: int(counts[i]) for i in np.flatnonzero(counts < min_rows)}
     if not kept.size:
         raise InvalidParameter(
-            f"data must have an arm with {min_rows:,} rows or more but has none: the largest of"
-            f" its {len(names):,} arms has {counts.max(initial=0):,}."
+            f"No arm has {min_rows:,} rows or more: the largest of the {len(names):,} arms has"
+            f" {counts.max(initial=0):,}."
         )
     names, pairs = [names[i] for i in kept], pairs[:, kept]
     whole = pairs.sum(axis=2)
@@ -307,7 +307,7 @@ class _Rows:
                 raise InvalidParameter(f"{table.name}, row {row:,}: {bad.rule}.") from None
             yield block
         if not self.index:
-            raise InvalidParameter(f"{table.name} must have rows but has none.")
+            raise InvalidParameter(f"{table.name} has no rows.")
 
     def _arms(self, frame: Any, places: list[int], *, is_file: bool) -> IntArray:
         """Return the arm of each row."""
@@ -319,7 +319,7 @@ class _Rows:
                 raise BadRow(int(np.argmin(column)), "the label of the arm is missing")
             for code, label in enumerate(labels):
                 if isinstance(label, str) and not 0 < len(label) <= MAX_LINE:
-                    rule = f"may have {MAX_LINE:,} characters" if label else "is empty"
+                    rule = f"has more than {MAX_LINE:,} characters" if label else "is empty"
                     raise BadRow(int(np.argmax(column == code)), f"the label of the arm {rule}")
         codes, texts = columns[0] if len(columns) == 1 else _joined(columns)
         index = self.index
@@ -334,8 +334,8 @@ class _Rows:
                 raise BadRow(
                     int(np.argmax(gone)),
                     f"{name} is missing; missing='skip' leaves such rows out, which is sound only"
-                    " if being missing has nothing to do with the reward, and 'worst' counts them"
-                    " as the most abnormal reward",
+                    " if whether a reward is missing does not depend on its value; missing='worst'"
+                    " counts them as the most abnormal reward",
                 )
             self.missing += int(np.count_nonzero(gone))
             if self._rule == "skip":
@@ -347,8 +347,8 @@ class _Rows:
         outside = ~gone & ~((rewards >= a) & (rewards <= b))
         if outside.any():
             row = int(np.argmax(outside))
-            rule = f"{name} must lie within the bounds [{a:g}, {b:g}] but is {rewards[row]:g}"
-            raise BadRow(row, f"{rule}; for other rewards give bounds, clip or above")
+            rule = f"{name} must lie within the bounds [{a:g}, {b:g}], but is {rewards[row]:g}"
+            raise BadRow(row, f"{rule}; for other rewards set bounds, clip or above")
         rewards = np.where(gone, self._worst, rewards)
         return _Block(arms, 1.0, rewards, rewards**2, is_single=True)
 
@@ -368,7 +368,7 @@ class _Rows:
             row = int(np.argmin(right))
             pairs = zip(kind, numbers, strict=True)
             got = ", ".join(f"{word} {number[row]:g}" for word, number in pairs)
-            raise BadRow(row, f"{rule} but there are {got}")
+            raise BadRow(row, f"{rule}, but the row has {got}")
         return _Block(arms, counts, sums, squares)
 
 
@@ -410,8 +410,8 @@ def _joined(labels: list[tuple[IntArray, list[Any]]]) -> tuple[IntArray, list[An
     twice = next((text for text in texts if text.count(BETWEEN) >= len(labels)), None)
     if twice is not None:
         raise InvalidParameter(
-            f"Labels of several columns are joined with {BETWEEN!r}, so none may have it in it, but"
-            f" there is {brief(twice)}."
+            f"Labels of several columns are joined with {BETWEEN!r}, which is part of a label"
+            f" already: {brief(twice)}."
         )
     return codes, texts
 
@@ -444,8 +444,8 @@ def _value_places(
         if words == kind or (not words and all(map(table.places, kind))):
             return kind, [table.place(word, given.get(word, word)) for word in kind]
     if words:
-        choices = ", or ".join(" and ".join(kind) for kind in kinds)
-        raise InvalidParameter(f"Give {choices}, but got {' and '.join(words)}.")
+        choices = ", or of ".join(" and ".join(kind) for kind in kinds)
+        raise InvalidParameter(f"Name the columns of {choices}; got {' and '.join(words)}.")
     raise InvalidParameter(
         f"{table.name}: reward must name the column of rewards, one of {table.listed()}."
     )

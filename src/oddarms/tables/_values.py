@@ -74,7 +74,7 @@ def numbers_of(name: str, values: Any, *, commas: bool = False) -> FloatArray:
     if array.dtype.kind in "biuf":
         return array.astype(np.float64)
     if array.dtype.kind not in "OUT":
-        raise BadRow(0, f"{name} must be numbers but has the type {brief(str(array.dtype))}")
+        raise BadRow(0, f"{name} must be numbers, but its type is {brief(str(array.dtype))}")
     codes, distinct = factorized(values)
     texts = (value.strip() for value in distinct if isinstance(value, str))
     commas = commas and any(map(_WITH_COMMA.fullmatch, texts))
@@ -82,7 +82,7 @@ def numbers_of(name: str, values: Any, *, commas: bool = False) -> FloatArray:
     if None in found:
         bad = found.index(None)
         more = "; other numbers in the column have a decimal comma" if commas else ""
-        rule = f"{name} must be a number, yes/no or true/false but is {brief(distinct[bad])}{more}"
+        rule = f"{name} must be a number, yes/no or true/false, but is {brief(distinct[bad])}{more}"
         raise BadRow(int(np.flatnonzero(codes == bad)[0]), rule)
     return np.array([*found, math.nan], dtype=np.float64)[codes]
 
@@ -136,7 +136,7 @@ def _rewards(label: Label, values: Any) -> FloatArray:
     except ValueError:  # lists of several lengths
         array = np.empty((0, 0))
     if array.ndim != 1:
-        raise InvalidParameter(f"{name} must be a list of numbers but got {brief(values)}.")
+        raise InvalidParameter(f"{name} must be a list of numbers, but got {brief(values)}.")
     try:
         return numbers_of(name, array)
     except BadRow as bad:
@@ -154,13 +154,12 @@ def table_of(data: Any, wanted: Sequence[str], encoding: str | None) -> Iterator
         with opened_table(data, wanted, encoding) as table:
             yield table
     elif encoding is not None:
-        raise InvalidParameter("Leave encoding out unless data is a file.")
+        raise InvalidParameter("encoding is only for files: leave it out.")
     elif isinstance(data, Mapping) and wanted and set(wanted) <= set(data):
         try:
             frame = pandas_of("reading columns").DataFrame({name: data[name] for name in wanted})
         except ValueError:
-            message = "The columns of data must be lists of the same length."
-            raise InvalidParameter(message) from None
+            raise InvalidParameter("The columns of data must have the same length.") from None
         yield _of_frame(frame)
     elif not isinstance(data, np.ndarray | type) and any(
         hasattr(kind, name) for name in ("columns", "to_numpy", "__arrow_c_stream__")
@@ -181,7 +180,7 @@ def _of_frame(data: Any) -> Table:
         frame: Any = nw.from_native(data, allow_series=True)
     except (TypeError, ValueError) as error:
         raise InvalidParameter(
-            f"data must be a frame that narwhals reads but {type(data).__name__} is not:"
+            f"data must be a frame that narwhals can read, but {type(data).__name__} is not:"
             f" {brief(str(error), 120)}."
         ) from None
     if isinstance(frame, nw.Series):
