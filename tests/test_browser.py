@@ -94,6 +94,10 @@ def test_arms_are_searched_sorted_and_opened_by_keyboard_alone(page: Any, site: 
     page.locator('th[aria-sort="ascending"] #sort-label').wait_for()
     assert page.locator("tbody th").first.inner_text() == "test_3"
     assert page.evaluate("document.activeElement.id") == "sort-label"
+    page.go_back()
+    page.locator('th[aria-sort="none"] #sort-label').wait_for()
+    page.go_forward()
+    page.locator('th[aria-sort="ascending"] #sort-label').wait_for()
     page.locator("#arms-table tbody a").first.focus()
     page.keyboard.press("Enter")
     page.wait_for_url("**/arms/3")

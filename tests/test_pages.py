@@ -39,7 +39,6 @@ PATHS = (
     "/studies/nobody",
     "/nowhere",
 )
-PARTS = ("summary", "holders", "arms", "trace", "workers", "conflicts", "manage")
 
 
 class Site:
@@ -111,7 +110,6 @@ def test_pages_have_no_inline_scripts_or_styles(admin: TestClient, path: str):
 
 def test_hostile_labels_and_names_are_only_text(admin: TestClient):
     pages = [admin.get(path).text for path in ("/", STRANGE_PATH, f"{STRANGE_PATH}/arms/0")]
-    pages += [admin.get(f"{STRANGE_PATH}/parts/{part}").text for part in PARTS]
     for page in pages:
         assert not re.search("<i>|<script>alert|<img src=x|\u202e", page)
     assert html.escape(HOSTILE[0], quote=False).replace('"', "&#34;") in pages[1]
@@ -152,7 +150,7 @@ def test_a_prefix_is_in_every_address(tmp_path: Path):
     data = {"token": site.tokens.make(Role.ADMIN), "next": "/studies/s"}
     answer = site.stranger().post("/odd/login", data=data)
     assert answer.url.path == "/odd/studies/s"
-    addresses = re.findall(r'(?:src|href|action|hx-get|data-\w+)="(/[^"]*)"', answer.text)
+    addresses = re.findall(r'(?:src|href|action|data-\w+)="(/[^"]*)"', answer.text)
     assert len(addresses) > 20
     assert all(address.startswith("/odd/") for address in addresses)
 
@@ -215,8 +213,8 @@ def test_readers_and_workers_see_what_is_theirs(site: Site):
     page = reader.get("/studies/crowd").text
     assert "Manage" not in page
     assert reader.get("/new").status_code == 403
-    data = {"csrf": csrf_in(page)}
-    assert reader.post("/studies/crowd/stop", data=data).status_code == 403
+    data = {"csrf": csrf_in(page), "action": "stop"}
+    assert reader.post("/studies/crowd", data=data).status_code == 403
     worker = site.client(Role.WORKER, "crowd")
     assert worker.get("/").url.path == "/studies/crowd"
     assert worker.get(STRANGE_PATH).status_code == 404
@@ -238,18 +236,15 @@ def test_a_study_shows_the_answer_of_every_other_report(site: Site, admin: TestC
             assert title == "status" or f"{title.capitalize()} {value}" in page
 
 
-def test_parts_and_errors(admin: TestClient):
-    for part in PARTS:
-        assert re.match(r"\s*<(section|div)", admin.get(f"/studies/crowd/parts/{part}").text)
-    assert admin.get("/studies/crowd/arms/0/part").status_code == 200
-    for path in ("/parts/nothing", "/arms/30", "/arms/30/part", "/arms/30/series.json"):
+def test_pages_that_are_none(admin: TestClient):
+    for path in ("/nothing", "/arms/30", "/arms/-1", "/arms/30/series.json"):
         assert admin.get(f"/studies/crowd{path}").status_code == 404
     assert "no study &#39;nobody&#39;" in admin.get("/studies/nobody").text
 
 
 def listed(admin: TestClient, query: str) -> tuple[list[int], str]:
     """Return the arms on a page of their table, and the page."""
-    page = admin.get(f"/studies/crowd/parts/arms?{query}").text
+    page = admin.get(f"/studies/crowd?{query}").text
     return [int(arm) for arm in re.findall(r'id="arm-(\d+)"', page)], page
 
 
@@ -257,9 +252,9 @@ KEYS = ("interest", "label", "mean", "samples", "evidence", "needed", "decided")
 
 
 @pytest.mark.parametrize("sort", KEYS)
-@pytest.mark.parametrize("down", ["", "1"])
+@pytest.mark.parametrize("down", ["", "-"])
 def test_every_order_has_every_arm_once(site: Site, admin: TestClient, sort: str, down: str):
-    pages = [listed(admin, f"sort={sort}&down={down}&page={page}")[0] for page in (1, 2)]
+    pages = [listed(admin, f"sort={down}{sort}&page={page}")[0] for page in (1, 2)]
     assert [len(page) for page in pages] == [20, 10]
     arms = [*pages[0], *pages[1]]
     assert sorted(arms) == list(range(30))
@@ -277,7 +272,7 @@ def test_arms_are_searched_and_filtered(site: Site, admin: TestClient):
     arms, page = listed(admin, "q=TEST_2&sort=label")
     assert arms == [2, *range(20, 30)]
     assert "1 to 11 of 11 arms" in page
-    odd, _ = listed(admin, "kind=outlier")
+    odd, _ = listed(admin, "only=outlier")
     assert {f"test_{arm}" for arm in odd} == set(result_of(site).outliers)
     assert "No arm found" in listed(admin, "q=nobody<b>")[1]
 
@@ -287,10 +282,11 @@ def test_arms_are_searched_and_filtered(site: Site, admin: TestClient):
     [
         "page=0",
         "page=-5&sort=__class__",
-        f"page=99999999999999999999&kind={'x' * 1000}",
+        f"page=99999999999999999999&only={'x' * 1000}",
         f"q={'%00' * 500}&page=%D9%A3",
-        "sort=mean;DROP+TABLE&down=yes",
-        "before=x",
+        "sort=mean;DROP+TABLE&only=",
+        "sort=--mean",
+        "sort=-",
     ],
 )
 def test_any_query_has_an_answer(admin: TestClient, query: str):
@@ -298,7 +294,7 @@ def test_any_query_has_an_answer(admin: TestClient, query: str):
     assert admin.get(f"/?{query}").status_code == 200
 
 
-@pytest.mark.parametrize("width", [1, 5_000])
+@pytest.mark.parametrize("width", [50, 4_000])
 def test_the_picture_has_all_arms_and_the_outermost_ends(site: Site, width: int):
     study = create(site.storage, f"wide {width}", [f"a{i}" for i in range(120)], k=2)
     work(study, planted(120, 5), 4, 900)
@@ -306,7 +302,8 @@ def test_the_picture_has_all_arms_and_the_outermost_ends(site: Site, width: int)
     found = client.get(f"/studies/wide {width}/picture.json?width={width}").json()
     order = np.argsort(result.means, kind="stable")
     starts = [*found["starts"], 120]
-    assert len(starts) - 1 == min(120, max(width, 50))
+    assert len(starts) - 1 == min(120, width)
+    assert client.get(f"/studies/wide {width}/picture.json?width=10000000").status_code == 422
     for column, (first, end) in enumerate(pairwise(starts)):
         arms = order[first:end]
         assert found["lower"][column] == pytest.approx(result.intervals[arms, 0].min(), rel=1e-4)
@@ -359,34 +356,20 @@ def test_an_arm_shows_its_rewards_and_those_not_used(site: Site, admin: TestClie
     oddarms.delete_study("arms", storage=site.storage)
 
 
-def test_evidence_for_the_other_side_is_none(site: Site, admin: TestClient):
+def test_history_that_is_not_used_is_told(site: Site, admin: TestClient):
     labels = [f"a{i}" for i in range(6)]
     study = create(site.storage, "turned", labels, k=1)
     study.add_history({label: [0.0] * 60 for label in labels}, key="first")
     study.add_history({label: [float(label == "a0")] * 600 for label in labels}, key="then")
     assert study.result().outliers == ["a0"]
-    series = admin.get("/studies/turned/arms/0/series.json").json()
-    below = np.array(series["mean"]) < series["thresholds"]["upper"]
-    evidence = np.array(series["evidence"])
-    assert below.sum() >= 60
-    assert evidence[below].max() <= 0.0
-    assert evidence[~below].max() > 3.0
     assert "the mean above is that of the used ones" in admin.get("/studies/turned/arms/0").text
     oddarms.delete_study("turned", storage=site.storage)
 
 
-def test_conflicts_are_counted_and_paged(admin: TestClient):
-    seen, path = [], STRANGE_PATH
-    for _ in range(9):
-        page = admin.get(path).text
-        assert "40 results were refused" in page
-        section = page[page.index('id="conflicts"') :]
-        seen.append(section.count('<tr><th scope="row">'))
-        older = re.search(r'id="conflicts-older" rel="next" href="([^"]+)"', page)
-        if older is None:
-            break
-        path = html.unescape(older[1])
-    assert seen == [20, 10]  # three of each ticket
+def test_conflicts_are_counted_and_the_latest_listed(admin: TestClient):
+    page = admin.get(STRANGE_PATH).text
+    assert "40 results were refused" in page
+    assert page[page.index('id="conflicts"') :].count('<tr><th scope="row">') == 20
 
 
 def test_files(site: Site, admin: TestClient):
@@ -462,9 +445,11 @@ def test_a_huge_budget_does_not_fill_the_page(site: Site, admin: TestClient):
 
 
 def test_forms_of_other_sites_change_nothing(site: Site, admin: TestClient):
-    for action in ("stop", "resume", "budget", "delete"):
-        answer = admin.post(f"/studies/crowd/{action}", data={"again": "crowd", "budget": "1"})
+    for action in ("stop", "resume", "budget", "release"):
+        answer = admin.post("/studies/crowd", data={"action": action, "budget": "1"})
         assert answer.status_code == 403
+    assert admin.post("/studies/crowd/delete", data={"again": "crowd"}).status_code == 403
+    assert admin.post("/tokens", data={"role": "admin"}).status_code == 403
     assert admin.post("/new", data={"name": "x", "arms": "a\nb\nc"}).status_code == 403
     assert site.study("crowd").overview().stopped is None
     for word in ("stopped", "deleted", "created"):
@@ -483,24 +468,26 @@ def test_a_study_is_created_changed_and_deleted(site: Site, admin: TestClient):
     assert answer.url.raw_path == base.encode()
     assert admin.post("/new", data=data).status_code == 409
     study = site.study("made/here")
+
+    def act(action: str, **more: str) -> Any:
+        return admin.post(base, data={**data, "action": action, **more})
+
     study.stop("no money")
-    assert "no money" in admin.post(f"{base}/stop", data=data).text
-    admin.post(f"{base}/resume", data=data)
-    assert "stopped from the page" in admin.post(f"{base}/stop", data=data).text
+    assert "no money" in act("stop").text
+    act("resume")
+    assert "stopped from the page" in act("stop").text
     assert study.ask(1).status.value == "stopped"
-    assert admin.post(f"{base}/resume", data=data).url.raw_path == base.encode()
+    assert act("resume").url.raw_path == base.encode()
     assert study.overview().stopped is None
+    assert act("nothing").status_code == 404
     for typed, said in (("5", "budget can only grow"), ("1.5", "budget must be a whole number")):
-        answer = admin.post(f"{base}/budget", data={**data, "budget": typed})
+        answer = act("budget", budget=typed)
         assert answer.status_code == 422
         assert said in answer.text.replace("Budget", "budget")
         assert f'name="budget" value="{typed}"' in answer.text
     for typed, budget in (("90", 90), ("", None)):
-        answer = admin.post(f"{base}/budget", data={**data, "budget": typed})
-        assert answer.url.raw_path == base.encode()
+        assert act("budget", budget=typed).url.raw_path == base.encode()
         assert study.question.budget == budget
-    for action in ("budget", "stop", "resume"):
-        assert admin.get(f"{base}/{action}").url.raw_path == base.encode()
     assert admin.post(f"{base}/delete", data={**data, "again": "made"}).status_code == 422
     assert admin.post(f"{base}/delete", data={**data, "again": "made/here"}).url.path == "/"
     assert admin.get(base).status_code == 404
@@ -519,9 +506,9 @@ def test_who_holds_a_study_up_and_taking_it_back(
     )
     with site.client(Role.READER) as reader:
         assert "Take back" not in text_of(reader.get(base).text)
-    data = {"csrf": csrf_in(page), "worker": "an absent <client>"}
+    data = {"csrf": csrf_in(page), "action": "release", "worker": "an absent <client>"}
     with caplog.at_level("INFO", logger="oddarms.audit"):
-        done = admin.post(f"{base}/release", data=data).text
+        done = admin.post(base, data=data).text
     assert "Waiting for" not in done
     assert re.search("release .*an absent", caplog.text)
     oddarms.delete_study("held", storage=site.storage)
@@ -541,8 +528,8 @@ def test_the_list_is_filtered_and_sorted(site: Site, admin: TestClient):
     )
     assert up == down[::-1]
     assert up == sorted(up)
-    assert "There is none in this state" in admin.get("/?state=budget").text
-    assert admin.get("/?sort=x&state=y").status_code == 200
+    assert "There is none in this state" in admin.get("/?only=budget").text
+    assert admin.get("/?sort=x&only=y").status_code == 200
 
 
 def test_a_server_may_allow_longer_leases(tmp_path: Path):

@@ -488,11 +488,11 @@ class TestTokensOverHttp:
                 assert client.get(STUDIES).is_success
                 assert client.get("/tokens").status_code == 403
             (known,) = [one for one in server.tokens.list() if one.note == "<b>me</b>"]
-            gone = browser.post("/tokens/revoke", data={"id": known.id, "csrf": csrf[1]})
+            gone = browser.post("/tokens", data={"revoke": known.id, "csrf": csrf[1]})
             assert gone.status_code == 303
             assert not server.tokens.holds(known)
-            wrong = browser.post("/tokens", data={"role": "worker", "csrf": csrf[1]})
-            assert wrong.status_code == 422
+            for words in ({"role": "worker"}, {"role": "admin", "days": "nan"}, {"role": "king"}):
+                assert browser.post("/tokens", data={**words, "csrf": csrf[1]}).status_code == 422
 
     @pytest.mark.parametrize("believed", [True, False])
     def test_the_name_that_a_proxy_forwards(

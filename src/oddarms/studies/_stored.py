@@ -534,10 +534,9 @@ class StoredStudy(Study):
     def conflicts(self, *, after: int = 0, most: int | None = None) -> list[Conflict]:
         return self._conflicts("c.id > :after ORDER BY c.id", most, after=after)
 
-    def latest_conflicts(self, most: int, before: int | None = None) -> list[Conflict]:
-        """Return stored conflicts with smaller numbers than `before`, the last one first."""
-        last = 2**62 if before is None else before
-        return self._conflicts("c.id < :before ORDER BY c.id DESC", most, before=last)
+    def latest_conflicts(self, most: int) -> list[Conflict]:
+        """Return stored conflicts, the last one first."""
+        return self._conflicts("true ORDER BY c.id DESC", most)
 
     def _conflicts(self, where: str, most: int | None, **values: Any) -> list[Conflict]:
         with self._database.reading() as connection:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import tempfile
 import threading
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import numpy as np
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Response
 
 from oddarms.algorithms import Decision
 from oddarms.plotting import file_content, plot_intervals
@@ -18,12 +18,12 @@ from oddarms.report import arms_csv, result_json, write_report
 from oddarms.server._access import StudyToRead
 from oddarms.server._state import one_at_a_time
 from oddarms.server.pages._study import check_arm
-from oddarms.server.pages._view import KINDS, View, positive, view_of
-from oddarms.statistics.evidence import log_mean_above, log_mean_below, mean_interval
+from oddarms.server.pages._view import KINDS, View, view_of
+from oddarms.statistics.evidence import mean_interval
 
 router = APIRouter()
 
-MIN_WIDTH, MAX_WIDTH = 50, 4_000
+MAX_WIDTH = 4_000
 """Pixels of the picture of intervals."""
 LABELLED = 400
 """Up to so many arms, the picture has their labels."""
@@ -41,9 +41,9 @@ _drawing = threading.Lock()
 
 
 @router.get("/studies/{name}/picture.png")
-def picture_image(request: Request, study: StudyToRead) -> Response:
+def picture_image(study: StudyToRead) -> Response:
     """Return the picture of the intervals as an image, for readers without scripts."""
-    result = view_of(request, study).result
+    result = view_of(study).result
     with one_at_a_time(_drawing, "Drawing"):
         return Response(file_content(plot_intervals(result), "png"), media_type="image/png")
 
@@ -84,7 +84,9 @@ def _file(content: bytes, kind: str, name: str, ending: str) -> Response:
 
 
 @router.get("/studies/{name}/picture.json")
-def picture(request: Request, study: StudyToRead) -> dict[str, Any]:
+def picture(
+    study: StudyToRead, width: Annotated[int, Query(ge=50, le=MAX_WIDTH)] = 800
+) -> dict[str, Any]:
     """Return what a canvas of some width draws: all arms, sorted by mean, in columns.
 
     A column stands for one arm or several that are next to each other by mean: `lower` and `upper`
@@ -92,10 +94,9 @@ def picture(request: Request, study: StudyToRead) -> dict[str, Any]:
     there are of each kind, and `marks` the outermost means of the kinds that are marked. A
     column's first arm has the place `starts` in the order of the means.
     """
-    view, width = view_of(request, study), positive(request.query_params.get("width"), 800)
+    view = view_of(study)
     result, order = view.result, view.order("mean")
-    columns = min(view.n, min(max(width, MIN_WIDTH), MAX_WIDTH))
-    starts = np.linspace(0, view.n, columns + 1).astype(np.int64)[:-1]
+    starts = np.linspace(0, view.n, min(view.n, width) + 1).astype(np.int64)[:-1]
     means, decisions = result.means[order], result.decisions[order]
     low = np.minimum.reduceat(result.intervals[order, 0], starts)
     high = np.maximum.reduceat(result.intervals[order, 1], starts)
@@ -155,12 +156,12 @@ def _numbers(values: FloatArray) -> list[float | None]:
 
 
 @router.get("/studies/{name}/series.json")
-def series(request: Request, study: StudyToRead) -> dict[str, Any]:
+def series(study: StudyToRead) -> dict[str, Any]:
     """Return decisions, the first threshold and the evidence as functions of the pulls.
 
     Evidence is a logarithm to the base 10: 3 is a bet won 1000 to 1.
     """
-    view = view_of(request, study)
+    view = view_of(study)
     trace, bounds = view.result.trace, view.question.bounds
 
     def column(name: str) -> FloatArray:
@@ -208,19 +209,19 @@ def _decided(view: View) -> dict[str, list[int]]:
 
 
 @router.get("/studies/{name}/arms/{arm}/series.json")
-def arm_series(request: Request, study: StudyToRead, arm: int) -> dict[str, Any]:
-    """Return an arm's rewards in the order of their places, their mean, interval and evidence.
+def arm_series(study: StudyToRead, arm: int) -> dict[str, Any]:
+    """Return an arm's rewards in the order of their places, their mean and its interval.
 
-    The intervals of all n arms hold together, at all times, with probability 1 - delta. The
-    evidence is that of this arm's rewards for its side of the threshold as it is estimated now, a
-    logarithm to the base 10.
+    The intervals of all n arms hold together, at all times, with probability 1 - delta.
     """
-    view = view_of(request, study)
+    view = view_of(study)
     check_arm(view, arm)
     rewards = study.rewards_of(arm, int(view.samples[arm]))
     a, b = view.question.bounds
     places = _places(rewards.size)
-    counts, sums, scatter = _running((np.clip(rewards, a, b) - a) / (b - a), places)
+    scaled, counts = (np.clip(rewards, a, b) - a) / (b - a), places.astype(np.float64)
+    sums, squares = np.cumsum(scaled)[places - 1], np.cumsum(scaled**2)[places - 1]
+    scatter = np.maximum(squares - sums**2 / counts, 0.0)
     low, high = mean_interval(counts, sums, scatter, view.question.delta / view.n)
     first = max(rewards.size - REWARDS, 0)
     return {
@@ -229,7 +230,6 @@ def arm_series(request: Request, study: StudyToRead, arm: int) -> dict[str, Any]
         "mean": _numbers(a + (b - a) * sums / counts),
         "lower": _numbers(a + (b - a) * low),
         "upper": _numbers(a + (b - a) * high),
-        "evidence": _evidence(view, arm, (counts, sums, scatter)),
         "first": first + 1,
         "rewards": _numbers(rewards[first:]),
         "thresholds": {side: bound[0] for side, bound in _thresholds(view).items()},
@@ -242,30 +242,3 @@ def _places(total: int) -> IntArray:
     if total <= POINTS:
         return np.arange(1, total + 1)
     return np.unique(np.geomspace(1, total, POINTS).round().astype(np.int64))
-
-
-def _running(scaled: FloatArray, places: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return count, sum and sum of squared deviations of the first rewards, at some places."""
-    counts = places.astype(np.float64)
-    sums, squares = np.cumsum(scaled)[places - 1], np.cumsum(scaled**2)[places - 1]
-    return counts, sums, np.maximum(squares - sums**2 / counts, 0.0)
-
-
-def _evidence(
-    view: View, arm: int, tally: tuple[FloatArray, FloatArray, FloatArray]
-) -> list[float | None] | None:
-    """Return the evidence that the arm's mean is on its side of the nearest threshold."""
-    result, (a, b) = view.result, view.question.bounds
-    estimates = [t.estimate for t in result.thresholds.values() if math.isfinite(t.estimate)]
-    counts, sums, _ = tally
-    if not estimates or not counts.size:
-        return None
-    mean, decision = float(result.means[arm]), Decision(int(result.decisions[arm]))
-    nearest = min(estimates, key=lambda estimate: abs(estimate - mean))
-    level = np.full(counts.size, min(max((nearest - a) / (b - a), 1e-9), 1.0 - 1e-9))
-    is_odd = decision in (Decision.HIGH, Decision.LOW)
-    above = decision is Decision.HIGH if is_odd else mean >= nearest
-    with np.errstate(all="ignore"):
-        logs, _ = (log_mean_above if above else log_mean_below)(*tally, level)
-    there = (sums >= level * counts) == above  # else it is evidence for the other side
-    return _numbers(np.where(there, logs, np.minimum(logs, 0.0)) / math.log(10.0))

@@ -1,4 +1,4 @@
-"""Forms: signing in and out, creating, changing and deleting studies."""
+"""Forms: signing in and out, creating, changing and deleting studies, tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from oddarms.problem import DEFAULT_DELTA, DEFAULT_K
 from oddarms.server._access import (
     Admin,
     StudyToChange,
-    StudyToRead,
     audit,
     check_form,
     log_in,
@@ -28,14 +27,9 @@ from oddarms.server._access import (
 from oddarms.server._problems import Problem, problem_of
 from oddarms.server._state import State, state_of
 from oddarms.server._tokens import LONGEST, Role
-from oddarms.server.pages._rendering import (
-    links_of,
-    render,
-    see,
-    sentence,
-)
+from oddarms.server.pages._rendering import link, prefix_of, render, see, sentence
 from oddarms.server.pages._study import whole_page
-from oddarms.server.pages._view import views_of
+from oddarms.server.pages._view import forget_view
 from oddarms.studies import StoredStudy
 
 router = APIRouter()
@@ -81,7 +75,7 @@ def _token_form(
         problem=problem,
         at_once=direct and not problem,
         ask_again=not direct,
-        go_on=links_of(request).prefix + safe_address(wanted) if has_session else "",
+        go_on=_target(request, wanted) if has_session else "",
     )
 
 
@@ -90,7 +84,7 @@ async def sign_in(request: Request) -> Response:
     """Begin a session and go to the page that was asked for."""
     form = await request.form()
     token, wanted = _text(form, "token").strip(), _text(form, "next")
-    response = see(links_of(request).prefix + safe_address(wanted))
+    response = see(_target(request, wanted))
     try:
         await log_in(request, response, token)
     except Problem as problem:
@@ -102,21 +96,16 @@ async def sign_in(request: Request) -> Response:
 async def sign_out(request: Request) -> Response:
     """End the session."""
     await check_form(request)
-    response = see(links_of(request)("login"))
+    response = see(link(request, "login"))
     await log_out(request, response)
     return response
 
 
-def safe_address(wanted: str) -> str:
-    """Return an address of this server; the list of studies instead of any other.
-
-    Examples
-    --------
-    >>> safe_address("/studies/a"), safe_address("//evil.example"), safe_address("https://a.b")
-    ('/studies/a', '/', '/')
-    """
+def _target(request: Request, wanted: str) -> str:
+    """Return an address of this server; the list of studies instead of any other."""
     harmless = len(wanted) <= MAX_ADDRESS and wanted.isprintable() and "\\" not in wanted
-    return wanted if harmless and wanted.startswith("/") and not wanted.startswith("//") else "/"
+    local = harmless and wanted.startswith("/") and not wanted.startswith("//")
+    return prefix_of(request) + (wanted if local else "/")
 
 
 # A new study
@@ -139,7 +128,7 @@ async def create(request: Request, _: Admin) -> Response:
         status, said = _said(request, error)
         return render(request, "new.html", status, here="new", given=given, problem=said)
     audit(request, "create", study.name, arms=study.n)
-    return see(links_of(request)("studies", study.name))
+    return see(link(request, "studies", study.name))
 
 
 def _create(state: State, given: dict[str, str]) -> StoredStudy:
@@ -189,15 +178,20 @@ def _token_page(
 
 
 @router.post("/tokens")
-async def make_token(request: Request, _: Admin) -> Response:
-    """Make a token, and show it for the only time."""
-    form = await check_form(request)
+async def change_tokens(request: Request, _: Admin) -> Response:
+    """Make a token and show it for the only time, or revoke one."""
+    form, tokens = await check_form(request), state_of(request).tokens
+    revoked = _text(form, "revoke")
+    if revoked:
+        if await run_in_threadpool(tokens.revoke, revoked):
+            audit(request, "revoke token", id=revoked)
+        return see(link(request, "tokens"))
     role, study, note = (_text(form, key) for key in ("role", "study", "note"))
-    days, tokens = _text(form, "days").strip(), state_of(request).tokens
+    days = _text(form, "days").strip()
     try:
         if role not in list(Role):
             raise InvalidParameter("role must be worker, reader or admin.")
-        lasts = timedelta(days=min(_number("days", days), LONGEST.days)) if days else None
+        lasts = timedelta(days=min(_number("days", days, int), LONGEST.days)) if days else None
         made = await run_in_threadpool(
             tokens.make, Role(role), study=study.strip() or None, note=note, lasts=lasts
         )
@@ -208,49 +202,43 @@ async def make_token(request: Request, _: Admin) -> Response:
     return await run_in_threadpool(_token_page, request, made=made)
 
 
-@router.post("/tokens/revoke")
-async def revoke_token(request: Request, _: Admin) -> Response:
-    """Revoke a token."""
-    identity = _text(await check_form(request), "id")
-    if await run_in_threadpool(state_of(request).tokens.revoke, identity):
-        audit(request, "revoke token", id=identity)
-    return see(links_of(request)("tokens"))
-
-
 # Changes
 
 
-def _stop(_state: State, study: StoredStudy, _form: FormData) -> dict[str, Any]:
-    """Stop a study; the reason of an earlier stop stays."""
-    if study.overview().stopped is None:
-        study.stop("stopped from the page")
+@router.post("/studies/{name}")
+async def change(request: Request, study: StudyToChange) -> Response:
+    """Change a study and show it again; or show its page with the problem."""
+    form = await check_form(request)
+    try:
+        words = await run_in_threadpool(_change, state_of(request), study, form)
+    except OddarmsError as error:
+        status, said = _said(request, error)
+        given = {"budget": _text(form, "budget"), "problem": said}
+        return await run_in_threadpool(whole_page, request, study, status, given)
+    forget_view(study)
+    audit(request, _text(form, "action"), study.name, **words)
+    return see(link(request, "studies", study.name))
+
+
+def _change(state: State, study: StoredStudy, form: FormData) -> dict[str, Any]:
+    """Do what a form of a study's page asks for; return words for the log."""
+    match _text(form, "action"):
+        case "stop":
+            if study.overview().stopped is None:  # else the earlier reason stays
+                study.stop("stopped from the page")
+        case "resume":
+            study.resume()
+        case "budget":
+            budget = _budget(_text(form, "budget"))
+            study.raise_budget(budget)
+            return {"budget": budget}
+        case "release":
+            worker = _text(form, "worker") or None  # an empty one has asked without a name
+            count = state.release(study, worker, "released from the page")
+            return {"worker": worker, "tickets": count}
+        case _:
+            raise HTTPException(404)
     return {}
-
-
-def _resume(_state: State, study: StoredStudy, _form: FormData) -> dict[str, Any]:
-    study.resume()
-    return {}
-
-
-def _raise_budget(_state: State, study: StoredStudy, form: FormData) -> dict[str, Any]:
-    budget = _budget(_text(form, "budget"))
-    study.raise_budget(budget)
-    return {"budget": budget}
-
-
-def _release(state: State, study: StoredStudy, form: FormData) -> dict[str, Any]:
-    """Take back the tickets of a worker; an empty name is who asked without one."""
-    worker = _text(form, "worker") or None
-    return {"worker": worker, "tickets": state.release(study, worker, "released from the page")}
-
-
-CHANGES: dict[str, Callable[[State, StoredStudy, FormData], dict[str, Any]]] = {
-    "stop": _stop,
-    "resume": _resume,
-    "budget": _raise_budget,
-    "release": _release,
-}
-"""What the forms of a study's page do; each returns words for the log."""
 
 
 @router.get("/studies/{name}/delete")
@@ -268,10 +256,10 @@ async def delete(request: Request, study: StudyToChange) -> Response:
         return await run_in_threadpool(_deletion, request, study, said)
     await run_in_threadpool(state_of(request).delete, study)
     audit(request, "delete", study.name)
-    return see(links_of(request)())
+    return see(link(request))
 
 
-def _deletion(request: Request, study: StudyToChange, problem: str = "") -> Response:
+def _deletion(request: Request, study: StoredStudy, problem: str = "") -> Response:
     return render(
         request,
         "delete.html",
@@ -282,31 +270,6 @@ def _deletion(request: Request, study: StudyToChange, problem: str = "") -> Resp
         arms=f"{study.n:,}",
         problem=problem,
     )
-
-
-@router.post("/studies/{name}/{action}")
-async def change(request: Request, study: StudyToChange, action: str) -> Response:
-    """Change a study and show it again; or show its page with the problem."""
-    form = await check_form(request)
-    if action not in CHANGES:
-        raise HTTPException(404)
-    try:
-        words = await run_in_threadpool(CHANGES[action], state_of(request), study, form)
-    except OddarmsError as error:
-        status, said = _said(request, error)
-        given = {"budget": _text(form, "budget"), "problem": said}
-        return await run_in_threadpool(whole_page, request, study, status, given)
-    views_of(request).forget(study)
-    audit(request, action, study.name, **words)
-    return see(links_of(request)("studies", study.name))
-
-
-@router.get("/studies/{name}/{action}")
-def back_to_study(request: Request, study: StudyToRead, action: str) -> Response:
-    """Redirect to the page that has these forms."""
-    if action not in CHANGES:
-        raise HTTPException(404)
-    return see(links_of(request)("studies", study.name))
 
 
 def _said(request: Request, error: OddarmsError) -> tuple[int, str]:

@@ -1,10 +1,10 @@
-"""From templates to responses: links, pages, notices, errors, static files."""
+"""From templates to responses: links, pages, errors, static files."""
 
 from __future__ import annotations
 
 import shlex
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -25,30 +25,6 @@ HERE = Path(__file__).resolve().parent.parent
 STATIC, TEMPLATES = HERE / "static", HERE / "templates"
 
 
-class Links:
-    """Addresses under the prefix at which the server is reached.
-
-    Examples
-    --------
-    >>> links = Links("/odd")
-    >>> links(), links("studies", "a/b c", "arms", 3), links("studies", "s", q="x", page="")
-    ('/odd/', '/odd/studies/a%2Fb%20c/arms/3', '/odd/studies/s?q=x')
-    """
-
-    def __init__(self, prefix: str = "") -> None:
-        self.prefix = prefix.rstrip("/")
-
-    def __call__(self, *parts: str | int, **query: str) -> str:
-        """Return the address of some parts; empty values of the query are left out."""
-        path = "/".join(quote(str(part), safe="") for part in parts)
-        given = {word: value for word, value in query.items() if value}
-        return f"{self.prefix}/{path}" + (f"?{urlencode(given)}" if given else "")
-
-    def static(self, file: str) -> str:
-        """Return the address of a static file."""
-        return f"{self.prefix}/static/{file}"
-
-
 class Assets(StaticFiles):
     """Static files, which browsers keep, and ask whether they have changed."""
 
@@ -60,6 +36,19 @@ class Assets(StaticFiles):
         response = super().file_response(*given, **more)
         response.headers["Cache-Control"] = "no-cache"
         return response
+
+
+def link(request: Request, *parts: str | int, **query: str) -> str:
+    """Return the address of some parts, as this request reaches it; empty words are left out."""
+    path = "/".join(quote(str(part), safe="") for part in parts)
+    given = {word: value for word, value in query.items() if value}
+    return f"{prefix_of(request)}/{path}" + (f"?{urlencode(given)}" if given else "")
+
+
+def prefix_of(request: Request) -> str:
+    """Return what is before our paths in the addresses of a request."""
+    prefix: str = request.scope.get("root_path", "")
+    return prefix.rstrip("/")
 
 
 def ago(time: datetime) -> str:
@@ -81,16 +70,11 @@ def ago(time: datetime) -> str:
     return f"{time:%Y-%m-%d}"
 
 
-def links_of(request: Request) -> Links:
-    """Return the addresses as this request reaches them."""
-    return Links(request.scope.get("root_path", ""))
-
-
 def render(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
-    """Return a page, or a part of one."""
-    principal, link = principal_of(request), links_of(request)
+    """Return a page."""
+    principal = principal_of(request)
     values = {
-        "link": link,
+        "link": partial(link, request),
         "principal": principal,
         "guard": _guard(principal),
         "version": __version__,
@@ -115,12 +99,10 @@ def see(address: str) -> RedirectResponse:
 
 def error_page(request: Request, problem: Problem) -> Response:
     """Return a problem as a page; a reader who has not signed in is redirected to the form."""
-    link = links_of(request)
     if problem.status == 401 and request.method in ("GET", "HEAD"):
-        wanted = address_of(request.scope["path"].removeprefix(link.prefix))
+        wanted = address_of(request.scope["path"].removeprefix(prefix_of(request)))
         query = f"?{request.url.query}" if request.url.query else ""
-        to = "" if wanted in ("", "/") else f"{wanted}{query}"
-        return RedirectResponse(link("login", next=to), 303)
+        return see(link(request, "login", next="" if wanted in ("", "/") else f"{wanted}{query}"))
     text = sentence(problem.detail)
     return render(request, "error.html", problem.status, problem=problem, text=text)
 

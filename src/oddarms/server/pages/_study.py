@@ -1,9 +1,12 @@
-"""The list of studies, the page of a study and the page of an arm."""
+"""The list of studies, the page of a study and the page of an arm.
+
+Elements with the attribute `data-part` are loaded again when the study has changed, and after a
+search, a link in a list or the head of a column (static/app.js).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,24 +18,13 @@ from oddarms.algorithms import Decision
 from oddarms.search import Status, facts, guarantee, headline, number, status_text
 from oddarms.server._access import Anybody, StudyToRead
 from oddarms.server._state import state_of
-from oddarms.server.pages._rendering import links_of, render, see, sentence
-from oddarms.server.pages._view import (
-    FILTERS,
-    KINDS,
-    MAX_SEARCHED,
-    ROWS,
-    Choice,
-    Kind,
-    Page,
-    View,
-    positive,
-    view_of,
-)
-from oddarms.studies import SORTS
+from oddarms.server.pages._rendering import link, render, see, sentence
+from oddarms.server.pages._view import FILTERS, KINDS, ORDERS, Choice, Kind, Page, View, view_of
+from oddarms.studies import SORTS, StoredStudy
 
 router = APIRouter()
 
-STUDIES, WORKERS, CONFLICTS, REWARDS, TRACE = 50, 50, 20, 50, 12
+STUDIES, ARMS, WORKERS, CONFLICTS, REWARDS, TRACE = 50, 20, 50, 20, 50, 12
 """Rows of the tables."""
 SYMBOLS = {
     Status.RUNNING: "▶",
@@ -46,20 +38,6 @@ LARGE = 10**15
 """Budgets from here on are not written out."""
 MIN_SHARE = 4.0
 """Width of the narrowest part of a bar of 1000 that can be seen."""
-COLUMNS = (
-    ("label", "Arm"),
-    ("interest", "Decision"),
-    ("mean", "Mean"),
-    ("", "Interval"),
-    ("samples", "Samples"),
-    ("evidence", "Odds"),
-    ("needed", "Still needed"),
-    ("decided", "Decided after"),
-)
-"""Columns of the table of arms: what sorts by them, and their headings."""
-
-
-RECENT = "-seen"
 STATES = {
     "": "All",
     "running": "Running",
@@ -68,16 +46,26 @@ STATES = {
     "budget": "Budget used up",
     "stopped": "Stopped",
 }
-STUDY_COLUMNS = {
-    "name": "Study",
-    "status": "State",
-    "decided": "Decided",
-    "outliers": "Outliers",
-    "results": "Results",
-    "rate": "A minute",
-    "seen": "Last active",
-}
-"""Columns of the list of studies, by what sorts by them."""
+STUDY_COLUMNS = (
+    ("name", "Study"),
+    ("status", "State"),
+    ("-decided", "Decided"),
+    ("-outliers", "Outliers"),
+    ("-results", "Results"),
+    ("-rate", "A minute"),
+    ("-seen", "Last active"),
+)
+ARM_COLUMNS = (
+    ("label", "Arm"),
+    ("interest", "Decision"),
+    ("-mean", "Mean"),
+    ("", "Interval"),
+    ("-samples", "Samples"),
+    ("-evidence", "Odds"),
+    ("-needed", "Still needed"),
+    ("decided", "Decided after"),
+)
+"""Columns of the tables: the order that their heads lead to first, and the heads."""
 
 
 # All studies
@@ -86,44 +74,32 @@ STUDY_COLUMNS = {
 @router.get("/")
 def studies(request: Request, principal: Anybody) -> Response:
     """Return a page of the list of studies; a token for one study is sent there."""
-    link = links_of(request)
     if principal.token.study is not None:
-        return see(link("studies", principal.token.study_name or ""))
-    query, storage = request.query_params, state_of(request).storage
-    search, wanted = query.get("q", "")[:MAX_SEARCHED].strip(), positive(query.get("page"), 1)
-    sort = query.get("sort", RECENT)
-    sort = sort if sort.removeprefix("-") in SORTS else RECENT
-    status = query.get("state", "")
-    status = status if status in STATES else ""
-    found = storage.list(search, STUDIES, (wanted - 1) * STUDIES, sort=sort, status=status)
-    page = Page(wanted, STUDIES, found.total)
-    if page.number != wanted:
-        found = storage.list(search, STUDIES, page.first - 1, sort=sort, status=status)
-
-    def address(number: int = 1, **changes: str) -> str:
-        chosen = {"q": search, "state": status, "sort": sort, **changes}
-        chosen["sort"] = "" if chosen["sort"] == RECENT else chosen["sort"]
-        return link(**chosen, page="" if number == 1 else str(number))
-
+        return see(link(request, "studies", principal.token.study_name or ""))
+    choice = Choice.of(request.query_params, STATES, SORTS, "-seen")
+    storage, words = state_of(request).storage, {"sort": choice.sort, "status": choice.only}
+    rows = storage.list(choice.search, STUDIES, (choice.page - 1) * STUDIES, **words)
+    page = Page.of(choice.page, STUDIES, rows.total)
+    if page.number != choice.page:
+        rows = storage.list(choice.search, STUDIES, page.first - 1, **words)
     return render(
         request,
         "studies.html",
         here="studies",
-        page=replace(page, rows=found),
+        choice=choice,
+        page=page,
+        rows=rows,
         symbols=SYMBOLS,
-        search=search,
-        state=status,
         states=STATES,
-        sort=sort,
         columns=STUDY_COLUMNS,
-        address=address,
+        address=lambda **changes: link(request, **choice.query(**changes)),
     )
 
 
 @router.get("/studies")
 def all_studies(request: Request) -> Response:
     """Redirect to the list of studies."""
-    return see(links_of(request)())
+    return see(link(request))
 
 
 # A study
@@ -136,13 +112,11 @@ def study_page(request: Request, study: StudyToRead) -> Response:
 
 
 def whole_page(
-    request: Request, study: StudyToRead, status: int = 200, given: Mapping[str, str] | None = None
+    request: Request, study: StoredStudy, status: int = 200, given: Mapping[str, str] | None = None
 ) -> Response:
     """Return the page of a study; `given` is a refused entry of its form, and the problem."""
-    view = view_of(request, study)
-    context: dict[str, Any] = {}
-    for part in PARTS.values():
-        context |= part(request, study, view)
+    view = view_of(study)
+    waits, budget = view.overview.status is Status.WAITING, view.question.budget
     return render(
         request,
         "study.html",
@@ -152,45 +126,36 @@ def whole_page(
         pulse=view.pulse,
         question=sentence(view.question.sentence()),
         picture_words=_picture_words(view),
-        rows=ROWS,
         given=given,
-        **context,
+        stopped=view.overview.stopped,
+        budget="" if budget is None else str(min(budget, LARGE)),
+        holders=study.holders() if waits else [],
+        workers=_workers(study),
+        shown=WORKERS,
+        all_conflicts=view.overview.conflicts,
+        conflicts=study.latest_conflicts(CONFLICTS) if view.overview.conflicts else [],
+        trace=_trace(view),
+        **_summary(view),
+        **_arms(request, study, view),
     )
 
 
-@router.get("/studies/{name}/parts/{part}")
-def study_part(request: Request, study: StudyToRead, part: str) -> Response:
-    """Return a part of the page as it is now."""
-    if part not in PARTS:
-        raise HTTPException(404)
-    view = view_of(request, study)
-    context = PARTS[part](request, study, view)
-    return render(
-        request, f"parts/{part}.html", name=study.name, pulse=view.pulse, given=None, **context
-    )
-
-
-def _summary(_request: Request, _study: StudyToRead, view: View) -> dict[str, Any]:
+def _summary(view: View) -> dict[str, Any]:
     """Return the answer so far, in the words of every other report."""
     overview, result = view.overview, view.result
     first, *more = map(sentence, headline(result))
     _, _, meaning = status_text(overview.status).partition(": ")
+    answered = [(name, text) for name, text in facts(result) if name != "status"]  # it has a badge
     return {
         "state": overview.status.value,
-        "final": overview.status.final,
         "symbol": SYMBOLS.get(overview.status, "!"),
         "meaning": overview.stopped if overview.status is Status.STOPPED else meaning,
         "first": first,
         "more": more,
-        "facts": [*_answer_facts(view), *_study_facts(view)],
+        "facts": [*answered, *_study_facts(view)],
         "shares": _shares(view),
         "counts": _counts(view),
     }
-
-
-def _answer_facts(view: View) -> list[tuple[str, str]]:
-    """Return the facts of the answer; the badge shows the status already."""
-    return [(name, text) for name, text in facts(view.result) if name != "status"]
 
 
 def _study_facts(view: View) -> list[tuple[str, str]]:
@@ -208,15 +173,13 @@ def _counts(view: View) -> list[tuple[Kind, str]]:
     sides = {"upper": Decision.HIGH, "lower": Decision.LOW}
     asked = {sides[side] for side in view.question.sides}
     always = {Decision.UNDECIDED, Decision.NORMAL} | asked
-    return [
-        (KINDS[decision], f"{count:,} {_plural(KINDS[decision].title, count)}")
-        for decision, count in view.counts.items()
-        if count or decision in always
-    ]
-
-
-def _plural(title: str, count: int) -> str:
-    return title if count == 1 else title.replace("outlier", "outliers")
+    found = []
+    for decision, count in view.counts.items():
+        title = KINDS[decision].title
+        words = title if count == 1 else title.replace("outlier", "outliers")
+        if count or decision in always:
+            found.append((KINDS[decision], f"{count:,} {words}"))
+    return found
 
 
 def _shares(view: View) -> list[dict[str, str]]:
@@ -245,28 +208,32 @@ def _thresholds(view: View) -> list[tuple[str, str]]:
     return facts(view.result)[: len(view.result.thresholds)]
 
 
-def _arms(request: Request, study: StudyToRead, view: View) -> dict[str, Any]:
+def _arms(request: Request, study: StoredStudy, view: View) -> dict[str, Any]:
     """Return a page of the table of arms."""
-    choice, link = Choice.of(request.query_params), links_of(request)
+    choice = Choice.of(request.query_params, FILTERS, ORDERS, "interest")
     arms = view.arms(choice)
-    page = Page(choice.page, ROWS, arms.size)
-    shown = arms[max(page.first - 1, 0) : page.end]
-
-    def address(number: int) -> str:
-        return link("studies", study.name, **choice.query(page=number)) + "#arms"
-
-    chips = ("all", "outlier", "undecided", "normal")
+    page = Page.of(choice.page, ARMS, arms.size)
+    outliers = view.counts[Decision.HIGH] + view.counts[Decision.LOW]
     return {
         "choice": choice,
-        "arms": replace(page, rows=view.rows(shown)),
-        "arms_address": address,
-        "columns": COLUMNS,
-        "chips": [(kind, FILTERS[kind][0], f"{int(view.are(kind).sum()):,}") for kind in chips],
+        "columns": ARM_COLUMNS,
+        "page": page,
+        "rows": view.rows(arms[page.first - 1 : page.end]),
+        "page_size": ARMS,
+        "address": lambda **changes: (
+            link(request, "studies", study.name, **choice.query(**changes)) + "#arms"
+        ),
+        "chips": (
+            ("", "All", view.n),
+            ("outlier", "Outliers", outliers),
+            ("undecided", "Undecided", view.counts[Decision.UNDECIDED]),
+            ("normal", "Normal", view.counts[Decision.NORMAL]),
+        ),
     }
 
 
-def _trace(_request: Request, _study: StudyToRead, view: View) -> dict[str, Any]:
-    """Return a few moments of the search as a table."""
+def _trace(view: View) -> list[list[str]]:
+    """Return a few moments of the search as rows of a table."""
     trace = view.result.trace
     places = np.unique(np.linspace(0, len(trace) - 1, min(TRACE, len(trace))).astype(int))
     rows = []
@@ -281,54 +248,13 @@ def _trace(_request: Request, _study: StudyToRead, view: View) -> dict[str, Any]
                 *("-" if log is None else f"{log / np.log(10.0):.1f}" for log in evidence),
             ]
         )
-    return {"trace": rows}
+    return rows
 
 
-def _workers(_request: Request, study: StudyToRead, _view: View) -> dict[str, Any]:
-    """Return the workers that were seen last."""
-    found = study.workers()
+def _workers(study: StoredStudy) -> list[Any]:
+    """Return all workers, the one seen last first."""
     never = datetime.min.replace(tzinfo=UTC)
-    found.sort(key=lambda worker: worker.last_seen or never, reverse=True)
-    return {"workers": found[:WORKERS], "all_workers": len(found)}
-
-
-def _conflicts(request: Request, study: StudyToRead, view: View) -> dict[str, Any]:
-    """Return a page of the stored conflicts, the latest first."""
-    before = request.query_params.get("before")
-    limit = positive(before, 0) or None
-    stored = study.latest_conflicts(CONFLICTS + 1, limit) if view.overview.conflicts else []
-    found = stored[:CONFLICTS]
-    return {
-        "conflicts": found,
-        "all_conflicts": view.overview.conflicts,
-        "before": "" if limit is None else str(limit),
-        "older": str(found[-1].number) if len(stored) > CONFLICTS else "",
-    }
-
-
-def _manage(_request: Request, _study: StudyToRead, view: View) -> dict[str, Any]:
-    budget = view.question.budget
-    typed = "" if budget is None else str(min(budget, LARGE))
-    return {"stopped": view.overview.stopped, "budget": typed}
-
-
-def _holders(_request: Request, study: StudyToRead, view: View) -> dict[str, Any]:
-    """Return who has the tickets that a waiting study waits for."""
-    found = study.holders() if view.overview.status is Status.WAITING else []
-    return {"holders": found[:WORKERS], "all_holders": len(found)}
-
-
-Part = Callable[[Request, StudyToRead, View], dict[str, Any]]
-PARTS: dict[str, Part] = {
-    "summary": _summary,
-    "holders": _holders,
-    "arms": _arms,
-    "trace": _trace,
-    "workers": _workers,
-    "conflicts": _conflicts,
-    "manage": _manage,
-}
-"""Parts of the page of a study that are loaded again when the study has changed."""
+    return sorted(study.workers(), key=lambda one: one.last_seen or never, reverse=True)
 
 
 # An arm
@@ -337,24 +263,14 @@ PARTS: dict[str, Part] = {
 @router.get("/studies/{name}/arms/{arm}")
 def arm_page(request: Request, study: StudyToRead, arm: int) -> Response:
     """Return the page of an arm, by its number."""
-    return _arm(request, study, arm, "arm.html")
-
-
-@router.get("/studies/{name}/arms/{arm}/part")
-def arm_part(request: Request, study: StudyToRead, arm: int) -> Response:
-    """Return the parts of an arm's page that change."""
-    return _arm(request, study, arm, "parts/arm_news.html")
-
-
-def _arm(request: Request, study: StudyToRead, arm: int, template: str) -> Response:
-    view = view_of(request, study)
+    view = view_of(study)
     check_arm(view, arm)
     unused = study.number_of(arm) - int(view.samples[arm])
     yet = "" if view.overview.status.final else " yet"
     row = view.rows(np.array([arm]))[0]
     return render(
         request,
-        template,
+        "arm.html",
         here="studies",
         name=study.name,
         pulse=view.pulse,

@@ -1,33 +1,26 @@
-"""A study at one moment, as many requests look at it: counts, orders and rows of its arms."""
+"""A study at one moment, as pages show it: counts, orders and rows of its arms; lists of things."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from starlette.requests import Request
 
 from oddarms.algorithms import Decision
 from oddarms.documents import visible
-from oddarms.problem import BoolArray, IntArray
-from oddarms.search import number, number_style, odds_text
-from oddarms.server._access import StudyToRead
-from oddarms.studies import Overview
-from oddarms.text import about
+from oddarms.problem import IntArray
+from oddarms.search import cell, number, number_style
+from oddarms.studies import Overview, StoredStudy
 
-ROWS = 20
-"""Arms on a page of their table."""
 MAX_LABEL = 300
 MAX_SEARCHED = 200
 """Characters."""
-MAX_VIEWS, MAX_ARMS = 32, 500_000
-"""Views that are kept, and the arms of all of them, beyond the latest one."""
 SLOW_SECONDS = 0.05
 REUSED = 3.0
 """A view that took longer than `SLOW_SECONDS` is shown for this many times as long."""
@@ -49,14 +42,91 @@ KINDS = {
 }
 """The most remarkable first."""
 FILTERS = {
-    "all": ("All", tuple(KINDS)),
-    "outlier": ("Outliers", (Decision.HIGH, Decision.LOW)),
-    "high": ("Above", (Decision.HIGH,)),
-    "low": ("Below", (Decision.LOW,)),
-    "undecided": ("Undecided", (Decision.UNDECIDED,)),
-    "normal": ("Normal", (Decision.NORMAL,)),
+    "": tuple(KINDS),
+    "outlier": (Decision.HIGH, Decision.LOW),
+    **{kind.name: (decision,) for decision, kind in KINDS.items()},
 }
 """What the table of arms may be restricted to."""
+
+
+# Lists
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a page shows of a list, read from its address; every address is valid."""
+
+    search: str
+    only: str
+    sort: str
+    """What it is sorted by; a minus before it reverses the order."""
+    page: int
+    usual: str
+    """The order without a word in the address."""
+
+    @classmethod
+    def of(
+        cls, query: Mapping[str, str], filters: Container[str], orders: Container[str], usual: str
+    ) -> Choice:
+        """Return the choice of an address."""
+        only, sort = query.get("only", ""), query.get("sort", usual)
+        return cls(
+            query.get("q", "")[:MAX_SEARCHED].strip(),
+            only if only in filters else "",
+            sort if sort.removeprefix("-") in orders else usual,
+            _positive(query.get("page", "")),
+            usual,
+        )
+
+    def query(self, **changes: Any) -> dict[str, str]:
+        """Return the query of this choice with some changes, without what is usual."""
+        new = replace(self, **changes)
+        sort = "" if new.sort == new.usual else new.sort
+        page = "" if new.page == 1 else str(new.page)
+        words = {"q": new.search, "only": new.only, "sort": sort, "page": page}
+        return {word: value for word, value in words.items() if value}
+
+    def sorted_by(self, order: str) -> str:
+        """Return what the head of a column leads to: its order, or the reverse if it is chosen."""
+        return order if self.sort != order else order[1:] if order[0] == "-" else f"-{order}"
+
+    def aria_sort(self, order: str) -> str:
+        """Return the attribute aria-sort of a column."""
+        if self.sort.removeprefix("-") != order.removeprefix("-"):
+            return "none"
+        return "descending" if self.sort[0] == "-" else "ascending"
+
+
+def _positive(text: str) -> int:
+    """Return a positive whole number; 1 for any other text."""
+    return max(int(text), 1) if text.isascii() and text.isdigit() and len(text) <= 9 else 1
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page of a list; `first` and `end` are the numbers of its rows, counted from 1."""
+
+    number: int
+    last: int
+    first: int
+    end: int
+    total: int
+
+    @classmethod
+    def of(cls, wanted: int, size: int, total: int) -> Page:
+        """Return a page, or the last one if a later one is wanted.
+
+        Examples
+        --------
+        >>> Page.of(9, 50, 120)
+        Page(number=3, last=3, first=101, end=120, total=120)
+        """
+        last = max(-(-total // size), 1)
+        number = min(wanted, last)
+        return cls(number, last, (number - 1) * size + 1, min(number * size, total), total)
+
+
+# Arms
 
 
 class View:
@@ -99,53 +169,40 @@ class View:
 
     def arms(self, choice: Choice) -> IntArray:
         """Return the arms that a choice selects, in its order."""
-        order = self.order(choice.sort)
-        arms = order[::-1] if choice.down else order
-        if choice.kind != "all":
-            arms = arms[self.are(choice.kind)[arms]]
+        arms = self.order(choice.sort.removeprefix("-"))
+        if choice.sort[0] == "-":
+            arms = arms[::-1]
+        if choice.only:
+            arms = arms[np.isin(self.result.decisions, FILTERS[choice.only])[arms]]
         if choice.search:
             wanted = choice.search.casefold()
             found = np.array([wanted in text for text in self.folded], dtype=np.bool_)
             arms = arms[found[arms]]
         return arms
 
-    def are(self, kind: str) -> BoolArray:
-        """Return which arms a filter lets through."""
-        return np.isin(self.result.decisions, FILTERS[kind][1])
-
     def rows(self, arms: IntArray) -> list[dict[str, Any]]:
         """Return what tables say of some arms."""
         known = self.result.rows(arms)
         return [self._row(arm, row) for arm, row in zip(arms.tolist(), known, strict=True)]
 
-    def _row(self, arm: int, row: Mapping[str, Any]) -> dict[str, Any]:
+    def _row(self, arm: int, row: dict[str, Any]) -> dict[str, Any]:
         mean, lower, upper = (number(row[key], self.style) for key in ("mean", "lower", "upper"))
-        kind = KINDS[Decision(int(self.result.decisions[arm]))]
-        still_open, needed, after = (
-            kind.name == "undecided",
-            row["pulls_needed"],
-            row["decided_after"],
-        )
+        decision = Decision(int(self.result.decisions[arm]))
+        still_open, after = decision is Decision.UNDECIDED, row["decided_after"]
+        estimated = still_open and self.result.pulls_needed is not None
         return {
             "arm": arm,
             "label": self.label(arm),
-            "kind": kind,
-            "guess": self._guess(row) if still_open else "",
+            "kind": KINDS[decision],
+            "guess": cell(row, "guess").strip("?") if still_open else "",
             "mean": mean,
             "interval": f"[{lower}, {upper}]",
             "samples": f"{row['pulls'] + row['history']:,}",
             "history": row["history"],
-            "odds": odds_text(row["odds"]),
-            "needed": about(needed) if still_open and needed is not None else "-",
+            "odds": cell(row, "odds"),
+            "needed": cell(row, "needed") if estimated else "-",
             "decided": "-" if after is None else f"{after:,}",
         }
-
-    @staticmethod
-    def _guess(row: Mapping[str, Any]) -> str:
-        """Return what an undecided arm seems to be."""
-        if row["mean"] is None or row["guess"] in (None, "undecided"):
-            return ""
-        return "normal" if row["guess"] == "normal" else "outlier"
 
 
 def _by_interest(view: View) -> IntArray:
@@ -156,14 +213,6 @@ def _by_interest(view: View) -> IntArray:
     group = np.where(result.decisions >= Decision.HIGH, 0, result.decisions + 1)
     rank = np.zeros(view.n) if result.ranks is None else result.ranks
     return np.lexsort((np.choose(group, [-near, rank, near]), group))
-
-
-def _by_label(view: View) -> IntArray:
-    return np.array(sorted(range(view.n), key=view.folded.__getitem__), dtype=np.int64)
-
-
-def _by_mean(view: View) -> IntArray:
-    return np.argsort(np.nan_to_num(view.result.means, nan=-np.inf), kind="stable")
 
 
 def _by(values: Callable[[View], Any]) -> Callable[[View], IntArray]:
@@ -184,157 +233,46 @@ def _decided_after(view: View) -> IntArray | None:
 
 ORDERS: dict[str, Callable[[View], IntArray]] = {
     "interest": _by_interest,
-    "label": _by_label,
-    "mean": _by_mean,
+    "label": lambda view: np.array(sorted(range(view.n), key=view.folded.__getitem__)),
+    "mean": _by(lambda view: np.nan_to_num(view.result.means, nan=-np.inf)),
     "samples": _by(lambda view: view.samples),
     "evidence": _by(lambda view: view.result.evidence),
     "needed": _by(lambda view: view.result.pulls_needed),
     "decided": _by(_decided_after),
 }
 """What the arms may be sorted by."""
-LARGEST_FIRST = frozenset({"mean", "samples", "evidence", "needed"})
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Which arms a table shows, read from the query of an address; every query is valid."""
-
-    search: str = ""
-    kind: str = "all"
-    sort: str = "interest"
-    down: bool = False
-    page: int = 1
-
-    @classmethod
-    def of(cls, query: Mapping[str, str]) -> Choice:
-        """Return the choice of an address."""
-        kind, sort = query.get("kind", "all"), query.get("sort", "interest")
-        return cls(
-            search=query.get("q", "")[:MAX_SEARCHED].strip(),
-            kind=kind if kind in FILTERS else "all",
-            sort=sort if sort in ORDERS else "interest",
-            down=query.get("down") == "1",
-            page=positive(query.get("page"), 1),
-        )
-
-    def query(self, **changes: Any) -> dict[str, str]:
-        """Return the query of this choice with some changes, without defaults."""
-        chosen = {**vars(self), **changes}
-        words = {
-            "q": chosen["search"],
-            "kind": "" if chosen["kind"] == "all" else chosen["kind"],
-            "sort": "" if chosen["sort"] == "interest" else chosen["sort"],
-            "down": "1" if chosen["down"] else "",
-            "page": "" if chosen["page"] == 1 else str(chosen["page"]),
-        }
-        return {word: value for word, value in words.items() if value}
-
-    def sorted_by(self, key: str) -> dict[str, str]:
-        """Return the query for another order, or for the same one reversed."""
-        down = not self.down if self.sort == key else key in LARGEST_FIRST
-        return self.query(sort=key, down=down, page=1)
-
-    def aria_sort(self, key: str) -> str:
-        """Return the attribute aria-sort of a column."""
-        if self.sort != key:
-            return "none"
-        return "descending" if self.down else "ascending"
+# Views
 
 
-@dataclass(frozen=True)
-class Page:
-    """One page of a list.
-
-    Examples
-    --------
-    >>> page = Page(9, 50, 120)
-    >>> page.number, page.last, page.first, page.end
-    (3, 3, 101, 120)
-    """
-
-    wanted: int
-    size: int
-    total: int
-    rows: list[Any] = field(default_factory=list)
-
-    @property
-    def last(self) -> int:
-        """The number of the last page."""
-        return max(-(-self.total // self.size), 1)
-
-    @property
-    def number(self) -> int:
-        """The number of this page; the last one if a later one is wanted."""
-        return min(self.wanted, self.last)
-
-    @property
-    def first(self) -> int:
-        """The number of the first row, counted from 1; 0 for an empty list."""
-        return (self.number - 1) * self.size + 1 if self.total else 0
-
-    @property
-    def end(self) -> int:
-        """The number of the last row."""
-        return min(self.number * self.size, self.total)
-
-
-def positive(text: str | None, otherwise: int) -> int:
-    """Return a positive whole number from an address, or the default."""
-    if text is None or not (text.isascii() and text.isdigit() and len(text) <= 9):
-        return otherwise
-    return max(int(text), 1)
-
-
-class Views:
-    """The latest views of the studies that people look at, shared by all requests."""
+class _Latest:
+    """The latest view of a study, and until when it is shown although the study has changed."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, int], tuple[View, float]] = OrderedDict()
-        self._locks: dict[tuple[str, int], threading.Lock] = {}
-        self._lock = threading.Lock()
-
-    def of(self, study: StudyToRead) -> View:
-        """Return the study as it is now; a large one may be as it was a moment ago."""
-        key = (study.name, study.number)
-        with self._lock:
-            lock = self._locks.setdefault(key, threading.Lock())
-        with lock:
-            pulse, began = study.pulse(), time.monotonic()
-            view, until = self._kept.get(key, (None, 0.0))
-            if view is not None and (view.pulse == pulse or began < until):
-                return view
-            view = View(pulse, study.overview())
-            self._keep(key, view, time.monotonic() - began)
-            return view
-
-    def forget(self, study: StudyToRead) -> None:
-        """Drop the view of a study that was changed from a page."""
-        key = (study.name, study.number)
-        with self._lock:
-            self._kept.pop(key, None)
-            self._locks.pop(key, None)
-
-    def _keep(self, key: tuple[str, int], view: View, took: float) -> None:
-        until = time.monotonic() + REUSED * took if took > SLOW_SECONDS else 0.0
-        with self._lock:
-            self._kept[key] = view, until
-            self._kept.move_to_end(key)
-            arms = sum(kept[0].n for kept in self._kept.values())
-            while len(self._kept) > 1 and (len(self._kept) > MAX_VIEWS or arms > MAX_ARMS):
-                gone, (old, _) = self._kept.popitem(last=False)
-                self._locks.pop(gone, None)
-                arms -= old.n
+        self.lock = threading.Lock()
+        self.view: View | None = None
+        self.until = 0.0
 
 
-def views_of(request: Request) -> Views:
-    """Return the views of this application."""
-    state = request.app.state
-    if not hasattr(state, "views"):
-        state.views = Views()
-    views: Views = state.views
-    return views
+_latest: WeakKeyDictionary[StoredStudy, _Latest] = WeakKeyDictionary()
+_lock = threading.Lock()
 
 
-def view_of(request: Request, study: StudyToRead) -> View:
-    """Return a study as the pages of this application show it now."""
-    return views_of(request).of(study)
+def view_of(study: StoredStudy) -> View:
+    """Return a study as it is now; a large one may be as it was a moment ago."""
+    with _lock:
+        latest = _latest.setdefault(study, _Latest())
+    with latest.lock:
+        pulse, began = study.pulse(), time.monotonic()
+        if latest.view is None or (latest.view.pulse != pulse and began >= latest.until):
+            latest.view = View(pulse, study.overview())
+            took = time.monotonic() - began
+            latest.until = began + (1.0 + REUSED) * took if took > SLOW_SECONDS else 0.0
+        return latest.view
+
+
+def forget_view(study: StoredStudy) -> None:
+    """Drop the view of a study that a page has changed."""
+    with _lock:
+        _latest.pop(study, None)

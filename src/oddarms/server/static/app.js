@@ -24,59 +24,91 @@
 
   // What goes wrong with a request, said where it is seen
 
-  let unanswered = null;
-
-  function say(text, words, address) {
-    const note = $("#trouble");
-    const line = Object.assign(document.createElement("p"), { textContent: text + " " });
-    if (words) line.append(Object.assign(document.createElement("a"), { textContent: words, href: address }));
-    note.replaceChildren(line);
-    note.hidden = false;
-  }
-
   function complain(status, wanted = location.href) {
-    if (status === 401) say("You are not signed in any more.", "Sign in again", wanted);
-    else if (status === 404) say("The study is gone: somebody has deleted it.", "All studies", $("#trouble").dataset.home);
-    else if (status) say("The server could not do that (HTTP " + status + "). What you see is as it was before.", "Try again", wanted);
-    else say("The server does not answer. What you see is as it was before; it is asked again every few seconds.", "Try again", wanted);
+    const home = $("#trouble").dataset.home;
+    const [text, words, address] =
+      status === 401 ? ["You are not signed in any more.", "Sign in again", wanted]
+      : status === 404 ? ["The study is gone: somebody has deleted it.", "All studies", home]
+      : status ? ["The server could not do that (HTTP " + status + "). What you see is as it was before.", "Try again", wanted]
+      : ["The server does not answer. What you see is as it was before; it is asked again every few seconds.", "Try again", wanted];
+    const line = Object.assign(document.createElement("p"), { textContent: text + " " });
+    line.append(Object.assign(document.createElement("a"), { textContent: words, href: address }));
+    $("#trouble").replaceChildren(line);
+    $("#trouble").hidden = false;
   }
 
-  function answered() {
-    unanswered = null;
+  // Parts of the page are replaced: after a search or a link in a list, and when the study has changed
+
+  let asked = null; // the request under way; one of a person goes before those that the page makes itself
+
+  async function replaceParts(address, { byItself = false, push = false } = {}) {
+    if (byItself && asked && !asked.byItself) return;
+    if (asked) asked.control.abort();
+    const mine = (asked = { byItself, control: new AbortController() });
+    document.body.classList.toggle("asking", !byItself);
+    let answer, text;
+    try {
+      answer = await fetch(address, { credentials: "same-origin", signal: mine.control.signal });
+      text = await answer.text();
+    } catch {
+      if (asked !== mine) return;
+      if (byItself) asked = null;
+      else {
+        complain(0, address);
+        setTimeout(() => { if (asked === mine) replaceParts(address, { push }); }, 3000);
+      }
+      return;
+    }
+    if (asked !== mine) return;
+    asked = null;
+    document.body.classList.remove("asking");
+    if (!answer.ok) {
+      if (!byItself || answer.status === 401 || answer.status === 404) complain(answer.status, address);
+      return;
+    }
     $("#trouble").hidden = true;
+    if (push) history.pushState(null, "", address);
+    const fresh = new DOMParser().parseFromString(text, "text/html");
+    const focused = document.activeElement.id;
+    document.querySelectorAll("[data-part]").forEach((part) => {
+      const found = fresh.getElementById(part.id);
+      if (!found) return;
+      found.querySelectorAll("details[id]").forEach((one) => { if (opened.has(one.id)) one.open = opened.get(one.id); });
+      part.replaceWith(found);
+    });
+    if (focused && document.activeElement.id !== focused) document.getElementById(focused)?.focus({ preventScroll: true });
+    document.dispatchEvent(new Event("replaced"));
   }
 
-  function again() {
-    if (!unanswered) return;
-    const asking = (unanswered.id && document.getElementById(unanswered.id)) || unanswered;
-    unanswered = null;
-    if (!asking.isConnected) return;
-    if (asking.matches("form")) htmx.trigger(asking, "submit");
-    else asking.click();
-  }
-
-  const byItself = (detail) => detail.requestConfig.triggeringEvent?.type === "pulse";
-
-  document.addEventListener("htmx:sendError", ({ detail }) => {
-    if (byItself(detail)) return;
-    unanswered = detail.elt;
-    complain(0, detail.pathInfo.finalRequestPath);
-    setTimeout(again, 3000);
-  });
-  document.addEventListener("htmx:responseError", ({ detail }) => {
-    const { status } = detail.xhr;
-    if (!byItself(detail)) complain(status, detail.pathInfo.finalRequestPath);
-    else if (status === 401 || status === 404) complain(status);
-  });
-  document.addEventListener("htmx:afterOnLoad", ({ detail }) => { if (detail.successful) answered(); });
-
-  // What somebody has opened stays open when a part of the page is replaced
-
-  const opened = new Map();
+  const opened = new Map(); // what somebody has opened or closed stays so
   document.addEventListener("toggle", ({ target }) => { if (target.id) opened.set(target.id, target.open); }, true);
-  const reopen = () => opened.forEach((open, id) => { const found = document.getElementById(id); if (found) found.open = open; });
-  document.addEventListener("htmx:afterSwap", reopen);
-  document.addEventListener("htmx:oobAfterSwap", reopen);
+
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("[data-part] :is(.chips, thead, .pages) a");
+    if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    replaceParts(link.href, { push: true });
+  });
+
+  function search() {
+    const address = new URL(location.href);
+    address.searchParams.delete("page");
+    address.searchParams.set("q", $("#q").value);
+    replaceParts(address.href, { push: true });
+  }
+
+  let typed;
+  document.addEventListener("input", ({ target }) => { if (target.id === "q") { clearTimeout(typed); typed = setTimeout(search, 250); } });
+  document.addEventListener("submit", (event) => {
+    if (event.target.getAttribute("role") !== "search") return;
+    event.preventDefault();
+    clearTimeout(typed);
+    search();
+  });
+  window.addEventListener("popstate", () => {
+    $("#q").value = new URL(location.href).searchParams.get("q") || "";
+    replaceParts(location.href);
+  });
 
   // The interval picture
 
@@ -319,7 +351,6 @@
     decided: (d) => ({ data: [d.decided.pulls, d.decided.normal, d.decided.outliers], least: 2, zero: true, whole: true, series: [pulls, line("normal", "normal", { paths: steps() }), line("outliers", "high", { dash: [6, 3], paths: steps() })] }),
     "arm-mean": (d) => ({ data: [d.places, d.upper, d.lower, d.mean, ...Object.values(d.thresholds).map((t) => d.places.map(() => t))], series: [{ ...pulls, label: "rewards" }, line("upper end", "normal", { width: 1, key: "normal-pale" }), line("lower end", "normal", { width: 1, key: "normal-pale" }), line("mean", "normal"), ...Object.keys(d.thresholds).map((side) => line(side + " threshold", "threshold-line", { dash: [7, 4] }))], bands: [{ series: [1, 2], fill: colour("normal-pale") + "99" }], log: d.total > 50, within: d.bounds }),
     "arm-rewards": (d) => ({ data: [d.rewards.map((_, i) => d.first + i), d.rewards], series: [{ ...pulls, label: "no." }, line("reward", "normal", { width: 0, paths: () => null, points: { show: true, size: 5, fill: colour("normal"), stroke: colour("normal") } })], range: d.bounds }),
-    "arm-evidence": (d) => ({ data: [d.places, d.evidence], series: [{ ...pulls, label: "rewards" }, line("power of ten", "normal")], log: d.total > 50 }),
   };
 
   function decades(_, __, low, high) {
@@ -395,7 +426,7 @@
     let seen = $("#study").dataset.pulse, away = false;
     source.addEventListener("open", () => {
       show("on", "live");
-      if (away) { again(); soon(); }
+      if (away) soon();
       away = false;
     });
     source.addEventListener("error", () => {
@@ -411,10 +442,7 @@
     });
     source.addEventListener("deleted", () => { source.close(); show("off", "the study is gone"); complain(404); });
     // a very large study is shown as it was a moment ago: look again until it is what was announced
-    document.body.addEventListener("htmx:afterSettle", () => {
-      const shown = $("[data-now]");
-      if (shown && shown.dataset.now !== seen) soon();
-    });
+    document.addEventListener("replaced", () => { if ($("[data-now]").dataset.now !== seen) soon(); });
     window.addEventListener("pagehide", () => source.close());
   }
 
@@ -428,9 +456,7 @@
 
   let told = null, toldAt = 0;
   function announce() {
-    const news = $("[data-news]");
-    if (!news) return;
-    const text = news.dataset.news;
+    const text = $("[data-news]").dataset.news;
     if (told !== null && text !== told && performance.now() - toldAt > 5000) { $("#news").textContent = text; toldAt = performance.now(); told = text; }
     if (told === null) told = text;
   }
@@ -444,15 +470,15 @@
     if (picture) picture.refresh();
     replot();
     const refresh = () => {
-      if (window.htmx) htmx.trigger(document.body, "pulse");
+      replaceParts(location.href, { byItself: true });
       if (picture) picture.refresh();
       replot();
     };
-    document.body.addEventListener("htmx:afterSettle", announce);
+    document.addEventListener("replaced", announce);
     announce();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { known.clear(); if (picture && picture.data) picture.draw(); replot(true); });
     let due;
     window.addEventListener("resize", () => { clearTimeout(due); due = setTimeout(() => replot(true), 150); });
-    if (study.dataset.events) listen(study.dataset.events, refresh);
+    listen(study.dataset.events, refresh);
   });
 })();
