@@ -25,7 +25,7 @@ READING = ("", "/question", "/result", "/progress", "/status", "/pulse", "/trial
 READING += ("/export", "/workers", "/holders", "/verify")
 WORKING: dict[str, Any] = {"/ask": {}, "/skip": {"tickets": []}, "/renew": {"tickets": []}}
 WORKING |= {"/tell": {"results": []}, "/release": {"worker": "nobody"}}
-CHANGING: dict[str, Any] = {"/stop": {}, "/resume": None, "/history": {"rewards": {}}}
+CHANGING: dict[str, Any] = {"/stop": {}, "/resume": None, "/history": {"rows": []}}
 CHANGING |= {"/budget": {"budget": None}}
 NAMES = itertools.count(1)
 
@@ -120,9 +120,9 @@ class TestRoles:
             for what, body in WORKING.items():
                 assert client.post(f"{path}{what}", json=body).status_code == 404, what
             new = create_study(study, [*"xyz"], k=0.5, storage=server.storage).ask()[0]
-            told = client.post(f"{path}/tell", json={"ticket": new.id, "reward": 0.5})
+            told = client.post(f"{path}/tell", json={"results": [[new.id, 0.5]]})
             assert told.json() == {"told": ["recorded"]}
-            late = client.post(f"{path}/tell", json={"ticket": old["id"], "reward": 0.5})
+            late = client.post(f"{path}/tell", json={"results": [[old["id"], 0.5]]})
             assert late.status_code == 422
             (ticket,) = client.post(f"{path}/ask", json={}).json()["tickets"]
             assert ticket["arm"] in "xyz"

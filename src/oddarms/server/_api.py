@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import timedelta
 from math import isfinite
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import numpy as np
@@ -33,7 +33,7 @@ from oddarms.server._access import (
 )
 from oddarms.server._problems import Problem
 from oddarms.server._state import one_at_a_time, state_of
-from oddarms.studies import Conflict, Holder, StoredStudy, Told, Trial, WorkerRecord, wire
+from oddarms.studies import Holder, StoredStudy, Told, Trial, WorkerRecord, wire
 from oddarms.tables import csv_text
 
 PAGE = 1000
@@ -47,6 +47,8 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         },
     }
 }
+
+Document = dict[str, Any]
 
 
 def answered(document: Any, status: int = 200) -> Response:
@@ -71,17 +73,9 @@ async def ask(
     state = state_of(request)
     tickets = await state.events.tickets(study, principal.token, request, body)
     state.metrics.leases.labels("granted").inc(len(tickets))
-    return await run_in_threadpool(_asked, tickets)
-
-
-def _asked(tickets: Tickets) -> Response:
-    return answered(
-        {
-            "status": tickets.status.value,
-            "done": tickets.done,
-            "decided": tickets.decided,
-            "tickets": [wire.plain(ticket) for ticket in tickets],
-        }
+    document = {"status": tickets.status.value, "done": tickets.done, "decided": tickets.decided}
+    return await run_in_threadpool(
+        lambda: answered({**document, "tickets": [wire.plain(ticket) for ticket in tickets]})
     )
 
 
@@ -92,10 +86,7 @@ def tell(request: Request, study: StudyToWork, body: models.Tell) -> dict[str, l
     The answer has for each result whether it was recorded, repeated, or in conflict with the first
     one.
     """
-    if (body.ticket is None) == (body.results is None):
-        raise InvalidParameter("The body must have either ticket and reward, or results.")
-    results = body.results if body.ticket is None else [(body.ticket, body.reward)]
-    told = study.tell_many(results or [], worker=body.worker)
+    told = study.tell_many(body.results, worker=body.worker)
     for outcome, count in Counter(told).items():
         state_of(request).metrics.told.labels(outcome.value).inc(count)
     state_of(request).events.changed(study)
@@ -132,7 +123,7 @@ def renew(request: Request, study: StudyToWork, body: models.Renew) -> dict[str,
 studies = APIRouter(prefix="/api/v1/studies", tags=["studies"], responses=PROBLEMS)
 
 
-@studies.get("", response_model=models.Document)
+@studies.get("", response_model=Document)
 def list_studies(
     request: Request,
     principal: Anybody,
@@ -154,7 +145,7 @@ def list_studies(
     return answered({"studies": [wire.summary_document(one) for one in found], "total": total})
 
 
-@studies.post("", status_code=201, response_model=models.Document)
+@studies.post("", status_code=201, response_model=Document)
 def create(request: Request, _: Admin, body: models.NewStudy) -> Response:
     """Create a study; the answer is that of `GET /studies/{name}`."""
     words = body.model_dump(exclude={"name", "arms", "seed"})
@@ -163,7 +154,7 @@ def create(request: Request, _: Admin, body: models.NewStudy) -> Response:
     return answered(_document(study), 201)
 
 
-@studies.get("/{name}", response_model=models.Document)
+@studies.get("/{name}", response_model=Document)
 def show(study: StudyToRead, result: bool = False) -> Response:
     """Return all about a study but its arms; with `result` also the whole result."""
     return answered(_document(study, with_result=result))
@@ -179,7 +170,7 @@ def _document(study: StoredStudy, *, with_result: bool = False) -> dict[str, Any
     return {**document, "result": result} if with_result else document
 
 
-@studies.get("/{name}/question", response_model=models.Document)
+@studies.get("/{name}/question", response_model=Document)
 def question(study: StudyToRead) -> Response:
     """Return the question with all labels, as `Question.from_dict` takes it, and the seed."""
     return answered({**study.question.to_dict(), "seed": str(study.seed)})
@@ -199,33 +190,17 @@ def add_history(request: Request, study: StudyToChange, body: models.History) ->
 
     Rows are recorded in their order, which must not depend on the rewards.
     """
-    if (body.rewards is None) == (body.rows is None):
-        raise InvalidParameter("The body must have either rewards or rows.")
-    if body.rows is not None:
-        count = _add_rows(study, body.rows, body.key)
-    else:
-        given = body.rewards or {}
-        size = sum(map(len, given.values()))
-        if size > wire.MAX_HISTORY:
-            raise InvalidParameter(
-                f"rewards must have at most {wire.MAX_HISTORY:,} numbers in a request but got"
-                f" {size:,}: send them in parts."
-            )
-        count = study.add_history(given, key=body.key)
+    wrong = next((arm for arm, _ in body.rows if not 0 <= arm < study.n), None)
+    if wrong is not None:
+        raise InvalidParameter(f"rows has an arm {wrong}, but arms are 0 to {study.n - 1}.")
+    arms = np.array([arm for arm, _ in body.rows], dtype=np.int64)
+    rewards = np.array([study.check_reward(reward) for _, reward in body.rows], dtype=float)
+    count = study.add_rows(arms, rewards, body.key)
     audit(request, "history", study.name, results=count)
     return {"count": count}
 
 
-def _add_rows(study: StoredStudy, rows: list[tuple[int, Any]], key: str | None) -> int:
-    wrong = next((arm for arm, _ in rows if not 0 <= arm < study.n), None)
-    if wrong is not None:
-        raise InvalidParameter(f"rows has an arm {wrong}, but arms are 0 to {study.n - 1}.")
-    arms = np.array([arm for arm, _ in rows], dtype=np.int64)
-    rewards = np.array([study.check_reward(reward) for _, reward in rows], dtype=float)
-    return study.add_rows(arms, rewards, key)
-
-
-@studies.post("/{name}/budget", response_model=models.Document)
+@studies.post("/{name}/budget", response_model=Document)
 def raise_budget(request: Request, study: StudyToChange, body: models.Budget) -> Response:
     """Allow more pulls, or any number; a study that the budget stopped goes on."""
     study.raise_budget(body.budget)
@@ -233,7 +208,7 @@ def raise_budget(request: Request, study: StudyToChange, body: models.Budget) ->
     return answered(_document(study))
 
 
-@studies.post("/{name}/stop", response_model=models.Document)
+@studies.post("/{name}/stop", response_model=Document)
 def stop(request: Request, study: StudyToChange, body: models.Stop) -> Response:
     """Hand out no more tickets until it is resumed; results of those that are out are taken."""
     study.stop(body.reason)
@@ -241,7 +216,7 @@ def stop(request: Request, study: StudyToChange, body: models.Stop) -> Response:
     return answered(_document(study))
 
 
-@studies.post("/{name}/resume", response_model=models.Document)
+@studies.post("/{name}/resume", response_model=Document)
 def resume(request: Request, study: StudyToChange) -> Response:
     """Hand out tickets again."""
     study.resume()
@@ -257,13 +232,13 @@ Most = Annotated[int, Query(ge=1, le=wire.MAX_RESULTS)]
 _verifying = threading.Lock()
 
 
-@results.get("/result", response_model=models.Document)
+@results.get("/result", response_model=Document)
 def result(study: StudyToRead, snapshots: bool = False) -> Response:
     """Return what is known, as `result.json` has it."""
     return answered(study.result().to_dict(snapshots=snapshots))
 
 
-@results.get("/progress", response_model=models.Document)
+@results.get("/progress", response_model=Document)
 def progress(study: StudyToRead) -> Response:
     """Return pulls, open arms, the threshold and about how many pulls are needed."""
     values = asdict(study.progress())
@@ -287,60 +262,46 @@ def pulse(study: StudyToRead) -> dict[str, str]:
     return {"pulse": study.pulse()}
 
 
-@results.get("/trials", response_model=dict[str, list[models.Document] | int | None])
+@results.get("/trials", response_model=dict[str, list[Document] | int | None])
 def trials(study: StudyToRead, after: After = 0, most: Most = PAGE) -> Response:
     """Return results in the order of recording, after a number; continue after `next`."""
     return _page("trials", list(study.trials(after=after, most=most)), most)
 
 
-@results.get("/conflicts", response_model=dict[str, list[models.Document] | int | None])
+@results.get("/conflicts", response_model=dict[str, list[Document] | int | None])
 def conflicts(study: StudyToRead, after: After = 0, most: Most = PAGE) -> Response:
     """Return results that differ from the first one of their ticket, three of each ticket."""
     return _page("conflicts", study.conflicts(after=after, most=most), most)
 
 
-def _page(name: str, found: Sequence[Trial | Conflict], most: int) -> Response:
+def _page(name: str, found: list[Any], most: int) -> Response:
     following = found[-1].number if len(found) == most else None
     return answered({name: [wire.plain(one) for one in found], "next": following})
 
 
 @results.get(
     "/export",
-    responses={200: {"content": {"text/csv": {}, "application/x-ndjson": {}}}},
+    responses={200: {"content": {"text/csv": {}}}},
     response_class=StreamingResponse,
 )
-def export(
-    study: StudyToRead, how: Annotated[Literal["csv", "jsonl"], Query(alias="format")] = "csv"
-) -> StreamingResponse:
-    """Return every result in the order of recording, as CSV or as lines of JSON.
+def export(study: StudyToRead) -> StreamingResponse:
+    """Return every result in the order of recording, as CSV.
 
-    In CSV, a text that a spreadsheet would run has an apostrophe before it.
+    A text that a spreadsheet would run has an apostrophe before it.
     """
-    kind = "text/csv; charset=utf-8" if how == "csv" else "application/x-ndjson"
-    disposition = f"attachment; filename*=UTF-8''{quote(study.name, safe='')}.{how}"
-    parts = _csv_parts(study) if how == "csv" else _json_parts(study)
-    return StreamingResponse(parts, media_type=kind, headers={"Content-Disposition": disposition})
+    disposition = f"attachment; filename*=UTF-8''{quote(study.name, safe='')}.csv"
+    headers = {"Content-Disposition": disposition}
+    return StreamingResponse(_csv_of(study), media_type="text/csv; charset=utf-8", headers=headers)
 
 
-def _trial_pages(study: StoredStudy) -> Iterator[list[dict[str, Any]]]:
-    after: int | None = 0
-    while after is not None:
-        page = list(study.trials(after=after, most=EXPORTED_AT_A_TIME))
-        yield [wire.plain(trial) for trial in page]
-        after = page[-1].number if len(page) == EXPORTED_AT_A_TIME else None
-
-
-def _csv_parts(study: StoredStudy) -> Iterator[str]:
+def _csv_of(study: StoredStudy) -> Iterator[str]:
     columns = list(Trial.__dataclass_fields__)
     yield csv_text(columns, [])
-    for page in _trial_pages(study):
-        text = csv_text(columns, [list(one.values()) for one in page], for_spreadsheets=True)
-        yield text.partition("\n")[2]
-
-
-def _json_parts(study: StoredStudy) -> Iterator[str]:
-    for page in _trial_pages(study):
-        yield "".join(json.dumps(one) + "\n" for one in page)
+    after = 0
+    while page := list(study.trials(after=after, most=EXPORTED_AT_A_TIME)):
+        rows = [list(wire.plain(trial).values()) for trial in page]
+        yield csv_text(columns, rows, for_spreadsheets=True).partition("\n")[2]
+        after = page[-1].number
 
 
 @results.get("/workers", response_model=dict[str, list[WorkerRecord]])
@@ -355,7 +316,7 @@ def holders(study: StudyToRead) -> Response:
     return answered({"holders": [wire.plain(one) for one in study.holders()]})
 
 
-@results.get("/verify", response_model=models.Document)
+@results.get("/verify", response_model=Document)
 def verify(study: StudyToRead) -> Response:
     """Check the database's integrity and replay the log; one study at a time."""
     with one_at_a_time(_verifying, "The verification of a study"):

@@ -90,16 +90,14 @@ class NewToken(_Body):
 
 
 class Tell(_Body):
-    """One result, as ticket and reward, or several."""
+    """Results of tickets."""
 
-    ticket: TicketId | None = None
-    reward: Reward = None
     results: Annotated[
-        list[tuple[TicketId, Reward]] | None,
+        list[tuple[TicketId, Reward]],
         Field(
             max_length=wire.MAX_RESULTS, fail_fast=True, description="Pairs of ticket and reward."
         ),
-    ] = None
+    ]
     worker: Text | None = None
 
 
@@ -125,19 +123,16 @@ class Renew(_Body):
 
 
 class History(_Body):
-    """Rewards from before the study: by label, or as rows in their order."""
+    """Rewards from before the study, in their order."""
 
-    rewards: Annotated[dict[str, list[Reward]] | None, Field(description="Rewards by label.")] = (
-        None
-    )
     rows: Annotated[
-        list[tuple[int, Reward]] | None,
+        list[tuple[int, Reward]],
         Field(
             max_length=wire.MAX_HISTORY,
             fail_fast=True,
-            description="Pairs of an arm's number and a reward.",
+            description="Pairs of an arm's number, from 0, and a reward.",
         ),
-    ] = None
+    ]
     key: Annotated[
         Key | None, Field(description="A second request with the same key records nothing.")
     ] = None
@@ -175,12 +170,6 @@ class Asked(BaseModel):
     done: bool
     decided: int
     tickets: list[TicketOut]
-
-
-class Document(BaseModel):
-    """A document of the library, such as a result."""
-
-    model_config = ConfigDict(extra="allow")
 
 
 class ProblemOut(BaseModel):
