@@ -323,9 +323,11 @@ def test_the_picture_has_all_arms_and_the_outermost_ends(site: Site, width: int)
 def test_lines_over_time_end_at_the_present(site: Site, admin: TestClient):
     result, series = result_of(site), admin.get("/studies/crowd/series.json").json()
     assert series["pulls"][-1] == result.pulls
-    assert series["least"][-1] <= series["quarter"][-1] <= series["median"][-1]
-    assert series["median"][-1] <= series["three_quarters"][-1]
-    ends = [x for name in ("threshold", "lower", "upper") for x in series[name] if x is not None]
+    names = ("least", "lower_quartile", "median", "upper_quartile")
+    evidence = [series[f"evidence_{name}"][-1] for name in names]
+    assert evidence == sorted(evidence)
+    names = ("threshold", "threshold_lower", "threshold_upper")
+    ends = [x for name in names for x in series[name] if x is not None]
     assert 0.0 <= min(ends) <= max(ends) <= 1.0
     decided = series["decided"]
     assert decided["outliers"][-1] == len(result.outliers)

@@ -1,16 +1,12 @@
 """Who is asking, and what they may do.
 
-A request comes with ``Authorization: Bearer TOKEN`` or with the cookie of a session, which `log_in`
-starts and `log_out` ends. Routes of FastAPI take as dependencies:
+A request has ``Authorization: Bearer TOKEN``, or the cookie of a session, which `log_in` starts. A
+change with a cookie must carry the session's CSRF token, in the header ``X-CSRF-Token`` or in the
+form field ``csrf``: routes of forms call `check_form`, all others are checked before they run.
 
-- ``principal: Anybody``: somebody with a token; ``Admin``: somebody who may do everything.
-- ``study: StudyToRead``, ``StudyToWork``, ``StudyToChange``: the opened study of the route's
-  ``{name}``. Its methods block: write such routes with ``def`` and not ``async def``.
-
-A request with a cookie that is not GET or HEAD must carry the session's CSRF token, in the header
-``X-CSRF-Token`` or in the form field ``csrf``; ``principal.csrf`` has it for templates. Routes of
-forms call ``await check_form(request)``, which returns the form; all others are checked before they
-are called.
+Routes take as dependencies ``principal: Anybody`` (with a token) or ``Admin``, and ``StudyToRead``,
+``StudyToWork`` or ``StudyToChange``: the opened study of the route's ``{name}``, whose methods
+block, so that such a route is a ``def``, or uses `run_in_threadpool`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.concurrency import run_in_threadpool
 
 from oddarms.errors import InvalidParameter
-from oddarms.search import Tickets
 from oddarms.server import _models as models
 from oddarms.server._access import (
     Admin,

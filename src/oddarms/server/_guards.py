@@ -88,7 +88,8 @@ class Guards:
         self._app = app
         self._state = state
         self._prefix = state.settings.root_path
-        self._hosts = {"localhost", *(host.lower() for host in state.settings.allowed_hosts)}
+        names = (name.lower() for name in state.settings.allowed_hosts)
+        self._hosts = frozenset({"localhost", *names})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -98,14 +99,12 @@ class Guards:
         given, scope = scope["method"], {**scope, "state": dict(scope.get("state", {}))}
         scope["state"]["request_id"] = identity = secrets.token_hex(8)
         request_id.set(identity)
-        sent, began = _Sent(send, identity, tls=self._has_tls(scope)), time.monotonic()
+        tls = self._state.settings.tls_elsewhere or scope["scheme"] == "https"
+        sent, began = _Sent(send, identity, tls=tls), time.monotonic()
         try:
             await self._answer(scope, receive, sent)
         finally:
             self._count(given, scope, sent, time.monotonic() - began)
-
-    def _has_tls(self, scope: Scope) -> bool:
-        return self._state.settings.tls_elsewhere or scope["scheme"] == "https"
 
     async def _answer(self, scope: Scope, receive: Receive, sent: _Sent) -> None:
         request = Request(scope, receive)
@@ -147,13 +146,13 @@ class Guards:
     def _check_host(self, request: Request) -> None:
         """Refuse unknown names: another site may point its name at this machine."""
         hosts = request.headers.getlist("host")
-        name = _host_name(hosts[0]) if len(hosts) == 1 else ""
-        if not (name in self._hosts or _is_address(name)):
+        if len(hosts) != 1 or not _is_one_of(hosts[0], self._hosts):
             said = "This server does not have the name in Host: `--allow-host NAME` adds one."
             raise Problem(421, "wrong-host", said)
 
     def _count(self, method: str, scope: Scope, sent: _Sent, seconds: float) -> None:
-        method, route = method if method in METHODS else "other", _route(scope)
+        method = method if method in METHODS else "other"
+        route = getattr(scope.get("route"), "path", "other")  # the pattern, without names
         self._state.metrics.requests.labels(method, route, sent.status or GONE).inc()
         if not route.endswith("/events") and "waited" not in scope["state"]:
             self._state.metrics.seconds.labels(method, route).observe(seconds)
@@ -185,24 +184,20 @@ def _limited(request: Request, receive: Receive) -> Receive:
     """
     takes = is_api(request) or request.scope["path"].endswith("/new")
     large = takes and request.method == "POST" and principal_of(request) is not None
-    most = MAX_BODY if large else MAX_SMALL_BODY
-    announced = request.headers.get("content-length", "0")[:20]
-    size = 0
-
-    def count(more: int) -> None:
-        nonlocal size
-        size += more
-        if size > most:
-            said = f"The body must have at most {most:,} bytes: send it in parts."
-            raise Problem(413, "too-large", said, {"Connection": "close"})
+    most = left = MAX_BODY if large else MAX_SMALL_BODY
+    said = f"The body must have at most {most:,} bytes: send it in parts."
+    announced = request.headers.get("content-length", "")[:20]
+    if announced.isdecimal() and int(announced) > most:
+        raise Problem(413, "too-large", said, {"Connection": "close"})
 
     async def limited() -> Message:
+        nonlocal left
         message = await receive()
-        count(len(message.get("body", b"")))
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise Problem(413, "too-large", said, {"Connection": "close"})
         return message
 
-    count(int(announced) if announced.isdecimal() else 0)
-    size = 0
     return limited
 
 
@@ -229,23 +224,10 @@ def _is_ours(origin: str, request: Request) -> bool:
 
 
 @lru_cache(maxsize=128)
-def _host_name(host: str) -> str:
-    """Return the name in a Host header without the port; empty if it is malformed."""
+def _is_one_of(host: str, names: frozenset[str]) -> bool:
+    """Return whether a Host is one of some names or an IP address, which DNS cannot redirect."""
     try:
-        return (urlsplit(f"//{host}").hostname or "") if _HOST.fullmatch(host) else ""
-    except ValueError:
-        return ""
-
-
-@lru_cache(maxsize=128)
-def _is_address(name: str) -> bool:
-    """Return whether a name is an IP address, which nobody can point at another machine."""
-    try:
-        return bool(ipaddress.ip_address(name))
+        name = (urlsplit(f"//{host}").hostname or "") if _HOST.fullmatch(host) else ""
+        return name in names or bool(ipaddress.ip_address(name))
     except ValueError:
         return False
-
-
-def _route(scope: Scope) -> str:
-    """Return the pattern of the route that answered, which has no names in it."""
-    return getattr(scope.get("route"), "path", "other")

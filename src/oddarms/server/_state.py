@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -30,10 +30,9 @@ from oddarms.studies import (
 
 MAX_ARMS = 100_000
 """Arms of a study that is created over HTTP."""
-MAX_OPEN = 200
+MAX_OPEN, MAX_OPEN_ARMS = 200, 1_000_000
+"""Studies in memory, and the arms of all of them besides the one used last."""
 TURN_SECONDS = 0.5
-MAX_OPEN_ARMS = 2_000_000
-"""Arms of all open studies together, besides those of the one used last."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +73,6 @@ class OpenStudies:
         study = self._storage.load(name)
         study.max_lease = self._max_lease
         with self._lock:
-            known = self._open.get(name)
-            if known is not None and known.number == study.number:  # another thread was faster
-                return known
             self._open[name] = study
             self._open.move_to_end(name)
             arms = sum(one.n for one in self._open.values())
@@ -102,21 +98,14 @@ def one_at_a_time(lock: threading.Lock, what: str) -> Iterator[None]:
         lock.release()
 
 
-@dataclass
 class State:
     """What routes need; ``state_of(request)`` returns it."""
 
-    storage: DatabaseStorage
-    settings: Settings
-    studies: OpenStudies = field(init=False)
-    tokens: Tokens = field(init=False)
-    events: Events = field(init=False)
-    metrics: Metrics = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Create what is made of the storage."""
-        self.studies = OpenStudies(self.storage, self.settings.max_lease)
-        self.tokens = Tokens(self.storage)
+    def __init__(self, storage: DatabaseStorage, settings: Settings) -> None:
+        self.storage = storage
+        self.settings = settings
+        self.studies = OpenStudies(storage, settings.max_lease)
+        self.tokens = Tokens(storage)
         self.events = Events(self.tokens)
         self.metrics = Metrics(self)
 

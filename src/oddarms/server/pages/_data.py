@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import threading
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import numpy as np
@@ -27,10 +27,14 @@ MAX_WIDTH = 4_000
 """Pixels of the picture of intervals."""
 LABELLED = 400
 """Up to so many arms, the picture has their labels."""
+OVER_TIME = ("threshold", "threshold_lower", "threshold_upper")
+EVIDENCE = tuple(f"evidence_{x}" for x in ("least", "lower_quartile", "median", "upper_quartile"))
+"""Lines of the plots of a study."""
 POINTS = 400
 """Of a line in a plot."""
 REWARDS = 1_500
 """The latest rewards of an arm, which are drawn one by one."""
+KINDS_OF_FILES = {"html": "text/html", "csv": "text/csv", "json": "application/json"}
 MARKED = (Decision.UNDECIDED, Decision.LOW, Decision.HIGH)
 """Kinds whose means are marked one by one; later ones cover earlier ones."""
 
@@ -48,36 +52,26 @@ def picture_image(study: StudyToRead) -> Response:
         return Response(file_content(plot_intervals(result), "png"), media_type="image/png")
 
 
-@router.get("/studies/{name}/download/report.html")
-def report(study: StudyToRead) -> Response:
-    """Return the report as one page to keep."""
-    result = study.result()
-    with (
-        one_at_a_time(_drawing, "Drawing"),
-        tempfile.TemporaryDirectory(prefix="oddarms-") as folder,
-    ):
-        content = write_report(result, folder, title=study.name).read_bytes()
-    return _file(content, "text/html", study.name, "html")
-
-
-@router.get("/studies/{name}/download/arms.csv")
-def table(study: StudyToRead) -> Response:
-    """Return a row for each arm, safe to open in a spreadsheet."""
-    text = arms_csv(study.result(), raw=False).encode("utf-8", "backslashreplace")
-    return _file(text, "text/csv", study.name, "csv")
-
-
-@router.get("/studies/{name}/download/result.json")
-def document(study: StudyToRead) -> Response:
-    """Return the result document."""
-    return _file(result_json(study.result()).encode(), "application/json", study.name, "json")
-
-
-def _file(content: bytes, kind: str, name: str, ending: str) -> Response:
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in name)
-    exact = quote(f"{name}.{ending}", safe="")
-    said = f"attachment; filename=\"{plain}.{ending}\"; filename*=UTF-8''{exact}"
-    return Response(content, media_type=kind, headers={"Content-Disposition": said})
+@router.get("/studies/{name}/download/{file}")
+def download(
+    study: StudyToRead, file: Literal["report.html", "arms.csv", "result.json"]
+) -> Response:
+    """Return a file as `find` writes it; in the table, no spreadsheet runs a label."""
+    result, kind = study.result(), file.partition(".")[2]
+    if kind == "json":
+        content = result_json(result).encode()
+    elif kind == "csv":
+        content = arms_csv(result, raw=False).encode("utf-8", "backslashreplace")
+    else:
+        with (
+            one_at_a_time(_drawing, "Drawing"),
+            tempfile.TemporaryDirectory(prefix="oddarms-") as folder,
+        ):
+            content = write_report(result, folder, title=study.name).read_bytes()
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in study.name)
+    exact = quote(f"{study.name}.{kind}", safe="")
+    said = f"attachment; filename=\"{plain}.{kind}\"; filename*=UTF-8''{exact}"
+    return Response(content, media_type=KINDS_OF_FILES[kind], headers={"Content-Disposition": said})
 
 
 # The picture of all intervals
@@ -167,21 +161,10 @@ def series(study: StudyToRead) -> dict[str, Any]:
     def column(name: str) -> FloatArray:
         return np.array([getattr(point, name) for point in trace], dtype=float)
 
-    thresholds = {
-        "threshold": "threshold",
-        "lower": "threshold_lower",
-        "upper": "threshold_upper",
-    }
-    evidence = {
-        "least": "evidence_least",
-        "quarter": "evidence_lower_quartile",
-        "median": "evidence_median",
-        "three_quarters": "evidence_upper_quartile",
-    }
     return {
         "pulls": [point.pulls for point in trace],
-        **{key: _numbers(np.clip(column(name), *bounds)) for key, name in thresholds.items()},
-        **{key: _numbers(column(name) / math.log(10.0)) for key, name in evidence.items()},
+        **{name: _numbers(np.clip(column(name), *bounds)) for name in OVER_TIME},
+        **{name: _numbers(column(name) / math.log(10.0)) for name in EVIDENCE},
         "bounds": list(bounds),
         "decided": _decided(view),
     }
