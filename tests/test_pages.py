@@ -33,7 +33,6 @@ PATHS = (
     "/new",
     "/studies/crowd",
     "/studies/crowd/arms/0",
-    "/studies/crowd/delete",
     STRANGE_PATH,
     f"{STRANGE_PATH}/arms/1",
     "/studies/nobody",
@@ -447,10 +446,9 @@ def test_a_huge_budget_does_not_fill_the_page(site: Site, admin: TestClient):
 
 
 def test_forms_of_other_sites_change_nothing(site: Site, admin: TestClient):
-    for action in ("stop", "resume", "budget", "release"):
-        answer = admin.post("/studies/crowd", data={"action": action, "budget": "1"})
-        assert answer.status_code == 403
-    assert admin.post("/studies/crowd/delete", data={"again": "crowd"}).status_code == 403
+    for action in ("stop", "resume", "budget", "release", "delete"):
+        data = {"action": action, "budget": "1", "again": "crowd"}
+        assert admin.post("/studies/crowd", data=data).status_code == 403
     assert admin.post("/tokens", data={"role": "admin"}).status_code == 403
     assert admin.post("/new", data={"name": "x", "arms": "a\nb\nc"}).status_code == 403
     assert site.study("crowd").overview().stopped is None
@@ -490,8 +488,9 @@ def test_a_study_is_created_changed_and_deleted(site: Site, admin: TestClient):
     for typed, budget in (("90", 90), ("", None)):
         assert act("budget", budget=typed).url.raw_path == base.encode()
         assert study.question.budget == budget
-    assert admin.post(f"{base}/delete", data={**data, "again": "made"}).status_code == 422
-    assert admin.post(f"{base}/delete", data={**data, "again": "made/here"}).url.path == "/"
+    refused = act("delete", again="made")
+    assert (refused.status_code, "nothing was deleted" in refused.text) == (422, True)
+    assert act("delete", again="made/here").url.path == "/"
     assert admin.get(base).status_code == 404
 
 

@@ -154,7 +154,7 @@ def _compare_csrf(given: object, expected: str) -> None:
         raise Problem(403, "csrf", said)
 
 
-async def log_in(request: Request, response: Response, text: str) -> Principal:
+async def log_in(request: Request, response: Response, text: str) -> None:
     """Start a session with a token, as a cookie of the response; refuse a wrong token."""
     state = state_of(request)
     token = await _verified(state, text.strip())
@@ -171,9 +171,8 @@ async def log_in(request: Request, response: Response, text: str) -> Principal:
         httponly=True,
         samesite="strict",
     )
-    principal = Principal(token, csrf_of(cookie))
-    audit(request, "log in", principal=principal)
-    return principal
+    request.state.principal = Principal(token, csrf_of(cookie))
+    audit(request, "log in")
 
 
 async def log_out(request: Request, response: Response) -> None:
@@ -181,7 +180,7 @@ async def log_out(request: Request, response: Response) -> None:
     principal = principal_of(request)
     if principal is not None and principal.csrf is not None:
         await _end_sessions(request, response)
-        audit(request, "log out", principal=principal)
+        audit(request, "log out")
 
 
 async def _end_sessions(request: Request, response: Response) -> None:
@@ -192,16 +191,9 @@ async def _end_sessions(request: Request, response: Response) -> None:
         response.delete_cookie(name, path=f"{request.scope['root_path']}/")
 
 
-def audit(
-    request: Request,
-    action: str,
-    study: str = "",
-    *,
-    principal: Principal | None = None,
-    **more: Any,
-) -> None:
+def audit(request: Request, action: str, study: str = "", **more: Any) -> None:
     """Log a change under ``oddarms.audit``: what, which token, from where, which request."""
-    who = principal or current(request)
+    who = current(request)
     known = {"token": who.token.owner, "role": who.role.value, "from": _address(request)}
     known["request"] = request.state.request_id
     given = {"study": study} if study else {}

@@ -68,13 +68,17 @@ class Events:
 
     @contextmanager
     def _watching(self, study: StoredStudy) -> Iterator[_Watch]:
-        watch = self._watches.setdefault(study.number, _Watch(study))
-        watch.begin()
+        watch = self._watches.get(study.number)
+        if watch is None:
+            watch = self._watches[study.number] = _Watch(study)
+        watch.watchers += 1
         try:
             yield watch
         finally:
-            if watch.end() and self._watches.get(watch.number) is watch:
-                del self._watches[watch.number]
+            watch.watchers -= 1
+            if not watch.watchers:
+                watch.task.cancel()
+                del self._watches[study.number]
 
     async def _text(self, study: StoredStudy, token: Token) -> AsyncIterator[str]:
         self._by_token[token.owner] += 1
@@ -192,32 +196,18 @@ class _Watch:
 
     def __init__(self, study: StoredStudy) -> None:
         self._study = study
-        self.number = study.number
         self.loop = asyncio.get_running_loop()
-        self._turns = {ahead: (asyncio.Lock(), asyncio.Event()) for ahead in (True, False)}
-        self.idle: Tickets | None = None
-        """The last answer without work."""
-        self._empty: dict[bool, float] = {}
-        self._seen: dict[str | None, float] = {}
-        self._watchers = 0
-        self._task: asyncio.Task[None] | None = None
-        self._event = asyncio.Event()
+        self.watchers = 0
         self.pulse: str | None = None
         self.over = False
-
-    def begin(self) -> None:
-        """Count one more who watches."""
-        self._watchers += 1
-        if self._task is None:
-            self._task = asyncio.create_task(self._look())
-
-    def end(self) -> bool:
-        """Count one less; return whether nobody watches any more."""
-        self._watchers -= 1
-        if self._watchers == 0 and self._task is not None:
-            self._task.cancel()
-            self._task = None
-        return self._watchers == 0
+        """Whether the study was deleted."""
+        self._event = asyncio.Event()
+        self._turns = {ahead: (asyncio.Lock(), asyncio.Event()) for ahead in (True, False)}
+        self._empty: dict[bool, float] = {}
+        self.idle: Tickets | None = None
+        """The last answer without work."""
+        self._seen: dict[str | None, float] = {}
+        self.task = asyncio.create_task(self._look())
 
     async def work(self, ask: Callable[[], Tickets], prefetch: float) -> Tickets:
         """Ask until there is work, one request after the other: nobody else has to look.

@@ -209,6 +209,7 @@ async def change_tokens(request: Request, _: Admin) -> Response:
 async def change(request: Request, study: StudyToChange) -> Response:
     """Change a study and show it again; or show its page with the problem."""
     form = await check_form(request)
+    action = _text(form, "action")
     try:
         words = await run_in_threadpool(_change, state_of(request), study, form)
     except OddarmsError as error:
@@ -216,8 +217,8 @@ async def change(request: Request, study: StudyToChange) -> Response:
         given = {"budget": _text(form, "budget"), "problem": said}
         return await run_in_threadpool(whole_page, request, study, status, given)
     forget_view(study)
-    audit(request, _text(form, "action"), study.name, **words)
-    return see(link(request, "studies", study.name))
+    audit(request, action, study.name, **words)
+    return see(link(request) if action == "delete" else link(request, "studies", study.name))
 
 
 def _change(state: State, study: StoredStudy, form: FormData) -> dict[str, Any]:
@@ -236,40 +237,13 @@ def _change(state: State, study: StoredStudy, form: FormData) -> dict[str, Any]:
             worker = _text(form, "worker") or None  # an empty one has asked without a name
             count = state.release(study, worker, "released from the page")
             return {"worker": worker, "tickets": count}
+        case "delete":
+            if _text(form, "again") not in (study.name, visible(study.name)):
+                raise InvalidParameter("That is not the study's name, so nothing was deleted.")
+            state.delete(study)
         case _:
             raise HTTPException(404)
     return {}
-
-
-@router.get("/studies/{name}/delete")
-def form_for_deletion(request: Request, study: StudyToChange) -> Response:
-    """Ask for confirmation."""
-    return _deletion(request, study)
-
-
-@router.post("/studies/{name}/delete")
-async def delete(request: Request, study: StudyToChange) -> Response:
-    """Delete a study whose name was typed in."""
-    form = await check_form(request)
-    if _text(form, "again") not in (study.name, visible(study.name)):
-        said = "That is not its name, so nothing was deleted."
-        return await run_in_threadpool(_deletion, request, study, said)
-    await run_in_threadpool(state_of(request).delete, study)
-    audit(request, "delete", study.name)
-    return see(link(request))
-
-
-def _deletion(request: Request, study: StoredStudy, problem: str = "") -> Response:
-    return render(
-        request,
-        "delete.html",
-        422 if problem else 200,
-        here="studies",
-        name=study.name,
-        results=f"{study.progress().pulls:,}",
-        arms=f"{study.n:,}",
-        problem=problem,
-    )
 
 
 def _said(request: Request, error: OddarmsError) -> tuple[int, str]:
