@@ -94,6 +94,58 @@ class TestAskAndTell:
         search.stop(Status.INTERRUPTED)
         assert search.status is Status.ENDED
 
+    def test_tell_without_ask(self) -> None:
+        search = Search(2, algorithm="rr")
+        for _ in range(2):
+            with pytest.raises(
+                ProtocolError, match=r"tell_step\(\) was called without calling ask_"
+            ):
+                search.tell_step([0.0])
+            drive(search, Streams([0.1, 0.9]), steps=1)
+
+    def test_ask_after_the_end(self) -> None:
+        decided = Search(4, **EASY)
+        drive(decided, Streams(MEANS))
+        with pytest.raises(ProtocolError, match=r"after the search stopped.* decided"):
+            decided.ask_step()
+        stopped = Search(4, **EASY)
+        stopped.stop(Status.INTERRUPTED)
+        with pytest.raises(ProtocolError, match="interrupted"):
+            stopped.ask_step()
+
+    @pytest.mark.parametrize("algorithm", ["rr", "spade"])
+    def test_bad_rewards_are_rejected_whole_and_the_search_goes_on(self, algorithm: str) -> None:
+        words: dict[str, Any] = {"k": 0.5, "rng": 1, "budget": 300, "algorithm": algorithm}
+        search = Search(4, **words)
+        drive(search, Streams(MEANS), steps=2)
+        total = search.ask_step().total
+        good = [0.5] * total
+        before = search.result().to_dict()
+        for rewards, rule in (
+            (good[:-1], f"one reward per pull.* got {total - 1}"),
+            ([*good, 0.5], f"one reward per pull.* got {total + 1}"),
+            ([good], "one reward per pull.* shape"),
+            ([*good[:-1], float("nan")], r"bounds \[0, 1\].* nan"),
+            ([*good[:-1], 1.5], r"bounds \[0, 1\].* 1.5"),
+            ([*good[:-1], -0.1], r"bounds \[0, 1\].* -0.1"),
+            (["many"] * total, "numbers"),
+        ):
+            with pytest.raises(RewardRejected, match=rule) as caught:
+                search.tell_step(rewards)
+            assert caught.value.result.to_dict() == before
+            assert search.result().to_dict() == before
+        rejected, plain = Search(4, **words), Search(4, **words)
+        with pytest.raises(RewardRejected):
+            rejected.tell_step([2.0] * rejected.ask_step().total)
+        results = [drive(one, Streams(MEANS)).to_dict() for one in (rejected, plain)]
+        assert results[0] == results[1]
+
+    def test_budget_zero(self) -> None:
+        result = find(Bernoulli(MEANS), k=0.5, budget=0, bounds=(-3, 5), rng=1)
+        assert (result.pulls, result.status, result.undecided) == (0, "budget", [0, 1, 2, 3])
+        assert np.isnan(result.means).all()
+        assert (result.intervals == [-3.0, 5.0]).all()
+
     def test_totals_must_fit_the_request(self) -> None:
         search = Search(["a", "b"], k=0, delta=0.1, algorithm="rr", batch=3)
         with pytest.raises(ProtocolError, match=r"tell_step_totals\(\) was called without"):

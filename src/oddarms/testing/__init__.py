@@ -7,7 +7,7 @@ collects methods called ``test_...``, does the rest. Nothing here needs pytest.
 >>> class TestRR(AlgorithmConformance):
 ...     algorithm = "rr"
 ...     options = {"batch": 10}
->>> TestRR().test_ask_returns_the_same_request_until_told()
+>>> TestRR().test_proposals_are_well_formed_and_counted()
 """
 
 from oddarms.testing._conformance import AlgorithmConformance
