@@ -211,7 +211,7 @@ class TestCallables:
             assert asyncio.run(function(argument)) == reward
 
     def test_fewer_than_two(self) -> None:
-        with pytest.raises(InvalidParameter, match="arms must be at least 2 but got 1"):
+        with pytest.raises(InvalidParameter, match="At least 2 arms are needed, but got 1"):
             Callables([lambda: 1.0])
 
 
@@ -251,7 +251,7 @@ class TestFunction:
         ("function", "labels", "message"),
         [
             (5, "ab", "function must be callable but is 5"),
-            (len, "a", "arms must be at least 2 but got 1"),
+            (len, "a", "At least 2 arms are needed, but got 1"),
             (len, "aa", "'a' appears twice"),
         ],
     )
@@ -287,7 +287,7 @@ class TestMisuse:
         [
             (lambda: Bernoulli([0.1, 1.5]), r"within \[0, 1\] but means\[1\] is 1.5"),
             (lambda: Bernoulli([0.1, np.nan]), r"means\[1\] is nan"),
-            (lambda: Bernoulli([0.1]), "arms must be at least 2 but got 1"),
+            (lambda: Bernoulli([0.1]), "At least 2 arms are needed, but got 1"),
             (lambda: Bernoulli([0.1, 0.2], labels=["a"] * 2), "'a' appears twice"),
             (lambda: Bernoulli([0.1, 0.2], labels="abc"), r"one per mean \(2\) but got 3"),
             (lambda: Beta([0.0, 0.5]), "strictly between 0 and 1"),

@@ -196,7 +196,7 @@ class TestJson:
     @pytest.mark.parametrize("n", [10**9, 10**18, 10**30, 10**4000], ids=lambda n: len(str(n)))
     def test_a_number_of_arms_that_fits_nowhere(self, n: int) -> None:
         text = Question(3).to_json().replace('"n": 3', f'"n": {n}')
-        assert "arms must be at most 100,000,000 but got 1.00e+" in refusal(
+        assert "At most 100,000,000 arms are possible, but got 1.00e+" in refusal(
             lambda: Question.from_json(text)
         )
 

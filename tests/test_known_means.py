@@ -72,7 +72,7 @@ def test_equal_means_are_all_on_the_threshold(k: float, value: float) -> None:
 
 @pytest.mark.parametrize("means", [[], [0.5]])
 def test_fewer_than_two_means(means: list[float]) -> None:
-    with pytest.raises(InvalidParameter, match=f"arms must be at least 2 but got {len(means)}"):
+    with pytest.raises(InvalidParameter, match=f"At least 2 arms are needed, but got {len(means)}"):
         threshold(means, k=1)
 
 

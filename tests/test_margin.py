@@ -203,7 +203,7 @@ class TestSigma:
         ({"rule": "absolute"}, "rule 'absolute' requires a floor"),
         ({"rule": "control"}, "rule 'control' requires the parameter control"),
         ({"control": 1}, "control=1 requires rule='control'; the rule is 'sigma'"),
-        ({"rule": "control", "control": 9}, "control must be an arm's label; no arm is 9"),
+        ({"rule": "control", "control": 9}, "control=9 is not the label of an arm"),
         ({"rule": "quantile"}, "rule 'quantile' requires the parameter quantile"),
         ({"rule": "quantile", "quantile": 1.0}, "quantile must be strictly between 0 and 1"),
         ({"rule": "quantile", "quantile": 0.5, "k": 2}, "The rule 'quantile' has no k"),

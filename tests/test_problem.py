@@ -64,9 +64,9 @@ class TestParts:
     @pytest.mark.parametrize(
         ("labels", "words", "message"),
         [
-            (1, {}, "arms must be at least 2 but got 1"),
-            (-4, {}, "arms must be at least 2 but got -4"),
-            ([], {}, "arms must be at least 2 but got 0"),
+            (1, {}, "At least 2 arms are needed, but got 1"),
+            (-4, {}, "At least 2 arms are needed, but got -4"),
+            ([], {}, "At least 2 arms are needed, but got 0"),
             (True, {}, "labels must be the arms' names or their number, not True"),
             (2.0, {}, "labels must be the arms' names or their number, not 2.0"),
             (None, {}, "labels must be the arms' names or their number, not None"),

@@ -155,7 +155,7 @@ class TestCreate:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"n": 1}, "arms must be at least 2 but got 1"),
+            ({"n": 1}, "At least 2 arms are needed, but got 1"),
             ({"delta": 1}, "delta must be strictly between 0 and 1 but got 1"),
             ({"side": "left"}, "side must be"),
             ({"batch": 0}, "batch must be a whole number of at least 1 but got 0"),

@@ -176,7 +176,7 @@ class TestMisuse:
     def test_means(self) -> None:
         with pytest.raises(InvalidParameter, match=r"within \[0, 1\] but means\[1\] is 1.2"):
             simulate([0.1, 1.2], **QUESTION)
-        with pytest.raises(InvalidParameter, match="arms must be at least 2"):
+        with pytest.raises(InvalidParameter, match="At least 2 arms are needed"):
             simulate([0.1], **QUESTION)
 
     def test_options_of_another_family_or_algorithm(self) -> None:

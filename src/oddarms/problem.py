@@ -33,17 +33,17 @@ Goal = Literal["confidence", "budget"]
 
 
 MAX_ARMS = 100_000_000
-"""A search of more does not fit into any memory; a number in a file may say anything."""
+"""More arms do not fit into memory."""
 MAX_AT_A_TIME = 10_000_000_000
-"""Pulls that an option may ask for; so many of each of the most arms can still be counted."""
+"""The most pulls of an arm that an option may ask for at once."""
 MAX_K = 1e100
-"""Its square is still a number."""
+"""The largest k; its square is finite."""
 MIN_DELTA = 1e-100
-"""A share of it, such as that of an arm and a round, is still a number above 0."""
+"""The smallest delta; its share for one arm and round is above 0."""
 
 
 def brief(value: object, most: int = 60) -> str:
-    """Return a value for a message: in one line, and cut where it is long.
+    """Return a value for a message: in one line, cut if it is long.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def brief(value: object, most: int = 60) -> str:
 
 
 def check_number(name: str, value: Any) -> float:
-    """Return the value of a parameter as a float, if it is a number."""
+    """Return a number as a float."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidParameter(f"{name} must be a number but got {brief(value)}.")
     try:
@@ -65,7 +65,7 @@ def check_number(name: str, value: Any) -> float:
 
 
 def check_k(k: float) -> float:
-    """Return k as a float that can be squared."""
+    """Return k as a finite float."""
     if not math.isfinite(check_number("k", k)):
         raise InvalidParameter(f"k must be a finite number but got {k}.")
     if abs(k) > MAX_K:
@@ -81,14 +81,14 @@ def check_share(name: str, value: float) -> float:
 
 
 def check_delta(delta: float) -> float:
-    """Return delta as a float strictly between 0 and 1, and large enough to be divided."""
+    """Return delta as a float strictly between 0 and 1."""
     if check_share("delta", delta) < MIN_DELTA:
         raise InvalidParameter(f"delta must be at least {MIN_DELTA:g} but got {delta}.")
     return float(delta)
 
 
 def check_bounds(bounds: tuple[float, float], name: str = "bounds") -> tuple[float, float]:
-    """Return the reward bounds (a, b), finite and with a < b."""
+    """Return the bounds of rewards, finite and with a < b."""
     try:
         if isinstance(bounds, str):
             raise TypeError
@@ -102,19 +102,19 @@ def check_bounds(bounds: tuple[float, float], name: str = "bounds") -> tuple[flo
     if not (math.isfinite(a) and math.isfinite(b) and a < b and math.isfinite(b - a)):
         remedy = ""
         if name == "bounds" and (math.isinf(a) or math.isinf(b)):
-            remedy = ": `clip` and `above` of `oddarms.find` are for rewards without bounds"
+            remedy = "; for rewards without bounds set clip or above instead"
         raise InvalidParameter(f"{name} must be finite with a < b but got ({a:g}, {b:g}){remedy}.")
     return a, b
 
 
 def check_side(side: str) -> Side:
-    """Return the side if it is one of upper, lower and both."""
+    """Return the side."""
     checked: Side = check_choice("side", side, get_args(Side))
     return checked
 
 
 def check_margin(margin: float, bounds: tuple[float, float]) -> float:
-    """Return how far from the centre an outlier is at least: 0, or less than the bounds' width."""
+    """Return the margin as a float from 0 to less than the width of the bounds."""
     number, width = check_number("margin", margin), bounds[1] - bounds[0]
     if not 0.0 <= number < width:
         raise InvalidParameter(
@@ -125,7 +125,7 @@ def check_margin(margin: float, bounds: tuple[float, float]) -> float:
 
 
 def check_floor(floor: float | None, bounds: tuple[float, float]) -> float | None:
-    """Return the value that an outlier lies beyond, within the bounds, or None for no such."""
+    """Return the floor as a float within the bounds, or None."""
     if floor is None:
         return None
     number, (a, b) = check_number("floor", floor), bounds
@@ -137,7 +137,7 @@ def check_floor(floor: float | None, bounds: tuple[float, float]) -> float | Non
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
-    """Return the value of a parameter that is one of a few words."""
+    """Return the value, which must be one of these words."""
     if not isinstance(value, str) or value not in choices:
         known = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
         raise InvalidParameter(f"{name} must be {known} but got {brief(value)}.")
@@ -145,7 +145,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
 
 
 def check_plain_label(label: Label) -> str | int:
-    """Return a label if it can be written down: a text or a whole number."""
+    """Return a label that can be stored: a text or a whole number."""
     if isinstance(label, bool) or not isinstance(label, str | int):
         raise InvalidParameter(
             f"Only texts and whole numbers can be stored as labels, not {label!r}."
@@ -154,7 +154,7 @@ def check_plain_label(label: Label) -> str | int:
 
 
 def check_whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
-    """Return the value of a parameter that counts something as an int, within its limits."""
+    """Return a whole number within limits as an int."""
     number = not isinstance(value, bool) and isinstance(value, Real)
     if not number or value % 1 != 0 or value < least:
         raise InvalidParameter(
@@ -178,16 +178,16 @@ def check_means(means: npt.ArrayLike) -> FloatArray:
 
 
 def check_number_of_arms(n: int) -> int:
-    """Return n if there are at least two arms to compare."""
+    """Return n, which must be at least 2."""
     if n < 2:
-        raise InvalidParameter(f"arms must be at least 2 but got {n}.")
+        raise InvalidParameter(f"At least 2 arms are needed, but got {n}.")
     if n > MAX_ARMS:
-        raise InvalidParameter(f"arms must be at most {MAX_ARMS:,} but got {Decimal(n):.3g}.")
+        raise InvalidParameter(f"At most {MAX_ARMS:,} arms are possible, but got {Decimal(n):.3g}.")
     return n
 
 
 def check_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
-    """Return the labels as a tuple: at least two, hashable, no duplicates."""
+    """Return the labels as a tuple: at least two, hashable and unique."""
     result = tuple(x.item() if isinstance(x, np.generic) else x for x in labels)
     check_number_of_arms(len(result))
     with suppress(TypeError):
@@ -207,13 +207,13 @@ def check_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
 
 DEFAULT_K = 2.0
 USUAL_K: dict[str, float] = {"sigma": DEFAULT_K, "mad": 3.0, "tukey": 1.5}
-"""Of each rule that has a k."""
+"""The default k of each rule that has one."""
 USUAL_MARGIN = 0.05
-"""Of the bounds' width: where all means are alike, the search ends with no outliers."""
+"""The default margin as a share of the width of the bounds."""
 DEFAULT_DELTA = 0.05
 UNIT: tuple[float, float] = (0.0, 1.0)
 VERSION = 1
-"""Of a question as JSON."""
+"""The version of a question as JSON."""
 
 
 @runtime_checkable
@@ -227,31 +227,30 @@ class RuleObject(Protocol):
 
 @dataclass(frozen=True, init=False, repr=False)
 class Question:
-    """What is asked of the arms, validated: all that determines a search except chance.
+    """What is asked of the arms: all that determines a search except chance.
 
-    A search, a study, a cell of a comparison and the command line all carry one. Construction
-    validates, so that whatever holds a `Question` holds a sound one; whether there is such an
-    algorithm, and what its options mean, is seen where a search is made of it.
+    The parameters are checked here, except the algorithm and its options, which are checked when a
+    search is made.
 
     Parameters
     ----------
     labels
-        The arms' names, or their number: then they are called 0, 1, 2, ...
+        The arms' names; a number n names them 0, 1, ..., n - 1.
     k
         An arm is an outlier if its mean lies at or above mean + k standard deviations of all
         arms' means. By default 2, for the rule "mad" 3 and for "tukey" 1.5.
     delta
-        Permitted probability of any wrong decision; with ``error="fdr"`` see there.
+        The permitted probability that any decision is wrong; `error` may change this.
     bounds
-        The smallest and the largest reward possible.
+        The smallest and the largest possible reward.
     side
         "upper", "lower" (at or below mean - k standard deviations) or "both".
     budget
-        At most so many pulls; 2^50 where none is given, which end a search that would not.
+        The largest number of pulls; 2^50 if None.
     rule
         How the threshold follows from the means, see `oddarms.rules`: "sigma" (mean + k standard
         deviations), "mad" (median + k MAD), "tukey" (Q3 + k IQR), "quantile", "control" (a named
-        arm's mean) or "absolute" (the floor). Or an object with the words that belong to it:
+        arm's mean) or "absolute" (the floor). An object includes its parameters:
         ``rule=Mad(k=3)`` is ``rule="mad", k=3``, and ``rule=Control("v1", 0.02)`` is
         ``rule="control", control="v1", margin=0.02``.
     margin
@@ -260,7 +259,7 @@ class Question:
         the bounds, so that a search among equal arms ends; 0 for negative k and for the rules
         "quantile" and "absolute". 0 is the definition of the ADE paper.
     floor
-        An outlier lies also at or above this; for the lower side at or below it.
+        An outlier also lies at or above this value; for the lower side at or below it.
     control
         The label of the arm that the others are compared with, for the rule "control".
     quantile
@@ -273,8 +272,8 @@ class Question:
         "confidence": stop once the answer is proven. "budget": spend the whole budget on the best
         guess for every arm.
     algorithm
-        A name, see `oddarms.algorithms`, or a class. By default "spade", "lucb" for rules
-        other than "sigma", and "calibrated" where the goal is a budget.
+        A name, see `oddarms.algorithms`, or a class. By default "spade"; "lucb" for rules other
+        than "sigma", and "calibrated" for the goal "budget".
     options
         The algorithm's own options.
 
@@ -329,23 +328,27 @@ class Question:
         bounds = check_bounds(bounds)
         name: RuleName = check_choice("rule", rule, get_args(RuleName))
         check_choice("goal", goal, get_args(Goal))
+        k = check_k(USUAL_K.get(name, 0.0) if k is None else k)
+        has_margin = k >= 0.0 and name not in ("quantile", "absolute")
+        usual_margin = USUAL_MARGIN * (bounds[1] - bounds[0]) if has_margin else 0.0
+        usual_algorithm = "calibrated" if goal == "budget" else "lucb"
+        if goal != "budget" and name == "sigma":
+            usual_algorithm = "spade"
         values = {
             "labels": _labels_or_numbers(labels),
-            "k": (k := check_k(USUAL_K.get(name, 0.0) if k is None else k)),
+            "k": k,
             "delta": check_delta(delta),
             "bounds": bounds,
             "side": check_side(side),
             "budget": None if budget is None else check_whole("budget", budget, least=0),
             "rule": name,
-            "margin": _usual_margin(name, k, bounds)
-            if margin is None
-            else check_margin(margin, bounds),
+            "margin": check_margin(usual_margin if margin is None else margin, bounds),
             "floor": check_floor(floor, bounds),
             "control": control.item() if isinstance(control, np.generic) else control,
             "quantile": None if quantile is None else check_share("quantile", quantile),
             "error": check_choice("error", error, get_args(Error)),
             "goal": goal,
-            "algorithm": algorithm or _usual_algorithm(name, goal),
+            "algorithm": algorithm or usual_algorithm,
             "_options": _checked_options(options or {}),
         }
         for word, value in values.items():
@@ -368,10 +371,10 @@ class Question:
                     f"{word}={brief(value)} requires rule={word!r}; the rule is {self.rule!r}."
                 )
         if self.control is not None and self.control not in self.labels:
-            raise InvalidParameter(f"control must be an arm's label; no arm is {self.control!r}.")
+            raise InvalidParameter(f"control={self.control!r} is not the label of an arm.")
         if self.rule == "absolute" and (self.floor is None or self.margin > 0.0):
             raise InvalidParameter(
-                "The rule 'absolute' requires a floor, which is the threshold, and has no margin."
+                "The rule 'absolute' requires a floor, which is its threshold, and has no margin."
             )
         if self.k < 0.0 and (self.margin > 0.0 or self.floor is not None):
             raise InvalidParameter(f"A margin or a floor requires k >= 0, but k is {self.k:g}.")
@@ -382,15 +385,15 @@ class Question:
 
     @classmethod
     def of(cls, question: Question | Iterable[Label] | int, words: Mapping[str, Any]) -> Question:
-        """Return a question as it is, or the one about these labels that the words make.
+        """Return a question as it is, or make one of labels and words.
 
-        Words that a question does not have are options of its algorithm.
+        Unknown words are options of the algorithm.
         """
         if isinstance(question, Question):
             if words:
                 raise InvalidParameter(
                     f"A Question is complete: leave out {', '.join(words)}, or change the question"
-                    " by its method `but`."
+                    " with its method `but`."
                 )
             return question
         own = {name: value for name, value in words.items() if name in WORDS}
@@ -444,15 +447,15 @@ class Question:
 
     @property
     def can_have_outliers(self) -> bool:
-        """Whether a mean can lie strictly beyond the threshold; samples cannot prove one on it.
+        """Whether a mean can lie strictly beyond the threshold.
 
-        Of n numbers none is more than sqrt(n - 1) standard deviations from their mean (Samuelson,
-        JASA 63, 1968), and one is just as far out only if all others are equal.
+        No number of n lies more than sqrt(n - 1) standard deviations from their mean (Samuelson,
+        JASA 63, 1968). Samples cannot prove that a mean lies exactly on the threshold.
         """
         return self.rule != "sigma" or self.k <= 0.0 or self.n > 1.0 + self.k**2
 
     def threshold_text(self, side: str) -> str:
-        """Return what the threshold of a side is, in words."""
+        """Return the threshold of a side in words."""
         upper = side == "upper"
         parts = [text] if (text := self._plain_text(upper)) else []
         if self.margin > 0.0:
@@ -502,16 +505,16 @@ class Question:
         return f"which of {self.n:,} arms have a mean {self.where}{comma}{whose}?"
 
     def but(self, **changes: Any) -> Question:
-        """Return the same question with some of its parts changed: labels, words, options."""
+        """Return the question with other labels, words or options."""
         parts = {"labels": self.labels, **self._words(), "options": self.options}
         return Question(**{**parts, **changes})
 
     def numbered(self) -> Question:
-        """Return the same question with the arms called 0, 1, 2, ..."""
+        """Return the question with the arms named 0, 1, 2, ..."""
         return self if isinstance(self.labels, range) else self.relabelled(range(self.n))
 
     def relabelled(self, labels: Sequence[Label]) -> Question:
-        """Return the same question of arms that are called otherwise, in the same order."""
+        """Return the question with other names for the arms, in the same order."""
         changes: dict[str, Any] = {"labels": labels}
         if self.control is not None:
             changes["control"] = labels[list(self.labels).index(self.control)]
@@ -580,11 +583,11 @@ WORDS = (
     *("k", "delta", "bounds", "side", "budget", "rule", "margin", "floor", "control", "quantile"),
     *("error", "goal", "algorithm"),
 )
-"""What a question is made of, beside the labels and the algorithm's options."""
+"""The parts of a question apart from labels and options."""
 
 
 def _words_of(rule: RuleObject, beside: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the words that a rule has and those beside it, which must be others."""
+    """Return the words of a rule and those given beside it, which must not overlap."""
     words = rule.words()
     for word in words.keys() & beside.keys():
         if beside[word] is not None:
@@ -597,20 +600,6 @@ def _words_of(rule: RuleObject, beside: Mapping[str, Any]) -> dict[str, Any]:
 def _printable(label: Label) -> str:
     """Return a label as text that does nothing to a terminal."""
     return "".join(c if c.isprintable() else "?" for c in str(label))
-
-
-def _usual_margin(rule: str, k: float, bounds: tuple[float, float]) -> float:
-    """Return the margin of a question where none is given."""
-    if k < 0.0 or rule in ("quantile", "absolute"):
-        return 0.0
-    return USUAL_MARGIN * (bounds[1] - bounds[0])
-
-
-def _usual_algorithm(rule: str, goal: str) -> str:
-    """Return the name of the algorithm that suits a question where none is given."""
-    if goal == "budget":
-        return "calibrated"
-    return "spade" if rule == "sigma" else "lucb"
 
 
 def _labels_or_numbers(labels: Iterable[Label] | int) -> Sequence[Label]:
@@ -629,7 +618,7 @@ def _labels_or_numbers(labels: Iterable[Label] | int) -> Sequence[Label]:
 
 
 def _checked_options(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Return options in the order of their names, none of which is a word of the question."""
+    """Return the options, sorted by name."""
     for name in options:
         if not isinstance(name, str) or name in ("labels", *WORDS):
             raise InvalidParameter(
