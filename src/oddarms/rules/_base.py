@@ -22,11 +22,11 @@ from oddarms.problem import BoolArray, FloatArray
 Ends = tuple[float, float]
 """A lower and an upper bound."""
 Holds = tuple[FloatArray, FloatArray]
-"""How much a lower and an upper end hang on the interval of each arm."""
+"""How much a lower and an upper bound depend on the interval of each arm."""
 
 
 class _Usual(float):
-    """A margin that was not given: 0 here, and the default of a question."""
+    """The margin 0, which a question replaces by its default."""
 
     def __repr__(self) -> str:
         return "0.0"
@@ -45,10 +45,10 @@ class Rule(ABC):
     Parameters
     ----------
     margin
-        An outlier lies at least this far above the centre; 0 for no such condition. A question has
-        its own default.
+        An outlier lies at least this far above the centre. By default 0, which a question replaces
+        by its own default.
     floor
-        An outlier lies at or above this; minus infinity for no such condition.
+        An outlier lies at or above this value; minus infinity for none.
     """
 
     name: ClassVar[str]
@@ -94,18 +94,11 @@ class Rule(ABC):
 
     @abstractmethod
     def plain_influence(self, means: FloatArray) -> FloatArray:
-        """Return how much `plain` moves with each mean: its gradient, where it has one."""
+        """Return the gradient of `plain`, where it has one."""
 
     @abstractmethod
     def centre_influence(self, means: FloatArray) -> FloatArray:
-        """Return how much `centre` moves with each mean."""
-
-    @abstractmethod
-    def hangs_on(self, means: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray:
-        """Return the arms that bounds on the threshold hang on: narrower intervals move them.
-
-        An algorithm pulls these to know the threshold better; it steers, nothing is proven by it.
-        """
+        """Return the gradient of `centre`."""
 
     @property
     def exempt(self) -> tuple[int, ...]:
@@ -114,7 +107,7 @@ class Rule(ABC):
 
     @property
     def ordered(self) -> bool:
-        """Whether the threshold of the lower side is at most that of the upper one.
+        """Whether the lower threshold is at most the upper one.
 
         If not, an arm may lie beyond both; it is called high.
         """
@@ -131,15 +124,11 @@ class Rule(ABC):
         return max(self.plain(means), above_centre, self.floor)
 
     def bounds(self, low: FloatArray, high: FloatArray) -> Ends:
-        """Return bounds on the threshold of all means with low_i <= y_i <= high_i.
-
-        The largest of three numbers lies between the largest of their lower and of their upper
-        bounds.
-        """
+        """Return bounds on the threshold of all means with low_i <= y_i <= high_i."""
         return self.raised(self.plain_bounds(low, high), self.centre_bounds(low, high))
 
     def raised(self, plain: Ends, centre: Ends) -> Ends:
-        """Return bounds on the threshold from bounds on its parts, however they were found."""
+        """Return bounds on the threshold, the largest of its parts, from bounds on the parts."""
         margin = self.margin if self.margin > 0.0 else -math.inf
         return (
             max(plain[0], centre[0] + margin, self.floor),
@@ -147,10 +136,7 @@ class Rule(ABC):
         )
 
     def plain_cutoffs(self, low: FloatArray, high: FloatArray) -> Ends:
-        """Return as `cutoffs` does for `plain` alone: without margin and floor.
-
-        The ends of `plain_bounds`, unless a rule knows better.
-        """
+        """Return the cutoffs without margin and floor: by default the ends of `plain_bounds`."""
         return self.plain_bounds(low, high)
 
     def cutoffs(self, low: FloatArray, high: FloatArray) -> Ends:
@@ -162,20 +148,19 @@ class Rule(ABC):
         """
         return self.raised(self.plain_cutoffs(low, high), self.centre_bounds(low, high))
 
-    def holds(self, means: FloatArray, low: FloatArray, high: FloatArray) -> Holds:
+    def holds(self, means: FloatArray, low: FloatArray, high: FloatArray) -> Holds:  # noqa: ARG002
         """Return about how much each of the two `cutoffs` moves as an arm's interval gets narrower.
 
         The first cutoff can rise up to the estimated threshold; the second may be kept up by any of
-        its three parts. Algorithms choose pulls by it; no proof uses it.
+        its parts. Algorithms choose pulls by it; no proof uses it.
         """
-        hangs = self.hangs_on(means, low, high)
         lower, upper = np.abs(self.influence(means)), np.abs(self.plain_influence(means))
         if self.margin > 0.0:
             upper = np.maximum(upper, np.abs(self.centre_influence(means)))
-        return lower * hangs, upper * hangs
+        return lower, upper
 
     def influence(self, means: FloatArray) -> FloatArray:
-        """Return how much the threshold moves with each mean."""
+        """Return the gradient of the threshold."""
         plain, centre = self.plain(means), self.centre(means) + self.margin
         if self.floor >= max(plain, centre if self.margin > 0.0 else -math.inf):
             return 0.0 * means

@@ -16,28 +16,27 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from oddarms.problem import BoolArray, FloatArray, IntArray
+from oddarms.problem import FloatArray, IntArray
 from oddarms.rules._base import Ends, Holds, Rule
 
 ROUNDING = 16.0 * 2.0**-53
-"""More than the relative error of the few sums that a threshold is made of."""
+"""More than the relative rounding error of a threshold."""
 NEARLY = 0.1
-"""An arm nearly holds a bound if it is this much of the bounds' distance away from it."""
+"""An arm nearly holds a bound if it is at most this share of the bounds' distance away from it."""
 CLOSE = 1e-9
-"""share * n may be this far below a whole number and means it: 0.29 * 100 is 28.999..."""
+"""share * n is rounded up within this distance of a whole number: 0.29 * 100 is 28.999..."""
 CHUNK = 4096
 """Arms up to which all pieces are computed at once."""
 PIECES = 16
-"""Of the median's interval; more of them make the bounds little narrower."""
+"""Pieces of the median's interval; more make the bounds little narrower."""
 
 
 def middle(n: int) -> int:
     """Return the q for which the q-th smallest of n numbers is their median.
 
-    The m-th *largest* of n = 2 m - 1 or 2 m, as in the paper on ROAI: of an even number the upper
-    one of the two in the middle. So the median is some arm's mean, and no threshold above it
-    calls half of the arms outliers. In a mirror it is the lower one: each side has the median
-    that is nearer to its outliers.
+    The m-th *largest* of n = 2 m - 1 or 2 m, as in the paper on ROAI: for even n the upper of the
+    two in the middle, so the median is some arm's mean, and no threshold above it calls half of
+    the arms outliers. On the lower side, a mirror, it is the lower of the two.
     """
     return n // 2 + 1
 
@@ -65,13 +64,12 @@ def arm_at(values: FloatArray, q: int) -> int:
 
 
 def holds_of(means: FloatArray, low: FloatArray, high: FloatArray, q: int) -> Holds:
-    """Return how much either bound on the q-th smallest mean hangs on each interval.
+    """Return how much either bound on the q-th smallest mean depends on each interval.
 
-    The q arms that seem smallest are to have small upper ends: those among them that reach the
-    bound U_(q) hold it up, and the others do not matter. There is such an arm, as q upper ends
-    cannot all lie below the q-th smallest. LUCB pulls the highest one; these are all of them, and
-    those that will be next (`NEARLY`), so that a batch serves the whole bound. The same from the
-    other side for L_(q). All have equal shares.
+    Of the q arms that seem smallest, those whose upper ends reach the bound U_(q) hold it up; there
+    is one, as q upper ends cannot all lie below the q-th smallest. LUCB pulls the highest; these
+    are all of them and those that will be next (`NEARLY`), with equal shares, so that a batch
+    serves the whole bound. The same from the other side for L_(q).
     """
     order = np.argsort(means, kind="stable")
     lowest, highest = smallest_bounds(low, high, q)
@@ -90,7 +88,7 @@ def _shares(n: int, arms: IntArray) -> FloatArray:
 
 
 def outwards(low: float, high: float, size: float) -> Ends:
-    """Return bounds with room for what was rounded in sums of numbers of some size."""
+    """Return bounds with room for the rounding errors of sums of numbers of some size."""
     room = ROUNDING * size if math.isfinite(size) else 0.0
     return low - room, high + room
 
@@ -117,8 +115,8 @@ class OrderRule(Rule):
     def holds(self, means: FloatArray, low: FloatArray, high: FloatArray) -> Holds:
         """Return how much each cutoff depends on each interval, through one of its parts.
 
-        The second cutoff falls with the part that is the largest of the upper bounds. The first one
-        can rise only up to the threshold, so with the part that seems to be the threshold.
+        The second cutoff depends on the part with the largest upper bound; the first, which can
+        rise only up to the threshold, on the part that seems to be the threshold.
         """
         part = self._largest(self.plain(means), self.centre(means))
         lower = self._holds_of_part(part, means, low, high)[0]
@@ -140,21 +138,14 @@ class OrderRule(Rule):
             return holds_of(means, low, high, middle(means.size))
         return np.zeros(means.size), np.zeros(means.size)
 
-    def hangs_on(self, means: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray:
-        """Return the arms at which an end of an order statistic is held up, see `holds_of`."""
-        lower, upper = self.holds(means, low, high)
-        mask: BoolArray = (lower > 0.0) | (upper > 0.0)
-        return mask
-
 
 @dataclass(frozen=True)
 class Mad(OrderRule):
     """median + k MAD, MAD the median of the distances |y_i - median|; the centre is the median.
 
-    There is no factor 1.4826 in it, as there is where a MAD is to stand for the standard deviation
-    of a normal law: for that, ask for a k 1.4826 times as large. Both medians are the m-th largest
-    of n = 2 m - 1 or 2 m numbers, see `middle`. Where more than half of the
-    means are equal, MAD is 0 and they lie on the threshold.
+    It has no factor 1.4826, which makes a MAD comparable to a standard deviation: multiply k
+    instead. For both medians see `middle`. Where more than half of the means are equal, MAD is 0
+    and they lie on the threshold.
 
     Examples
     --------
@@ -220,10 +211,9 @@ class Mad(OrderRule):
         return unit(n, median, 1.0 - self.k * side) + unit(n, arm, self.k * side)
 
     def plain_holds(self, means: FloatArray, low: FloatArray, high: FloatArray) -> Holds:
-        """Return what holds MAD, as seen from the median of the means, and an end of the median.
+        """Return what holds MAD, as seen from the median of the means, and what holds the median.
 
-        Of the median's ends it is the one nearer to the median that gives the bound. Seen from
-        there, other arms may hold MAD; but it is not there once the median is known.
+        Of the ends of the median's interval, the one nearer to the median that gives the bound.
         """
         q = middle(means.size)
         lowest, highest = smallest_bounds(low, high, q)
@@ -239,7 +229,7 @@ class Mad(OrderRule):
 
 
 def _distances(low: FloatArray, high: FloatArray, point: Any) -> tuple[FloatArray, FloatArray]:
-    """Return the least and the largest distance that a mean in its interval has from a point."""
+    """Return the smallest and the largest distance of a point from means in the intervals."""
     left, right = low - point, high - point
     return np.maximum(np.maximum(left, -right), 0.0), np.maximum(right, -left)
 
@@ -268,7 +258,7 @@ class SeparateBounds(NamedTuple):
 
 
 def separate_bounds(low: FloatArray, high: FloatArray, k: float) -> SeparateBounds:
-    """Return the bounds of the paper on ROAI, which take the worst median for each part.
+    """Return the bounds of the paper on ROAI, which assume the worst median for each part.
 
     |y_i - m| lies between max(L_i - b, a - U_i, 0) and max(U_i - a, b - L_i) for all m in the
     median's interval [a, b], so MAD lies between the medians of these, by Lemma 1.
@@ -286,7 +276,7 @@ def quartiles(n: int) -> tuple[int, int]:
     """Return the places of Q1 and Q3 among n sorted means: the ceil(n/4)-th from either end.
 
     So each is some arm's mean, a quarter of the arms lies at or below Q1 and a quarter at or above
-    Q3, and in a mirror they change places. At most four arms have their extremes as quartiles.
+    Q3. Of at most four arms they are the smallest and the largest mean.
     """
     quarter = -(-n // 4)
     return quarter, n + 1 - quarter
@@ -339,9 +329,8 @@ class Tukey(OrderRule):
 class Quantile(OrderRule):
     """Halfway between two neighbouring means, with floor(share n) arms below; centre: the median.
 
-    At least one arm and at most n - 1 arms are below, whatever the share. As no arm lies on it, the
-    outliers are just the top arms, unless the two neighbours are equal: then both lie on the
-    threshold, and which of them is among the top has no answer.
+    At least one and at most n - 1 arms are below. If the two neighbours are equal, both lie on the
+    threshold, and no number of samples can tell which is among the top.
 
     Examples
     --------
@@ -383,8 +372,7 @@ class Quantile(OrderRule):
 
         With U_i < L_(m+1), y_i is less than n - m other means, so y_i <= y_(m) and y_i < y_(m+1):
         it lies below their middle. With L_i > U_(m), y_i exceeds m other means, so it is at least
-        y_(m+1) and hence at least their middle. The bounds on the middle itself are twice as far
-        from the neighbours' means, in gaps between the two, so they would take four times as long.
+        y_(m+1) and hence at least their middle. Bounds on the middle would take four times as long.
         """
         m = self.below(low.size)
         return smallest(low, m + 1), math.nextafter(smallest(high, m), math.inf)

@@ -50,10 +50,7 @@ class Sigma(Rule):
         return float(low.mean()) - room, float(high.mean()) + room
 
     def plain_influence(self, means: FloatArray) -> FloatArray:
-        """Return c_j = (1 + k z_j)/n, z the standardised means; 1/n where all are equal.
-
-        A k beyond sqrt(n), which no arm can reach, counts as that.
-        """
+        """Return c_j = (1 + k z_j)/n, z the standardised means; |k| counts as at most sqrt(n)."""
         reach = math.sqrt(means.size)
         deviations = means - means.mean()
         sd = float(np.sqrt((deviations**2).mean()))
@@ -64,13 +61,10 @@ class Sigma(Rule):
     def centre_influence(self, means: FloatArray) -> FloatArray:
         return np.full(means.size, 1.0 / means.size)
 
-    def hangs_on(self, means: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray:  # noqa: ARG002
-        return np.ones(means.size, dtype=np.bool_)
-
 
 @dataclass(frozen=True)
 class _OneNumber(Rule):
-    """A rule whose threshold is its centre, too."""
+    """A rule whose centre is its threshold."""
 
     def centre(self, means: FloatArray) -> float:
         return self.plain(means)
@@ -84,12 +78,12 @@ class _OneNumber(Rule):
 
 @dataclass(frozen=True, init=False)
 class Control(_OneNumber):
-    """The mean of the control arm, which is the centre too; it is never an outlier itself.
+    """The mean of the control arm, also the centre; the control is never an outlier.
 
     Parameters
     ----------
     index
-        Which arm it is: to an algorithm its number, in a question its label.
+        The control arm: its number for an algorithm, its label in a question.
     margin, floor
         As for every `Rule`.
 
@@ -123,14 +117,10 @@ class Control(_OneNumber):
     def plain_influence(self, means: FloatArray) -> FloatArray:
         return unit(means.size, self.index)
 
-    def hangs_on(self, means: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray:  # noqa: ARG002
-        mask: BoolArray = np.arange(means.size) == self.index
-        return mask
-
 
 @dataclass(frozen=True)
 class Absolute(_OneNumber):
-    """The floor, whatever the means are; it stands for the centre, too, as there is no other.
+    """The floor, which is also the centre.
 
     Examples
     --------
@@ -149,9 +139,6 @@ class Absolute(_OneNumber):
     def plain_influence(self, means: FloatArray) -> FloatArray:
         return np.zeros(means.size)
 
-    def hangs_on(self, means: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray:  # noqa: ARG002
-        return np.zeros(means.size, dtype=np.bool_)
-
 
 _CLASSES: dict[str, type[Rule]] = {
     rule.name: rule for rule in (Sigma, Mad, Tukey, Quantile, Control, Absolute)
@@ -159,10 +146,9 @@ _CLASSES: dict[str, type[Rule]] = {
 
 
 def rule_of(question: Question) -> Rule:
-    """Return the rule that a question asks for, as an algorithm sees its rewards.
+    """Return the rule of a question for rewards as an algorithm sees them.
 
-    They are scaled to [0, 1] and, where only the lower side is asked for, mirrored; a floor then
-    is a ceiling of the rewards as they were.
+    They are scaled to [0, 1] and, for the lower side alone, mirrored.
     """
     a, b = question.bounds
     values: dict[str, Any] = {"margin": question.margin / (b - a)}
@@ -179,7 +165,7 @@ def rule_of(question: Question) -> Rule:
 
 
 def true_outliers(question: Question, means: FloatArray) -> dict[str, BoolArray]:
-    """Return which known means, in the user's units, are outliers on each side."""
+    """Return which known means, in the units of the rewards, are outliers on each side."""
     a, b = question.bounds
     found: dict[str, BoolArray] = {}
     for side in question.sides:
@@ -189,9 +175,9 @@ def true_outliers(question: Question, means: FloatArray) -> dict[str, BoolArray]
 
 
 def gaps_to_thresholds(question: Question, means: FloatArray) -> FloatArray:
-    """Return how far known means are from the nearest threshold, in the user's units.
+    """Return the distances of known means from the nearest threshold, in units of the rewards.
 
-    Infinitely far for arms that are no outliers whatever their means.
+    Infinite for arms that cannot be outliers.
     """
     a, b = question.bounds
     nearest = np.full(means.size, math.inf)

@@ -1,6 +1,6 @@
 """Files: tables read by pandas, openpyxl and pyarrow, labels and results by line; CSV written.
 
-Files are hostile input: the size of what is inflated and the length of a line are limited.
+Files are hostile input: the unpacked size and the length of a line are limited.
 """
 
 from __future__ import annotations
@@ -57,12 +57,16 @@ _MARKS = {
 
 
 def name_of(source: Source) -> str:
-    """Return what messages call a file."""
-    return "stdin" if str(source) == STDIN else str(source)
+    """Return the name of a file in messages."""
+    return "stdin" if _is_stdin(source) else str(source)
+
+
+def _is_stdin(source: Source) -> bool:
+    return str(source) == STDIN
 
 
 class Content(io.RawIOBase):
-    """The bytes of a stream, with a look at the first and a limit on their number."""
+    """The bytes of a stream, whose `head` is known, with a limit on their number."""
 
     def __init__(self, stream: Any, name: str, most: float = math.inf) -> None:
         self.head: bytes = stream.read(_HEAD_BYTES) or b""
@@ -105,13 +109,14 @@ class Content(io.RawIOBase):
 
 @contextmanager
 def opened_bytes(source: Source) -> Iterator[Content]:
-    """Give the bytes of a file or of stdin, inflated where they are gzipped."""
+    """Give the bytes of a file or of stdin, unpacked if they are gzipped."""
     name, path = name_of(source), Path(source)
     try:
-        with nullcontext(sys.stdin.buffer) if name == "stdin" else path.open("rb", 0) as raw:
+        stdin = _is_stdin(source)
+        with nullcontext(sys.stdin.buffer) if stdin else path.open("rb", 0) as raw:
             content = Content(raw, name)
             if content.head.startswith(_GZIP):
-                most = MAX_INFLATED + MAX_RATIO * (0 if name == "stdin" else path.stat().st_size)
+                most = MAX_INFLATED + MAX_RATIO * (0 if stdin else path.stat().st_size)
                 content = Content(gzip.GzipFile(fileobj=io.BufferedReader(content)), name, most)
             yield content
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -229,7 +234,8 @@ def opened_table(
         raise InvalidParameter(f"{name} is XML: read JUnit reports with oddarms.read_junit.")
     with opened_bytes(source) as content:
         if content.head.startswith(_PARQUET):
-            packed = io.BytesIO(content.read()) if name == "stdin" else Path(source).open("rb")  # noqa: SIM115
+            stdin = _is_stdin(source)
+            packed = io.BytesIO(content.read()) if stdin else Path(source).open("rb")  # noqa: SIM115
             with packed, _damage_told(name, "Parquet file"):
                 yield _parquet(name, packed)
         elif content.head.startswith(_ZIP):
@@ -390,7 +396,7 @@ def _parquet(name: str, packed: Any) -> Table:
 
 
 def _lines(source: Source) -> Iterator[tuple[str, str]]:
-    """Yield where a line is, for messages, and the line, unless it is blank."""
+    """Yield the place of each line that is not blank, for messages, and the line."""
     with opened_text(source) as text:
         for number, line in enumerate(text, 1):
             if line := line.strip():
@@ -480,10 +486,10 @@ def csv_text(
     Parameters
     ----------
     header, rows
-        The columns' names, and what stands below them.
+        The names of the columns, and the cells.
     for_spreadsheets
-        Put an apostrophe before texts that a spreadsheet would run, see `neutralised`, and quotes
-        around all cells but numbers, as one may split lines at semicolons or tabs.
+        Neutralise texts that a spreadsheet would run, see `neutralised`, and quote all cells but
+        numbers, as a spreadsheet may split lines at semicolons or tabs.
 
     Examples
     --------
@@ -504,14 +510,14 @@ def csv_text(
 
 
 class _UnixLines(list[str]):
-    """Takes rows that end in CR LF, so that both are quoted inside a field; keeps LF alone."""
+    """Collects lines that the csv module ends with CR LF, with LF alone."""
 
     def write(self, line: str) -> None:
         self.append(line.removesuffix("\r\n") + "\n")
 
 
 def neutralised(text: str) -> str:
-    """Return a text that a spreadsheet shows and does not run.
+    """Return a text that a spreadsheet shows instead of running it.
 
     An apostrophe goes before a text that begins with =, +, -, @, a tab or a line end, also after
     blanks and quotes, but not before a number; and within a text after a comma, a semicolon, a

@@ -36,9 +36,9 @@ Columns = str | Sequence[str]
 BETWEEN = " / "
 """Joins the labels of several columns."""
 MAX_EXPANDED = 20_000_000
-"""Trials that become single rewards."""
+"""The most trials that become single rewards."""
 MAX_COUNT = 2**53
-"""Of one arm's rows; each smaller whole number is a float."""
+"""The largest count; floats represent all smaller whole numbers."""
 
 
 class Rewards(NamedTuple):
@@ -49,7 +49,7 @@ class Rewards(NamedTuple):
     labels
         The arms, in the order of first appearance.
     arms
-        The arm of each reward, as its place in `labels`.
+        The index in `labels` of each reward's arm.
     rewards
         The rewards, within the bounds.
     """
@@ -112,18 +112,11 @@ def read_rewards(
     data, arm, reward, trials, events, missing, encoding
         As for `oddarms.analyze`. Rows with trials and events become single rewards, the ones first.
     transform
-        Clips rewards, or compares them with a value, before they are checked.
+        Clips rewards or compares them with a value before they are checked.
     bounds
         The smallest and the largest reward possible.
     worst
         The most abnormal reward.
-
-    Raises
-    ------
-    InvalidParameter
-        If a column is missing or a value is not a reward; the message has the row.
-    MissingExtra
-        If pandas, narwhals, pyarrow or openpyxl is needed and not installed.
 
     Examples
     --------
@@ -171,8 +164,6 @@ def read_totals(
     rng: int = 0,
 ) -> Totals:
     """Return the number, the sum and the sum of squares of each arm's rewards.
-
-    Rows of files stream through. The result does not depend on how many are read at a time.
 
     Parameters
     ----------
@@ -244,7 +235,7 @@ _KINDS = (("reward",), ("trials", "events"), ("count", "total", "squares"))
 
 
 class _Rows:
-    """Reads recorded data block by block, and numbers the arms by first appearance."""
+    """Reads recorded data block by block and numbers the arms by first appearance."""
 
     def __init__(
         self, missing: Missing, transform: Transform | None, bounds: Bounds, worst: float
@@ -255,7 +246,7 @@ class _Rows:
         self._transform, self._bounds, self._worst = transform, check_bounds(bounds), worst
 
     def read(self, data: Recorded, asked: dict[str, Any], encoding: str | None) -> Iterator[_Block]:
-        """Give the rows of recorded data; `asked` has the columns."""
+        """Yield the rows of recorded data; `asked` has the names of the columns."""
         given = {word: name for word, name in asked.items() if name is not None}
         wanted = [name for names in given.values() for name in _listed(names)]
         if not isinstance(data, Rewards):
@@ -327,7 +318,7 @@ class _Rows:
         return np.array(arms, dtype=np.int64)[codes]
 
     def _singles(self, arms: IntArray, rewards: FloatArray, name: str) -> _Block:
-        """Return rewards within the bounds; missing ones are treated as the rule says."""
+        """Return rewards within the bounds, with missing ones treated as asked."""
         gone = np.isnan(rewards)
         if gone.any():
             if self._rule == "stop":
@@ -353,7 +344,7 @@ class _Rows:
         return _Block(arms, 1.0, rewards, rewards**2, is_single=True)
 
     def _totals(self, arms: IntArray, numbers: list[FloatArray], kind: tuple[str, ...]) -> _Block:
-        """Return totals if there are rewards within the bounds that have them."""
+        """Return totals that rewards within the bounds can have."""
         a, b = self._bounds
         counts, sums, squares = numbers[0], numbers[1], numbers[-1]
         with np.errstate(all="ignore"):
@@ -375,7 +366,7 @@ class _Rows:
 def _possible(
     counts: FloatArray, sums: FloatArray, squares: FloatArray, bounds: Bounds
 ) -> BoolArray:
-    """Return where rewards within the bounds have these totals, up to rounding."""
+    """Return which totals are those of rewards within the bounds, up to rounding."""
     a, b = bounds
     slack = 1e-9 * counts * max(abs(a), abs(b))
     within = (sums >= a * counts - slack) & (sums <= b * counts + slack)
@@ -391,7 +382,7 @@ def _possible(
 
 
 def _filled(frame: Any, arm: list[int], numbers: list[FloatArray]) -> tuple[Any, list[FloatArray]]:
-    """Return the rows of a file that have anything in the columns that are read."""
+    """Return the rows of a file that are not empty in the columns that are read."""
     blank: BoolArray = np.all([np.isnan(values) for values in numbers], axis=0)
     if blank.any():
         labels = frame.loc[blank, arm].astype(object)
@@ -437,7 +428,7 @@ def _arm_places(table: Table, arm: Columns | None) -> list[int]:
 def _value_places(
     table: Table, given: dict[str, Any], asked: dict[str, Any]
 ) -> tuple[tuple[str, ...], list[int]]:
-    """Return what kind of values a table has, and where."""
+    """Return the kind of values in a table and their places."""
     kinds = [kind for kind in _KINDS if kind[0] in asked]
     words = tuple(word for word in given if word != "arm")
     for kind in kinds:

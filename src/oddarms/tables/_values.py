@@ -43,7 +43,7 @@ _WITH_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?")
 
 
 class BadRow(Exception):
-    """What is wrong with a row, which is counted from 0."""
+    """A row, counted from 0, and what is wrong with it."""
 
     def __init__(self, row: int, rule: str) -> None:
         super().__init__(row, rule)
@@ -51,9 +51,9 @@ class BadRow(Exception):
 
 
 def factorized(values: Any) -> tuple[IntArray, list[Any]]:
-    """Return a code for each value, -1 for a missing one, and what the codes stand for.
+    """Return a code for each value, -1 for a missing one, and the value of each code.
 
-    With pandas equal values have equal codes, in the order of first appearance.
+    With pandas, equal values have equal codes, in the order of first appearance.
     """
     pandas = sys.modules.get("pandas")
     if pandas is None:  # no file or frame was read
@@ -68,7 +68,7 @@ def factorized(values: Any) -> tuple[IntArray, list[Any]]:
 def numbers_of(name: str, values: Any, *, commas: bool = False) -> FloatArray:
     """Return a column as numbers, NaN where one is missing; `commas` allows decimal commas.
 
-    In one column the decimal mark is always a point or always a comma.
+    The decimal mark of a column is either a point or a comma.
     """
     array = np.asarray(values)
     if array.dtype.kind in "biuf":
@@ -88,7 +88,7 @@ def numbers_of(name: str, values: Any, *, commas: bool = False) -> FloatArray:
 
 
 def _number(value: Any, *, commas: bool) -> float | None:
-    """Return a number, NaN for one that is missing, None for what is no number."""
+    """Return a number, NaN if it is missing, None if it is not a number."""
     if isinstance(value, str):
         folded = value.strip().casefold()
         if folded in ABSENT:
@@ -213,7 +213,7 @@ def _of_frame(data: Any) -> Table:
 
 
 class Transform:
-    """Makes rewards lie within known bounds, and counts those that it has changed.
+    """Brings rewards into known bounds, and counts those that it changes.
 
     Parameters
     ----------
@@ -221,8 +221,8 @@ class Transform:
         A reward outside these two numbers counts as the nearer one. The question is then about the
         means of clipped rewards.
     above
-        A reward counts as 1 if it is above this number and as 0 otherwise. The question is then
-        about the share of samples above it.
+        A reward counts as 1 if it is above this number, else as 0. The question is then about the
+        share of samples above it.
 
     Attributes
     ----------
@@ -269,7 +269,7 @@ class Transform:
         return UNIT if self.clip is None else self.clip
 
     def one(self, reward: Any) -> Any:
-        """Return a reward transformed; a value that is no number is returned as it is."""
+        """Return a reward transformed; values that are not numbers stay as they are."""
         try:
             value = check_number("reward", float(reward) if isinstance(reward, bool) else reward)
         except InvalidParameter:
@@ -287,7 +287,7 @@ class Transform:
         return np.clip(rewards, a, b)
 
     def said(self) -> str:
-        """Return in words what was done to the rewards."""
+        """Return a sentence about what was done to the rewards."""
         if self.above is not None:
             return f"a mean is the share of samples above {self.above:g}"
         a, b = self.bounds
