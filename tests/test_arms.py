@@ -250,7 +250,7 @@ class TestFunction:
     @pytest.mark.parametrize(
         ("function", "labels", "message"),
         [
-            (5, "ab", "function must be callable but is 5"),
+            (5, "ab", "function must be callable, but is 5"),
             (len, "a", "At least 2 arms are needed, but got 1"),
             (len, "aa", "'a' appears twice"),
         ],

@@ -18,7 +18,7 @@ Task = tuple[Callable[[Any], Any], Any]
 
 @runtime_checkable
 class CalledSource(Protocol):
-    """Arms of which each pull is one call; calls may be made at the same time, anywhere.
+    """Arms of which each pull is one call; calls may run in parallel, in any thread or process.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class CalledSource(Protocol):
     needs_thread
         Whether calls must not run in the main thread, where a signal may interrupt them.
     shares_signals
-        Whether a signal that ends this process may have reached what the calls do.
+        Whether a signal that ends this process may also reach what the calls run.
     """
 
     labels: Sequence[Label]
@@ -74,13 +74,13 @@ class Callables:
         for label, function in self._functions.items():
             if not callable(function):
                 raise InvalidParameter(
-                    f"arm {label!r} must be a function but is {brief(function)}. For rewards that"
-                    " are recorded already, call oddarms.analyze."
+                    f"arm {label!r} must be a function, but is {brief(function)}. For recorded"
+                    " rewards call oddarms.analyze."
                 )
         self.is_async = any(map(is_async, self._functions.values()))
 
     def changed(self, change: Callable[[Callable[[], Any]], Callable[[], Any]]) -> Callables:
-        """Return the same arms with every function changed."""
+        """Return arms with every function changed."""
         return Callables({label: change(each) for label, each in self._functions.items()})
 
     def task(self, label: Label) -> Task:
@@ -97,8 +97,8 @@ class Function:
     Parameters
     ----------
     function
-        Returns the reward of the label it is called with. An ``async def`` is awaited, many at a
-        time. If it has a method `stop`, that is called to end calls under way.
+        Takes a label and returns a reward. An ``async def`` is awaited, many at a time. Its method
+        `stop`, if it has one, is called to end calls under way.
     labels
         The arms' names.
 
@@ -112,7 +112,7 @@ class Function:
 
     def __init__(self, function: Callable[[Any], Any], labels: Iterable[Label]) -> None:
         if not callable(function):
-            raise InvalidParameter(f"function must be callable but is {function!r}.")
+            raise InvalidParameter(f"function must be callable, but is {brief(function)}.")
         self.labels: Sequence[Label] = labels if isinstance(labels, range) else check_labels(labels)
         self._function = function
         self.is_async = is_async(function)
@@ -153,7 +153,7 @@ class BatchFunction:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether what a function returns is to be awaited, as far as its kind tells."""
+    """Return whether a function, or an object that can be called, is an ``async def``."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - of an object that can be called
     )
@@ -171,10 +171,7 @@ async def _awaited(function: Callable[[], Any]) -> Any:
 def transformed(
     function: Callable[..., Any], transform: Transform, *, batch: bool = False
 ) -> Callable[..., Any]:
-    """Return the function with its reward, or in a batch its rewards, transformed.
-
-    It is awaited, stopped and signalled as the function is.
-    """
+    """Return the function with its reward, or in a batch its rewards, transformed."""
     kind = _AwaitedTransformed if is_async(function) else _Transformed
     return kind(function, transform, batch=batch)
 

@@ -19,12 +19,12 @@ from oddarms.problem import Label, check_number
 RewardKind = Literal["exit-code", "stdout"]
 PLACEHOLDER = "{arm}"
 VARIABLE = "ODDARMS_ARM"
-_STORAGE = "ODDARMS_STORAGE"  # the URL of studies: it may hold a password, so no command gets it
+_STORAGE = "ODDARMS_STORAGE"  # may hold a password, so commands do not get it
 _ARGUMENT = re.compile(r"\$(\{?1|[@*])")
 
 MAX_CODE = 255
 NOT_STARTED = frozenset({126, 127})
-"""Exit codes of a shell, env, nice and such if a program cannot be run, or does not exist."""
+"""Exit codes of a shell, env or nice if a program cannot be run or does not exist."""
 SIGNALS = frozenset(range(128 + 1, 128 + 32))
 """Exit codes of a shell whose program died of a signal."""
 PYTEST = frozenset({2, 3, 4, 5})
@@ -42,7 +42,7 @@ _MEANINGS = {
 
 
 class _Ended(NamedTuple):
-    """How a command ended, and the last lines that it printed."""
+    """The exit code of a command, and the last lines that it printed."""
 
     code: int | None
     output: str
@@ -52,34 +52,34 @@ class _Ended(NamedTuple):
 class Command:
     """A command that makes one pull of the arm whose label it is called with.
 
-    The label replaces ``{arm}`` in the words of the command, and is in the environment variable
+    The label replaces ``{arm}`` in the words of the command and is in the environment variable
     ODDARMS_ARM. No shell reads the words, so a label is part of one argument, whatever it contains.
-    A command does not get the environment variable ODDARMS_STORAGE, which may hold a password.
+    Commands do not get the environment variable ODDARMS_STORAGE, which may hold a password.
 
     Parameters
     ----------
     command
-        The command, in words as a shell would divide it.
+        The command, divided into words as by a shell.
     reward
         "exit-code": 1 if the command fails, else 0. "stdout": the number in its last line.
     timeout
-        Seconds after which the command is ended, with all processes of its group.
+        Seconds after which the command is ended, with its process group.
     shell
         Whether to run it by ``sh -c``. The label is then the shell's first argument: write
         ``"$1"``, with the quotes. ``{arm}`` is refused.
     failure_codes
-        Exit codes that are not a reward but a failure of the pull. By default those of a shell:
-        126 and 127 (no such program) and 129 to 159 (it died of a signal). For a command with
-        pytest in it also 2 to 5 (no such test, not importable, and so on).
+        Exit codes that are a failure of the pull instead of a reward. By default those of a shell:
+        126 and 127 (no such program) and 129 to 159 (it died of a signal); if the command contains
+        pytest, also 2 to 5 (no such test, not importable, ...).
 
     Raises
     ------
     PullFailed
-        When called: if the command takes too long, dies of a signal, ends with a code that is a
-        failure or, with ``reward="stdout"``, fails or prints no number.
+        When called: if the command takes too long, dies of a signal, ends with a failure code or,
+        with ``reward="stdout"``, fails or prints no number.
     InvalidParameter
-        When called: if it cannot be started, or its first pull of an arm ends with 126, 127 or a
-        pytest code, so that more pulls would fail the same way. Not if `failure_codes` is given.
+        When called: if it cannot be started, or if its first pull of an arm ends with 126, 127 or
+        a code of pytest and `failure_codes` is not set, as more pulls would fail the same way.
 
     Examples
     --------
@@ -132,7 +132,7 @@ class Command:
         end([running for running, (command, _) in list(_running.items()) if command is self])
 
     def longest(self) -> tuple[Label, float] | None:
-        """Return the arm whose command runs longest now, and for how many seconds."""
+        """Return the arm of the longest-running command, and its seconds so far."""
         now = time.monotonic()
         mine = [
             (label, now - running.began)
@@ -145,15 +145,14 @@ class Command:
         """Run the command for an arm and return the reward."""
         ended = self._run(label)
         if ended.code is None:
-            raise _failed(label, "ended with an unknown exit code: is SIGCHLD ignored?", ended)
+            raise _failed(label, "ended with an unknown exit code (is SIGCHLD ignored?)", ended)
         if ended.code < 0:
             raise _failed(label, f"died of {_SIGNAL_NAMES.get(-ended.code, -ended.code)}", ended)
         if ended.code in self._unstarted and label not in self._measured:
             raise InvalidParameter(
                 f"The command for {label!r} ended with exit code {ended.code}:"
-                f" {_MEANINGS[ended.code]}{_stderr_of(ended)}. Try it by hand. If this code is a"
-                " result and not a mistake, set failure_codes (--failure-codes) to the codes that"
-                " are mistakes."
+                f" {_MEANINGS[ended.code]}{_stderr_of(ended)}. Run it by hand. If this code is a"
+                " result, set failure_codes (--failure-codes) to the codes that are failures."
             )
         if ended.code in self.failure_codes or (ended.code != 0 and self.reward == "stdout"):
             raise _failed(label, f"ended with exit code {ended.code}", ended)
@@ -224,7 +223,7 @@ def _words(command: str, *, shell: bool) -> list[str]:
 
 
 def check_uses_label(template: str, *, shell: bool) -> None:
-    """Raise if a command never uses the label, so that it would sample the same for all arms."""
+    """Raise if a command never uses the label, so that it is the same for all arms."""
     own = '"$1"' if shell else PLACEHOLDER
     if own in template or VARIABLE in template or (shell and _ARGUMENT.search(template)):
         return
@@ -235,7 +234,7 @@ def check_uses_label(template: str, *, shell: bool) -> None:
 
 
 def unstarted_codes(template: str) -> frozenset[int]:
-    """Return the exit codes that mean that a command did not even try.
+    """Return the exit codes which mean that a command did not run the program or test.
 
     Examples
     --------

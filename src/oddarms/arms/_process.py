@@ -1,4 +1,4 @@
-"""A running command: its own session, the end of its output, and an end for its whole group."""
+"""A running command: its own session, its output, and the end of its process group."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MIN_PAUSE, MAX_PAUSE = 0.0005, 0.02
 
 
 class Running:
-    """A command that was started as the leader of a session and process group of its own.
+    """A command started as the leader of its own session and process group.
 
-    One thread calls `wait` and then `finish`. Other threads may send signals meanwhile. While the
-    leader is not reaped, or others of its group are left, no other group can have its number.
-    Output goes to temporary files, so that it neither blocks the command nor takes memory.
+    One thread calls `wait` and then `finish`; others may send signals meanwhile. The number of the
+    group cannot be reused while the leader is not reaped or others of the group are left. Output
+    goes to temporary files, so it neither blocks the command nor takes memory.
 
     Attributes
     ----------
@@ -33,11 +33,6 @@ class Running:
         Whether `end` ended it, so that its exit code is not a result.
     gone
         Whether nothing of its group is left, so that it gets no more signals.
-
-    Raises
-    ------
-    OSError, ValueError
-        If it cannot be started.
     """
 
     def __init__(
@@ -69,9 +64,8 @@ class Running:
     def finish(self) -> tuple[int | None, str, str]:
         """End what is left of its group; return its exit code and the last lines of its output.
 
-        What a command leaves behind when it ends by itself is killed. A command that is made to
-        end gets SIGTERM and a grace period before. The code is None where it is unknown, because
-        SIGCHLD is ignored.
+        Processes left behind by a command that has ended are killed. A command that still runs gets
+        SIGTERM and a grace period first. The code is None if SIGCHLD is ignored.
         """
         try:
             if self.stopped or not self._has_ended():
@@ -105,7 +99,7 @@ class Running:
             return self.send(0)
 
     def _has_ended(self) -> bool:
-        """Return whether the leader has ended, without reaping it where the system allows that."""
+        """Return whether the leader has ended, without reaping it if the system allows that."""
         if not self._reaped and not hasattr(os, "waitid"):
             self._reap(os.WNOHANG)
         if self._reaped:

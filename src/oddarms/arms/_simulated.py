@@ -32,8 +32,7 @@ class SimulatedArms(ABC):
     labels
         Names of the arms; 0, 1, 2, ... by default.
     rng
-        A generator or a seed. Without one, `oddarms.find` gives the arms a generator that its own
-        ``rng`` decides.
+        A generator or a seed. By default the ``rng`` of `oddarms.find` decides.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class SimulatedArms(ABC):
         self._check_means()
 
     def _check_means(self) -> None:  # noqa: B027 - a hook
-        """Raise where the family cannot have these means; any are fine here."""
+        """Raise if the family cannot have these means."""
 
     def seeded(self, rng: np.random.Generator) -> Self:
         """Return these arms drawing from `rng`, or themselves if they have a generator."""
@@ -65,12 +64,12 @@ class SimulatedArms(ABC):
 
     @property
     def has_generator(self) -> bool:
-        """Whether they draw from a generator already."""
+        """Whether they have their own generator."""
         return self._rng is not None
 
     @property
     def endless(self) -> bool:
-        """Whether they can be pulled for ever."""
+        """Whether they never run out of rewards."""
         return True
 
     @property
@@ -173,9 +172,8 @@ class Uniform(SimulatedArms):
 class Gaussian(SimulatedArms):
     """Normal rewards with one standard deviation, which no bounds contain.
 
-    For research on algorithms that know the deviation (option ``sd``). A search needs bounds all
-    the same; take ones so wide that no reward will ever break them, such as ten deviations beyond
-    the means.
+    For research on algorithms that know the deviation (option ``sd``). Set bounds so wide that no
+    reward lies beyond them, such as ten deviations from the means.
 
     Examples
     --------
@@ -201,10 +199,10 @@ class Gaussian(SimulatedArms):
         return self.rng.normal(self.means[arms], self.sd)
 
     def pull_totals(self, indices: IntArray, counts: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return each entry's sum and sum of squares, drawn as such.
+        """Return each entry's sum and sum of squares.
 
-        The sum is normal, and what the squares are beyond sum^2/N is independent of it: sd^2 times
-        a chi-square with N - 1 degrees of freedom.
+        The sum S is normal; the sum of squares minus S^2/N is independent of it: sd^2 times a
+        chi-square with N - 1 degrees of freedom.
         """
         sums = self.rng.normal(counts * self.means[indices], self.sd * np.sqrt(counts))
         spread = 2.0 * self.rng.standard_gamma(0.5 * (counts - 1))
@@ -212,7 +210,7 @@ class Gaussian(SimulatedArms):
 
 
 def check_not_census(arms: object, question: Question) -> None:
-    """Raise if a census, which holds for finite populations only, is asked of endless arms."""
+    """Raise if the algorithm is "census", which requires a finite population, and arms are not."""
     if question.algorithm_name.lower() == "census" and getattr(arms, "endless", False):
         raise InvalidParameter(
             "The algorithm 'census' requires arms with finitely many rows, such as"
@@ -221,7 +219,7 @@ def check_not_census(arms: object, question: Question) -> None:
 
 
 def check_endless(arms: SimulatedArms) -> SimulatedArms:
-    """Return arms that can be simulated."""
+    """Return the arms; raise if they run out of rewards, so that they cannot be simulated."""
     if not arms.endless:
         raise InvalidParameter(
             f"{arms!r} cannot be simulated, as each row is used once: Resampled(records) draws"
@@ -242,24 +240,23 @@ def _check_within(means: FloatArray, low: float, high: float) -> None:
 class Resampled(SimulatedArms):
     """Arms whose rewards are drawn from recorded ones.
 
-    This simulates a search on arms like these. It proves nothing about the arms: to find out what
-    recorded rewards prove, use `oddarms.analyze`.
+    This simulates searches on such arms. `oddarms.analyze` says what recorded rewards prove.
 
     Parameters
     ----------
     records
         A mapping from label to that arm's recorded rewards.
     replace
-        True draws with replacement, without end: the rows stand for the arm's distribution. False
-        draws each row once, in a random order: the rows are a finite population, and
-        `oddarms.find` uses the algorithm "census".
+        True draws with replacement: the rows are the arm's distribution. False draws each row once,
+        in a random order: the rows are a finite population, and `oddarms.find` uses the algorithm
+        "census".
     rng
-        A generator or a seed. Without one, the ``rng`` of `oddarms.find` decides.
+        A generator or a seed. By default the ``rng`` of `oddarms.find` decides.
 
     Attributes
     ----------
     means, sizes
-        The average of each arm's rows, and how many it has.
+        The average of each arm's rows, and their number.
 
     Examples
     --------
@@ -293,7 +290,7 @@ class Resampled(SimulatedArms):
         return self.replace
 
     def seeded(self, rng: np.random.Generator) -> Self:
-        """Return the arms with no row used; one with a generator of its own keeps its order."""
+        """Return the arms with no row used, in the same order if they have their own generator."""
         if self.replace:
             return super().seeded(rng)
         if self._rng is not None and self._order is None:
@@ -342,9 +339,8 @@ def crowd_error_rates() -> FloatArray:
 
     A *synthetic* stand-in for the HyunCatherines crowd of the ADE paper, whose data we do not
     ship: 200 workers never err, 60 always do, and 462 error rates are quantiles of a Beta
-    distribution whose two parameters make the mean of all 722 rates 0.328 and their standard
-    deviation 0.292, up to rounding to four digits. Only those summary figures resemble the
-    original; no row does. Workers stand in an order shuffled with a fixed seed.
+    distribution, such that all rates have mean 0.328 and standard deviation 0.292. Only these
+    figures resemble the original.
     """
     from scipy.special import betaincinv
 
