@@ -143,9 +143,9 @@ def test_a_question_and_its_words() -> None:
     assert result.history_per_arm.tolist() == [300, 2000, 300, 300, 500]
     with pytest.raises(InvalidParameter, match="not both"):
         analyze(HOSTS, question, k=2)
-    with pytest.raises(InvalidParameter, match="'f' is in the question, not in the data"):
+    with pytest.raises(InvalidParameter, match="'f' is not in the data"):
         analyze(HOSTS, Question([*"abcdef"]))
-    with pytest.raises(InvalidParameter, match="'e' is in the data, not in the question"):
+    with pytest.raises(InvalidParameter, match="'e' is only in the data"):
         analyze(HOSTS, Question([*"abcd"]))
 
 
@@ -155,9 +155,9 @@ def test_a_question_and_its_words() -> None:
         ({"method": "bayes"}, "method must be"),
         ({"min_rows": 0}, "min_rows must be a whole number of at least 1"),
         ({"looks": 0}, "looks must be"),
-        ({"budget": 5}, "'budget' is not a word of a question about recorded data"),
-        ({"indifference": 0.1}, "'indifference' is not a word"),
-        ({"method": "calibrated", "rule": "mad"}, "is for the rule 'sigma' only"),
+        ({"budget": 5}, "'budget' is not a parameter of a question about recorded data"),
+        ({"indifference": 0.1}, "'indifference' is not a parameter"),
+        ({"method": "calibrated", "rule": "mad"}, "requires the rule 'sigma'"),
         ({"clip": (0, 1), "above": 0.5}, "clip or above"),
     ],
 )
@@ -172,7 +172,7 @@ def test_small_arms_are_left_out_and_named() -> None:
     assert result.notes[0] == "left out, as they have fewer than 400 rows: 3 arms (a, b, d)"
     again = Result.from_dict(result.to_dict())
     assert again.notes == result.notes
-    with pytest.raises(InvalidParameter, match="at least 2"):
+    with pytest.raises(InvalidParameter, match="At least 2 arms"):
         analyze(HOSTS, min_rows=1000)
     empty = analyze({"a": [0, 1], "b": [1], "c": []})
     assert empty.notes[0] == "left out, without any row: 1 arm (c)"

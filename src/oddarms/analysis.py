@@ -42,11 +42,11 @@ ALGORITHM = "analyze"
 NOT_ASKED = ("budget", "goal", "algorithm")
 """Words of a question that only a live search has."""
 MAX_HYPERGEOMETRIC = 10**9
-"""Up to so many rewards, half are drawn exactly; beyond, each is drawn with probability 1/2."""
+"""Up to this number of rewards exactly half are drawn; beyond, each with probability 1/2."""
 APART = 1e-9
 """More than rounding moves an end of an interval."""
 LISTED = 5
-"""Arms that a note names."""
+"""The most arms that a note names."""
 
 
 def analyze(
@@ -71,10 +71,10 @@ def analyze(
     rng: Rng = 0,
     **words: Any,
 ) -> Result:
-    """Say which arms are abnormal, as far as recorded rewards can tell.
+    """Decide which arms are abnormal, as far as recorded rewards prove it.
 
-    All rows are used, in one look. Every arm that the rows decide is decided; the others are open,
-    with about how many more rows would decide them. The same table gives the same answer.
+    All rows are used, in one look. For the arms that remain undecided, the result estimates how
+    many more rows would decide them. The same table gives the same answer.
 
     Parameters
     ----------
@@ -83,43 +83,41 @@ def analyze(
         rewards; a Series of pandas with the labels as its index; a path of a CSV (also gzipped, "-"
         for stdin), Excel or Parquet file; or what `oddarms.read_junit` returns.
     question, **words
-        What is asked: a `Question` about these arms, or its words as keywords, such as ``k=3``,
-        ``delta=0.01``, ``margin=0.1``, ``rule="mad"``, ``side="both"`` or ``error="fdr"``.
+        A `Question` about these arms, or its words as keywords, such as ``k=3``, ``delta=0.01``,
+        ``margin=0.1``, ``rule="mad"``, ``side="both"`` or ``error="fdr"``.
     arm, reward
-        The columns with the labels and the rewards, by default ``arm``, or else the index of a
-        pandas frame, and ``reward``. Several columns of labels are joined, as in ``"AA / JFK"``;
-        labels of files are texts. Rewards are numbers, yes/no or true/false; where columns are not
-        separated by commas they may have decimal commas.
+        The columns with the labels and the rewards, by default ``arm`` (or the index of a pandas
+        frame) and ``reward``. Several columns of labels are joined, as in ``"AA / JFK"``; labels of
+        files are texts. Rewards are numbers, yes/no or true/false; in files whose columns are not
+        separated by commas, numbers may have decimal commas.
     trials, events
-        Instead of `reward`, columns with each arm's number of rewards of 0 and 1, and with that of
-        ones.
+        Instead of `reward`, for rewards of 0 and 1: columns with the number of rewards and of ones.
     count, total, squares
-        Instead of `reward`, columns with the number of each arm's rewards, their sum and the sum
-        of their squares: a warehouse can make these.
+        Instead of `reward`: columns with the number of rewards, their sum and the sum of their
+        squares.
     method
         "proven": all decisions together are right with probability at least 1 - delta, whatever
-        the distributions of the rewards. "calibrated", for the rule "sigma": also what a z-test
-        made careful decides; no theorem bounds its error, and where errors were counted they
-        stayed below delta.
+        the distributions of the rewards. "calibrated", for the rule "sigma": adds the decisions of
+        a cautious z-test; no theorem bounds its error, which stayed below delta wherever measured.
     min_rows
         Arms with fewer rows are left out of the question, and named.
     missing
-        What a missing reward means (None, NaN, an empty cell, NA, null): "stop" refuses it, "skip"
-        leaves it out, which is sound only if being missing has nothing to do with the reward, and
-        "worst" counts it as the most abnormal reward.
+        What to do with a missing reward (None, NaN, an empty cell, NA, null). "stop" refuses it.
+        "skip" leaves it out, which is sound only if whether a reward is missing does not depend on
+        its value. "worst" counts it as the most abnormal reward.
     looks
-        At how many looks the guarantee holds together: each has delta/looks. A nightly job that
-        analyses a growing table for a month wants 30, or a study.
+        The number of looks at a growing table for which the guarantee holds together; each has
+        delta/looks. A nightly job over a month needs 30.
     clip, above
         For rewards without known bounds, as for `oddarms.find`.
     encoding
-        Of a CSV, such as "latin-1"; by default UTF-8, or what its byte order mark says.
+        The encoding of a CSV, such as "latin-1"; by default UTF-8, or that of its byte order mark.
     finite_population
-        Whether the rows are all there is, as for a census, rather than a sample of what might have
-        been: then averages are the means themselves, and everything is decided.
+        Whether the rows are the whole population instead of a sample: then averages are the means
+        themselves, and every arm is decided.
     rng
         The seed that splits the rows into random halves, from which bounds on the threshold are
-        made. It must not be chosen by looking at the answer.
+        made. Do not choose it by looking at the answer.
 
     Returns
     -------
@@ -128,9 +126,9 @@ def analyze(
 
     Notes
     -----
-    Rewards must be independent, each arm's of one distribution, and how many rows an arm has must
-    not have been decided by looking at them. Where every reward of a table is 0 or 1, no others
-    are taken to be possible.
+    Rewards must be independent, those of an arm from one distribution, and the number of an arm's
+    rows must not depend on their values. If all rewards of a table are 0 or 1, no others are
+    assumed to be possible.
 
     Examples
     --------
@@ -171,8 +169,8 @@ def analyze(
     asked = asked.but(algorithm=ALGORITHM, options=options, budget=None, goal="confidence")
     if method == "calibrated" and asked.rule != "sigma" and not finite_population:
         raise InvalidParameter(
-            f"method 'calibrated' is for the rule 'sigma' only, but the rule is {asked.rule!r}:"
-            " use 'proven'."
+            f"method='calibrated' requires the rule 'sigma', but the rule is {asked.rule!r}: use"
+            " method='proven'."
         )
     notes = _notes(read, min_rows, missing, transform)
     return _Analysis(asked, read, seed).result(notes)
@@ -181,18 +179,18 @@ def analyze(
 def _reading(
     question: Question | None, words: Mapping[str, Any], transform: Transform | None
 ) -> tuple[tuple[float, float], float]:
-    """Return the bounds of rewards and the most abnormal one, which reading needs; check words."""
+    """Check the words; return the bounds of rewards and the most abnormal reward."""
     if question is not None:
         if words:
             raise InvalidParameter(
-                f"Give a question or its words, not both, but got {', '.join(words)}, too."
+                f"Give a question or its words, not both: leave out {', '.join(words)}."
             )
         return question.bounds, question.worst
     for word in words:
         if word not in WORDS or word in NOT_ASKED:
             known = ", ".join(name for name in WORDS if name not in NOT_ASKED)
             raise InvalidParameter(
-                f"{word!r} is not a word of a question about recorded data: these are {known}."
+                f"{word!r} is not a parameter of a question about recorded data; these are {known}."
             )
     usual = UNIT if transform is None else transform.bounds
     bounds = check_bounds(words.get("bounds", usual))
@@ -211,10 +209,9 @@ def _question(
     different = set(labels) ^ set(question.labels)
     if different:
         label = different.pop()
-        in_one, in_other = ("data", "question") if label in labels else ("question", "data")
+        where = "only in the data" if label in labels else "not in the data"
         raise InvalidParameter(
-            f"question must be about the arms of the data, but {brief(label)} is in the {in_one},"
-            f" not in the {in_other}."
+            f"question must be about the arms of the data, but {brief(label)} is {where}."
         )
     return question
 
@@ -222,7 +219,7 @@ def _question(
 def _notes(
     read: Recorded_Totals, min_rows: int, missing: Missing, transform: Transform | None
 ) -> list[str]:
-    """Return what was left out or changed, in sentences."""
+    """Return sentences about what was left out or changed."""
     notes = []
     if read.left_out:
         names = [str(label) for label in read.left_out][:LISTED]
@@ -241,7 +238,7 @@ def _notes(
 
 
 class _Rows(NamedTuple):
-    """All rows as an algorithm sees rewards: in [0, 1], the upper side."""
+    """All rows as an algorithm sees rewards: in [0, 1], for the upper side."""
 
     totals: Totals
     half: Totals | None
@@ -268,7 +265,7 @@ def _scaled(read: Recorded_Totals, arms: IntArray, bounds: tuple[float, float]) 
 
 
 class _Analysis:
-    """A question and the rows that are there to answer it."""
+    """A question and the rows that answer it."""
 
     def __init__(self, question: Question, read: Recorded_Totals, seed: int) -> None:
         self.question = question
@@ -287,7 +284,7 @@ class _Analysis:
         self._proven: list[Look] | None = None
 
     def looks(self, method: Method) -> list[Look]:
-        """Return the look at the upper side, and at the lower one where both are asked for."""
+        """Return the look at the upper side and, if both are asked for, at the lower one."""
         both = [self.rows, self.rows.mirrored()] if self.question.side == "both" else [self.rows]
         if self.options.get("finite_population"):
             return [_census_look(rows, self.rule) for rows in both]
@@ -302,18 +299,17 @@ class _Analysis:
         return [_calibrated_sigma(rows, self.rule, delta, found, listed) for rows, found in pairs]
 
     def _listed(self, sides: int) -> Listed:
-        """Return which lists may be wrong in a share of their names: section 8.
+        """Return the lists in which a share of the names may be wrong: section 8.
 
-        A normal arm is below both thresholds. The arms that are in two lists are fewer than those
-        in either, so the share of wrong ones among them may be larger; where k < 0 that is true of
-        low arms as well.
+        A normal arm is below both thresholds, and so in two lists. Those in both are fewer than in
+        either, so the share of wrong ones may be larger; for k < 0 this is true of low arms, too.
         """
         if self.question.error != "fdr" or (sides == 2 and not self.rule.ordered):
             return Listed.NONE
         return Listed.BOTH if sides == 1 else Listed.ABOVE
 
     def decisions(self, looks: Sequence[Look]) -> Decisions:
-        """Return the decisions that looks at one or both sides make."""
+        """Return the decisions of looks at one or both sides."""
         upper = looks[0]
         found = np.full(self.question.n, Decision.UNDECIDED, dtype=np.int8)
         normal = upper.below.copy()
@@ -361,7 +357,7 @@ class _Analysis:
         )
 
     def _other_method(self, method: Method, decisions: Decisions) -> list[str]:
-        """Return what the other method would decide, where there is one."""
+        """Return a sentence about the other method, if there is one."""
         if self.question.rule != "sigma" or self.options.get("finite_population"):
             return []
         other: Method = "calibrated" if method == "proven" else "proven"
@@ -386,7 +382,7 @@ class _Analysis:
         return ends[::-1] if self.units.mirrored else ends
 
     def _estimates(self, looks: Sequence[Look]) -> list[float]:
-        """Return about where the threshold of each side is, within its interval."""
+        """Return an estimate of each side's threshold, within its interval."""
         found = []
         for look, rows in zip(looks, (self.rows, self.rows.mirrored()), strict=False):
             totals, (low, high) = rows.totals, look.threshold
@@ -419,11 +415,11 @@ class _Analysis:
     def _needed(
         self, looks: Sequence[Look], estimates: list[float], decisions: Decisions
     ) -> FloatArray:
-        """Return about how many more rows each open arm needs, if all arms get more alike.
+        """Estimate how many more rows each open arm needs if all arms grow in proportion.
 
-        Radii go with the rows to the power -1/2, so an arm at a distance from the threshold needs
-        (radius/distance)^2 times its rows. Within about one standard error of the threshold that
-        is not known, and infinite: more rows may show it on either side, or on the threshold.
+        Radii shrink like 1/sqrt(rows), so an arm at a distance from the threshold needs
+        (radius/distance)^2 times its rows. Within about one standard error of the threshold the
+        estimate is infinite.
         """
         needed = np.zeros(self.question.n)
         open_ = decisions == Decision.UNDECIDED
@@ -447,7 +443,7 @@ class _Analysis:
         return needed
 
     def _guesses(self, estimates: list[float], decisions: Decisions) -> tuple[Decisions, IntArray]:
-        """Return what arms seem to be, and the ranks of open ones, the likeliest outlier first."""
+        """Return the likeliest decisions, and the ranks of open arms, the most suspicious first."""
         counts = self.rows.totals.pulls
         sides = []
         for rows, estimate in zip((self.rows, self.rows.mirrored()), estimates, strict=False):
@@ -468,16 +464,15 @@ class _Analysis:
 
 
 def _is_binary(totals: Totals) -> bool:
-    """Return whether all rewards are 0 or 1: X^2 <= X, with equality only there."""
+    """Return whether all rewards are 0 or 1: X^2 <= X, with equality only for these."""
     whole = np.rint(totals.total) == totals.total
     return bool((whole & (totals.total == totals.squares)).all())
 
 
 def _random_half(totals: Totals, seed: int) -> Totals:
-    """Return the totals of a random half of each arm's 0/1 rewards, whatever their order was.
+    """Return the totals of a random half of each arm's 0/1 rewards.
 
-    The arms are taken in the order of their totals, so that a table gives the same answer in any
-    order of its rows. Which rewards are in the half has nothing to do with what they are.
+    Arms are drawn in the order of their totals, so the order of a table's rows does not matter.
     """
     counts, ones = totals.pulls.astype(np.int64), totals.total.astype(np.int64)
     order = np.lexsort((ones, counts))
@@ -497,7 +492,7 @@ def _random_half(totals: Totals, seed: int) -> Totals:
 
 
 def _swapped(look: Look) -> Look:
-    """Return a look at 1 - X with -k as one at X: what is above there is below here."""
+    """Return a look at 1 - X with -k as a look at X, in which above and below change places."""
     low, high, own_low, own_high, threshold, centre, above, below = look
     return Look(
         np.nextafter(1.0 - high, -1.0),
@@ -512,7 +507,7 @@ def _swapped(look: Look) -> Look:
 
 
 def _proven_sigma(rows: _Rows, rule: Sigma, delta: float, listed: Listed) -> Look:
-    """Return what is proven for the rule "sigma"."""
+    """Return the proven look for the rule "sigma"."""
     if rule.k < 0.0:
         return _swapped(_proven_sigma(rows.mirrored(), Sigma(k=-rule.k), delta, listed))
     return proven_look(
@@ -528,9 +523,9 @@ def _proven_sigma(rows: _Rows, rule: Sigma, delta: float, listed: Listed) -> Loo
 
 
 def _calibrated_sigma(rows: _Rows, rule: Sigma, delta: float, proven: Look, listed: Listed) -> Look:
-    """Return what the calibrated test says, and what is proven anyway.
+    """Return the decisions of the calibrated test and the proven ones.
 
-    The intervals of the arms are proven by themselves, that of the threshold is approximate.
+    The intervals of arms are proven, that of the threshold is approximate.
     """
     if rule.k < 0.0:
         other = Sigma(k=-rule.k)
@@ -555,8 +550,7 @@ def _calibrated_sigma(rows: _Rows, rule: Sigma, delta: float, proven: Look, list
 def _box_looks(rows: _Rows, rule: Rule, delta: float, sides: int) -> list[Look]:
     """Return what intervals of all means prove, for any rule, on one side or on both.
 
-    The intervals of the lower side are those of the upper one in a mirror, so that two sides share
-    their delta. Where a share of the decisions may be wrong it is the same, which is valid.
+    Both sides use the same intervals, so they share delta. With error="fdr" the looks are the same.
     """
     n = rows.totals.pulls.size
     low, high = one_sided_ends(rows.totals, delta / (2.0 * n), binary=rows.binary)
@@ -568,7 +562,7 @@ def _box_looks(rows: _Rows, rule: Rule, delta: float, sides: int) -> list[Look]:
 
 
 def _box_look(low: FloatArray, high: FloatArray, rule: Rule) -> Look:
-    """Return what holds for all means between these."""
+    """Return what holds for all means within these intervals."""
     normal_below, odd_from = rule.cutoffs(low, high)
     threshold = rule.bounds(low, high)
     above = low >= min(odd_from, threshold[1])
@@ -579,7 +573,7 @@ def _box_look(low: FloatArray, high: FloatArray, rule: Rule) -> Look:
 
 
 def _census_look(rows: _Rows, rule: Rule) -> Look:
-    """Return the whole truth, where the rows are all there is."""
+    """Return the exact answer if the rows are the whole population."""
     totals = rows.totals
     means = totals.total / totals.pulls
     if isinstance(rule, Sigma):
