@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 from oddarms.arms import Bernoulli
-from oddarms.errors import InvalidParameter, MissingExtra, StorageFailed, WorkerLost
+from oddarms.errors import InvalidParameter, StorageFailed, WorkerLost
 from oddarms.experiments import Contender, Grid, GridProgress, Outcomes, Setting, _run, run
 from oddarms.experiments._grid import CellTask
 from oddarms.experiments._outcomes import COLUMNS, INTERVAL_COLUMNS, IntervalRow, Measured
@@ -129,18 +129,6 @@ class TestOutcomes:
     def test_it_is_a_sequence(self, expected: Outcomes) -> None:
         assert expected[0] == next(iter(expected))
         assert expected[-2:] == list(expected)[8:]
-
-    def test_a_frame(self, expected: Outcomes) -> None:
-        frame = expected.to_frame()
-        assert tuple(frame.columns) == COLUMNS
-        assert frame["pulls"].tolist() == [row.pulls for row in expected]
-
-    def test_a_frame_without_pandas(
-        self, expected: Outcomes, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setitem(sys.modules, "pandas", None)
-        with pytest.raises(MissingExtra, match=r"pip install 'oddarms\[frame\]'"):
-            expected.to_frame()
 
     def test_intervals(self, expected: Outcomes) -> None:
         rows = list(expected.intervals())

@@ -57,7 +57,7 @@ def test_without_possible_outliers_there_is_no_table(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--n 1", "at least 2"),
+        ("--n 1", "At least 2"),
         ("--n 100000", "--n must be at most"),
         ("--k -1", "--k must be positive"),
         ("--k nan", "k must"),

@@ -189,7 +189,7 @@ CALLED = ("--arms", ARMS, "--python", "functions:only_e")
         ((), "--arms or --study is required"),
         (("--arms", ARMS), "use `oddarms analyze`"),
         (("--arms", "a,b,a", "--pull", PULL), "unique"),
-        (("--arms", "a,", "--pull", PULL), "at least 2"),
+        (("--arms", "a,", "--pull", PULL), "At least 2"),
         (("--arms", "nofile", "--pull", PULL), "no file 'nofile'"),
         ((*PULLED, "--python", "a:b"), "--pull and --python cannot be combined"),
         (("--arms", ARMS, "--pull", "tr'ue"), "badly quoted"),

@@ -241,7 +241,7 @@ class TestMisuse:
             ({"budget": -1}, "budget must be a whole number of at least 0"),
             ({"runs": 0}, "runs must be a whole number of at least 1"),
             ({"instances": 0}, "instances must be a whole number of at least 1"),
-            ({"instances": 2}, "instances=2 requires an instance that is drawn"),
+            ({"instances": 2}, "instances=2 requires a function as instance"),
         ],
     )
     def test_settings(self, changes: dict[str, Any], message: str) -> None:

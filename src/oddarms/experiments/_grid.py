@@ -31,8 +31,8 @@ from oddarms.problem import (
     check_whole,
 )
 from oddarms.randomness import Rng, seed_of
-from oddarms.rules import Sigma, gaps_to_thresholds, rule_of, true_outliers
-from oddarms.theory import gaps, outliers
+from oddarms.rules import gaps_to_thresholds, rule_of, true_outliers
+from oddarms.theory import gaps
 
 Draw = Callable[[np.random.Generator], npt.ArrayLike | SimulatedArms]
 CODE_THAT_DECIDES = (
@@ -53,7 +53,7 @@ _NUMBERS_PER_BATCH = 16_384
 
 @dataclass(frozen=True)
 class Contender:
-    """An algorithm with its options, under the name it has in tables.
+    """An algorithm with its options, and its name in tables.
 
     Examples
     --------
@@ -67,13 +67,13 @@ class Contender:
 
     @classmethod
     def of(cls, algorithm: str | Contender) -> Contender:
-        """Return a contender as it is, or the one with an algorithm's name and defaults."""
+        """Return a contender as it is, or make one of an algorithm with its defaults."""
         return algorithm if isinstance(algorithm, Contender) else cls(algorithm, algorithm)
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """One point of a comparison: where instances come from, the question, how often.
+    """One point of a comparison: the source of instances, the question, the number of runs.
 
     Attributes
     ----------
@@ -81,16 +81,15 @@ class Setting:
         Its name in tables; unique within its figure.
     instance
         True means in [0, 1] (Bernoulli rewards), simulated arms, or a function that draws either
-        from a generator: then each instance is a new draw.
+        from a generator.
     k, delta, bounds, budget
         The question, as for `oddarms.find`; the budget is that of each run.
     instances, runs
-        How many instances are drawn, and the runs of each algorithm on each of them. Arms that
-        are not drawn are one instance.
+        The number of instances to draw, and of runs of each algorithm on each of them.
     figure
-        What the setting belongs to, for tables and pictures.
+        The figure that the setting belongs to.
     data
-        Where the means come from, in words.
+        The source of the means, in words.
     keep_intervals
         Whether to keep all arms' intervals at the first and at the last round.
     options
@@ -118,8 +117,8 @@ class Setting:
         check_whole("runs", self.runs, least=1)
         if check_whole("instances", self.instances, least=1) > 1 and not self.draws:
             raise InvalidParameter(
-                f"instances={self.instances} requires an instance that is drawn by a function; use"
-                " runs to repeat a fixed one."
+                f"instances={self.instances} requires a function as instance; to repeat fixed arms"
+                " set runs."
             )
 
     @property
@@ -128,7 +127,7 @@ class Setting:
         return callable(self.instance)
 
     def question(self, n: int, contender: Contender) -> Question:
-        """Return what an algorithm is asked about an instance of n arms."""
+        """Return the question about an instance of n arms."""
         options = self.options.get(contender.name, contender.options)
         return Question(
             n,
@@ -148,17 +147,14 @@ class Setting:
         arms = drawn if isinstance(drawn, SimulatedArms) else Bernoulli(drawn)
         if check_endless(arms).has_generator:
             raise InvalidParameter(
-                "Leave out the rng of these arms: the seed of the comparison decides."
+                "Leave out the rng of these arms: the seed of the comparison decides their rewards."
             )
         return arms
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One run of one algorithm on one instance, with everything that decides its outcome.
-
-    The run is that of ``oddarms.simulate(arms, rng=seed, ...)``.
-    """
+    """One run of one algorithm on one instance: ``oddarms.simulate(arms, rng=seed, ...)``."""
 
     setting: Setting
     contender: Contender
@@ -172,13 +168,13 @@ class Cell:
 
     @property
     def task(self) -> CellTask:
-        """What a worker needs to know."""
+        """All that decides the run."""
         question = self.setting.question(self.arms.means.size, self.contender)
         return CellTask(self.arms, question, self.seed, self.setting.keep_intervals)
 
     @property
     def expected_cost(self) -> float:
-        """A guess of its length relative to other cells: n / Delta_min^2, more if not compiled."""
+        """Its length relative to other cells, roughly: n / Delta_min^2, more if not compiled."""
         slowness = 1000.0 if self.setting.keep_intervals else 1.0
         return slowness * self.arms.means.size / max(self.smallest_gap, 1e-9) ** 2
 
@@ -194,7 +190,7 @@ class CellTask:
 
     @property
     def key(self) -> str:
-        """A digest of all inputs and of the code, so that a stored outcome fits or is not found."""
+        """A digest of all inputs and of the code."""
         decisive = (
             self.question.to_json(),
             self.seed,
@@ -209,9 +205,8 @@ class CellTask:
 class Grid:
     """Settings and algorithms to be compared.
 
-    Instance and run seeds depend on the seed of the grid and on the names of figure and setting
-    alone: the same rows come out whatever else is compared beside them, and all algorithms meet
-    the same instances.
+    The seeds of instances and runs depend only on the seed of the grid and the names of figure and
+    setting. So all algorithms meet the same instances, and other settings do not change the rows.
 
     Parameters
     ----------
@@ -256,22 +251,20 @@ class Grid:
 
 
 def derived_seed(*place: object) -> int:
-    """Return a seed of 63 bits that depends on every part of a place in a comparison."""
+    """Return a seed of 63 bits that depends on all parts of a place."""
     digest = hashlib.sha256(repr(place).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def _truth(setting: Setting, contender: Contender, means: FloatArray) -> tuple[float, int]:
     """Return the smallest gap of an instance and the number of its outliers."""
-    if not setting.words:
-        return float(gaps(means, setting.k).min()), outliers(means, setting.k).size
     question = setting.question(means.size, contender)
     odd = np.logical_or.reduce(list(true_outliers(question, means).values()))
     return float(gaps_to_thresholds(question, means).min()), int(odd.sum())
 
 
 def _check_options(setting: Setting, contender: Contender, options: Mapping[str, Any]) -> None:
-    rule = rule_of(setting.question(1000, contender)) if setting.words else Sigma(k=1.0)
+    rule = rule_of(setting.question(1000, contender))
     create(contender.algorithm, 1000, rule=rule, delta=0.1, rng=np.random.default_rng(0), **options)
 
 
@@ -288,7 +281,7 @@ class UniformMeans:
     """n means drawn uniformly from [0, 1], given that the smallest gap lies in a window.
 
     They are drawn until they fit, so they follow the conditional law exactly. The rarest window of
-    the ADE paper holds one instance in 4,100, which takes a fortieth of a second to find.
+    the ADE paper contains one instance in 4,100.
 
     Parameters
     ----------
@@ -297,10 +290,8 @@ class UniformMeans:
     k
         The k of the threshold theta = mean + k * standard deviation.
     smallest_gap
-        The least and the greatest value of min_i |y_i - theta|, the latter possibly infinite; None
-        for uniform means without a condition. Drawing raises `InvalidParameter` if none of a
-        million candidates hits it; a window of probability 2e-5 or more is missed so with
-        probability below 1e-8.
+        The limits of min_i |y_i - theta|, the upper one possibly infinite; None for no condition.
+        Drawing raises `InvalidParameter` if none of a million candidates fits.
 
     Examples
     --------
@@ -328,9 +319,10 @@ class UniformMeans:
         rows = max(1, _NUMBERS_PER_BATCH // self.n)
         for _ in range(0, _MAX_CANDIDATES, rows):
             y = rng.random((rows, self.n))
-            smallest = _smallest_gaps(y, self.k)
+            theta = y.mean(axis=1) + self.k * y.std(axis=1)
+            smallest = np.abs(y - theta[:, None]).min(axis=1)
             for row in y[(low <= smallest) & (smallest <= high)]:
-                # rounded in another order, an edge of the window may come out just beyond it
+                # sums of rows are rounded in another order than those of one row
                 if low <= gaps(row, self.k).min() <= high:
                     return np.asarray(row)
         raise InvalidParameter(
@@ -354,20 +346,13 @@ def _check_window(window: tuple[float, float]) -> tuple[float, float]:
     return low, high
 
 
-def _smallest_gaps(y: FloatArray, k: float) -> FloatArray:
-    """Return the smallest gap of each row."""
-    theta = y.mean(axis=1) + k * y.std(axis=1)
-    return np.asarray(np.abs(y - theta[:, None]).min(axis=1))
-
-
 @cache
 def code_fingerprint(algorithm: str) -> str:
     """Return a digest of the code that decides a run: ours, the algorithm's file, numpy's version.
 
-    A resumed comparison never mixes two versions of the code. An algorithm of another package
-    counts with the file of its class, not with what that imports.
+    So a resumed comparison does not mix two versions of the code.
     """
     digest = hashlib.sha256(digest_of_package(CODE_THAT_DECIDES, np.__version__).encode())
-    with suppress(OSError, TypeError):  # it was typed into an interpreter
+    with suppress(OSError, TypeError):  # a class without a file
         digest.update(Path(inspect.getfile(get_algorithm(algorithm))).read_bytes())
     return digest.hexdigest()

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oddarms.errors import MissingExtra
 from oddarms.experiments._grid import Cell
 from oddarms.files import write_whole
 from oddarms.problem import FloatArray
@@ -21,7 +20,7 @@ from oddarms.text import table
 
 @dataclass(frozen=True)
 class IntervalRow:
-    """An arm's interval at the first or the last round; of the threshold, where arm is -1."""
+    """The interval of an arm, or of the threshold (arm -1), at the first or the last round."""
 
     round: str
     arm: int
@@ -33,18 +32,18 @@ class IntervalRow:
 
 @dataclass(frozen=True)
 class Measured:
-    """The measurements of a run; none depends on where or how fast it ran.
+    """The measurements of a run.
 
     Attributes
     ----------
     pulls, threshold_pulls, rounds
-        Pulls in all, those made for the threshold alone, rounds.
+        All pulls, those made for the threshold alone, and rounds.
     complete
         Whether every arm was decided before the budget ended.
     correct
         Whether no decision is wrong.
     intervals
-        Intervals at the first and the last round, where the setting keeps them.
+        Intervals at the first and the last round, if the setting keeps them.
     """
 
     pulls: int
@@ -60,7 +59,7 @@ MEASURED = ("pulls", "threshold_pulls", "rounds", "complete", "correct")
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run: a row of the tidy table. Seeds are those of the instance and of the run.
+    """One run: a row of the table. The seeds are those of the instance and of the run.
 
     ``oddarms.simulate(means, k=k, delta=delta, algorithm=..., rng=seed)`` repeats it.
     """
@@ -123,9 +122,8 @@ class Summary:
     Attributes
     ----------
     mean, half_width
-        Mean pulls, and half the width of Student's 95 % interval of it (NaN for one run). Runs
-        that a budget ended count with what they used, so with `unfinished` > 0 the mean is a
-        lower bound.
+        Mean pulls, and half the width of its 95 % interval (Student's; NaN for one run). With
+        `unfinished` > 0 the mean is a lower bound.
     wrong, unfinished, runs
         Runs with a wrong decision, runs that a budget ended, all runs.
     """
@@ -141,7 +139,7 @@ class Summary:
 
 
 class Outcomes(Sequence[Outcome]):
-    """All runs of a comparison in the order of its grid; the same whatever made them."""
+    """All runs of a comparison, in the order of its grid."""
 
     def __init__(self, cells: Sequence[Cell], measured: Sequence[Measured]) -> None:
         self._rows = [Outcome.of(*pair) for pair in zip(cells, measured, strict=True)]
@@ -173,14 +171,6 @@ class Outcomes(Sequence[Outcome]):
         if path is not None:
             write_whole(path, text)
         return text
-
-    def to_frame(self) -> Any:
-        """Return the rows as a pandas data frame (``pip install 'oddarms[frame]'``)."""
-        try:
-            import pandas
-        except ImportError:
-            raise MissingExtra.of("frame", "a data frame") from None
-        return pandas.DataFrame([_values(row) for row in self._rows], columns=COLUMNS)
 
     def __str__(self) -> str:
         """Return the means as a table for people."""
@@ -241,7 +231,7 @@ class Estimate(NamedTuple):
 
 
 class Runs:
-    """The runs of one figure by setting and algorithm, compared in ways that ten runs allow."""
+    """The runs of one figure, by setting and algorithm."""
 
     def __init__(self, rows: Iterable[Outcome]) -> None:
         self.rows = list(rows)
@@ -262,10 +252,9 @@ class Runs:
         return float(np.mean([row.pulls for row in self.of(setting, algorithm)]))
 
     def ratio(self, setting: str, algorithm: str, other: str) -> Estimate:
-        """Return how many times the pulls of another algorithm this one needs, on average.
+        """Return the geometric mean of an algorithm's pulls divided by another's.
 
-        A geometric mean over pairs of runs on the same instance, with Student's interval on the
-        logarithms.
+        Over pairs of runs on the same instance, with Student's interval of the logarithms.
         """
         pairs = zip(self.of(setting, algorithm), self.of(setting, other), strict=True)
         logs = np.array([math.log(one.pulls / two.pulls) for one, two in pairs])
@@ -274,14 +263,13 @@ class Runs:
         return Estimate(*(math.exp(value) for value in (centre, centre - width, centre + width)))
 
     def fewer(self, setting: str, algorithm: str, other: str) -> bool:
-        """Return whether an algorithm clearly needs fewer pulls: the ratio is surely below 1."""
+        """Return whether an algorithm clearly needs fewer pulls than another."""
         return self.ratio(setting, algorithm, other).upper < 1.0
 
     def trend(self, algorithm: str, column: str, other: str | None = None) -> Estimate:
         """Return the exponent b in pulls ~ column^b, by least squares on logarithms.
 
-        With `other`, that of the ratio of this algorithm's pulls to the other's. The interval is
-        Student's for independent errors.
+        With `other`, of this algorithm's pulls divided by the other's. The interval is Student's.
         """
         rows = [row for name in self.settings for row in self.of(name, algorithm)]
         y = np.log([row.pulls for row in rows])

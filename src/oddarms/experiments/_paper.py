@@ -34,7 +34,7 @@ PAPERS = ("ADE", "RR", "WRR")
 BASELINES = ("RR", "WRR")
 Check = Callable[[Runs], tuple[str, str]]
 """Returns a verdict and what was measured."""
-CONSIDERABLE = 0.9  # we read "considerable improvement" as at least a tenth fewer samples
+CONSIDERABLE = 0.9  # "considerable improvement": at least a tenth fewer samples
 
 
 def figure_settings(
@@ -42,8 +42,7 @@ def figure_settings(
 ) -> list[Setting]:
     """Return the settings of a figure; `runs` is the paper's ten.
 
-    The paper does not give the instance of Figure 1. Ours can be followed round by round: 34 normal
-    arms and 6 outliers, k = 1, theta = 0.59, the smallest gap is 0.29.
+    The paper does not give the instance of Figure 1; ours has 34 normal arms and 6 outliers.
     """
     shared: dict[str, Any] = {"delta": DELTA, "budget": budget, "figure": figure}
     if figure == "fig1":
@@ -107,7 +106,7 @@ def check_claims(outcomes: Outcomes, crowd: Crowd) -> list[Claim]:
 
 
 def _claim(runs: Runs, figure: str, paper: str, check: Check) -> Claim:
-    """Return a claim as its check finds it, "not measured" if algorithms or runs are missing."""
+    """Check a claim; it is not measured if algorithms or runs are missing."""
     missing = [name for name in PAPERS if name not in runs.algorithms]
     if missing:
         return Claim(figure, paper, f"needs {', '.join(missing)}", UNKNOWN)
@@ -131,7 +130,7 @@ def _list(items: Iterable[str]) -> str:
 
 
 def _trends(column: str, direction: float, words: str) -> Check:
-    """Return a check whether pulls clearly rise (+1) or fall (-1) with a column."""
+    """Return a check that pulls clearly rise (+1) or fall (-1) with a column."""
 
     def check(runs: Runs) -> tuple[str, str]:
         trends = {name: runs.trend(name, column) for name in runs.algorithms}

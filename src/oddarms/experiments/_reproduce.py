@@ -33,7 +33,7 @@ from oddarms.theory import gaps
 
 RUNS, QUICK_RUNS = 10, 3
 BUDGET = 1_000_000_000
-"""A run ends here at the latest; no setting of the paper comes near it."""
+"""The most pulls of a run; no setting of the paper comes near it."""
 TITLE = "Adaptive Double-Exploration Tradeoff for Outlier Detection: the experiments again"
 HEADINGS = {
     "fig1": "Figure 1: intervals at the first and the last round",
@@ -96,31 +96,31 @@ def reproduce(
     figures
         Some of "fig1", "fig2a", "fig2b", "fig3".
     folder
-        Where everything goes: ``results.csv`` (a row per run), ``fig1_intervals.csv``,
-        ``fig3c_gaps.csv``, a PNG and an SVG per figure, ``report.md`` and ``report.html``; and
-        ``cells.jsonl``, from which an interrupted reproduction resumes.
+        The folder for ``results.csv`` (a row per run), ``fig1_intervals.csv``, ``fig3c_gaps.csv``,
+        a PNG and an SVG per figure, ``report.md``, ``report.html``, and ``cells.jsonl``, from which
+        the same call resumes.
     runs
-        Instances a setting (Figure 2) or runs (Figure 3); the paper's ten by default.
+        Instances per setting (Figure 2) or runs (Figure 3); by default ten, as in the paper.
     rng
-        Decides everything.
+        The seed of instances and rewards.
     algorithms
-        Names of algorithms; those of the paper have its options.
+        Names of algorithms; those of the paper get its options.
     data
         The workers of Figure 3, from `read_crowd`; a synthetic stand-in by default.
     budget
-        Most pulls of a run.
+        The most pulls of a run.
     quick
-        Three instances a setting and fewer sizes.
+        Three instances per setting, and fewer sizes.
     jobs, executor, progress
         As for `oddarms.experiments.run`.
     command
-        How it was called, for the report.
+        The command to name in the report.
     """
     from oddarms import __version__
 
     chosen, seed = _check_figures(figures), seed_of(rng)
     runs = check_whole("runs", (QUICK_RUNS if quick else RUNS) if runs is None else runs, least=1)
-    with drawing():  # says so now, rather than after the runs, if matplotlib is missing
+    with drawing():  # raises before the runs if matplotlib is missing
         target = writable_folder("out", folder)
     crowd = data or Crowd.stand_in()
     settings = [
@@ -153,7 +153,7 @@ def _check_figures(figures: Sequence[str]) -> list[str]:
 def _write(
     folder: Path, outcomes: Outcomes, claims: list[Claim], crowd: Crowd, facts: ReportFacts
 ) -> list[Path]:
-    """Write all tables, then the pictures, then the reports that show them."""
+    """Write tables, pictures and reports."""
     tables = [folder / "results.csv"]
     outcomes.to_csv(tables[0])
     figures = {row.figure for row in outcomes}
@@ -176,7 +176,7 @@ def _write(
 
 @dataclass(frozen=True)
 class ReportFacts:
-    """What the report says about how it was made."""
+    """How a report was made."""
 
     seed: int
     runs: int
@@ -192,7 +192,7 @@ def report_blocks(
     crowd: Crowd,
     facts: ReportFacts,
 ) -> list[Block]:
-    """Return the report; pictures are named without their ending."""
+    """Return the blocks of the report; `pictures` are names without ending."""
     blocks: list[Block] = [Heading(TITLE, 1), *_introduction(outcomes, crowd, facts)]
     blocks += [Heading("Claim by claim"), _claims_table(claims)]
     summaries = outcomes.summaries()

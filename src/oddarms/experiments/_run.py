@@ -32,16 +32,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class GridProgress:
-    """How far a comparison is; a progress function gets it at the start and after each cell.
+    """The progress of a comparison.
 
     Attributes
     ----------
     cells, done, resumed
-        All cells, those that are done, and those of them that were found finished.
+        All cells, the finished ones, and those that an earlier run had finished.
     pulls
-        Of the cells run now.
+        The pulls of this run.
     cost_run, cost_left
-        Estimated lengths of the cells run now and still to run; only their proportion counts.
+        Relative lengths of the cells finished by this run and of those left.
     """
 
     cells: int = 0
@@ -52,7 +52,7 @@ class GridProgress:
     cost_left: float = 0.0
 
     def planned(self, cell: Cell, *, finished: bool) -> None:
-        """Count a cell that is to be run, or was found finished."""
+        """Count a cell that is to be run, or that an earlier run finished."""
         self.cells += 1
         self.done += finished
         self.resumed += finished
@@ -77,21 +77,19 @@ def run(
 ) -> Outcomes:
     """Run every cell of a grid and return the outcomes in the grid's order.
 
-    The outcomes depend on the grid and on rng alone, not on the executor, the number of workers,
-    the order or interruptions.
+    The outcomes depend on the grid and on rng alone.
 
     Parameters
     ----------
     grid
-        What to compare.
+        The comparison.
     rng
-        Decides instances and rewards. To resume a comparison, give the same seed.
+        The seed of instances and rewards.
     folder
-        Where finished cells are kept (in ``cells.jsonl``). A run that was interrupted or killed
-        resumes from there when started again, and a larger one runs only what is new.
+        The folder of ``cells.jsonl``, which keeps finished cells. The same call resumes an
+        interrupted run, and a larger grid runs only new cells.
     jobs, executor
-        How many runs at a time, by default one per core, in processes of this machine; or an
-        executor of concurrent.futures that makes them, such as dask's.
+        The number of processes, by default one per core; or an executor of concurrent.futures.
     progress
         Called with a `GridProgress` at the start and after each cell.
 
@@ -141,10 +139,7 @@ def _run_waiting(
     jobs: int | None,
     executor: Executor | None,
 ) -> None:
-    """Run the cells, long ones first; if a worker dies, go on with the rest.
-
-    A cell is a task by itself, so that a long one holds up nothing but itself.
-    """
+    """Run the cells, long ones first; if a worker dies, go on with the rest."""
     restarts = 0
     while waiting:
         before = len(waiting)
@@ -208,17 +203,16 @@ def _interval_rows(result: Result) -> Iterator[IntervalRow]:
 
 
 def _interval_row(name: str, arm: int, values: Iterable[float], decision: str) -> IntervalRow:
-    """Return a row with None, for JSON and CSV, where nothing is known yet."""
+    """Return a row, with None for infinite and missing numbers."""
     known = [float(value) if math.isfinite(value) else None for value in values]
     estimate, lower, upper = known
     return IntervalRow(name, arm, estimate, lower, upper, decision)
 
 
 class CellStore:
-    """An append-only file of finished cells: one JSON object a line, found again by its key.
+    """An append-only file of finished cells by key, one JSON object a line.
 
-    A line that a crash cut off counts as not run, and nothing else is lost. Several processes may
-    append to one file. Lines of other comparisons, seeds or versions of the code have other keys.
+    A line that a crash cut off counts as not run. Several processes may append to one file.
     """
 
     def __init__(self, folder: Path) -> None:
