@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -683,3 +684,39 @@ class TestThreads:
         assert sum(trial.ticket is None for trial in trials) == 6 * 2 * 2
         assert_same_answer(studies[0].result(), never_killed(studies[1]))
         assert studies[0].verify().ok
+
+    def test_one_that_asks_twice_at_once_gets_the_same_tickets(self, storage: str) -> None:
+        """Such as a client whose connection broke while its first call waited for its turn."""
+        study = make(storage)
+        asked = at_once([lambda key=i % 3: study.ask(2, key=str(key)) for i in range(9)])
+        assert [places(one) for one in asked[:3]] == [places(asked[i + 3]) for i in range(3)]
+        assert [places(one) for one in asked[:3]] == [places(asked[i + 6]) for i in range(3)]
+        assert len(set().union(*map(places, asked))) == 6
+        assert study.overview().handed_out == 6
+
+    def test_tell_the_same_ticket_at_once(self, storage: str) -> None:
+        study = make(storage)
+        tickets = study.ask(4)
+        said = at_once(
+            [lambda i=i: study.tell_many([(t, i % 2 / 2) for t in tickets]) for i in range(8)]
+        )
+        for number, ticket in enumerate(tickets):
+            (trial,) = [one for one in study.trials() if one.ticket == ticket.id]
+            found = [told[number] for told in said]
+            assert found.count(Told.RECORDED) == 1
+            assert found.count(Told.CONFLICT) == 4
+            assert trial.reward == found.index(Told.RECORDED) % 2 / 2
+        assert study.overview().conflicts == 16
+        assert study.verify().ok
+
+
+def at_once(calls: list[Callable[[], Any]]) -> list[Any]:
+    """Return what calls of several threads return."""
+    ready = threading.Barrier(len(calls))
+
+    def made(call: Callable[[], Any]) -> Any:
+        ready.wait()
+        return call()
+
+    with ThreadPoolExecutor(len(calls)) as executor:
+        return list(executor.map(made, calls))

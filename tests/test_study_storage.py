@@ -342,6 +342,35 @@ class TestFilesThatGo:
                 again.tell(late, 0.5)
         assert again.verify().ok
 
+    def test_a_refused_result_does_not_spoil_those_told_at_the_same_time(self, file: Path) -> None:
+        """Calls that wait for the same lock become one transaction."""
+        made(file)
+        shutil.copy(file, file.with_name("backup.db"))
+        unknown = load_study("s", storage=file).ask(8)
+        again = load_study("s", storage=file.with_name("backup.db"))
+        tickets = again.ask(3)
+        refused: list[str] = []
+
+        def tell(ticket: Ticket) -> None:
+            try:
+                assert again.tell(ticket, 0.5) is Told.RECORDED
+            except InvalidParameter as error:
+                refused.append(str(error))
+
+        late = [ticket for ticket in unknown if ticket_number(ticket.id) > 5]
+        threads = [threading.Thread(target=tell, args=[t]) for t in [*late, *tickets]]
+        with closing(sqlite3.connect(file.with_name("backup.db"))) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for thread in threads:
+                thread.start()
+            time.sleep(0.2)
+            connection.rollback()
+        for thread in threads:
+            thread.join()
+        assert len(refused) == len(late) > 0
+        assert all("restored from an older backup" in text for text in refused)
+        assert {trial.ticket for trial in again.trials()} == {ticket.id for ticket in tickets}
+
 
 class TestFullDisks:
     @staticmethod

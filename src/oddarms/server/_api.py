@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import isfinite
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -16,7 +16,6 @@ import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.concurrency import run_in_threadpool
 
 from oddarms.errors import InvalidParameter
 from oddarms.server import _models as models
@@ -52,7 +51,7 @@ Document = dict[str, Any]
 
 def answered(document: Any, status: int = 200) -> Response:
     """Return plain values as JSON, without validation: they were made here."""
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False, default=datetime.isoformat)
     return Response(text, status, media_type="application/json")
 
 
@@ -62,24 +61,20 @@ work = APIRouter(prefix="/api/v1/studies/{name}", tags=["work"], responses=PROBL
 
 
 @work.post("/ask", response_model=models.Asked)
-async def ask(
-    request: Request, principal: Anybody, study: StudyToWork, body: models.Ask
-) -> Response:
+async def ask(request: Request, study: StudyToWork, body: models.Ask) -> Response:
     """Hand out up to n pulls; fewer, or none, if there is nothing to do until results arrive.
 
     With `wait` it answers when there is something to do, or after so many seconds.
     """
     state = state_of(request)
-    tickets = await state.events.tickets(study, principal.token, request, body)
+    tickets = await state.events.tickets(study, current(request).token, request, body)
     state.metrics.leases.labels("granted").inc(len(tickets))
     document = {"status": tickets.status.value, "done": tickets.done, "decided": tickets.decided}
-    return await run_in_threadpool(
-        lambda: answered({**document, "tickets": [wire.plain(ticket) for ticket in tickets]})
-    )
+    return answered({**document, "tickets": [vars(ticket) for ticket in tickets]})
 
 
-@work.post("/tell")
-def tell(request: Request, study: StudyToWork, body: models.Tell) -> dict[str, list[Told]]:
+@work.post("/tell", response_model=dict[str, list[Told]])
+def tell(request: Request, study: StudyToWork, body: models.Tell) -> Response:
     """Record results; when this answers they are stored for good. It may be repeated.
 
     The answer has for each result whether it was recorded, repeated, or in conflict with the first
@@ -89,7 +84,7 @@ def tell(request: Request, study: StudyToWork, body: models.Tell) -> dict[str, l
     for outcome, count in Counter(told).items():
         state_of(request).metrics.told.labels(outcome.value).inc(count)
     state_of(request).events.changed(study)
-    return {"told": told}
+    return answered({"told": told})
 
 
 @work.post("/skip")

@@ -23,7 +23,7 @@ from contextlib import closing, contextmanager, nullcontext
 from functools import cache, lru_cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -104,6 +104,54 @@ class _Turns:
                 self._waiting.popleft().release()
             else:
                 self._taken = False
+
+
+class Call(Protocol[Answer]):
+    """A call that `Together` makes; it has an answer once it is done."""
+
+    answer: Answer | None
+
+
+class Together(Generic[Answer]):
+    """Makes calls of several threads at once: those that came while others were made.
+
+    A transaction takes hardly longer for twenty calls than for one, and each would have to wait for
+    all before it.
+
+    Parameters
+    ----------
+    make
+        Makes some calls in one transaction, and then sets their answers. If it raises
+        `InvalidParameter`, one of them is refused.
+    """
+
+    def __init__(self, make: Callable[[list[Any]], None]) -> None:
+        self._make = make
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._calls: list[Call[Answer]] = []
+
+    def make(self, call: Call[Answer]) -> Answer:
+        """Return the answer of a call; raise its error."""
+        if self._process != os.getpid():  # the parent's threads are not here
+            self._begin()
+        self._calls.append(call)
+        try:
+            with self._lock:
+                while call.answer is None:
+                    waiting = [one for one in self._calls if one.answer is None]
+                    try:
+                        self._make(waiting)
+                    except InvalidParameter:
+                        if len(waiting) == 1:
+                            raise
+                        self._make([call])
+            return call.answer
+        finally:
+            self._calls.remove(call)
 
 
 def _unobserved(_kind: str, _seconds: float) -> None:

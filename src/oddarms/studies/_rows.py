@@ -7,29 +7,62 @@ an arm; a result whose place is taken gets the next free one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from oddarms.errors import InvalidParameter, StorageFailed, UnknownStudy
 from oddarms.problem import FloatArray, IntArray
-from oddarms.search import Place
+from oddarms.search import Place, Status
 from oddarms.studies._database import Database, Now, in_chunks, insert_sqlite, run
 from oddarms.studies._study import CONFLICTS_KEPT, MAX_WORKERS, Told
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-PARAMETERS = 500
-"""Numbers in a list of a statement."""
-
-Row = tuple[int, int, int, float]
-"""Number, arm and place of a ticket, and its reward."""
+Row = tuple[int, int, int, float, str | None]
+"""Number, arm and place of a ticket, its reward, and who tells it."""
 Results = tuple[IntArray, IntArray, FloatArray, IntArray]
 """Arm, place and reward of results, and the numbers of their tickets, 0 for history."""
 
+
+class Asked(NamedTuple):
+    """Number, arm and place of tickets, when their leases end, and the state after that."""
+
+    tickets: list[tuple[int, int, int]]
+    status: Status
+    decided: int
+    expires: float
+
+
+@dataclass(eq=False)
+class Ask:
+    """A call of `ask`."""
+
+    n: int
+    worker: str | None
+    lease: float
+    prefetch: float
+    key: str | None
+    answer: Asked | None = None
+
+
+@dataclass(eq=False)
+class Tell:
+    """A call of `tell_many`."""
+
+    rows: list[Row]
+    answer: list[Told] | None = None
+
+
+_LIVE = "boot = :boot AND expires > :steady"
+"""The condition that the lease of a ticket lasts."""
 _PLACES = (
     "SELECT place FROM results WHERE study = :study AND arm = :arm"
     " UNION ALL SELECT place FROM tickets WHERE study = :study AND arm = :arm"
@@ -49,6 +82,18 @@ RATE = "CASE :minute - minute WHEN 0 THEN recent + earlier * :left WHEN 1 THEN r
 def minute_of(wall: float) -> dict[str, float]:
     """Return the values of `RATE`."""
     return {"minute": int(wall // 60.0), "left": 1.0 - wall % 60.0 / 60.0}
+
+
+class Look(NamedTuple):
+    """Tickets at one moment: how many are out, the sum of their numbers, and how many are stored.
+
+    `known` is how many of these have one of the keys that were asked for.
+    """
+
+    live: int
+    total: int
+    stored: int
+    known: int
 
 
 class Rows:
@@ -71,13 +116,12 @@ class Rows:
         self, connection: sa.Connection, columns: str, now: Now, more: str = "", **values: Any
     ) -> Any:
         """Select columns of the tickets whose leases last."""
-        where = "study = :study AND boot = :boot AND expires > :steady"
-        statement = f"SELECT {columns} FROM tickets WHERE {where} {more}"
+        statement = f"SELECT {columns} FROM tickets WHERE study = :study AND {_LIVE} {more}"
         return self.run(connection, statement, boot=now.boot, steady=now.steady, **values)
 
     def drop_expired(self, connection: sa.Connection, now: Now) -> None:
         """Delete tickets whose leases have ended, except those being told or renewed."""
-        expired = "study = :study AND (boot <> :boot OR expires <= :steady)"
+        expired = f"study = :study AND NOT ({_LIVE})"
         if self.database.is_postgresql:
             unlocked = f"SELECT number FROM tickets WHERE {expired} FOR UPDATE SKIP LOCKED"
             expired = f"study = :study AND {_among(unlocked)}"
@@ -86,43 +130,64 @@ class Rows:
         )
 
     def asked_before(
-        self, connection: sa.Connection, key: str, expires: float
-    ) -> list[tuple[int, int, int]]:
-        """Return those tickets of an earlier call with this key that are out, with new leases."""
+        self, connection: sa.Connection, asks: Iterable[Ask], now: Now
+    ) -> dict[Ask, list[tuple[int, int, int]]]:
+        """Return the tickets of earlier calls with the same keys that are out; renew them."""
+        known = {}
+        for ask in asks:
+            found = self.run(
+                connection,
+                "UPDATE tickets SET expires = :expires WHERE study = :study AND key = :key"
+                " RETURNING number, arm, place",
+                key=ask.key,
+                expires=now.steady + ask.lease,
+            ).all()
+            if found:
+                known[ask] = sorted((int(number), int(arm), int(at)) for number, arm, at in found)
+        return known
+
+    def look(self, connection: sa.Connection, now: Now, keys: Sequence[str] = ()) -> Look:
+        """Look at all tickets, once."""
+        chosen, listed = self._listed(keys, "TEXT")
         found = self.run(
             connection,
-            "UPDATE tickets SET expires = :expires WHERE study = :study AND key = :key"
-            " RETURNING number, arm, place",
-            key=key,
-            expires=expires,
+            f"SELECT count(*) FILTER (WHERE {_LIVE}),"
+            f" CAST(coalesce(sum(number) FILTER (WHERE {_LIVE}), 0) AS BIGINT), count(*),"
+            f" count(*) FILTER (WHERE key {chosen}) FROM tickets WHERE study = :study",
+            boot=now.boot,
+            steady=now.steady,
+            listed=listed,
         )
-        return sorted((int(number), int(arm), int(place)) for number, arm, place in found)
+        return Look(*map(int, found.one()))
 
-    def out(self, connection: sa.Connection, now: Now | None = None) -> set[Place]:
+    def out(
+        self, connection: sa.Connection, now: Now | None = None, look: Look | None = None
+    ) -> set[Place]:
+        """Return the places of tickets that are out, those of a look if there is one."""
         now = now or self.database.now(connection)
-        counted = self.count_live(connection, now)
-        self._read_live(connection, now)
-        if (len(self._live), sum(self._live)) != counted:  # some were skipped, or have expired
+        look = look or self.look(connection, now)
+        if not self._agrees(look):
+            self._read_live(connection, now, max(self._live, default=0))
+        if not self._agrees(look):  # some were skipped, or have expired
             self._live = {}
-            self._read_live(connection, now)
+            self._read_live(connection, now, 0)
         return set(self._live.values())
 
-    def count_live(self, connection: sa.Connection, now: Now | None = None) -> tuple[int, int]:
-        """Return how many tickets are out, and the sum of their numbers."""
-        now = now or self.database.now(connection)
-        columns = "count(*), CAST(coalesce(sum(number), 0) AS BIGINT)"
-        count, total = self.live(connection, columns, now).one()
-        return int(count), int(total)
+    def _agrees(self, look: Look) -> bool:
+        return (len(self._live), sum(self._live)) == (look.live, look.total)
 
-    def _read_live(self, connection: sa.Connection, now: Now) -> None:
-        """Read tickets with higher numbers than the known ones, as one text for one step."""
+    def _read_live(self, connection: sa.Connection, now: Now, last: int) -> None:
+        """Read tickets with higher numbers than the last known one, as one text for one step."""
         join = "string_agg" if self.database.is_postgresql else "group_concat"
         text = f"{join}(number || ' ' || arm || ' ' || place, ' ')"
-        last = max(self._live, default=0)
         found = self.live(connection, text, now, "AND number > :last", last=last).scalar()
         values = list(map(int, (found or "").split()))
         places = zip(values[1::3], values[2::3], strict=True)
         self._live.update(zip(values[::3], places, strict=True))
+
+    def remember(self, tickets: Iterable[tuple[int, int, int]]) -> None:
+        """Take tickets for those that are out; only once they are stored."""
+        self._live.update((number, (arm, place)) for number, arm, place in tickets)
 
     def forget(self, tickets: IntArray) -> None:
         """Take tickets for told."""
@@ -130,44 +195,41 @@ class Rows:
             self._live.pop(number, None)
 
     def add_tickets(
-        self,
-        connection: sa.Connection,
-        places: Sequence[Place],
-        worker: str | None,
-        key: str | None,
-        now: Now,
-        expires: float,
-    ) -> list[tuple[int, int, int]]:
-        if not places:
-            return []
-        last = self.run(
-            connection,
-            "UPDATE studies SET tickets = tickets + :more WHERE id = :study RETURNING tickets",
-            more=len(places),
-        ).scalar()
-        if last is None:
-            raise UnknownStudy(f"The study {self._name!r} was deleted.")
-        first = int(last) - len(places) + 1
-        rows = [(first + i, arm, place) for i, (arm, place) in enumerate(places)]
-        more = (worker, key, now.wall, expires, now.boot)
+        self, connection: sa.Connection, places: Mapping[Ask, list[Place]], last: int, now: Now
+    ) -> dict[Ask, list[tuple[int, int, int]]]:
+        """Store tickets for the places of each call; `last` is the number of the last one."""
+        number = last + 1 - sum(map(len, places.values()))
+        tickets, rows, handed_out = {}, [], Counter[str]()
+        for ask, found in places.items():
+            tickets[ask] = [(number + i, arm, place) for i, (arm, place) in enumerate(found)]
+            number += len(found)
+            more = (ask.worker, ask.key, now.wall, now.steady + ask.lease, now.boot)
+            rows += [(self.study, *ticket, *more) for ticket in tickets[ask]]
+            handed_out[ask.worker or ""] += len(found)
         self.database.insert(
             connection,
             "tickets",
             ["study", "number", "arm", "place", "worker", "key", "asked", "expires", "boot"],
-            [(self.study, *row, *more) for row in rows],
+            rows,
         )
-        return rows
+        self.note_workers(connection, now.wall, handed_out=handed_out)
+        return tickets
 
-    def note_worker(
+    def note_workers(
         self,
         connection: sa.Connection,
-        worker: str | None,
         wall: float,
         *,
-        handed_out: int = 0,
-        results: int = 0,
+        handed_out: Mapping[str, int] = MappingProxyType({}),
+        results: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        told = wall if results else None
+        """Note that workers are alive, and what they got or told; locked in one order."""
+        for name in sorted({*handed_out, *results}):
+            self._note_worker(connection, name, wall, handed_out.get(name, 0), results.get(name, 0))
+
+    def _note_worker(
+        self, connection: sa.Connection, name: str, wall: float, handed_out: int, results: int
+    ) -> None:
         self.run(
             connection,
             "INSERT INTO workers (study, name, handed_out, results, minute, recent, earlier,"
@@ -183,45 +245,54 @@ class Rows:
             " minute = excluded.minute,"
             " last_told = coalesce(excluded.last_told, workers.last_told),"
             " last_seen = excluded.last_seen",
-            name=worker or "",
+            name=name,
             most=MAX_WORKERS,
             handed_out=handed_out,
             results=results,
-            told=told,
+            told=wall if results else None,
             wall=wall,
             minute=int(wall // 60.0),
         )
 
     def see_holders(self, connection: sa.Connection, tickets: Iterable[int], wall: float) -> None:
         """Note that the workers that have some tickets are alive."""
-        for some in in_lists(tickets):
-            self.run(
-                connection,
-                "UPDATE workers SET last_seen = :wall WHERE study = :study AND name IN (SELECT"
-                f" coalesce(worker, '') FROM tickets WHERE study = :study AND number IN ({some}))",
-                wall=wall,
-            )
+        chosen, listed = self._listed(tickets)
+        self.run(
+            connection,
+            "UPDATE workers SET last_seen = :wall WHERE study = :study AND name IN (SELECT"
+            f" coalesce(worker, '') FROM tickets WHERE study = :study AND number {chosen})",
+            wall=wall,
+            listed=listed,
+        )
 
     def change_tickets(
         self, connection: sa.Connection, statement: str, numbers: Iterable[int], **values: Any
     ) -> int:
         """Change tickets that are out, and return how many; they are locked in one order."""
-        changed = 0
-        for some in in_lists(numbers):
-            chosen = f"number IN ({some})"
-            if self.database.is_postgresql:
-                chosen = _among(
-                    f"SELECT number FROM tickets WHERE study = :study AND {chosen}"
-                    " ORDER BY number FOR UPDATE"
-                )
-            changed += self.run(
-                connection, f"{statement} WHERE study = :study AND {chosen}", **values
-            ).rowcount
-        return changed
+        among, listed = self._listed(numbers)
+        chosen = f"number {among}"
+        if self.database.is_postgresql:
+            chosen = _among(
+                f"SELECT number FROM tickets WHERE study = :study AND {chosen}"
+                " ORDER BY number FOR UPDATE"
+            )
+        changed = self.run(
+            connection,
+            f"{statement} WHERE study = :study AND {chosen}",
+            listed=listed,
+            **values,
+        )
+        return int(changed.rowcount)
+
+    def _listed(self, values: Iterable[Any], kind: str = "BIGINT") -> tuple[str, Any]:
+        """Return the condition of being among some values, and these as parameter `listed`."""
+        if self.database.is_postgresql:
+            return f"= ANY(CAST(:listed AS {kind}[]))", list(values)
+        return "IN (SELECT value FROM json_each(:listed))", json.dumps(list(values))
 
     # Results
 
-    def tell(self, rows: Sequence[Row], worker: str | None) -> list[Told]:
+    def tell(self, rows: Sequence[Row]) -> list[Told]:
         """Record results in one transaction."""
         firsts: dict[int, Row] = {}
         for row in rows:
@@ -234,24 +305,23 @@ class Rows:
             self._check_handed_out(connection, max(firsts))
             wall = self.database.now(connection).wall
             add = self._add_postgresql if self.database.is_postgresql else self._add_sqlite
-            added = add(connection, ordered, worker, wall)
+            added = add(connection, ordered, wall)
             known = self._known_rewards(connection, [row for row in ordered if row[0] not in added])
             for row in ordered:
                 if row[0] not in added and row[0] not in known:
-                    known |= self._add_late(connection, row, worker, wall)
-            told, conflicts = [], []
-            for number, _, _, reward in rows:
-                if number not in known:
-                    known[number] = reward
-                    told.append(Told.RECORDED)
-                elif known[number] == reward:
-                    told.append(Told.REPEATED)
-                else:
-                    conflicts.append((number, reward))
+                    known |= self._add_late(connection, row, wall)
+            told, conflicts, recorded = [], [], Counter[str]()
+            for row in rows:
+                number, _, _, reward, worker = row
+                new = number not in known
+                recorded[worker or ""] += new
+                if known.setdefault(number, reward) != reward:
+                    conflicts.append(row)
                     told.append(Told.CONFLICT)
-            self._note_conflicts(connection, conflicts, worker, wall)
-            results = sum(one is Told.RECORDED for one in told)
-            self.note_worker(connection, worker, wall, results=results)
+                else:
+                    told.append(Told.RECORDED if new else Told.REPEATED)
+            self._note_conflicts(connection, conflicts, wall)
+            self.note_workers(connection, wall, results=recorded)
         return told
 
     def _check_handed_out(self, connection: sa.Connection, number: int) -> None:
@@ -266,14 +336,12 @@ class Rows:
                 f" {last:,}: it seems to be restored from an older backup."
             )
 
-    def _add_sqlite(
-        self, connection: sa.Connection, rows: Sequence[Row], worker: str | None, wall: float
-    ) -> set[int]:
+    def _add_sqlite(self, connection: sa.Connection, rows: Sequence[Row], wall: float) -> set[int]:
         """Record results and drop their tickets; return the tickets of those that are new."""
         raw: Any = connection.connection.driver_connection
         self.change_tickets(connection, "DELETE FROM tickets", [row[0] for row in rows])
         columns = ["study", "ticket", "arm", "place", "reward", "worker", "told"]
-        values = [(self.study, *row, worker, wall) for row in rows]
+        values = [(self.study, *row, wall) for row in rows]
 
         def added(some: list[Any]) -> int:
             return insert_sqlite(raw, "results", columns, some, "ON CONFLICT DO NOTHING")
@@ -285,28 +353,21 @@ class Rows:
         return {value[1] for value in values if added([value])}
 
     def _add_postgresql(
-        self, connection: sa.Connection, rows: Sequence[Row], worker: str | None, wall: float
+        self, connection: sa.Connection, rows: Sequence[Row], wall: float
     ) -> set[int]:
-        tickets, arms, places, rewards = (list(column) for column in zip(*rows, strict=True))
-        locked = (
-            "SELECT number FROM tickets WHERE study = :study AND number = ANY(:tickets)"
-            " ORDER BY number FOR UPDATE"
-        )
-        self.run(
-            connection,
-            f"DELETE FROM tickets WHERE study = :study AND {_among(locked)}",
-            tickets=tickets,
-        )
+        tickets, arms, places, rewards, workers = map(list, zip(*rows, strict=True))
+        self.change_tickets(connection, "DELETE FROM tickets", tickets)
         found = self.run(
             connection,
             "INSERT INTO results (study, ticket, arm, place, reward, worker, told)"
-            " SELECT :study, g.ticket, g.arm, g.place, g.reward, :worker, :wall"
+            " SELECT :study, g.ticket, g.arm, g.place, g.reward, g.worker, :wall"
             " FROM unnest(CAST(:tickets AS bigint[]), CAST(:arms AS bigint[]),"
-            " CAST(:places AS bigint[]), CAST(:rewards AS double precision[]))"
-            " WITH ORDINALITY AS g(ticket, arm, place, reward, position)"
+            " CAST(:places AS bigint[]), CAST(:rewards AS double precision[]),"
+            " CAST(:workers AS text[]))"
+            " WITH ORDINALITY AS g(ticket, arm, place, reward, worker, position)"
             " ORDER BY g.position ON CONFLICT DO NOTHING RETURNING ticket",
-            worker=worker,
             wall=wall,
+            workers=workers,
             tickets=tickets,
             arms=arms,
             places=places,
@@ -316,31 +377,32 @@ class Rows:
 
     def _known_rewards(self, connection: sa.Connection, rows: Sequence[Row]) -> dict[int, float]:
         """Return the rewards that are stored, of tickets that may have one."""
-        asked = {number: (arm, place) for number, arm, place, _ in rows}
+        asked = {number: (arm, place) for number, arm, place, *_ in rows}
+        if not asked:
+            return {}
         known = {}
-        for some in in_lists(asked):
-            found = self.run(
-                connection,
-                "SELECT ticket, arm, coalesce(asked_place, place), reward FROM results"
-                f" WHERE study = :study AND ticket IN ({some})",
-            )
-            for ticket, arm, place, reward in found:
-                if asked[ticket] != (arm, place):
-                    raise InvalidParameter(
-                        f"Ticket {ticket} was handed out twice, for different pulls, as the"
-                        " storage was restored from an older backup; this result cannot be taken."
-                    )
-                known[int(ticket)] = float(reward)
+        chosen, listed = self._listed(asked)
+        found = self.run(
+            connection,
+            "SELECT ticket, arm, coalesce(asked_place, place), reward FROM results"
+            f" WHERE study = :study AND ticket {chosen}",
+            listed=listed,
+        )
+        for ticket, arm, place, reward in found:
+            if asked[ticket] != (arm, place):
+                raise InvalidParameter(
+                    f"Ticket {ticket} was handed out twice, for different pulls, as the"
+                    " storage was restored from an older backup; this result cannot be taken."
+                )
+            known[int(ticket)] = float(reward)
         return known
 
-    def _add_late(
-        self, connection: sa.Connection, row: Row, worker: str | None, wall: float
-    ) -> dict[int, float]:
+    def _add_late(self, connection: sa.Connection, row: Row, wall: float) -> dict[int, float]:
         """Record a result whose lease ended and whose place has another one: at a free place.
 
         Return the reward of its ticket if another call has told one meanwhile.
         """
-        number, arm, place, reward = row
+        number, arm, place, reward, worker = row
         while True:
             added = self.run(
                 connection,
@@ -360,11 +422,7 @@ class Rows:
                 return known
 
     def _note_conflicts(
-        self,
-        connection: sa.Connection,
-        conflicts: Sequence[tuple[int, float]],
-        worker: str | None,
-        wall: float,
+        self, connection: sa.Connection, conflicts: Sequence[Row], wall: float
     ) -> None:
         """Count results that were refused, and store the first few of each ticket."""
         if not conflicts:
@@ -374,16 +432,16 @@ class Rows:
             "UPDATE studies SET conflicts = conflicts + :more WHERE id = :study",
             more=len(conflicts),
         )
-        kept: dict[int, int] = {}
-        for some in in_lists({number for number, _ in conflicts}):
-            found = self.run(
-                connection,
-                "SELECT ticket, count(*) FROM conflicts WHERE study = :study"
-                f" AND ticket IN ({some}) GROUP BY ticket",
-            )
-            kept.update((int(ticket), int(count)) for ticket, count in found)
+        chosen, listed = self._listed({row[0] for row in conflicts})
+        found = self.run(
+            connection,
+            "SELECT ticket, count(*) FROM conflicts WHERE study = :study"
+            f" AND ticket {chosen} GROUP BY ticket",
+            listed=listed,
+        )
+        kept = {int(ticket): int(count) for ticket, count in found}
         new = []
-        for number, reward in conflicts:
+        for number, _, _, reward, worker in conflicts:
             kept[number] = kept.get(number, 0) + 1
             if kept[number] <= CONFLICTS_KEPT:
                 new.append((self.study, number, reward, worker, wall))
@@ -454,13 +512,6 @@ def _results(chunks: Iterable[Sequence[Any]]) -> Results:
             part.append(np.array(column, dtype=kind))
     arms, places, rewards, tickets = map(np.concatenate, parts)
     return arms, places, rewards, tickets
-
-
-def in_lists(numbers: Iterable[int]) -> Iterator[str]:
-    """Yield whole numbers as lists for SQL, of a length that every database takes."""
-    ordered = sorted(numbers)
-    for start in range(0, len(ordered), PARAMETERS):
-        yield ", ".join(map(str, ordered[start : start + PARAMETERS]))
 
 
 @contextmanager

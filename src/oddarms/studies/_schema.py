@@ -57,7 +57,7 @@ CREATE TABLE tickets (
     expires {real} NOT NULL,
     boot {int} NOT NULL,
     PRIMARY KEY (study, number)
-){strict};
+){clustered};
 
 CREATE TABLE conflicts (
     id {id},
@@ -111,6 +111,7 @@ _WORDS = {
         "real": "REAL",
         "bytes": "BLOB",
         "strict": " STRICT",
+        "clustered": " STRICT, WITHOUT ROWID",
         "transaction": "",
         "position": "id",
     },
@@ -120,6 +121,7 @@ _WORDS = {
         "id": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
         "bytes": "BYTEA",
         "strict": "",
+        "clustered": "",
         "transaction": ",\n    xact xid8 NOT NULL DEFAULT pg_current_xact_id()",
         "position": "xact",
     },

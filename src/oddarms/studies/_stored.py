@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +39,8 @@ from oddarms.search import (
     check_raised,
     numbers_within,
 )
-from oddarms.studies._database import Database, open_database, run
-from oddarms.studies._rows import RATE, Results, Rows, minute_of, readable
+from oddarms.studies._database import Database, Together, open_database, run
+from oddarms.studies._rows import RATE, Ask, Asked, Results, Rows, Tell, minute_of, readable
 from oddarms.studies._study import (
     LEASE,
     Conflict,
@@ -71,7 +72,7 @@ PAGE = 10_000
 """Results that are read at a time."""
 
 
-_ID = re.compile(r"([1-9]\d{0,17})\.(\d{1,18})\.(\d{1,18})\.[0-9a-f]{16}", re.ASCII)
+_ID = re.compile(r"[1-9]\d{0,17}\.\d{1,18}\.\d{1,18}\.[0-9a-f]{16}", re.ASCII)
 
 
 class StoredStudy(Study):
@@ -92,8 +93,10 @@ class StoredStudy(Study):
         self._database = database
         self._rows = Rows(database, number, name)
         self._asked = question
-        self._secret = secret
+        self._keyed = hashlib.blake2b(key=secret, digest_size=8)
         self._lock = threading.RLock()
+        self._asks: Together[Asked] = Together(self._hand_out)
+        self._tells: Together[list[Told]] = Together(self._record)
         self._search: Search | None = None
         self._budgets: list[int | None] = [question.budget]
         self._stopped: str | None = None
@@ -142,24 +145,27 @@ class StoredStudy(Study):
 
     def _id_of(self, number: int, arm: int, place: int) -> str:
         text = f"{number}.{arm}.{place}"
-        keyed = hashlib.blake2b(text.encode(), key=self._secret, digest_size=8)
-        return f"{text}.{keyed.hexdigest()}"
+        return f"{text}.{self._hash_of(text)}"
+
+    def _hash_of(self, text: str) -> str:
+        keyed = self._keyed.copy()
+        keyed.update(text.encode())
+        return keyed.hexdigest()
 
     def _read_id(self, ticket: Ticket | str) -> tuple[int, int, int]:
         """Return number, arm and place of a ticket of this study."""
         text = ticket.id if isinstance(ticket, Ticket) else ticket
-        found = _ID.fullmatch(text) if isinstance(text, str) else None
-        if found is None:
-            raise InvalidParameter(
-                f"{text!r:.60} is not a ticket: `ask` returns ids such as"
-                " 17.3.204.9f86d081884c7d65."
-            )
-        number, arm, place = int(found[1]), int(found[2]), int(found[3])
-        if not hmac.compare_digest(text, self._id_of(number, arm, place)):
+        if not isinstance(text, str) or not text.isascii():
+            raise _not_a_ticket(text)
+        own, _, found = text.rpartition(".")
+        if not hmac.compare_digest(found, self._hash_of(own)):
+            if not _ID.fullmatch(text):
+                raise _not_a_ticket(text)
             raise InvalidParameter(
                 f"Ticket {text} is not one of the study {self.name!r}: it belongs to another"
                 " study, perhaps to a deleted one with this name."
             )
+        number, arm, place = map(int, own.split("."))
         return number, arm, place
 
     # Work
@@ -173,62 +179,86 @@ class StoredStudy(Study):
         key: str | None,
         wait: float,  # noqa: ARG002 -- only servers do
     ) -> Tickets:
+        found = self._asks.make(Ask(n, worker, lease, prefetch, key))
+        expires = moment(found.expires)
+        tickets = [
+            Ticket(self._id_of(*row), self.labels[row[1]], row[1], row[2], expires)
+            for row in found.tickets
+        ]
+        return Tickets(tickets, found.status, found.decided)
+
+    def _hand_out(self, waiting: list[Ask]) -> None:
+        """Hand out tickets to all threads that wait for some, in one transaction."""
+        asks = list({ask.key or ask: ask for ask in waiting}.values())  # a repeated one follows
         with self._lock:
             self._catch_up()  # before others have to wait
             with self._database.writing() as connection:
                 self._database.alone(connection, self.number)
                 now = self._database.now(connection)
-                self._rows.drop_expired(connection, now)
-                expires = now.steady + lease
-                rows = self._rows.asked_before(connection, key, expires) if key else []
-                asked_before = len(rows)
-                if not self._database.is_postgresql:  # a transaction shuts out `tell`
-                    self._current(connection)
-                # before the results: a ticket that is told meanwhile is seen at least once
-                out = self._rows.out(connection, now)
                 search = self._current(connection)
-                if not rows and self._stopped is None:
-                    places = search.open_places(n, out, prefetch=prefetch)
-                    rows = self._rows.add_tickets(connection, places, worker, key, now, expires)
-                    out.update(places)
-                status = self._status(search, out, prefetch=prefetch)
-                new = len(rows) - asked_before
-                self._rows.note_worker(connection, worker, now.wall, handed_out=new)
-                decided = search.decided
-                self._note_state(connection, search, status)
-        expires_at = moment(now.wall + lease)
-        tickets = [
-            Ticket(self._id_of(*row), self.labels[row[1]], row[1], row[2], expires_at)
-            for row in rows
-        ]
-        return Tickets(tickets, status, decided)
+                look = self._rows.look(connection, now, [ask.key for ask in asks if ask.key])
+                if look.stored > look.live:
+                    self._rows.drop_expired(connection, now)
+                known = self._rows.asked_before(connection, asks, now) if look.known else {}
+                out = self._rows.out(connection, now, look)
+                if self._database.is_postgresql:  # a ticket may have been told meanwhile
+                    search = self._current(connection)
+                places, states = {}, {}
+                for ask in asks:
+                    n = 0 if ask in known or self._stopped is not None else ask.n
+                    places[ask] = search.open_places(n, out, prefetch=ask.prefetch)
+                    out.update(places[ask])
+                    states[ask] = self._status(search, out, prefetch=ask.prefetch)
+                more = sum(map(len, places.values()))
+                last = self._note_state(connection, search, states[asks[-1]], more)
+                tickets = self._rows.add_tickets(connection, places, last, now) | known
+            for ask in asks:
+                self._rows.remember(tickets[ask])
+                wall = now.wall + ask.lease
+                ask.answer = Asked(tickets[ask], states[ask], search.decided, wall)
 
     def see(self, worker: str | None) -> None:
         """Note that a worker is alive, which waits for work at a server."""
         name = check_text("worker", worker)
         with self._database.writing() as connection:
             self._read_row(connection)  # is the study there?
-            self._rows.note_worker(connection, name, self._database.now(connection).wall)
+            wall = self._database.now(connection).wall
+            self._rows.note_workers(connection, wall, handed_out={name or "": 0})
 
-    def _note_state(self, connection: sa.Connection, search: Search, status: Status) -> None:
-        """Keep for the list of studies what an ask has found out: it replays no logs."""
-        self._rows.run(
+    def _note_state(
+        self, connection: sa.Connection, search: Search, status: Status, more: int
+    ) -> int:
+        """Count tickets, and return the number of the last one.
+
+        Keep for the list of studies what an ask has found out: it replays no logs.
+        """
+        last = self._rows.run(
             connection,
-            "UPDATE studies SET status = :status, decided = :decided, outliers = :outliers"
-            " WHERE id = :study AND (status <> :status OR decided <> :decided)",
+            "UPDATE studies SET tickets = tickets + :more, status = :status, decided = :decided,"
+            " outliers = :outliers WHERE id = :study RETURNING tickets",
+            more=more,
             status=status.value,
             decided=search.decided,
             outliers=int(np.count_nonzero(search.decisions >= Decision.HIGH)),
         )
+        return int(last.scalar_one())
 
     def tell_many(
         self, results: Iterable[tuple[Ticket | str, float]], *, worker: str | None = None
     ) -> list[Told]:
-        rows = [(*self._read_id(ticket), self.check_reward(reward)) for ticket, reward in results]
         worker = check_text("worker", worker)
-        if not rows:
-            return []
-        return self._database.repeated(lambda: self._rows.tell(rows, worker))
+        rows = [
+            (*self._read_id(ticket), self.check_reward(reward), worker)
+            for ticket, reward in results
+        ]
+        return self._tells.make(Tell(rows)) if rows else []
+
+    def _record(self, tells: list[Tell]) -> None:
+        """Record the results of all threads that wait for that, in one transaction."""
+        rows = [row for tell in tells for row in tell.rows]
+        told = iter(self._database.repeated(lambda: self._rows.tell(rows)))
+        for tell in tells:
+            tell.answer = list(islice(told, len(tell.rows)))
 
     def renew(self, tickets: Iterable[Ticket | str], lease: Seconds = LEASE) -> int:
         numbers = {self._read_id(ticket)[0] for ticket in tickets}
@@ -467,8 +497,8 @@ class StoredStudy(Study):
             ).first()
             if row is None:
                 raise UnknownStudy(f"The study {self.name!r} was deleted.")
-            live = self._rows.count_live(connection)
-        text = repr((self.number, *row, live))
+            look = self._rows.look(connection, self._database.now(connection))
+        text = repr((self.number, *row, look.live, look.total))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def trials(self, *, after: int = 0, most: int | None = None) -> Iterator[Trial]:
@@ -625,6 +655,12 @@ class StoredStudy(Study):
             return found
         found.results = search.told + search.result().history
         return found
+
+
+def _not_a_ticket(text: object) -> InvalidParameter:
+    return InvalidParameter(
+        f"{text!r:.60} is not a ticket: `ask` returns ids such as 17.3.204.9f86d081884c7d65."
+    )
 
 
 def question_of(text: str, storage: str) -> Question:
