@@ -450,24 +450,34 @@ class Rows:
 
     # The log
 
-    def results_behind(self, connection: sa.Connection, before: int) -> tuple[int, Results]:
-        """Return a position in the log, and the results behind the last one.
+    def head(self, connection: sa.Connection) -> Any:
+        """Return budgets, the reason of a stop, and the position of the log's end.
 
         On PostgreSQL a position is the oldest transaction that was under way: all results that
-        were not visible then are of that one or later ones. Some are read twice, which does no
-        harm. After a dump was restored, results may seem to be of transactions to come; those are
-        read once.
+        were not visible then are of that one or later ones.
+        """
+        end = "(SELECT coalesce(max(id), 0) FROM results WHERE study = :study)"
+        if self.database.is_postgresql:
+            end = "CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)"
+        statement = f"SELECT budgets, stopped, {end} FROM studies WHERE id = :study"
+        row = self.run(connection, statement).first()
+        if row is None:
+            raise UnknownStudy(f"The study {self._name!r} was deleted.")
+        return row
+
+    def results_between(self, connection: sa.Connection, before: int, end: int) -> Results:
+        """Return the results behind a position in the log, up to a later one or further.
+
+        On PostgreSQL some are read twice, which does no harm. After a dump was restored, results
+        may seem to be of transactions to come; those are read once.
         """
         behind = "id > :position"
-        last = "SELECT coalesce(max(id), 0) FROM results WHERE study = :study"
         if self.database.is_postgresql:
-            last = "SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)"
             behind = "xact >= CAST(CAST(:position AS text) AS xid8)"
             if before:
                 behind += " AND xact < pg_snapshot_xmax(pg_current_snapshot())"
-        position = int(self.run(connection, last).scalar_one())
-        if position == before and not self.database.is_postgresql:
-            return position, _results([])
+        elif before == end:
+            return _results([])
         found = self.run(
             connection,
             "SELECT arm, place, reward, coalesce(ticket, 0) FROM results"
@@ -475,7 +485,7 @@ class Rows:
             position=before,
         )
         with readable(self.database.name):
-            return position, _results(in_chunks(found))
+            return _results(in_chunks(found))
 
     def miscounts(self, connection: sa.Connection) -> list[str]:
         """Compare the log with what was counted when tickets were handed out and told."""

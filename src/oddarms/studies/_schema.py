@@ -1,4 +1,8 @@
-"""The one schema of the database. Tables of SQLite are strict: values have their column's type."""
+"""The one schema of the database. Tables of SQLite are strict: values have their column's type.
+
+Results and tickets are added under a lock of their study (`_database`), so they need no foreign
+key, which PostgreSQL would check row by row.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ CREATE TABLE arms (
 
 CREATE TABLE results (
     id {id},
-    study {int} NOT NULL {study},
+    study {int} NOT NULL,
     arm {int} NOT NULL,
     place {int} NOT NULL,
     reward {real} NOT NULL,
@@ -47,7 +51,7 @@ CREATE TABLE results (
 CREATE INDEX results_in_order ON results (study, {position});
 
 CREATE TABLE tickets (
-    study {int} NOT NULL {study},
+    study {int} NOT NULL,
     number {int} NOT NULL,
     arm {int} NOT NULL,
     place {int} NOT NULL,

@@ -379,17 +379,14 @@ class StoredStudy(Study):
 
     # The search
 
-    def _read_row(self, connection: sa.Connection) -> None:
-        """Read what may change of the study itself."""
-        row = self._rows.run(
-            connection, "SELECT budgets, stopped FROM studies WHERE id = :study"
-        ).first()
-        if row is None:
-            raise UnknownStudy(f"The study {self.name!r} was deleted.")
+    def _read_row(self, connection: sa.Connection) -> int:
+        """Read what may change of the study itself; return the position of the log's end."""
+        budgets, self._stopped, end = self._rows.head(connection)
         with readable(self.storage):
-            self._budgets, self._stopped = list(json.loads(row[0])), row[1]
+            self._budgets = list(json.loads(budgets))
             if not self._budgets:
                 raise ValueError("a study must have a budget, or null")
+        return int(end)
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
@@ -401,13 +398,11 @@ class StoredStudy(Study):
     def _catch_up(self) -> Search:
         """Give the search what is new, outside of a transaction: it may take a while."""
         with self._database.reading() as connection:
-            self._read_row(connection)
             new = self._new_results(connection)
         return self._advance(*new)
 
     def _current(self, connection: sa.Connection) -> Search:
         """Return the search with all results that are stored now."""
-        self._read_row(connection)
         return self._advance(*self._new_results(connection))
 
     def _advance(self, position: int, results: Results) -> Search:
@@ -427,13 +422,14 @@ class StoredStudy(Study):
 
     def _new_results(self, connection: sa.Connection) -> tuple[int, Results]:
         """Return a position in the log, and the results behind the last one."""
+        position = self._read_row(connection)
         before = 0 if self._search is None else self._position
-        position, results = self._rows.results_behind(connection, before)
+        results = self._rows.results_between(connection, before, position)
         budgeted, history = self._budgets[0] is not None, (results[3] == 0).any()
         if self._search is not None and not self._search.told and budgeted and history:
             # begin anew: within a budget, steps depend on all history that is there before them
             self._search = None
-            position, results = self._rows.results_behind(connection, 0)
+            results = self._rows.results_between(connection, 0, position)
         return position, self._checked(results)
 
     def _checked(self, results: Results) -> Results:
@@ -796,7 +792,8 @@ class DatabaseStorage(Storage):
         with self.database.writing() as connection:
             self.database.alone(connection, number)
             self.database.appending(connection, number, alone=True)
-            run(connection, "DELETE FROM studies WHERE id = :study", study=number)
+            for table in ("results WHERE study", "tickets WHERE study", "studies WHERE id"):
+                run(connection, f"DELETE FROM {table} = :study", study=number)
 
 
 def _encoded(label: Label) -> str:
