@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from math import isfinite
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -16,9 +16,12 @@ import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
 
 from oddarms.errors import InvalidParameter
-from oddarms.server import _models as models
+from oddarms.problem import DEFAULT_DELTA
+from oddarms.search import PREFETCH
 from oddarms.server._access import (
     Admin,
     Anybody,
@@ -30,8 +33,9 @@ from oddarms.server._access import (
     reader,
 )
 from oddarms.server._problems import Problem
-from oddarms.server._state import one_at_a_time, state_of
-from oddarms.studies import Holder, StoredStudy, Told, Trial, WorkerRecord, wire
+from oddarms.server._state import MAX_ARMS, one_at_a_time, state_of
+from oddarms.server._tokens import LONGEST, MAX_NOTE, Role
+from oddarms.studies import LEASE, Holder, StoredStudy, Told, Trial, WorkerRecord, wire
 from oddarms.tables import csv_text
 
 PAGE = 1000
@@ -47,12 +51,169 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 Document = dict[str, Any]
+Reward = Annotated[Any, Field(json_schema_extra={"type": "number"})]
+"""Checked by the study, whose error says what is wrong."""
+Label = StrictStr | StrictInt
+Text = Annotated[str, Field(max_length=wire.MAX_TEXT)]
+Key = Annotated[str, Field(max_length=wire.MAX_KEY)]
+Lease = Annotated[float, Field(gt=0.0, le=1e9, allow_inf_nan=False, description="Seconds.")]
+"""The study checks it: how long it may be is a setting of the server."""
+TicketId = Annotated[str, Field(max_length=wire.MAX_TICKET_ID)]
+TicketIds = Annotated[list[TicketId], Field(max_length=wire.MAX_RESULTS, fail_fast=True)]
 
 
-def answered(document: Any, status: int = 200) -> Response:
-    """Return plain values as JSON, without validation: they were made here."""
+# Bodies of requests; the library itself checks what the values mean
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_size(cls, values: Any) -> Any:
+        """Refuse a great many members at once: Pydantic would make an error of each."""
+        if isinstance(values, dict) and len(values) > len(cls.model_fields):
+            known = ", ".join(cls.model_fields)
+            said = "It has {count} members, and there are only {known}"
+            raise PydanticCustomError("members", said, {"count": len(values), "known": known})
+        return values
+
+
+class NewStudy(_Body):
+    """A study to create: its arms, and the words of a `Question`."""
+
+    name: str = Field(min_length=1, max_length=200)
+    arms: Annotated[list[Label], Field(fail_fast=True)] | int = Field(
+        description=f"Labels, texts or whole numbers, at most {MAX_ARMS:,}; or how many."
+    )
+    k: float | None = None
+    delta: float = DEFAULT_DELTA
+    bounds: tuple[float, float] = (0.0, 1.0)
+    side: str = "upper"
+    budget: int | None = None
+    rule: str = "sigma"
+    margin: float | None = None
+    floor: float | None = None
+    control: Label | None = None
+    quantile: float | None = None
+    error: str = "fwer"
+    goal: str = "confidence"
+    algorithm: str | None = None
+    options: dict[str, Any] = Field({}, description="Options of the algorithm.")
+    seed: int | None = Field(None, description="As a text if it is long; drawn if missing.")
+
+
+class Ask(_Body):
+    """How many pulls are wanted, and by whom."""
+
+    n: int = Field(1, ge=1, le=wire.MAX_RESULTS)
+    worker: Text | None = None
+    lease: Lease = LEASE.total_seconds()
+    prefetch: float = Field(PREFETCH, ge=0.0, allow_inf_nan=False)
+    key: Key | None = Field(None, description="Repeat the request with it for the same tickets.")
+    wait: float = Field(
+        0.0, ge=0.0, le=wire.MAX_WAIT, description="Seconds to wait while there is nothing to do."
+    )
+
+
+class Tell(_Body):
+    """Results of tickets."""
+
+    results: list[tuple[TicketId, Reward]] = Field(
+        max_length=wire.MAX_RESULTS, fail_fast=True, description="Pairs of ticket and reward."
+    )
+    worker: Text | None = None
+
+
+class Skip(_Body):
+    """Tickets to give back."""
+
+    tickets: TicketIds
+    reason: Text = ""
+
+
+class Release(_Body):
+    """A worker whose tickets are taken back; null for who asked without a name."""
+
+    worker: Text | None
+    reason: Text = ""
+
+
+class Renew(_Body):
+    """Tickets whose pulls are still under way."""
+
+    tickets: TicketIds
+    lease: Lease = LEASE.total_seconds()
+
+
+class History(_Body):
+    """Rewards from before the study, in their order."""
+
+    rows: list[tuple[int, Reward]] = Field(
+        max_length=wire.MAX_HISTORY,
+        fail_fast=True,
+        description="Pairs of an arm's number, from 0, and a reward.",
+    )
+    key: Key | None = Field(None, description="A second request with it records nothing.")
+
+
+class Budget(_Body):
+    """A larger budget; null for none."""
+
+    budget: int | None
+
+
+class Stop(_Body):
+    """Why a study is stopped."""
+
+    reason: Text = ""
+
+
+class NewToken(_Body):
+    """A token to be made."""
+
+    role: Role
+    study: Text | None = None
+    note: str = Field("", max_length=MAX_NOTE)
+    days: float | None = Field(None, gt=0.0, le=LONGEST.days)
+
+
+# Answers
+
+
+class TicketOut(BaseModel):
+    """A pull to make."""
+
+    id: str
+    arm: Label
+    index: int
+    place: int
+    expires: str
+
+
+class Asked(BaseModel):
+    """Tickets, and the status of the study; `done` if no more will be handed out."""
+
+    status: str
+    done: bool
+    decided: int
+    tickets: list[TicketOut]
+
+
+class ProblemOut(BaseModel):
+    """An error (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+
+
+def answered(document: Document) -> Response:
+    """Return a large document as JSON, without validation: it was made here."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False, default=datetime.isoformat)
-    return Response(text, status, media_type="application/json")
+    return Response(text, media_type="application/json")
 
 
 # Work
@@ -60,8 +221,8 @@ def answered(document: Any, status: int = 200) -> Response:
 work = APIRouter(prefix="/api/v1/studies/{name}", tags=["work"], responses=PROBLEMS)
 
 
-@work.post("/ask", response_model=models.Asked)
-async def ask(request: Request, study: StudyToWork, body: models.Ask) -> Response:
+@work.post("/ask", response_model=Asked)
+async def ask(request: Request, study: StudyToWork, body: Ask) -> Response:
     """Hand out up to n pulls; fewer, or none, if there is nothing to do until results arrive.
 
     With `wait` it answers when there is something to do, or after so many seconds.
@@ -74,7 +235,7 @@ async def ask(request: Request, study: StudyToWork, body: models.Ask) -> Respons
 
 
 @work.post("/tell", response_model=dict[str, list[Told]])
-def tell(request: Request, study: StudyToWork, body: models.Tell) -> Response:
+def tell(request: Request, study: StudyToWork, body: Tell) -> Response:
     """Record results; when this answers they are stored for good. It may be repeated.
 
     The answer has for each result whether it was recorded, repeated, or in conflict with the first
@@ -88,7 +249,7 @@ def tell(request: Request, study: StudyToWork, body: models.Tell) -> Response:
 
 
 @work.post("/skip")
-def skip(request: Request, study: StudyToWork, body: models.Skip) -> dict[str, int]:
+def skip(request: Request, study: StudyToWork, body: Skip) -> dict[str, int]:
     """Give back tickets without results; return how many."""
     study.skip_many(body.tickets, body.reason)
     state_of(request).metrics.leases.labels("returned").inc(len(body.tickets))
@@ -97,7 +258,7 @@ def skip(request: Request, study: StudyToWork, body: models.Skip) -> dict[str, i
 
 
 @work.post("/release")
-def release(request: Request, study: StudyToWork, body: models.Release) -> dict[str, int]:
+def release(request: Request, study: StudyToWork, body: Release) -> dict[str, int]:
     """Take back all tickets that a worker has out, if it is gone; return how many."""
     count = state_of(request).release(study, body.worker, body.reason)
     audit(request, "release", study.name, worker=body.worker, tickets=count, reason=body.reason)
@@ -105,7 +266,7 @@ def release(request: Request, study: StudyToWork, body: models.Release) -> dict[
 
 
 @work.post("/renew")
-def renew(request: Request, study: StudyToWork, body: models.Renew) -> dict[str, int]:
+def renew(request: Request, study: StudyToWork, body: Renew) -> dict[str, int]:
     """Let leases last so many seconds from now; return how many do."""
     count = study.renew(body.tickets, body.lease)
     state_of(request).metrics.leases.labels("renewed").inc(count)
@@ -117,7 +278,7 @@ def renew(request: Request, study: StudyToWork, body: models.Renew) -> dict[str,
 studies = APIRouter(prefix="/api/v1/studies", tags=["studies"], responses=PROBLEMS)
 
 
-@studies.get("", response_model=Document)
+@studies.get("")
 def list_studies(
     request: Request,
     principal: Anybody,
@@ -126,7 +287,7 @@ def list_studies(
     skip: Annotated[int, Query(ge=0, le=2**53)] = 0,
     sort: Annotated[str, Query(description="A minus before it: the largest first.")] = "name",
     status: str = "",
-) -> Response:
+) -> Document:
     """Return a page of the studies, and how many there are; a token of one study sees that one."""
     storage, only = state_of(request).storage, principal.token.study_name
     if principal.token.study is None:
@@ -136,16 +297,16 @@ def list_studies(
         there = only is not None and storage.number_of(only) == principal.token.study
         found = [one for one in storage.list(only or "") if there and one.name == only]
         total = len(found)
-    return answered({"studies": [wire.summary_document(one) for one in found], "total": total})
+    return {"studies": [wire.summary_document(one) for one in found], "total": total}
 
 
-@studies.post("", status_code=201, response_model=Document)
-def create(request: Request, _: Admin, body: models.NewStudy) -> Response:
+@studies.post("", status_code=201)
+def create(request: Request, _: Admin, body: NewStudy) -> Document:
     """Create a study; the answer is that of `GET /studies/{name}`."""
     words = body.model_dump(exclude={"name", "arms", "seed"})
     study = state_of(request).create(body.name, body.arms, words, body.seed)
     audit(request, "create", body.name)
-    return answered(_document(study), 201)
+    return _document(study)
 
 
 @studies.get("/{name}", response_model=Document)
@@ -179,7 +340,7 @@ def delete(request: Request, study: StudyToChange) -> Response:
 
 
 @studies.post("/{name}/history")
-def add_history(request: Request, study: StudyToChange, body: models.History) -> dict[str, int]:
+def add_history(request: Request, study: StudyToChange, body: History) -> dict[str, int]:
     """Record rewards from before the study, without tickets; return how many.
 
     Rows are recorded in their order, which must not depend on the rewards.
@@ -194,28 +355,28 @@ def add_history(request: Request, study: StudyToChange, body: models.History) ->
     return {"count": count}
 
 
-@studies.post("/{name}/budget", response_model=Document)
-def raise_budget(request: Request, study: StudyToChange, body: models.Budget) -> Response:
+@studies.post("/{name}/budget")
+def raise_budget(request: Request, study: StudyToChange, body: Budget) -> Document:
     """Allow more pulls, or any number; a study that the budget stopped goes on."""
     study.raise_budget(body.budget)
     audit(request, "budget", study.name, budget=body.budget)
-    return answered(_document(study))
+    return _document(study)
 
 
-@studies.post("/{name}/stop", response_model=Document)
-def stop(request: Request, study: StudyToChange, body: models.Stop) -> Response:
+@studies.post("/{name}/stop")
+def stop(request: Request, study: StudyToChange, body: Stop) -> Document:
     """Hand out no more tickets until it is resumed; results of those that are out are taken."""
     study.stop(body.reason)
     audit(request, "stop", study.name, reason=body.reason)
-    return answered(_document(study))
+    return _document(study)
 
 
-@studies.post("/{name}/resume", response_model=Document)
-def resume(request: Request, study: StudyToChange) -> Response:
+@studies.post("/{name}/resume")
+def resume(request: Request, study: StudyToChange) -> Document:
     """Hand out tickets again."""
     study.resume()
     audit(request, "resume", study.name)
-    return answered(_document(study))
+    return _document(study)
 
 
 # Results
@@ -232,15 +393,14 @@ def result(study: StudyToRead, snapshots: bool = False) -> Response:
     return answered(study.result().to_dict(snapshots=snapshots))
 
 
-@results.get("/progress", response_model=Document)
-def progress(study: StudyToRead) -> Response:
+@results.get("/progress")
+def progress(study: StudyToRead) -> Document:
     """Return pulls, open arms, the threshold and about how many pulls are needed."""
     values = asdict(study.progress())
-    return answered({name: _finite(value) for name, value in values.items()})
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not isfinite(value) else value
+    for name, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            values[name] = None
+    return values
 
 
 @results.get("/status")
@@ -298,24 +458,24 @@ def _csv_of(study: StoredStudy) -> Iterator[str]:
         after = page[-1].number
 
 
-@results.get("/workers", response_model=dict[str, list[WorkerRecord]])
-def workers(study: StudyToRead) -> Response:
+@results.get("/workers")
+def workers(study: StudyToRead) -> dict[str, list[WorkerRecord]]:
     """Return every worker with tickets, results, rate, and when it was last seen."""
-    return answered({"workers": [wire.plain(one) for one in study.workers()]})
+    return {"workers": study.workers()}
 
 
-@results.get("/holders", response_model=dict[str, list[Holder]])
-def holders(study: StudyToRead) -> Response:
+@results.get("/holders")
+def holders(study: StudyToRead) -> dict[str, list[Holder]]:
     """Return who has tickets out that the step waits for, since when, and when leases end."""
-    return answered({"holders": [wire.plain(one) for one in study.holders()]})
+    return {"holders": study.holders()}
 
 
-@results.get("/verify", response_model=Document)
-def verify(study: StudyToRead) -> Response:
+@results.get("/verify")
+def verify(study: StudyToRead) -> Document:
     """Check the database's integrity and replay the log; one study at a time."""
     with one_at_a_time(_verifying, "The verification of a study"):
         found = study.verify()
-    return answered({"ok": found.ok, "results": found.results, "problems": found.problems})
+    return {"ok": found.ok, "results": found.results, "problems": found.problems}
 
 
 @results.get(
@@ -345,7 +505,7 @@ def list_tokens(request: Request, _: Admin) -> dict[str, list[dict[str, str | No
 
 
 @tokens.post("", status_code=201)
-def make_token(request: Request, _: Admin, body: models.NewToken) -> dict[str, str]:
+def make_token(request: Request, _: Admin, body: NewToken) -> dict[str, str]:
     """Make a token; the answer shows it for the only time."""
     lasts = None if body.days is None else timedelta(days=body.days)
     made = state_of(request).tokens.make(body.role, study=body.study, note=body.note, lasts=lasts)
@@ -390,10 +550,10 @@ def metrics(request: Request) -> Response:
 
 
 @server.get("/api/v1/openapi.json", include_in_schema=False)
-def openapi(request: Request) -> Response:
+def openapi(request: Request) -> Document:
     """Return the OpenAPI document of all routes, as this request reaches them."""
-    described = request.app.openapi()
-    return answered({**described, "servers": [{"url": request.scope["root_path"] or "/"}]})
+    described: Document = request.app.openapi()
+    return {**described, "servers": [{"url": request.scope["root_path"] or "/"}]}
 
 
 def completed(described: dict[str, Any]) -> dict[str, Any]:
@@ -401,7 +561,7 @@ def completed(described: dict[str, Any]) -> dict[str, Any]:
     components = dict(described.get("components", {}))
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     schemas = components.get("schemas", {})
-    components["schemas"] = {**schemas, "ProblemOut": models.ProblemOut.model_json_schema()}
+    components["schemas"] = {**schemas, "ProblemOut": ProblemOut.model_json_schema()}
     return {**described, "components": components, "security": [{"token": []}]}
 
 

@@ -20,7 +20,7 @@ from oddarms.server._tokens import Token, Tokens
 from oddarms.studies import StoredStudy
 
 if TYPE_CHECKING:
-    from oddarms.server._models import Ask
+    from oddarms.server._api import Ask
 
 LOOK_SECONDS = 0.5
 SEEN_SECONDS = 75.0
