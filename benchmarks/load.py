@@ -11,19 +11,36 @@ import itertools
 import multiprocessing
 import os
 import statistics
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from benchmarks._storage import ARMS, LEASE, NAME, REWARD, Place, make_wide_study, places
-from benchmarks.served import serving
 from oddarms.studies import Worker, create_study, load_study
 
 PROCESSES = 2
 START_SECONDS = 120.0
+
+
+@contextmanager
+def serving(url: str) -> Iterator[tuple[str, int]]:
+    """Serve a storage; yield address and process id. Its token is in the environment meanwhile."""
+    from oddarms.server import Role, Tokens
+
+    os.environ["ODDARMS_TOKEN"] = Tokens.opened(url).make(Role.ADMIN)
+    command = [sys.executable, "-u", "-m", "oddarms", "serve", "--storage", url, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().split()[-1].rstrip("/"), process.pid
+        finally:
+            process.terminate()
+            process.wait(START_SECONDS)
 
 
 class _Times:
