@@ -9,14 +9,22 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks._bounds import bounds_of
 from benchmarks._budget import budget_families, budget_runs
 from benchmarks._calibrated import calibrated_families, calibrated_runs
 from benchmarks._compare import BASELINES, Effort, compare, with_few_arms
-from benchmarks._delta import INSTANCES, MOST_ARMS, QUICK_INSTANCES, falling_delta
+from benchmarks._delta import (
+    DELTAS,
+    INSTANCES,
+    MOST_ARMS,
+    QUICK_INSTANCES,
+    DeltaRow,
+    falling_delta,
+)
 from benchmarks._fixed import fixed_runs
 from benchmarks._instances import fresh_families, held_out_families, instance_families
 from benchmarks._speed import cost_of_the_loop, growth
@@ -25,6 +33,7 @@ from benchmarks._tables import SMALL, TABLES, report_text
 from benchmarks._workers import busy_workers
 from oddarms.errors import InvalidParameter
 from oddarms.experiments import Setting
+from oddarms.experiments._paper import DELTA
 from oddarms.problem import check_whole
 
 FULL = Effort(runs=100, baseline_runs=100, budget=100_000_000)
@@ -32,6 +41,7 @@ QUICK = Effort(runs=4, baseline_runs=1, budget=10_000_000)
 FAMILIES = {"benchmark": "samples", "held-out": "held_out", "fresh": "fresh"}
 """The sets of families, and where the report has them."""
 NOT_PROVEN_RUNS, QUICK_NOT_PROVEN_RUNS = 200, 8
+ERROR_DELTAS, ERROR_RUNS, QUICK_ERROR_RUNS = (0.1, 0.5), 2_000, 8
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 
 Report = dict[str, Any]
@@ -107,9 +117,44 @@ def _samples(families: list[Setting], options: argparse.Namespace) -> Report:
 def _delta(families: list[Setting], options: argparse.Namespace) -> Report:
     few = with_few_arms(families, MOST_ARMS)
     instances = QUICK_INSTANCES if options.quick else INSTANCES
-    runs = instances if options.runs is None else options.runs
-    found = falling_delta(few, runs, seed=options.seed, jobs=options.jobs, report=_say)
-    return {"delta": _plain(found)} if few else {}
+    return {"delta": _plain(_spade(few, options, instances))} if few else {}
+
+
+def _errors(families: list[Setting], options: argparse.Namespace) -> Report:
+    runs = QUICK_ERROR_RUNS if options.quick else ERROR_RUNS
+    few = with_few_arms(families, SMALL)
+    rows = _plain(_spade(few, options, runs, ERROR_DELTAS))
+    return {"errors": [{key: row[key] for key in row if key != "pulls"} for row in rows]}
+
+
+def _fdr(families: list[Setting], options: argparse.Namespace) -> Report:
+    """Run the same searches with either guarantee."""
+    few = with_few_arms(families, SMALL)
+    instances = QUICK_INSTANCES if options.quick else INSTANCES
+    own = [replace(family, words={"error": "fdr"}) for family in few]
+    fwer, fdr = (_spade(each, options, instances, (DELTA,)) for each in (few, own))
+    return {
+        "fdr": [
+            {"family": one.family, "fwer": one.pulls, "fdr": other.pulls}
+            for one, other in zip(fwer, fdr, strict=True)
+        ]
+    }
+
+
+def _spade(
+    families: list[Setting],
+    options: argparse.Namespace,
+    runs: int,
+    deltas: Sequence[float] = DELTAS,
+) -> list[DeltaRow]:
+    """Return SPADE's runs alone; `--runs` replaces their number."""
+    runs = runs if options.runs is None else options.runs
+    words = {"seed": options.seed, "jobs": options.jobs, "report": _say, "deltas": deltas}
+    return list(falling_delta(families, runs, **words))
+
+
+def _bounds(families: list[Setting], options: argparse.Namespace) -> Report:
+    return {"bounds": bounds_of(families, _effort(options), seed=options.seed)}
 
 
 def _not_proven(families: list[Setting], options: argparse.Namespace) -> tuple[list[Setting], int]:
@@ -160,6 +205,9 @@ def _workers(families: list[Setting], options: argparse.Namespace) -> Report:  #
 PARTS: dict[str, Callable[[list[Setting], argparse.Namespace], Report]] = {
     "samples": _samples,
     "delta": _delta,
+    "errors": _errors,
+    "fdr": _fdr,
+    "bounds": _bounds,
     "calibrated": _calibrated,
     "budget": _budget,
     "speed": _speed,
@@ -182,7 +230,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measure samples and errors of all algorithms on the same instances, SPADE's"
-        " samples as delta falls (on families of at most 50 arms), the calibrated rule and guesses"
+        " samples as delta falls (on families of at most 50 arms), its errors in many runs and its"
+        " samples with error='fdr' (at most 200), the bounds of the theorems on the same instances,"
+        " the calibrated rule and guesses"
         " at the end of a budget (at most 200 arms, and families of their own), the cost of a pull"
         " in `find`, the growth of a search with the number of arms, how fast studies record"
         " results, and how busy many workers are.",

@@ -24,11 +24,11 @@ from benchmarks._compare import (
 from benchmarks._delta import DELTAS, MOST_ARMS, falling_delta
 from benchmarks._fixed import averages, fixed_runs, lists
 from benchmarks._instances import fresh_families, held_out_families, instance_families
-from benchmarks._tables import TABLES, report_text
+from benchmarks._tables import TABLES, report_text, table
 from oddarms.arms import Bernoulli, Beta, SimulatedArms
 from oddarms.errors import InvalidParameter
 from oddarms.experiments import Grid, Outcome, Setting
-from oddarms.theory import gaps, outliers
+from oddarms.theory import gaps, outliers, spade_pulls_bound
 
 EFFORT = Effort(runs=3, baseline_runs=2, budget=10_000)
 FRESH = fresh_families()
@@ -246,3 +246,44 @@ def test_the_command_without_families(tmp_path: Path, capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit, match="2"):
         command.main([*options, "k=9"])
     assert "no family has that in its name" in capsys.readouterr().err
+
+
+def test_errors_false_discoveries_and_bounds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Errors at two values of delta, e-BH with the same rewards, the theorems' bounds."""
+    path = tmp_path / "report.json"
+    options = ["--quick", "--match", "19+1 planted, k=2", "--runs", "3", "--jobs", "1", "--seed"]
+    parts = ["samples", "errors", "fdr", "bounds"]
+    words = [*options, "3", "--only-spade", "--json", str(path), "--parts", *parts]
+    assert command.main(words) == 0
+    report, printed = json.loads(path.read_text()), capsys.readouterr().out
+    (row,) = compare([PLANTED], EFFORT, seed=3, jobs=1, report=print, baselines=())
+    pulls = [outcome.pulls for outcome in row.spade]
+    assert [(one["delta"], one["runs"]) for one in report["errors"]] == [(0.1, 3), (0.5, 3)]
+    assert report["errors"][0]["mean_pulls"] == pytest.approx(np.mean(pulls))
+    (fdr,) = report["fdr"]
+    assert fdr["fwer"] == pulls
+    assert "1 families of the benchmark, 3 instances each" in printed
+    (bounds,) = report["bounds"]
+    means = [PLANTED.draw(outcome.instance_seed).means for outcome in row.spade]
+    expected = np.mean([spade_pulls_bound(y, k=2.0, delta=0.1) for y in means])
+    assert bounds["SPADE"] == pytest.approx(expected)
+    ratio = f"{expected / np.mean(pulls):,.0f}"
+    million = f"{float(f'{expected / 1e6:.2g}'):g} million"
+    assert f"| 20 | {np.mean(pulls):,.0f} | {million} | {ratio} | " in printed
+
+
+def test_errors_beyond_delta_are_reported() -> None:
+    row = {"family": "x", "delta": 0.1, "wrong": 3, "runs": 2000}
+    assert TABLES["errors"]({"errors": [row]}).endswith(
+        "0.1 % at delta = 0.1. As many as delta allows."
+    )
+    bad = TABLES["errors"]({"errors": [row | {"wrong": 400}]})
+    assert bad.endswith("20.0 % at delta = 0.1. MORE THAN DELTA ALLOWS.")
+
+
+def test_a_recorded_table_is_shown_with_its_source() -> None:
+    recorded = {"columns": ["a", "b"], "rows": [["1", "2"]], "source": "Measured once."}
+    shown = table("mine", {"recorded": {"mine": recorded}})
+    assert shown == "| a | b |\n| --- | --- |\n| 1 | 2 |\n\nMeasured once."

@@ -14,6 +14,7 @@ import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -187,6 +188,38 @@ def test_tables_are_those_of_the_benchmark(name: str) -> None:
     page = (DOCS / name).read_text(encoding="utf-8")
     assert "<!-- benchmark.json: " in page
     assert filled(page, report) == page
+
+
+def test_sentences_agree_with_the_benchmark() -> None:
+    report = json.loads((DOCS / "benchmark.json").read_text(encoding="utf-8"))
+    pages = {path.name: path.read_text(encoding="utf-8") for path in DOCS.glob("explanation/*.md")}
+
+    def all_in(part: str, key: str) -> set[Any]:
+        return {row[key] for row in report[part]}
+
+    calibrated, budget = report["calibrated"], report["budget"]
+    sizes = all_in("calibrated", "n")
+    assert (
+        f"{len(all_in('calibrated', 'family'))} families of {min(sizes)} to {max(sizes)} arms,"
+        f" {calibrated[0]['runs']} runs each; in most of them no answer was wrong"
+    ) in pages["calibrated.md"]
+    assert sum(row["wrong"] == 0 for row in calibrated) > len(calibrated) / 2
+    assert max(row["pulls"] / row["limit"] for row in calibrated) < 10.5  # "about ten times"
+    runs = {row["way"]: row["runs"] for row in budget}
+    assert (
+        f"{len(all_in('budget', 'family'))} families, {runs['equal']} instances each"
+        f" ({runs['SPADE']} for SPADE)"
+    ) in pages["benchmark.md"]
+    assert (len(all_in("delta", "family")), all_in("delta", "runs")) == (7, {20})
+    assert "over seven families, 20 instances each" in pages["benchmark.md"]
+    assert {row["algorithms"]["SPADE"]["runs"] for row in report["samples"]} == {100}
+    assert {row["runs"] for part in ("equal", "calibrated_beside") for row in report[part]} == {100}
+    assert "SPADE takes fewer samples [in every experiment we ran]" in pages["compare.md"]
+    for row in [*report["samples"], *report["held_out"], *report["fresh"]]:
+        pulls = {name: one["mean_pulls"] for name, one in row["algorithms"].items()}
+        assert min(pulls, key=lambda name: pulls[name]) == "SPADE"
+    for row in report["paper"]:
+        assert {one["runs"] for one in row["algorithms"].values()} == {40}
 
 
 def test_the_readme_is_short_and_shows_what_to_type() -> None:
