@@ -104,6 +104,11 @@ def _zero_one(means: FloatArray) -> Callable[..., tuple[FloatArray, FloatArray]]
     return draw
 
 
+def _coins(name: str, y: Any, counts: Any, k: float, margin: float = 0.0) -> Family:
+    """Return a family of 0/1 rewards."""
+    return Family(name, y, np.asarray(counts, dtype=np.float64), _zero_one(y), k, margin)
+
+
 def _each(
     sample: Callable[[np.random.Generator, int, int], FloatArray],
 ) -> Callable[..., tuple[FloatArray, FloatArray]]:
@@ -132,28 +137,25 @@ def families() -> Iterator[Family]:
     """Yield the families; those up to "tiny" are the ones on which the methods were made."""
     rng = np.random.default_rng(5)
 
-    def zero_one(name: str, y: Any, counts: Any, k: float, margin: float = 0.0) -> Family:
-        return Family(name, y, np.asarray(counts, dtype=np.float64), _zero_one(y), k, margin)
-
     y = np.r_[np.full(19, 0.3), 0.6]
-    yield zero_one("19 at 0.3, one at 0.6", y, _sizes(rng, 20), 2.0)
+    yield _coins("19 at 0.3, one at 0.6", y, _sizes(rng, 20), 2.0)
     y = np.r_[np.full(48, 0.3), 0.6, 0.6]
-    yield zero_one("48 at 0.3, two at 0.6, k = 3", y, _sizes(rng, 50), 3.0)
+    yield _coins("48 at 0.3, two at 0.6, k = 3", y, _sizes(rng, 50), 3.0)
     y = np.r_[rng.uniform(0.005, 0.02, 97), rng.uniform(0.1, 0.2, 3)]
-    yield zero_one("low rates, k = 3", y, _sizes(rng, 100), 3.0)
+    yield _coins("low rates, k = 3", y, _sizes(rng, 100), 3.0)
     y = np.clip(0.4 + 0.12 * rng.standard_normal(60), 0.05, 0.95)
     yield Family("beta", y, np.minimum(_sizes(rng, 60), 2000), _beta(y, 4.0), 2.0, binary=False)
     y = np.clip(0.2 + 0.1 * rng.standard_normal(60), 0.03, 0.95)
     counts = np.minimum(_sizes(rng, 60, 100.0), 2000)
     yield Family("beta, U-shaped, k = 1.5", y, counts, _beta(y, 0.3), 1.5, binary=False)
     y = np.full(100, 1e-3)
-    yield zero_one("rare events, all equal", y, _sizes(rng, 100), 2.0)
+    yield _coins("rare events, all equal", y, _sizes(rng, 100), 2.0)
     y = np.r_[np.full(95, 1e-3), np.full(5, 5e-3)]
-    yield zero_one("rare events, five times 5", y, _sizes(rng, 100), 2.0)
+    yield _coins("rare events, five times 5", y, _sizes(rng, 100), 2.0)
     y = rng.uniform(0.05, 0.95, 100)
-    yield zero_one("uniform means, k = 1", y, _sizes(rng, 100), 1.0)
+    yield _coins("uniform means, k = 1", y, _sizes(rng, 100), 1.0)
     y = rng.uniform(0.05, 0.95, 1000)
-    yield zero_one("uniform means, n = 1,000", y, _sizes(rng, 1000), 1.0)
+    yield _coins("uniform means, n = 1,000", y, _sizes(rng, 1000), 1.0)
     for gap in (-1e-6, 1e-6):
         for scale in (1.0, 0.1):
             y = scale * _clustered(100, gap)
@@ -161,11 +163,11 @@ def families() -> Iterator[Family]:
             counts[-20:] = _sizes(rng, 20, 100.0, 1.0)
             side = "below" if gap < 0.0 else "above"
             rare = ", low rates" if scale < 1.0 else ""
-            yield zero_one(f"20 of 100 just {side}{rare}", y, counts, 1.0)
+            yield _coins(f"20 of 100 just {side}{rare}", y, counts, 1.0)
     y = np.full(50, 0.3)
-    yield zero_one("equal, margin 0.05, k = 1", y, _sizes(rng, 50), 1.0, 0.05)
+    yield _coins("equal, margin 0.05, k = 1", y, _sizes(rng, 50), 1.0, 0.05)
     y = np.clip(0.3 + 0.15 * rng.standard_normal(200), 0.02, 0.98)
-    yield zero_one("tiny", y, _sizes(rng, 200, 10.0, 0.6), 2.0)
+    yield _coins("tiny", y, _sizes(rng, 200, 10.0, 0.6), 2.0)
     yield from fresh_families(np.random.default_rng(2026))
 
 
@@ -181,24 +183,20 @@ def _clustered(n: int, gap: float) -> FloatArray:
 
 
 def fresh_families(rng: np.random.Generator) -> Iterator[Family]:
-    """Yield families made after the methods; docs/how-to/analyze.md has two reservations."""
-
-    def zero_one(name: str, y: Any, counts: Any, k: float, margin: float = 0.0) -> Family:
-        return Family(name, y, np.asarray(counts, dtype=np.float64), _zero_one(y), k, margin)
-
+    """Yield families made after the methods; docs/how-to/analyze.md names two later choices."""
     zipf = np.floor(np.clip(2e5 / np.arange(1.0, 301.0), 20.0, None))
     y = np.r_[rng.uniform(0.02, 0.1, 290), rng.uniform(0.2, 0.4, 10)]
-    yield zero_one("fresh: Zipf's sizes, k = 3", rng.permutation(y), zipf, 3.0, 0.05)
+    yield _coins("fresh: Zipf's sizes, k = 3", rng.permutation(y), zipf, 3.0, 0.05)
     y = np.r_[np.full(30, 0.1), np.full(30, 0.3)]
-    yield zero_one("fresh: two clusters, one on the threshold", y, _sizes(rng, 60), 1.0)
+    yield _coins("fresh: two clusters, one on the threshold", y, _sizes(rng, 60), 1.0)
     y = np.r_[np.full(100, 0.01), np.full(100, 0.03)]
-    yield zero_one("fresh: the same, low rates", y, _sizes(rng, 200, 1000.0), 1.0)
+    yield _coins("fresh: the same, low rates", y, _sizes(rng, 200, 1000.0), 1.0)
     y = np.r_[rng.uniform(0.1, 0.3, 95), 0.6, 0.5, 0.2, 0.2, 0.2]
-    yield zero_one("fresh: three arms of 3 rows", y, np.r_[np.full(97, 3000), 3, 3, 3], 2.0, 0.05)
+    yield _coins("fresh: three arms of 3 rows", y, np.r_[np.full(97, 3000), 3, 3, 3], 2.0, 0.05)
     y = 10.0 ** rng.uniform(-4.0, -2.0, 400)
-    yield zero_one("fresh: rates 1e-4 to 1e-2", y, _sizes(rng, 400, 5000.0), 2.0)
+    yield _coins("fresh: rates 1e-4 to 1e-2", y, _sizes(rng, 400, 5000.0), 2.0)
     y = np.array([0.2, 0.25, 0.3, 0.35, 0.7])
-    yield zero_one("fresh: five arms", y, np.array([50, 400, 3000, 100, 800]), 1.0, 0.05)
+    yield _coins("fresh: five arms", y, np.array([50, 400, 3000, 100, 800]), 1.0, 0.05)
     y = np.clip(0.5 + 0.02 * rng.standard_normal(80), 0.0, 1.0)
 
     def quiet(rng: np.random.Generator, i: int, m: int) -> FloatArray:
@@ -356,7 +354,7 @@ def speed(rows: int, arms: int) -> list[str]:
         frame.to_csv(csv, index=False)
         frame.to_parquet(parquet, index=False)
         del frame
-        seconds = [_seconds(pd.read_csv, csv), _seconds(pd.read_csv, csv, dtype={"arm": str})]
+        seconds = [_seconds(pd.read_csv, csv, dtype={"arm": str})]
         seconds += [_seconds(analyze, path, k=2) for path in (csv, parquet)]
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return [f"{rows:,}", f"{arms:,}", *(f"{s:.1f} s" for s in seconds), f"{most:.1f} GB"]
@@ -366,23 +364,6 @@ def _seconds(function: Callable[..., Any], *arguments: Any, **options: Any) -> f
     start = time.process_time()
     function(*arguments, **options)
     return time.process_time() - start
-
-
-def totals_speed(arms: int) -> list[str]:
-    """Return the CPU time of either method for totals of so many arms, of 0/1 rewards or others."""
-    rng = np.random.default_rng(0)
-    counts = _sizes(rng, arms)
-    y = np.clip(0.3 + 0.1 * rng.standard_normal(arms), 0.01, 0.99)
-    family = Family("", y, counts, _zero_one(y), 2.0, 0.05)
-    totals, half = family.totals(rng)
-    cells = [f"{arms:,}"]
-    for binary in (True, False):
-        start = time.process_time()
-        proven_look(totals, half, k=2.0, margin=0.05, delta=DELTA, binary=binary)
-        cells.append(f"{time.process_time() - start:.1f} s")
-    start = time.process_time()
-    calibrated_look(totals, Conditions(2.0, 0.05), DELTA)
-    return [*cells, f"{time.process_time() - start:.1f} s"]
 
 
 def error_row(found: Errors) -> list[str]:
@@ -415,18 +396,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             row = error_row(count_errors(family, options.runs))
             print(f"| {' | '.join(row)} |", flush=True)
     if options.speed:
-        header = [
-            "rows",
-            "arms",
-            "pandas alone",
-            "pandas, labels as text",
-            "CSV",
-            "Parquet",
-            "memory",
-        ]
+        header = ["rows", "arms", "pandas, labels as text", "CSV", "Parquet", "memory"]
         print("\n" + markdown(header, [speed(10**7, 10**4), speed(10**7, 10**6)]))
-        header = ["arms", "proven, 0/1", "proven, others", "calibrated"]
-        print("\n" + markdown(header, [totals_speed(n) for n in (10**4, 10**5, 10**6)]))
     return 0
 
 

@@ -3,14 +3,12 @@
 Plants flaky tests of six kinds in copies of test suites, runs ``--flake-finder --flake-runs 50``,
 then ``--oddarms`` for as much CPU time (its clock is the process's CPU time, so that what else the
 machine does matters to neither), and counts which planted and which sound tests each tool lists.
-``--healthy`` runs the suites as they are instead, and counts runs per test.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import resource
 import shutil
@@ -186,22 +184,6 @@ def _row(tool: str, listed: set[str], seconds: float, runs: int) -> str:
     return f"{tool} {dict(counts)} {seconds:.1f} s {runs} runs"
 
 
-def healthy(suite: Suite) -> str:
-    """Return the runs per test that show a suite clean, beside log(n/delta)/-log(1 - rate)."""
-    seconds, answer = suite.oddarms("--oddarms-time=none", "--oddarms-seed=1")
-    tests = answer["tests"]
-    assert isinstance(tests, list)
-    kinds = Counter(test["kind"] for test in tests)
-    n = len(tests)
-    limit = math.log(n / 0.05) / -math.log(0.95)
-    runs = int(str(answer["runs"])) / n
-    most = max(test["runs"] for test in tests if test["kind"] == "clean")
-    return (
-        f"{suite.name} {n} tests {dict(kinds)}: {runs:.1f} runs a test, {most} at most, limit"
-        f" {limit:.1f}, {seconds:.0f} s"
-    )
-
-
 def main() -> None:
     """Compare, and print a line for each suite, seed and tool."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -210,15 +192,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--copies", type=int, default=1)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
-    parser.add_argument("--healthy", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for text in options.suites:
             source, _, tests = text.partition(":")
             suite = Suite(Path(source), Path(folder), options.flakefinder.resolve(), tests)
-            if options.healthy:
-                print(healthy(suite), flush=True)
-                continue
             for seed in options.seeds:
                 for line in compared(suite, options.runs, seed, options.copies):
                     print(line, flush=True)
