@@ -205,6 +205,7 @@ def test_sentences_agree_with_the_benchmark() -> None:
     ) in pages["calibrated.md"]
     assert sum(row["wrong"] == 0 for row in calibrated) > len(calibrated) / 2
     assert max(row["pulls"] / row["limit"] for row in calibrated) < 10.5  # "about ten times"
+    assert all(row["wrong"] <= row["delta"] * row["runs"] for row in calibrated)  # questions.md
     runs = {row["way"]: row["runs"] for row in budget}
     assert (
         f"{len(all_in('budget', 'family'))} families, {runs['equal']} instances each"
@@ -220,6 +221,22 @@ def test_sentences_agree_with_the_benchmark() -> None:
         assert min(pulls, key=lambda name: pulls[name]) == "SPADE"
     for row in report["paper"]:
         assert {one["runs"] for one in row["algorithms"].values()} == {40}
+
+
+def test_sentences_agree_with_recorded_tables() -> None:
+    report = json.loads((DOCS / "benchmark.json").read_text(encoding="utf-8"))["recorded"]
+    page = (DOCS / "how-to" / "analyze.md").read_text(encoding="utf-8")
+    ratios = {row[0]: float(row[-1]) for row in report["analyze_tables"]["rows"]}
+    crowd = ("HyunCatherines, workers by error", "the same, 20 rows or more")
+    assert max(ratios.pop(name) for name in crowd) < 1.0 / 3.0
+    assert "fewer than a third of the z-test's decisions" in page
+    assert f"Elsewhere it makes at least {min(ratios.values()):.2f} of them" in page
+    rows = report["flakefinder"]["rows"]
+    assert rows[6][0] == "all three"
+    counts = [[int(cell.split()[0]) for cell in row[2:5]] for row in rows[:8]]
+    for tool in (0, 1):  # flakefinder, then oddarms
+        *suites, total = counts[tool::2]
+        assert [sum(rate) for rate in zip(*suites, strict=True)] == total
 
 
 def test_the_readme_is_short_and_shows_what_to_type() -> None:
