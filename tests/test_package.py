@@ -22,7 +22,7 @@ from tools import package, smoke
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 OPTIONAL = {
-    "cli": ["typer"],
+    "cli": ["click"],
     "simulate": ["numba"],
     "plot": ["matplotlib"],
     "frame": ["narwhals", "pandas"],

@@ -195,7 +195,7 @@ class TestErrors:
 
     def test_a_missing_package(self, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
         del monkeypatch, capsys
-        code = "import sys; sys.modules['typer'] = None; from oddarms.cli import main; main([])"
+        code = "import sys; sys.modules['click'] = None; from oddarms.cli import main; main([])"
         said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert said.stderr.startswith("error: ")
         assert "pip install 'oddarms[cli]'" in said.stderr

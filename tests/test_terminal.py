@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import click
 import pytest
 
 from helpers import Ran, Run
@@ -89,20 +91,22 @@ def test_labels_of_a_table_that_is_wrong(run_command: Run, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("fnd",), "No such command 'fnd'. Did you mean 'find'?"),
-        (("study", "lst"), "No such command 'lst'. Did you mean 'list'?"),
-        (("zzz",), "No such command 'zzz'.\n"),
-        (("find", "--buget", 3), "No such option: --buget (Possible options: --budget"),
-        (("find", "--buget=3"), "No such option: --buget (Possible options: --budget"),
-        (("study", "list", "--formt", "csv"), "--formt (Possible options: --format"),
-        (("--versoin",), "No such option: --versoin (Possible options: --version)"),
-        (("find", "--zzzzzz"), "No such option: --zzzzzz\n"),
+        (("fnd",), r"No such command 'fnd'\. Did you mean 'find'\?"),
+        (("study", "lst"), r"No such command 'lst'\. Did you mean 'list'\?"),
+        (("zzz",), r"No such command 'zzz'\.\n"),
+        (("find", "--buget", 3), r"No such option.*--buget.*--budget"),
+        (("find", "--buget=3"), r"No such option.*--buget.*--budget"),
+        (("study", "list", "--formt", "csv"), r"--formt.*--format"),
+        (("--versoin",), r"No such option.*--versoin.*--version"),
+        (("find", "--zzzzzz"), r"No such option:? '?--zzzzzz'?\.?\n"),
     ],
 )
 def test_a_mistyped_word(run_command: Run, words: tuple[object, ...], told: str) -> None:
     ran = run_command(*words)
     assert ran.code == 2
-    assert told in ran.err
+    if not hasattr(click, "NoSuchCommand"):  # an older click, which suggests only options
+        told = told.partition(" Did")[0]
+    assert re.search(told, ran.err)
     assert_harmless(ran)
 
 

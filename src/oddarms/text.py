@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 WIDTH = 80
-DURATIONS = "seconds, or a duration such as 30s, 10m, 2h or 1d,"
+DURATIONS = "a duration such as 90 (seconds), 30s, 10m, 2h or 1d"
 """What `parse_duration` takes, for messages."""
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 MIN_WRAPPED = 12

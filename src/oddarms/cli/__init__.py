@@ -13,7 +13,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         from oddarms.cli import _main
     except ModuleNotFoundError as error:
-        if error.name != "typer":
+        if error.name != "click":
             raise
         from oddarms.errors import MissingExtra
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import typer
 
 from oddarms.analysis import analyze as analyze_data
 from oddarms.cli._options import (
@@ -18,13 +18,13 @@ from oddarms.cli._options import (
     RAW_CSV,
     RESULT_FORMAT,
     TRANSFORMS,
+    Argument,
     Given,
     Options,
-    argument,
+    command,
     file_of,
     flag,
     option,
-    takes,
     transform_of,
     words_of,
 )
@@ -42,63 +42,73 @@ MAX_NAMED = 5
 TAIL = 0.025
 """Of the interval of a flaky test, on either side."""
 
-COLUMNS: Options = {
-    "arm": option(
-        list[str], "The column of items; repeat it to combine columns.", "arm", metavar="COLUMN"
+COLUMNS: Options = (
+    option(
+        "--arm COLUMN",
+        str,
+        "The column of items; repeat it to combine columns.",
+        "arm",
+        multiple=True,
     ),
-    "reward": option(str, "The column of values, one per row.", "reward", metavar="COLUMN"),
-    "trials": option(str, "For counts: the column with the number of samples,", metavar="COLUMN"),
-    "events": option(str, "and the column with the number of ones.", metavar="COLUMN"),
-    "count": option(str, "For sums: the column with the number of samples,", metavar="COLUMN"),
-    "total": option(str, "the column with the sum of the values,", metavar="COLUMN"),
-    "squares": option(str, "and the column with the sum of their squares.", metavar="COLUMN"),
-    "encoding": option(
+    option("--reward COLUMN", str, "The column of values, one per row.", "reward"),
+    option("--trials COLUMN", str, "For counts: the column with the number of samples."),
+    option("--events COLUMN", str, "For counts: the column with the number of ones."),
+    option("--count COLUMN", str, "For sums: the column with the number of samples."),
+    option("--total COLUMN", str, "For sums: the column with the sum of the values."),
+    option("--squares COLUMN", str, "For sums: the column with the sum of their squares."),
+    option(
+        "--encoding NAME",
         str,
         "Encoding of a text file, such as latin-1.",
-        "UTF-8 or by its first bytes",
-        metavar="NAME",
+        "UTF-8, or what the first bytes say",
     ),
-    "missing": option(
+    option(
+        "--missing",
         Literal["stop", "skip", "worst"],
         "A row without a value: stop; skip it, which is sound only if being missing has nothing to"
         " do with the value; or count it as the worst value.",
         "stop",
     ),
-    "min_rows": option(int, "Leave out items with fewer rows.", "1", min=1),
-    "method": option(
+    option("--min-rows N", int, "Leave out items with fewer rows.", "1"),
+    option(
+        "--method",
         Literal["proven", "calibrated"],
         "proven: holds for any values within the bounds. calibrated: decides more; its error was"
         " measured in simulations.",
         "proven",
     ),
-    "looks": option(
-        int, "How often you will analyze these data as they grow; divides delta.", "1", min=1
+    option(
+        "--looks N", int, "How many times you will analyze these data; divides delta by it.", "1"
     ),
-    "finite_population": flag("The rows are the whole population: compare their exact means."),
-}
+    flag("--finite-population", "The rows are the whole population: compare their exact means."),
+)
 """How data are read and judged, by the names of the parameters of `oddarms.analyze`."""
 
 
-@takes(
-    files=argument(list[str], "FILE", "CSV, Excel or Parquet, - for stdin.", None),
-    junit=option(
-        list[str],
+@command(
+    None,
+    "analyze",
+    Argument("files", "CSV, Excel or Parquet; - for stdin.", metavar="[FILE]...", nargs=-1),
+    option(
+        "--junit FILES",
+        str,
         "JUnit XML of many CI runs: files, folders or a 'pattern/*.xml'.",
-        metavar="FILES...",
+        multiple=True,
     ),
-    reruns=option(
+    option(
+        "--reruns",
         Reruns,
         "With --junit: count the first execution of a test in a run, or all.",
         default="first",
     ),
-    **COLUMNS,
-    **TRANSFORMS,
-    **QUESTION,
-    out=option(Path, "Folder for result.json, arms.csv and report.html.", metavar="DIR"),
-    how=RESULT_FORMAT,
-    every=ALL,
-    raw_csv=RAW_CSV,
-    quiet=QUIET,
+    *COLUMNS,
+    *TRANSFORMS,
+    *QUESTION,
+    option("--out DIR", Path, "Folder for result.json, arms.csv and report.html."),
+    RESULT_FORMAT,
+    ALL,
+    RAW_CSV,
+    QUIET,
 )
 def analyze(given: Given) -> None:
     """Analyze recorded data: which items are abnormal, and what would decide the rest.
@@ -119,7 +129,7 @@ def analyze(given: Given) -> None:
       oddarms analyze --junit 'runs/*.xml' --format markdown
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     words = words_of(given)
-    options = {name: value for name in COLUMNS if (value := getattr(given, name))}
+    options = {o.name: value for o in COLUMNS if (value := getattr(given, str(o.name)))}
     transform = transform_of(words, given)
     if transform is not None:
         options |= {"clip": transform.clip, "above": transform.above}
@@ -137,7 +147,7 @@ def analyze(given: Given) -> None:
             result = analyze_data(path, **options, **words)
     output.finish(result)
     if not result.complete:
-        raise typer.Exit(EXIT_UNFINISHED)
+        sys.exit(EXIT_UNFINISHED)
 
 
 def _one(files: list[str] | None) -> str:

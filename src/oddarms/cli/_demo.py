@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 
 import numpy as np
-import typer
 
 from oddarms.arms import SimulatedArms, simulated_crowd
-from oddarms.cli._options import SIGMAS, Given, flag, option, seed_option, takes
+from oddarms.cli._options import (
+    DELTA,
+    PORT,
+    SIGMAS,
+    Given,
+    command,
+    flag,
+    option,
+    seed_option,
+    words_of,
+)
 from oddarms.cli._sampling import Output
 from oddarms.cli._terminal import EXIT_SIGNAL, emit, note
 from oddarms.errors import SearchInterrupted
 from oddarms.files import writable_folder
 from oddarms.finding import find
-from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, Question
+from oddarms.problem import Question
 from oddarms.search import Result
 from oddarms.studies import Study, create_study
 from oddarms.text import WIDTH, filled
@@ -32,19 +42,21 @@ FIRST_RATE, GROWTH, MAX_BATCH = 300.0, 0.03, 1_000
 time."""
 
 
-@takes(
-    k=SIGMAS._replace(kind=float, default=DEFAULT_K),
-    delta=option(float, "Permitted probability of any wrong decision.", default=DEFAULT_DELTA),
-    seed=seed_option("Seed for the workers' answers.", 0),
-    budget=option(int, "Ask at most this many questions.", "no limit"),
-    out=option(
+@command(
+    None,
+    "demo",
+    SIGMAS,
+    DELTA,
+    seed_option("Seed for the workers' answers.", 0),
+    option("--budget N", int, "Ask at most this many questions.", "no limit"),
+    option(
+        "--out DIR",
         Path,
         "Folder for report.html, result.json and arms.csv.",
-        default=Path("output/demo"),
-        metavar="DIR",
+        default="output/demo",
     ),
-    serve=flag("Show the search live on a web page, until Ctrl-C."),
-    port=option(int, "Port of the page; 0 picks a free one.", default=8321, min=0, max=65535),
+    flag("--serve", "Show the search live on a web page, until Ctrl-C."),
+    PORT,
 )
 def demo(given: Given) -> None:
     """Find the workers who err abnormally often in a simulated crowd of 722.
@@ -53,7 +65,7 @@ def demo(given: Given) -> None:
     rates.
     """
     crowd, seed = simulated_crowd(), given.seed
-    question = Question(crowd.labels, k=given.k, delta=given.delta, budget=given.budget)
+    question = Question.of(crowd.labels, words_of(given))
     if given.serve:
         _serve(question, simulated_crowd(seed), seed, given.port)
         return
@@ -61,7 +73,7 @@ def demo(given: Given) -> None:
     said = (
         f"A simulated crowd of {question.n} workers: who errs abnormally often? That is,"
         f" {question.where} of all error rates. Each question asked is one sample. The answer is"
-        f" wrong with probability at most {given.delta:g}."
+        f" wrong with probability at most {question.delta:g}."
     )
     emit(f"{filled(said, WIDTH)}\n\n")
     output = Output(given.out)
@@ -70,7 +82,7 @@ def demo(given: Given) -> None:
     except SearchInterrupted as error:
         note(f"interrupted after {error.result.pulls:,} samples; so far:")
         output.finish(error.result)
-        raise typer.Exit(EXIT_SIGNAL + error.signal) from error
+        sys.exit(EXIT_SIGNAL + error.signal)
     output.finish(result)
     _compare_with_truth(result, crowd)
     emit(

@@ -6,10 +6,19 @@ import math
 
 import numpy as np
 
-from oddarms.cli._options import QUESTION, SIGMAS, Given, option, seed_option, takes, words_of
+from oddarms.cli._options import (
+    DELTA,
+    MARGIN,
+    SIGMAS,
+    Given,
+    command,
+    option,
+    seed_option,
+    words_of,
+)
 from oddarms.cli._terminal import emit, note
 from oddarms.errors import InvalidParameter
-from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, USUAL_MARGIN, FloatArray, Question
+from oddarms.problem import FloatArray, Question
 from oddarms.simulation import simulate
 from oddarms.text import table
 from oddarms.theory import first_order_program, gaps, threshold
@@ -56,17 +65,20 @@ item.
 """
 
 
-@takes(
-    n=option(int, "Number of items.", True, "--n", default=50),
-    k=SIGMAS,
-    delta=QUESTION["delta"],
-    margin=QUESTION["margin"],
-    gap=option(
+@command(
+    None,
+    "explain",
+    option("--n N", int, "Number of items.", default=50),
+    SIGMAS,
+    DELTA,
+    MARGIN,
+    option(
+        "--gap NUMBER",
         float,
         "Distance of the hardest item from the threshold; samples lie in [0, 1].",
         "several",
     ),
-    seed=seed_option("Seed for the simulated samples.", 0),
+    seed_option("Seed for the simulated samples.", 0),
 )
 def explain(given: Given) -> None:
     """Explain k, delta and margin, and how many samples to expect.
@@ -80,15 +92,14 @@ def explain(given: Given) -> None:
       oddarms explain
       oddarms explain --n 200 --k 3 --gap 0.1
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
-    words = {"k": DEFAULT_K, "delta": DEFAULT_DELTA, "margin": USUAL_MARGIN, **words_of(given)}
     n, gap, seed = given.n, given.gap, given.seed
     if n > MAX_ARMS:
-        raise InvalidParameter(f"--n must be at most {MAX_ARMS} here but got {n}.")
-    if words["k"] <= 0.0:
-        raise InvalidParameter(f"--k must be positive here but got {words['k']:g}.")
+        raise InvalidParameter(f"--n must be at most {MAX_ARMS:,} here, not {n:,}.")
     if gap is not None and not MIN_GAP <= gap < 1.0:
-        raise InvalidParameter(f"--gap must be at least {MIN_GAP:g} and below 1 but got {gap:g}.")
-    question = Question(n, **words)
+        raise InvalidParameter(f"--gap must be at least {MIN_GAP:g} and below 1, not {gap:g}.")
+    question = Question(n, **words_of(given))
+    if question.k <= 0.0:
+        raise InvalidParameter(f"--k must be positive here, not {question.k:g}.")
     instances = _instances(question, gap)
     emit(_text(question))
     if not instances:

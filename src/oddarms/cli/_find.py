@@ -8,26 +8,25 @@ import json
 import os
 import re
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from oddarms.cli._options import (
-    ARMS,
     QUIET,
     RAW_CSV,
     RESULT_FORMAT,
     SEARCH,
     Given,
     add_history,
+    arms_option,
+    command,
     flag,
     option,
     seed_option,
-    takes,
     words_of,
 )
 from oddarms.cli._sampling import SAMPLING, Output, Sampling, sample, tell_untold
@@ -47,27 +46,27 @@ MAX_NAME = 40
 """Characters of the readable part of a folder's name."""
 
 
-@takes(
-    arms=ARMS,
-    **SAMPLING,
-    **SEARCH,
-    history=option(
-        str, "Earlier samples: a table with the columns arm and reward.", metavar="FILE|-"
-    ),
-    seed=seed_option("Seed for random choices."),
-    study=option(str, "The study to create or resume; see --storage.", metavar="NAME"),
-    storage=option(str, "Where the study is stored.", "study.db in --out", metavar="URL"),
-    out=option(
+@command(
+    None,
+    "find",
+    arms_option(),
+    *SAMPLING,
+    *SEARCH,
+    option("--history FILE|-", str, "Earlier samples: a table with the columns arm and reward."),
+    seed_option("Seed for random choices."),
+    option("--study NAME", str, "The study to create or resume; see --storage."),
+    option("--storage URL", str, "Where the study is stored.", "study.db in --out"),
+    option(
+        "--out DIR",
         Path,
         "Folder for the search and its answer: result.json, arms.csv, report.html.",
         "output/find-..., named after the question",
-        metavar="DIR",
     ),
-    how=RESULT_FORMAT,
-    raw_csv=RAW_CSV,
-    fresh=flag("Start again; the old search in --out is moved aside."),
-    same_source=flag("Resume even if --pull or another option that makes samples has changed."),
-    quiet=QUIET,
+    RESULT_FORMAT,
+    RAW_CSV,
+    flag("--fresh", "Start again; the old search in --out is moved aside."),
+    flag("--same-source", "Resume even if --pull or another option that makes samples changed."),
+    QUIET,
 )
 def find(given: Given) -> None:
     """Sample items live, as few times as possible, until each is decided.
@@ -126,7 +125,7 @@ def find(given: Given) -> None:
         result = found.result() if done else sample(found, plan, output)
     output.finish(result)
     if not result.complete and result.question.goal != "budget":
-        raise typer.Exit(EXIT_UNFINISHED)
+        sys.exit(EXIT_UNFINISHED)
 
 
 def _opened(

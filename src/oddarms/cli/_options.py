@@ -1,11 +1,10 @@
-"""The options of all commands: a command takes a table of them and gets their values.
+"""The options of all commands: a command takes some of them and gets their values.
 
 The words of a question have their types from `Question`; this module adds the help.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import inspect
 import json
@@ -17,9 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-import typer
+import click
 
 from oddarms.cli._terminal import guarded, note
 from oddarms.errors import InvalidParameter
@@ -32,70 +31,85 @@ Format = Literal["table", "json", "csv"]
 ResultFormat = Literal["table", "json", "csv", "markdown"]
 Given = SimpleNamespace
 """The values of a command's options, by name."""
-_METAVARS = {int: "N", float: "NUMBER", str: "TEXT", Path: "FILE"}
+Options = tuple[click.Parameter, ...]
 
 
-class Option(NamedTuple):
-    """An option, or an argument, of a command."""
+class Commands(click.Group):
+    """A group that lists its commands in the order in which they were added."""
 
-    kind: Any
-    default: Any
-    about: Any
-
-
-Options = dict[str, Option]
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        del ctx
+        return list(self.commands)
 
 
-def option(
-    kind: Any, about: str, shown: Any = True, *flags: str, default: Any = None, **more: Any
-) -> Option:
-    """Return an option; `shown` is the default that the help shows, if it is not `default`."""
-    more["metavar"] = more.get("metavar") or _METAVARS.get(kind)
-    if default is None:
-        kind |= None
-    if isinstance(shown, str):  # typer would put it in parentheses
-        about, shown = f"{about}  [default: {shown}]", False
-    return Option(kind, default, typer.Option(*flags, help=about, show_default=shown, **more))
+def seconds(text: str) -> float:
+    """Return the seconds of an option such as 90s or 10m, as its type."""
+    try:
+        return parse_duration(str(text))
+    except ValueError:
+        raise click.BadParameter(f"{shown(text)!r} is not {DURATIONS}.") from None
 
 
-def flag(about: str, *flags: str) -> Option:
-    """Return an option without a value, named like its parameter unless flags are given."""
-    info = typer.Option(help=about)
-    info.param_decls = flags
-    return Option(bool, False, info)
+class Argument(click.Argument):
+    """An argument that the help explains, also with a click older than 8.5."""
+
+    def __init__(self, name: str, about: str, **more: Any) -> None:
+        super().__init__([name], **more)
+        self.help = about
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
+        """Return the argument's line in the help."""
+        return self.make_metavar(ctx), str(self.help)
 
 
-def argument(kind: Any, metavar: str, about: str, default: Any = inspect.Parameter.empty) -> Option:
-    """Return an argument, which is required unless it has a default."""
-    needed = default is inspect.Parameter.empty
-    about = typer.Argument(metavar=metavar, help=about, show_default=False)
-    return Option(kind if needed else kind | None, default, about)
+def option(words: str, kind: Any, about: str, shown: str = "", **more: Any) -> click.Option:
+    """Return an option.
+
+    `words` has its flags and, in capitals, what stands for its value; and the name of the value
+    where that is another one. `shown` says what the default is where `default` does not.
+    """
+    names = [word for word in words.split() if word[0] == "-" or word.islower()]
+    metavar = next((word for word in words.split() if word not in names), None)
+    if get_origin(kind) is Literal:
+        kind = click.Choice(get_args(kind))
+    elif kind is Path:
+        kind = click.Path(path_type=Path)
+    if shown:  # click would put it in parentheses
+        about = f"{about}  [default: {shown}]"
+    more |= {
+        "type": kind,
+        "metavar": metavar,
+        "show_default": not shown and bool(more.get("default")),
+    }
+    return click.Option(names, help=about, **more)
 
 
-def takes(**options: Option) -> Callable[[Callable[[Any], None]], Callable[..., None]]:
-    """Give a command these options; it is called with their values, and its errors are told."""
+def flag(names: str, about: str) -> click.Option:
+    """Return an option without a value."""
+    return click.Option(names.split(), is_flag=True, help=about)
 
-    def decorate(command: Callable[[Any], None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def wrapper(**given: Any) -> None:
-            command(Given(**given))
 
-        for name, one in options.items():
-            if one.kind is bool:  # else there would be a --no-... too
-                one.about.param_decls = one.about.param_decls or (f"--{name.replace('_', '-')}",)
-        del wrapper.__wrapped__
-        found = {
-            name: inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=one.default,
-                annotation=one.kind if one.about is None else Annotated[one.kind, one.about],
-            )
-            for name, one in options.items()
-        }
-        wrapper.__signature__ = inspect.Signature(list(found.values()))  # type: ignore[attr-defined]
-        wrapper.__annotations__ = {name: one.annotation for name, one in found.items()}
-        return guarded(wrapper)
+def command(
+    group: click.Group | None,
+    name: str,
+    *options: click.Parameter,
+    kind: type[click.Command] = click.Command,
+    **settings: Any,
+) -> Callable[[Callable[[Given], None]], Any]:
+    """Make a command of a function, which is called with the options' values."""
+
+    def decorate(function: Callable[[Given], None]) -> click.Command:
+        @guarded
+        def callback(**given: Any) -> None:
+            function(Given(**given))
+
+        made = kind(
+            name, callback=callback, params=list(options), help=inspect.getdoc(function), **settings
+        )
+        if group is not None:
+            group.add_command(made)
+        return made
 
     return decorate
 
@@ -103,85 +117,94 @@ def takes(**options: Option) -> Callable[[Callable[[Any], None]], Callable[..., 
 # The question
 
 
-def _words(**about: tuple[str, str | bool]) -> Options:
-    """Return options for words of a question, by what the help says of them and of the default."""
-    kinds = get_type_hints(Question)
-    texts = {"bounds": "A,B", "control": "ITEM", "algorithm": "NAME"}
-    options = {}
-    for word, said in about.items():
-        kind: Any = str if word in texts else kinds.get(word, float)
-        plain: dict[Any, Any] = {int | None: int, float | None: float}
-        options[word] = option(plain.get(kind, kind), *said, metavar=texts.get(word))
-    return options
+def _word(words: str, about: str, shown: str = "") -> click.Option:
+    """Return an option for a word of a question, which has its type from `Question`."""
+    hint: Any = get_type_hints(Question).get(words.split()[0][2:], float)
+    plain = {float: float, float | None: float, int | None: int}
+    kind = hint if get_origin(hint) is Literal else plain.get(hint, str)
+    return option(words, kind, about, shown)
 
 
-QUESTION = _words(
-    rule=(
-        (
-            "The threshold. sigma: mean + K standard deviations of all means; mad: median + K MAD;"
-            " tukey: Q3 + K IQR; others: see --quantile, --control and --floor."
-        ),
+DELTA = _word("--delta NUMBER", "Permitted probability of any wrong decision.", "0.05")
+MARGIN = _word(
+    "--margin NUMBER",
+    "Abnormal items also lie at least this far from the centre of all means.",
+    "0.05 of the width of the bounds",
+)
+QUESTION: Options = (
+    _word(
+        "--rule",
+        "The threshold. sigma: mean + K standard deviations of all means; mad: median + K MAD;"
+        " tukey: Q3 + K IQR; the others: see --quantile, --control and --floor.",
         "sigma",
     ),
-    k=("How far out the threshold lies, in the units of --rule.", "2; mad: 3, tukey: 1.5"),
-    margin=(
-        "Abnormal items also lie at least this far from the centre of all means.",
-        "0.05 of the width of the bounds",
+    _word(
+        "--k NUMBER",
+        "How far out the threshold lies, in the units of --rule.",
+        "2; mad: 3, tukey: 1.5",
     ),
-    delta=("Permitted probability of any wrong decision.", "0.05"),
-    bounds=("The smallest and the largest possible sample.", "0,1"),
-    side=("Whether high means, low means or both are abnormal.", "upper"),
-    floor=("Abnormal items also lie at or above this value (--side lower: at or below).", True),
-    control=("The item to compare with, for --rule control.", True),
-    quantile=("The share of normal items, for --rule quantile.", True),
-    error=(
-        (
-            "What delta limits. fwer: the probability of any wrong decision. fdr: the expected"
-            " share of wrong decisions."
-        ),
+    MARGIN,
+    DELTA,
+    _word("--bounds A,B", "The smallest and the largest possible sample.", "0,1"),
+    _word("--side", "Whether high means, low means or both are abnormal.", "upper"),
+    _word(
+        "--floor NUMBER",
+        "Abnormal items also lie at or above this value (--side lower: at or below).",
+    ),
+    _word("--control ITEM", "The item to compare with, for --rule control."),
+    _word("--quantile NUMBER", "The share of normal items, for --rule quantile."),
+    _word(
+        "--error",
+        "What delta limits. fwer: the probability of any wrong decision. fdr: the expected share"
+        " of wrong decisions.",
         "fwer",
     ),
 )
 """Words of a question about samples of any origin."""
 
-SEARCH: Options = {
-    **QUESTION,
-    **_words(
-        budget=("At most this many samples.", "no limit"),
-        goal=(
-            "confidence: stop when the answer is proven. budget: spend --budget on the best guess.",
-            "confidence",
-        ),
-        algorithm=("spade, calibrated, lucb, ade, rr or wrr.", "by rule and goal"),
-        indifference=("Items this close to the threshold may be called either way (spade).", True),
+SEARCH: Options = (
+    *QUESTION,
+    _word("--budget N", "Take at most this many samples.", "no limit"),
+    _word(
+        "--goal",
+        "confidence: stop when the answer is proven. budget: spend --budget on the best guess.",
+        "confidence",
     ),
-    "option": option(
-        list[str], "Another option of the algorithm; may be repeated.", metavar="NAME=VALUE"
+    _word("--algorithm NAME", "spade, calibrated, lucb, ade, rr or wrr.", "by rule and goal"),
+    _word(
+        "--indifference NUMBER",
+        "Items this close to the threshold may be called either way (spade).",
     ),
-}
-"""Words of a question about samples that are still to be made."""
-
-TRANSFORMS: Options = {
-    "clip": option(
+    option(
+        "--option NAME=VALUE",
         str,
-        "For samples without bounds: values outside A,B count as the nearer end.",
-        metavar="A,B",
+        "Another option of the algorithm; may be repeated.",
+        multiple=True,
     ),
-    "above": option(
+)
+"""Words of a question about samples that are still to be taken."""
+
+TRANSFORMS: Options = (
+    option(
+        "--clip A,B",
+        str,
+        "For samples without bounds: count values outside A,B as the nearer end.",
+    ),
+    option(
+        "--above VALUE",
         float,
         "For samples without bounds: compare how often they exceed this value.",
-        metavar="VALUE",
     ),
-}
+)
 
 
 def words_of(given: Given) -> dict[str, Any]:
     """Return the words of a question that were given, as `Question.of` takes them."""
     known = vars(given)
-    words = {name: known[name] for name in SEARCH if known.get(name) is not None}
+    words = {o.name: known[o.name] for o in SEARCH if known.get(o.name) not in (None, ())}
     if "bounds" in words:
         words["bounds"] = pair_of("bounds", words["bounds"])
-    for text in words.pop("option", None) or ():
+    for text in words.pop("option", ()):
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier() or name in words:
             raise InvalidParameter(
@@ -231,45 +254,38 @@ def pair_of(name: str, text: str) -> tuple[float, float]:
     return check_bounds((a, b), f"--{name}")
 
 
-# Durations, studies, formats
+# Options of several commands
 
-
-def seconds(text: object) -> float:
-    """Return the seconds of an option such as 90s or 10m; click adds the name of the option."""
-    try:
-        return parse_duration(str(text))
-    except ValueError:
-        raise typer.BadParameter(f"it must be {DURATIONS} but got {shown(text)!r}.") from None
-
-
-def duration(about: str, shown: Any = True, default: float | None = None) -> Option:
-    """Return an option that is a duration."""
-    return option(float, about, shown, default=default, parser=seconds, metavar="TIME")
-
-
-SIGMAS = option(float, "How many standard deviations above the mean is abnormal.", "2")
-CONTEXT = Option(typer.Context, inspect.Parameter.empty, None)
-NAME = argument(str, "NAME", "The study.")
-ARMS = option(
-    str, "The items: a file with one per line, - for stdin, or a list.", metavar="FILE|-|A,B,C"
+SIGMAS = option(
+    "--k NUMBER", float, "How many standard deviations above the mean is abnormal.", "2"
 )
-FORMAT = option(Format, "A table, or JSON or CSV for programs.", True, "--format", default="table")
-RESULT_FORMAT = option(ResultFormat, "How to print the answer.", True, "--format", default="table")
-ALL = flag("List normal items, too.", "--all")
-RAW_CSV = flag("Write labels like =1 to arms.csv as they are, without an apostrophe.")
-QUIET = flag("Print no progress and no remarks.", "--quiet", "-q")
+NAME = Argument("name", "The study.", metavar="NAME")
+FORMAT = option("--format how", Format, "A table, or JSON or CSV for programs.", default="table")
+RESULT_FORMAT = option("--format how", ResultFormat, "How to print the answer.", default="table")
+ALL = flag("--all every", "List normal items, too.")
+RAW_CSV = flag("--raw-csv", "Write labels like =1 to arms.csv as they are, without an apostrophe.")
+QUIET = flag("--quiet -q", "Print no progress and no remarks.")
 STORAGE = option(
+    "--storage URL",
     str,
     "A file, postgresql://USER@HOST/NAME, or the http:// address of a server.",
     "$ODDARMS_STORAGE, or oddarms.db here",
-    metavar="URL",
 )
-WORKER = option(str, "A name for the log.", "the process and the machine", metavar="NAME")
+PORT = option(
+    "--port N", click.IntRange(0, 65535), "Port to listen on; 0 picks a free one.", default=8321
+)
+WORKER = option("--worker NAME", str, "A name for the log.", "the process and the machine")
 
 
-def seed_option(about: str, default: int | None = None) -> Option:
+def arms_option(*, required: bool = False) -> click.Option:
+    """Return the option for the items."""
+    about = "The items: a file with one per line, - for stdin, or a list."
+    return option("--arms FILE|-|A,B,C", str, about, required=required)
+
+
+def seed_option(about: str, default: int | None = None) -> click.Option:
     """Return the option for a seed."""
-    return option(int, about, True if default is not None else "drawn", default=default, min=0)
+    return option("--seed N", int, about, "drawn" if default is None else "", default=default)
 
 
 def opened_storage(storage: str | None) -> Storage:

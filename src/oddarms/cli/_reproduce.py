@@ -6,25 +6,15 @@ import math
 import shlex
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path
 
+import click
+
 from oddarms import experiments
-from oddarms.cli._options import (
-    CONTEXT,
-    QUIET,
-    Given,
-    argument,
-    flag,
-    option,
-    seed_option,
-    takes,
-)
+from oddarms.cli._options import QUIET, Argument, Given, command, flag, option, seed_option
 from oddarms.cli._terminal import emit, note
-from oddarms.experiments import Claim, Crowd, GridProgress, Reproduction, read_crowd
+from oddarms.experiments import Crowd, GridProgress, Reproduction, read_crowd
 from oddarms.search import StatusLine
 from oddarms.text import about, shown
 
@@ -33,39 +23,36 @@ MAX_SECONDS = 99 * 86_400
 FIGURES = ["fig1", "fig2a", "fig2b", "fig3"]
 
 
-class Figure(StrEnum):
-    """What can be reproduced."""
-
-    fig1 = "fig1"
-    fig2a = "fig2a"
-    fig2b = "fig2b"
-    fig3 = "fig3"
-    all = "all"
-
-
-@takes(
-    context=CONTEXT,
-    figures=argument(list[Figure], "FIGURE", "fig1, fig2a, fig2b, fig3, or all of these."),
-    out=option(
-        Path, "Folder for tables, pictures and report.", default=Path("output/paper"), metavar="DIR"
+@command(
+    None,
+    "reproduce",
+    Argument(
+        "figures",
+        "fig1, fig2a, fig2b, fig3, or all of these.",
+        metavar="FIGURE...",
+        nargs=-1,
+        required=True,
+        type=click.Choice([*FIGURES, "all"]),
     ),
-    runs=option(int, "Instances per setting (runs, for fig3).", "10; 3 with --quick"),
-    seed=seed_option("Seed for all instances and rewards.", 0),
-    algorithms=option(
+    option("--out DIR", Path, "Folder for tables, pictures and report.", default="output/paper"),
+    option("--runs N", int, "Instances per setting (runs, for fig3).", "10; 3 with --quick"),
+    seed_option("Seed for all instances and rewards.", 0),
+    option(
+        "--algorithms A,B,C",
         str,
         "Algorithms to compare, separated by commas.",
         default="ade,rr,wrr,spade",
-        metavar="A,B,C",
     ),
-    data=option(
+    option(
+        "--data FILE",
         Path,
         "Workers for fig3: a table with the columns arm,reward or arm,mean or worker,label,gold.",
         "simulated workers",
     ),
-    budget=option(int, "At most this many pulls per run.", default=1_000_000_000),
-    jobs=option(int, "Runs in parallel.", "one per core", min=1),
-    quick=flag("Fewer sizes and runs, for a first look."),
-    quiet=QUIET,
+    option("--budget N", int, "Make at most this many pulls per run.", default=1_000_000_000),
+    option("--jobs N", click.IntRange(min=1), "Runs in parallel.", "one per core"),
+    flag("--quick", "Fewer sizes and runs, for a first look."),
+    QUIET,
 )
 def reproduce(given: Given) -> None:
     """Reproduce the experiments of the ADE paper (AAAI 2020), with SPADE beside its algorithms.
@@ -85,32 +72,30 @@ def reproduce(given: Given) -> None:
     crowd = None if given.data is None else read_crowd(given.data)
     if crowd is not None and not quiet:
         _say_what_was_read(crowd)
-    with _progress(out, quiet) as progress:
-        found = experiments.reproduce(
-            FIGURES if "all" in figures else [one.value for one in figures],
-            folder=out,
-            runs=given.runs,
-            rng=given.seed,
-            algorithms=[name.strip() for name in given.algorithms.split(",")],
-            data=crowd,
-            budget=given.budget,
-            quick=given.quick,
-            jobs=given.jobs,
-            progress=progress,
-            command=shlex.join(["oddarms", *given.context.obj]),
-        )
-    if not quiet:
-        _show(found)
-
-
-@contextmanager
-def _progress(out: Path, quiet: bool) -> Iterator[Callable[[GridProgress], None]]:
-    """Show how far the runs are; interrupted, say how to resume."""
     with GridDisplay(quiet=quiet) as display:
         try:
-            yield display
+            found = experiments.reproduce(
+                FIGURES if "all" in figures else list(figures),
+                folder=out,
+                runs=given.runs,
+                rng=given.seed,
+                algorithms=[name.strip() for name in given.algorithms.split(",")],
+                data=crowd,
+                budget=given.budget,
+                quick=given.quick,
+                jobs=given.jobs,
+                progress=display,
+                command=shlex.join(["oddarms", *click.get_current_context().obj]),
+            )
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(_how_to_resume(display, out)) from None
+            if not display.cells:
+                raise KeyboardInterrupt("interrupted before the first run.") from None
+            raise KeyboardInterrupt(
+                f"interrupted: {display.done:,} of {display.cells:,} runs are kept in {out}; the"
+                " same command resumes from there."
+            ) from None
+    if not quiet:
+        _show(found)
 
 
 def _say_what_was_read(crowd: Crowd) -> None:
@@ -119,27 +104,14 @@ def _say_what_was_read(crowd: Crowd) -> None:
     note(f"{crowd.description}: {crowd.arms.means.size:,} workers, read as {columns}{left_out}")
 
 
-def _how_to_resume(display: GridDisplay, out: Path) -> str:
-    if display.cells == 0:
-        return "interrupted before the first run."
-    return (
-        f"interrupted: {display.done:,} of {display.cells:,} runs are kept in {out}; the same"
-        " command resumes from there."
-    )
-
-
 def _show(found: Reproduction) -> None:
     emit(f"{found.outcomes}\n\n")
     for workers in dict.fromkeys(row.data for row in found.outcomes if row.figure == "fig3"):
         emit(f"Workers of fig3: {shown(workers)}\n\n")
     for claim in found.claims:
-        emit(_line(claim))
+        emit(f"{claim.figure}: {claim.paper} -> {claim.verdict}\n")
     report, *others = found.files
     emit(f"\nReport: {report} (and {len(others)} other files in {report.parent})\n")
-
-
-def _line(claim: Claim) -> str:
-    return f"{claim.figure}: {claim.paper} -> {claim.verdict}\n"
 
 
 class GridDisplay(StatusLine):

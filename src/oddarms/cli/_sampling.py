@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import typer
-
 from oddarms import report
 from oddarms.arms import (
     BatchFunction,
@@ -37,9 +35,9 @@ from oddarms.cli._options import (
     Given,
     Options,
     ResultFormat,
-    duration,
     flag,
     option,
+    seconds,
     transform_of,
 )
 from oddarms.cli._terminal import emit, note
@@ -74,35 +72,40 @@ from oddarms.search import (
 from oddarms.studies import Study, Told, Worker
 from oddarms.text import about, counted, elided, shown, terminal_width
 
-SAMPLING: Options = {
-    "pull": option(
-        str, "Sample by running a command; {arm} stands for the item.", metavar="COMMAND"
-    ),
-    "python": option(str, "Sample by calling a function with the item.", metavar="MODULE:FUNCTION"),
-    "reward": option(
+SAMPLING: Options = (
+    option("--pull COMMAND", str, "Sample by running this command; {arm} stands for the item."),
+    option("--python MODULE:FUNCTION", str, "Sample by calling this function with the item."),
+    option(
+        "--reward",
         Literal["exit-code", "stdout"],
         "With --pull, the sample: 1 if the command fails, or the number in its last line.",
         "exit-code",
     ),
-    **TRANSFORMS,
-    "jobs": option(int, "Samples made in parallel.", "1; 100 for coroutines", min=1),
-    "timeout": duration("A sample that takes longer has failed: 5 (seconds), 90s, 10m."),
-    "failure_codes": option(
+    *TRANSFORMS,
+    option("--jobs N", int, "Take this many samples in parallel.", "1; 100 for coroutines"),
+    option("--timeout TIME", seconds, "A sample that takes longer has failed: 5 (seconds), 10m."),
+    option(
+        "--failure-codes CODES",
         str,
-        "Exit codes that mean the sample itself failed, see --on-error.",
+        "Exit codes that mean that the sample failed; see --on-error.",
         "126,127,129-159; pytest: 2-5 too",
-        metavar="CODES",
     ),
-    "on_error": option(
+    option(
+        "--on-error",
         OnError,
         "If a sample fails: stop; retry, which is sound only if failing has nothing to do with the"
         " value; or count it as the worst value.",
         "stop",
     ),
-    "retry_for": duration("How long to retry a failing sample or an unavailable storage.", "10m"),
-    "shell": flag('Run the command in a shell (sh -c); the item is "$1" there.'),
-    "batch": flag("The function takes a list of items and returns a list of samples."),
-}
+    option(
+        "--retry-for TIME",
+        seconds,
+        "How long to retry a failing sample or an unavailable storage.",
+        "10m",
+    ),
+    flag("--shell", 'Run the command in a shell (sh -c); the item is "$1" there.'),
+    flag("--batch", "The function takes a list of items and returns a list of samples."),
+)
 """How samples are made, for `Sampling.of`."""
 
 
@@ -319,7 +322,7 @@ def sample(study: Study, sampling: Sampling, output: Output, worker: str | None 
         said = _kept(study, output, error)
         known = getattr(error, "result", None)
         if known is not None and known.pulls + known.history + known.unused:
-            with suppress(OSError, typer.Exit):  # the terminal may be gone
+            with suppress(OSError, SystemExit):  # the terminal may be gone
                 output.show(known)
         number = getattr(error, "signal", 2)
         raise Interrupted(f"interrupted: {said}", number) from None

@@ -2,69 +2,71 @@
 
 from __future__ import annotations
 
-import inspect
-import math
 import os
 import platform
 import stat
-import time
-from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from oddarms import server
-from oddarms.cli._main import group
 from oddarms.cli._options import (
-    CONTEXT,
     FORMAT,
+    PORT,
     STORAGE,
+    Argument,
+    Commands,
     Given,
-    Option,
     Options,
-    argument,
     check_lasting,
     check_local,
-    duration,
+    command,
     flag,
     option,
-    takes,
+    seconds,
 )
 from oddarms.cli._terminal import emit, emit_rows, moment, note
-from oddarms.errors import InvalidParameter, StorageFailed
-from oddarms.interrupts import pause
+from oddarms.errors import InvalidParameter
 from oddarms.server import LONGEST, Binding, Role, Tokens, create_app, new_token
-from oddarms.studies import MAX_LEASE
-from oddarms.text import message, shown, table
+from oddarms.studies import MAX_LEASE, retried
+from oddarms.text import shown
 
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
-WAIT_SECONDS, PAUSE_SECONDS = 300.0, 0.5
-"""How long the start waits for a storage that is unavailable, and how often it tries."""
+WAIT_SECONDS = 300.0
+"""How long the start waits for a storage: a database may start after the server."""
 MAX_NODE, MAX_PATH = 60, 120
 """Characters of a machine's name and a file's path in the note of a token."""
 
 
-@takes(
-    context=CONTEXT,
-    storage=STORAGE,
-    host=option(str, "Address to listen on.", default="127.0.0.1", metavar="ADDRESS"),
-    port=option(int, "Port to listen on; 0 picks a free one.", default=8321, min=0, max=65535),
-    token_file=option(Path, "File with the admin's token; created if it does not exist."),
-    root_path=option(str, "Prefix under which a proxy serves it.", default="", metavar="/PREFIX"),
-    allow_host=option(
-        list[str], "A name by which clients reach it; may be repeated.", metavar="NAME"
+@command(
+    None,
+    "serve",
+    STORAGE,
+    option("--host ADDRESS", str, "Address to listen on.", default="127.0.0.1"),
+    PORT,
+    option("--token-file FILE", Path, "File with the admin's token; created if it is missing."),
+    option("--root-path /PREFIX", str, "Prefix under which a proxy serves it."),
+    option(
+        "--allow-host NAME",
+        str,
+        "A name by which clients reach it; may be repeated.",
+        multiple=True,
     ),
-    open_metrics=flag("Let everybody read /metrics."),
-    certificate=option(Path, "Certificate for TLS, with --key."),
-    key=option(Path, "The certificate's private key."),
-    tls_elsewhere=flag("A proxy in front of it does TLS."),
-    json_logs=flag("Write the log as lines of JSON."),
-    forwarded_user=flag("Log the name in X-Forwarded-User, which a proxy sends."),
-    max_lease=duration("Longest lease of a ticket.", "1h", MAX_LEASE.total_seconds()),
+    flag("--open-metrics", "Let everybody read /metrics."),
+    option("--certificate FILE", Path, "Certificate for TLS, with --key."),
+    option("--key FILE", Path, "The certificate's private key."),
+    flag("--tls-elsewhere", "A proxy in front of the server does TLS."),
+    flag("--json-logs", "Write the log as lines of JSON."),
+    flag("--forwarded-user", "Log the name in X-Forwarded-User, which a proxy sends."),
+    option(
+        "--max-lease TIME",
+        seconds,
+        "Longest lease of a ticket.",
+        "1h",
+        default=MAX_LEASE.total_seconds(),
+    ),
+    kind=Commands,
+    invoke_without_command=True,
 )
 def serve(given: Given) -> None:
     """Serve studies over HTTP: for workers in any language, and as pages.
@@ -78,24 +80,25 @@ def serve(given: Given) -> None:
       oddarms serve --storage postgresql://me@host/studies --port 8000
       oddarms serve token worker --study crowd
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
-    if given.context.invoked_subcommand is not None:
+    if click.get_current_context().invoked_subcommand is not None:
         return
     check_local(given.storage)
     token_file = given.token_file
     cert, key = (None if file is None else str(file) for file in (given.certificate, given.key))
     binding = Binding(given.host, given.port, cert, key, given.tls_elsewhere)
     binding.check(has_token=token_file is not None)
-    names = [*(given.allow_host or []), *([] if binding.host[:1].isdigit() else [binding.host])]
-    application = _when_available(
+    names = [*given.allow_host, *([] if binding.host[:1].isdigit() else [binding.host])]
+    application = retried(
         lambda: create_app(
             given.storage,
-            root_path=given.root_path,
+            root_path=given.root_path or "",
             allowed_hosts=names,
             open_metrics=given.open_metrics,
             tls_elsewhere=given.tls_elsewhere,
             max_lease=timedelta(seconds=given.max_lease),
             forwarded_user=given.forwarded_user,
-        )
+        ),
+        WAIT_SECONDS,
     )
     state = application.state.oddarms
     tokens: Tokens = state.tokens
@@ -114,22 +117,6 @@ def serve(given: Given) -> None:
             )
 
     server.run(application, binding, started, json_logs=given.json_logs)
-
-
-def _when_available(opened: Callable[[], FastAPI]) -> FastAPI:
-    """Return the application once its storage answers; a database may start after the server."""
-    until = time.monotonic() + WAIT_SECONDS
-    said = False
-    while True:
-        try:
-            return opened()
-        except StorageFailed as error:
-            if not error.passing or time.monotonic() > until:
-                raise
-            if not said:
-                said = True
-                note(f"{message(error)} Waiting up to {WAIT_SECONDS:.0f} s for it.")
-        pause(PAUSE_SECONDS)
 
 
 def _use_file(tokens: Tokens, file: Path) -> None:
@@ -164,14 +151,16 @@ def _write_private(file: Path, text: str) -> None:
 
 # Tokens
 
-TOKEN: Options = {
-    "note": option(str, "What the token is for, shown in the list.", default=""),
-    "days": option(float, "Days until it expires.", "never", min=0.001, max=LONGEST.days),
-    "storage": STORAGE,
-}
+token = Commands("token", help="Make, list and revoke tokens: who may use the server.")
+serve.add_command(token)
+TOKEN: Options = (
+    option("--note TEXT", str, "What the token is for, shown in the list.", default=""),
+    option("--days NUMBER", float, "Days until it expires.", "never"),
+    STORAGE,
+)
 
 
-@takes(**TOKEN)
+@command(token, "admin", *TOKEN)
 def admin(given: Given) -> None:
     """Make a token that may do everything.
 
@@ -182,12 +171,7 @@ def admin(given: Given) -> None:
     _make(Role.ADMIN, None, given)
 
 
-@takes(
-    study=Option(
-        str, inspect.Parameter.empty, typer.Option(metavar="NAME", help="Its only study.")
-    ),
-    **TOKEN,
-)
+@command(token, "worker", option("--study NAME", str, "Its only study.", required=True), *TOKEN)
 def worker(given: Given) -> None:
     """Make a token that may read one study, and ask and tell there.
 
@@ -198,7 +182,7 @@ def worker(given: Given) -> None:
     _make(Role.WORKER, given.study, given)
 
 
-@takes(study=option(str, "The only study it may read.", "all", metavar="NAME"), **TOKEN)
+@command(token, "reader", option("--study NAME", str, "The only study it may read.", "all"), *TOKEN)
 def reader(given: Given) -> None:
     """Make a token that may read all studies, or one, and change nothing.
 
@@ -209,7 +193,7 @@ def reader(given: Given) -> None:
     _make(Role.READER, given.study, given)
 
 
-@takes(storage=STORAGE, how=FORMAT)
+@command(token, "list", STORAGE, FORMAT)
 def list_tokens(given: Given) -> None:
     """List tokens: what they may do, and their ids; not the tokens themselves.
 
@@ -217,23 +201,23 @@ def list_tokens(given: Given) -> None:
     Example:
       oddarms serve token list
     """  # noqa: D301
-    found, how = _tokens(given.storage).list(), given.how
-    if how == "table" and not found:
+    found = _tokens(given.storage).list()
+    if given.how == "table" and not found:
         note("no tokens yet: the first start of `oddarms serve` makes one")
         return
+
+    def when(time: datetime | None) -> object:
+        return (moment(time)[:16] or "never") if given.how == "table" else time
+
+    rows = [
+        (one.id, one.role.value, one.study_name, one.note, when(one.made), when(one.expires))
+        for one in found
+    ]
     header = ("id", "role", "study", "note", "made", "expires")
-    rows = [(one.id, one.role.value, one.study_name, one.note) for one in found]
-    if how == "table":
-        times = [(moment(t.made)[:16], moment(t.expires)[:16] or "never") for t in found]
-        people = [(*(cell or "" for cell in row), *at) for row, at in zip(rows, times, strict=True)]
-        emit(table(header, people, wrap="note"))
-    else:
-        ends = [t.expires.isoformat() if t.expires else None for t in found]
-        made = [t.made.isoformat() for t in found]
-        emit_rows(how, header, [(*r, m, e) for r, m, e in zip(rows, made, ends, strict=True)])
+    emit_rows(given.how, header, rows, wrap="note")
 
 
-@takes(token=argument(str, "ID", "As `list` shows it."), storage=STORAGE)
+@command(token, "revoke", Argument("token", "As `list` shows it.", metavar="ID"), STORAGE)
 def revoke(given: Given) -> None:
     """Revoke a token; running servers refuse it within five seconds.
 
@@ -247,9 +231,13 @@ def revoke(given: Given) -> None:
 
 
 def _make(role: Role, study: str | None, given: Given) -> None:
-    if given.days is not None and math.isnan(given.days):  # which passes every bound
-        raise InvalidParameter("--days must be a number but got nan.")
-    lasts = None if given.days is None else timedelta(days=given.days)
+    lasts = None
+    if given.days is not None:
+        if not 0.0 < given.days <= LONGEST.days:
+            raise InvalidParameter(
+                f"--days must be above 0 and at most {LONGEST.days:,}, not {given.days:g}."
+            )
+        lasts = timedelta(days=given.days)
     emit(_tokens(given.storage).make(role, study=study, note=given.note, lasts=lasts) + "\n")
     note("it is shown only now: give it to its user as ODDARMS_TOKEN, or in a file")
 
@@ -258,17 +246,3 @@ def _tokens(storage: str | None) -> Tokens:
     check_local(storage)
     check_lasting(storage)
     return Tokens.opened(storage)
-
-
-app = group(inspect.getdoc(serve) or "", invoke_without_command=True, callback=serve)
-_token = group("Make, list and revoke tokens: who may use the server.", no_args_is_help=True)
-_TOKEN_COMMANDS: dict[str, Callable[..., None]] = {
-    "admin": admin,
-    "worker": worker,
-    "reader": reader,
-    "list": list_tokens,
-    "revoke": revoke,
-}
-for _name, _command in _TOKEN_COMMANDS.items():
-    _token.command(_name)(_command)
-app.add_typer(_token, name="token")

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import shlex
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-import typer
-
-from oddarms.cli._main import group
 from oddarms.cli._options import (
     ALL,
-    ARMS,
     FORMAT,
     NAME,
     QUIET,
@@ -27,18 +22,20 @@ from oddarms.cli._options import (
     SEARCH,
     STORAGE,
     WORKER,
+    Argument,
+    Commands,
     Format,
     Given,
     add_history,
-    argument,
+    arms_option,
     check_lasting,
-    duration,
+    command,
     flag,
     opened_storage,
     opened_study,
     option,
+    seconds,
     seed_option,
-    takes,
     words_of,
 )
 from oddarms.cli._sampling import SAMPLING, Output, Sampling, sample
@@ -64,21 +61,31 @@ from oddarms.text import counted, shown
 
 EXIT_DONE, EXIT_WAITING = 3, 4
 LEASE_SECONDS = 600.0
-TICKET = argument(str, "TICKET", "The id that ask printed.")
-LEASE = duration(
-    "30s, 10m, at most 1h; after that another worker may get them.", "10m", LEASE_SECONDS
+LEASE = option(
+    "--lease TIME",
+    seconds,
+    "30s, 10m, at most 1h; after that another worker may get them.",
+    "10m",
+    default=LEASE_SECONDS,
 )
 TEXT_OR_JSON = option(
-    Literal["table", "json"], "A table, or JSON for programs.", True, "--format", default="table"
+    "--format how", Literal["table", "json"], "A table, or JSON for programs.", default="table"
+)
+
+study = Commands(
+    "study",
+    help="Create and use studies: searches in a file or database that many workers share.",
 )
 
 
-@takes(
-    name=argument(str, "NAME", "A new name."),
-    arms=ARMS._replace(kind=str, default=inspect.Parameter.empty),
-    **SEARCH,
-    seed=seed_option("Seed for random choices."),
-    storage=STORAGE,
+@command(
+    study,
+    "create",
+    Argument("name", "A new name.", metavar="NAME"),
+    arms_option(required=True),
+    *SEARCH,
+    seed_option("Seed for random choices."),
+    STORAGE,
 )
 def create(given: Given) -> None:
     """Create a study: a search that many workers share.
@@ -96,11 +103,13 @@ def create(given: Given) -> None:
     emit(f"created {made.name} with {counted(question.n, 'arm')} in {where}\n")
 
 
-@takes(
-    sort=option(str, f"{', '.join(SORTS)}; -results: the largest first.", default="name"),
-    status=option(str, "Only studies with this status.", False, default=""),
-    storage=STORAGE,
-    how=FORMAT,
+@command(
+    study,
+    "list",
+    option("--sort COLUMN", str, f"{', '.join(SORTS)}; -results: largest first.", default="name"),
+    option("--status STATUS", str, "Only studies with this status.", default=""),
+    STORAGE,
+    FORMAT,
 )
 def list_studies(given: Given) -> None:
     """List the studies of a storage.
@@ -128,7 +137,7 @@ def _listed(one: StudySummary) -> tuple[Any, ...]:
     return one.name, *state, asked.k, asked.delta, asked.algorithm, one.handed_out, one.created
 
 
-@takes(name=NAME, storage=STORAGE, how=TEXT_OR_JSON)
+@command(study, "show", NAME, STORAGE, TEXT_OR_JSON)
 def show(given: Given) -> None:
     """Show the question of a study and its progress.
 
@@ -174,7 +183,7 @@ def _indented(name: str, text: str) -> str:
     return "".join(f"{start if i == 0 else ' ' * 17}{line}\n" for i, line in enumerate(lines))
 
 
-@takes(name=NAME, storage=STORAGE, how=RESULT_FORMAT, every=ALL)
+@command(study, "result", NAME, STORAGE, RESULT_FORMAT, ALL)
 def result(given: Given) -> None:
     """Show the answer, as far as it is known.
 
@@ -190,7 +199,7 @@ def result(given: Given) -> None:
     Output(None, given.how, every=given.every).show(opened_study(given).result())
 
 
-@takes(name=NAME, **SAMPLING, worker=WORKER, storage=STORAGE, quiet=QUIET)
+@command(study, "work", NAME, *SAMPLING, WORKER, STORAGE, QUIET)
 def work(given: Given) -> None:
     """Work on a study: ask, sample and tell until it is done.
 
@@ -223,10 +232,10 @@ def work(given: Given) -> None:
         note(status_text(found.status))
         note(f"the answer: oddarms study result {shlex.quote(study.name)}")
     if not found.complete and found.question.goal != "budget":
-        raise typer.Exit(EXIT_UNFINISHED)
+        sys.exit(EXIT_UNFINISHED)
 
 
-@takes(name=NAME, storage=STORAGE)
+@command(study, "verify", NAME, STORAGE)
 def verify(given: Given) -> None:
     """Check a study: the database's own check, and a replay.
 
@@ -243,7 +252,7 @@ def verify(given: Given) -> None:
     emit(f"{study.name} is sound: {counted(found.results, 'result')}\n")
 
 
-@takes(name=NAME, yes=flag("Do not ask for confirmation.", "--yes", "-y"), storage=STORAGE)
+@command(study, "delete", NAME, flag("--yes -y", "Do not ask for confirmation."), STORAGE)
 def delete(given: Given) -> None:
     """Delete a study with all its results, for good.
 
@@ -271,19 +280,21 @@ def _confirm(study: Study) -> None:
             note("")  # end the line after Ctrl-C or Ctrl-D
     if line.strip().casefold() not in ("y", "yes"):
         note("nothing was deleted")
-        raise typer.Exit(EXIT_FAILED)
+        sys.exit(EXIT_FAILED)
 
 
 # Tickets and results
 
 
-@takes(
-    name=NAME,
-    n=option(int, "At most this many tickets.", True, "-n", default=1),
-    worker=WORKER,
-    lease=LEASE,
-    storage=STORAGE,
-    how=FORMAT,
+@command(
+    study,
+    "ask",
+    NAME,
+    option("-n N", int, "Hand out at most this many tickets.", default=1),
+    WORKER,
+    LEASE,
+    STORAGE,
+    FORMAT,
 )
 def ask(given: Given) -> None:
     """Hand out samples to make, as tickets.
@@ -305,7 +316,7 @@ def ask(given: Given) -> None:
     tickets = opened_study(given).ask(given.n, given.worker, given.lease)
     _show_tickets(given.name, tickets, given.n, given.how)
     if not tickets:
-        raise typer.Exit(EXIT_DONE if tickets.done else EXIT_WAITING)
+        sys.exit(EXIT_DONE if tickets.done else EXIT_WAITING)
 
 
 def _show_tickets(name: str, tickets: Tickets, n: int, how: Format) -> None:
@@ -321,21 +332,22 @@ def _show_tickets(name: str, tickets: Tickets, n: int, how: Format) -> None:
         note(f"{status_text(tickets.status)}{hint}")
 
 
-@takes(
-    name=NAME,
-    ticket=TICKET._replace(kind=str | None, default=None),
-    reward=argument(str, "VALUE", "The sample.", None),
-    source=option(
+@command(
+    study,
+    "tell",
+    NAME,
+    Argument("ticket", "The id that `ask` printed.", metavar="[TICKET]", required=False),
+    Argument("reward", "The sample.", metavar="[VALUE]", required=False),
+    option(
+        "--from source FILE|-",
         str,
         "Many results: lines `ticket value`, CSV with the columns ticket (or id) and reward, or"
         " JSON lines with these keys. If one is wrong, none is recorded.",
-        True,
-        "--from",
-        metavar="FILE|-",
     ),
-    worker=WORKER,
-    storage=STORAGE,
-    how=FORMAT,
+    WORKER,
+    STORAGE,
+    FORMAT,
+    context_settings={"ignore_unknown_options": True},  # a value may be negative
 )
 def tell(given: Given) -> None:
     """Record results of tickets, and print what became of each.
@@ -388,14 +400,16 @@ def _comment(
             f"error: ticket {ticket} has the result {first!r} already, which stands; {second!r} was"
             f" not used.{others if conflicts > 1 else ''}"
         )
-        raise typer.Exit(EXIT_FAILED)
+        sys.exit(EXIT_FAILED)
 
 
-@takes(
-    name=NAME,
-    ticket=TICKET,
-    reason=option(str, "A reason for the log.", False, default=""),
-    storage=STORAGE,
+@command(
+    study,
+    "skip",
+    NAME,
+    Argument("ticket", "The id that `ask` printed.", metavar="TICKET"),
+    option("--reason TEXT", str, "A reason for the log.", default=""),
+    STORAGE,
 )
 def skip(given: Given) -> None:
     """Give a ticket back without a result.
@@ -411,12 +425,14 @@ def skip(given: Given) -> None:
     emit(f"ticket {given.ticket} was given back\n")
 
 
-@takes(
-    name=NAME,
-    worker=option(str, "Take back the tickets of this worker; '' if it has no name."),
-    every=flag("Take back all listed tickets.", "--all"),
-    storage=STORAGE,
-    how=FORMAT,
+@command(
+    study,
+    "release",
+    NAME,
+    option("--worker NAME", str, "Take back the tickets of this worker; '' if it has no name."),
+    flag("--all every", "Take back all listed tickets."),
+    STORAGE,
+    FORMAT,
 )
 def release(given: Given) -> None:
     """Show which workers hold a study up, and take their tickets back.
@@ -443,11 +459,15 @@ def release(given: Given) -> None:
         note("the current step waits for no ticket")
 
 
-@takes(
-    name=NAME,
-    tickets=argument(list[str], "TICKET", "The ids that ask printed."),
-    lease=LEASE,
-    storage=STORAGE,
+@command(
+    study,
+    "renew",
+    NAME,
+    Argument(
+        "tickets", "The ids that `ask` printed.", metavar="TICKET...", nargs=-1, required=True
+    ),
+    LEASE,
+    STORAGE,
 )
 def renew(given: Given) -> None:
     """Extend leases of samples that are still under way.
@@ -464,16 +484,18 @@ def renew(given: Given) -> None:
     emit(f"renewed {renewed:,} of {counted(len(given.tickets), 'lease')}\n")
     if renewed < len(given.tickets):
         note("the others have a result, or were handed to another worker")
-        raise typer.Exit(EXIT_FAILED)
+        sys.exit(EXIT_FAILED)
 
 
-@takes(
-    name=NAME,
-    file=argument(str, "FILE|-", "A table with a row per sample: CSV, Excel, Parquet."),
-    arm=option(list[str], "The column of items.", "arm", metavar="COLUMN"),
-    reward=option(str, "The column of values.", "reward", metavar="COLUMN"),
-    again=flag("Import the file even if it was imported before."),
-    storage=STORAGE,
+@command(
+    study,
+    "import",
+    NAME,
+    Argument("file", "A table with a row per sample: CSV, Excel or Parquet; - for stdin."),
+    option("--arm COLUMN", str, "The column of items.", "arm", multiple=True),
+    option("--reward COLUMN", str, "The column of values.", "reward"),
+    flag("--again", "Import the file even if it was imported before."),
+    STORAGE,
 )
 def import_(given: Given) -> None:
     """Add earlier samples: a history.
@@ -487,7 +509,7 @@ def import_(given: Given) -> None:
       oddarms study import crowd last-month.csv
     """  # noqa: D301
     study, file = opened_study(given), given.file
-    columns = {"arm": given.arm, "reward": given.reward}
+    columns = {"arm": list(given.arm) or None, "reward": given.reward}
     recorded = add_history(study, file, again=given.again, **columns)
     if recorded == 0:
         note(f"{shown(file)} was imported before and counts once; --again imports it once more.")
@@ -496,11 +518,13 @@ def import_(given: Given) -> None:
     emit(f"imported {counted(recorded, 'sample')}\n")
 
 
-@takes(
-    name=NAME,
-    how=option(Literal["csv", "json"], "CSV, or a JSON list.", True, "--format", default="csv"),
-    out=option(Path, "Write to a file instead of stdout."),
-    storage=STORAGE,
+@command(
+    study,
+    "export",
+    NAME,
+    option("--format how", Literal["csv", "json"], "CSV, or a JSON list.", default="csv"),
+    option("--out FILE", Path, "Write to a file instead of stdout."),
+    STORAGE,
 )
 def export(given: Given) -> None:
     """Write all results, in the order in which they were recorded.
@@ -521,11 +545,15 @@ def export(given: Given) -> None:
     note(f"written: {shown(out)}")
 
 
-@takes(
-    name=argument(str, "[NAME]", "The study.", None),
-    inactive=duration("Instead of a name: all studies without activity for so long.", False),
-    out=option(Path, "Folder for the archives; created if it does not exist.", default="archive"),
-    storage=STORAGE,
+@command(
+    study,
+    "archive",
+    Argument("name", "The study.", metavar="[NAME]", required=False),
+    option(
+        "--inactive TIME", seconds, "Instead of a name: all studies without activity for so long."
+    ),
+    option("--out DIR", Path, "Folder for the archives; created if missing.", default="archive"),
+    STORAGE,
 )
 def archive(given: Given) -> None:
     """Export studies to files, then delete them.
@@ -585,26 +613,3 @@ def _json(trials: Iterator[Trial]) -> Iterator[str]:
     for i, trial in enumerate(trials):
         yield ("," if i else "") + "\n" + json.dumps(plain(trial))
     yield "\n]\n"
-
-
-app = group("Create and use studies: searches in a file or database that many workers share.")
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "create": create,
-    "list": list_studies,
-    "show": show,
-    "ask": ask,
-    "tell": tell,
-    "work": work,
-    "skip": skip,
-    "renew": renew,
-    "release": release,
-    "import": import_,
-    "export": export,
-    "archive": archive,
-    "result": result,
-    "verify": verify,
-    "delete": delete,
-}
-for _name, _command in _COMMANDS.items():
-    _settings = {"ignore_unknown_options": _name == "tell"}  # a reward may be negative
-    app.command(_name, context_settings=_settings)(_command)

@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, ParamSpec
 
-import typer
-
 from oddarms.errors import OddarmsError, SearchError, StorageFailed, WorkerLost
 from oddarms.text import filled, message, table, terminal_width
 
@@ -49,14 +47,14 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             except KeyboardInterrupt as error:
                 note(str(error) or "interrupted")
                 number = getattr(error, "signal", signal.SIGINT)
-                raise typer.Exit(EXIT_SIGNAL + number) from error
+                sys.exit(EXIT_SIGNAL + number)
 
     return wrapper
 
 
 def _fail(error: Exception, code: int) -> None:
     note(f"error: {error}")
-    raise typer.Exit(code) from error
+    raise SystemExit(code) from error
 
 
 # Remarks, on stderr
@@ -146,7 +144,7 @@ def emit_all(parts: Iterable[str]) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         _drop(sys.stdout)
-        raise typer.Exit(EXIT_FAILED) from None
+        sys.exit(EXIT_FAILED)
     except OSError:
         _drop(sys.stdout)
         raise

@@ -228,7 +228,7 @@ def _words(text: str) -> tuple[str, ...]:
 _KINDS: dict[str, tuple[str, Callable[[str], Any], Callable[[Any], bool]]] = {
     "number": ("a number of at least 0", float, lambda number: 0.0 <= number < math.inf),
     "rate": ("a number between 0 and 1", float, lambda number: 0.0 < number < 1.0),
-    "duration": (f"{DURATIONS} or none,", _seconds, lambda seconds: seconds >= 0.0),
+    "duration": (f"{DURATIONS}, or none,", _seconds, lambda seconds: seconds >= 0.0),
     "kinds": (
         f"some of {', '.join(FAIL_ON)}, with commas between them,",
         _words,
