@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oddarms.text import filled, table
+from oddarms.text import width as text_width
 
 NARROW = "40rem"
 """Screens up to this wide get the narrow form of a picture."""
@@ -121,6 +122,7 @@ class Table:
     """A table with a header; it scrolls by itself where the screen is narrow.
 
     The columns `numbers` are set to the right; with `named_rows`, each row's first cell names it.
+    Text has what the columns `below` say in lines below a row, whose name comes last.
     """
 
     header: Sequence[str]
@@ -128,6 +130,7 @@ class Table:
     caption: str = ""
     numbers: Collection[int] = ()
     named_rows: bool = False
+    below: Collection[int] = ()
 
 
 @dataclass(frozen=True)
@@ -164,13 +167,16 @@ class Bar:
 Block = Bar | Heading | Paragraph | Facts | Table | Picture | Details
 
 
-def to_text(blocks: Sequence[Block]) -> str:
-    """Return a document for a terminal of 80 columns; a line precedes a table with a caption."""
-    parts: list[str] = []
+def to_text(blocks: Sequence[Block], width: int = WIDTH) -> str:
+    """Return a document for a terminal, with empty lines before and after groups of rows."""
+    text, group = "", False
     for block in blocks:
-        gap = "\n" if parts and isinstance(block, Table) and block.caption else ""
-        parts.append(gap + _text(block))
-    return "".join(parts)
+        ended = group and isinstance(block, Paragraph)
+        if text and (ended or (isinstance(block, Table) and block.caption)):
+            text += "\n"
+        text += _text(block, width)
+        group = isinstance(block, Details) or (isinstance(block, Table) and bool(block.below))
+    return text
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
@@ -196,17 +202,19 @@ def to_fragment(blocks: Sequence[Block]) -> str:
     return f'<div class="oddarms"><style>{FRAGMENT_STYLE}</style>\n{body}\n</div>'
 
 
-def _text(block: Block) -> str:
+def _text(block: Block, width: int) -> str:
     match block:
         case Heading(text):
-            return filled(_plain(text), WIDTH) + "\n"
+            return filled(_plain(text), width) + "\n"
         case Paragraph():
-            return filled("".join(map(_plain, block.parts)), WIDTH) + "\n"
+            return filled("".join(map(_plain, block.parts)), width) + "\n"
         case Facts(facts):
-            lines = (filled(f"{name}: {_plain(value)}", WIDTH) for name, value in facts)
+            lines = (filled(f"{name}: {_plain(value)}", width - 2) for name, value in facts)
             return "".join(line.replace("\n", "\n  ") + "\n" for line in lines)
         case Table(header, rows, caption, numbers):
             title = f"{_plain(caption)}:\n" if caption else ""
+            if block.below:
+                return title + _text_of_details(block, width)
             return title + table(header, rows, right=[header[i] for i in numbers], wrap=header[0])
         case Details(summary):
             return f"... and {summary}\n"
@@ -214,6 +222,23 @@ def _text(block: Block) -> str:
             return f"{text}\n"
         case Picture():
             return ""
+
+
+def _text_of_details(block: Table, width: int) -> str:
+    """Return the rows of a table with lines below them; a long name is whole, on its own line."""
+    head = [block.header[i] for i in block.numbers]
+    cells = ([row[i] for i in block.numbers] for row in block.rows)
+    first, *numbers = table(head, cells, right=head).splitlines()
+    lines = [f"{first}  {block.header[0]}"]
+    for row, start in zip(block.rows, numbers, strict=True):
+        name = _plain(row[0])
+        fits = len(start) + 2 + text_width(name) <= width
+        lines += [f"{start}  {name}"] if fits else [start, f"    {name}"]
+        for i in block.below:
+            if row[i]:
+                told = filled(f"{block.header[i]}: {_plain(row[i])}", width - 6)
+                lines += [f"    {line}" for line in told.replace("\n", "\n  ").split("\n")]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _markdown(block: Block) -> str:

@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
 
@@ -67,6 +67,8 @@ class Interrupts:
         Whether a signal that arrives now raises its exception.
     """
 
+    signals: Sequence[int] = SIGNALS
+
     def __init__(self) -> None:
         self.received: int | None = None
         self._at = 0.0
@@ -74,9 +76,10 @@ class Interrupts:
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        _active.append(self)
+        if self not in _active:
+            _active.append(self)
         if _in_main_thread():
-            for number in SIGNALS:
+            for number in self.signals:
                 if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                     self._handlers[number] = signal.signal(number, self._receive)
         return self

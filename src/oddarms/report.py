@@ -130,35 +130,35 @@ class Row:
         }
 
 
-def flaky_table(rows: Sequence[Row]) -> list[Block]:
-    """Return the flaky tests with failures/runs, rate, interval and last failure."""
-    header = ["test", "fails", "interval", "failures/runs", "last failure", "hints"]
-    header = header if any(row.hints for row in rows) else header[:-1]
+def table_of_tests(rows: Sequence[Row], caption: str, most: int = MAX_LISTED) -> list[Block]:
+    """Return tests with failure rate, interval, failures/runs and last failure.
+
+    Those after the first `most` are folded.
+    """
+    if not rows:
+        return []
+    header = ["test", "fails", "interval", "failures/runs", "last failure", "note"]
     cells = [
         [
             Literal(row.nodeid),
-            f"{100.0 * row.rate:.1f} %{' (abnormal)' if row.abnormal else ''}",
+            f"{100.0 * row.rate:.1f} %" if row.runs else "–",
             f"{100.0 * row.low:.1f} to {100.0 * row.high:.1f} %",
             f"{row.failures:,}/{row.runs:,}",
             Literal(visible(row.text)) if row.text else "",
-            "; ".join(row.hints),
-        ][: len(header)]
+            "; ".join(["abnormal"] * row.abnormal + list(row.hints)),
+        ]
         for row in rows
     ]
-    return folded_table(header, cells, "Flaky", (1, 2, 3))
+    columns = len(header) - (not any(row[-1] for row in cells))
 
+    def table(cells: Sequence[Sequence[str]], caption: str) -> Table:
+        body, below = [row[:columns] for row in cells], range(4, columns)
+        return Table(header[:columns], body, caption, (1, 2, 3), named_rows=True, below=below)
 
-def folded_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, numbers: Sequence[int]
-) -> list[Block]:
-    """Return a table, the end of which is folded where it is long."""
-    if not rows:
-        return []
-    found: list[Block] = [Table(header, rows[:MAX_LISTED], caption, numbers, named_rows=True)]
-    rest = rows[MAX_LISTED:]
-    if rest:
-        table = Table(header, rest[: 10 * MAX_LISTED], "", numbers, named_rows=True)
-        found.append(Details(counted(len(rest), "other"), [table]))
+    found: list[Block] = [table(cells[:most], caption)]
+    if len(rows) > most:
+        rest = table(cells[most : 10 * MAX_LISTED], "")
+        found.append(Details(counted(len(rows) - most, "other"), [rest]))
     return found
 
 

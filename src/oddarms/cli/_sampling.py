@@ -266,7 +266,7 @@ class Output:
         tests = counted(len(self.flaky), "test")
         are = "is" if len(self.flaky) == 1 else "are"
         said = f"{tests} {are} flaky: passed and failed in one run or at one commit"
-        return [Heading(said, 3), *report.flaky_table(self.flaky)]
+        return [Heading(said, 3), *report.table_of_tests(self.flaky, "Flaky")]
 
     def write(self, result: Result) -> None:
         """Write result.json, arms.csv and, if matplotlib is installed, report.html.

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-import select
 import signal
-import struct
-import sys
-import threading
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from oddarms.documents import to_text
 from oddarms.errors import InvalidParameter, OddarmsError, StorageFailed
 from oddarms.files import check_appendable, writable_folder
+from oddarms.interrupts import Interrupts
 from oddarms.problem import Question
 from oddarms.pytest_plugin import Settings, read_settings
 from oddarms.pytest_plugin import _running as running
 from oddarms.pytest_plugin._memory import clean_version, version_of
-from oddarms.pytest_plugin._report import Answer, github_lines, summary_lines, write_all
+from oddarms.pytest_plugin._report import Answer, blocks, github_lines, write_all
 from oddarms.pytest_plugin._running import Clock, Outcome, Runner, Status
 from oddarms.pytest_plugin._sampling import AbnormalTests, FlakyTests, Sample, Sampling
-from oddarms.text import duration, shown
+from oddarms.text import duration
 
 TERMINAL_SECONDS = 0.5
 """Between two states of the progress line of a terminal."""
 LINE_SECONDS = 20.0
 """Between two lines where there is no terminal."""
-HANG_SECONDS = 30.0
-"""After which a run that goes on is named."""
-MAX_WATCHED = 256
-"""Workers that are watched."""
-SLOT = struct.Struct("=dq")
-"""Since when a worker runs a test, 0 for none, and which one."""
 GRACE_SECONDS = 10.0
 """How long, at least, isolated runs may go on after the time is over."""
 NOBODY_LEFT = (
@@ -112,7 +103,6 @@ class Hunt:
         self.sampling: Sampling | None = None
         self.answer: Answer | None = None
         self.written: list[str] = []
-        self.watch: Watch | None = None
         self._shown_at = Clock.now()
         self._warnings = 0
         self.ctrl_c = CtrlC()
@@ -122,7 +112,6 @@ class Hunt:
         settings = self.settings
         kind = AbnormalTests if settings.words else FlakyTests
         self.sampling = sampling = kind(nodeids, settings, workers)
-        self.watch = Watch(nodeids)
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None and reporter.verbosity >= 0:
             limit = "" if settings.seconds is None else f" for up to {duration(settings.seconds)}"
@@ -163,13 +152,10 @@ class Hunt:
                     self._finish(session, "it failed", in_a_hurry=True)
             raise pytest.UsageError(f"--oddarms: {error}") from error
         except (KeyboardInterrupt, pytest.exit.Exception):
-            self.ctrl_c.take()
+            self.ctrl_c.__enter__()  # more of them must not cost the report
             with suppress(StorageFailed):
                 self._finish(session, "it was interrupted", in_a_hurry=True)
             raise
-        finally:
-            if self.watch is not None:
-                self.watch.close()
         try:
             self._finish(session, NOBODY_LEFT)
         except OddarmsError as error:
@@ -177,8 +163,8 @@ class Hunt:
         return ended
 
     def pytest_unconfigure(self) -> None:
-        """Obey signals again."""
-        self.ctrl_c.restore()
+        """Obey Ctrl-C again as pytest does."""
+        self.ctrl_c.__exit__()
 
     def _finish(self, session: pytest.Session, why: str, *, in_a_hurry: bool = False) -> None:
         sampling = self.sampling
@@ -203,115 +189,28 @@ class Hunt:
                 terminalreporter._add_stats(word, rows)
         terminalreporter.ensure_newline()
         terminalreporter.write_sep("=", f"oddarms: {answer.title}")
-        for line in summary_lines(answer, terminalreporter._tw.fullwidth):
-            terminalreporter.write_line(line)
-        for line in self.written:
+        text = to_text(blocks(answer), terminalreporter._tw.fullwidth)
+        for line in [*text.splitlines(), *self.written]:
             terminalreporter.write_line(line)
         if os.environ.get("GITHUB_ACTIONS") == "true":
             for line in github_lines(answer, self.config.rootpath):
                 terminalreporter.write_line(line)
 
 
-class CtrlC:
-    """Ctrl-C ends the run of a test. Elsewhere it waits until nothing is half done.
+class CtrlC(Interrupts):
+    """Ctrl-C, which ends the run of a test, and the session once; the report is not lost."""
 
-    Once it has ended the session, further ones do not cost the report.
-    """
+    signals = (signal.SIGINT,)
 
-    def __init__(self) -> None:
-        self._received = False
-        self._obeyed = False
-        self._process = os.getpid()
-        self._before: Any = None
-
-    def take(self) -> None:
-        """Handle Ctrl-C from now on, unless another handler is installed."""
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._before = signal.signal(signal.SIGINT, self._receive)
-
-    def restore(self) -> None:
-        """Restore the earlier handler of Ctrl-C."""
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    @contextmanager
-    def obeyed(self) -> Iterator[None]:
-        """A block that Ctrl-C interrupts at once; also a Ctrl-C that came before it."""
-        self._obeyed = True
-        try:
-            if self._received:
-                raise KeyboardInterrupt
-            yield
-        finally:
-            self._obeyed = False
-
-    def _receive(self, number: int, frame: Any) -> None:
-        if os.getpid() != self._process:  # a test has forked
-            signal.default_int_handler(number, frame)
-        first, self._received = not self._received, True
-        if first and self._obeyed:
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if there was a Ctrl-C."""
+        if self.received is not None:
             raise KeyboardInterrupt
 
-
-class Watch:
-    """Names tests that hang, on stderr as it was before pytest captured it.
-
-    A process looks, not a thread: with one more thread a test that forks may be warned, and fail.
-    """
-
-    def __init__(self, nodeids: Sequence[str]) -> None:
-        self._slots: dict[object, int] = {}
-        self._free = list(range(MAX_WATCHED))
-        self._table = mmap.mmap(-1, MAX_WATCHED * SLOT.size)
-        self._pid = 0
-        if not hasattr(os, "fork"):
-            return
-        ended, self._open = os.pipe()
-        stderr = 2
-        with suppress(AttributeError, OSError, ValueError):
-            stderr = (sys.__stderr__ or sys.stderr).fileno()
-
-        def look() -> None:
-            os.close(self._open)
-            named: set[tuple[int, float]] = set()
-            while not select.select([ended], [], [], 1.0)[0]:
-                self._name(nodeids, stderr, named)
-
-        self._pid = running.detached(look)
-        os.close(ended)
-
-    def begin(self, worker: object, test: int) -> None:
-        """Note that a worker begins a test."""
-        if worker not in self._slots and self._free:
-            self._slots[worker] = self._free.pop()
-        self._note(worker, Clock.now(), test)
-
-    def end(self, worker: object) -> None:
-        """Note that a worker is idle."""
-        self._note(worker, 0.0, 0)
-        if worker in self._slots:
-            self._free.append(self._slots.pop(worker))
-
-    def close(self) -> None:
-        """Look no more."""
-        if self._pid:
-            pid, self._pid = self._pid, 0
-            os.close(self._open)
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-
-    def _note(self, worker: object, began: float, test: int) -> None:
-        if worker in self._slots:
-            SLOT.pack_into(self._table, self._slots[worker] * SLOT.size, began, test)
-
-    def _name(self, nodeids: Sequence[str], stderr: int, named: set[tuple[int, float]]) -> None:
-        now = Clock.now()
-        for began, test in SLOT.iter_unpack(self._table[:]):
-            if began and now - began > HANG_SECONDS and (test, began) not in named:
-                named.add((test, began))
-                text = f"still running after {now - began:.0f} s: {shown(nodeids[test])}"
-                os.write(stderr, f"\noddarms: {text}\n".encode(errors="backslashreplace"))
+    def _receive(self, number: int, _frame: Any) -> None:
+        first, self.received = self.received is None, number
+        if first and self.at_once:
+            raise KeyboardInterrupt
 
 
 class Loop:
@@ -332,7 +231,7 @@ class Loop:
         items = list(session.items)
         settings = self.hunt.settings
         sampling = self.hunt.begin([item.nodeid for item in items], settings.jobs)
-        self.hunt.ctrl_c.take()
+        self.hunt.ctrl_c.__enter__()
         if settings.isolate:
             self._isolated(items, sampling)
         else:
@@ -341,8 +240,6 @@ class Loop:
 
     def _here(self, items: list[pytest.Item], sampling: Sampling) -> None:
         last: int | None = None
-        watch = self.hunt.watch
-        assert watch is not None
         self.runner.prepare(items[0].session)
         while True:
             sample = sampling.next(last)
@@ -351,31 +248,25 @@ class Loop:
             if sample is None:
                 return
             last = sample.index
-            watch.begin(self, last)
-            with self.hunt.ctrl_c.obeyed():
+            with self.hunt.ctrl_c.open():
                 outcome = self.runner.run(items[last], sample.name)
-            watch.end(self)
             sampling.tell(sample, outcome)
             self.hunt.ran()
 
     def _isolated(self, items: list[pytest.Item], sampling: Sampling) -> None:
-        config, jobs, watch = self.hunt.config, self.hunt.settings.jobs, self.hunt.watch
-        assert watch is not None
+        config, jobs = self.hunt.config, self.hunt.settings.jobs
         under_way: dict[int, tuple[running.Child, Sample]] = {}
         try:
             while True:
-                with self.hunt.ctrl_c.obeyed():
-                    pass
+                self.hunt.ctrl_c.check()
                 while len(under_way) < jobs and (sample := sampling.next()) is not None:
                     item = items[sample.index]
                     child = running.fork(config, self._work(item, sample.name))
                     under_way[child.pid] = child, sample
-                    watch.begin(child.pid, sample.index)
                 if not under_way:
                     return
                 children = [child for child, _ in under_way.values()]
                 for child, outcome in [*running.finished(children), *self._overdue(children)]:
-                    watch.end(child.pid)
                     sampling.tell(under_way.pop(child.pid)[1], outcome)
                 self.hunt.ran()
         finally:

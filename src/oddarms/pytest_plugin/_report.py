@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import math
 import os
-import textwrap
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from oddarms.documents import (
     Block,
+    Details,
     Heading,
     Literal,
     Paragraph,
+    Table,
     to_html,
     to_markdown,
     visible,
@@ -28,8 +28,7 @@ from oddarms.pytest_plugin._sampling import AbnormalTests, FlakyTests, Sampling
 from oddarms.report import (
     MAX_LISTED,
     Row,
-    flaky_table,
-    folded_table,
+    table_of_tests,
     write_report,
     write_results,
 )
@@ -101,8 +100,8 @@ class Answer:
         alone, again = case.alone, case.again
         if case.unrepeatable:
             yield (
-                f"all {again.runs} runs failed that were not the first in their process; it passed"
-                f" alone ({alone.passes} of {alone.runs})"
+                f"failed in all {again.runs} runs that were not the first in their process, and"
+                f" passed alone ({alone.passes} of {alone.runs} runs)"
             )
         elif kind is Kind.FLAKY and case.suspicious:
             yield f"only its first run in a process passed: it may not bear being repeated{isolate}"
@@ -144,10 +143,11 @@ class Answer:
         return [row for row in self.rows if row.nodeid in found]
 
     def sections(self) -> list[tuple[str, list[Row]]]:
-        """Return the lists below that of the flaky tests, each with its caption."""
+        """Return the lists of tests, each with its caption."""
         clean = [row for row in self.of(Kind.CLEAN) if row not in self.unrepeatable]
         undecided = sorted(self.of(Kind.UNDECIDED), key=lambda row: (-row.failures, row.runs))
         found = [
+            ("Flaky", self.of(Kind.FLAKY)),
             ("Broken, always failed", self.of(Kind.BROKEN)),
             ("Cannot be repeated in one process, and passed alone", self.unrepeatable),
             ("No longer flaky", [row for row in clean if row.hints]),
@@ -253,69 +253,6 @@ class Answer:
         return lines
 
 
-# The terminal
-
-
-def summary_lines(answer: Answer, width: int) -> list[str]:
-    """Return the summary: what is flaky, broken, clean and open, and what it took."""
-    lines = [line for text in answer.headline() for line in _lines(text, width)]
-    lines += _table(answer.of(Kind.FLAKY), width)
-    for caption, rows in answer.sections():
-        lines += ["", f"{caption[0].lower()}{caption[1:]}:", *_list(rows, width)]
-    return [*lines, "", *(line for text in answer.cost() for line in _lines(text, width))]
-
-
-def _lines(text: str, width: int, indent: str = "") -> list[str]:
-    """Return a text in lines, indented further from the second on; long words stay whole."""
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def _table(rows: Sequence[Row], width: int) -> list[str]:
-    """Return rate, interval, runs and last failure; long names stand, whole, on their own line."""
-    if not rows:
-        return []
-    lines = ["", f"{'fails':>7}  {'interval':>15}  {'failures/runs':>13}  test"]
-    for row in rows[:MAX_LISTED]:
-        name = shown(row.nodeid) + ("  (abnormal)" if row.abnormal else "")
-        interval = f"{100.0 * row.low:.1f} to {100.0 * row.high:.1f} %"
-        share = f"{row.failures:,}/{row.runs:,}"
-        numbers = f"{100.0 * row.rate:>5.1f} %  {interval:>15}  {share:>13}"
-        fits = len(numbers) + 2 + len(name) <= width
-        lines += [f"{numbers}  {name}"] if fits else [numbers, f"    {name}"]
-        lines += _details(row, width)
-    return [*lines, *_others(rows)]
-
-
-def _list(rows: Sequence[Row], width: int) -> list[str]:
-    lines = []
-    undecided = rows[0].kind is Kind.UNDECIDED
-    most = MAX_UNDECIDED if undecided else MAX_LISTED
-    for row in rows[:most]:
-        count = f" ({row.failures:,} of {counted(row.runs, 'run')} failed)" if undecided else ""
-        lines.append(f"  {shown(row.nodeid)}{count}")
-        if row.kind is Kind.BROKEN:
-            lines.append(f"    all {counted(row.runs, 'run')} failed")
-        lines += _details(row, width)
-    return [*lines, *_others(rows, most)]
-
-
-def _details(row: Row, width: int) -> list[str]:
-    said = [f"last: {shown(row.text)}"] if row.text else []
-    return [line for text in [*said, *row.hints] for line in _lines(text, width, "    ")]
-
-
-def _others(listed: Sequence[Any], most: int = MAX_LISTED) -> list[str]:
-    hidden = len(listed) - most
-    return [f"  ... and {counted(hidden, 'other')}"] if hidden > 0 else []
-
-
 def _rounded_up(number: float) -> str:
     """Return a positive number with two digits, not less than it is."""
     unit = 10.0 ** (math.floor(math.log10(number)) - 1)
@@ -379,17 +316,14 @@ def blocks(answer: Answer) -> list[Block]:
     """Return the answer as a document."""
     first, *more = answer.headline()
     found: list[Block] = [Heading(first, 3), *map(Paragraph, more)]
-    found += flaky_table(answer.of(Kind.FLAKY))
-    for caption, group in (*answer.sections(), ("Skipped", answer.of(Kind.SKIPPED))):
-        rows = [
-            [
-                Literal(row.nodeid),
-                f"{row.failures:,}/{row.runs:,}",
-                Literal(visible(row.text)) if row.text else "; ".join(row.hints),
-            ]
-            for row in group
-        ]
-        found += folded_table(["test", "failures/runs", "why"], rows, caption, (1,))
+    for caption, rows in answer.sections():
+        undecided = rows[0].kind is Kind.UNDECIDED
+        found += table_of_tests(rows, caption, MAX_UNDECIDED if undecided else MAX_LISTED)
+    skipped = answer.of(Kind.SKIPPED)
+    if skipped:
+        names = [[Literal(row.nodeid), Literal(visible(row.text))] for row in skipped]
+        table = Table(["test", "why"], names[: 10 * MAX_LISTED], named_rows=True)
+        found.append(Details(f"{counted(len(skipped), 'test')} left out as skipped", [table]))
     return [*found, *(Paragraph(Literal(line)) for line in answer.cost())]
 
 

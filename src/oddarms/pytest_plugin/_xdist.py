@@ -162,7 +162,6 @@ class Scheduler:
             self.sampling.lose(sample)
         else:
             self.sampling.tell(sample, outcome)
-        self._watch(node)
         self.hunt.ran()
         self._fill_all()
 
@@ -178,8 +177,6 @@ class Scheduler:
         It is a failed sample like others and nothing for pytest-xdist to report.
         """
         queue = self._queues.pop(node)
-        if self.hunt.watch is not None:
-            self.hunt.watch.end(node)
         if self.sampling is None or not queue:
             return None
         if not self.interrupted:
@@ -211,20 +208,7 @@ class Scheduler:
             queue.append(sample)
             sent.append(sample.index)
         if sent:
-            idle = len(queue) == len(sent)
             self._send(node, sent)
-            if idle:
-                self._watch(node)
-
-    def _watch(self, node: Any) -> None:
-        """Note which test a worker begins: the first of its queue, once it knows the second."""
-        queue, watch = self._queues[node], self.hunt.watch
-        if watch is None:
-            return
-        if len(queue) < MIN_QUEUED:
-            watch.end(node)
-        else:
-            watch.begin(node, queue[0].index)
 
     def _is_stuck(self, queue: deque[Sample]) -> bool:
         """Return whether a run must be added whose outcome is ignored.
