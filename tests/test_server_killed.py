@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import sqlite3
@@ -11,13 +12,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from helpers import Run
-from oddarms import create_study, list_studies, load_study
+from oddarms import create_study, find, list_studies, load_study
 from postgresql import fast_folder
 from processes import wait_until
 from servers import ServerProcess, admin_token
@@ -141,19 +143,17 @@ KILLS = [
     pytest.param(20, 1, id="once"),
     pytest.param(15, 5, id="often", marks=pytest.mark.long),
 ]
-QUESTION = ("--k", "1", "--delta", "0.001", "--seed", "1")
 
 
 @pytest.mark.parametrize(("after", "times"), KILLS)
 def test_find_gets_its_answer(
-    run_command: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, after: int, times: int
+    folder: Path, monkeypatch: pytest.MonkeyPatch, after: int, times: int
 ) -> None:
     with killed(folder, monkeypatch, after, times) as it:
-        place = ("--storage", it.server.address, "--study", "s", "--out", folder / "out")
-        arms = ("--arms", ",".join(ARMS), "--python", "probing:probe")
-        ran = run_command("find", *arms, *QUESTION, *place, "--format", "json")
-        assert ran.code == 0, ran.err
-        assert ran.json["outliers"] == ["odd"]
+        probe = importlib.import_module("probing").probe
+        arms = {arm: partial(probe, arm) for arm in ARMS}
+        found = find(arms, k=1, delta=0.001, rng=1, storage=it.server.address, name="s")
+        assert found.outliers == ["odd"]
         it.check(times)
 
 

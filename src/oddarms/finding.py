@@ -319,7 +319,7 @@ def _check_same(study: Study, question: Question, rng: Rng) -> None:
         said = "other arms" if word in ("labels", "n") else f"{word} {before!r}, not {now!r}"
         raise InvalidParameter(
             f"The study {study.name!r} in {study.storage} was begun with {said}. Choose another"
-            " name or storage for a new search (on the command line, --fresh, --study or --out)."
+            " name or storage for a new search (on the command line, --fresh or another --out)."
         )
 
 

@@ -162,9 +162,7 @@ def table_of_tests(rows: Sequence[Row], caption: str, most: int = MAX_LISTED) ->
     return found
 
 
-def write_results(
-    result: Result, folder: str | Path, *, raw_csv: bool = False, flaky: Sequence[Row] = ()
-) -> list[Path]:
+def write_results(result: Result, folder: str | Path, *, flaky: Sequence[Row] = ()) -> list[Path]:
     """Write ``result.json`` and ``arms.csv`` into a folder; return both paths.
 
     Parameters
@@ -173,21 +171,18 @@ def write_results(
         The result.
     folder
         Created if it is missing.
-    raw_csv
-        Write labels to ``arms.csv`` as they are. By default a label that a spreadsheet would run
-        as a formula gets an apostrophe before it.
     flaky
         Tests that are known to be flaky without statistics, for ``result.json``.
     """
     place = writable_folder("folder", folder)
     return [
         write_whole(place / "result.json", result_json(result, flaky)),
-        _write_arms(result, place, raw=raw_csv),
+        _write_arms(result, place),
     ]
 
 
-def _write_arms(result: Result, folder: Path, *, raw: bool = False) -> Path:
-    text = arms_csv(result, raw=raw)
+def _write_arms(result: Result, folder: Path) -> Path:
+    text = arms_csv(result, raw=False)
     return write_whole(folder / "arms.csv", text.encode("utf-8", "backslashreplace"))
 
 
@@ -200,7 +195,10 @@ def result_json(result: Result, flaky: Sequence[Row] = ()) -> str:
 
 
 def arms_csv(result: Result, *, raw: bool = True) -> str:
-    """Return what is known of each arm as CSV: for programs, or safe to open in a spreadsheet."""
+    """Return what is known of each arm as CSV.
+
+    With ``raw=False`` a label that a spreadsheet would run as a formula gets an apostrophe.
+    """
     rows = result.rows()
     cells = (list(row.values()) for row in rows)
     return csv_text(list(rows[0]), cells, for_spreadsheets=not raw)
@@ -212,7 +210,6 @@ def write_report(
     *,
     title: str | None = None,
     notes: Sequence[str] = (),
-    raw_csv: bool = False,
     subject: Subject = ARMS,
     first: Sequence[Block] = (),
 ) -> Path:
@@ -230,8 +227,6 @@ def write_report(
         The page's title; by default the question.
     notes
         Paragraphs to add, such as where the samples come from.
-    raw_csv
-        As for `write_results`.
     subject
         What the arms are, for the words of the page.
     first
@@ -252,7 +247,7 @@ def write_report(
         *_all_arms(result, subject),
     ]
     if result.question.n > MAX_ROWS:
-        _write_arms(result, place, raw=raw_csv)
+        _write_arms(result, place)
     content = to_html(visible(title), blocks, place).encode("utf-8", "replace")
     return write_whole(place / "report.html", content)
 

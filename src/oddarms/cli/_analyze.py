@@ -15,7 +15,6 @@ from oddarms.cli._options import (
     ALL,
     QUESTION,
     QUIET,
-    RAW_CSV,
     RESULT_FORMAT,
     TRANSFORMS,
     Argument,
@@ -107,7 +106,6 @@ COLUMNS: Options = (
     option("--out DIR", Path, "Folder for result.json, arms.csv and report.html."),
     RESULT_FORMAT,
     ALL,
-    RAW_CSV,
     QUIET,
 )
 def analyze(given: Given) -> None:
@@ -136,11 +134,12 @@ def analyze(given: Given) -> None:
         del words["bounds"]
     if given.out is not None:
         writable_folder("--out", given.out)
-    output = Output(given.out, given.how, given.quiet, given.raw_csv, every=given.every)
+    output = Output(given.out, given.how, given.quiet, {"every": given.every})
     if given.junit:
         sources = [*given.junit, *(given.files or ())]
         history = _history(sources, given.reruns, options, quiet=given.quiet)
-        output = replace(output, subject=TESTS, left_out=_left_out(history), flaky=_flaky(history))
+        shows = {**output.words, "subject": TESTS, "left_out": _left_out(history)}
+        output = replace(output, words=shows, flaky=_flaky(history))
         result = analyze_data(history, **options, **words)
     else:
         with file_of(_one(given.files)) as path:

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from oddarms.cli._options import (
+    ITEMS,
     QUIET,
-    RAW_CSV,
     RESULT_FORMAT,
     SEARCH,
     Given,
     add_history,
-    arms_option,
     command,
     flag,
     option,
@@ -30,13 +29,13 @@ from oddarms.cli._options import (
     words_of,
 )
 from oddarms.cli._sampling import SAMPLING, Output, Sampling, sample, tell_untold
-from oddarms.cli._terminal import EXIT_UNFINISHED, note, without_passwords
+from oddarms.cli._terminal import EXIT_UNFINISHED, note
 from oddarms.errors import InvalidParameter
 from oddarms.files import writable_folder, write_whole
-from oddarms.finding import STUDY_NAME, open_study
-from oddarms.problem import WORDS, Question
+from oddarms.finding import open_study
+from oddarms.problem import Question
 from oddarms.search import seconds_of
-from oddarms.studies import Study, load_study, retried
+from oddarms.studies import Study, retried
 from oddarms.tables import read_labels
 from oddarms.text import counted, shown
 
@@ -49,13 +48,11 @@ MAX_NAME = 40
 @command(
     None,
     "find",
-    arms_option(),
+    ITEMS,
     *SAMPLING,
     *SEARCH,
     option("--history FILE|-", str, "Earlier samples: a table with the columns arm and reward."),
     seed_option("Seed for random choices."),
-    option("--study NAME", str, "The study to create or resume; see --storage."),
-    option("--storage URL", str, "Where the study is stored.", "study.db in --out"),
     option(
         "--out DIR",
         Path,
@@ -63,7 +60,6 @@ MAX_NAME = 40
         "output/find-..., named after the question",
     ),
     RESULT_FORMAT,
-    RAW_CSV,
     flag("--fresh", "Start again; the old search in --out is moved aside."),
     flag("--same-source", "Resume even if --pull or another option that makes samples changed."),
     QUIET,
@@ -90,87 +86,56 @@ def find(given: Given) -> None:
       oddarms find --arms hosts.txt --python checks:probe --budget 10000
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     words = words_of(given)
-    plan = Sampling.of(given, words)
-    arms, study, storage, quiet = given.arms, given.study, given.storage, given.quiet
-    if arms is None and study is None:
-        raise InvalidParameter("--arms or --study is required: they say what the items are.")
-    if plan.function is None and study is None:
-        raise InvalidParameter(
-            "--pull or --python is required: they say how to sample. For recorded data use"
-            " `oddarms analyze`."
-        )
-    labels = None if arms is None else list(read_labels(arms))
-    question = None if labels is None else Question.of(labels, words)
-    identity = plan.identity
-    out = given.out or _usual_folder(question, identity, given)
+    plan, quiet = Sampling.of(given, words), given.quiet
+    question = Question.of(read_labels(given.arms), words)
+    out = given.out or _usual_folder(question, plan.identity, given)
     writable_folder("--out", out)
-    output = Output(out, given.how, quiet, given.raw_csv)
+    output = Output(out, given.how, quiet)
     with _occupied(out):
         if given.fresh:
-            _set_aside(out, storage, quiet=quiet)
-        where = str(out / STUDY_FILE) if storage is None else storage
+            _set_aside(out, quiet=quiet)
         wait = seconds_of("retry_for", plan.policy.retry_for)
-        found = retried(lambda: _opened(study, where, question, words, given.seed), wait)
-        if plan.function is not None:
-            retried(lambda: _check_source(found, out, identity, same=given.same_source), wait)
+        where = str(out / STUDY_FILE)
+        study = retried(lambda: open_study(question, storage=where, rng=given.seed), wait)
+        _check_source(study, out, plan.identity, same=given.same_source)
         if given.history is not None:
-            added = add_history(found, given.history)
+            added = add_history(study, given.history)
             told = f"{counted(added, 'sample')} added" if added else "its samples count once"
             if not quiet:
                 note(f"{shown(given.history)}: {told}")
-        tell_untold(found, out, quiet=quiet)
-        if not quiet and plan.function is not None:
-            _say_resuming(found, here=storage is None)
-        done = plan.function is None or found.done
-        result = found.result() if done else sample(found, plan, output)
+        tell_untold(study, out, quiet=quiet)
+        if not quiet:
+            _say_resuming(study)
+        result = study.result() if study.done else sample(study, plan, output)
     output.finish(result)
     if not result.complete and result.question.goal != "budget":
         sys.exit(EXIT_UNFINISHED)
 
 
-def _opened(
-    name: str | None,
-    storage: str,
-    question: Question | None,
-    words: dict[str, Any],
-    seed: int | None,
-) -> Study:
-    """Return the study to resume, which must ask the same, or a new one."""
-    if question is None:
-        study = load_study(name or STUDY_NAME, storage=storage)
-        stored = study.question
-        known = {word: getattr(stored, word) for word in WORDS} | stored.options
-        question = Question.of(stored.labels, known | words)
-    return open_study(question, storage=storage, name=name or STUDY_NAME, rng=seed)
-
-
-def _say_resuming(study: Study, *, here: bool) -> None:
+def _say_resuming(study: Study) -> None:
     """Say how many samples there are already."""
     pulls = study.progress().pulls
-    if not pulls:
-        return
-    samples = counted(pulls, "sample")
-    if study.done:
-        again = "--fresh" if here else "another --study"
-        note(f"this search is done, with {samples}; {again} samples again")
-    else:
-        note(f"resuming with {samples} of {shown(study.storage)}")
+    if pulls:
+        samples = counted(pulls, "sample")
+        note(
+            f"this search is done, with {samples}; --fresh samples again"
+            if study.done
+            else f"resuming with {samples} of {shown(study.storage)}"
+        )
 
 
 # The folder
 
 
-def _usual_folder(question: Question | None, identity: Mapping[str, Any], given: Given) -> Path:
+def _usual_folder(question: Question, identity: Mapping[str, Any], given: Given) -> Path:
     """Return the folder of a question: the same for the same question, whatever its budget.
 
     The name has a part for people and a hash of everything that must stay the same.
     """
-    asked = None if question is None else question.but(budget=question.budget and 1).to_dict()
-    arms, study = given.arms or "", given.study
-    parts = [asked, identity, given.seed, study, without_passwords(given.storage or "")]
-    text = json.dumps(parts, sort_keys=True, default=str)
+    asked = question.but(budget=question.budget and 1).to_dict()
+    text = json.dumps([asked, identity, given.seed], sort_keys=True, default=str)
     digest = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:6]
-    things = study or (Path(arms).stem if os.path.lexists(arms) else arms)
+    things = Path(given.arms).stem if os.path.lexists(given.arms) else given.arms
     name = " ".join(["find", things, *_words_of(identity)])
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_NAME].rstrip("-")
     return Path("output") / f"{plain}-{digest}"
@@ -201,8 +166,8 @@ def _occupied(folder: Path) -> Iterator[None]:
         yield
     except BlockingIOError:
         raise InvalidParameter(
-            f"--out: another search runs in {shown(folder)}. To share a study, give each search"
-            " --study, --storage and an --out of its own."
+            f"--out: another search runs in {shown(folder)}. Several processes can share a study:"
+            " see `oddarms study work --help`."
         ) from None
     finally:
         os.close(handle)
@@ -233,12 +198,8 @@ def _told(value: object) -> str:
     return "not given" if value is None else repr(value)
 
 
-def _set_aside(out: Path, storage: str | None, *, quiet: bool) -> None:
+def _set_aside(out: Path, *, quiet: bool) -> None:
     """Move the search in a folder, and its answer, to a new folder in there."""
-    if storage is not None:
-        raise InvalidParameter(
-            "--fresh cannot be combined with --storage: give another --study instead."
-        )
     names = (SOURCE_FILE, "result.json", "arms.csv", "report.html")
     files = [*(f"{STUDY_FILE}{end}" for end in ("-wal", "-shm", "-journal", "")), *names]
     old = [out / name for name in files] + list(out.glob("untold-*.txt"))

@@ -260,10 +260,15 @@ SIGMAS = option(
     "--k NUMBER", float, "How many standard deviations above the mean is abnormal.", "2"
 )
 NAME = Argument("name", "The study.", metavar="NAME")
+ITEMS = option(
+    "--arms FILE|-|A,B,C",
+    str,
+    "The items: a file with one per line, - for stdin, or a list.",
+    required=True,
+)
 FORMAT = option("--format how", Format, "A table, or JSON or CSV for programs.", default="table")
 RESULT_FORMAT = option("--format how", ResultFormat, "How to print the answer.", default="table")
 ALL = flag("--all every", "List normal items, too.")
-RAW_CSV = flag("--raw-csv", "Write labels like =1 to arms.csv as they are, without an apostrophe.")
 QUIET = flag("--quiet -q", "Print no progress and no remarks.")
 STORAGE = option(
     "--storage URL",
@@ -275,12 +280,6 @@ PORT = option(
     "--port N", click.IntRange(0, 65535), "Port to listen on; 0 picks a free one.", default=8321
 )
 WORKER = option("--worker NAME", str, "A name for the log.", "the process and the machine")
-
-
-def arms_option(*, required: bool = False) -> click.Option:
-    """Return the option for the items."""
-    about = "The items: a file with one per line, - for stdin, or a list."
-    return option("--arms FILE|-|A,B,C", str, about, required=required)
 
 
 def seed_option(about: str, default: int | None = None) -> click.Option:

@@ -15,9 +15,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -57,13 +57,11 @@ from oddarms.problem import Label, Question
 from oddarms.search import (
     ARMS,
     RETRY_FOR,
-    LeftOut,
     OnError,
     Policy,
     Progress,
     Result,
     StatusLine,
-    Subject,
     Ticket,
     as_markdown,
     as_text,
@@ -111,13 +109,13 @@ SAMPLING: Options = (
 
 @dataclass(frozen=True)
 class Sampling:
-    """How samples are made; `function` is None if no option says so.
+    """How samples are made.
 
     `bounds` are those of --clip or --above, `said` returns a remark about clipped samples, and
     `identity` has the options on which the values of samples depend.
     """
 
-    function: Callable[[Any], Any] | None
+    function: Callable[[Any], Any]
     policy: Policy
     batch: bool
     bounds: tuple[float, float] | None
@@ -130,7 +128,7 @@ class Sampling:
         _check_together(given)
         transform = transform_of(words, given)
         function = _function_of(given)
-        if transform is not None and function is not None:
+        if transform is not None:
             function = transformed(function, transform, batch=given.batch)
         policy = Policy(
             jobs=given.jobs,
@@ -144,7 +142,6 @@ class Sampling:
 
     def source(self, labels: Sequence[Label]) -> Function | BatchFunction:
         """Return the items as something that `oddarms.search.run` samples."""
-        assert self.function is not None
         kind = BatchFunction if self.batch else Function
         return kind(self.function, labels)
 
@@ -159,6 +156,11 @@ def _check_together(given: Given) -> None:
     """Raise if options do not go together."""
     if given.pull is not None and given.python is not None:
         raise InvalidParameter("--pull and --python cannot be combined.")
+    if given.pull is None and given.python is None:
+        raise InvalidParameter(
+            "--pull or --python is required: it takes the samples. For recorded data use `oddarms"
+            " analyze`."
+        )
     for name in ("shell", "failure_codes", "reward"):
         if given.pull is None and getattr(given, name):
             raise InvalidParameter(f"--{name.replace('_', '-')} requires --pull.")
@@ -179,9 +181,9 @@ def _check_together(given: Given) -> None:
         )
 
 
-def _function_of(given: Given) -> Callable[[Any], Any] | None:
+def _function_of(given: Given) -> Callable[[Any], Any]:
     if given.pull is None:
-        return None if given.python is None else _imported(given.python)
+        return _imported(given.python)
     codes = given.failure_codes
     command = Command(
         given.pull,
@@ -240,10 +242,8 @@ class Output:
         The folder for the files, and what is printed; None for neither.
     quiet
         Whether remarks are left out.
-    raw_csv
-        Whether arms.csv has labels as they are, even those that a spreadsheet runs as formulas.
-    subject, left_out, notes, every
-        As for `oddarms.search.answer`.
+    words
+        Options of `oddarms.search.answer`.
     flaky
         Tests that are known to be flaky without statistics: they come first.
     """
@@ -251,21 +251,17 @@ class Output:
     folder: Path | None
     how: ResultFormat | None = "table"
     quiet: bool = False
-    raw_csv: bool = False
-    subject: Subject = ARMS
-    left_out: Sequence[LeftOut] = ()
-    notes: Sequence[str] = ()
-    every: bool = False
+    words: Mapping[str, Any] = field(default_factory=dict)
     flaky: Sequence[report.Row] = ()
 
     @property
-    def _first(self) -> list[Block]:
-        """What is said before the answer: the tests that are known to be flaky."""
+    def _before(self) -> list[Block]:
+        """What comes before the answer: the tests that are known to be flaky."""
         if not self.flaky:
             return []
-        tests = counted(len(self.flaky), "test")
         are = "is" if len(self.flaky) == 1 else "are"
-        said = f"{tests} {are} flaky: passed and failed in one run or at one commit"
+        tests = f"{counted(len(self.flaky), 'test')} {are} flaky"
+        said = f"{tests}: passed and failed in one run or at one commit"
         return [Heading(said, 3), *report.table_of_tests(self.flaky, "Flaky")]
 
     def write(self, result: Result) -> None:
@@ -275,17 +271,11 @@ class Output:
         """
         if self.folder is None:
             return
+        subject = self.words.get("subject", ARMS)
         with Interrupts() as interrupts:
-            report.write_results(result, self.folder, raw_csv=self.raw_csv, flaky=self.flaky)
+            report.write_results(result, self.folder, flaky=self.flaky)
             try:
-                report.write_report(
-                    result,
-                    self.folder,
-                    raw_csv=self.raw_csv,
-                    subject=self.subject,
-                    notes=self.notes,
-                    first=self._first,
-                )
+                report.write_report(result, self.folder, subject=subject, first=self._before)
             except MissingExtra as error:
                 note(f"no report: {error}")
         interrupts.check()
@@ -298,9 +288,7 @@ class Output:
             emit(report.arms_csv(result))
         elif self.how is not None:
             write = as_markdown if self.how == "markdown" else as_text
-            words: dict[str, Any] = {"subject": self.subject, "every": self.every}
-            words |= {"left_out": self.left_out, "notes": self.notes, "before": self._first}
-            emit(write(result, **words))
+            emit(write(result, **self.words, before=self._before))
 
     def finish(self, result: Result) -> None:
         """Write and print an answer, and say where the files are."""

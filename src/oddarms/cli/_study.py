@@ -16,6 +16,7 @@ from urllib.parse import quote
 from oddarms.cli._options import (
     ALL,
     FORMAT,
+    ITEMS,
     NAME,
     QUIET,
     RESULT_FORMAT,
@@ -27,7 +28,6 @@ from oddarms.cli._options import (
     Format,
     Given,
     add_history,
-    arms_option,
     check_lasting,
     command,
     flag,
@@ -82,7 +82,7 @@ study = Commands(
     study,
     "create",
     Argument("name", "A new name.", metavar="NAME"),
-    arms_option(required=True),
+    ITEMS,
     *SEARCH,
     seed_option("Seed for random choices."),
     STORAGE,
@@ -196,7 +196,7 @@ def result(given: Given) -> None:
       oddarms study result crowd
       oddarms study result crowd --format json
     """  # noqa: D301
-    Output(None, given.how, every=given.every).show(opened_study(given).result())
+    Output(None, given.how, words={"every": given.every}).show(opened_study(given).result())
 
 
 @command(study, "work", NAME, *SAMPLING, WORKER, STORAGE, QUIET)
@@ -216,8 +216,6 @@ def work(given: Given) -> None:
       oddarms study work hosts --python checks:latency --worker "$HOSTNAME"
     """  # noqa: D301
     plan, quiet = Sampling.of(given, {}), given.quiet
-    if plan.function is None:
-        raise InvalidParameter("--pull or --python is required: they say how to sample.")
     wait = seconds_of("retry_for", plan.policy.retry_for)
     study = retried(lambda: opened_study(given), wait)
     if plan.bounds not in (None, study.question.bounds):
