@@ -63,8 +63,8 @@ LONGEST = (
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: many tests wait for processes, servers and time."""
-    return (os.cpu_count() or 1) + 1
+    """Twice as many as there are cores: many tests wait for processes, servers and time."""
+    return 2 * (os.cpu_count() or 1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -82,6 +82,8 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a shell
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
 

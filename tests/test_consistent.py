@@ -77,7 +77,13 @@ def rewards(rng: np.random.Generator, kind: str, means: FloatArray, arms: FloatA
     return np.clip(means[arms] + 0.02 * (rng.random(arms.size) - 0.5), 0.0, 1.0)
 
 
-@pytest.mark.parametrize(("algorithm", "rule", "side"), CASES)
+@pytest.mark.parametrize(
+    ("algorithm", "rule", "side"),
+    quick_and_long(
+        [case for case in CASES if case[0] == "spade" or case[2] == "upper"],
+        [case for case in CASES if case[0] != "spade" and case[2] != "upper"],
+    ),
+)
 def test_at_every_step(algorithm: str, rule: str, side: str) -> None:
     """At geometrically spaced steps of some searches, of 0/1 rewards and of quiet ones."""
     words = question(algorithm, rule, side)
