@@ -47,7 +47,7 @@ def test_tokens_cannot_be_looked_up(
 ) -> None:
     with server.client() as client:
         postgresql.stop()  # nobody has used the token yet, so it must be looked up
-        for _ in range(50):
+        for _ in range(30):
             is_said_in_the_usual_way(client.get(STUDIES))
         is_said_in_the_usual_way(client.get("/readyz"))
         page = client.get("/", headers={"accept": "text/html"})
