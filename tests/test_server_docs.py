@@ -1,4 +1,4 @@
-"""docs/how-to/server.md: its examples of curl, its nginx, limits and unit, as they stand there."""
+"""The examples of curl, the limits, the nginx and the unit of two pages, as they stand there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from oddarms.errors import StorageFailed
 from processes import free_port, wait_until
 from servers import PATIENCE, STUDIES, ServerProcess, admin_token, served
 
-TEXT = (ROOT / "docs" / "how-to" / "server.md").read_text(encoding="utf-8")
+USING, RUNNING = (
+    (ROOT / "docs" / "how-to" / name).read_text(encoding="utf-8")
+    for name in ("server.md", "running.md")
+)
 NAME = "studies.example.org"
 AROUND = """
 daemon off;
@@ -42,26 +45,26 @@ http {{
 """
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+def blocks(language: str, page: str = RUNNING) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
 def test_the_examples_of_curl(tmp_path: Path, new_storage: Callable[[], str]) -> None:
-    assert len(blocks("sh")) >= 7
+    examples = blocks("sh", USING)
+    assert len(examples) >= 6
     with served(new_storage()) as server:
         environment = {**os.environ, "SERVER": server.address, "TOKEN": server.token}
-        for block in blocks("sh"):
-            done = subprocess.run(
-                ["sh", "-e", "-c", block],
-                cwd=tmp_path,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-            assert done.returncode == 0, block + done.stderr
+        done = subprocess.run(
+            ["sh", "-ex", "-c", "\n".join(examples)],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
         study = load_study("crowd", storage=server.address)
         assert [trial.reward for trial in study.trials() if trial.ticket] == [0.5]
         overview = study.overview()
@@ -81,7 +84,7 @@ def test_the_documented_limits(new_storage: Callable[[], str]) -> None:
     assert schemas["Ask"]["properties"]["n"]["maximum"] == 10_000
     assert "100,000" in schemas["NewStudy"]["properties"]["arms"]["description"]
     for limit in ("8 MiB with a token, 16 KiB without", "| 10,000 |", "| 100,000; create"):
-        assert limit in TEXT
+        assert limit in USING
 
 
 class _Here(httpx.HTTPTransport):
@@ -105,7 +108,7 @@ def proxied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.C
     """A client of a server behind nginx, under a prefix and a name of its own."""
     nginx = have("nginx-light", lambda: shutil.which("nginx") or shutil.which("/usr/sbin/nginx"))
     make_certificate(tmp_path)
-    (words,) = re.findall(r"oddarms serve (--root-path.*)", TEXT)
+    (words,) = re.findall(r"oddarms serve (--root-path.*)", RUNNING)
     monkeypatch.setenv("ODDARMS_TOKEN", admin_token(str(tmp_path / "studies.db")))
     server = ServerProcess(str(tmp_path / "studies.db"), tmp_path, *words.split())
     server.start()

@@ -655,6 +655,24 @@ def test_the_shell_blocks_of_the_page_work(tmp_path: Path, environment: dict[str
     assert "error" not in done.err
 
 
+@pytest.mark.long
+def test_the_documented_backup_and_way_to_another_version(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    page = page_blocks(ROOT / "docs" / "how-to" / "running.md")
+    blocks = [block for language, block in page if language == "sh"]
+    script = """
+oddarms study archive pings --out old
+oddarms study create pings --arms a,b,c --k 1 --delta 0.1
+oddarms study import pings old/pings/trials.csv
+oddarms study result pings
+"""
+    done = bash("\n".join(["set -e", *blocks, script]), tmp_path, environment)
+    assert done.code == 0, done.err
+    assert "pings is sound" in done.out
+    assert "1 of 3 arms is an outlier" in done.out
+
+
 def test_pipes_in_and_out(tmp_path: Path, environment: dict[str, str]) -> None:
     made = oddarms.create_study("s", 500, storage=tmp_path / "studies.db")
     (tmp_path / "results").write_text("".join(f"{one.id} 0\n" for one in made.ask(1000)))
