@@ -169,13 +169,13 @@ def test_misuse(words: dict[str, Any], message: str) -> None:
 def test_small_arms_are_left_out_and_named() -> None:
     result = analyze(HOSTS, k=1, min_rows=400)
     assert result.labels == ("c", "e")
-    assert result.notes[0] == "left out, as they have fewer than 400 rows: 3 arms (a, b, d)"
+    assert result.notes[0] == "3 arms with fewer than 400 rows left out: a, b, d"
     again = Result.from_dict(result.to_dict())
     assert again.notes == result.notes
     with pytest.raises(InvalidParameter, match="At least 2 arms"):
         analyze(HOSTS, min_rows=1000)
     empty = analyze({"a": [0, 1], "b": [1], "c": []})
-    assert empty.notes[0] == "left out, without any row: 1 arm (c)"
+    assert empty.notes[0] == "1 arm without rows left out: c"
 
 
 def test_missing_rewards() -> None:
@@ -183,7 +183,7 @@ def test_missing_rewards() -> None:
     assert analyze(rows, missing="skip").history_per_arm.tolist() == [99, 100, 100]
     worst = analyze(rows, missing="worst")
     assert worst.means.tolist() == [0.01, 1.0, 0.0]
-    assert "rewards that are missing and count as the most abnormal: 1" in worst.notes
+    assert "1 missing reward counted as the most abnormal" in worst.notes
 
 
 def test_unbounded_rewards() -> None:

@@ -126,7 +126,7 @@ class TestRewards:
         refused(path, "row 1: wrong must lie within the bounds [0, 1], but is -2; for", **columns)
         refused(path, "arm must name the column of labels, one of 'when', 'Worker', 'wrong'")
         refused(path, "reward must name the column of rewards, one of", arm="worker")
-        refused(path, "arm='x' is not a column; there are 'when'", arm="x")
+        refused(path, "arm='x' is not a column; the columns are 'when'", arm="x")
 
     def test_several_columns_make_a_label(self, write: Write) -> None:
         path = write("from,to,reward\nAA,JFK,1\nAA,LAX,0\nBB,JFK,0\nAA,JFK,0\n")

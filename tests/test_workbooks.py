@@ -73,7 +73,7 @@ def test_what_a_table_is_told_holds_for_a_workbook(tmp_path: Path) -> None:
     assert read_totals(path, missing="skip").missing == 2
     assert read_totals(path, missing="worst").sums.tolist() == [1.5, 2.0]
     refused(path, "row 4: reward is missing")
-    refused(path, "reward='x' is not a column; there are 'arm', 'reward'", reward="x")
+    refused(path, "reward='x' is not a column; the columns are 'arm', 'reward'", reward="x")
     refused(workbook(tmp_path / "b.xlsx"), "is empty")
     refused(workbook(tmp_path / "c.xlsx", HEADER), "has no rows")
 

@@ -162,6 +162,11 @@ def analyze(
         min_rows=min_rows,
         rng=seed,
     )
+    if len(read.labels) < 2:
+        raise InvalidParameter(
+            f"At least 2 arms with {min_rows:,} or more rows are needed, but only"
+            f" {brief(read.labels[0])} has them."
+        )
     asked = _question(question, words, read.labels, bounds)
     options: dict[str, Any] = {"method": method}
     options |= {"looks": int(looks)} if looks > 1 else {}
@@ -224,11 +229,11 @@ def _notes(
     if read.left_out:
         names = [str(label) for label in read.left_out][:LISTED]
         names += ["..."] if len(read.left_out) > LISTED else []
-        why = f"as they have fewer than {min_rows:,} rows" if min_rows > 1 else "without any row"
-        notes.append(f"left out, {why}: {counted(len(read.left_out), 'arm')} ({', '.join(names)})")
+        why = f"with fewer than {min_rows:,} rows" if min_rows > 1 else "without rows"
+        notes.append(f"{counted(len(read.left_out), 'arm')} {why} left out: {', '.join(names)}")
     if read.missing:
-        done = "were left out" if missing == "skip" else "count as the most abnormal"
-        notes.append(f"rewards that are missing and {done}: {read.missing:,}")
+        done = "left out" if missing == "skip" else "counted as the most abnormal"
+        notes.append(f"{counted(read.missing, 'missing reward')} {done}")
     if transform is not None and (transform.clipped or transform.above is not None):
         notes.append(transform.said())
     return notes

@@ -205,7 +205,7 @@ class Table:
         places = self.places(name)
         if len(places) == 1:
             return places[0]
-        how = "names two columns" if places else f"is not a column; there are {self.listed()}"
+        how = "names two columns" if places else f"is not a column; the columns are {self.listed()}"
         raise InvalidParameter(f"{self.name}: {word}={name!r} {how}.")
 
     def listed(self, most: int = 10) -> str:
