@@ -624,11 +624,11 @@ class TestReport:
         changes = {"complete": False, "correct": False, "algorithms": ("rr",)}
         text = markdown_of(made_up(lambda _: 5, "fig3", **changes))
         assert "> 5 ± 0, 3 of 3 wrong, 3 stopped by the budget" in text
-        assert "6 runs were ended by the budget" in text
+        assert "The budget ended 6 runs" in text
 
     def test_the_share_of_the_threshold(self) -> None:
         outcomes = made_up(lambda row: 100 * row.k, "fig3", threshold_pulls=150)
-        assert "ADE spends between 50.0 and 75.0 % of its samples" in markdown_of(outcomes)
+        assert "ADE spends 50.0 to 75.0 % of its samples" in markdown_of(outcomes)
 
 
 @pytest.fixture(scope="module")

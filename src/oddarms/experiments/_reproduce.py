@@ -29,6 +29,7 @@ from oddarms.plotting import drawing
 from oddarms.problem import check_whole
 from oddarms.randomness import Rng, seed_of
 from oddarms.tables import csv_text
+from oddarms.text import counted
 from oddarms.theory import gaps
 
 RUNS, QUICK_RUNS = 10, 3
@@ -211,8 +212,9 @@ def report_blocks(
 
 def _introduction(outcomes: Outcomes, crowd: Crowd, facts: ReportFacts) -> list[Block]:
     runs = (
-        f"{facts.runs} instances a setting (Figures 2a, 2b) or {facts.runs} runs (Figure 3), delta"
-        f" = {DELTA:g}, Bernoulli rewards; RR and WRR pull 1,000 times a turn, as in the paper."
+        f"Each setting has {counted(facts.runs, 'instance')} (Figures 2a, 2b) or"
+        f" {counted(facts.runs, 'run')} (Figure 3); delta = {DELTA:g}, Bernoulli rewards; RR and"
+        " WRR pull 1,000 times a turn, as in the paper."
     )
     quick = " A quick look, with fewer sizes and runs than the paper." if facts.quick else ""
     blocks: list[Block] = [
@@ -222,7 +224,8 @@ def _introduction(outcomes: Outcomes, crowd: Crowd, facts: ReportFacts) -> list[
             " algorithms meet the same instances. Intervals are Student's, at 95 %."
         ),
         Paragraph(
-            f"{runs}{quick} {len(outcomes)} runs; oddarms {facts.version}, seed {facts.seed}."
+            f"{runs}{quick} {len(outcomes)} runs in all; oddarms {facts.version}, seed"
+            f" {facts.seed}."
         ),
         Paragraph(f"Made by `{facts.command}`."),
     ]
@@ -240,7 +243,7 @@ def _introduction(outcomes: Outcomes, crowd: Crowd, facts: ReportFacts) -> list[
 
 def _claims_table(claims: Sequence[Claim]) -> Table:
     return Table(
-        ("figure", "the paper says", "and it", "as measured here"),
+        ("figure", "the paper says", "verdict", "measured here"),
         [(claim.figure, claim.paper, f"**{claim.verdict}**", claim.measured) for claim in claims],
     )
 
@@ -272,9 +275,9 @@ def _notes(outcomes: Outcomes) -> list[Block]:
         notes.append(
             Paragraph(
                 "For uniform means, k > √3 puts the threshold above 1, so the instances of Figure 2"
-                f" contain no outlier ({odd} of the {len(figure_2)} runs here have one): only the"
-                ' answer "all normal" is tested. Instances are drawn until the smallest gap lies'
-                " in its window, which is the exact conditional distribution."
+                f" have no outliers ({odd} of the {len(figure_2)} runs here have one). Instances"
+                " are drawn until the smallest gap lies in its window, which is the exact"
+                " conditional distribution."
             )
         )
     shares = [
@@ -285,22 +288,21 @@ def _notes(outcomes: Outcomes) -> list[Block]:
     if shares:
         notes.append(
             Paragraph(
-                f"ADE spends between {100 * min(shares):.1f} and {100 * max(shares):.1f} % of its"
-                " samples on the threshold."
+                f"ADE spends {100 * min(shares):.1f} to {100 * max(shares):.1f} % of its samples on"
+                " the threshold."
             )
         )
     stopped = sum(not row.complete for row in outcomes)
     if stopped:
         notes.append(
             Paragraph(
-                f"{stopped} runs were ended by the budget; they count with the samples they had"
-                " used, so the means with a > are lower bounds."
+                f"The budget ended {counted(stopped, 'run')}, so means with a > are lower bounds."
             )
         )
     notes.append(
         Paragraph(
-            "How we read what the papers leave open (the logarithms of Lemmas 2 to 4, l(k), the"
-            " Remark's variant) is in docs/explanation/paper.md of the source."
+            "For our reading of what the papers leave open (the logarithms of Lemmas 2 to 4, l(k),"
+            " the Remark's variant) see docs/explanation/paper.md of the source."
         )
     )
     return notes
