@@ -20,10 +20,10 @@ PAGES = (
     "explanation/calibrated.md",
     "explanation/compare.md",
     "explanation/fdr.md",
+    "explanation/one-look.md",
     "explanation/paper.md",
     "explanation/spade.md",
     "explanation/spade-pulls.md",
-    "how-to/analyze.md",
     "how-to/envoy.md",
     "how-to/pytest.md",
 )
