@@ -41,8 +41,9 @@ from oddarms.statistics.calibrated import (
 )
 from oddarms.statistics.guesses import padded_variance
 from oddarms.statistics.totals import Totals
-from oddarms.testing import AlgorithmConformance, assert_error_rate
+from oddarms.testing import assert_error_rate
 from oddarms.theory import outliers, threshold
+from our_conformance import Ours
 
 
 def rows_of(
@@ -588,7 +589,7 @@ class TestOptions:
         assert search.algorithm.rule.margin == 0.25
 
 
-class TestConformance(AlgorithmConformance):
+class TestConformance(Ours):
     """The suite for all algorithms."""
 
     algorithm = "calibrated"

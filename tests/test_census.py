@@ -22,8 +22,9 @@ from oddarms.errors import InvalidParameter, UnknownOption
 from oddarms.rules import Sigma
 from oddarms.search import Result
 from oddarms.statistics.threshold_box import known_outliers
-from oddarms.testing import AlgorithmConformance, assert_error_rate
+from oddarms.testing import assert_error_rate
 from oddarms.theory import outliers, threshold
+from our_conformance import Ours
 
 QUICKLY = settings(derandomize=True, deadline=None, max_examples=40)
 Rows = list[list[float]]
@@ -41,7 +42,7 @@ def census(rows: Rows, rng: Any = 1, **words: Any) -> Result:
     return find(Resampled(dict(enumerate(rows)), replace=False), rng=rng, **words)
 
 
-class TestConformance(AlgorithmConformance):
+class TestConformance(Ours):
     """The suite for all algorithms; its coins are arms with 200 rows, its functions without end.
 
     Whole runs are not simulated, as `simulate` draws with replacement; `TestGuarantee` has them.

@@ -12,9 +12,10 @@ from oddarms.algorithms import Algorithm, Decision, Pulls, Threshold, _registry,
 from oddarms.problem import FloatArray
 from oddarms.statistics.binomial import most_errors
 from oddarms.testing import AlgorithmConformance, assert_error_rate, raises
+from our_conformance import Ours
 
 
-class Brief(AlgorithmConformance):
+class Brief(Ours):
     """At a delta where errors occur at all, so that few runs say something."""
 
     delta = 0.3
@@ -47,7 +48,7 @@ class TestWRR(Brief):
     options: ClassVar = {"batch": 25, "rho": 1.5}
 
 
-class TestSPADE(AlgorithmConformance):
+class TestSPADE(Ours):
     algorithm = "spade"
     runs = 20  # not compiled; 120 on all instances together find a rate of 0.4
     easy_budget = 20_000
@@ -61,7 +62,7 @@ class TestSPADE(AlgorithmConformance):
         super().test_answers_are_as_right_as_promised()
 
 
-class TestLUCB(AlgorithmConformance):
+class TestLUCB(Ours):
     algorithm = "lucb"
     runs = 20  # not compiled
 
@@ -83,28 +84,28 @@ class TestLUCB(AlgorithmConformance):
 
 
 @pytest.mark.long
-class TestADEAtATenth(AlgorithmConformance):
+class TestADEAtATenth(Ours):
     algorithm = "ade"
 
 
 @pytest.mark.long
-class TestADEWithSharedSamplesAtATenth(AlgorithmConformance):
+class TestADEWithSharedSamplesAtATenth(Ours):
     algorithm = "ade"
     options: ClassVar = {"shared": True}
 
 
 @pytest.mark.long
-class TestRRAtATenth(AlgorithmConformance):
+class TestRRAtATenth(Ours):
     algorithm = "rr"
 
 
 @pytest.mark.long
-class TestWRRAtATenth(AlgorithmConformance):
+class TestWRRAtATenth(Ours):
     algorithm = "wrr"
 
 
 @pytest.mark.long
-class TestSPADEInMoreRuns(AlgorithmConformance):
+class TestSPADEInMoreRuns(Ours):
     algorithm = "spade"
 
 

@@ -16,6 +16,7 @@ from oddarms.testing._tools import (
     Streams,
     assert_consistent,
     assert_error_rate,
+    assert_same,
     drive,
     raises,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "Streams",
     "assert_consistent",
     "assert_error_rate",
+    "assert_same",
     "drive",
     "raises",
 ]

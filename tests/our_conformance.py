@@ -1,0 +1,119 @@
+"""The conformance suite for our own algorithms: also what a search does around an algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from oddarms.problem import IntArray
+from oddarms.search import Ticket
+from oddarms.testing import AlgorithmConformance, Streams, assert_same, drive
+
+
+class Rescaled(Streams):
+    """The rewards of `Streams` in other units: a + (b - a) x, or a + b - x of the mirrored side."""
+
+    def __init__(self, means: Any, transform: Callable[[float], float]) -> None:
+        super().__init__(means)
+        self._transform = transform
+
+    def __call__(self, arm: int) -> float:
+        """Return the next reward of an arm, transformed."""
+        return self._transform(super().__call__(arm))
+
+
+class Ours(AlgorithmConformance):
+    """The suite for all algorithms, and that a search treats each of them alike."""
+
+    def test_asking_twice_changes_nothing_later(self) -> None:
+        twice = self.search(budget=self.short_budget)
+        rewards = Streams(self.easy.means)
+        while not twice.done:
+            twice.ask_step()
+            drive(twice, rewards, steps=1)
+        once = drive(self.search(budget=self.short_budget), Streams(self.easy.means))
+        assert_same(twice.result(), once)
+
+    def test_totals_are_as_good_as_rewards(self) -> None:
+        search = self.search(budget=self.short_budget)
+        rewards = Streams(self.easy.means)
+        while not search.done:
+            pulls = search.ask_step()
+            pairs = zip(pulls.indices.tolist(), pulls.counts.tolist(), strict=True)
+            sums = [sum(rewards(arm) for _ in range(count)) for arm, count in pairs]
+            search.tell_step_totals(sums, sums)  # rewards 0 and 1 are their own squares
+        singly = drive(self.search(budget=self.short_budget), Streams(self.easy.means))
+        assert_same(search.result(), singly)
+
+    def test_tickets_in_any_order_are_as_good_as_steps(self) -> None:
+        search = self.search(budget=None)
+        rng = np.random.default_rng(9)
+        streams = Streams(self.easy.means)
+        drawn: list[list[float]] = [[] for _ in self.easy.means]
+        out: list[Ticket] = []
+        while not search.done and search.pulls < self.short_budget:
+            out += search.ask(int(rng.integers(1, 20)))
+            ticket = out.pop(int(rng.integers(len(out))))
+            if rng.random() < 0.1:
+                search.skip(ticket)
+                continue
+            rewards = drawn[ticket.index]
+            while len(rewards) <= ticket.place:
+                rewards.append(streams(ticket.index))
+            search.tell(ticket, rewards[ticket.place])
+        steps = self.search(budget=None)
+        again = Streams(self.easy.means)
+        while not steps.done and steps.pulls < search.pulls:
+            drive(steps, again, steps=1)
+        assert_same(search.result(), steps.result())
+
+    def test_labels_do_not_change_the_answer(self) -> None:
+        named = drive(
+            self.search([f"arm {i}" for i in range(len(self.easy.means))]), Streams(self.easy.means)
+        )
+        numbered = drive(self.search(), Streams(self.easy.means))
+        assert named.decisions.tolist() == numbered.decisions.tolist()
+        assert named.pulls_per_arm.tolist() == numbered.pulls_per_arm.tolist()
+
+    def test_other_bounds_give_the_same_answer_in_their_units(self) -> None:
+        unit = drive(self.search(), Streams(self.easy.means))
+        wide = drive(
+            self.search(bounds=(-3, 5)), Rescaled(self.easy.means, lambda x: -3.0 + 8.0 * x)
+        )
+        assert wide.decisions.tolist() == unit.decisions.tolist()
+        assert wide.pulls_per_arm.tolist() == unit.pulls_per_arm.tolist()
+        assert wide.round == unit.round
+        np.testing.assert_allclose(wide.means, -3.0 + 8.0 * unit.means)
+        np.testing.assert_allclose(wide.intervals, -3.0 + 8.0 * unit.intervals)
+        np.testing.assert_allclose(wide.threshold, -3.0 + 8.0 * unit.threshold)
+        np.testing.assert_allclose(
+            wide.threshold_interval, -3.0 + 8.0 * np.array(unit.threshold_interval)
+        )
+
+    def test_lower_is_upper_on_mirrored_rewards(self) -> None:
+        upper = drive(self.search(), Streams(self.easy.means))
+        lower = drive(self.search(side="lower"), Rescaled(self.easy.means, lambda x: 1.0 - x))
+        assert lower.low == upper.high == self.truth()
+        assert lower.high == []
+        assert lower.pulls_per_arm.tolist() == upper.pulls_per_arm.tolist()
+        np.testing.assert_allclose(lower.means, 1.0 - upper.means)
+        np.testing.assert_allclose(lower.intervals, 1.0 - upper.intervals[:, ::-1])
+        np.testing.assert_allclose(lower.threshold, 1.0 - upper.threshold)
+
+    def test_arms_can_be_a_source_of_their_own(self) -> None:
+        rewards = Streams(self.easy.means)
+
+        class Own:
+            labels = tuple(range(len(rewards.means)))
+
+            def pull(self, indices: IntArray, counts: IntArray) -> list[float]:
+                return [rewards(int(i)) for i in np.repeat(indices, counts)]
+
+        own = self.find(Own())
+        assert own.outliers == self.truth()
+        assert_same(
+            own,
+            drive(self.search(rng=np.random.default_rng(4).spawn(2)[0]), Streams(self.easy.means)),
+        )
