@@ -127,14 +127,10 @@ def opened_bytes(source: Source) -> Iterator[Content]:
 
 
 @contextmanager
-def opened_text(source: Source, encoding: str | None = None) -> Iterator[io.TextIOWrapper]:
-    """Give the text of a file or of stdin; it is UTF-8 unless a byte order mark says otherwise."""
-    with opened_bytes(source) as content, _as_text(content, name_of(source), encoding) as text:
-        yield text
-
-
-@contextmanager
-def _as_text(content: Content, name: str, encoding: str | None) -> Iterator[io.TextIOWrapper]:
+def _as_text(
+    content: Content, name: str, encoding: str | None = None
+) -> Iterator[io.TextIOWrapper]:
+    """Give bytes as text, which is UTF-8 unless a byte order mark says otherwise."""
     if content.head.startswith((_ZIP, _OLD_EXCEL)):
         raise InvalidParameter(f"{name} must be text, but it is an archive or a workbook.")
     known = _encoding_of(content.head, encoding)
@@ -397,10 +393,11 @@ def _parquet(name: str, packed: Any) -> Table:
 
 def _lines(source: Source) -> Iterator[tuple[str, str]]:
     """Yield the place of each line that is not blank, for messages, and the line."""
-    with opened_text(source) as text:
+    name = name_of(source)
+    with opened_bytes(source) as content, _as_text(content, name) as text:
         for number, line in enumerate(text, 1):
             if line := line.strip():
-                yield f"{name_of(source)}, line {number:,}", line
+                yield f"{name}, line {number:,}", line
 
 
 def read_labels(arms: str) -> list[str]:

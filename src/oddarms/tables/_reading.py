@@ -257,7 +257,7 @@ class _Rows:
             if given:
                 raise InvalidParameter(
                     f"{' and '.join(given)} must name columns of a table, but data is a"
-                    f" {type(data).__name__} without {' and '.join(map(repr, wanted))}."
+                    f" {type(data).__name__}: make a data frame of it."
                 )
             data = Rewards(*by_label(data))
         self.index = {label: i for i, label in enumerate(data.labels)}

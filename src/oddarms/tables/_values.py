@@ -148,19 +148,13 @@ def _rewards(label: Label, values: Any) -> FloatArray:
 
 @contextmanager
 def table_of(data: Any, wanted: Sequence[str], encoding: str | None) -> Iterator[Table | None]:
-    """Give a path, a frame or a mapping of columns as a table; None for anything else."""
+    """Give a path or a frame as a table; None for anything else."""
     kind = type(data)
     if isinstance(data, str | PathLike):
         with opened_table(data, wanted, encoding) as table:
             yield table
     elif encoding is not None:
         raise InvalidParameter("encoding is only for files: leave it out.")
-    elif isinstance(data, Mapping) and wanted and set(wanted) <= set(data):
-        try:
-            frame = pandas_of("reading columns").DataFrame({name: data[name] for name in wanted})
-        except ValueError:
-            raise InvalidParameter("The columns of data must have the same length.") from None
-        yield _of_frame(frame)
     elif not isinstance(data, np.ndarray | type) and any(
         hasattr(kind, name) for name in ("columns", "to_numpy", "__arrow_c_stream__")
     ):
