@@ -36,16 +36,16 @@ from oddarms.plotting._style import (
 from oddarms.problem import BoolArray, FloatArray, IntArray
 from oddarms.search import Result, Snapshot
 
-NAMED_UP_TO = 30  # arms; their names stand along the axis
-EVEN_UP_TO = 60  # arms have columns of one width; beyond, outliers and open arms are drawn wider
-WIDEST, LARGEST_SHARE = 1.0 / 50.0, 0.45  # of the axis: for one arm, and for all that stand out
-SINGLE_UP_TO = 200  # arms of one kind are drawn one by one; beyond, as a band
-THINNEST = 1.0  # points that such an arm has at least
+NAMED_UP_TO = 30  # up to so many arms have names along the axis
+EVEN_UP_TO = 60  # beyond, outliers and open arms are drawn wider
+WIDEST, LARGEST_SHARE = 1.0 / 50.0, 0.45  # of the axis: one such arm, and all of them
+SINGLE_UP_TO = 200  # beyond, arms of one kind are drawn as a band
+THINNEST = 1.0  # points of an arm that is not drawn as a band
 COLUMNS = 240  # of a band
 
 
 class Row(NamedTuple):
-    """The arms by mean, those without one first, and the edges of their columns from 0 to 1."""
+    """The arms by mean, those without a mean first, and the edges of their columns in [0, 1]."""
 
     arms: IntArray
     edges: FloatArray
@@ -58,9 +58,9 @@ class Row(NamedTuple):
 
 
 def row_of(result: Result, *, even: bool = False) -> Row:
-    """Return the arms in the order of their means; what stands out of a great many is wider.
+    """Return the arms in the order of their means; of many, those that stand out are wider.
 
-    Unless all are to be of one width, as where rounds are compared in which other arms stand out.
+    `even` gives all one width, to compare rounds in which different arms stand out.
     """
     means = np.where(np.isnan(result.means), -np.inf, result.means)
     arms = np.argsort(means, kind="stable")
@@ -70,7 +70,7 @@ def row_of(result: Result, *, even: bool = False) -> Row:
 
 
 def _stands_out(decisions: Decisions) -> BoolArray:
-    """Return which arms are of a kind, other than normal, that has few of them."""
+    """Return the arms of kinds, other than normal, that are rare."""
     counts = np.bincount(decisions, minlength=len(Decision))
     few: BoolArray = (decisions != Decision.NORMAL) & (counts[decisions] <= SINGLE_UP_TO)
     return few
@@ -86,7 +86,7 @@ def _widths(stands_out: BoolArray) -> FloatArray:
 
 
 def kinds(decisions: Decisions, row: Row) -> Iterator[tuple[Mark, IntArray]]:
-    """Give each kind of decision there is, with the places of its arms in the row."""
+    """Yield each kind of decision with the places of its arms in the row."""
     for decision, mark in MARKS.items():
         places = np.flatnonzero(decisions[row.arms] == decision)
         if places.size:
@@ -100,7 +100,7 @@ def column_points(axis: Any, row: Row, places: IntArray) -> float:
 
 
 def in_band(axis: Any, row: Row, places: IntArray) -> bool:
-    """Return whether the arms at these places are too many to be drawn one by one."""
+    """Return whether the arms at these places are drawn as a band."""
     return places.size > SINGLE_UP_TO or column_points(axis, row, places) < THINNEST
 
 
@@ -120,7 +120,7 @@ def draw_marks(axis: Any, x: FloatArray, y: FloatArray, mark: Mark, width: float
 def draw_band(
     axis: Any, x: FloatArray, low: FloatArray, middle: FloatArray, high: FloatArray, mark: Mark
 ) -> None:
-    """Draw many arms as a band, from the lowest to the highest of neighbours, and their median."""
+    """Draw neighbouring arms as a band from the lowest to the highest value, with the median."""
     from matplotlib.collections import PolyCollection
 
     column = np.minimum((x * COLUMNS).astype(np.int64), COLUMNS - 1)
@@ -146,7 +146,7 @@ def _median(values: FloatArray) -> float:
 
 
 def handle(mark: Mark, count: int, band: bool) -> Any:
-    """Return the entry of the legend for a kind of arm: a band, if it is drawn as one."""
+    """Return the entry of the legend for a kind of arm."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -158,7 +158,7 @@ def handle(mark: Mark, count: int, band: bool) -> Any:
 
 
 def name_arms(axis: Any, row: Row, result: Result) -> None:
-    """Set the axis of the arms: their names if they are few, else only what it is."""
+    """Label the axis of the arms, with their names if they are few."""
     axis.set_xlim(0.0, 1.0)
     axis.grid(axis="x", visible=False)
     if row.arms.size > NAMED_UP_TO:
@@ -186,8 +186,8 @@ def plot_intervals(
 ) -> Any:
     """Draw the intervals of all arms and of the threshold, arms in the order of their means.
 
-    Of thousands of arms the bulk is drawn as a band, from the lowest to the highest end of
-    neighbouring intervals, with the median of their means; outliers and undecided arms stay apart.
+    Of thousands of arms the bulk is drawn as a band from the lowest to the highest end of
+    neighbouring intervals, with the median of their means.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def plot_intervals(
 
 
 def _moments(result: Result, first_round: bool) -> list[tuple[str, Snapshot]]:
-    """Return what to draw, each with a title."""
+    """Return the snapshots to draw, each with a title."""
     last = result.last or Snapshot(
         round=result.round,
         means=result.means,
@@ -241,7 +241,7 @@ def _title(result: Result) -> str:
 
 
 def _limits(result: Result, moments: list[Snapshot]) -> tuple[float, float]:
-    """Return limits that hold everything but thresholds far outside of the bounds."""
+    """Return limits of the axis that contain all but thresholds far outside of the bounds."""
     a, b = result.question.bounds
     ends = [end for moment in moments for end in (moment.lower, moment.upper, moment.means)]
     values = np.concatenate([*ends, *(list(t) for m in moments for t in m.thresholds.values())])
@@ -280,7 +280,7 @@ def _draw_threshold(axis: Any, side: str, bound: Threshold) -> None:
 
 
 def _handles(axis: Any, result: Result, row: Row, first: Snapshot) -> list[Any]:
-    """Return the legend: every kind of arm there is, with how many in the end, and thresholds."""
+    """Return the entries of the legend: kinds of arms with their final numbers, thresholds."""
     last = dict(kinds(result.decisions, row))
     seen = dict(kinds(first.decisions, row)) | last
     found = [
@@ -324,10 +324,10 @@ LOGARITHMIC_FROM = 5.0  # times between the most and the fewest pulls of an arm
 
 
 def plot_pulls(result: Result, path: str | Path | None = None, *, size: Size | None = None) -> Any:
-    """Draw how often each arm was pulled, arms in the order of their means.
+    """Draw the number of pulls of each arm, arms in the order of their means.
 
-    The scale is logarithmic where the numbers differ much. A vertical line stands where the
-    threshold lies among the means: arms near it are hard, and take the most pulls.
+    The scale is logarithmic if the numbers differ much. A vertical line marks the threshold among
+    the means: arms near it are hard, and take the most pulls.
     """
     with drawing():
         figure, axis = new_figure(figsize=size or WIDE)
@@ -377,7 +377,7 @@ def _draw_kind(axis: Any, result: Result, row: Row, mark: Mark, places: IntArray
 
 
 def _draw_guides(axis: Any, result: Result, row: Row) -> list[Any]:
-    """Draw the average, and where the thresholds lie; return their entries of the legend."""
+    """Draw the average and the thresholds; return their entries of the legend."""
     if not result.pulls:
         return []
     average = result.pulls / result.question.n

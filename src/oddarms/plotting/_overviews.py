@@ -43,9 +43,8 @@ def plot_evidence(
 ) -> Any:
     """Draw the search over time: arms still open, the threshold's interval, the arms' evidence.
 
-    The evidence, where the algorithm has any, is the log e-value of each arm: its quartiles and
-    its least. For all decisions to hold together with probability 1 - delta, that of each arm must
-    pass log(n/delta), and a little more for what else is paid from delta.
+    The evidence, if the algorithm has any, is the log e-value of each arm: its quartiles and its
+    minimum. An arm is decided when its evidence is a little above log(n/delta).
     """
     with drawing():
         panels = [_draw_open, _draw_interval]
@@ -91,7 +90,7 @@ def _set_time(axis: Any, trace: Sequence[TracePoint]) -> None:
 
 
 def _of(result: Result, name: str) -> FloatArray:
-    """Return a figure at each moment; NaN where there is none or it is infinite."""
+    """Return a column of the trace, with NaN for missing and infinite numbers."""
     values = [getattr(point, name) for point in result.trace]
     array = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
     return np.where(np.isfinite(array), array, np.nan)
@@ -168,11 +167,11 @@ LINES = (
     ("#56b4e9", (0, (8, 2))),
     ("#000000", (0, (1, 1))),
 )
-"""Colours of Okabe and Ito and dashes, from the beginning again after six rules."""
+"""Colours of Okabe and Ito with dashes, repeated after six rules."""
 RULE_CHARACTERS = 26
-"""Characters of a name in a line."""
+"""Characters in a line of a name."""
 LINE_HEIGHT = 0.15
-"""Inches that a line of a name takes."""
+"""Inches between lines of a name."""
 
 
 class _Line(NamedTuple):
@@ -190,7 +189,7 @@ def plot_rules(
     bounds: tuple[float, float] = UNIT,
     size: Size | None = None,
 ) -> Any:
-    """Draw known means in their order, and a line for the threshold of each rule.
+    """Draw known means in ascending order, and a line for the threshold of each rule.
 
     Parameters
     ----------
@@ -247,7 +246,7 @@ def _dot(n: int) -> float:
 
 
 def _write_names(axis: Any, lines: Sequence[_Line]) -> None:
-    """Write each line's name to the right of it, apart from one another."""
+    """Write the names at the right of the lines, without overlaps."""
     low, high = axis.get_ylim()
     axis.set_ylim(low, high)
     wanted = np.array([(line.value - low) / (high - low) for line in lines])
@@ -260,9 +259,9 @@ def _write_names(axis: Any, lines: Sequence[_Line]) -> None:
 
 
 def _apart(wanted: FloatArray, heights: FloatArray) -> FloatArray:
-    """Return places in the order of the wanted ones, with room between, as near as it goes.
+    """Return places near the wanted ones, in their order, that do not overlap.
 
-    Pushed up one by one from below, then the whole pile is moved down by half of what it grew.
+    They are pushed up one by one; then all move down by half of the largest shift.
     """
     order = np.argsort(wanted, kind="stable")
     placed = wanted.copy()

@@ -1,4 +1,4 @@
-"""What all pictures have in common: marks, figures without a window, files, names of arms."""
+"""Marks, figures without a window, files and names of arms, for all pictures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDE: Size = (9.0, 4.8)
 
 
 class Mark(NamedTuple):
-    """How a kind of arm is drawn; the pale colour and the hatch fill bands of many arms."""
+    """The marker of a kind of arm; the pale colour and the hatch fill bands."""
 
     name: str
     colour: str
@@ -37,12 +37,10 @@ class Mark(NamedTuple):
 MARKS = {
     Decision.NORMAL: Mark("normal", "#0072b2", "#cce3f0", "o", ""),
     Decision.UNDECIDED: Mark("undecided", "#000000", "#dedede", "D", "xxx", filled=False),
-    Decision.LOW: Mark(
-        "outlier below", "#b85c93", "#f0dbe6", "v", "\\\\\\\\"
-    ),  # darker than theirs
+    Decision.LOW: Mark("outlier below", "#b85c93", "#f0dbe6", "v", "\\\\\\\\"),
     Decision.HIGH: Mark("outlier above", "#d55e00", "#f7dfcc", "^", "////"),
 }
-"""In the order in which they are drawn, the later over the earlier; the purple is darker."""
+"""Later ones are drawn over earlier ones."""
 
 THRESHOLD_BAND, THRESHOLD_LINE = "#f0e442", "#6b6200"
 THRESHOLD_DASHES = {"upper": "-", "lower": "--"}
@@ -70,7 +68,7 @@ CHARACTER = 0.09
 
 @contextmanager
 def drawing(changes: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Draw in our style, with changes, inside the block; nothing outside changes."""
+    """Draw in our style, with changes, inside the block."""
     try:
         from matplotlib import style
     except ImportError:
@@ -80,9 +78,9 @@ def drawing(changes: Mapping[str, Any] | None = None) -> Iterator[None]:
 
 
 def new_figure(**options: Any) -> tuple[Any, Any]:
-    """Return a matplotlib figure with axes that no window and no global state belongs to.
+    """Return a matplotlib figure and its axes, without a window or global state.
 
-    A notebook shows it by itself, where a cell ends with it.
+    A notebook shows the figure if a cell ends with it.
     """
     try:
         import matplotlib  # noqa: F401
@@ -96,7 +94,7 @@ def new_figure(**options: Any) -> tuple[Any, Any]:
 
 
 def pale(colour: str, alpha: float = 0.4) -> tuple[float, ...]:
-    """Return a colour as it looks over white, but opaque."""
+    """Return an opaque colour that looks like a transparent one over white."""
     from matplotlib.colors import to_rgb
 
     return tuple(1.0 - alpha * (1.0 - part) for part in to_rgb(colour))
@@ -125,7 +123,7 @@ def set_legend(figure: Any, handles: list[Any], column: float) -> None:
 
 
 def count_scale(axis: Any, name: str, low: float, high: float, ticks: int = 9) -> None:
-    """Make an axis of counts logarithmic, with a zero where `low` is one; at most so many ticks."""
+    """Make an axis of counts logarithmic; it includes zero if `low` is below 1."""
     from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter
 
     scaled, set_limits = getattr(axis, f"{name}axis"), getattr(axis, f"set_{name}lim")
@@ -142,7 +140,7 @@ def count_scale(axis: Any, name: str, low: float, high: float, ticks: int = 9) -
 
 
 def finish(figure: Any, path: str | Path | None) -> Any:
-    """Lay the figure out, once and in our style, write it where asked, and return it."""
+    """Lay the figure out in our style, save it if there is a path, and return it."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     if path is not None:
@@ -153,20 +151,20 @@ def finish(figure: Any, path: str | Path | None) -> Any:
 def file_content(
     figure: Any, kind: str = "svg", *, changes: Mapping[str, Any] | None = None
 ) -> bytes:
-    """Return the figure as the bytes of a file; the same figure gives the same bytes.
+    """Return the bytes of a file with the figure; the same figure gives the same bytes.
 
     Parameters
     ----------
     figure
         A matplotlib figure.
     kind
-        The ending of such a file's name: svg, png, pdf or another that matplotlib knows.
+        The ending of the file's name: svg, png, pdf or another that matplotlib knows.
     changes
         Changes of the style, such as ``{"savefig.dpi": 300}``.
     """
     if kind not in figure.canvas.get_supported_filetypes():
         known = ", ".join(sorted(figure.canvas.get_supported_filetypes()))
-        raise InvalidParameter(f"a picture's file must end in one of {known} but got {kind!r}.")
+        raise InvalidParameter(f"The file of a picture must end in one of {known}, not {kind!r}.")
     dates = {"svg": "Date", "pdf": "CreationDate", "png": "Software"}
     buffer = io.BytesIO()
     with drawing(changes):
@@ -176,7 +174,7 @@ def file_content(
 
 
 def save(figure: Any, path: str | Path, changes: Mapping[str, Any] | None = None) -> Path:
-    """Write the figure to a file, making the folders that are missing; the ending says the kind."""
+    """Write the figure to a file of the kind of its ending; missing folders are made."""
     target = Path(path)
     content = file_content(figure, target.suffix[1:].lower(), changes=changes)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -191,16 +189,13 @@ MISSING = "\N{WHITE VERTICAL RECTANGLE}"
 
 
 def drawable(label: object, most: int = LONGEST) -> str:
-    """Return a label as text that the font has a sign for; others become a small box."""
+    """Return a label as text; characters that the font does not have become a small box."""
     signs = _signs()
     return "".join(c if ord(c) in signs else _stand_in(c) for c in visible(label, most))
 
 
 def drawable_names(labels: Sequence[object], most: int = LONGEST) -> list[str]:
-    """Return labels as text for a picture; of long ones, what all of them begin with is left out.
-
-    Ids of tests often begin alike, and cut short they would look the same.
-    """
+    """Return labels as text; of long ones, such as ids of tests, a common beginning is left out."""
     texts = list(map(str, labels))
     if len(texts) > 1 and max(map(len, texts)) > most:
         first, last = min(texts), max(texts)
@@ -226,7 +221,7 @@ def _signs() -> frozenset[int]:
 
 
 class Note(NamedTuple):
-    """A name to be written beside a point, below it or above."""
+    """A name to write below or above a point."""
 
     text: str
     x: float
@@ -237,10 +232,7 @@ class Note(NamedTuple):
 
 
 def write_notes(axis: Any, notes: Sequence[Note], most: int) -> None:
-    """Write names upright beside their arms, each only where it covers no other.
-
-    The axes must have their final limits; names are no part of the layout.
-    """
+    """Write names upright beside their arms, without overlaps; the axes have their final limits."""
     if not notes or len(notes) > most:
         return
     axis.figure.draw_without_rendering()
