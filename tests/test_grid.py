@@ -225,9 +225,9 @@ class TestNames:
             Grid([FIXED], ["rr", "rr"])
 
     def test_there_is_something_to_compare(self) -> None:
-        with pytest.raises(InvalidParameter, match="settings must be at least one but got none"):
+        with pytest.raises(InvalidParameter, match="settings must not be empty"):
             Grid([])
-        with pytest.raises(InvalidParameter, match="algorithms must be at least one but got none"):
+        with pytest.raises(InvalidParameter, match="algorithms must not be empty"):
             Grid([FIXED], [])
 
 

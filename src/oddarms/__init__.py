@@ -1,12 +1,12 @@
-"""Find the abnormal ones among many things that can only be sampled at a cost.
+"""Find the abnormal items among many that can only be sampled, at a cost.
 
 >>> import oddarms
->>> workers = oddarms.arms.Bernoulli([0.1, 0.2, 0.1, 0.95, 0.15], labels=["a", "b", "c", "d", "e"])
->>> oddarms.find(workers, k=1.5, delta=0.05, rng=0).outliers
+>>> hosts = oddarms.arms.Bernoulli([0.1, 0.2, 0.1, 0.95, 0.15], labels=["a", "b", "c", "d", "e"])
+>>> oddarms.find(hosts, k=1.5, delta=0.05, rng=0).outliers
 ['d']
 
-What is here is imported when it is first used: pytest loads a plugin of this package in every run,
-and must not have to wait for numpy and scipy.
+Names are imported when they are first used: pytest loads a plugin of this package in every run,
+which must not wait for numpy and scipy.
 """
 
 import importlib.util
@@ -20,13 +20,7 @@ if typing.TYPE_CHECKING:
     from oddarms.problem import Question
     from oddarms.search import Progress, Result, Search, Status, Ticket
     from oddarms.simulation import Simulation, simulate
-    from oddarms.studies import (
-        Study,
-        create_study,
-        delete_study,
-        list_studies,
-        load_study,
-    )
+    from oddarms.studies import Study, create_study, delete_study, list_studies, load_study
     from oddarms.tables import read_junit
 
 __version__ = "0.1.0"
@@ -66,13 +60,7 @@ _HOMES = {
     "problem": ["Question"],
     "search": ["Progress", "Result", "Search", "Status", "Ticket"],
     "simulation": ["Simulation", "simulate"],
-    "studies": [
-        "Study",
-        "create_study",
-        "delete_study",
-        "list_studies",
-        "load_study",
-    ],
+    "studies": ["Study", "create_study", "delete_study", "list_studies", "load_study"],
     "tables": ["read_junit"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -80,7 +68,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 if not typing.TYPE_CHECKING:
 
     def __getattr__(name: str) -> typing.Any:
-        """Import what is asked for the first time: a name of `__all__`, or a module."""
+        """Import a name of `__all__`, or a module, when it is first used."""
         if name in _HOME_OF:
             value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
         elif (

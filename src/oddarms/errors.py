@@ -3,7 +3,7 @@
 ::
 
     OddarmsError
-    ├── InvalidParameter (ValueError)      a parameter breaks a stated rule
+    ├── InvalidParameter (ValueError)      a parameter is not valid
     ├── UnknownAlgorithm (LookupError)     no algorithm is registered under that name
     ├── UnknownOption (TypeError)          the algorithm has no such option
     ├── DuplicateAlgorithm (ValueError)    two algorithms claim one name
@@ -12,13 +12,13 @@
     ├── MissingExtra (ImportError)         an optional dependency is not installed
     ├── WorkerLost (RuntimeError)          a worker process died
     ├── UnknownStudy (LookupError)         the storage has no study of that name
-    ├── DuplicateStudy (ValueError)        the storage has a study of that name already
+    ├── DuplicateStudy (ValueError)        the storage already has a study of that name
     ├── StorageFailed (OSError)            results could not be written or read
-    └── SearchError                        a search could not go on; `result` has what was paid for
-        ├── RewardRejected (ValueError)    a source returned what is not a reward
+    └── SearchError                        a search cannot continue; `result` has what is known
+        ├── RewardRejected (ValueError)    a source returned something that is not a reward
         └── PullFailed (RuntimeError)      a source raised an exception
     KeyboardInterrupt
-    └── SearchInterrupted                  Ctrl-C or SIGTERM; `result` has what was paid for
+    └── SearchInterrupted                  Ctrl-C or SIGTERM; `result` has what is known
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OddarmsError(Exception):
 
 
 class InvalidParameter(OddarmsError, ValueError):
-    """A parameter breaks a rule; the message names the parameter, the rule and the value."""
+    """A parameter is not valid; the message names it, what is wrong and what to do."""
 
 
 class UnknownAlgorithm(OddarmsError, LookupError):
@@ -92,10 +92,10 @@ class StorageFailed(_KeepsSamples, OddarmsError, OSError):
     Attributes
     ----------
     passing
-        True if the same call may succeed a while later: a server that is unavailable or starting,
-        a lock that another process holds, a full disk.
+        Whether the same call may succeed later: the server is unavailable, another process holds a
+        lock, the disk is full.
     result, unabsorbed, untold
-        As for `SearchError`, where it ended a search.
+        As for `SearchError`, if it ended a search.
     """
 
     passing: bool
@@ -106,25 +106,25 @@ class StorageFailed(_KeepsSamples, OddarmsError, OSError):
 
 
 class WorkerLost(_KeepsSamples, OddarmsError, RuntimeError):
-    """A worker process died, by a signal, for its memory or in a crash of compiled code.
+    """A worker process died: by a signal, out of memory, or in a crash of compiled code.
 
-    Where it dies during a search, `result`, `unabsorbed` and `untold` are as for `SearchError`.
+    During a search `result`, `unabsorbed` and `untold` are as for `SearchError`.
     """
 
 
 class SearchError(_KeepsSamples, OddarmsError):
-    """A search could not go on.
+    """A search cannot continue.
 
     Attributes
     ----------
     result
-        The `Result` of everything absorbed before the failure, or None outside a search and where
-        the storage that has it does not answer.
+        The `Result` of everything absorbed before the failure; None outside a search, or if the
+        storage does not answer.
     unabsorbed
-        Pairs (label, reward) already drawn in the step that failed and not part of `result`.
+        Pairs (label, reward) of the step that failed, which are not part of `result`.
     untold
         Of a search in a storage: pairs (ticket, reward) that could not be stored. They are in
-        memory only; `Study.tell_many` takes them as they are, at any later time.
+        memory only; `Study.tell_many` takes them at any later time.
     """
 
 
@@ -134,7 +134,7 @@ class RewardRejected(SearchError, ValueError):
     Attributes
     ----------
     outside
-        Whether it is a number outside the bounds, which clipping would make a reward.
+        Whether it is a number outside the bounds, which clipping would bring inside.
     """
 
     outside: bool = False
@@ -146,9 +146,9 @@ class PullFailed(SearchError, RuntimeError):
     Attributes
     ----------
     label
-        The arm that was being pulled, or None where the source cannot tell.
+        The arm that was pulled, or None if the source cannot tell.
     late
-        Whether the pull took longer than it was allowed to.
+        Whether the pull exceeded its timeout.
     """
 
     label: Any
@@ -162,14 +162,14 @@ class PullFailed(SearchError, RuntimeError):
 class SearchInterrupted(_KeepsSamples, KeyboardInterrupt):
     """Ctrl-C, or another signal that asks a program to end, ended the search.
 
-    Not an `Exception`, so that a loop which retries failures still ends.
+    It is not an `Exception`, so loops that retry failures still end.
 
     Attributes
     ----------
     result, unabsorbed, untold
         As for `SearchError`.
     signal
-        The number of the signal; a shell expects the exit code 128 + that.
+        The number of the signal; the usual exit code is 128 + this number.
     """
 
     signal: int

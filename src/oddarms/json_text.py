@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 
 
 def parsed(text: str) -> Any:
-    """Return the value of a JSON text; ValueError says in half a sentence what is wrong with it.
+    """Return the value of a JSON text, without NaN, infinity and duplicate keys.
 
-    Stricter than Python: no NaN or infinity, and each name of an object stands there once.
+    A `ValueError` says in half a sentence what is wrong.
 
     Examples
     --------
@@ -26,10 +26,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"{name[:60]!a} is there twice")
+            raise ValueError(f"{name[:60]!a} appears twice")
         found[name] = value
     return found
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number in JSON")
+    raise ValueError(f"{name} is not valid in JSON")

@@ -270,7 +270,7 @@ def _check_options(setting: Setting, contender: Contender, options: Mapping[str,
 
 def _check_unique(what: str, names: Sequence[object]) -> None:
     if not names:
-        raise InvalidParameter(f"{what} must be at least one but got none.")
+        raise InvalidParameter(f"{what} must not be empty.")
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
         raise InvalidParameter(f"{what} must have unique names but {repeated!r} appears twice.")
