@@ -72,8 +72,9 @@ def spade_pulls_bound(
     Returns
     -------
     float
-        0 for n < 1 + k^2, where SPADE needs no pull. Infinite if a gap is 0, and where no bound is
-        proven: with a margin for n <= 1024 (unless n = 1 + k^2) or k < 0.
+        0 for n < 1 + k^2, where SPADE needs no pull. Infinite if a gap is 0, or so small that
+        2^50 sweeps are not enough, and where no bound is proven: with a margin for n <= 1024
+        (unless n = 1 + k^2) or k < 0.
 
     Examples
     --------
