@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from oddarms.server import Binding, Role, Server, Tokens, create_app
+from oddarms.server import Binding, Role, Server, Settings, Tokens, create_app
 from processes import free_port
 from study_workers import PROCESSES
 
@@ -40,7 +40,7 @@ class Served:
 
     def __init__(self, storage: Any, *, timeout: float = 60.0, **options: Any) -> None:
         self.storage = str(storage)
-        self.app = create_app(storage, **options)
+        self.app = create_app(storage, Settings(**options))
         self.tokens = Tokens.opened(storage)
         self.tokens.adopt(TOKEN, "of the tests")
         self.token = TOKEN

@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 import oddarms
 from oddarms.cli import main
 from oddarms.search import Result, facts, headline
-from oddarms.server import Role, Tokens, create_app
+from oddarms.server import Role, Settings, Tokens, create_app
 from oddarms.studies import Study
 from servers import served
 from tests.pages_server import HOSTILE, create, planted, work
@@ -45,7 +45,7 @@ class Site:
 
     def __init__(self, storage: str | Path, **options: Any) -> None:
         self.storage = str(storage)
-        self.app = create_app(storage, **options)
+        self.app = create_app(storage, Settings(**options))
         self.tokens = Tokens.opened(storage)
 
     def client(self, role: Role = Role.ADMIN, study: str | None = None) -> TestClient:

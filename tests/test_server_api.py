@@ -19,7 +19,7 @@ from starlette.routing import Mount
 
 from oddarms import create_study, delete_study, load_study
 from oddarms.errors import InvalidParameter
-from oddarms.server import Role, create_app
+from oddarms.server import Role, Settings, create_app
 from oddarms.studies import Told
 from servers import STUDIES, Served, bearer, served
 
@@ -384,7 +384,7 @@ class TestPrefixes:
     )
     def test_one_that_addresses_cannot_have(self, tmp_path: Path, prefix: str) -> None:
         with pytest.raises(InvalidParameter, match="root_path cannot be"):
-            create_app(tmp_path / "studies.db", root_path=prefix)
+            create_app(tmp_path / "studies.db", Settings(root_path=prefix))
         assert not (tmp_path / "studies.db").exists()
 
     @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ class TestPrefixes:
     )
     def test_a_mount(self, tmp_path: Path, root_path: str, outside: str) -> None:
         create_study("a/b", ["x", "y"], k=0.5, storage=tmp_path / "s.db")
-        inner = create_app(tmp_path / "s.db", root_path=root_path)
+        inner = create_app(tmp_path / "s.db", Settings(root_path=root_path))
         outer = Starlette(routes=[Mount("/odd", app=inner)])
         client = TestClient(outer, base_url="http://localhost")
         client.headers.update(bearer(inner.state.oddarms.tokens.make(Role.ADMIN)))

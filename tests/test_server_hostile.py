@@ -18,7 +18,7 @@ import pytest
 
 from helpers import quick_and_long
 from oddarms import create_study
-from oddarms.server import Binding, Role
+from oddarms.server import Role
 from servers import PATIENCE, STUDIES, Served, served
 
 MIB = 2**20
@@ -375,16 +375,14 @@ def test_a_proxy_is_believed_if_there_is_one(
 ) -> None:
     """Otherwise everybody on this machine could have any address in the log."""
     monkeypatch.delenv("FORWARDED_ALLOW_IPS", raising=False)
-    assert not Binding().has_proxy
-    assert Binding(tls_elsewhere=True).has_proxy
     forged = {"X-Forwarded-For": "192.0.2.7"}
-    for believed in (False, True):
-        if believed:
+    for name, tls_elsewhere in (("none", False), ("tls", True), ("named", False)):
+        if name == "named":
             monkeypatch.setenv("FORWARDED_ALLOW_IPS", "127.0.0.1")
         with (
-            served(tmp_path / f"{believed}.db") as server,
+            served(tmp_path / f"{name}.db", tls_elsewhere=tls_elsewhere) as server,
             server.client(headers=forged) as client,
         ):
             client.post(STUDIES, json={"name": "s", "arms": 3})
     lines = [one.getMessage() for one in caplog.records if one.name == "oddarms.audit"]
-    assert ["192.0.2.7" in line for line in lines] == [False, True]
+    assert ["192.0.2.7" in line for line in lines] == [False, True, True]

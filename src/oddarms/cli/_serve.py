@@ -28,7 +28,7 @@ from oddarms.cli._options import (
 )
 from oddarms.cli._terminal import emit, emit_rows, moment, note
 from oddarms.errors import InvalidParameter
-from oddarms.server import LONGEST, Binding, Role, Tokens, create_app, new_token
+from oddarms.server import LONGEST, Binding, Role, Settings, Tokens, create_app, new_token
 from oddarms.studies import MAX_LEASE, retried
 from oddarms.text import shown
 
@@ -85,21 +85,17 @@ def serve(given: Given) -> None:
     check_local(given.storage)
     token_file = given.token_file
     cert, key = (None if file is None else str(file) for file in (given.certificate, given.key))
-    binding = Binding(given.host, given.port, cert, key, given.tls_elsewhere)
-    binding.check(has_token=token_file is not None)
-    names = [*given.allow_host, *([] if binding.host[:1].isdigit() else [binding.host])]
-    application = retried(
-        lambda: create_app(
-            given.storage,
-            root_path=given.root_path or "",
-            allowed_hosts=names,
-            open_metrics=given.open_metrics,
-            tls_elsewhere=given.tls_elsewhere,
-            max_lease=timedelta(seconds=given.max_lease),
-            forwarded_user=given.forwarded_user,
-        ),
-        WAIT_SECONDS,
+    binding = Binding(given.host, given.port, cert, key)
+    binding.check(on_purpose=given.tls_elsewhere or token_file is not None)
+    settings = Settings(
+        root_path=given.root_path or "",
+        allowed_hosts=[*given.allow_host, *([] if given.host[:1].isdigit() else [given.host])],
+        open_metrics=given.open_metrics,
+        tls_elsewhere=given.tls_elsewhere,
+        max_lease=timedelta(seconds=given.max_lease),
+        forwarded_user=given.forwarded_user,
     )
+    application = retried(lambda: create_app(given.storage, settings), WAIT_SECONDS)
     state = application.state.oddarms
     tokens: Tokens = state.tokens
     if token_file is not None:

@@ -13,6 +13,7 @@ from oddarms import errors
 
 try:
     from oddarms.server._app import Binding, Server, create_app, run
+    from oddarms.server._state import Settings
     from oddarms.server._tokens import LONGEST, Role, Token, Tokens, new_token
 except ModuleNotFoundError as error:
     _NEEDED = ("fastapi", "jinja2", "prometheus_client", "sqlalchemy", "starlette", "uvicorn")
@@ -25,6 +26,7 @@ __all__ = [
     "Binding",
     "Role",
     "Server",
+    "Settings",
     "Token",
     "Tokens",
     "create_app",

@@ -10,9 +10,8 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from oddarms.server import pages
 from oddarms.server._guards import Guards, checked_prefix
 from oddarms.server._problems import Seldom, add_problems, request_id
 from oddarms.server._state import Settings, State
-from oddarms.studies import MAX_LEASE, DatabaseStorage
+from oddarms.studies import DatabaseStorage
 from oddarms.text import shown
 
 KEEP_ALIVE_SECONDS = 30
@@ -50,50 +49,14 @@ class _Application(FastAPI):
         return api.completed(super().openapi())
 
 
-def create_app(
-    storage: str | Path | None = None,
-    *,
-    root_path: str = "",
-    allowed_hosts: Iterable[str] = (),
-    open_metrics: bool = False,
-    tls_elsewhere: bool = False,
-    max_lease: timedelta = MAX_LEASE,
-    forwarded_user: bool = False,
-) -> FastAPI:
-    """Return the ASGI application that serves the studies of a storage.
+def create_app(storage: str | Path | None = None, settings: Settings | None = None) -> FastAPI:
+    """Return the ASGI application that serves the studies of a storage, created if there is none.
 
-    All state is in the storage, so any number of processes may serve it, and the application may
-    be mounted in another one. `oddarms serve token` makes tokens for it.
-
-    Parameters
-    ----------
-    storage
-        A file or PostgreSQL, as for `oddarms.create_study`; it is created if there is none.
-    root_path
-        The prefix under which a proxy serves it, such as ``/oddarms``; if the application is
-        mounted in another one, the path of the mount follows it.
-    allowed_hosts
-        Names by which clients reach it, besides localhost and IP addresses.
-    open_metrics
-        Whether ``/metrics`` needs no token.
-    tls_elsewhere
-        Whether a proxy terminates TLS; browsers then send the cookies of sessions over TLS only,
-        even if the proxy does not forward the scheme.
-    max_lease
-        The longest lease of a ticket.
-    forwarded_user
-        Whether a proxy that signs people in sends their names as ``X-Forwarded-User``, for the log.
+    All state is in the storage, so any number of processes may serve it. The application may be
+    mounted in another one. `oddarms serve token` makes tokens for it.
     """
-    prefix = checked_prefix(root_path)
-    opened = DatabaseStorage.opened(storage, create=True)
-    settings = Settings(
-        prefix,
-        frozenset(allowed_hosts),
-        open_metrics,
-        tls_elsewhere,
-        max_lease,
-        forwarded_user,
-    )
+    settings = settings or Settings()
+    settings = replace(settings, root_path=checked_prefix(settings.root_path))
     app = _Application(
         title="oddarms",
         summary="Studies: which of many things are abnormal?",
@@ -102,7 +65,7 @@ def create_app(
         openapi_url=None,
         redirect_slashes=False,
     )
-    app.state.oddarms = state = State(opened, settings)
+    app.state.oddarms = state = State(DatabaseStorage.opened(storage, create=True), settings)
     pages.prepare()
     add_problems(app, state.hidden)
     app.include_router(api.router)
@@ -123,8 +86,6 @@ class Binding:
         An address of this machine; port 0 is any free one.
     certificate, key
         PEM files for TLS.
-    tls_elsewhere
-        Whether a proxy in front of it terminates TLS.
     timeout
         Seconds in which a client must send a whole request.
     """
@@ -133,7 +94,6 @@ class Binding:
     port: int = 8321
     certificate: str | None = None
     key: str | None = None
-    tls_elsewhere: bool = False
     timeout: float = REQUEST_SECONDS
 
     @property
@@ -146,18 +106,13 @@ class Binding:
         except ValueError:
             return False
 
-    @property
-    def has_proxy(self) -> bool:
-        """Whether there is a proxy, whose word on clients' addresses is believed."""
-        return self.tls_elsewhere or "FORWARDED_ALLOW_IPS" in os.environ
-
-    def check(self, *, has_token: bool) -> None:
+    def check(self, *, on_purpose: bool) -> None:
         """Refuse to be reached from elsewhere by mistake: plain HTTP shows everybody the token."""
         if (self.certificate is None) != (self.key is None):
             raise InvalidParameter("--certificate and --key must be given together.")
         if self.certificate is not None and self.key is not None:
             _check_tls_files(self.certificate, self.key)
-        if self.is_local or self.certificate or self.tls_elsewhere or has_token:
+        if self.is_local or self.certificate or on_purpose:
             return
         raise InvalidParameter(
             f"--host {self.host} can be reached from other machines: give --certificate and --key,"
@@ -203,6 +158,7 @@ class Server:
     def __init__(self, app: FastAPI, binding: Binding) -> None:
         self._binding = binding
         self._state: State = app.state.oddarms
+        behind_proxy = self._state.settings.tls_elsewhere or "FORWARDED_ALLOW_IPS" in os.environ
         self._config = uvicorn.Config(
             app,
             host=binding.host,
@@ -212,7 +168,7 @@ class Server:
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=binding.has_proxy,
+            proxy_headers=behind_proxy,  # which is believed about clients' addresses
             timeout_keep_alive=min(KEEP_ALIVE_SECONDS, round(binding.timeout)),
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
             ssl_certfile=binding.certificate,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -37,10 +37,29 @@ TURN_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Settings:
-    """How an application was made; see `oddarms.server.create_app`."""
+    """How an application serves a storage.
+
+    Attributes
+    ----------
+    root_path
+        The prefix under which a proxy serves it, such as ``/oddarms``; if the application is
+        mounted in another one, the path of the mount follows it.
+    allowed_hosts
+        Names by which clients reach it, besides localhost and IP addresses.
+    open_metrics
+        Whether ``/metrics`` needs no token.
+    tls_elsewhere
+        Whether a proxy terminates TLS: cookies are for TLS only, and the proxy is believed about
+        clients' addresses.
+    max_lease
+        The longest lease of a ticket.
+    forwarded_user
+        Whether the log has the name in ``X-Forwarded-User``, which a proxy that signs people in
+        sends.
+    """
 
     root_path: str = ""
-    allowed_hosts: frozenset[str] = frozenset()
+    allowed_hosts: Collection[str] = ()
     open_metrics: bool = False
     tls_elsewhere: bool = False
     max_lease: timedelta = MAX_LEASE
