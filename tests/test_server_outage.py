@@ -178,19 +178,23 @@ class TestStart:
         postgresql.stop()
         try:
             server.start()
-            wait_until(lambda: server.log.exists() and "aiting up to" in server.log.read_text())
+            wait_until(lambda: server.log.exists() and "Retrying for" in server.log.read_text())
             time.sleep(1.0)
             postgresql.start()
             server.wait()
             assert httpx.get(f"{server.address}/readyz", trust_env=False).status_code == 200
-            assert server.log.read_text().count("aiting up to") == 1
+            assert server.log.read_text().count("Retrying for") == 1
             assert server.terminate() == 0
         finally:
             postgresql.start()
             server.kill()
 
     def test_but_not_for_ever(
-        self, postgresql: Server, run_command: Run, monkeypatch: pytest.MonkeyPatch
+        self,
+        postgresql: Server,
+        run_command: Run,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         monkeypatch.setattr("oddarms.cli._serve.WAIT_SECONDS", 0.6)
         storage = postgresql.new_database()
@@ -201,4 +205,4 @@ class TestStart:
             postgresql.start()
         assert done.code == 1
         assert "cannot be reached" in done.err.replace("\n", " ")
-        assert "aiting up to" in done.err.replace("\n", " ")
+        assert "Retrying for" in caplog.text  # the process prints it to stderr

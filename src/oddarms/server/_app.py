@@ -21,6 +21,7 @@ import scipy.special  # noqa: F401 -- imported now, as it would delay the first 
 import uvicorn
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.staticfiles import StaticFiles
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import oddarms.server._api as api
@@ -66,11 +67,10 @@ def create_app(storage: str | Path | None = None, settings: Settings | None = No
         redirect_slashes=False,
     )
     app.state.oddarms = state = State(DatabaseStorage.opened(storage, create=True), settings)
-    pages.prepare()
     add_problems(app, state.hidden)
     app.include_router(api.router)
     app.include_router(pages.router)
-    app.mount("/static", pages.Assets(), name="static")
+    app.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     app.add_middleware(Guards, state=state)  # the last one added is the outermost
     return app

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,8 +33,6 @@ CHECK_SECONDS = 5.0
 """A stream ends this soon after its token was revoked."""
 MAX_STREAMS = 1000
 MAX_OF_A_TOKEN = 256
-
-_log = logging.getLogger(__name__)
 
 
 class Events:
@@ -118,8 +115,7 @@ class Events:
             self._checks[token.id] = now + CHECK_SECONDS, look
         try:
             return await asyncio.shield(look)
-        except OddarmsError as error:  # the storage is unavailable; the next look may succeed
-            _log.debug("a token could not be checked: %s", error)
+        except OddarmsError:  # the storage is unavailable; the next look may succeed
             return True
 
     async def tickets(
@@ -257,16 +253,14 @@ class _Watch:
 
     async def _look(self) -> None:
         while not self.over:
+            pulse = self.pulse
             try:
                 pulse = await run_in_threadpool(self._study.pulse)
             except LookupError:  # the study was deleted
                 self.over = True
+            except OddarmsError:  # the storage is unavailable; the next look may succeed
+                pass
+            if self.over or pulse != self.pulse:
+                self.pulse = pulse
                 self.wake()
-                return
-            except OddarmsError as error:  # the storage is unavailable; the next look may succeed
-                _log.debug("a look at %r failed: %s", self._study.name, error)
-            else:
-                if pulse != self.pulse:
-                    self.pulse = pulse
-                    self.wake()
             await asyncio.sleep(LOOK_SECONDS)

@@ -29,7 +29,6 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
 }
 """Headers of every answer, unless it sets its own."""
 MAX_SMALL_BODY = 16 * 2**10
@@ -172,6 +171,8 @@ class _Sent:
             headers = list(message.get("headers", []))
             there = {name.lower() for name, _ in headers}
             headers += [one for one in _HEADERS if one[0] not in there]
+            if b"cache-control" not in there:  # a static file has a tag: browsers ask about it
+                headers.append((b"cache-control", b"no-cache" if b"etag" in there else b"no-store"))
             headers += self._own
             message = {**message, "headers": headers}
         await self._send(message)

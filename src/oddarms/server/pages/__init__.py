@@ -6,9 +6,9 @@ Everything can be read without scripts; `static/app.js` draws plots and keeps pa
 import fastapi
 
 from oddarms.server.pages import _data, _forms, _study
-from oddarms.server.pages._rendering import Assets, error_page, prepare
+from oddarms.server.pages._rendering import STATIC, error_page
 
-__all__ = ["Assets", "error_page", "prepare", "router"]
+__all__ = ["STATIC", "error_page", "router"]
 
 router = fastapi.APIRouter(include_in_schema=False)
 for _part in (_data, _study, _forms):  # _forms takes any action of a study

@@ -13,7 +13,6 @@ from fastapi import Request, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse
-from starlette.staticfiles import StaticFiles
 
 from oddarms import __version__
 from oddarms.documents import visible
@@ -23,19 +22,6 @@ from oddarms.server._problems import Problem
 
 HERE = Path(__file__).resolve().parent.parent
 STATIC, TEMPLATES = HERE / "static", HERE / "templates"
-
-
-class Assets(StaticFiles):
-    """Static files, which browsers keep, and ask whether they have changed."""
-
-    def __init__(self) -> None:
-        super().__init__(directory=STATIC)
-
-    def file_response(self, *given: Any, **more: Any) -> Response:
-        """Return a file, or that it has not changed."""
-        response = super().file_response(*given, **more)
-        response.headers["Cache-Control"] = "no-cache"
-        return response
 
 
 def link(request: Request, *parts: str | int, **query: str) -> str:
@@ -110,12 +96,6 @@ def error_page(request: Request, problem: Problem) -> Response:
 def sentence(text: str) -> str:
     """Return a text with a capital letter at its beginning."""
     return text[:1].upper() + text[1:]
-
-
-def prepare() -> None:
-    """Compile all templates before the first request."""
-    for name in _environment().list_templates():
-        _environment().get_template(name)
 
 
 @cache
