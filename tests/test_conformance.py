@@ -11,7 +11,7 @@ import pytest
 from oddarms.algorithms import Algorithm, Decision, Pulls, Threshold, _registry, no_pulls, register
 from oddarms.problem import FloatArray
 from oddarms.statistics.binomial import most_errors
-from oddarms.testing import AlgorithmConformance, assert_error_rate, raises
+from oddarms.testing import AlgorithmConformance, assert_error_rate
 from our_conformance import Ours
 
 
@@ -196,7 +196,7 @@ class TestFaultyAlgorithmsAreCaught:
             suite(Unseeded).test_a_seed_decides_everything()
 
     def test_options_swallowed(self, suite: Any) -> None:
-        with pytest.raises(AssertionError, match="TypeError should have been raised"):
+        with pytest.raises(AssertionError, match="no_such_option"):
             suite(Forgetful).test_unknown_options_are_named()
 
 
@@ -212,20 +212,3 @@ class TestErrorRates:
         assert_error_rate(most, 200, 0.05)
         with pytest.raises(AssertionError, match=f"{most + 1} errors in 200 runs"):
             assert_error_rate(most + 1, 200, 0.05)
-
-
-class TestExpectedExceptions:
-    def test_nothing_raised(self) -> None:
-        with (
-            pytest.raises(AssertionError, match="KeyError should have been raised"),
-            raises(KeyError),
-        ):
-            pass
-
-    def test_words_missing_from_the_message(self) -> None:
-        with pytest.raises(AssertionError, match="'b'"), raises(ValueError, "a", "b"):
-            raise ValueError("only a")
-
-    def test_another_exception_passes_through(self) -> None:
-        with pytest.raises(KeyError), raises(ValueError):
-            raise KeyError("other")

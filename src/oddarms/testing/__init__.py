@@ -18,7 +18,6 @@ from oddarms.testing._tools import (
     assert_error_rate,
     assert_same,
     drive,
-    raises,
 )
 
 __all__ = [
@@ -29,5 +28,4 @@ __all__ = [
     "assert_error_rate",
     "assert_same",
     "drive",
-    "raises",
 ]

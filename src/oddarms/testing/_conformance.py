@@ -10,7 +10,6 @@ import numpy as np
 
 from oddarms.algorithms import Algorithm, Decision, Pulls, create
 from oddarms.arms import Bernoulli, Callables
-from oddarms.errors import TwoThresholds
 from oddarms.finding import Arms, find
 from oddarms.problem import FloatArray, Label, Question, Side
 from oddarms.rules import Sigma
@@ -23,7 +22,6 @@ from oddarms.testing._tools import (
     assert_error_rate,
     assert_same,
     drive,
-    raises,
 )
 from oddarms.theory import outliers, threshold
 
@@ -159,16 +157,17 @@ class AlgorithmConformance:
         assert set(result.thresholds) == {"upper", "lower"}
         for estimate, low, high in result.thresholds.values():
             assert low <= estimate <= high
-        with raises(TwoThresholds, "result.thresholds"):
-            _ = result.threshold
         short = self.find(side="both", budget=self.short_budget)
         assert short.pulls <= self.short_budget
 
     def test_unknown_options_are_named(self) -> None:
-        with raises(TypeError, "options must be those of", "but got 'no_such_option'"):
-            self.search(no_such_option=1)
-        with raises(TypeError, "but got 'no_such_option'"):
-            self.search(no_such_option=1, side="both")
+        for side in ("upper", "both"):
+            said = ""
+            try:
+                self.search(no_such_option=1, side=side)
+            except TypeError as error:
+                said = str(error)
+            assert "no_such_option" in said
 
     # An answer is repeatable, within its budget, and right
 

@@ -1,10 +1,9 @@
-"""Tools of the suite: expected exceptions, consistent results, error rates, rewards that repeat."""
+"""Tools of the suite: consistent results, error rates, rewards that repeat."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,44 +12,12 @@ from oddarms.rules import rule_of
 from oddarms.search import Result, Search
 from oddarms.statistics.binomial import FALSE_ALARM, most_errors
 
-E = TypeVar("E", bound=BaseException)
-
-
-class Caught(Generic[E]):
-    """Holds the exception once it was raised."""
-
-    error: E
-
-
-@contextmanager
-def raises(expected: type[E], *words: str) -> Iterator[Caught[E]]:
-    """Fail unless the block raises `expected` with a message that contains every word.
-
-    Examples
-    --------
-    >>> with raises(ZeroDivisionError, "division") as caught:
-    ...     1 / 0
-    >>> str(caught.error)
-    'division by zero'
-    """
-    caught: Caught[E] = Caught()
-    try:
-        yield caught
-    except expected as error:
-        caught.error = error
-        missing = [word for word in words if word not in str(error)]
-        if missing:
-            raise AssertionError(f"{missing} should be in the message {str(error)!r}.") from error
-    else:
-        raise AssertionError(f"{expected.__name__} should have been raised.")
-
 
 def assert_consistent(result: Result) -> None:
     """Fail if the intervals of a result decide an arm that is undecided, or decided otherwise.
 
-    All intervals hold together. So an arm whose interval lies below that of the upper threshold and
-    above that of the lower one (of those there are) is normal, and one whose interval lies beyond
-    that of a threshold is an outlier. For searches without an indifference.
+    An arm whose interval lies between those of the thresholds is normal; one whose interval lies
+    beyond that of a threshold is an outlier. For searches without an indifference.
     """
     lower, upper = result.intervals.T
     normal, high, low = np.full((3, lower.size), [[True], [False], [False]])
@@ -144,10 +111,7 @@ def drive(search: Search, rewards: Streams, *, steps: int | None = None) -> Resu
 
 
 def assert_same(one: Result, two: Result) -> None:
-    """Fail unless two results say the same of every arm and threshold, in the same rounds.
-
-    The budgets that were asked for, and rewards that were not used, may differ.
-    """
+    """Fail unless two results are equal, apart from their budgets and unused rewards."""
     documents = [result.to_dict() for result in (one, two)]
     for document in documents:
         del document["question"], document["unused"]
