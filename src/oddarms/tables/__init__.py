@@ -9,8 +9,15 @@ from oddarms.tables._files import (
     read_results,
 )
 from oddarms.tables._junit import Reruns, RunCount, RunHistory, read_junit
-from oddarms.tables._reading import Rewards, Totals, read_rewards, read_totals
-from oddarms.tables._values import Missing, Recorded, Transform
+from oddarms.tables._reading import (
+    Missing,
+    Recorded,
+    Rewards,
+    Totals,
+    read_rewards,
+    read_totals,
+)
+from oddarms.tables._transform import Transform
 
 __all__ = [
     "Missing",

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, get_args
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from numbers import Real
+from os import PathLike
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from oddarms.errors import InvalidParameter
+from oddarms.errors import InvalidParameter, MissingExtra
 from oddarms.problem import (
     UNIT,
     BoolArray,
@@ -19,19 +26,15 @@ from oddarms.problem import (
     check_choice,
     check_whole,
 )
-from oddarms.tables._files import MAX_LINE, Table
-from oddarms.tables._values import (
-    BadRow,
-    Bounds,
-    Missing,
-    Recorded,
-    Transform,
-    by_label,
-    factorized,
-    numbers_of,
-    table_of,
-)
+from oddarms.tables._files import ABSENT, MAX_LINE, Table, opened_table, pandas_of
+from oddarms.tables._transform import Bounds, Transform
 
+Missing = Literal["stop", "skip", "worst"]
+"""What a missing reward means: an error, no sample, or the most abnormal reward."""
+Recorded = Any
+"""Recorded data: a mapping from label to rewards; a frame of pandas, polars or pyarrow or a
+relation of DuckDB, with a row per reward or with totals; a Series of pandas with the labels as its
+index; `Rewards`; `RunHistory`; or a path."""
 Columns = str | Sequence[str]
 BETWEEN = " / "
 """Joins the labels of several columns."""
@@ -39,6 +42,8 @@ MAX_EXPANDED = 20_000_000
 """The most trials that become single rewards."""
 MAX_COUNT = 2**53
 """The largest count; floats represent all smaller whole numbers."""
+_TRUTH = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+_WITH_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?")
 
 
 class Rewards(NamedTuple):
@@ -250,7 +255,7 @@ class _Rows:
         given = {word: name for word, name in asked.items() if name is not None}
         wanted = [name for names in given.values() for name in _listed(names)]
         if not isinstance(data, Rewards):
-            with table_of(data, wanted, encoding) as table:
+            with _table_of(data, wanted, encoding) as table:
                 if table is not None:
                     yield from self._of_table(table, given, asked)
                     return
@@ -259,11 +264,11 @@ class _Rows:
                     f"{' and '.join(given)} must name columns of a table, but data is a"
                     f" {type(data).__name__}: make a data frame of it."
                 )
-            data = Rewards(*by_label(data))
+            data = Rewards(*_of_mapping(data))
         self.index = {label: i for i, label in enumerate(data.labels)}
         try:
             yield self._singles(data.arms, data.rewards, "the reward")
-        except BadRow as bad:
+        except _BadRow as bad:
             label = data.labels[data.arms[bad.row]]
             raise InvalidParameter(f"arm {brief(label)}: {bad.rule}.") from None
 
@@ -283,7 +288,7 @@ class _Rows:
         for frame in table.frames(arm, values):
             try:
                 numbers = [
-                    numbers_of(name, frame[i].to_numpy(), commas=table.commas)
+                    _numbers_of(name, frame[i].to_numpy(), commas=table.commas)
                     for name, i in zip(names, values, strict=True)
                 ]
                 if table.is_file:
@@ -293,7 +298,7 @@ class _Rows:
                     block = self._singles(arms, numbers[0], names[0])
                 else:
                     block = self._totals(arms, numbers, kind)
-            except BadRow as bad:
+            except _BadRow as bad:
                 row = frame.index[bad.row] + 1
                 raise InvalidParameter(f"{table.name}, row {row:,}: {bad.rule}.") from None
             yield block
@@ -302,16 +307,16 @@ class _Rows:
 
     def _arms(self, frame: Any, places: list[int], *, is_file: bool) -> IntArray:
         """Return the arm of each row."""
-        columns = [factorized(frame[i]) for i in places]
+        columns = [_factorized(frame[i]) for i in places]
         if is_file:
             columns = [(codes, [str(text).strip() for text in texts]) for codes, texts in columns]
         for column, labels in columns:
             if column.size and column.min() < 0:
-                raise BadRow(int(np.argmin(column)), "the label of the arm is missing")
+                raise _BadRow(int(np.argmin(column)), "the label of the arm is missing")
             for code, label in enumerate(labels):
                 if isinstance(label, str) and not 0 < len(label) <= MAX_LINE:
                     rule = f"has more than {MAX_LINE:,} characters" if label else "is empty"
-                    raise BadRow(int(np.argmax(column == code)), f"the label of the arm {rule}")
+                    raise _BadRow(int(np.argmax(column == code)), f"the label of the arm {rule}")
         codes, texts = columns[0] if len(columns) == 1 else _joined(columns)
         index = self.index
         arms = [index.setdefault(text, len(index)) for text in texts]
@@ -322,7 +327,7 @@ class _Rows:
         gone = np.isnan(rewards)
         if gone.any():
             if self._rule == "stop":
-                raise BadRow(
+                raise _BadRow(
                     int(np.argmax(gone)),
                     f"{name} is missing; missing='skip' leaves such rows out, which is sound only"
                     " if whether a reward is missing does not depend on its value; missing='worst'"
@@ -339,7 +344,7 @@ class _Rows:
         if outside.any():
             row = int(np.argmax(outside))
             rule = f"{name} must lie within the bounds [{a:g}, {b:g}], but is {rewards[row]:g}"
-            raise BadRow(row, f"{rule}; for other rewards set bounds, clip or above")
+            raise _BadRow(row, f"{rule}; for other rewards set bounds, clip or above")
         rewards = np.where(gone, self._worst, rewards)
         return _Block(arms, 1.0, rewards, rewards**2, is_single=True)
 
@@ -359,7 +364,7 @@ class _Rows:
             row = int(np.argmin(right))
             pairs = zip(kind, numbers, strict=True)
             got = ", ".join(f"{word} {number[row]:g}" for word, number in pairs)
-            raise BadRow(row, f"{rule}, but the row has {got}")
+            raise _BadRow(row, f"{rule}, but the row has {got}")
         return _Block(arms, counts, sums, squares)
 
 
@@ -395,7 +400,7 @@ def _joined(labels: list[tuple[IntArray, list[Any]]]) -> tuple[IntArray, list[An
     """Return the labels of several columns as one."""
     codes, texts = labels[0][0], list(map(str, labels[0][1]))
     for more, others in labels[1:]:
-        codes, pairs = factorized(codes * len(others) + more)
+        codes, pairs = _factorized(codes * len(others) + more)
         places = [divmod(pair, len(others)) for pair in pairs]
         texts = [f"{texts[i]}{BETWEEN}{others[j]}" for i, j in places]
     twice = next((text for text in texts if text.count(BETWEEN) >= len(labels)), None)
@@ -439,4 +444,168 @@ def _value_places(
         raise InvalidParameter(f"Name the columns of {choices}; got {' and '.join(words)}.")
     raise InvalidParameter(
         f"{table.name}: reward must name the column of rewards, one of {table.listed()}."
+    )
+
+
+# Values
+
+
+class _BadRow(Exception):
+    """A row, counted from 0, and what is wrong with it."""
+
+    def __init__(self, row: int, rule: str) -> None:
+        super().__init__(row, rule)
+        self.row, self.rule = row, rule
+
+
+def _factorized(values: Any) -> tuple[IntArray, list[Any]]:
+    """Return a code for each value, -1 for a missing one, and the value of each code.
+
+    With pandas, equal values have equal codes, in the order of first appearance.
+    """
+    pandas = sys.modules.get("pandas")
+    if pandas is None:  # no file or frame was read
+        return np.arange(len(values)), list(values)
+    try:
+        codes, distinct = pandas.factorize(values)
+    except (TypeError, ValueError):  # lists and the like
+        raise InvalidParameter("Labels and rewards must be texts or numbers.") from None
+    return codes.astype(np.int64), distinct.tolist()
+
+
+def _numbers_of(name: str, values: Any, *, commas: bool = False) -> FloatArray:
+    """Return a column as numbers, NaN where one is missing; `commas` allows decimal commas.
+
+    The decimal mark of a column is either a point or a comma.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    if array.dtype.kind not in "OUT":
+        raise _BadRow(0, f"{name} must be numbers, but its type is {brief(str(array.dtype))}")
+    codes, distinct = _factorized(values)
+    texts = (value.strip() for value in distinct if isinstance(value, str))
+    commas = commas and any(map(_WITH_COMMA.fullmatch, texts))
+    found = [_number(value, commas=commas) for value in distinct]
+    if None in found:
+        bad = found.index(None)
+        more = "; other numbers in the column have a decimal comma" if commas else ""
+        rule = f"{name} must be a number, yes/no or true/false, but is {brief(distinct[bad])}{more}"
+        raise _BadRow(int(np.flatnonzero(codes == bad)[0]), rule)
+    return np.array([*found, math.nan], dtype=np.float64)[codes]
+
+
+def _number(value: Any, *, commas: bool) -> float | None:
+    """Return a number, NaN if it is missing, None if it is not a number."""
+    if isinstance(value, str):
+        folded = value.strip().casefold()
+        if folded in ABSENT:
+            return math.nan
+        if "_" in folded or (commas and "." in folded):  # Python would read 1_0 as 10
+            return None
+        if folded in _TRUTH:
+            return _TRUTH[folded]
+        try:
+            return float(folded.replace(",", ".") if commas else folded)
+        except ValueError:
+            return None
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return math.nan
+    if not isinstance(value, Real | Decimal | np.bool_):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+# Lists by label
+
+
+def _of_mapping(data: Any) -> tuple[list[Label], IntArray, FloatArray]:
+    """Return the labels, the arm of each reward and the rewards of a mapping."""
+    if not isinstance(data, Mapping):
+        raise InvalidParameter(
+            "data must be a frame, a path or a mapping from label to rewards, but got"
+            f" {type(data).__name__}; dict(zip(labels, array)) makes a mapping of an array."
+        )
+    labels = [label.item() if isinstance(label, np.generic) else label for label in data]
+    arrays = [_rewards(label, values) for label, values in data.items()]
+    arms = np.repeat(np.arange(len(arrays)), [array.size for array in arrays])
+    return labels, arms, np.concatenate([np.empty(0), *arrays])
+
+
+def _rewards(label: Label, values: Any) -> FloatArray:
+    name = f"rewards of {brief(label)}"
+    try:
+        array = np.asarray(values)
+        if not isinstance(values, np.ndarray) and array.dtype.kind == "U":
+            array = np.asarray(values, dtype=object)  # numpy makes texts of numbers beside one
+    except ValueError:  # lists of several lengths
+        array = np.empty((0, 0))
+    if array.ndim != 1:
+        raise InvalidParameter(f"{name} must be a list of numbers, but got {brief(values)}.")
+    try:
+        return _numbers_of(name, array)
+    except _BadRow as bad:
+        raise InvalidParameter(f"{bad.rule}.") from None
+
+
+# Tables
+
+
+@contextmanager
+def _table_of(data: Any, wanted: Sequence[str], encoding: str | None) -> Iterator[Table | None]:
+    """Give a path or a frame as a table; None for anything else."""
+    kind = type(data)
+    if isinstance(data, str | PathLike):
+        with opened_table(data, wanted, encoding) as table:
+            yield table
+    elif encoding is not None:
+        raise InvalidParameter("encoding is only for files: leave it out.")
+    elif not isinstance(data, np.ndarray | type) and any(
+        hasattr(kind, name) for name in ("columns", "to_numpy", "__arrow_c_stream__")
+    ):
+        yield _of_frame(data)
+    else:
+        yield None
+
+
+def _of_frame(data: Any) -> Table:
+    """Return a frame of any library as a table."""
+    pandas = pandas_of("reading a data frame")
+    try:
+        import narwhals as nw
+    except ImportError:
+        raise MissingExtra.of("frame", "reading a data frame") from None
+    try:
+        frame: Any = nw.from_native(data, allow_series=True)
+    except (TypeError, ValueError) as error:
+        raise InvalidParameter(
+            f"data must be a frame that narwhals can read, but {type(data).__name__} is not:"
+            f" {brief(str(error), 120)}."
+        ) from None
+    if isinstance(frame, nw.Series):
+        frame = frame.alias("reward").to_frame()
+    columns = list(frame.collect_schema().names())
+    width = len(columns)
+    index = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame) else None
+    if index is None or isinstance(index, pandas.RangeIndex):  # not given on purpose
+        levels = []
+    else:
+        levels = [index.get_level_values(i) for i in range(index.nlevels)]
+
+    def frames(labels: Sequence[int], values: Sequence[int]) -> Iterator[Any]:
+        places = dict.fromkeys((*labels, *values))
+        taken = frame.select(nw.col(*(columns[i] for i in places if i < width)))
+        try:
+            taken = taken.collect() if isinstance(taken, nw.LazyFrame) else taken
+        except ImportError:
+            raise MissingExtra.of("parquet", "reading a relation of DuckDB") from None
+        found = {i: taken.get_column(columns[i]).to_numpy() for i in places if i < width}
+        found |= {i: levels[i - width] for i in places if i >= width}
+        yield pandas.DataFrame({i: pandas.Series(found[i]) for i in places})
+
+    return Table(
+        "data", columns, frames, is_file=False, index=tuple(range(width, width + len(levels)))
     )
