@@ -394,6 +394,12 @@ class TestFilesThatAreWrong:
         path = write("arm,reward\n" + "a,1\n" * 300_000 + "b,7\n")
         refused(path, "row 300,001: reward must lie within the bounds [0, 1], but is 7")
 
+    def test_the_row_counts_those_that_are_left_out(self, write: Write) -> None:
+        path = write("arm,reward\na,\nb,1\na,NA\nb,7\n")
+        refused(path, "row 4: reward must lie within the bounds", missing="skip")
+        with pytest.raises(InvalidParameter, match="arm 'b': the reward must lie within"):
+            read_totals({"a": [None, 1], "b": [7]}, missing="skip")
+
     def test_an_arm_without_a_name(self, write: Write) -> None:
         path = write("arm,reward\na,1\n ,0\n")
         refused(path, "row 2: the label of the arm is empty")

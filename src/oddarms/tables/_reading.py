@@ -325,17 +325,13 @@ class _Rows:
     def _singles(self, arms: IntArray, rewards: FloatArray, name: str) -> _Block:
         """Return rewards within the bounds, with missing ones treated as asked."""
         gone = np.isnan(rewards)
-        if gone.any():
-            if self._rule == "stop":
-                raise _BadRow(
-                    int(np.argmax(gone)),
-                    f"{name} is missing; missing='skip' leaves such rows out, which is sound only"
-                    " if whether a reward is missing does not depend on its value; missing='worst'"
-                    " counts them as the most abnormal reward",
-                )
-            self.missing += int(np.count_nonzero(gone))
-            if self._rule == "skip":
-                arms, rewards, gone = arms[~gone], rewards[~gone], gone[~gone]
+        if gone.any() and self._rule == "stop":
+            raise _BadRow(
+                int(np.argmax(gone)),
+                f"{name} is missing; missing='skip' leaves such rows out, which is sound only if"
+                " whether a reward is missing does not depend on its value; missing='worst' counts"
+                " them as the most abnormal reward",
+            )
         if self._transform is not None:
             rewards = rewards.copy()
             rewards[~gone] = self._transform.many(rewards[~gone])
@@ -345,7 +341,11 @@ class _Rows:
             row = int(np.argmax(outside))
             rule = f"{name} must lie within the bounds [{a:g}, {b:g}], but is {rewards[row]:g}"
             raise _BadRow(row, f"{rule}; for other rewards set bounds, clip or above")
-        rewards = np.where(gone, self._worst, rewards)
+        self.missing += int(np.count_nonzero(gone))
+        if self._rule == "skip":
+            arms, rewards = arms[~gone], rewards[~gone]
+        else:
+            rewards = np.where(gone, self._worst, rewards)
         return _Block(arms, 1.0, rewards, rewards**2, is_single=True)
 
     def _totals(self, arms: IntArray, numbers: list[FloatArray], kind: tuple[str, ...]) -> _Block:
