@@ -119,6 +119,13 @@ class TestRewards:
         type_in(gzip.compress(content) if packed else content)
         assert records("-") == {"a": [1.0], "b": [0.0]}
 
+    def test_a_file_may_be_called_stdin(
+        self, write: Write, type_in: TypeIn, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(write("arm,reward\na,1\n", "stdin").parent)
+        type_in(b"arm,reward\nb,0\n")
+        assert records("stdin") == {"a": [1.0]}
+
     def test_named_columns(self, write: Write) -> None:
         path = write("when;Worker;wrong\n1;ann;-2\n2;bob;3\n")
         columns = {"arm": "worker", "reward": "wrong"}
