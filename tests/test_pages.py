@@ -497,7 +497,7 @@ def test_a_study_is_created_changed_and_deleted(site: Site, admin: TestClient):
 def test_who_holds_a_study_up_and_taking_it_back(
     site: Site, admin: TestClient, caplog: pytest.LogCaptureFixture
 ):
-    study = create(site.storage, "held", ["a", "b", "c"], k=1)
+    study = create(site.storage, "held", [f"a{i}" for i in range(15)], k=1)
     base = "/studies/held"
     assert "Waiting for" not in admin.get(base).text
     study.ask(10**6, worker="an absent <client>", lease=1800)
@@ -512,6 +512,15 @@ def test_who_holds_a_study_up_and_taking_it_back(
         done = admin.post(base, data=data).text
     assert "Waiting for" not in done
     assert re.search("release .*an absent", caplog.text)
+    for i in range(12):
+        study.ask(1, worker=f"client {i}")
+    study.ask(10**6, worker="client 12")
+    page = admin.get(base).text
+    assert re.search("Waiting for Take all back .* 13 workers .*client 12", text_of(page))
+    assert '<details id="holders-details">' in page  # a long list is folded
+    done = admin.post(base, data={**data, "action": "release all"}).text
+    assert "Waiting for" not in done
+    assert study.overview().live == 0
     oddarms.delete_study("held", storage=site.storage)
 
 

@@ -233,10 +233,12 @@ def _change(state: State, study: StoredStudy, form: FormData) -> dict[str, Any]:
             budget = _budget(_text(form, "budget"))
             study.raise_budget(budget)
             return {"budget": budget}
-        case "release":
+        case "release" | "release all" as action:
             worker = _text(form, "worker") or None  # an empty one has asked without a name
-            count = state.release(study, worker, "released from the page")
-            return {"worker": worker, "tickets": count}
+            everybody = [one.worker for one in study.holders()]
+            gone = [worker] if action == "release" else everybody
+            count = sum(state.release(study, one, "released from the page") for one in gone)
+            return {"worker": ", ".join(one or "" for one in gone), "tickets": count}
         case "delete":
             if _text(form, "again") not in (study.name, visible(study.name)):
                 raise InvalidParameter("That is not the study's name, so nothing was deleted.")
