@@ -175,10 +175,7 @@ class TestErrors:
     )
     def test_bad_usage(self, arguments: list[str], capsys: Said) -> None:
         assert main(arguments) == 2
-        out, err = capsys.readouterr()
-        assert out == ""
-        assert "Usage: oddarms" in err
-        assert "Traceback" not in err
+        assert "`oddarms" in said_in_one_sentence(capsys)
 
     @pytest.mark.parametrize(
         ("error", "code"),

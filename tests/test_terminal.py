@@ -93,12 +93,12 @@ def test_labels_of_a_table_that_is_wrong(run_command: Run, tmp_path: Path) -> No
     [
         (("fnd",), r"No such command 'fnd'\. Did you mean 'find'\?"),
         (("study", "lst"), r"No such command 'lst'\. Did you mean 'list'\?"),
-        (("zzz",), r"No such command 'zzz'\.\n"),
+        (("zzz",), r"No such command 'zzz'\. See `oddarms --help`\.\n"),
         (("find", "--buget", 3), r"No such option.*--buget.*--budget"),
         (("find", "--buget=3"), r"No such option.*--buget.*--budget"),
         (("study", "list", "--formt", "csv"), r"--formt.*--format"),
         (("--versoin",), r"No such option.*--versoin.*--version"),
-        (("find", "--zzzzzz"), r"No such option:? '?--zzzzzz'?\.?\n"),
+        (("find", "--zzzzzz"), r"No such option:? '?--zzzzzz'?\.? See `oddarms find --help`\.\n"),
     ],
 )
 def test_a_mistyped_word(run_command: Run, words: tuple[object, ...], told: str) -> None:

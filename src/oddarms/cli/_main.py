@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -10,8 +11,8 @@ from typing import Any
 import click
 
 from oddarms import __version__
-from oddarms.cli._terminal import EXIT_USAGE, forgiving_stderr, note
-from oddarms.errors import MissingExtra
+from oddarms.cli._terminal import EXIT_FAILED, EXIT_SIGNAL, EXIT_USAGE, forgiving_stderr, note
+from oddarms.errors import OddarmsError, SearchError, StorageFailed, WorkerLost
 
 COMMANDS = {
     "analyze": "Analyze recorded data: a table, counts, JUnit reports.",
@@ -28,11 +29,44 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 1 failed, 2 bad usage, 130 Ctrl-C."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    try:
-        with forgiving_stderr():
-            app.main(given, "oddarms", obj=given)
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(bool(end.code))
+    with forgiving_stderr():
+        try:
+            with app.make_context("oddarms", given, obj=list(given)) as context:
+                app.invoke(context)
+        except click.exceptions.Exit as end:
+            return end.exit_code
+        except SystemExit as end:
+            return int(end.code or 0)
+        except BrokenPipeError:  # a reader who has gone ends the command
+            return EXIT_FAILED
+        except (Exception, KeyboardInterrupt) as error:
+            return _failed(error)
+    return 0
+
+
+def _failed(error: BaseException) -> int:
+    """Say what went wrong, in a sentence; return the exit code."""
+    match error:
+        case click.exceptions.NoArgsIsHelpError():
+            error.show()
+            return EXIT_USAGE
+        case click.UsageError(ctx=context):
+            where = "oddarms" if context is None else context.command_path
+            note(f"error: {' '.join(error.format_message().split())} See `{where} --help`.")
+            return EXIT_USAGE
+        case SearchError() | StorageFailed() | WorkerLost():
+            code = EXIT_FAILED
+        case OddarmsError():
+            code = EXIT_USAGE
+        case OSError():
+            code = EXIT_FAILED
+        case KeyboardInterrupt():
+            note(str(error) or "interrupted")
+            return EXIT_SIGNAL + getattr(error, "signal", signal.SIGINT)
+        case _:
+            raise error
+    note(f"error: {error}")
+    return code
 
 
 class _Commands(click.Group):
@@ -43,11 +77,7 @@ class _Commands(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        try:
-            return getattr(import_module(f"oddarms.cli._{cmd_name}"), cmd_name)
-        except MissingExtra as error:
-            note(f"error: {error}")
-            sys.exit(EXIT_USAGE)
+        return getattr(import_module(f"oddarms.cli._{cmd_name}"), cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what each command does, without importing any."""

@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 
-from oddarms.cli._terminal import guarded, note
+from oddarms.cli._terminal import note
 from oddarms.errors import InvalidParameter
 from oddarms.problem import Question, check_bounds
 from oddarms.studies import MEMORY, Storage, Study, open_storage, server_address
@@ -100,12 +100,12 @@ def command(
     """Make a command of a function, which is called with the options' values."""
 
     def decorate(function: Callable[[Given], None]) -> click.Command:
-        @guarded
-        def callback(**given: Any) -> None:
-            function(Given(**given))
-
         made = kind(
-            name, callback=callback, params=list(options), help=inspect.getdoc(function), **settings
+            name,
+            callback=lambda **given: function(Given(**given)),
+            params=list(options),
+            help=inspect.getdoc(function),
+            **settings,
         )
         if group is not None:
             group.add_command(made)

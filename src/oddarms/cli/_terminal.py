@@ -1,25 +1,18 @@
-"""What commands print, and how they fail.
-
-Answers go to stdout and remarks to stderr. An error is one sentence and an exit code.
-"""
+"""What commands print: answers on stdout, remarks on stderr."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import re
-import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, ParamSpec
+from typing import Any
 
-from oddarms.errors import OddarmsError, SearchError, StorageFailed, WorkerLost
 from oddarms.text import filled, message, table, terminal_width
 
-P = ParamSpec("P")
 EXIT_FAILED, EXIT_USAGE, EXIT_UNFINISHED = 1, 2, 3
 EXIT_SIGNAL = 128
 """Plus the signal's number: 130 for Ctrl-C."""
@@ -28,33 +21,6 @@ _PASSWORDS = (
     (re.compile(r"(://[^\s/:@]*:)[^\s@]*@"), r"\1***@"),
     (re.compile(r"(pass\w*\s*=\s*)('[^']*'|[^\s&'\"]+)", re.IGNORECASE), r"\1***"),
 )
-
-
-def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """Return the command with its exceptions turned into sentences and exit codes."""
-
-    @functools.wraps(command)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
-        with forgiving_stderr():
-            try:
-                command(*args, **kwargs)
-            except (SearchError, StorageFailed, WorkerLost) as error:
-                _fail(error, EXIT_FAILED)
-            except OddarmsError as error:
-                _fail(error, EXIT_USAGE)
-            except OSError as error:
-                _fail(error, EXIT_FAILED)
-            except KeyboardInterrupt as error:
-                note(str(error) or "interrupted")
-                number = getattr(error, "signal", signal.SIGINT)
-                sys.exit(EXIT_SIGNAL + number)
-
-    return wrapper
-
-
-def _fail(error: Exception, code: int) -> None:
-    note(f"error: {error}")
-    raise SystemExit(code) from error
 
 
 # Remarks, on stderr
@@ -123,8 +89,7 @@ def forgiving_stderr() -> Iterator[None]:
         stream: Any = sys.stderr
         if stream is None:  # it was closed before the program began
             stream = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
-        if not isinstance(stream, _Forgiving):
-            stack.enter_context(contextlib.redirect_stderr(_Forgiving(stream)))
+        stack.enter_context(contextlib.redirect_stderr(_Forgiving(stream)))
         yield
 
 
@@ -137,25 +102,15 @@ def emit(*parts: str) -> None:
 
 
 def emit_all(parts: Iterable[str]) -> None:
-    """Print the parts of a long text as they come; a reader who has gone ends the command."""
+    """Print the parts of a long text as they come, or raise `OSError`."""
+    encoding = sys.stdout.encoding or "utf-8"
     try:
-        for part in parts:
-            sys.stdout.write(_encodable(part))
+        for part in parts:  # with escapes for what the stream cannot encode
+            sys.stdout.write(part.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
-    except BrokenPipeError:
-        _drop(sys.stdout)
-        sys.exit(EXIT_FAILED)
     except OSError:
         _drop(sys.stdout)
         raise
-
-
-def _encodable(text: str) -> str:
-    """Return a text with escapes for characters that the stream cannot encode."""
-    if text.isascii():
-        return text
-    encoding = sys.stdout.encoding or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def json_text(value: Any) -> str:
