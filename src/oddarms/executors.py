@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from concurrent.futures import BrokenExecutor, Executor, Future
 from functools import partial
 from itertools import islice
 from queue import SimpleQueue
@@ -215,15 +215,24 @@ def unordered(
     chosen = executor or own
     assert chosen is not None
     waiting, left = set[Future[Any]](), iter(items)
+    # not concurrent.futures.wait: Ctrl-C within it can leave the lock of a future locked
+    done = SimpleQueue[Future[Any]]()
+
+    def submit(items: Iterable[Any]) -> None:
+        for item in items:
+            future = chosen.submit(function, item)
+            waiting.add(future)
+            future.add_done_callback(done.put)
+
     try:
-        room = 2 * (jobs or getattr(chosen, "_max_workers", None) or os.cpu_count() or 1)
-        while True:
-            waiting |= {chosen.submit(function, item) for item in islice(left, room - len(waiting))}
-            if not waiting:
-                return
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield future.result()
+        submit(
+            islice(left, 2 * (jobs or getattr(chosen, "_max_workers", 0) or os.cpu_count() or 1))
+        )
+        while waiting:
+            future = done.get()
+            waiting.discard(future)
+            yield future.result()
+            submit(islice(left, 1))
     except BrokenExecutor as error:
         raise WorkerLost(f"A worker process died: {error}") from error
     finally:
