@@ -407,6 +407,6 @@ def test_progress_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
     sampled(10, lambda index, rng: index == 3 and rng.random() < 0.5, each=each)
     assert said[5] == "0 flaky so far; first round, 5 of 10 tests"
-    assert "1 flaky so far; 0 of 10 shown clean at 5 % (" in said[500]
+    assert "1 flaky so far; 0 of 10 shown clean at 5 %; " in said[500]
     assert said[500].endswith(" seconds until all others are known")
-    assert said[-1].endswith(" seconds to go")
+    assert said[-1].endswith("; now the intervals of 1 flaky test")

@@ -505,17 +505,17 @@ def test_a_study_is_described(crowd: Run) -> None:
     crowd("tell", "crowd", first, 0)
     text = crowd("show", "crowd").out
     for line in (
-        "storage:         studies.db",
-        "question:        which of 4 arms have a mean at or above the larger of mean + 1",
-        "                 sd and mean + 0.05 of all means?",
-        "                 right with probability at least 0.9; samples in [0, 1]",
-        "algorithm:       spade, seed 7",
-        "budget:          none",
-        "status:          running: more samples are needed",
-        "arms:            0 outliers, 0 normal, 4 undecided",
-        "samples:         0, 1 not used yet",
-        "tickets:         3 handed out, 2 of them live",
-        "results:         1 recorded, 0 conflicts",
+        "storage: studies.db",
+        "question: which of 4 arms have a mean at or above the larger of mean + 1 sd",
+        "  and mean + 0.05 of all means?",
+        "guarantee: right with probability at least 0.9; samples in [0, 1]",
+        "algorithm: spade, seed 7",
+        "budget: none",
+        "status: running: more samples are needed",
+        "arms: 0 outliers, 0 normal, 4 undecided",
+        "samples: 0, 1 not used yet",
+        "tickets: 3 handed out, 2 of them live",
+        "results: 1 recorded, 0 conflicts",
     ):
         assert f"{line}\n" in text
     row = about(crowd)
@@ -524,8 +524,8 @@ def test_a_study_is_described(crowd: Run) -> None:
         crowd("skip", "crowd", ticket)
     work(crowd)
     text = crowd("show", "crowd").out
-    assert "status:          decided: everything is decided\n" in text
-    assert "arms:            1 outlier, 3 normal, 0 undecided\n" in text
+    assert "status: decided: everything is decided\n" in text
+    assert "arms: 1 outlier, 3 normal, 0 undecided\n" in text
     assert re.search(r"threshold: +about \d\.\d{4}, between 0\.\d{4} and \d\.\d{4} ", text)
     assert max(map(len, text.splitlines())) <= 80
 

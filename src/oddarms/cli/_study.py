@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
+
+import click
 
 from oddarms.cli._options import (
     ALL,
@@ -49,6 +50,7 @@ from oddarms.cli._terminal import (
     moment,
     note,
 )
+from oddarms.documents import Facts, Literal, to_text
 from oddarms.errors import InvalidParameter, StorageFailed
 from oddarms.files import write_whole
 from oddarms.problem import Question
@@ -69,7 +71,10 @@ LEASE = option(
     default=LEASE_SECONDS,
 )
 TEXT_OR_JSON = option(
-    "--format how", Literal["table", "json"], "A table, or JSON for programs.", default="table"
+    "--format how",
+    click.Choice(["table", "json"]),
+    "A table, or JSON for programs.",
+    default="table",
 )
 
 study = Commands(
@@ -165,22 +170,16 @@ def _described(study: Study, overview: Overview) -> str:
         ("study", f"{study.name}, created {moment(overview.created)}"),
         ("storage", study.storage),
         ("question", question.sentence()),
-        ("", f"{guarantee(question)}; samples in [{a:g}, {b:g}]"),
+        ("guarantee", f"{guarantee(question)}; samples in [{a:g}, {b:g}]"),
         ("algorithm", f"{question.algorithm_name}{options}, seed {study.seed}"),
         ("budget", "none" if question.budget is None else counted(question.budget, "sample")),
         ("status", status_text(overview.status)),
         ("arms", f"{decided}, {len(result.undecided):,} undecided"),
-        *((name.removeprefix("upper "), text) for name, text in facts(result) if name != "status"),
+        *((name, text) for name, text in facts(result) if name != "status"),
         ("tickets", f"{overview.handed_out:,} handed out, {overview.live:,} of them live"),
         ("results", f"{overview.told:,} recorded, {counted(overview.conflicts, 'conflict')}"),
     ]
-    return "".join(_indented(name, text) for name, text in lines)
-
-
-def _indented(name: str, text: str) -> str:
-    start = f"{f'{name}:' if name else '':17}"
-    lines = textwrap.wrap(shown(text), 79 - len(start), break_long_words=False) or [""]
-    return "".join(f"{start if i == 0 else ' ' * 17}{line}\n" for i, line in enumerate(lines))
+    return to_text([Facts([(name, Literal(text)) for name, text in lines])])
 
 
 @command(study, "result", NAME, STORAGE, RESULT_FORMAT, ALL)
@@ -520,7 +519,7 @@ def import_(given: Given) -> None:
     study,
     "export",
     NAME,
-    option("--format how", Literal["csv", "json"], "CSV, or a JSON list.", default="csv"),
+    option("--format how", click.Choice(["csv", "json"]), "CSV, or a JSON list.", default="csv"),
     option("--out FILE", Path, "Write to a file instead of stdout."),
     STORAGE,
 )

@@ -258,11 +258,6 @@ class Flakiness:
         left = self.max_runs - seen.runs
         return max(min(math.ceil(missing * seen.runs / seen.failures), left), 0)
 
-    def excluded(self, test: int) -> float:
-        """Return the rate that is excluded for a test that has not failed."""
-        runs = self.cases[test].counted.runs
-        return excluded_rate(runs, self.n, self.delta)
-
     def interval(self, test: int, level: float = CONFIDENCE) -> tuple[float, float]:
         """Return the interval of a test's failure rate."""
         seen = self.cases[test].counted

@@ -74,11 +74,6 @@ class Memory:
         self.study = retried(self._open, RETRY_SECONDS)
         retried(self._read_others, RETRY_SECONDS)
 
-    @property
-    def stored(self) -> int:
-        """How many runs of this version the storage had, or has got from others."""
-        return sum(tally.runs for known in (self._log, self._elsewhere) for tally in known.values())
-
     def read_into(self, known: Flakiness) -> None:
         """Let the runs of other sessions count."""
         self._read_log()
@@ -86,17 +81,8 @@ class Memory:
             stored = self._log.get(nodeid, Tally()) - self._pushed[index]
             known.cases[index].stored = stored + self._elsewhere.get(nodeid, Tally())
 
-    def sync(self, known: Flakiness) -> None:
+    def sync(self, known: Flakiness, retry_for: float = 0.0) -> None:
         """Store new runs and read those of others; a storage that is unavailable is tried later."""
-        try:
-            self._push(known)
-            self.read_into(known)
-            self.problem = ""
-        except StorageFailed as error:
-            self.problem = str(error)
-
-    def finish(self, known: Flakiness, retry_for: float) -> None:
-        """Store everything, and read what others have found meanwhile."""
         try:
             for _ in range(2):  # a batch that waited, and what came after it
                 retried(lambda: self._push(known), retry_for)

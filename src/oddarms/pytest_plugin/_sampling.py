@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
 from abc import ABC, abstractmethod
 from collections import Counter, deque
@@ -39,8 +40,6 @@ AT_A_TIME = 256
 """Tickets that are asked for by one process."""
 MIN_RUNS = 3
 """Runs that every test gets, however slow it is."""
-FEW = 8
-"""Failures from which a test's rate cannot be guessed well enough."""
 SYNC_SECONDS = 2.0
 """Between two times that runs are stored, and those of others are read."""
 
@@ -263,44 +262,32 @@ class FlakyTests(Sampling):
         """See `Sampling.finish`."""
         self.stop(why)
         if self.memory is not None:
-            self.memory.finish(self.known, 0.0 if in_a_hurry else RETRY_SECONDS)
+            self.memory.sync(self.known, 0.0 if in_a_hurry else RETRY_SECONDS)
 
     def progress_text(self) -> str:
         """Return how far it is, as a line."""
-        known, kinds = self.known, self.known.kinds()
-        count = Counter(kinds)
-        clean, n = count[Kind.CLEAN], known.n - count[Kind.SKIPPED]
+        known, count = self.known, Counter(self.known.kinds())
         text = f"{count[Kind.FLAKY]:,} flaky so far"
-        if self.runs < known.n and not clean:
+        if self.runs < known.n:
             return f"{text}; first round, {self.runs:,} of {known.n:,} tests"
-        text += f"; {clean:,} of {n:,} shown clean at {100.0 * known.rate:g} %"
-        passing = [i for i, k in enumerate(kinds) if k in (Kind.CLEAN, Kind.UNDECIDED)]
-        worst = max(map(known.excluded, passing), default=0)
-        if known.rate < worst < 1.0:
-            text += f" ({100.0 * worst:.2g} % so far)"
+        tests = known.n - count[Kind.SKIPPED]
+        text += f"; {count[Kind.CLEAN]:,} of {tests:,} shown clean at {100.0 * known.rate:g} %"
         return f"{text}; {self._to_go()}"
 
     def _to_go(self) -> str:
-        """Return about how long it takes still: what is missing, at the pace of each test.
-
-        How long intervals take is a guess from the failures so far; few of them say too little.
-        """
-        known, n = self.known, self.known.n
+        """Return about how long it takes still: what is missing, at the pace of each test."""
+        n, known = self.known.n, self.known
         needed = [known.needed(i) for i in range(n)]
-        wanted = [0 if needed[i] else known.wanted(i) for i in range(n)]
-        open_ = "to go" if not any(wanted) else "until all others are known"
+        flaky = sum(known.wanted(i) > 0 for i in range(n) if not needed[i])
         if not any(needed):
-            needed, open_ = wanted, "to go"
-            few = [i for i in range(n) if wanted[i] and known.cases[i].counted.failures < FEW]
-            if few:
-                return f"now the intervals of {counted(sum(map(bool, wanted)), 'flaky test')}"
+            return f"now the intervals of {counted(flaky, 'flaky test')}"
+        left = math.inf if self.settings.seconds is None else self.settings.seconds - self.elapsed
         missing = sum(runs * known.cases[i].pace for i, runs in enumerate(needed))
-        overhead = self.elapsed * self.workers / self._seconds if self._seconds else 1.0
-        seconds = missing * max(overhead, 1.0) / self.workers
-        limit = self.settings.seconds
-        if limit is not None and seconds > limit - self.elapsed:
-            return f"the time is over in {duration(max(limit - self.elapsed, 0.0))}"
-        return f"about {duration(seconds)} {open_}"
+        overhead = max(self.elapsed * self.workers / self._seconds, 1.0) if self._seconds else 1.0
+        seconds = missing * overhead / self.workers
+        if seconds > left:
+            return f"the time is over in {duration(max(left, 0.0))}"
+        return f"about {duration(seconds)} {'until all others are known' if flaky else 'to go'}"
 
 
 class AbnormalTests(Sampling):
