@@ -28,7 +28,7 @@ from oddarms.cli._options import (
     seed_option,
     words_of,
 )
-from oddarms.cli._sampling import SAMPLING, Output, Sampling, sample, tell_untold
+from oddarms.cli._sampling import SAMPLING, Output, Sampling, sample
 from oddarms.cli._terminal import EXIT_UNFINISHED, note
 from oddarms.errors import InvalidParameter
 from oddarms.files import writable_folder, write_whole
@@ -103,7 +103,6 @@ def find(given: Given) -> None:
             told = f"{counted(added, 'sample')} added" if added else "its samples count once"
             if not quiet:
                 note(f"{shown(given.history)}: {told}")
-        tell_untold(study, out, quiet=quiet)
         if not quiet:
             _say_resuming(study)
         result = study.result() if study.done else sample(study, plan, output)
@@ -202,7 +201,7 @@ def _set_aside(out: Path, *, quiet: bool) -> None:
     """Move the search in a folder, and its answer, to a new folder in there."""
     names = (SOURCE_FILE, "result.json", "arms.csv", "report.html")
     files = [*(f"{STUDY_FILE}{end}" for end in ("-wal", "-shm", "-journal", "")), *names]
-    old = [out / name for name in files] + list(out.glob("untold-*.txt"))
+    old = [out / name for name in files]
     old = [path for path in old if os.path.lexists(path)]
     if not old:
         return

@@ -1,7 +1,7 @@
 """Sampling for a study: what makes a sample, the run, and what a run leaves behind.
 
 A run that ends early writes what is known to the folder, and results that the storage did not take
-to a file there; the next run stores them.
+to a file.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from oddarms.search import (
     as_text,
     run,
 )
-from oddarms.studies import Study, Told, Worker
+from oddarms.studies import Study, Worker
 from oddarms.text import about, counted, elided, shown, terminal_width
 
 SAMPLING: Options = (
@@ -368,61 +368,24 @@ def _kept(study: Study, output: Output, error: Any) -> str:
     return f"{said}{untold}; the same command resumes from there."
 
 
-# Results that the storage did not take
-
-
 def _untold_kept(study: Study, folder: Path | None, untold: Sequence[tuple[Ticket, float]]) -> str:
     """Write results that were not stored to a file, before anything else; say where they are."""
     if not untold:
         return ""
     many = f"{counted(len(untold), 'result')} that could not be stored"
     lines = "".join(f"{ticket.id} {reward!r}\n" for ticket, reward in untold)
-    command = f", for `oddarms study tell {shlex.quote(study.name)} --from`"
-    name = f"untold-{secrets.token_hex(4)}.txt"
+    place = f"--storage {shlex.quote(study.storage)} {shlex.quote(study.name)}"
     with Interrupts():
-        for place in filter(None, (folder, Path(tempfile.gettempdir()))):
+        for parent in filter(None, (folder, Path(tempfile.gettempdir()))):
             try:
-                path = shown(write_whole(place / name, lines))
+                path = write_whole(parent / f"untold-{secrets.token_hex(4)}.txt", lines)
             except OSError as error:
-                note(f"{many}, nor written to {shown(place)}: {error.strerror or error}")
+                note(f"{many}, nor written to {shown(parent)}: {error.strerror or error}")
             else:
-                return f", and {many} in {path}{'' if place is folder else command}"
+                command = shown(f"oddarms study tell {place} --from {shlex.quote(str(path))}")
+                return f", and {many} in a file: `{command}` stores them"
     note(lines.rstrip())
-    return f"; {many}: only in the lines above{command}"
-
-
-def tell_untold(study: Study, folder: Path, *, quiet: bool) -> None:
-    """Store results that earlier runs could not store; a result that is told twice counts once.
-
-    Lines that the study refuses stay in their file.
-    """
-    for path in sorted(folder.glob("untold-*.txt")):
-        try:
-            if path.is_symlink() or not path.is_file():
-                raise OSError("it must be a regular file")
-            lines = path.read_bytes().decode("ascii", "backslashreplace").splitlines()
-        except OSError as error:
-            note(f"{shown(path)} was left as it is: {error.strerror or error}.")
-            continue
-        told: list[Told] = []
-        refused: dict[str, str] = {}
-        for line in filter(str.strip, lines):
-            try:
-                ticket, reward = line.split()
-                told += study.tell_many([(ticket, study.check_reward(float(reward)))])
-            except ValueError as error:  # also InvalidParameter, of the study
-                ours = isinstance(error, InvalidParameter | RewardRejected)
-                refused[line] = str(error) if ours else "it is not a ticket and a reward."
-        if not refused:
-            path.unlink()
-        else:
-            reason = next(iter(refused.values()))
-            note(f"{counted(len(refused), 'line')} of {shown(path)} refused: {reason}")
-            write_whole(path, "".join(f"{line}\n" for line in refused))
-        if conflicts := told.count(Told.CONFLICT):
-            note(f"{counted(conflicts, 'result')} of {shown(path)} conflicted and were not used")
-        if told and not quiet:
-            note(f"{counted(len(told) - conflicts, 'result')} of an earlier run stored")
+    return f"; {many}: only in the lines above, for `oddarms study tell {shown(place)} --from -`"
 
 
 # What is shown meanwhile
