@@ -17,8 +17,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from functools import cache, lru_cache
 from itertools import chain, islice
@@ -48,8 +47,6 @@ DEADLOCKS = 5
 """How often a transaction is repeated that the server has ended for another one."""
 ROWS_AT_ONCE = 500
 """Rows of one INSERT into SQLite, which allows 32,766 values."""
-CHUNK = 1000
-"""Rows of a long answer that are taken at once."""
 PAGES_AT_ONCE = 2000
 """Free pages of a file that are given back in one transaction."""
 LOCK_SPACE, ASK_SPACE = 0x0DDA, 0x0DDB
@@ -65,45 +62,6 @@ Answer = TypeVar("Answer")
 
 class Deadlock(StorageFailed):
     """Two transactions waited for each other, and the server has ended this one."""
-
-
-class _Turns:
-    """Lets the threads of a process write one after the other, in the order in which they came.
-
-    SQLite would let them poll for its lock, each with a connection in its hands.
-    """
-
-    def __init__(self) -> None:
-        self._begin()
-
-    def _begin(self) -> None:
-        self._process = os.getpid()
-        self._lock = threading.Lock()
-        self._waiting: deque[threading.Lock] = deque()
-        self._taken = False
-
-    def __enter__(self) -> None:
-        if self._process != os.getpid():  # the parent's threads are not here
-            self._begin()
-        with self._lock:
-            if not self._taken:
-                self._taken = True
-                return
-            mine = threading.Lock()
-            mine.acquire()
-            self._waiting.append(mine)
-        if not mine.acquire(timeout=LOCK_SECONDS):
-            with self._lock:
-                if mine in self._waiting:
-                    self._waiting.remove(mine)
-                    raise StorageFailed("Other threads keep the storage locked.", passing=True)
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self._taken = False
 
 
 class Call(Protocol[Answer]):
@@ -169,7 +127,7 @@ class Database:
         """Called with "read" or "write" and the seconds of each transaction."""
         self._process = os.getpid()
         self._turn = threading.RLock() if location.memory else nullcontext()
-        self._writes = _Turns() if location.file else nullcontext()
+        self._writes = threading.Lock()
         self._file = None if location.file is None else _identity(location.file)
         _opened.add(self)
         weakref.finalize(self, _dispose, self._engine, self._process)
@@ -194,7 +152,7 @@ class Database:
         with (
             self._timed("write"),
             self._translated(),
-            self._writes,
+            self._alone_here() if self.location.file else nullcontext(),
             self._engine.begin() as connection,
         ):
             if self.is_postgresql and ended():  # a signal: do not make its sender wait
@@ -211,6 +169,16 @@ class Database:
             connection.begin(),
         ):
             yield connection
+
+    @contextmanager
+    def _alone_here(self) -> Iterator[None]:
+        """Let one thread write at a time: SQLite would let them poll, each with a connection."""
+        if not self._writes.acquire(timeout=LOCK_SECONDS):
+            raise StorageFailed(f"{self.name}: other threads keep it locked.", passing=True)
+        try:
+            yield
+        finally:
+            self._writes.release()
 
     @contextmanager
     def _timed(self, kind: str) -> Iterator[None]:
@@ -297,6 +265,10 @@ class Database:
     def close(self) -> None:
         """Close all connections; the next call opens new ones."""
         self._engine.dispose()
+
+    def begin_in_child(self) -> None:
+        """Forget the parent's threads, one of which may have been writing."""
+        self._writes = threading.Lock()
 
     def check_integrity(self) -> list[str]:
         """Return what the database's own check finds wrong; PostgreSQL checks its pages itself."""
@@ -438,27 +410,19 @@ class Now(NamedTuple):
 
 
 def insert_sqlite(
-    raw: sqlite3.Connection, table: str, columns: list[str], rows: Any, otherwise: str = ""
-) -> int:
-    """Insert rows into SQLite, and return how many were.
+    raw: sqlite3.Connection, table: str, columns: list[str], rows: Any, more: str = ""
+) -> list[Any]:
+    """Insert rows into SQLite, and return what the end of the statement says.
 
     Python lets other threads run around each step of a statement, and may wait milliseconds for
     its turn then; so a statement inserts many rows in one step.
     """
-    added, row = 0, f"({', '.join('?' for _ in columns)})"
-    for some in batched(rows, ROWS_AT_ONCE):
-        statement = (
-            f"INSERT INTO {table} ({', '.join(columns)}) VALUES {', '.join([row] * len(some))}"
-        )
-        added += raw.execute(f"{statement} {otherwise}", list(chain.from_iterable(some))).rowcount
-    return added
-
-
-def batched(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Yield items in lists of this size, the last one of the rest."""
-    left = iter(items)
-    while some := list(islice(left, size)):
-        yield some
+    found, left = [], iter(rows)
+    while some := list(islice(left, ROWS_AT_ONCE)):
+        marks = ", ".join([f"({', '.join('?' for _ in columns)})"] * len(some))
+        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {marks} {more}"
+        found += raw.execute(statement, list(chain.from_iterable(some))).fetchall()
+    return found
 
 
 @lru_cache(maxsize=256)
@@ -469,13 +433,6 @@ def _text(statement: str) -> sa.TextClause:
 def run(connection: sa.Connection, statement: str, **values: Any) -> Any:
     """Execute a statement; values are parameters."""
     return connection.execute(_text(statement), values)
-
-
-def in_chunks(found: Any) -> Iterator[list[Any]]:
-    """Yield the rows of a long answer as the driver gives them, without an object for each."""
-    while rows := found.cursor.fetchmany(CHUNK):
-        yield rows
-    found.close()
 
 
 @cache
@@ -615,8 +572,13 @@ def _close_before_fork() -> None:
             database.close()
 
 
+def _begin_in_child() -> None:
+    for database in _opened:
+        database.begin_in_child()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_close_before_fork)
+    os.register_at_fork(before=_close_before_fork, after_in_child=_begin_in_child)
 
 
 # Files

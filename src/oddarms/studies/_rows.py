@@ -12,23 +12,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import sqlalchemy as sa
 
 from oddarms.errors import InvalidParameter, StorageFailed, UnknownStudy
-from oddarms.problem import FloatArray, IntArray
+from oddarms.problem import IntArray
 from oddarms.search import Place, Status
-from oddarms.studies._database import Database, Now, in_chunks, insert_sqlite, run
+from oddarms.studies._database import Database, Now, insert_sqlite, run
 from oddarms.studies._study import CONFLICTS_KEPT, MAX_WORKERS, Told
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
 
 Row = tuple[int, int, int, float, str | None]
 """Number, arm and place of a ticket, its reward, and who tells it."""
-Results = tuple[IntArray, IntArray, FloatArray, IntArray]
+_RESULT = np.dtype([("arm", "i8"), ("place", "i8"), ("reward", "f8"), ("ticket", "i8")])
+Results = np.ndarray[Any, np.dtype[np.void]]
 """Arm, place and reward of results, and the numbers of their tickets, 0 for history."""
 
 
@@ -74,6 +72,23 @@ _LISTED = (
 )
 """The name by which a worker is listed."""
 
+
+_NOTE_WORKER = f"""
+INSERT INTO workers
+(study, name, handed_out, results, minute, recent, earlier, last_told, last_seen) VALUES (
+:study, {_LISTED}, :handed_out, :results, :minute, :results, 0,
+CASE WHEN :results > 0 THEN CAST(:wall AS DOUBLE PRECISION) END, :wall)
+ON CONFLICT (study, name) DO UPDATE SET
+handed_out = workers.handed_out + excluded.handed_out,
+results = workers.results + excluded.results,
+earlier = CASE excluded.minute - workers.minute
+WHEN 0 THEN workers.earlier WHEN 1 THEN workers.recent ELSE 0 END,
+recent = excluded.recent
++ CASE excluded.minute WHEN workers.minute THEN workers.recent ELSE 0 END,
+minute = excluded.minute,
+last_told = coalesce(excluded.last_told, workers.last_told),
+last_seen = excluded.last_seen
+"""
 
 RATE = "CASE :minute - minute WHEN 0 THEN recent + earlier * :left WHEN 1 THEN recent * :left END"
 """Results of a worker in the last minute, about: a share of the minute before counts."""
@@ -212,47 +227,23 @@ class Rows:
             ["study", "number", "arm", "place", "worker", "key", "asked", "expires", "boot"],
             rows,
         )
-        self.note_workers(connection, now.wall, handed_out=handed_out)
+        self.note_workers(connection, now.wall, handed_out)
         return tickets
 
     def note_workers(
         self,
         connection: sa.Connection,
         wall: float,
-        *,
-        handed_out: Mapping[str, int] = MappingProxyType({}),
-        results: Mapping[str, int] = MappingProxyType({}),
+        counts: Mapping[str, int],
+        what: Literal["handed_out", "results"] = "handed_out",
     ) -> None:
-        """Note that workers are alive, and what they got or told; locked in one order."""
-        for name in sorted({*handed_out, *results}):
-            self._note_worker(connection, name, wall, handed_out.get(name, 0), results.get(name, 0))
-
-    def _note_worker(
-        self, connection: sa.Connection, name: str, wall: float, handed_out: int, results: int
-    ) -> None:
-        self.run(
-            connection,
-            "INSERT INTO workers (study, name, handed_out, results, minute, recent, earlier,"
-            f" last_told, last_seen) VALUES (:study, {_LISTED}, :handed_out, :results, :minute,"
-            " :results, 0, :told, :wall)"
-            " ON CONFLICT (study, name) DO UPDATE SET"
-            " handed_out = workers.handed_out + excluded.handed_out,"
-            " results = workers.results + excluded.results,"
-            " earlier = CASE excluded.minute - workers.minute WHEN 0 THEN workers.earlier"
-            " WHEN 1 THEN workers.recent ELSE 0 END,"
-            " recent = excluded.recent"
-            " + CASE excluded.minute WHEN workers.minute THEN workers.recent ELSE 0 END,"
-            " minute = excluded.minute,"
-            " last_told = coalesce(excluded.last_told, workers.last_told),"
-            " last_seen = excluded.last_seen",
-            name=name,
-            most=MAX_WORKERS,
-            handed_out=handed_out,
-            results=results,
-            told=wall if results else None,
-            wall=wall,
-            minute=int(wall // 60.0),
-        )
+        """Note that workers are alive, and how many tickets they got or results they told."""
+        known = {"study": self.study, "most": MAX_WORKERS, "wall": wall, "minute": int(wall // 60)}
+        rows = [
+            {"name": name, "handed_out": 0, "results": 0, what: count, **known}
+            for name, count in sorted(counts.items())  # locked in one order
+        ]
+        connection.execute(sa.text(_NOTE_WORKER), rows)
 
     def see_holders(self, connection: sa.Connection, tickets: Iterable[int], wall: float) -> None:
         """Note that the workers that have some tickets are alive."""
@@ -321,7 +312,7 @@ class Rows:
                 else:
                     told.append(Told.RECORDED if new else Told.REPEATED)
             self._note_conflicts(connection, conflicts, wall)
-            self.note_workers(connection, wall, results=recorded)
+            self.note_workers(connection, wall, recorded, "results")
         return told
 
     def _check_handed_out(self, connection: sa.Connection, number: int) -> None:
@@ -342,15 +333,8 @@ class Rows:
         self.change_tickets(connection, "DELETE FROM tickets", [row[0] for row in rows])
         columns = ["study", "ticket", "arm", "place", "reward", "worker", "told"]
         values = [(self.study, *row, wall) for row in rows]
-
-        def added(some: list[Any]) -> int:
-            return insert_sqlite(raw, "results", columns, some, "ON CONFLICT DO NOTHING")
-
-        raw.execute("SAVEPOINT one_by_one")
-        if added(values) == len(rows):
-            return {row[0] for row in rows}
-        raw.execute("ROLLBACK TO one_by_one")  # to find out which are new
-        return {value[1] for value in values if added([value])}
+        new = "ON CONFLICT DO NOTHING RETURNING ticket"
+        return {ticket for (ticket,) in insert_sqlite(raw, "results", columns, values, new)}
 
     def _add_postgresql(
         self, connection: sa.Connection, rows: Sequence[Row], wall: float
@@ -432,21 +416,20 @@ class Rows:
             "UPDATE studies SET conflicts = conflicts + :more WHERE id = :study",
             more=len(conflicts),
         )
-        chosen, listed = self._listed({row[0] for row in conflicts})
-        found = self.run(
-            connection,
-            "SELECT ticket, count(*) FROM conflicts WHERE study = :study"
-            f" AND ticket {chosen} GROUP BY ticket",
-            listed=listed,
+        known = "SELECT count(*) FROM conflicts WHERE study = :study AND ticket = :ticket"
+        stored = sa.text(
+            "INSERT INTO conflicts (study, ticket, reward, worker, told) SELECT :study, :ticket,"
+            " CAST(:reward AS DOUBLE PRECISION), CAST(:worker AS TEXT),"
+            f" CAST(:wall AS DOUBLE PRECISION) WHERE ({known}) < :most"
         )
-        kept = {int(ticket): int(count) for ticket, count in found}
-        new = []
-        for number, _, _, reward, worker in conflicts:
-            kept[number] = kept.get(number, 0) + 1
-            if kept[number] <= CONFLICTS_KEPT:
-                new.append((self.study, number, reward, worker, wall))
-        columns = ["study", "ticket", "reward", "worker", "told"]
-        self.database.insert(connection, "conflicts", columns, new)
+        connection.execute(
+            stored,
+            [
+                {"ticket": number, "reward": reward, "worker": worker}
+                | {"study": self.study, "wall": wall, "most": CONFLICTS_KEPT}
+                for number, _, _, reward, worker in conflicts
+            ],
+        )
 
     # The log
 
@@ -477,7 +460,7 @@ class Rows:
             if before:
                 behind += " AND xact < pg_snapshot_xmax(pg_current_snapshot())"
         elif before == end:
-            return _results([])
+            return np.empty(0, _RESULT)
         found = self.run(
             connection,
             "SELECT arm, place, reward, coalesce(ticket, 0) FROM results"
@@ -485,7 +468,7 @@ class Rows:
             position=before,
         )
         with readable(self.database.name):
-            return _results(in_chunks(found))
+            return np.fromiter(found.cursor, _RESULT)
 
     def miscounts(self, connection: sa.Connection) -> list[str]:
         """Compare the log with what was counted when tickets were handed out and told."""
@@ -511,17 +494,6 @@ def _among(query: str) -> str:
     minutes for thousands of tickets.
     """
     return f"number = ANY(ARRAY({query}))"
-
-
-def _results(chunks: Iterable[Sequence[Any]]) -> Results:
-    """Return rows as arrays."""
-    kinds = (np.int64, np.int64, np.float64, np.int64)
-    parts: list[list[Any]] = [[np.empty(0, kind)] for kind in kinds]
-    for chunk in chunks:
-        for part, column, kind in zip(parts, zip(*chunk, strict=True), kinds, strict=True):
-            part.append(np.array(column, dtype=kind))
-    arms, places, rewards, tickets = map(np.concatenate, parts)
-    return arms, places, rewards, tickets
 
 
 @contextmanager

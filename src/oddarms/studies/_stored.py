@@ -20,9 +20,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import sqlalchemy as sa
 
 from oddarms.algorithms import Decision
 from oddarms.errors import DuplicateStudy, InvalidParameter, StorageFailed, UnknownStudy
@@ -62,9 +63,6 @@ from oddarms.studies._study import (
     storable,
 )
 from oddarms.text import shown
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
 
 _log = logging.getLogger(__name__)
 
@@ -223,7 +221,7 @@ class StoredStudy(Study):
         with self._database.writing() as connection:
             self._read_row(connection)  # is the study there?
             wall = self._database.now(connection).wall
-            self._rows.note_workers(connection, wall, handed_out={name or "": 0})
+            self._rows.note_workers(connection, wall, {name or "": 0})
 
     def _note_state(
         self, connection: sa.Connection, search: Search, status: Status, more: int
@@ -399,13 +397,13 @@ class StoredStudy(Study):
         """Give the search what is new, outside of a transaction: it may take a while."""
         with self._database.reading() as connection:
             new = self._new_results(connection)
-        return self._advance(*new)
+        return self._take(*new)
 
     def _current(self, connection: sa.Connection) -> Search:
         """Return the search with all results that are stored now."""
-        return self._advance(*self._new_results(connection))
+        return self._take(*self._new_results(connection))
 
-    def _advance(self, position: int, results: Results) -> Search:
+    def _take(self, position: int, results: Results) -> Search:
         search, self._search = self._search, None  # if interrupted, the next call begins anew
         if search is None:
             first = self._asked.but(budget=self._budgets[0])
@@ -413,8 +411,8 @@ class StoredStudy(Study):
         for budget in self._budgets[self._raised :]:
             search.raise_budget(budget)
         self._raised = len(self._budgets)
-        arms, places, rewards, tickets = results
-        if arms.size:
+        if results.size:
+            arms, places, rewards, tickets = (results[name] for name in results.dtype.names or ())
             search.load(arms, places, rewards, tickets == 0)
             self._rows.forget(tickets)
         self._search, self._position = search, position
@@ -425,25 +423,23 @@ class StoredStudy(Study):
         position = self._read_row(connection)
         before = 0 if self._search is None else self._position
         results = self._rows.results_between(connection, before, position)
-        budgeted, history = self._budgets[0] is not None, (results[3] == 0).any()
+        budgeted, history = self._budgets[0] is not None, (results["ticket"] == 0).any()
         if self._search is not None and not self._search.told and budgeted and history:
             # begin anew: within a budget, steps depend on all history that is there before them
             self._search = None
             results = self._rows.results_between(connection, 0, position)
-        return position, self._checked(results)
+        self._check(results)
+        return position, results
 
-    def _checked(self, results: Results) -> Results:
-        """Return results if they are such as `tell` lets in: a file may be damaged."""
-        arms, places, rewards, _ = results
-        (a, b), n = self._asked.bounds, self.n
-        sound = (arms >= 0) & (arms < n) & (places >= 0) & (rewards >= a) & (rewards <= b)
-        if not sound.all():
-            bad = int(np.flatnonzero(~sound)[0])
+    def _check(self, results: Results) -> None:
+        """Refuse results that `tell` does not let in: a file may be damaged."""
+        (a, b), arms, rewards = self._asked.bounds, results["arm"], results["reward"]
+        within = (arms >= 0) & (arms < self.n) & (rewards >= a) & (rewards <= b)
+        for arm, place, reward, _ in results[~(within & (results["place"] >= 0))].tolist():
             raise StorageFailed(
-                f"{self.storage}: it is damaged; a result is {rewards[bad]:g} of arm"
-                f" {arms[bad]}, place {places[bad]}."
+                f"{self.storage}: it is damaged; a result is {reward:g} of arm {arm}, place"
+                f" {place}."
             )
-        return results
 
     # What is known
 
