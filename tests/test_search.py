@@ -320,7 +320,6 @@ class TestTrace:
     def test_first_and_last_round(self) -> None:
         result = find(Bernoulli(MEANS), k=0, delta=0.1, algorithm="ade", rng=1)
         assert result.first is not None
-        assert result.last is not None
         assert (result.first.round, result.last.round) == (2, result.round)
         wide, narrow = (s.upper - s.lower for s in (result.first, result.last))
         assert (narrow < wide).all()

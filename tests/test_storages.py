@@ -544,7 +544,7 @@ class TestStops:
         overview = study.overview()
         assert (overview.status, overview.stopped) == (Status.STOPPED, "x" * 1000)
         assert overview.result.status is Status.STOPPED
-        assert study.wait(0)
+        assert study.done
         study.resume()
         study.resume()
         assert study.overview().stopped is None
@@ -633,7 +633,7 @@ class TestWhatIsKnown:
         assert (overview.handed_out, overview.live, overview.told) == (5, 4, 1)
         assert (overview.conflicts, overview.stopped) == (1, None)
         assert overview.status is Status.RUNNING
-        assert study.wait(0) is False
+        assert not study.done
         checked = study.verify()
         assert (checked.ok, checked.results, checked.problems) == (True, 1, [])
         frame = study.to_frame()

@@ -24,7 +24,7 @@ from oddarms.problem import (
 )
 from oddarms.randomness import Rng, seed_of
 from oddarms.rules import Rule, Sigma, rule_of
-from oddarms.search import Result, Rewards, Snapshot, Status
+from oddarms.search import Result, Rewards, Status
 from oddarms.statistics.calibrated import Conditions
 from oddarms.statistics.guesses import suspicion
 from oddarms.statistics.one_look import Listed, Look, proven_look
@@ -339,7 +339,6 @@ class _Analysis:
         complete = bool((decisions != Decision.UNDECIDED).all())
         thresholds = self._thresholds(looks, estimates)
         means = self.units.in_units(self.rows.totals.total / self.rows.totals.pulls)
-        last = Snapshot(1, means, low, high, decisions, thresholds)
         guesses, ranks = self._guesses(estimates, decisions)
         return Result(
             question=self.question,
@@ -356,8 +355,6 @@ class _Analysis:
             pulls_needed=self._needed(looks, estimates, decisions),
             guesses=guesses,
             ranks=ranks,
-            first=last,
-            last=last,
             notes=(*notes, *self._other_method(method, decisions)),
         )
 

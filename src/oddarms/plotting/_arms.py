@@ -216,17 +216,9 @@ def plot_intervals(
 
 def _moments(result: Result, first_round: bool) -> list[tuple[str, Snapshot]]:
     """Return the snapshots to draw, each with a title."""
-    last = result.last or Snapshot(
-        round=result.round,
-        means=result.means,
-        lower=result.intervals[:, 0],
-        upper=result.intervals[:, 1],
-        decisions=result.decisions,
-        thresholds=result.thresholds,
-    )
     if not first_round:
-        return [("", last)]
-    first = result.first or last
+        return [("", result.last)]
+    first, last = result.first or result.last, result.last
     return [
         (f"{name} round ({moment.round:,})", moment)
         for name, moment in (("First", first), ("Last", last))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oddarms.algorithms import Decision, Decisions, Threshold
-from oddarms.errors import MissingExtra, TwoThresholds
+from oddarms.errors import InvalidParameter, MissingExtra, TwoThresholds
 from oddarms.problem import BoolArray, FloatArray, IntArray, Label, Question
 from oddarms.search._answer import as_html, as_text
 from oddarms.search._progress import look_alike
@@ -19,6 +19,7 @@ from oddarms.search._tickets import Status
 
 VERSION = 1
 """Of the result as a document."""
+_DECISIONS = {decision.name.lower(): int(decision) for decision in Decision}
 OPEN = -1
 """In `Result.decided_after`, of an arm that is not decided."""
 
@@ -96,8 +97,8 @@ class Result:
         Per arm after how many pulls of all arms it got the decision that it has; -1 of open ones.
     trace
         A few moments of the search, evenly spaced on a logarithmic scale of pulls.
-    first, last
-        All intervals after the first rounds and at the end.
+    first
+        All arms after the first rounds.
     notes
         Further sentences about the answer, such as which arms were left out.
     """
@@ -121,8 +122,13 @@ class Result:
     decided_after: IntArray | None = None
     trace: tuple[TracePoint, ...] = ()
     first: Snapshot | None = None
-    last: Snapshot | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def last(self) -> Snapshot:
+        """All arms now."""
+        lower, upper = self.intervals.T
+        return Snapshot(self.round, self.means, lower, upper, self.decisions, self.thresholds)
 
     @property
     def labels(self) -> Sequence[Label]:
@@ -272,9 +278,17 @@ class Result:
         What is not in the document, or is None there, is what it was most likely: an interval
         without an end has none.
         """
-        from oddarms.search._document import result_of
-
-        return result_of(document)
+        try:
+            if type(document["version"]) is not int or document["version"] > VERSION:
+                raise InvalidParameter(
+                    f"This result is of version {document['version']!r}, while this oddarms reads"
+                    f" version {VERSION}: upgrade oddarms."
+                )
+            return _result(document)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InvalidParameter):
+                raise
+            raise InvalidParameter(f"The result is damaged or incomplete: {error!r}.") from None
 
     def to_dict(self, *, snapshots: bool = False) -> dict[str, Any]:
         """Return everything as plain Python values, ready for JSON: the one result document.
@@ -282,18 +296,18 @@ class Result:
         ``result.json``, ``oddarms find --format json`` and ``oddarms study result --format json``
         are this. Its `version` grows when a key changes its meaning or goes. What is not a finite
         number is None, and labels that are neither text nor numbers are text. With `snapshots` it
-        has `first` and `last`, too.
+        has `first`, too.
         """
         needed = self.pulls_needed
-        document = {
+        document: dict[str, Any] = {
             "version": VERSION,
-            "question": plain(self._question()),
+            "question": plain(self.question.numbered().to_dict()),
             "status": self.status.value,
             "complete": self.complete,
             "outliers": [_plain_label(label) for label in self.outliers],
             "undecided": [_plain_label(label) for label in self.undecided],
             "guess": [_plain_label(label) for label in self.guess],
-            "thresholds": {side: plain(t._asdict()) for side, t in self.thresholds.items()},
+            "thresholds": plain(_sides(self.thresholds)),
             "centre": plain(list(self.centre)),
             "nothing_stands_out": self.nothing_stands_out,
             "farthest": plain(self.farthest),
@@ -307,20 +321,11 @@ class Result:
             "arms": self.rows(),
             "trace": [plain(point._asdict()) for point in self.trace],
         }
+        del document["question"]["labels"]  # `arms` has them
         if snapshots:
-            from oddarms.search._document import snapshot_document
-
-            document |= {
-                "first": snapshot_document(self.first),
-                "last": snapshot_document(self.last),
-            }
+            first = self.first and {**vars(self.first), "thresholds": _sides(self.first.thresholds)}
+            document["first"] = plain(first)
         return document
-
-    def _question(self) -> dict[str, Any]:
-        """Return the question without the labels, which `arms` has."""
-        asked = self.question.numbered().to_dict()
-        del asked["labels"]
-        return asked
 
     def rows(self, arms: IntArray | None = None) -> list[dict[str, Any]]:
         """Return what is known of each arm as plain values: the rows of ``arms.csv``.
@@ -392,8 +397,98 @@ def plain(value: Any) -> Any:
     """Return a tree of values that JSON has."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if isinstance(value, str | int | bool | None) else str(value)
+
+
+def _sides(thresholds: dict[str, Threshold]) -> dict[str, dict[str, float]]:
+    return {side: threshold._asdict() for side, threshold in thresholds.items()}
+
+
+# A result from its document
+
+
+def _result(document: dict[str, Any]) -> Result:
+    rows: list[dict[str, Any]] = document["arms"]
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    lower, upper = _floats(columns["lower"], -math.inf), _floats(columns["upper"], math.inf)
+    words = {**document["question"], "labels": None, "n": len(rows)}
+    low, high = document["centre"]
+    return Result(
+        question=Question.from_dict(words).relabelled(columns["label"]),
+        status=Status(document["status"]),
+        decisions=_decisions(columns["decision"]),
+        pulls_per_arm=np.array(columns["pulls"], dtype=np.int64),
+        means=_floats(columns["mean"]),
+        intervals=np.column_stack([lower, upper]),
+        thresholds=_thresholds(document["thresholds"]),
+        centre=(_or(low, -math.inf), _or(high, math.inf)),
+        round=document["round"],
+        threshold_pulls=document["threshold_pulls"],
+        history_per_arm=np.array(columns["history"], dtype=np.int64),
+        unused=document["unused"],
+        evidence=_known(columns["log_evidence"], _floats),
+        pulls_needed=_known(columns["pulls_needed"], lambda needed: _floats(needed, math.inf)),
+        guesses=_known(columns["guess"], _decisions),
+        ranks=_known(columns["rank"], lambda ranks: _whole(ranks, 0)),
+        decided_after=_known(columns["decided_after"], lambda after: _whole(after, OPEN)),
+        trace=tuple(_point(point) for point in document["trace"]),
+        first=_snapshot(document.get("first")),
+        notes=tuple(document["notes"]),
+    )
+
+
+def _snapshot(document: dict[str, Any] | None) -> Snapshot | None:
+    if document is None:
+        return None
+    return Snapshot(
+        document["round"],
+        _floats(document["means"]),
+        _floats(document["lower"], -math.inf),
+        _floats(document["upper"], math.inf),
+        np.array(document["decisions"], dtype=np.int8),
+        _thresholds(document["thresholds"]),
+    )
+
+
+def _thresholds(sides: dict[str, dict[str, float | None]]) -> dict[str, Threshold]:
+    missing = {"estimate": math.nan, "lower": -math.inf, "upper": math.inf}
+    return {
+        side: Threshold(*(_or(ends[name], other) for name, other in missing.items()))
+        for side, ends in sides.items()
+    }
+
+
+def _point(values: dict[str, Any]) -> TracePoint:
+    missing = {
+        "threshold": math.nan,
+        "threshold_lower": -math.inf,
+        "threshold_upper": math.inf,
+    }
+    return TracePoint(**{name: _or(value, missing.get(name)) for name, value in values.items()})
+
+
+def _or(value: Any, other: Any) -> Any:
+    return other if value is None else value
+
+
+def _floats(values: list[float | None], missing: float = math.nan) -> FloatArray:
+    return np.array([_or(value, missing) for value in values], dtype=np.float64)
+
+
+def _whole(values: list[int | None], missing: int) -> IntArray:
+    return np.array([_or(value, missing) for value in values], dtype=np.int64)
+
+
+def _decisions(names: list[str]) -> Decisions:
+    return np.array([_DECISIONS[name] for name in names], dtype=np.int8)
+
+
+def _known(values: list[Any], convert: Callable[[list[Any]], Any]) -> Any:
+    """Return a column, None if nothing is known of any arm."""
+    return None if all(value is None for value in values) else convert(values)

@@ -564,7 +564,6 @@ class Search:
             decided_after=self._decided_after.copy(),
             trace=tuple(trace),
             first=self._first or last,
-            last=last,
         )
 
     def progress(self) -> Progress:

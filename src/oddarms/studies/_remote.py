@@ -31,6 +31,7 @@ from oddarms.search import (
 )
 from oddarms.studies._study import (
     LEASE,
+    Ask,
     Conflict,
     Holder,
     Overview,
@@ -248,24 +249,10 @@ class RemoteStudy(Study):
 
     # Work
 
-    def _ask(
-        self,
-        n: int,
-        worker: str | None,
-        lease: float,
-        prefetch: float,
-        key: str | None,
-        wait: float,
-    ) -> Tickets:
-        wait = min(wait, MAX_WAIT)
-        body: dict[str, Any] = {
-            "n": min(n, AT_A_TIME),
-            "worker": worker,
-            "lease": lease,
-            "prefetch": prefetch,
-            "key": key or secrets.token_urlsafe(16),
-            "wait": wait,
-        }
+    def _ask(self, ask: Ask) -> Tickets:
+        wait, key = min(ask.wait, MAX_WAIT), ask.key or secrets.token_urlsafe(16)
+        body = {**vars(ask), "n": min(ask.n, AT_A_TIME), "key": key, "wait": wait}
+        del body["answer"]
         path = f"{self._path}/ask"
         answer = self._connection.call(
             "POST", path, body=body, seconds=ANSWER_SECONDS + wait, again=not wait

@@ -21,7 +21,7 @@ from oddarms.errors import InvalidParameter, StorageFailed, UnknownStudy
 from oddarms.problem import IntArray
 from oddarms.search import Place, Status
 from oddarms.studies._database import Database, Now, insert_sqlite, run
-from oddarms.studies._study import CONFLICTS_KEPT, MAX_WORKERS, Told
+from oddarms.studies._study import CONFLICTS_KEPT, MAX_WORKERS, Ask, Told
 
 Row = tuple[int, int, int, float, str | None]
 """Number, arm and place of a ticket, its reward, and who tells it."""
@@ -37,18 +37,6 @@ class Asked(NamedTuple):
     status: Status
     decided: int
     expires: float
-
-
-@dataclass(eq=False)
-class Ask:
-    """A call of `ask`."""
-
-    n: int
-    worker: str | None
-    lease: float
-    prefetch: float
-    key: str | None
-    answer: Asked | None = None
 
 
 @dataclass(eq=False)

@@ -41,9 +41,10 @@ from oddarms.search import (
     numbers_within,
 )
 from oddarms.studies._database import Database, Together, open_database, run
-from oddarms.studies._rows import RATE, Ask, Asked, Results, Rows, Tell, minute_of, readable
+from oddarms.studies._rows import RATE, Asked, Results, Rows, Tell, minute_of, readable
 from oddarms.studies._study import (
     LEASE,
+    Ask,
     Conflict,
     Holder,
     Overview,
@@ -168,16 +169,8 @@ class StoredStudy(Study):
 
     # Work
 
-    def _ask(
-        self,
-        n: int,
-        worker: str | None,
-        lease: float,
-        prefetch: float,
-        key: str | None,
-        wait: float,  # noqa: ARG002 -- only servers do
-    ) -> Tickets:
-        found = self._asks.make(Ask(n, worker, lease, prefetch, key))
+    def _ask(self, ask: Ask) -> Tickets:
+        found = self._asks.make(ask)
         expires = moment(found.expires)
         tickets = [
             Ticket(self._id_of(*row), self.labels[row[1]], row[1], row[2], expires)

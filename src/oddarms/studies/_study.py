@@ -83,18 +83,9 @@ class Told(StrEnum):
 
 @dataclass(frozen=True)
 class Trial:
-    """A recorded result.
+    """A recorded result: its number in the log, the arm's label, and its place among its rewards.
 
-    Attributes
-    ----------
-    number
-        Its number in the log; later results have larger ones.
-    ticket, worker
-        The id of its ticket and the name of its worker; None for history.
-    arm, place, reward
-        The arm's label, the result's place in the arm's sequence, and the reward.
-    told
-        When it was recorded, in UTC.
+    `ticket` and `worker` are None for history, and `told` is when it was recorded, in UTC.
     """
 
     number: int
@@ -121,18 +112,10 @@ class Conflict:
 
 @dataclass(frozen=True)
 class WorkerRecord:
-    """Who works on a study, or has; times are in UTC.
+    """Who works on a study, or has; times are in UTC, None for never.
 
-    Attributes
-    ----------
-    name
-        As it was given to `ask`; None for tickets that were asked for without a name.
-    handed_out, results, live
-        Tickets it was given, results it told, and tickets that it has out.
-    last_told, last_seen
-        When its last result was recorded, and when it last asked or told; None for never.
-    rate
-        Results in the last minute, about.
+    `name` is None for tickets that were asked for without one. `live` is how many tickets it has
+    out, and `rate` how many results it told in the last minute, about.
     """
 
     name: str | None
@@ -146,16 +129,10 @@ class WorkerRecord:
 
 @dataclass(frozen=True)
 class Holder:
-    """Who has tickets out that the step waits for; times are in UTC.
+    """A worker with tickets that the step waits for.
 
-    Attributes
-    ----------
-    worker
-        Its name; None for tickets that were asked for without one.
-    tickets
-        How many.
-    since, expires
-        When the first of them was handed out, and when the last lease ends.
+    `since` is when the first of them was handed out, and `expires` when the last lease ends, in
+    UTC. `worker` is None for tickets that were asked for without a name.
     """
 
     worker: str | None
@@ -168,21 +145,9 @@ class Holder:
 class Overview:
     """A study at one moment.
 
-    Attributes
-    ----------
-    created
-        When it was created.
-    status
-        "running", "waiting" (all pulls that can be handed out are out), "decided", "budget" or
-        "stopped".
-    result
-        What is known.
-    handed_out, live
-        All tickets, and those that are out.
-    told, conflicts
-        Results of tickets, and results that were refused.
-    stopped
-        Why it is stopped; None if it is not.
+    `status` is "running", "waiting" (all pulls that can be handed out are out), "decided",
+    "budget" or "stopped", and `stopped` the reason of a stop. `handed_out` and `live` count all
+    tickets and those that are out, `told` results of tickets, and `conflicts` refused results.
     """
 
     created: datetime
@@ -242,17 +207,23 @@ class StudyList(list[StudySummary]):
         self.total = total
 
 
+@dataclass(eq=False)
+class Ask:
+    """A call of `Study.ask`, whose answer depends on the storage."""
+
+    n: int
+    worker: str | None
+    lease: float
+    prefetch: float
+    key: str | None
+    wait: float
+    answer: Any = None
+
+
 class Study(ABC):
     """A search that many workers share. `oddarms.create_study` and `oddarms.load_study` return it.
 
     Any number of processes may have the same study open; methods may be called from any thread.
-
-    Attributes
-    ----------
-    name
-        Its name in the storage.
-    seed
-        Decides the algorithm's random choices.
     """
 
     def __init__(self, name: str, seed: int, question: Question) -> None:
@@ -323,24 +294,18 @@ class Study(ABC):
             storages answer at once.
         """
         return self._ask(
-            check_whole("n", n, least=1),
-            check_text("worker", worker),
-            check_lease(lease, self.max_lease),
-            check_prefetch(prefetch),
-            check_text("key", key, MAX_KEY),
-            seconds_of("wait", wait),
+            Ask(
+                check_whole("n", n, least=1),
+                check_text("worker", worker),
+                check_lease(lease, self.max_lease),
+                check_prefetch(prefetch),
+                check_text("key", key, MAX_KEY),
+                seconds_of("wait", wait),
+            )
         )
 
     @abstractmethod
-    def _ask(
-        self,
-        n: int,
-        worker: str | None,
-        lease: float,
-        prefetch: float,
-        key: str | None,
-        wait: float,
-    ) -> Tickets: ...
+    def _ask(self, ask: Ask) -> Tickets: ...
 
     def tell(self, ticket: Ticket | str, reward: float, *, worker: str | None = None) -> Told:
         """Record the result of a ticket; when this returns it is stored for good.
@@ -529,15 +494,6 @@ class Study(ABC):
         """True once no more pulls will be handed out."""
         return self.status.final
 
-    def wait(self, timeout: float | None = None, *, poll: float = 0.5) -> bool:
-        """Wait until the study is done; return False if that took longer than the timeout."""
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
-        while not self.done:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(min(poll, max(deadline - time.monotonic(), 0.0)))
-        return True
-
     def watch(
         self,
         timeout: float | None = None,
@@ -569,16 +525,15 @@ class Study(ABC):
         """
         pause, retry = seconds_of("poll", poll), seconds_of("retry_for", retry_for)
         limit = math.inf if timeout is None else seconds_of("timeout", timeout)
-        began = time.monotonic()
+        until = time.monotonic() + limit
         with suppress(KeyboardInterrupt), progress_line(wait=0.0) as line:
             while not retried(lambda: self.done, retry):
                 look = time.monotonic()
                 line(retried(self.progress, retry))
                 now = time.monotonic()
-                if now - began >= limit:
+                if now >= until:
                     break
-                longer = max(pause, MIN_POLL, (now - look) / LOOK_SHARE)
-                time.sleep(min(longer, limit - (now - began)))
+                time.sleep(min(max(pause, MIN_POLL, (now - look) / LOOK_SHARE), until - now))
         return retried(self.result, retry)
 
     def _repr_html_(self) -> str:
