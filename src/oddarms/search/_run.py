@@ -250,7 +250,7 @@ class _Shown:
 
 
 class _Driver(ABC):
-    """Makes the pulls of a source; `failed` decides whether a failed pull is retried."""
+    """Makes the pulls of a source; `retry_at` decides whether a failed pull is retried."""
 
     def __init__(
         self,
@@ -284,7 +284,7 @@ class _Driver(ABC):
                 time.sleep(min(left, look))
         return not self.stopping()
 
-    def failed(self, ticket: Ticket, error: BaseException) -> float | None:
+    def retry_at(self, ticket: Ticket, error: BaseException) -> float | None:
         """Return when to repeat a pull that failed; None if it counts as the worst reward."""
         not_of_this_pull = isinstance(error, InvalidParameter | BrokenExecutor)
         if not_of_this_pull or not isinstance(error, Exception):
@@ -364,7 +364,7 @@ class _Here(_Driver):
     def _repeat(self, ticket: Ticket, error: Exception) -> bool:
         """Repeat a pull that failed until it is told; return False if the policy ends it."""
         function, argument = self.source.task(ticket.arm)
-        while (again := self.failed(ticket, error)) is not None:
+        while (again := self.retry_at(ticket, error)) is not None:
             if not self.sleep_until(again):
                 return False
             try:
@@ -496,7 +496,7 @@ class _Concurrent(_Driver):
 
     def _deal_with(self, ticket: Ticket, error: BaseException) -> None:
         try:
-            again = self.failed(ticket, error)
+            again = self.retry_at(ticket, error)
         except BaseException:
             self.desk.skip_many([ticket], f"{type(error).__name__}: {error}")
             raise

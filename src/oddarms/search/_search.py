@@ -204,15 +204,8 @@ class Search:
         """Hand out up to n pulls.
 
         Fewer, or none, are returned if there is nothing to do until results arrive. `status` of
-        the list says whether to wait for them ("waiting") or to stop.
-
-        Parameters
-        ----------
-        n
-            The largest number of tickets.
-        prefetch
-            How far pulls of later steps may be handed out, as a share of the results so far; 0
-            for not at all.
+        the list says whether to wait for them ("waiting") or to stop. `prefetch` is how far pulls
+        of later steps may be handed out, as a share of the results so far; 0 for not at all.
         """
         check_whole("n", n, least=1)
         tickets = []
@@ -222,18 +215,17 @@ class Search:
             self._out[ticket.id] = ticket
             self._out_places.add((arm, place))
             tickets.append(ticket)
+        status = self.status
         if len(tickets) < n:
             status = self.status_with(self._out_places, prefetch=prefetch)
             if status.final:
                 self.stop(status)
-            return Tickets(tickets, status, self.decided)
-        return Tickets(tickets, self.status, self.decided)
+        return Tickets(tickets, status, self.decided)
 
     def tell(self, ticket: Ticket | str, reward: float) -> None:
         """Take the reward of a ticket; a reward that is refused changes nothing."""
         value = self.check_reward(reward)
-        if self._sequences.take(*self._returned(ticket), value) and not self._sequences.missing:
-            self._advance()
+        self.take(*self._returned(ticket), value)
 
     def tell_many(self, results: Iterable[tuple[Ticket | str, float]]) -> None:
         """Take several rewards: all of them or, if one is refused, none."""
@@ -389,7 +381,7 @@ class Search:
 
     def take(self, arm: int, place: int, reward: float) -> None:
         """Take the checked reward of a place; one that is there already counts once."""
-        if self._sequences.take(arm, place, reward) and self._sequences.missing == 0:
+        if self._sequences.take(arm, place, reward) and not self._sequences.missing:
             self._advance()
 
     def load(

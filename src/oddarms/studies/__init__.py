@@ -142,16 +142,14 @@ def list_studies(
     ----------
     storage
         As for `create_study`.
-    search
-        Only those with this text in their names, in capitals or not.
+    search, status
+        Only those with this text in their names, in capitals or not, and those that are "running",
+        "waiting", "decided", "stopped" or at the end of their "budget".
     most, skip
         At most so many, behind the first so many: a page of a long list.
     sort
         "name", "status", "decided", "outliers", "results", "rate" (results a minute), "seen" (the
         last activity) or "created"; with a minus before it, the largest come first.
-    status
-        Only those that are "running", "waiting", "decided", "stopped" or at the end of their
-        "budget".
     """
     if most is not None:
         check_whole("most", most, least=1)

@@ -57,20 +57,20 @@ _memory: list[Database] = []
 _opened: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
-Answer = TypeVar("Answer")
+Returned = TypeVar("Returned")
 
 
 class Deadlock(StorageFailed):
     """Two transactions waited for each other, and the server has ended this one."""
 
 
-class Call(Protocol[Answer]):
+class Call(Protocol[Returned]):
     """A call that `Together` makes; it has an answer once it is done."""
 
-    answer: Answer | None
+    answer: Returned | None
 
 
-class Together(Generic[Answer]):
+class Together(Generic[Returned]):
     """Makes calls of several threads at once: those that came while others were made.
 
     A transaction takes hardly longer for twenty calls than for one, and each would have to wait for
@@ -90,9 +90,9 @@ class Together(Generic[Answer]):
     def _begin(self) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._calls: list[Call[Answer]] = []
+        self._calls: list[Call[Returned]] = []
 
-    def make(self, call: Call[Answer]) -> Answer:
+    def make(self, call: Call[Returned]) -> Returned:
         """Return the answer of a call; raise its error."""
         if self._process != os.getpid():  # the parent's threads are not here
             self._begin()
@@ -213,7 +213,7 @@ class Database:
             last = "SELECT coalesce(max(id), 0) FROM results WHERE study = :study"
             return int(run(connection, last, study=study).scalar_one())
 
-    def repeated(self, call: Callable[[], Answer]) -> Answer:
+    def repeated(self, call: Callable[[], Returned]) -> Returned:
         """Make a call that is one transaction; repeat it after a deadlock."""
         for _ in range(DEADLOCKS):
             try:

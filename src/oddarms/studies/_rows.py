@@ -47,7 +47,7 @@ class Tell:
     answer: list[Told] | None = None
 
 
-_LIVE = "boot = :boot AND expires > :steady"
+LIVE = "boot = :boot AND expires > :steady"
 """The condition that the lease of a ticket lasts."""
 _PLACES = (
     "SELECT place FROM results WHERE study = :study AND arm = :arm"
@@ -119,12 +119,12 @@ class Rows:
         self, connection: sa.Connection, columns: str, now: Now, more: str = "", **values: Any
     ) -> Any:
         """Select columns of the tickets whose leases last."""
-        statement = f"SELECT {columns} FROM tickets WHERE study = :study AND {_LIVE} {more}"
+        statement = f"SELECT {columns} FROM tickets WHERE study = :study AND {LIVE} {more}"
         return self.run(connection, statement, boot=now.boot, steady=now.steady, **values)
 
     def drop_expired(self, connection: sa.Connection, now: Now) -> None:
         """Delete tickets whose leases have ended, except those being told or renewed."""
-        expired = f"study = :study AND NOT ({_LIVE})"
+        expired = f"study = :study AND NOT ({LIVE})"
         if self.database.is_postgresql:
             unlocked = f"SELECT number FROM tickets WHERE {expired} FOR UPDATE SKIP LOCKED"
             expired = f"study = :study AND {_among(unlocked)}"
@@ -154,8 +154,8 @@ class Rows:
         chosen, listed = self._listed(keys, "TEXT")
         found = self.run(
             connection,
-            f"SELECT count(*) FILTER (WHERE {_LIVE}),"
-            f" CAST(coalesce(sum(number) FILTER (WHERE {_LIVE}), 0) AS BIGINT), count(*),"
+            f"SELECT count(*) FILTER (WHERE {LIVE}),"
+            f" CAST(coalesce(sum(number) FILTER (WHERE {LIVE}), 0) AS BIGINT), count(*),"
             f" count(*) FILTER (WHERE key {chosen}) FROM tickets WHERE study = :study",
             boot=now.boot,
             steady=now.steady,
@@ -421,8 +421,8 @@ class Rows:
 
     # The log
 
-    def head(self, connection: sa.Connection) -> Any:
-        """Return budgets, the reason of a stop, and the position of the log's end.
+    def head(self, connection: sa.Connection, columns: str = "id") -> Any:
+        """Return columns, budgets, the reason of a stop, and the position of the log's end.
 
         On PostgreSQL a position is the oldest transaction that was under way: all results that
         were not visible then are of that one or later ones.
@@ -430,7 +430,7 @@ class Rows:
         end = "(SELECT coalesce(max(id), 0) FROM results WHERE study = :study)"
         if self.database.is_postgresql:
             end = "CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)"
-        statement = f"SELECT budgets, stopped, {end} FROM studies WHERE id = :study"
+        statement = f"SELECT {columns}, budgets, stopped, {end} FROM studies WHERE id = :study"
         row = self.run(connection, statement).first()
         if row is None:
             raise UnknownStudy(f"The study {self._name!r} was deleted.")

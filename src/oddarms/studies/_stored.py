@@ -14,7 +14,7 @@ import logging
 import re
 import secrets
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -41,7 +41,7 @@ from oddarms.search import (
     numbers_within,
 )
 from oddarms.studies._database import Database, Together, open_database, run
-from oddarms.studies._rows import RATE, Asked, Results, Rows, Tell, minute_of, readable
+from oddarms.studies._rows import LIVE, RATE, Asked, Results, Rows, Tell, minute_of, readable
 from oddarms.studies._study import (
     LEASE,
     Ask,
@@ -372,7 +372,7 @@ class StoredStudy(Study):
 
     def _read_row(self, connection: sa.Connection) -> int:
         """Read what may change of the study itself; return the position of the log's end."""
-        budgets, self._stopped, end = self._rows.head(connection)
+        _, budgets, self._stopped, end = self._rows.head(connection)
         with readable(self.storage):
             self._budgets = list(json.loads(budgets))
             if not self._budgets:
@@ -441,10 +441,9 @@ class StoredStudy(Study):
             out = self._rows.out(connection)
             search = self._current(connection)
             status, stopped = self._status(search, out), self._stopped
-            tickets, conflicts, created = self._rows.run(
-                connection,
-                "SELECT tickets, conflicts, created FROM studies WHERE id = :study",
-            ).one()
+            tickets, conflicts, created, *_ = self._rows.head(
+                connection, "tickets, conflicts, created"
+            )
             result, told = search.result(), search.told
         known = status if status.final else Status.RUNNING
         return Overview(
@@ -474,55 +473,40 @@ class StoredStudy(Study):
 
     def pulse(self) -> str:
         with self._database.reading() as connection:
-            row = self._rows.run(
-                connection,
-                "SELECT tickets, budgets, stopped, conflicts,"
-                " (SELECT max(id) FROM results WHERE study = :study) FROM studies"
-                " WHERE id = :study",
-            ).first()
-            if row is None:
-                raise UnknownStudy(f"The study {self.name!r} was deleted.")
+            last = "(SELECT max(id) FROM results WHERE study = :study)"
+            *row, _ = self._rows.head(connection, f"tickets, conflicts, {last}")
             look = self._rows.look(connection, self._database.now(connection))
         text = repr((self.number, *row, look.live, look.total))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def trials(self, *, after: int = 0, most: int | None = None) -> Iterator[Trial]:
-        upto, left = self._database.settled(self.number), most
-        while left is None or left > 0:
-            page = self._trials(
-                "id > :after AND id <= :upto ORDER BY id",
-                PAGE if left is None else min(left, PAGE),
-                after=after,
-                upto=upto,
-            )
+        upto, left = self._database.settled(self.number), 2**62 if most is None else most
+        while left > 0:
+            wanted, where = min(left, PAGE), "id > :after AND id <= :upto ORDER BY id"
+            page = self._trials(where, wanted, after=after, upto=upto)
             yield from page
-            if len(page) < PAGE:
+            if len(page) < wanted:
                 return
-            after = page[-1].number
-            left = None if left is None else left - len(page)
+            after, left = page[-1].number, left - wanted
 
     def _trials(self, where: str, most: int, **values: Any) -> list[Trial]:
+        found = self._read(
+            "SELECT id, ticket, arm, place, coalesce(asked_place, place), reward, worker, told"
+            f" FROM results WHERE study = :study AND {where} LIMIT :most",
+            most=most,
+            **values,
+        )
+        trials = []
+        for number, ticket, arm, place, asked, reward, worker, told in found:
+            name = None if ticket is None else self._id_of(ticket, arm, asked)
+            label = self.labels[arm]
+            trials.append(Trial(number, name, label, place, reward, worker, moment(told)))
+        return trials
+
+    def _read(self, statement: str, **values: Any) -> Sequence[Any]:
         with self._database.reading() as connection:
-            rows = self._rows.run(
-                connection,
-                "SELECT id, ticket, arm, place, coalesce(asked_place, place), reward, worker, told"
-                " FROM results"
-                f" WHERE study = :study AND {where} LIMIT :most",
-                most=most,
-                **values,
-            ).all()
-        return [
-            Trial(
-                number,
-                None if ticket is None else self._id_of(ticket, arm, asked),
-                self.labels[arm],
-                place,
-                reward,
-                worker,
-                moment(told),
-            )
-            for number, ticket, arm, place, asked, reward, worker, told in rows
-        ]
+            found: Sequence[Any] = self._rows.run(connection, statement, **values).all()
+            return found
 
     def latest_of(self, arm: int, most: int) -> list[Trial]:
         """Return the latest results of an arm, by its number, the last one first."""
@@ -530,21 +514,14 @@ class StoredStudy(Study):
 
     def rewards_of(self, arm: int, places: int) -> FloatArray:
         """Return the rewards of the first places of an arm."""
-        with self._database.reading() as connection:
-            found = self._rows.run(
-                connection,
-                "SELECT reward FROM results WHERE study = :study AND arm = :arm"
-                " AND place < :places ORDER BY place",
-                arm=arm,
-                places=places,
-            )
-            return np.array(found.scalars().all(), dtype=float)
+        chosen = "WHERE study = :study AND arm = :arm AND place < :places ORDER BY place"
+        found = self._read(f"SELECT reward FROM results {chosen}", arm=arm, places=places)
+        return np.array([reward for (reward,) in found], dtype=float)
 
     def number_of(self, arm: int) -> int:
         """Return how many rewards of an arm are recorded, used or not."""
-        statement = "SELECT count(*) FROM results WHERE study = :study AND arm = :arm"
-        with self._database.reading() as connection:
-            return int(self._rows.run(connection, statement, arm=arm).scalar_one())
+        counted = "SELECT count(*) FROM results WHERE study = :study AND arm = :arm"
+        return int(self._read(counted, arm=arm)[0][0])
 
     def conflicts(self, *, after: int = 0, most: int | None = None) -> list[Conflict]:
         return self._conflicts("c.id > :after ORDER BY c.id", most, after=after)
@@ -554,54 +531,40 @@ class StoredStudy(Study):
         return self._conflicts("true ORDER BY c.id DESC", most)
 
     def _conflicts(self, where: str, most: int | None, **values: Any) -> list[Conflict]:
-        with self._database.reading() as connection:
-            rows = self._rows.run(
-                connection,
-                "SELECT c.id, c.ticket, r.arm, coalesce(r.asked_place, r.place), r.reward,"
-                " c.reward, c.worker, c.told FROM conflicts c"
-                " JOIN results r ON r.study = c.study AND r.ticket = c.ticket"
-                f" WHERE c.study = :study AND {where} LIMIT :most",
-                most=2**62 if most is None else most,
-                **values,
-            ).all()
-        return [
-            Conflict(
-                number,
-                self._id_of(*ticket),
-                self.labels[ticket[1]],
-                first,
-                second,
-                by,
-                moment(told),
-            )
-            for number, *ticket, first, second, by, told in rows
-        ]
+        found = self._read(
+            "SELECT c.id, c.ticket, r.arm, coalesce(r.asked_place, r.place), r.reward, c.reward,"
+            " c.worker, c.told FROM conflicts c"
+            " JOIN results r ON r.study = c.study AND r.ticket = c.ticket"
+            f" WHERE c.study = :study AND {where} LIMIT :most",
+            most=2**62 if most is None else most,
+            **values,
+        )
+        conflicts = []
+        for number, *ticket, first, second, worker, told in found:
+            name, label = self._id_of(*ticket), self.labels[ticket[1]]
+            conflicts.append(Conflict(number, name, label, first, second, worker, moment(told)))
+        return conflicts
 
     def workers(self) -> list[WorkerRecord]:
         with self._database.reading() as connection:
             now = self._database.now(connection)
-            live = self._rows.live(
-                connection, "coalesce(worker, ''), count(*)", now, "GROUP BY coalesce(worker, '')"
-            )
-            counts = {name: int(count) for name, count in live}
-            rows = self._rows.run(
+            found = self._rows.run(
                 connection,
-                f"SELECT name, handed_out, results, last_told, last_seen, {RATE} FROM workers"
-                " WHERE study = :study ORDER BY name",
+                "SELECT w.name, handed_out, results, coalesce(live, 0), last_told, last_seen,"
+                f" {RATE} FROM workers w LEFT JOIN (SELECT coalesce(worker, '') AS name,"
+                f" count(*) AS live FROM tickets WHERE study = :study AND {LIVE} GROUP BY 1) t"
+                " ON t.name = w.name WHERE study = :study ORDER BY w.name",
+                boot=now.boot,
+                steady=now.steady,
                 **minute_of(now.wall),
             ).all()
-        return [
-            WorkerRecord(
-                name or None,
-                int(handed_out),
-                int(results),
-                counts.get(name, 0),
-                None if told is None else moment(told),
-                moment(seen),
-                float(rate or 0.0),
-            )
-            for name, handed_out, results, told, seen, rate in rows
-        ]
+        workers = []
+        for name, handed_out, results, live, told, seen, rate in found:
+            last = None if told is None else moment(told)
+            counts = int(handed_out), int(results), int(live)
+            record = WorkerRecord(name or None, *counts, last, moment(seen), float(rate or 0.0))
+            workers.append(record)
+        return workers
 
     def holders(self) -> list[Holder]:
         with self._lock, self._reading() as connection:
@@ -609,19 +572,15 @@ class StoredStudy(Study):
             columns = "arm, place, coalesce(worker, ''), asked, expires"
             rows = self._rows.live(connection, columns, now).all()
             awaited = set(self._current(connection).awaited([(row[0], row[1]) for row in rows]))
-        held: dict[str, list[Any]] = {}
-        for arm, place, *row in rows:
+        held: dict[str, list[tuple[float, float]]] = {}
+        for arm, place, worker, asked, expires in rows:
             if (arm, place) in awaited:
-                held.setdefault(row[0], []).append(row)
-        found = [
-            Holder(
-                name or None,
-                len(tickets),
-                moment(min(asked for _, asked, _ in tickets)),
-                moment(now.wall + max(expires for _, _, expires in tickets) - now.steady),
-            )
-            for name, tickets in held.items()
-        ]
+                held.setdefault(worker, []).append((asked, expires))
+        found = []
+        for worker, tickets in held.items():
+            since, end = min(asked for asked, _ in tickets), max(ends for _, ends in tickets)
+            expires = moment(now.wall + end - now.steady)
+            found.append(Holder(worker or None, len(tickets), moment(since), expires))
         return sorted(found, key=lambda one: one.since)
 
     def verify(self) -> Verification:

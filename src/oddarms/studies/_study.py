@@ -267,18 +267,16 @@ class Study(ABC):
         key: str | None = None,
         wait: float = 0.0,
     ) -> Tickets:
-        """Hand out up to n pulls.
+        """Hand out up to n pulls; workers that ask at the same time get different ones.
 
-        Workers that ask at the same time get different work. Fewer than n tickets, or none, are
-        returned if there is nothing to do until results arrive; `status` of the list says whether
-        to wait for them ("waiting") or to stop ("decided", "budget", "stopped").
+        Fewer than n tickets, or none, are returned if there is nothing to do until results arrive;
+        `status` of the list says whether to wait for them ("waiting") or to stop ("decided",
+        "budget", "stopped").
 
         Parameters
         ----------
-        n
-            The largest number of pulls.
-        worker
-            A name for the log.
+        n, worker
+            The largest number of pulls, and a name for the log.
         lease
             For how long, as a timedelta or in seconds, at most an hour, unless a server allows
             more. Afterwards another worker may get the pull; a result that comes later is
@@ -369,24 +367,16 @@ class Study(ABC):
 
         They fill the next places of their arms and cost no budget. The guarantee holds if they
         were drawn like all others and how many an arm has was not decided by looking at them.
-        A study that was created with a budget takes history until it hands out its first ticket:
-        later history would change steps that are under way.
+        A study that was created with a budget refuses history once it has handed out a ticket:
+        this would change steps that are under way.
 
         Parameters
         ----------
-        history
-            As for `Search.add_history`; the order of counts is decided by the study's seed and the
-            key.
+        history, arm, reward, missing
+            As for `Search.add_history`; the study's seed and the key decide the order of counts.
         key
             A name for this call, of up to 56 characters: a second call with the same key records
             nothing and returns 0.
-        arm, reward, missing
-            As for `oddarms.analyze`.
-
-        Raises
-        ------
-        InvalidParameter
-            If the study has a budget and has handed out tickets, or a row is not valid.
         """
         key = check_text("key", key, MAX_KEY - 8)  # a client adds the numbers of parts
         arms, rewards = history_rows(
@@ -449,10 +439,8 @@ class Study(ABC):
         pull
             Called with a label, returns a reward; coroutine functions are awaited. If it has a
             method `stop`, that is called when the run is interrupted, to end calls under way.
-        worker
-            A name for the log.
-        lease
-            How long pulls stand still if this process dies; as long as it lives, it renews them.
+        worker, lease
+            A name for the log, and how long pulls stand still if this process dies.
         batch
             Whether `pull` takes a list of labels and returns a list of rewards; it is then called
             in this thread, with up to a thousand labels at a time.
@@ -508,12 +496,10 @@ class Study(ABC):
 
         Parameters
         ----------
-        timeout
-            For how many seconds at most.
+        timeout, retry_for
+            For how long at most, and how long to wait for a storage that is unavailable.
         poll
             Seconds between two looks; it looks less often if a look takes long.
-        retry_for
-            How long to wait for a storage that is unavailable, as for `oddarms.find`.
 
         Examples
         --------
@@ -549,14 +535,9 @@ class Study(ABC):
 
     @abstractmethod
     def trials(self, *, after: int = 0, most: int | None = None) -> Iterator[Trial]:
-        """Yield recorded results in the order of their numbers.
+        """Yield recorded results in the order of their numbers, at most so many behind a number.
 
-        Parameters
-        ----------
-        after
-            Only those with larger numbers. Going on behind the last one misses none.
-        most
-            The largest number of results.
+        Going on behind the last one misses none.
         """
 
     def to_frame(self) -> Any:
@@ -573,14 +554,8 @@ class Study(ABC):
     def conflicts(self, *, after: int = 0, most: int | None = None) -> list[Conflict]:
         """Return results that were refused because their ticket had a different one already.
 
-        The first three of each ticket are stored; `Overview.conflicts` counts all of them.
-
-        Parameters
-        ----------
-        after
-            Return those with larger numbers only.
-        most
-            The largest number of conflicts.
+        At most so many behind a number. The first three of each ticket are stored;
+        `Overview.conflicts` counts all of them.
         """
 
     @abstractmethod

@@ -38,7 +38,7 @@ from oddarms.text import counted, duration
 if TYPE_CHECKING:
     from oddarms.studies._study import Study
 
-Answer = TypeVar("Answer")
+Returned = TypeVar("Returned")
 
 WORKER_LEASE = timedelta(minutes=1)
 """The lease of a worker, which renews it. After its death its pulls wait so long."""
@@ -215,7 +215,7 @@ class Worker:
 
     # Retries and renewal
 
-    def _retried(self, call: Callable[[], Answer]) -> Answer:
+    def _retried(self, call: Callable[[], Returned]) -> Returned:
         """Make a call, again and again while the storage is unavailable.
 
         Once that has taken too long, further calls are made once, until one succeeds.
@@ -247,8 +247,8 @@ class Worker:
 
 
 def retried(
-    call: Callable[[], Answer], retry_for: float, *, kept: Callable[[], int] = int
-) -> Answer:
+    call: Callable[[], Returned], retry_for: float, *, kept: Callable[[], int] = int
+) -> Returned:
     """Return what a call returns; repeat it while the storage is unavailable.
 
     A signal ends the wait at once.
