@@ -183,16 +183,6 @@ class TestTogether:
         mine.ask(3)
         assert study.take_over() == 0
 
-    def test_wait(self, study: Study) -> None:
-        started = time.monotonic()
-        assert study.wait(0.05, poll=0.01) is False
-        assert time.monotonic() - started >= 0.05
-        runner = threading.Thread(target=study.run, args=(certain,))
-        runner.start()
-        assert load_study("s", storage=study.storage).wait(poll=0.01) is True
-        runner.join()
-        assert study.wait(0) is True
-
 
 def _ask_and_die(study: Study) -> None:
     study.worker().ask(5)

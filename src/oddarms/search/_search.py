@@ -225,7 +225,8 @@ class Search:
     def tell(self, ticket: Ticket | str, reward: float) -> None:
         """Take the reward of a ticket; a reward that is refused changes nothing."""
         value = self.check_reward(reward)
-        self.take(*self._returned(ticket), value)
+        if self._sequences.take(*self._returned(ticket), value) and not self._sequences.missing:
+            self._advance()
 
     def tell_many(self, results: Iterable[tuple[Ticket | str, float]]) -> None:
         """Take several rewards: all of them or, if one is refused, none."""
