@@ -5,8 +5,8 @@
 
 A request passes uvicorn (`_app`) and one middleware (`_guards`: path, Host, Origin, token, CSRF
 token, size), is given a study if its token allows it (`_access`, `_tokens`), and is answered by a
-route of the API (`_api`, with the bodies in `_models`) or of a page (`pages`). Errors become
-problem documents or pages (`_problems`). `_state` has what requests share, `_events` the streams.
+route of the API (`_api`) or of a page (`pages`). Errors become problem documents or pages
+(`_problems`). `_state` has what requests share, `_events` the streams and the waits for work.
 """
 
 from oddarms import errors

@@ -273,9 +273,6 @@ def _digest(text: str) -> str:
 
 
 def _token(row: Any) -> Token:
-    made, expires = (
-        None if seconds is None else datetime.fromtimestamp(seconds, UTC)
-        for seconds in (row.made, row.expires)
-    )
-    assert made is not None
+    made = datetime.fromtimestamp(row.made, UTC)
+    expires = None if row.expires is None else datetime.fromtimestamp(row.expires, UTC)
     return Token(row.id, Role(row.role), row.study, row.name, row.note, made, expires, row.parent)
