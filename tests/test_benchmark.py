@@ -276,11 +276,12 @@ def test_errors_false_discoveries_and_bounds(
 
 def test_errors_beyond_delta_are_reported() -> None:
     row = {"family": "x", "delta": 0.1, "wrong": 3, "runs": 2000}
-    assert TABLES["errors"]({"errors": [row]}).endswith(
-        "0.1 % at delta = 0.1. As many as delta allows."
-    )
+    found = TABLES["errors"]({"errors": [row, row | {"delta": 0.5, "wrong": 0}]})
+    said = "1 families: 3 of 2,000 answers were wrong at delta = 0.1 and 0 of 2,000 answers were"
+    assert found.startswith(said)
+    assert "; no family has more than allowed" in found
     bad = TABLES["errors"]({"errors": [row | {"wrong": 400}]})
-    assert bad.endswith("20.0 % at delta = 0.1. MORE THAN DELTA ALLOWS.")
+    assert bad.endswith("; MORE THAN ALLOWED ON x (exact binomial bound).")
 
 
 def test_a_recorded_table_is_shown_with_its_source() -> None:
