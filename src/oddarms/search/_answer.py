@@ -66,44 +66,24 @@ class Subject:
 
     @property
     def things(self) -> str:
-        """Several of them."""
         return f"{self.thing}s"
 
     @property
     def a_thing(self) -> str:
-        """One of them.
-
-        Examples
-        --------
-        >>> ARMS.a_thing, TESTS.a_thing
-        ('an arm', 'a test')
-        """
         return f"{'an' if self.thing[0] in 'aeiou' else 'a'} {self.thing}"
 
     @property
     def rates(self) -> str:
-        """Several means."""
         return f"{self.rate}s"
 
     @property
     def samples(self) -> str:
-        """Several of its samples."""
         return f"{self.sample}s"
 
     def are_odd(self, count: int, *, known: bool = False) -> str:
-        """Return that one is abnormal, or that several are.
-
-        Examples
-        --------
-        >>> Subject().are_odd(1), TESTS.are_odd(2, known=True)
-        ('is an outlier', 'are known to be abnormally flaky')
-        """
+        """Return such as "is an outlier" or "are known to be abnormally flaky"."""
         to_be = " known to be" if known else ""
         return f"is{to_be} {self.odd}" if count == 1 else f"are{to_be} {self.odd_ones}"
-
-    def in_percent(self, question: Question) -> bool:
-        """Return whether the means of a question are shown in percent."""
-        return self.shares and question.bounds == UNIT
 
 
 ARMS = Subject()
@@ -125,15 +105,7 @@ TESTS = Subject(
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Items that are not compared, and why.
-
-    Attributes
-    ----------
-    title
-        What they are.
-    items
-        Each with a few words of its own, which may be empty.
-    """
+    """Items that are not compared: what they are, and each with why, which may be empty."""
 
     title: str
     items: Sequence[tuple[str, str]]
@@ -154,22 +126,16 @@ def answer(
 
     Parameters
     ----------
-    result
-        The result, complete or not.
-    subject
-        What the arms are.
+    result, subject
+        The result, complete or not, and what the arms are.
     every
         Whether to list the normal arms, too.
-    details
-        More about some of the arms, such as how a test failed last.
-    left_out
-        What is not compared.
-    notes
-        Further lines.
+    details, left_out
+        More about some of the arms, such as how a test failed last, and what is not compared.
+    notes, before
+        Further lines, and what comes before the answer.
     shown
         Rows of a table that are not folded.
-    before
-        What comes before the answer.
     """
     first, *more = headline(result, subject)
     tables = _Tables(result, subject, details or {}, shown)
@@ -227,11 +193,14 @@ def _left_out(groups: Sequence[LeftOut]) -> list[Block]:
 def headline(result: Result, subject: Subject = ARMS) -> list[str]:
     """Return the first sentences: the answer, what it is worth, and what it means."""
     question = result.question
-    odd, n = int((result.decisions >= Decision.HIGH).sum()), question.n
-    open_arms = int((result.decisions == Decision.UNDECIDED).sum())
+    odd, open_arms, n = len(result.outliers), len(result.undecided), question.n
     near = nearly(question)
     if not result.complete:
-        lines = [best_guess(result, subject)] if question.goal == "budget" else []
+        lines = []
+        if question.goal == "budget":
+            best = len(result.guess)
+            guess = f"{best:,} of {n:,} {subject.things} {subject.are_odd(best)}"
+            lines.append(f"best guess: {guess} (not proven)")
         known = f"{odd:,} of {n:,} {subject.things} {subject.are_odd(odd, known=True)}{near}"
         lines.append(f"{known}, {open_arms:,} {'is' if open_arms == 1 else 'are'} undecided")
         if open_arms < n:
@@ -240,19 +209,10 @@ def headline(result: Result, subject: Subject = ARMS) -> list[str]:
     sure = guarantee(question)
     if odd:
         return [f"{odd:,} of {n:,} {subject.things} {subject.are_odd(odd)}{near} ({sure})"]
-    lines = [f"nothing stands out among {n:,} {subject.things}{near} ({sure})"]
-    if not question.can_have_outliers:
-        return [
-            *lines,
-            f"no {subject.sample} was needed: of {n:,} none can be {question.k:g} sd out",
-        ]
-    return [*lines, *farthest(result, subject)]
-
-
-def best_guess(result: Result, subject: Subject = ARMS) -> str:
-    """Return the guess about all arms as a sentence."""
-    odd, n = len(result.guess), result.question.n
-    return f"best guess: {odd:,} of {n:,} {subject.things} {subject.are_odd(odd)} (not proven)"
+    first = f"nothing stands out among {n:,} {subject.things}{near} ({sure})"
+    if question.can_have_outliers:
+        return [first, *farthest(result, subject)]
+    return [first, f"no {subject.sample} was needed: of {n:,} none can be {question.k:g} sd out"]
 
 
 def is_proven(question: Question) -> bool:
@@ -288,8 +248,11 @@ def farthest(result: Result, subject: Subject = ARMS) -> list[str]:
     """Return how far out any arm can be at most; nothing where little is known."""
     style, (a, b) = number_style(result.question, subject), result.question.bounds
     words = {"upper": "above", "lower": "below"}
-    known = {side: far for side, far in result.farthest.items() if far < 0.75 * (b - a)}
-    parts = [f"more than {number(far, style)} {words[side]}" for side, far in known.items()]
+    parts = [
+        f"more than {number(far, style)} {words[side]}"
+        for side, far in result.farthest.items()
+        if far < 0.75 * (b - a)
+    ]
     whose = result.question.centre_phrase
     return [f"no {subject.rate} is {' or '.join(parts)} {whose}"] if parts else []
 
@@ -352,13 +315,7 @@ def still_needed(result: Result, subject: Subject = ARMS) -> str:
 
 
 def rough(needed: float, samples: str) -> str:
-    """Return an estimate of the samples to come, and how rough it is.
-
-    Examples
-    --------
-    >>> rough(387.0, "runs")
-    'about 390 runs (a rough guess: 130 to 1,200)'
-    """
+    """Return such as "about 390 runs (a rough guess: 130 to 1,200)"."""
     low, high = about(needed / ROUGH), about(needed * ROUGH)
     return f"about {about(needed)} {samples} (a rough guess: {low} to {high})"
 
@@ -388,26 +345,25 @@ class _Tables:
 
     def _table(self, arms: IntArray, columns: Sequence[str], caption: str) -> Table:
         subject, rows = self.subject, self.result.rows(arms)
-        detailed = any(self.details.get(row["label"]) for row in rows)
+        details = [self.details.get(row["label"], "") for row in rows]
         header = [subject.label, subject.mean, "interval", *columns, subject.samples]
-        header += ["last failure"] * detailed
-        body = [self._cells(row, columns, detailed=detailed) for row in rows]
-        numbers = [
-            i for i, name in enumerate(header) if i and name not in ("guess", "last failure")
-        ]
+        body = [self._cells(row, columns) for row in rows]
+        numbers = [i for i, name in enumerate(header) if i and name != "guess"]
+        if any(details):
+            header.append("last failure")
+            for cells, detail in zip(body, details, strict=True):
+                cells.append(Literal(detail) if detail else "")
         return Table(header, body, caption, numbers, named_rows=True)
 
-    def _cells(self, row: dict[str, Any], columns: Sequence[str], *, detailed: bool) -> list[str]:
+    def _cells(self, row: dict[str, Any], columns: Sequence[str]) -> list[str]:
         lower, upper = number(row["lower"], self.style), number(row["upper"], self.style)
-        cells = [
+        return [
             Literal(_shortened(str(row["label"]))),
             number(row["mean"], self.style),
             f"[{lower}, {upper}]",
             *(cell(row, column, self.subject) for column in columns),
             f"{row['pulls'] + row['history']:,}",
         ]
-        detail = self.details.get(row["label"], "")
-        return [*cells, Literal(detail) if detail else ""] if detailed else cells
 
 
 def _shortened(label: str) -> str:
@@ -431,7 +387,7 @@ def cell(row: dict[str, Any], column: str, subject: Subject = ARMS) -> str:
 
 def number_style(question: Question, subject: Subject = ARMS) -> str:
     """Return how to print a reward: to a ten thousandth of the rewards' range, or in percent."""
-    if subject.in_percent(question):
+    if subject.shares and question.bounds == UNIT:
         return ".1%"
     a, b = question.bounds
     digits = 4 - math.floor(math.log10(b - a))

@@ -106,22 +106,14 @@ class Rewards:
                 f" per entry asked for, but got {s.size} and {q.size}."
             )
         possible = possible_totals(pulls.counts, s, q, self.bounds)
-        if not possible.all():
-            raise self._impossible(s, pulls, int(np.flatnonzero(~possible)[0]))
-        return scaled_totals(pulls.counts, s, q, self.bounds, mirrored=self.mirrored)
-
-    def _impossible(self, sums: FloatArray, pulls: Pulls, entry: int) -> RewardRejected:
-        a, b = self.bounds
-        m, label = int(pulls.counts[entry]), self.labels[int(pulls.indices[entry])]
-        if m * a <= sums[entry] <= m * b:
-            return RewardRejected(
-                f"The totals of arm {label!r} are impossible: no {m} rewards within the bounds have"
-                " this sum and this sum of squares."
+        for entry in np.flatnonzero(~possible).tolist():
+            (a, b), m = self.bounds, int(pulls.counts[entry])
+            raise RewardRejected(
+                f"rewards must lie within the bounds [{a:g}, {b:g}], but {m} rewards of arm"
+                f" {self.labels[int(pulls.indices[entry])]!r} add up to {s[entry]:g}, their squares"
+                f" to {q[entry]:g}, which no such rewards do."
             )
-        return RewardRejected(
-            f"rewards must lie within the bounds [{a:g}, {b:g}] but {m} rewards of arm"
-            f" {label!r} add up to {sums[entry]:g}."
-        )
+        return scaled_totals(pulls.counts, s, q, self.bounds, mirrored=self.mirrored)
 
 
 def _numbers(values: npt.ArrayLike) -> FloatArray:

@@ -75,29 +75,15 @@ class Desk(Protocol):
     """
 
     @property
-    def question(self) -> Question:
-        """What is asked."""
-
-    def ask(self, n: int = 1, *, prefetch: float = PREFETCH) -> Tickets:
-        """Hand out up to n pulls."""
-
-    def tell(self, ticket: Ticket, reward: float) -> Any:
-        """Take a result."""
-
-    def skip_many(self, tickets: Iterable[Ticket], reason: str = "") -> None:
-        """Take tickets back."""
-
-    def check_reward(self, reward: Any) -> float:
-        """Return a reward as a float if it is a number within the bounds."""
-
+    def question(self) -> Question: ...
+    def ask(self, n: int = 1, *, prefetch: float = PREFETCH) -> Tickets: ...
+    def tell(self, ticket: Ticket, reward: float) -> Any: ...
+    def skip_many(self, tickets: Iterable[Ticket], reason: str = "") -> None: ...
+    def check_reward(self, reward: Any) -> float: ...
+    def result(self) -> Result: ...
+    def progress(self) -> Progress: ...
     def wait(self) -> None:
         """Wait a moment: other workers have all pulls that are open now."""
-
-    def result(self) -> Result:
-        """Return what is known."""
-
-    def progress(self) -> Progress:
-        """Return how far it is."""
 
 
 @dataclass(frozen=True)
