@@ -102,32 +102,24 @@ class Connection:
         content = None if body is None else json.dumps(body, allow_nan=False).encode()
         headers = {"content-type": "application/json"} if content is not None else {}
         timeout = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
+        words: dict[str, Any] = {"headers": headers, "content": content, "timeout": timeout}
         url = f"{self.address}/api/v1{path}"
-        for left in (again, False):
-            try:
-                response = client.request(
-                    method,
-                    url,
-                    params=query or None,
-                    headers=headers,
-                    content=content,
-                    timeout=timeout,
-                )
-                return self._read(response)
-            except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-                if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                    said = "its certificate is not trusted: SSL_CERT_FILE may name one that is."
-                    raise StorageFailed(f"{self.address}: {said}") from None
-                raise self._unavailable("the server cannot be reached") from None
-            except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-                if not left:
-                    raise self._unavailable(_LOST) from None
-            except httpx.TimeoutException:
+        try:
+            return self._read(client.request(method, url, params=query or None, **words))
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                said = "its certificate is not trusted: SSL_CERT_FILE may name one that is."
+                raise StorageFailed(f"{self.address}: {said}") from None
+            raise self._unavailable("the server cannot be reached") from None
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            if not again:
                 raise self._unavailable(_LOST) from None
-            except (httpx.HTTPError, httpx.InvalidURL) as error:
-                said = f"{self.address}: the request failed ({type(error).__name__})."
-                raise StorageFailed(said) from None
-        raise AssertionError("unreachable")
+        except httpx.TimeoutException:
+            raise self._unavailable(_LOST) from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            said = f"{self.address}: the request failed ({type(error).__name__})."
+            raise StorageFailed(said) from None
+        return self.call(method, path, body=body, query=query, seconds=seconds, again=False)
 
     def _unavailable(self, reason: str) -> StorageFailed:
         return StorageFailed(f"{self.address}: {reason}.", passing=True)
@@ -168,12 +160,11 @@ class Connection:
         """Return the error that the server has raised."""
         detail = str(problem.get("detail", ""))[:2000]
         kind = CLASSES.get(str(problem.get("code")))
-        if kind is RewardRejected:
-            rejected = RewardRejected(detail)
-            rejected.outside = bool(problem.get("outside"))
-            return rejected
         if kind is not None:
-            return kind(detail)
+            error = kind(detail)
+            if isinstance(error, RewardRejected):
+                error.outside = bool(problem.get("outside"))
+            return error
         if status == 401:
             said = f"set {TOKEN} or {TOKEN_FILE} to a token of this server."
             return StorageFailed(f"{self.address}: {said}")

@@ -78,13 +78,7 @@ class StoredStudy(Study):
     """A study in a file, in PostgreSQL or in memory."""
 
     def __init__(
-        self,
-        database: Database,
-        name: str,
-        number: int,
-        question: Question,
-        seed: int,
-        secret: bytes,
+        self, database: Database, name: str, number: int, question: Question, seed: int, key: bytes
     ) -> None:
         super().__init__(name, seed, question)
         self.number = number
@@ -92,7 +86,7 @@ class StoredStudy(Study):
         self._database = database
         self._rows = Rows(database, number, name)
         self._asked = question
-        self._keyed = hashlib.blake2b(key=secret, digest_size=8)
+        self._keyed = hashlib.blake2b(key=key, digest_size=8)
         self._lock = threading.RLock()
         self._asks: Together[Asked] = Together(self._hand_out)
         self._tells: Together[list[Told]] = Together(self._record)
@@ -110,11 +104,8 @@ class StoredStudy(Study):
     def load(cls, database: Database, name: str) -> StoredStudy | None:
         """Return the study of a name, None if there is none."""
         with database.reading() as connection:
-            row = run(
-                connection,
-                "SELECT id, question, seed, secret FROM studies WHERE name = :name",
-                name=name,
-            ).first()
+            columns = "SELECT id, question, seed, secret FROM studies WHERE name = :name"
+            row = run(connection, columns, name=name).first()
             if row is None:
                 return None
             number, text, seed, secret = row
@@ -211,8 +202,7 @@ class StoredStudy(Study):
     def see(self, worker: str | None) -> None:
         """Note that a worker is alive, which waits for work at a server."""
         name = check_text("worker", worker)
-        with self._database.writing() as connection:
-            self._read_row(connection)  # is the study there?
+        with self._writing() as connection:
             wall = self._database.now(connection).wall
             self._rows.note_workers(connection, wall, {name or "": 0})
 
@@ -254,7 +244,7 @@ class StoredStudy(Study):
     def renew(self, tickets: Iterable[Ticket | str], lease: Seconds = LEASE) -> int:
         numbers = {self._read_id(ticket)[0] for ticket in tickets}
         seconds = check_lease(lease, self.max_lease)
-        with self._database.writing() as connection:
+        with self._writing() as connection:
             now = self._database.now(connection)
             renewed = self._rows.change_tickets(
                 connection,
@@ -264,37 +254,31 @@ class StoredStudy(Study):
                 boot=now.boot,
             )
             self._rows.see_holders(connection, numbers, now.wall)
-            self._read_row(connection)  # is the study there?
         return renewed
 
     def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
         numbers = {self._read_id(ticket)[0] for ticket in tickets}
-        with self._database.writing() as connection:
+        with self._writing() as connection:
             count = self._rows.change_tickets(connection, "DELETE FROM tickets", numbers)
-            self._read_row(connection)  # is the study there?
         _log.info("%s: %d tickets were given back: %s", self.name, count, shown(reason_of(reason)))
 
     def release(self, worker: str | None, reason: str = "") -> int:
         worker, reason = check_text("worker", worker) or "", reason_of(reason)
-        chosen = (
-            "SELECT number FROM tickets WHERE study = :study AND coalesce(worker, '') = :worker"
-        )
-        with self._database.writing() as connection:
-            numbers = self._rows.run(connection, chosen, worker=worker).scalars().all()
+        of_worker = "WHERE study = :study AND coalesce(worker, '') = :worker"
+        with self._writing() as connection:
+            found = self._rows.run(
+                connection, f"SELECT number FROM tickets {of_worker}", worker=worker
+            )
+            numbers = found.scalars().all()
             count = self._rows.change_tickets(connection, "DELETE FROM tickets", numbers)
-            self._read_row(connection)  # is the study there?
         said = "%s: %d tickets of %r were taken back: %s"
         _log.info(said, self.name, count, worker, shown(reason))
         return count
 
     def add_rows(self, arms: IntArray, rewards: FloatArray, key: str | None) -> int:
         database = self._database
-        with database.writing() as connection:
-            database.alone(connection, self.number)
-            database.appending(
-                connection, self.number, alone=True
-            )  # no other call takes these places
-            self._read_row(connection)
+        with self._writing(alone=True) as connection:
+            database.appending(connection, self.number, alone=True)  # no other takes these places
             if key is not None:
                 known = self._rows.run(
                     connection,
@@ -303,7 +287,13 @@ class StoredStudy(Study):
                 )
                 if not known.rowcount:
                     return 0
-            self._check_history_is_in_time(connection)
+            tickets, *_ = self._rows.head(connection, "tickets")
+            if tickets and self._budgets[0] is not None:  # it counts towards the limit of a step
+                raise InvalidParameter(
+                    f"history comes too late for the study {self.name!r}, which was created with a"
+                    " budget and has handed out tickets: add it before the first `ask`, or to a"
+                    " new study."
+                )
             ends = np.zeros(self.n, dtype=np.int64)
             found = self._rows.run(
                 connection,
@@ -313,37 +303,17 @@ class StoredStudy(Study):
             )
             for arm, end in found:
                 ends[int(arm)] = int(end)
-            places = ends[arms] + numbers_within(arms)
-            wall = database.now(connection).wall
-            columns = zip(arms.tolist(), places.tolist(), rewards.tolist(), strict=True)
-            database.insert(
-                connection,
-                "results",
-                ["study", "arm", "place", "reward", "told"],
-                [(self.number, *row, wall) for row in columns],
-            )
+            places, wall = ends[arms] + numbers_within(arms), database.now(connection).wall
+            rows = zip(arms.tolist(), places.tolist(), rewards.tolist(), strict=True)
+            columns = ["study", "arm", "place", "reward", "told"]
+            values = ((self.number, *row, wall) for row in rows)
+            database.insert(connection, "results", columns, values)
             counted = "UPDATE studies SET history = history + :more WHERE id = :study"
             self._rows.run(connection, counted, more=arms.size)
         return arms.size
 
-    def _check_history_is_in_time(self, connection: sa.Connection) -> None:
-        """Raise if history would change the steps that tickets were handed out for.
-
-        History counts towards the limit that a budget sets for each step.
-        """
-        statement = "SELECT tickets FROM studies WHERE id = :study"
-        tickets = self._rows.run(connection, statement).scalar_one()
-        if self._budgets[0] is not None and tickets:
-            raise InvalidParameter(
-                f"history comes too late for the study {self.name!r}, which was created with a"
-                " budget and has handed out tickets: add it before the first `ask`, or to a new"
-                " study."
-            )
-
     def raise_budget(self, budget: int | None) -> None:
-        with self._lock, self._database.writing() as connection:
-            self._database.alone(connection, self.number)
-            self._read_row(connection)
+        with self._lock, self._writing(alone=True) as connection:
             check_raised(self._budgets[-1], budget)
             if budget != self._budgets[-1]:
                 self._rows.run(
@@ -359,14 +329,18 @@ class StoredStudy(Study):
         self._set_stopped(None)
 
     def _set_stopped(self, reason: str | None) -> None:
+        statement = "UPDATE studies SET stopped = :reason WHERE id = :study"
+        with self._writing(alone=True) as connection:
+            self._rows.run(connection, statement, reason=reason)
+
+    @contextmanager
+    def _writing(self, *, alone: bool = False) -> Iterator[sa.Connection]:
+        """A transaction that may write, if the study is there."""
         with self._database.writing() as connection:
-            self._database.alone(connection, self.number)
+            if alone:
+                self._database.alone(connection, self.number)
             self._read_row(connection)
-            self._rows.run(
-                connection,
-                "UPDATE studies SET stopped = :reason WHERE id = :study",
-                reason=reason,
-            )
+            yield connection
 
     # The search
 
