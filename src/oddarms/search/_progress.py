@@ -19,10 +19,8 @@ from oddarms.text import about, shortened, terminal_width
 ENOUGH = 30
 """Pulls of each arm before they are said to look alike."""
 MAX_WORST = 3
-TERMINAL_SECONDS, PLAIN_SECONDS = 0.25, 10.0
-"""Between two updates: on a terminal, and between two lines of a log."""
-NOTEBOOK_SECONDS = 0.25
-"""Between two updates: each is a message, which a notebook keeps until the cell is done."""
+TERMINAL_SECONDS, NOTEBOOK_SECONDS, PLAIN_SECONDS = 0.25, 0.25, 10.0
+"""Between two updates: on a terminal, in a notebook, and between two lines of a log."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +48,11 @@ class Progress:
 def most_abnormal(
     means: FloatArray, candidates: BoolArray, side: str, most: int = MAX_WORST
 ) -> tuple[tuple[int, float], ...]:
-    """Return the arms with the most abnormal averages among the candidates, and these averages.
-
-    Examples
-    --------
-    >>> means = np.array([0.5, 0.9, np.nan, 0.1])
-    >>> most_abnormal(means, np.array([True, True, True, True]), "lower", 2)
-    ((3, 0.1), (0, 0.5))
-    """
+    """Return the arms with the most abnormal averages among the candidates, and these averages."""
     known = np.flatnonzero(candidates & ~np.isnan(means))
-    if not known.size:
-        return ()
-    values = means[known]
-    if side == "both":
-        abnormal = np.abs(values - np.nanmean(means))
-    else:
-        abnormal = -values if side == "lower" else values
+    abnormal = means[known] if side != "lower" else -means[known]
+    if side == "both" and known.size:
+        abnormal = np.abs(means[known] - np.nanmean(means))
     if known.size > most:  # most are of no interest, and there may be a great many
         chosen = np.argpartition(-abnormal, most - 1)[:most]
         known, abnormal = known[chosen], abnormal[chosen]
@@ -133,7 +120,6 @@ class ProgressLine(StatusLine):
         super().__init__(stream, wait)
 
     def __call__(self, progress: Progress) -> None:
-        """Show the progress if it is due."""
         if self.due():
             self.show(describe(progress))
 
@@ -146,7 +132,6 @@ class NotebookLine(StatusLine):
         self._handle: Any = None
 
     def __call__(self, progress: Progress) -> None:
-        """Show the progress if it is due."""
         if self.due():
             self._due = time.monotonic() + NOTEBOOK_SECONDS
             text = describe(progress)
@@ -173,10 +158,9 @@ def describe(progress: Progress) -> str:
         f"{progress.pulls:,} pulls",
         f"{progress.undecided:,} of {progress.n:,} arms undecided",
     ]
-    if math.isfinite(progress.threshold_lower) and math.isfinite(progress.threshold_upper):
-        parts.append(
-            f"threshold in [{progress.threshold_lower:.3g}, {progress.threshold_upper:.3g}]"
-        )
+    lower, upper = progress.threshold_lower, progress.threshold_upper
+    if math.isfinite(lower) and math.isfinite(upper):
+        parts.append(f"threshold in [{lower:.3g}, {upper:.3g}]")
     if progress.alike:
         parts.append("all look alike: a margin would end it")
     elif needed is not None:
@@ -185,10 +169,7 @@ def describe(progress: Progress) -> str:
 
 
 def in_notebook() -> bool:
-    """Return whether this runs in the kernel of a notebook: Jupyter's, VS Code's, Colab's.
-
-    IPython is not imported for it: where it is not there already, this is no notebook.
-    """
+    """Return whether this runs in the kernel of a notebook, which has imported IPython."""
     get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return getattr(get_shell() if get_shell else None, "kernel", None) is not None
 

@@ -78,27 +78,22 @@ class Result:
         An interval of the mean of all means; of rules other than "sigma", of their centre.
     round, threshold_pulls
         Rounds of the algorithm, and the pulls made only for the threshold.
-    history_per_arm
-        Rewards from before the search; not part of the pulls.
-    unused
-        Rewards that are there but not part of the answer: their step is not complete, or no step
-        asked for them.
+    history_per_arm, unused
+        Rewards from before the search, which are not part of the pulls; and rewards that are there
+        but not part of the answer: their step is not complete, or no step asked for them.
     evidence
         Per arm the log e-value for its decision or, while it is undecided, for the side of the
         threshold it seems to be on; None where the algorithm has none.
     pulls_needed
         Per arm about how many more pulls it needs, None where the algorithm cannot tell.
-    guesses
-        Per arm what it seems to be, a decision where there is one. **Not proven.**
-    ranks
-        Per undecided arm its place in the order of suspicion, 1 for the likeliest outlier; 0 for
-        decided arms. **Not proven.**
+    guesses, ranks
+        **Not proven:** per arm what it seems to be, a decision where there is one; and per
+        undecided arm its place in the order of suspicion, 1 for the likeliest outlier.
     decided_after
         Per arm after how many pulls of all arms it got the decision that it has; -1 of open ones.
-    trace
-        A few moments of the search, evenly spaced on a logarithmic scale of pulls.
-    first
-        All arms after the first rounds.
+    trace, first
+        A few moments of the search, evenly spaced on a logarithmic scale of pulls; and all arms
+        after the first rounds.
     notes
         Further sentences about the answer, such as which arms were left out.
     """
@@ -293,10 +288,9 @@ class Result:
     def to_dict(self, *, snapshots: bool = False) -> dict[str, Any]:
         """Return everything as plain Python values, ready for JSON: the one result document.
 
-        ``result.json``, ``oddarms find --format json`` and ``oddarms study result --format json``
-        are this. Its `version` grows when a key changes its meaning or goes. What is not a finite
-        number is None, and labels that are neither text nor numbers are text. With `snapshots` it
-        has `first`, too.
+        Its `version` grows when a key changes its meaning or goes. What is not a finite number is
+        None, and labels that are neither text nor numbers are text. With `snapshots` it has
+        `first`, too.
         """
         needed = self.pulls_needed
         document: dict[str, Any] = {
@@ -328,13 +322,7 @@ class Result:
         return document
 
     def rows(self, arms: IntArray | None = None) -> list[dict[str, Any]]:
-        """Return what is known of each arm as plain values: the rows of ``arms.csv``.
-
-        Parameters
-        ----------
-        arms
-            The numbers of the arms to tell of, in this order; all by default.
-        """
+        """Return what is known of arms, by their numbers, as plain values; of all by default."""
         chosen = np.arange(self.question.n) if arms is None else np.asarray(arms, dtype=np.int64)
         nothing = [None] * chosen.size
         odds, evidence, needed = (

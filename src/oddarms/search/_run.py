@@ -239,18 +239,10 @@ class _Driver(ABC):
     """Makes the pulls of a source; `retry_at` decides whether a failed pull is retried."""
 
     def __init__(
-        self,
-        desk: Desk,
-        source: Any,
-        policy: Policy,
-        shown: _Shown,
-        interrupts: Interrupts,
+        self, desk: Desk, source: Any, policy: Policy, shown: _Shown, interrupts: Interrupts
     ) -> None:
-        self.desk = desk
-        self.source = source
-        self.policy = policy
-        self.shown = shown
-        self.interrupts = interrupts
+        self.desk, self.source, self.policy = desk, source, policy
+        self.shown, self.interrupts = shown, interrupts
         self.timeout = None if policy.timeout is None else seconds_of("timeout", policy.timeout)
         self.retry_for = seconds_of("retry_for", policy.retry_for)
         self.failing: dict[Label, tuple[float, int]] = {}  # since when, and how often
@@ -284,10 +276,7 @@ class _Driver(ABC):
         since, times = self.failing.get(ticket.arm, (now, 0))
         self.failing[ticket.arm] = since, times + 1
         if now - since >= self.retry_for:
-            failure = _failure_of(ticket, error)
-            said = str(failure).rstrip(".")
-            failure.args = (f"{said} ({times + 1} times in {duration(now - since)}).",)
-            raise failure
+            raise _failure_of(ticket, error, f" ({times + 1} times in {duration(now - since)}).")
         return min(now + _pause(after, times), since + self.retry_for)
 
 
@@ -572,12 +561,14 @@ def _called(function: Callable[[Any], Any], argument: Any, call: tuple[str, int]
     return function(argument)
 
 
-def _failure_of(ticket: Ticket, error: Exception) -> PullFailed:
-    if isinstance(error, PullFailed):
-        return error
-    said = f"{error}" if isinstance(error, RewardRejected) else f"{type(error).__name__}: {error}"
-    failure = PullFailed(f"arm {ticket.arm!r}: {said}", ticket.arm)
-    failure.__cause__ = error
+def _failure_of(ticket: Ticket, error: Exception, more: str = "") -> PullFailed:
+    failure = error
+    if not isinstance(failure, PullFailed):
+        kind = "" if isinstance(error, RewardRejected) else f"{type(error).__name__}: "
+        failure = PullFailed(f"arm {ticket.arm!r}: {kind}{error}", ticket.arm)
+        failure.__cause__ = error
+    if more:
+        failure.args = (str(failure).rstrip(".") + more,)
     return failure
 
 
