@@ -976,7 +976,7 @@ def test_time_is_written_as_people_do(
             "--oddarms-budget must be a whole number of at least 1 but got '0'.",
         ),
         (["--oddarms-rule=odd"], "--oddarms-rule must be one of sigma, mad, tukey, absolute but"),
-        (["--oddarms-fail-on=odd"], "--oddarms-fail-on must be some of flaky, abnormal, broken,"),
+        (["--oddarms-fail-on=odd"], "--oddarms-fail-on must be one or more of flaky, abnormal,"),
         (["--oddarms-jobs=2"], "--oddarms-jobs requires --oddarms-isolate"),
         (["--oddarms-time=soon"], "--oddarms-time must be a duration such as 90 (seconds), 30s"),
         (["--oddarms-summary=."], "--oddarms-summary must be a writable file; "),

@@ -66,9 +66,10 @@ from oddarms.search import (
     as_markdown,
     as_text,
     run,
+    seconds_of,
 )
-from oddarms.studies import Study, Worker
-from oddarms.text import about, counted, elided, shown, terminal_width
+from oddarms.studies import Study, Worker, retried
+from oddarms.text import about, counted, elided, shown, terminal_width, width
 
 SAMPLING: Options = (
     option("--pull COMMAND", str, "Sample by running this command; {arm} stands for the item."),
@@ -330,7 +331,8 @@ def _sampled(study: Study, sampling: Sampling, output: Output, worker: str | Non
     source, policy = sampling.source(study.labels), sampling.policy
     if output.quiet:
         return run(Worker(study, worker, retry_for=policy.retry_for), source, policy)
-    with Display(study.question, command=sampling.command) as display:
+    before = retried(study.progress, seconds_of("retry_for", policy.retry_for)).pulls
+    with Display(study.question, before, sampling.command) as display:
         desk = Worker(study, worker, retry_for=policy.retry_for, waiting=display.waiting)
         return run(desk, source, policy, display)
 
@@ -390,6 +392,8 @@ def _untold_kept(study: Study, folder: Path | None, untold: Sequence[tuple[Ticke
 
 # What is shown meanwhile
 
+MAX_WORST = 20
+"""Characters of the label of the worst item."""
 HANGING_SECONDS = 30.0
 """A command without a timeout that runs for longer is pointed out."""
 
@@ -397,11 +401,11 @@ HANGING_SECONDS = 30.0
 class Display(StatusLine):
     """Shows a search: a progress callback for `search.run`."""
 
-    def __init__(self, question: Question, *, command: Command | None = None) -> None:
+    def __init__(self, question: Question, before: int, command: Command | None = None) -> None:
         super().__init__()
         self._question = question
         self._command = None if command is None or command.timeout is not None else command
-        self._before: int | None = None
+        self._before = before
         self._said: set[Label | None] = set()
         self._over = threading.Event()
 
@@ -418,7 +422,6 @@ class Display(StatusLine):
 
     def __call__(self, progress: Progress) -> None:
         """Show how far the search is."""
-        self._before = progress.pulls if self._before is None else self._before
         rate = (progress.pulls - self._before) / max(time.monotonic() - self.started, 1e-3)
         parts = [
             f"{counted(progress.pulls, 'sample')} ({rate:,.1f}/s)",
@@ -428,8 +431,8 @@ class Display(StatusLine):
         line = " · ".join(parts)
         if progress.worst:
             arm, mean = progress.worst[0]
-            room = max(terminal_width() - len(line) - len(" · worst:  0.123") - 1, 8)
-            line += f" · worst: {elided(shown(self._question.labels[arm]), room)} {mean:.3g}"
+            worst = f" · worst: {elided(shown(self._question.labels[arm]), MAX_WORST)} {mean:.3g}"
+            line += worst if width(line + worst) < terminal_width() else ""
         self.show(line)
 
     def waiting(self) -> None:

@@ -230,7 +230,7 @@ _KINDS: dict[str, tuple[str, Callable[[str], Any], Callable[[Any], bool]]] = {
     "rate": ("a number between 0 and 1", float, lambda number: 0.0 < number < 1.0),
     "duration": (f"{DURATIONS}, or none,", _seconds, lambda seconds: seconds >= 0.0),
     "kinds": (
-        f"some of {', '.join(FAIL_ON)}, with commas between them,",
+        f"one or more of {', '.join(FAIL_ON)}, such as flaky,broken,",
         _words,
         set(FAIL_ON).issuperset,
     ),

@@ -38,7 +38,7 @@ _MEANINGS = {
     Status.WAITING: "it waits for results that others are getting",
     Status.DECIDED: "everything is decided",
     Status.BUDGET: "the budget does not allow another step",
-    Status.INTERRUPTED: "it was interrupted",
+    Status.INTERRUPTED: "a signal ended it",
     Status.FAILED: "a pull failed",
     Status.ENDED: "there are no more rewards",
     Status.STOPPED: "it was stopped and may be resumed",
