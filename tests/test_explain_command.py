@@ -31,7 +31,7 @@ def explained() -> str:
 
 def test_it_teaches_within_80_columns(explained: str) -> None:
     assert max(map(len, explained.splitlines())) <= 80
-    for word in ("k = 2", "delta = 0.05", "bounds = 0,1", "gap", "n must be over 5"):
+    for word in ("k = 2", "delta = 0.05", "bounds = 0,1", "gap", "needs more than 5 items"):
         assert word in explained
 
 

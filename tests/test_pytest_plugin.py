@@ -1177,7 +1177,7 @@ def test_workers_must_collect_the_same() -> None:
     schedule = Scheduler(StubHunt(FLAKY_TESTS), 2)  # type: ignore[arg-type]
     one, other = Node("gw0"), Node("gw1")
     schedule.add_node_collection(one, ["a", "b"])
-    with pytest.raises(pytest.UsageError, match="the same tests on all workers"):
+    with pytest.raises(pytest.UsageError, match="the same tests in the same order"):
         schedule.add_node_collection(other, ["b", "a"])
 
 

@@ -65,7 +65,7 @@ def test_a_budget_that_is_used_up_ends_a_worker_with_3(run_command: Run, tmp_pat
 def test_what_a_worker_cannot_do_is_said(run_command: Run, study: Study) -> None:
     assert_refused(work(run_command), 2, "--pull or --python is required")
     clip = ("--pull", PULL, "--reward", "stdout", "--clip", "0,10")
-    assert_refused(work(run_command, *clip), 2, "within the bounds of the study, 0,1")
+    assert_refused(work(run_command, *clip), 2, "match the bounds of the study, 0,1")
     python = ("--python", "json:dumps", "--reward", "stdout")
     assert_refused(work(run_command, *python), 2, "--reward requires --pull")
     other = run_command("study", "work", "t", "--storage", "s.db", "--pull", PULL)

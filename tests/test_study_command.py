@@ -687,7 +687,7 @@ def test_pipes_in_and_out(tmp_path: Path, environment: dict[str, str]) -> None:
     assert lines[1].startswith("number,ticket,arm")
     assert lines[2] in ("0", "1")  # whether all was in the pipe before its reader went
     assert lines[3] == "1"
-    assert done.err == "error: [Errno 28] No space left on device\n"
+    assert done.err == "error: No space left on device.\n"
 
 
 def test_ctrl_c_is_exit_code_130(tmp_path: Path, environment: dict[str, str]) -> None:

@@ -76,9 +76,7 @@ COLUMNS: Options = (
         " measured in simulations.",
         "proven",
     ),
-    option(
-        "--looks N", int, "How many times you will analyze these data; divides delta by it.", "1"
-    ),
+    option("--looks N", int, "How often you will analyze these data; divides delta.", "1"),
     flag("--finite-population", "The rows are the whole population: compare their exact means."),
 )
 """How data are read and judged, by the names of the parameters of `oddarms.analyze`."""
@@ -113,8 +111,8 @@ def analyze(given: Given) -> None:
 
     By default an item is abnormal if its mean lies at or above mean + K standard deviations of all
     means, and at least MARGIN above their mean; --rule has other definitions. The whole answer is
-    right with probability at least 1 - DELTA, if rows are independent and nobody looked at the
-    values to decide how many rows an item has.
+    right with probability at least 1 - DELTA if rows are independent and the number of rows of an
+    item was not chosen by looking at its values.
 
     Exit codes: 0 every item is decided; 3 some are undecided; 2 bad usage.
 

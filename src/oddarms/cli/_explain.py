@@ -31,31 +31,32 @@ RUNS = 5
 BISECTIONS = 30
 
 TEXT = """\
-You have {n:,} items. Sampling one gives a number, another one every time; only
-many samples show its mean. An item is abnormal if its mean is at or above
+You have {n:,} items. A sample of an item is a number that varies; only many
+samples show its mean. An item is abnormal if its mean is at or above
 
     threshold = mean of all means + k x standard deviation of all means.
 
 k = {k:g}
-    How far out "abnormal" is. If the means were spread like a bell curve,
-    {share} of them would be beyond it. Among n items none can be further out
-    than sqrt(n - 1) standard deviations: with this k, n must be over {least:g}.
+    How far out "abnormal" is. If the means were normally distributed, {share}
+    of them would be beyond it. Among n items none can be further out than
+    sqrt(n - 1) standard deviations, so this k needs more than {least:g} items.
 
 delta = {delta:g}
     The permitted probability of any wrong decision. A tenth of it costs only
     about {log_cost} more samples here.
 
 margin = {margin:g}
-    How far above the mean of all means an abnormal item is at least. It ends
-    the search where all items are alike: nothing stands out.
+    An abnormal item is also at least this far above the mean of all means.
+    Without a margin, a search among items that are all alike would not end.
 
 bounds = 0,1
-    The smallest and the largest possible sample; the guarantee rests on them.
-    What counts is the gap as a share of their distance.
+    The smallest and the largest possible sample. The guarantee rests on them;
+    wider bounds take more samples.
 
 gap
-    How far the hardest item is from the threshold. Nobody knows it in advance,
-    and it decides the cost: half the gap, up to four times the samples.
+    The distance of the hardest item from the threshold. It is unknown
+    beforehand, and decides the cost: half the gap takes up to four times the
+    samples.
 """
 
 READING = f"""

@@ -51,7 +51,7 @@ MAX_NAME = 40
     ITEMS,
     *SAMPLING,
     *SEARCH,
-    option("--history FILE|-", str, "Earlier samples: a table with the columns arm and reward."),
+    option("--history FILE|-", str, "Table of earlier samples with the columns arm and reward."),
     seed_option("Seed for random choices."),
     option(
         "--out DIR",
@@ -60,7 +60,7 @@ MAX_NAME = 40
         "output/find-..., named after the question",
     ),
     RESULT_FORMAT,
-    flag("--fresh", "Start again; the old search in --out is moved aside."),
+    flag("--fresh", "Start again; move the old search in --out aside."),
     flag("--same-source", "Resume even if --pull or another option that makes samples changed."),
     QUIET,
 )
@@ -72,9 +72,8 @@ def find(given: Given) -> None:
     right with probability at least 1 - DELTA. For data that are already recorded use `oddarms
     analyze`.
 
-    Every sample is stored as soon as it is made. After Ctrl-C, a failure or a power cut the same
-    command resumes; a larger --budget continues a search that used up its budget. Ctrl-C, SIGTERM
-    and SIGHUP wait for the running commands and end the search cleanly; a second one does not wait.
+    Every sample is stored at once. After Ctrl-C, SIGTERM, SIGHUP, a failure or a power cut the same
+    command resumes; a larger --budget continues a search that used up its budget.
 
     Exit codes: 0 every item is decided, or the goal was a budget; 3 some are undecided; 1 a sample
     failed; 2 bad usage; 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.

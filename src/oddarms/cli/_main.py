@@ -58,8 +58,10 @@ def _failed(error: BaseException) -> int:
             code = EXIT_FAILED
         case OddarmsError():
             code = EXIT_USAGE
-        case OSError():
-            code = EXIT_FAILED
+        case OSError(strerror=str(reason)):
+            where = f"{error.filename}: " if error.filename else ""
+            note(f"error: {where}{reason}.")
+            return EXIT_FAILED
         case KeyboardInterrupt():
             note(str(error) or "interrupted")
             return EXIT_SIGNAL + getattr(error, "signal", signal.SIGINT)

@@ -279,12 +279,12 @@ STORAGE = option(
 PORT = option(
     "--port N", click.IntRange(0, 65535), "Port to listen on; 0 picks a free one.", default=8321
 )
-WORKER = option("--worker NAME", str, "A name for the log.", "the process and the machine")
+WORKER = option("--worker NAME", str, "Name of this worker.", "the process and the machine")
 
 
 def seed_option(about: str, default: int | None = None) -> click.Option:
     """Return the option for a seed."""
-    return option("--seed N", int, about, "drawn" if default is None else "", default=default)
+    return option("--seed N", int, about, "random" if default is None else "", default=default)
 
 
 def opened_storage(storage: str | None) -> Storage:

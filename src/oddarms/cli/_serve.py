@@ -45,14 +45,14 @@ MAX_NODE, MAX_PATH = 60, 120
     option("--host ADDRESS", str, "Address to listen on.", default="127.0.0.1"),
     PORT,
     option("--token-file FILE", Path, "File with the admin's token; created if it is missing."),
-    option("--root-path /PREFIX", str, "Prefix under which a proxy serves it."),
+    option("--root-path /PREFIX", str, "Path prefix under which a proxy serves it."),
     option(
         "--allow-host NAME",
         str,
-        "A name by which clients reach it; may be repeated.",
+        "Host name by which clients reach it; may be repeated.",
         multiple=True,
     ),
-    flag("--open-metrics", "Let everybody read /metrics."),
+    flag("--open-metrics", "Let anybody read /metrics without a token."),
     option("--certificate FILE", Path, "Certificate for TLS, with --key."),
     option("--key FILE", Path, "The certificate's private key."),
     flag("--tls-elsewhere", "A proxy in front of the server does TLS."),
@@ -169,7 +169,7 @@ def admin(given: Given) -> None:
 
 @command(token, "worker", option("--study NAME", str, "Its only study.", required=True), *TOKEN)
 def worker(given: Given) -> None:
-    """Make a token that may read one study, and ask and tell there.
+    """Make a token that may work on one study.
 
     \b
     Example:
@@ -180,7 +180,7 @@ def worker(given: Given) -> None:
 
 @command(token, "reader", option("--study NAME", str, "The only study it may read.", "all"), *TOKEN)
 def reader(given: Given) -> None:
-    """Make a token that may read all studies, or one, and change nothing.
+    """Make a token that may read all studies, or only one.
 
     \b
     Example:
@@ -191,7 +191,7 @@ def reader(given: Given) -> None:
 
 @command(token, "list", STORAGE, FORMAT)
 def list_tokens(given: Given) -> None:
-    """List tokens: what they may do, and their ids; not the tokens themselves.
+    """List the ids, roles and notes of tokens.
 
     \b
     Example:

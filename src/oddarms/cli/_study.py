@@ -146,8 +146,8 @@ def _listed(one: StudySummary) -> tuple[Any, ...]:
 def show(given: Given) -> None:
     """Show the question of a study and its progress.
 
-    A ticket is live if its result may still come: its lease has not expired and it was not given
-    back. The number of samples still needed is an estimate, mostly right within a factor of three.
+    A ticket is live until it has a result, is given back, or its lease expires. The number of
+    samples still needed is an estimate, mostly right within a factor of three.
 
     \b
     Example:
@@ -220,7 +220,7 @@ def work(given: Given) -> None:
     if plan.bounds not in (None, study.question.bounds):
         a, b = study.question.bounds
         raise InvalidParameter(
-            f"--clip and --above must give samples within the bounds of the study, {a:g},{b:g}."
+            f"--clip and --above must match the bounds of the study, {a:g},{b:g}."
         )
     retried(study.take_over, wait)
     output = Output(None, None, quiet)
@@ -234,7 +234,7 @@ def work(given: Given) -> None:
 
 @command(study, "verify", NAME, STORAGE)
 def verify(given: Given) -> None:
-    """Check a study: the database's own check, and a replay.
+    """Check the integrity of the database, and replay the study.
 
     The exit code is 0 if the study is sound and 1 if not.
 
@@ -296,14 +296,14 @@ def _confirm(study: Study) -> None:
 def ask(given: Given) -> None:
     """Hand out samples to make, as tickets.
 
-    A ticket is an id under which to tell the value, the item to sample, and when its lease expires.
+    A ticket has an id for `tell`, the item to sample, and the time when its lease expires.
 
     \b
     Exit codes:
       0    tickets were handed out, perhaps fewer than -n
       3    the study is done: every item is decided, or the budget is used up
-      4    nothing to hand out now, as others have all samples of this step:
-           ask again soon
+      4    nothing to hand out now: other workers have all samples of this
+           step; ask again soon
       1    failed; 2 bad usage; 130 interrupted
 
     \b
@@ -411,8 +411,8 @@ def _comment(
 def skip(given: Given) -> None:
     """Give a ticket back without a result.
 
-    Its sample may be handed out again at once. Do not skip a sample because of the value it would
-    have: that selects samples. Tell such a failure as a value instead.
+    The sample may be handed out again at once. Do not skip a sample because of the value it would
+    have, as that biases the answer: tell such a failure as a value instead.
 
     \b
     Example:
@@ -469,9 +469,9 @@ def release(given: Given) -> None:
 def renew(given: Given) -> None:
     """Extend leases of samples that are still under way.
 
-    They then expire the given time from now. A worker with short leases that it renews keeps its
-    tickets, and if it dies others soon get them. The exit code is 1 if a lease could not be
-    renewed: its sample is no longer needed, though its result would still be taken.
+    A renewed lease lasts the given time from now. With short leases that a worker renews, others
+    soon get its tickets if it dies. The exit code is 1 if a lease could not be renewed: the sample
+    is no longer needed, but its result would still be used.
 
     \b
     Example:
@@ -498,8 +498,8 @@ def import_(given: Given) -> None:
     """Add earlier samples: a history.
 
     They count as evidence and cost no budget. The guarantee holds if they were drawn like all
-    others and nobody looked at the values to decide how many samples an item has. The same file,
-    byte for byte, is imported once.
+    others and the number of samples of an item was not chosen by looking at their values. A file
+    with the same bytes is imported only once.
 
     \b
     Example:
@@ -520,11 +520,11 @@ def import_(given: Given) -> None:
     "export",
     NAME,
     option("--format how", click.Choice(["csv", "json"]), "CSV, or a JSON list.", default="csv"),
-    option("--out FILE", Path, "Write to a file instead of stdout."),
+    option("--out FILE", Path, "Write to this file instead."),
     STORAGE,
 )
 def export(given: Given) -> None:
-    """Write all results, in the order in which they were recorded.
+    """Print all results in the order in which they were recorded.
 
     \b
     Example:
@@ -547,7 +547,7 @@ def export(given: Given) -> None:
     "archive",
     Argument("name", "The study.", metavar="[NAME]", required=False),
     option(
-        "--inactive TIME", seconds, "Instead of a name: all studies without activity for so long."
+        "--inactive TIME", seconds, "Instead of NAME: all studies without activity for this long."
     ),
     option("--out DIR", Path, "Folder for the archives; created if missing.", default="archive"),
     STORAGE,
@@ -555,8 +555,8 @@ def export(given: Given) -> None:
 def archive(given: Given) -> None:
     """Export studies to files, then delete them.
 
-    Each study gets a folder with question.json, result.json and trials.csv, which `import` reads
-    as samples from before. A study with samples under way is refused: release them first.
+    Each study gets a folder with question.json, result.json and trials.csv, which `import` reads.
+    A study with samples under way is refused: release them first.
 
     \b
     Examples:

@@ -63,53 +63,53 @@ OPTIONS = (
     Option(
         "precision",
         "SHARE",
-        "Run a flaky test until half its interval is this share of its failure rate (0.2).",
+        "Rerun flaky tests until half their interval is this share of the failure rate (0.2).",
         "rate",
     ),
     Option(
         "time",
         "TIME",
-        "Start no run after this time: 90, 90s, 10m, 1h, or none for no limit (10m).",
+        "Start no run after this time, such as 90s, 10m or 1h; none for no limit (10m).",
         "duration",
     ),
     Option("budget", "N", "Make at most N runs.", "count"),
     Option(
         "fail-on",
         "KINDS",
-        "Exit with 1 if there are such tests: flaky, abnormal, broken, undecided, or none"
+        "Exit with code 1 if a test is one of: flaky, abnormal, broken, undecided; or none"
         " (flaky,broken).",
         "kinds",
     ),
-    Option("out", "DIR", "Write report.html, flaky.json and junit.xml there."),
+    Option("out", "DIR", "Write report.html, flaky.json and junit.xml into this folder."),
     Option("summary", "FILE", "Append the answer to this file as Markdown."),
     Option(
         "quarantine",
         "FILE",
-        "Write the flaky tests there, as options for `pytest @FILE`, or as JSON (*.json).",
+        "Write the flaky tests into this file, for `pytest @FILE`; JSON if it ends with .json.",
     ),
-    Option("storage", "URL", "Store every run in this file or database, and use those in it."),
+    Option("storage", "URL", "Store all runs in this file or database, and count those in it."),
     Option("study", "NAME", "Prefix of the names of studies in the storage (pytest)."),
     Option(
         "version",
         "NAME",
-        "Version of the code (the commit by default). Runs of other versions do not count.",
+        "Version of the code; runs of other versions do not count (the commit).",
     ),
     Option("seed", "N", "Seed of the order of runs, random, numpy.random and Hypothesis.", "seed"),
-    Option("jobs", "N", "Number of parallel processes with --oddarms-isolate (1).", "count"),
+    Option("jobs", "N", "Parallel processes with --oddarms-isolate (1).", "count"),
     Option(
         "k",
         "K",
         "Ask which tests are abnormally flaky: K standard deviations above the mean of all.",
         "number",
     ),
-    Option("margin", "RATE", "Abnormal: also RATE above the average failure rate.", "number"),
+    Option("margin", "RATE", "Abnormal tests also fail this much above the average.", "number"),
     Option(
         "floor",
         "RATE",
-        "Abnormal: also RATE or more; the only condition if alone.",
+        "Abnormal tests also fail in this share of their runs; alone, the only condition.",
         "number",
     ),
-    Option("rule", "RULE", f"Abnormal by another rule: {', '.join(RULES)}.", "rule"),
+    Option("rule", "RULE", f"Another rule for abnormal tests: {', '.join(RULES)}.", "rule"),
 )
 ISOLATE = "Make every run in a fresh process, forked after the collection."
 
@@ -148,7 +148,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--oddarms",
         action="store_true",
-        help="Run the collected tests again and again, and report which of them are flaky.",
+        help="Rerun the collected tests, and report which of them are flaky.",
     )
     for option in OPTIONS:
         group.addoption(option.flag, dest=option.ini, metavar=option.metavar, help=option.help)

@@ -31,8 +31,8 @@ LINE_SECONDS = 20.0
 GRACE_SECONDS = 10.0
 """How long, at least, isolated runs may go on after the time is over."""
 NOBODY_LEFT = (
-    "no worker was left to run tests (--max-worker-restart lets more of them crash,"
-    " --oddarms-isolate lets none)"
+    "no worker was left to run tests (--max-worker-restart permits more crashes, --oddarms-isolate"
+    " prevents them)"
 )
 
 

@@ -138,8 +138,8 @@ class Scheduler:
         known = next(iter(self._collections.values()), None)
         if known is not None and list(collection) != known:
             raise pytest.UsageError(
-                "--oddarms must find the same tests on all workers of pytest-xdist but"
-                f" {node.gateway.id} has others, or another order."
+                "--oddarms needs the same tests in the same order on all workers of pytest-xdist;"
+                f" {node.gateway.id} has collected others."
             )
         self._collections[node] = list(collection)
 
