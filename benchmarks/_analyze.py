@@ -396,7 +396,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             row = error_row(count_errors(family, options.runs))
             print(f"| {' | '.join(row)} |", flush=True)
     if options.speed:
-        header = ["rows", "arms", "pandas, labels as text", "CSV", "Parquet", "memory"]
+        header = ["rows", "arms", "pandas alone", "CSV", "Parquet", "memory"]
         print("\n" + markdown(header, [speed(10**7, 10**4), speed(10**7, 10**6)]))
     return 0
 
