@@ -171,7 +171,7 @@ def to_text(blocks: Sequence[Block], width: int = WIDTH) -> str:
     """Return a document for a terminal, with empty lines before and after groups of rows."""
     text, group = "", False
     for block in blocks:
-        ended = group and isinstance(block, Paragraph)
+        ended = group and isinstance(block, Heading | Paragraph)
         if text and (ended or (isinstance(block, Table) and block.caption)):
             text += "\n"
         text += _text(block, width)

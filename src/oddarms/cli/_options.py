@@ -279,7 +279,7 @@ STORAGE = option(
 PORT = option(
     "--port N", click.IntRange(0, 65535), "Port to listen on; 0 picks a free one.", default=8321
 )
-WORKER = option("--worker NAME", str, "Name of this worker.", "the process and the machine")
+WORKER = option("--worker NAME", str, "Name of this worker, for the log.")
 
 
 def seed_option(about: str, default: int | None = None) -> click.Option:
