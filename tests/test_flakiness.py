@@ -26,6 +26,7 @@ from oddarms.pytest_plugin._flakiness import (
 from oddarms.pytest_plugin._report import Answer
 from oddarms.pytest_plugin._running import Clock, Outcome, Status
 from oddarms.pytest_plugin._sampling import FlakyTests
+from oddarms.report import Row
 from oddarms.statistics.binomial import clopper_pearson, most_errors
 
 FALSE_ALARM = 1e-6
@@ -111,7 +112,8 @@ def test_intervals_hold_though_the_runs_end_by_what_came_out(rate: float) -> Non
     for _ in range(trials):
         known = Flakiness(1, precision=0.5)
         played(known, [rate], rng)
-        low, high = known.interval(0)
+        seen = known.cases[0].counted
+        low, high = Row("test", "flaky", seen.runs, seen.failures).interval
         wrong += not low <= rate <= high
     # one tail more than the interval's own two: that of never having failed
     assert wrong <= most_errors(trials, 0.075, FALSE_ALARM)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from oddarms.documents import (
 from oddarms.files import writable_folder, write_whole
 from oddarms.plotting import file_content, plot_evidence, plot_intervals, plot_pulls
 from oddarms.search import ARMS, Result, Subject, answer, facts, is_proven, number, number_style
+from oddarms.statistics.binomial import clopper_pearson
 from oddarms.tables import csv_text
 from oddarms.text import counted
 
@@ -38,6 +40,8 @@ MAX_LABEL = 400
 """Characters of a label."""
 MAX_LISTED = 50
 """Tests of a table that are not folded."""
+TAIL = 0.025
+"""Of the interval of a test's failure rate, on either side."""
 NARROW = (4.2, 4.8)
 """Size of a picture for a phone, in inches."""
 
@@ -89,8 +93,8 @@ class Row:
         Its name, and what it is: "flaky", "broken", "clean", "undecided" or "skipped".
     abnormal
         Whether it is proven to stand out.
-    runs, failures, low, high
-        What counts, and the interval of its failure rate.
+    runs, failures
+        The runs that count, and how many of them failed.
     text, hints
         How it failed last, or why it is skipped; and what may be the cause.
     seconds
@@ -101,8 +105,6 @@ class Row:
     kind: str
     runs: int
     failures: int
-    low: float
-    high: float
     text: str = ""
     hints: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -113,8 +115,15 @@ class Row:
         """The share of runs that failed."""
         return self.failures / self.runs if self.runs else 0.0
 
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """The exact interval of the failure rate, wrong with probability at most 5 %."""
+        low, high = clopper_pearson(np.array([self.failures]), np.array([self.runs]), TAIL)
+        return float(low[0]), float(high[0])
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
+        low, high = self.interval
         return {
             "test": self.nodeid,
             "kind": str(self.kind),
@@ -122,8 +131,8 @@ class Row:
             "runs": self.runs,
             "failures": self.failures,
             "rate": self.rate,
-            "lower": self.low,
-            "upper": self.high,
+            "lower": low,
+            "upper": high,
             "seconds": self.seconds,
             "last": self.text,
             "hints": list(self.hints),
@@ -142,7 +151,7 @@ def table_of_tests(rows: Sequence[Row], caption: str, most: int = MAX_LISTED) ->
         [
             Literal(row.nodeid),
             f"{100.0 * row.rate:.1f} %" if row.runs else "–",
-            f"{100.0 * row.low:.1f} to {100.0 * row.high:.1f} %",
+            "{:.1f} to {:.1f} %".format(*(100.0 * end for end in row.interval)),
             f"{row.failures:,}/{row.runs:,}",
             Literal(visible(row.text)) if row.text else "",
             "; ".join(["abnormal"] * row.abnormal + list(row.hints)),

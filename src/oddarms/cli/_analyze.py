@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from oddarms.analysis import analyze as analyze_data
 from oddarms.cli._options import (
     ALL,
@@ -33,13 +31,10 @@ from oddarms.errors import InvalidParameter
 from oddarms.files import writable_folder
 from oddarms.report import Row
 from oddarms.search import TESTS, LeftOut
-from oddarms.statistics.binomial import clopper_pearson
 from oddarms.tables import Reruns, RunCount, RunHistory, read_junit
 from oddarms.text import counted, shown
 
 MAX_NAMED = 5
-TAIL = 0.025
-"""Of the interval of a flaky test, on either side."""
 
 COLUMNS: Options = (
     option(
@@ -204,23 +199,10 @@ def _say(name: str, history: RunHistory) -> None:
 def _flaky(history: RunHistory) -> list[Row]:
     """Return the tests that are proven flaky, those that fail most first."""
     proven = set(history.flaky)
-    found = [count for count in history.counts if count.test in proven]
-    low, high = clopper_pearson(
-        np.array([count.failures for count in found]),
-        np.array([count.runs for count in found]),
-        TAIL,
-    )
     rows = [
-        Row(
-            count.test,
-            "flaky",
-            count.runs,
-            count.failures,
-            least,
-            most,
-            history.last.get(count.test, ""),
-        )
-        for count, least, most in zip(found, low.tolist(), high.tolist(), strict=True)
+        Row(one.test, "flaky", one.runs, one.failures, history.last.get(one.test, ""))
+        for one in history.counts
+        if one.test in proven
     ]
     return sorted(rows, key=lambda row: -row.rate)
 

@@ -258,14 +258,6 @@ class Flakiness:
         left = self.max_runs - seen.runs
         return max(min(math.ceil(missing * seen.runs / seen.failures), left), 0)
 
-    def interval(self, test: int, level: float = CONFIDENCE) -> tuple[float, float]:
-        """Return the interval of a test's failure rate."""
-        seen = self.cases[test].counted
-        low, high = clopper_pearson(
-            np.array([seen.failures]), np.array([seen.runs]), (1.0 - level) / 2.0
-        )
-        return float(low[0]), float(high[0])
-
     def abnormal(self, k: float = 2.0, margin: float = 0.05) -> set[int]:
         """Return the tests that stand out, with probability at least 1 - delta rightly so.
 

@@ -65,16 +65,12 @@ class Answer:
             case, kind = self.known.cases[index], self.known.kind(index)
             if self.settings.words and kind in (Kind.CLEAN, Kind.UNDECIDED):
                 kind = Kind.UNDECIDED if nodeid in undecided else Kind.CLEAN
-            seen = case.counted
-            low, high = self.known.interval(index) if seen.runs else (0.0, 1.0)
             rows.append(
                 Row(
                     nodeid,
                     kind,
-                    seen.runs,
-                    seen.failures,
-                    low,
-                    high,
+                    case.counted.runs,
+                    case.counted.failures,
                     case.text,
                     tuple(self._hints(index, kind, case)),
                     case.pace,
@@ -168,10 +164,10 @@ class Answer:
     @property
     def failing(self) -> int:
         """How many tests make the exit code 1."""
-        kinds = {"flaky": Kind.FLAKY, "broken": Kind.BROKEN, "undecided": Kind.UNDECIDED}
-        chosen = {kinds[word] for word in self.settings.fail_on if word in kinds}
-        abnormal = "abnormal" in self.settings.fail_on
-        return sum(row.kind in chosen or (abnormal and row.abnormal) for row in self.rows)
+        chosen = self.settings.fail_on
+        return sum(
+            row.kind in chosen or (row.abnormal and "abnormal" in chosen) for row in self.rows
+        )
 
     # Sentences
 
