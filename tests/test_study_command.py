@@ -319,8 +319,8 @@ def test_many_results_in_every_layout(crowd: Run, text: str) -> None:
     Path("results").write_text(filled_in(text, ids))
     told = crowd("tell", "crowd", "--from", "results", "--worker", "w1", "--format", "json")
     assert told.json == [{"ticket": ticket, "outcome": "recorded"} for ticket in ids]
-    rows = crowd("export", "crowd", "--format", "json").json
-    found = [(row["ticket"], row["reward"], row["worker"]) for row in rows]
+    rows = crowd("export", "crowd").rows
+    found = [(row["ticket"], float(row["reward"]), row["worker"]) for row in rows]
     assert sorted(found) == sorted(zip(ids, (0.5, 1.0), ("w1", "w1"), strict=True))
 
 
@@ -424,7 +424,7 @@ def test_an_import_after_the_end_says_that_it_is_not_used(crowd: Run) -> None:
     assert "not used" in ran.err
 
 
-def test_trials_are_exported_in_both_formats_and_to_a_file(crowd: Run) -> None:
+def test_trials_are_exported(crowd: Run) -> None:
     ids = ask(crowd, 2)
     words = ("tell", "crowd", "--worker", "Zoë, the 1st", "--from", "-")
     crowd(*words, stdin=filled_in("#2 1\n#1 0.5\n", ids))
@@ -432,9 +432,7 @@ def test_trials_are_exported_in_both_formats_and_to_a_file(crowd: Run) -> None:
     assert as_csv.err == ""
     assert {row["ticket"] for row in as_csv.rows} == set(ids)
     assert as_csv.rows[0]["worker"] == "Zoë, the 1st"
-    as_json = crowd("export", "crowd", "--format", "json").json
-    assert [row["number"] for row in as_json] == [1, 2]
-    assert list(as_json[0]) == list(as_csv.rows[0])
+    assert [row["number"] for row in as_csv.rows] == ["1", "2"]
     written = crowd("export", "crowd", "--out", "trials.csv")
     assert (written.out, written.err) == ("", "written: trials.csv\n")
     assert Path("trials.csv").read_text(encoding="utf-8") == as_csv.out

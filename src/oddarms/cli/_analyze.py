@@ -9,22 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from oddarms.analysis import analyze as analyze_data
-from oddarms.cli._options import (
-    ALL,
-    QUESTION,
-    QUIET,
-    RESULT_FORMAT,
-    TRANSFORMS,
-    Argument,
-    Given,
-    Options,
-    command,
-    file_of,
-    flag,
-    option,
-    transform_of,
-    words_of,
-)
+from oddarms.cli import _options as opts
+from oddarms.cli._options import Argument, Given, Options, command, flag, option
 from oddarms.cli._sampling import Output
 from oddarms.cli._terminal import EXIT_UNFINISHED, note
 from oddarms.errors import InvalidParameter
@@ -94,12 +80,12 @@ COLUMNS: Options = (
         default="first",
     ),
     *COLUMNS,
-    *TRANSFORMS,
-    *QUESTION,
+    *opts.TRANSFORMS,
+    *opts.QUESTION,
     option("--out DIR", Path, "Folder for result.json, arms.csv and report.html."),
-    RESULT_FORMAT,
-    ALL,
-    QUIET,
+    opts.RESULT_FORMAT,
+    opts.ALL,
+    opts.QUIET,
 )
 def analyze(given: Given) -> None:
     """Analyze recorded data: which items are abnormal, and what would decide the rest.
@@ -119,9 +105,9 @@ def analyze(given: Given) -> None:
       oddarms analyze counts.csv --arm host --trials requests --events errors
       oddarms analyze --junit 'runs/*.xml' --format markdown
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
-    words = words_of(given)
+    words = opts.words_of(given)
     options = {o.name: value for o in COLUMNS if (value := getattr(given, str(o.name)))}
-    transform = transform_of(words, given)
+    transform = opts.transform_of(words, given)
     if transform is not None:
         options |= {"clip": transform.clip, "above": transform.above}
         del words["bounds"]
@@ -135,7 +121,7 @@ def analyze(given: Given) -> None:
         output = replace(output, words=shows, flaky=_flaky(history))
         result = analyze_data(history, **options, **words)
     else:
-        with file_of(_one(given.files)) as path:
+        with opts.file_of(_one(given.files)) as path:
             result = analyze_data(path, **options, **words)
     output.finish(result)
     if not result.complete:

@@ -11,17 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from oddarms.arms import SimulatedArms, simulated_crowd
-from oddarms.cli._options import (
-    DELTA,
-    PORT,
-    SIGMAS,
-    Given,
-    command,
-    flag,
-    option,
-    seed_option,
-    words_of,
-)
+from oddarms.cli import _options as opts
+from oddarms.cli._options import Given, command, flag, option, seed_option
 from oddarms.cli._sampling import Output
 from oddarms.cli._terminal import EXIT_SIGNAL, emit, note
 from oddarms.errors import SearchInterrupted
@@ -45,8 +36,8 @@ time."""
 @command(
     None,
     "demo",
-    SIGMAS,
-    DELTA,
+    opts.SIGMAS,
+    opts.DELTA,
     seed_option("Seed for the workers' answers.", 0),
     option("--budget N", int, "Ask at most this many questions.", "no limit"),
     option(
@@ -56,7 +47,7 @@ time."""
         default="output/demo",
     ),
     flag("--serve", "Show the search live on a web page, until Ctrl-C."),
-    PORT,
+    opts.PORT,
 )
 def demo(given: Given) -> None:
     """Find the workers who err abnormally often in a simulated crowd of 722.
@@ -65,7 +56,7 @@ def demo(given: Given) -> None:
     rates.
     """
     crowd, seed = simulated_crowd(), given.seed
-    question = Question.of(crowd.labels, words_of(given))
+    question = Question.of(crowd.labels, opts.words_of(given))
     if given.serve:
         _serve(question, simulated_crowd(seed), seed, given.port)
         return

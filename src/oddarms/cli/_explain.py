@@ -6,16 +6,8 @@ import math
 
 import numpy as np
 
-from oddarms.cli._options import (
-    DELTA,
-    MARGIN,
-    SIGMAS,
-    Given,
-    command,
-    option,
-    seed_option,
-    words_of,
-)
+from oddarms.cli import _options as opts
+from oddarms.cli._options import Given, command, option, seed_option
 from oddarms.cli._terminal import emit, note
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, Question
@@ -70,9 +62,9 @@ item.
     None,
     "explain",
     option("--n N", int, "Number of items.", default=50),
-    SIGMAS,
-    DELTA,
-    MARGIN,
+    opts.SIGMAS,
+    opts.DELTA,
+    opts.MARGIN,
     option(
         "--gap NUMBER",
         float,
@@ -98,7 +90,7 @@ def explain(given: Given) -> None:
         raise InvalidParameter(f"--n must be at most {MAX_ARMS:,} here, not {n:,}.")
     if gap is not None and not MIN_GAP <= gap < 1.0:
         raise InvalidParameter(f"--gap must be at least {MIN_GAP:g} and below 1, not {gap:g}.")
-    question = Question(n, **words_of(given))
+    question = Question(n, **opts.words_of(given))
     if question.k <= 0.0:
         raise InvalidParameter(f"--k must be positive here, not {question.k:g}.")
     instances = _instances(question, gap)

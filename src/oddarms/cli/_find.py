@@ -7,27 +7,15 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from oddarms.cli._options import (
-    ITEMS,
-    QUIET,
-    RESULT_FORMAT,
-    SEARCH,
-    Given,
-    add_history,
-    command,
-    flag,
-    option,
-    seed_option,
-    words_of,
-)
+from oddarms.cli import _options as opts
+from oddarms.cli._options import Given, command, flag, option, seed_option
 from oddarms.cli._sampling import SAMPLING, Output, Sampling, sample
 from oddarms.cli._terminal import EXIT_UNFINISHED, note
 from oddarms.errors import InvalidParameter
@@ -48,9 +36,9 @@ MAX_NAME = 40
 @command(
     None,
     "find",
-    ITEMS,
+    opts.ITEMS,
     *SAMPLING,
-    *SEARCH,
+    *opts.SEARCH,
     option("--history FILE|-", str, "Table of earlier samples with the columns arm and reward."),
     seed_option("Seed for random choices."),
     option(
@@ -59,10 +47,10 @@ MAX_NAME = 40
         "Folder for the search and its answer: result.json, arms.csv, report.html.",
         "output/find-..., named after the question",
     ),
-    RESULT_FORMAT,
+    opts.RESULT_FORMAT,
     flag("--fresh", "Start again; move the old search in --out aside."),
     flag("--same-source", "Resume even if --pull or another option that makes samples changed."),
-    QUIET,
+    opts.QUIET,
 )
 def find(given: Given) -> None:
     """Sample items live, as few times as possible, until each is decided.
@@ -84,7 +72,7 @@ def find(given: Given) -> None:
       oddarms find --arms hosts --pull './ping {arm}' --reward stdout --clip 0,10
       oddarms find --arms hosts.txt --python checks:probe --budget 10000
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
-    words = words_of(given)
+    words = opts.words_of(given)
     plan, quiet = Sampling.of(given, words), given.quiet
     question = Question.of(read_labels(given.arms), words)
     out = given.out or _usual_folder(question, plan.identity, given)
@@ -98,7 +86,7 @@ def find(given: Given) -> None:
         study = retried(lambda: open_study(question, storage=where, rng=given.seed), wait)
         _check_source(study, out, plan.identity, same=given.same_source)
         if given.history is not None:
-            added = add_history(study, given.history)
+            added = opts.add_history(study, given.history)
             told = f"{counted(added, 'sample')} added" if added else "its samples count once"
             if not quiet:
                 note(f"{shown(given.history)}: {told}")
@@ -134,19 +122,8 @@ def _usual_folder(question: Question, identity: Mapping[str, Any], given: Given)
     text = json.dumps([asked, identity, given.seed], sort_keys=True, default=str)
     digest = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:6]
     things = Path(given.arms).stem if os.path.lexists(given.arms) else given.arms
-    name = " ".join(["find", things, *_words_of(identity)])
-    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_NAME].rstrip("-")
+    plain = re.sub(r"[^a-z0-9]+", "-", f"find {things}".lower()).strip("-")[:MAX_NAME].rstrip("-")
     return Path("output") / f"{plain}-{digest}"
-
-
-def _words_of(identity: Mapping[str, Any]) -> Sequence[str]:
-    """Return the words of a command or function, without those with an item in them."""
-    how = identity.get("--pull") or identity.get("--python") or ""
-    try:
-        words = shlex.split(how)
-    except ValueError:
-        words = how.split()
-    return [word for word in words if "{arm}" not in word]
 
 
 @contextmanager

@@ -30,16 +30,8 @@ from oddarms.arms import (
     codes_of,
     transformed,
 )
-from oddarms.cli._options import (
-    TRANSFORMS,
-    Given,
-    Options,
-    ResultFormat,
-    flag,
-    option,
-    seconds,
-    transform_of,
-)
+from oddarms.cli import _options as opts
+from oddarms.cli._options import Given, Options, flag, option, seconds
 from oddarms.cli._terminal import emit, note
 from oddarms.documents import Block, Heading
 from oddarms.errors import (
@@ -80,7 +72,7 @@ SAMPLING: Options = (
         "With --pull, the sample: 1 if the command fails, or the number in its last line.",
         "exit-code",
     ),
-    *TRANSFORMS,
+    *opts.TRANSFORMS,
     option("--jobs N", int, "Take this many samples in parallel.", "1; 100 for coroutines"),
     option("--timeout TIME", seconds, "A sample that takes longer has failed: 5 (seconds), 10m."),
     option(
@@ -127,7 +119,7 @@ class Sampling:
     def of(cls, given: Given, words: dict[str, Any]) -> Sampling:
         """Return how to sample, by options; --clip and --above add bounds to the words."""
         _check_together(given)
-        transform = transform_of(words, given)
+        transform = opts.transform_of(words, given)
         function = _function_of(given)
         if transform is not None:
             function = transformed(function, transform, batch=given.batch)
@@ -250,7 +242,7 @@ class Output:
     """
 
     folder: Path | None
-    how: ResultFormat | None = "table"
+    how: opts.ResultFormat | None = "table"
     quiet: bool = False
     words: Mapping[str, Any] = field(default_factory=dict)
     flaky: Sequence[report.Row] = ()

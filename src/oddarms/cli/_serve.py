@@ -11,21 +11,8 @@ from pathlib import Path
 import click
 
 from oddarms import server
-from oddarms.cli._options import (
-    FORMAT,
-    PORT,
-    STORAGE,
-    Argument,
-    Commands,
-    Given,
-    Options,
-    check_lasting,
-    check_local,
-    command,
-    flag,
-    option,
-    seconds,
-)
+from oddarms.cli import _options as opts
+from oddarms.cli._options import Argument, Given, Options, command, flag, option, seconds
 from oddarms.cli._terminal import emit, emit_rows, moment, note
 from oddarms.errors import InvalidParameter
 from oddarms.server import LONGEST, Binding, Role, Settings, Tokens, create_app, new_token
@@ -41,9 +28,9 @@ MAX_NODE, MAX_PATH = 60, 120
 @command(
     None,
     "serve",
-    STORAGE,
+    opts.STORAGE,
     option("--host ADDRESS", str, "Address to listen on.", default="127.0.0.1"),
-    PORT,
+    opts.PORT,
     option("--token-file FILE", Path, "File with the admin's token; created if it is missing."),
     option("--root-path /PREFIX", str, "Path prefix under which a proxy serves it."),
     option(
@@ -65,7 +52,7 @@ MAX_NODE, MAX_PATH = 60, 120
         "1h",
         default=MAX_LEASE.total_seconds(),
     ),
-    kind=Commands,
+    kind=opts.Commands,
     invoke_without_command=True,
 )
 def serve(given: Given) -> None:
@@ -82,7 +69,7 @@ def serve(given: Given) -> None:
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
     if click.get_current_context().invoked_subcommand is not None:
         return
-    check_local(given.storage)
+    opts.check_local(given.storage)
     token_file = given.token_file
     cert, key = (None if file is None else str(file) for file in (given.certificate, given.key))
     binding = Binding(given.host, given.port, cert, key)
@@ -147,12 +134,12 @@ def _write_private(file: Path, text: str) -> None:
 
 # Tokens
 
-token = Commands("token", help="Make, list and revoke tokens: who may use the server.")
+token = opts.Commands("token", help="Make, list and revoke tokens: who may use the server.")
 serve.add_command(token)
 TOKEN: Options = (
     option("--note TEXT", str, "What the token is for, shown in the list.", default=""),
     option("--days NUMBER", float, "Days until it expires.", "never"),
-    STORAGE,
+    opts.STORAGE,
 )
 
 
@@ -189,7 +176,7 @@ def reader(given: Given) -> None:
     _make(Role.READER, given.study, given)
 
 
-@command(token, "list", STORAGE, FORMAT)
+@command(token, "list", opts.STORAGE, opts.FORMAT)
 def list_tokens(given: Given) -> None:
     """List the ids, roles and notes of tokens.
 
@@ -213,7 +200,7 @@ def list_tokens(given: Given) -> None:
     emit_rows(given.how, header, rows, wrap="note")
 
 
-@command(token, "revoke", Argument("token", "As `list` shows it.", metavar="ID"), STORAGE)
+@command(token, "revoke", Argument("token", "As `list` shows it.", metavar="ID"), opts.STORAGE)
 def revoke(given: Given) -> None:
     """Revoke a token; running servers refuse it within five seconds.
 
@@ -239,6 +226,6 @@ def _make(role: Role, study: str | None, given: Given) -> None:
 
 
 def _tokens(storage: str | None) -> Tokens:
-    check_local(storage)
-    check_lasting(storage)
+    opts.check_local(storage)
+    opts.check_lasting(storage)
     return Tokens.opened(storage)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections import Counter
@@ -14,31 +13,8 @@ from urllib.parse import quote
 
 import click
 
-from oddarms.cli._options import (
-    ALL,
-    FORMAT,
-    ITEMS,
-    NAME,
-    QUIET,
-    RESULT_FORMAT,
-    SEARCH,
-    STORAGE,
-    WORKER,
-    Argument,
-    Commands,
-    Format,
-    Given,
-    add_history,
-    check_lasting,
-    command,
-    flag,
-    opened_storage,
-    opened_study,
-    option,
-    seconds,
-    seed_option,
-    words_of,
-)
+from oddarms.cli import _options as opts
+from oddarms.cli._options import Argument, Given, command, flag, option, seconds, seed_option
 from oddarms.cli._sampling import SAMPLING, Output, Sampling, sample
 from oddarms.cli._terminal import (
     EXIT_FAILED,
@@ -77,7 +53,7 @@ TEXT_OR_JSON = option(
     default="table",
 )
 
-study = Commands(
+study = opts.Commands(
     "study",
     help="Create and use studies: searches in a file or database that many workers share.",
 )
@@ -87,10 +63,10 @@ study = Commands(
     study,
     "create",
     Argument("name", "A new name.", metavar="NAME"),
-    ITEMS,
-    *SEARCH,
+    opts.ITEMS,
+    *opts.SEARCH,
     seed_option("Seed for random choices."),
-    STORAGE,
+    opts.STORAGE,
 )
 def create(given: Given) -> None:
     """Create a study: a search that many workers share.
@@ -101,8 +77,8 @@ def create(given: Given) -> None:
       oddarms study create ads --arms a,b,c --k 1 --bounds 0,100
       oddarms study create tests --arms - --option max_step=50
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
-    question = Question.of(read_labels(given.arms), words_of(given))
-    check_lasting(given.storage)
+    question = Question.of(read_labels(given.arms), opts.words_of(given))
+    opts.check_lasting(given.storage)
     made = create_study(given.name, question, rng=given.seed, storage=given.storage)
     where = shown(made.storage)
     emit(f"created {made.name} with {counted(question.n, 'arm')} in {where}\n")
@@ -113,8 +89,8 @@ def create(given: Given) -> None:
     "list",
     option("--sort COLUMN", str, f"{', '.join(SORTS)}; -results: largest first.", default="name"),
     option("--status STATUS", str, "Only studies with this status.", default=""),
-    STORAGE,
-    FORMAT,
+    opts.STORAGE,
+    opts.FORMAT,
 )
 def list_studies(given: Given) -> None:
     """List the studies of a storage.
@@ -123,7 +99,8 @@ def list_studies(given: Given) -> None:
     Example:
       oddarms study list --storage postgresql://me@host/studies
     """  # noqa: D301
-    found, how = opened_storage(given.storage).list(sort=given.sort, status=given.status), given.how
+    how, storage = given.how, opts.opened_storage(given.storage)
+    found = storage.list(sort=given.sort, status=given.status)
     if how == "table" and not found:
         note("no studies yet: `oddarms study create` makes one")
         return
@@ -142,7 +119,7 @@ def _listed(one: StudySummary) -> tuple[Any, ...]:
     return one.name, *state, asked.k, asked.delta, asked.algorithm, one.handed_out, one.created
 
 
-@command(study, "show", NAME, STORAGE, TEXT_OR_JSON)
+@command(study, "show", opts.NAME, opts.STORAGE, TEXT_OR_JSON)
 def show(given: Given) -> None:
     """Show the question of a study and its progress.
 
@@ -153,7 +130,7 @@ def show(given: Given) -> None:
     Example:
       oddarms study show crowd
     """  # noqa: D301
-    study = opened_study(given)
+    study = opts.opened_study(given)
     overview = study.overview()
     if given.how == "json":
         emit(json_text(study_document(study, overview, overview.result.to_dict())))
@@ -182,7 +159,7 @@ def _described(study: Study, overview: Overview) -> str:
     return to_text([Facts([(name, Literal(text)) for name, text in lines])])
 
 
-@command(study, "result", NAME, STORAGE, RESULT_FORMAT, ALL)
+@command(study, "result", opts.NAME, opts.STORAGE, opts.RESULT_FORMAT, opts.ALL)
 def result(given: Given) -> None:
     """Show the answer, as far as it is known.
 
@@ -195,10 +172,10 @@ def result(given: Given) -> None:
       oddarms study result crowd
       oddarms study result crowd --format json
     """  # noqa: D301
-    Output(None, given.how, words={"every": given.every}).show(opened_study(given).result())
+    Output(None, given.how, words={"every": given.every}).show(opts.opened_study(given).result())
 
 
-@command(study, "work", NAME, *SAMPLING, WORKER, STORAGE, QUIET)
+@command(study, "work", opts.NAME, *SAMPLING, opts.WORKER, opts.STORAGE, opts.QUIET)
 def work(given: Given) -> None:
     """Work on a study: ask, sample and tell until it is done.
 
@@ -216,7 +193,7 @@ def work(given: Given) -> None:
     """  # noqa: D301
     plan, quiet = Sampling.of(given, {}), given.quiet
     wait = seconds_of("retry_for", plan.policy.retry_for)
-    study = retried(lambda: opened_study(given), wait)
+    study = retried(lambda: opts.opened_study(given), wait)
     if plan.bounds not in (None, study.question.bounds):
         a, b = study.question.bounds
         raise InvalidParameter(
@@ -232,7 +209,7 @@ def work(given: Given) -> None:
         sys.exit(EXIT_UNFINISHED)
 
 
-@command(study, "verify", NAME, STORAGE)
+@command(study, "verify", opts.NAME, opts.STORAGE)
 def verify(given: Given) -> None:
     """Check the integrity of the database, and replay the study.
 
@@ -242,14 +219,14 @@ def verify(given: Given) -> None:
     Example:
       oddarms study verify crowd
     """  # noqa: D301
-    study = opened_study(given)
+    study = opts.opened_study(given)
     found = study.verify()
     if not found.ok:
         raise StorageFailed(f"{study.name} is damaged: {'; '.join(found.problems)}.")
     emit(f"{study.name} is sound: {counted(found.results, 'result')}\n")
 
 
-@command(study, "delete", NAME, flag("--yes -y", "Do not ask for confirmation."), STORAGE)
+@command(study, "delete", opts.NAME, flag("--yes -y", "Do not ask for confirmation."), opts.STORAGE)
 def delete(given: Given) -> None:
     """Delete a study with all its results, for good.
 
@@ -257,10 +234,10 @@ def delete(given: Given) -> None:
     Example:
       oddarms study delete crowd --yes
     """  # noqa: D301
-    study = opened_study(given)
+    study = opts.opened_study(given)
     if not given.yes:
         _confirm(study)
-    opened_storage(given.storage).delete(given.name)
+    opts.opened_storage(given.storage).delete(given.name)
     emit(f"deleted {study.name} from {shown(study.storage)}\n")
 
 
@@ -286,12 +263,12 @@ def _confirm(study: Study) -> None:
 @command(
     study,
     "ask",
-    NAME,
+    opts.NAME,
     option("-n N", int, "Hand out at most this many tickets.", default=1),
-    WORKER,
+    opts.WORKER,
     LEASE,
-    STORAGE,
-    FORMAT,
+    opts.STORAGE,
+    opts.FORMAT,
 )
 def ask(given: Given) -> None:
     """Hand out samples to make, as tickets.
@@ -310,13 +287,13 @@ def ask(given: Given) -> None:
     Example:
       oddarms study ask crowd -n 10 --worker "$HOSTNAME" --lease 10m --format csv
     """  # noqa: D301 - the \\b keeps click from filling the lines below it
-    tickets = opened_study(given).ask(given.n, given.worker, given.lease)
+    tickets = opts.opened_study(given).ask(given.n, given.worker, given.lease)
     _show_tickets(given.name, tickets, given.n, given.how)
     if not tickets:
         sys.exit(EXIT_DONE if tickets.done else EXIT_WAITING)
 
 
-def _show_tickets(name: str, tickets: Tickets, n: int, how: Format) -> None:
+def _show_tickets(name: str, tickets: Tickets, n: int, how: opts.Format) -> None:
     header = ("id", "arm", "expires")
     rows = [(ticket.id, ticket.arm, ticket.expires) for ticket in tickets]
     if how == "json":
@@ -332,7 +309,7 @@ def _show_tickets(name: str, tickets: Tickets, n: int, how: Format) -> None:
 @command(
     study,
     "tell",
-    NAME,
+    opts.NAME,
     Argument("ticket", "The id that `ask` printed.", metavar="[TICKET]", required=False),
     Argument("reward", "The sample.", metavar="[VALUE]", required=False),
     option(
@@ -341,9 +318,9 @@ def _show_tickets(name: str, tickets: Tickets, n: int, how: Format) -> None:
         "Many results: lines `ticket value`, CSV with the columns ticket (or id) and reward, or"
         " JSON lines with these keys. If one is wrong, none is recorded.",
     ),
-    WORKER,
-    STORAGE,
-    FORMAT,
+    opts.WORKER,
+    opts.STORAGE,
+    opts.FORMAT,
     context_settings={"ignore_unknown_options": True},  # a value may be negative
 )
 def tell(given: Given) -> None:
@@ -361,7 +338,7 @@ def tell(given: Given) -> None:
     ticket, reward, source, how = given.ticket, given.reward, given.source, given.how
     if (source is None) == (ticket is None) or (ticket is None) != (reward is None):
         raise InvalidParameter("Give either TICKET and VALUE, or --from FILE.")
-    study = opened_study(given)
+    study = opts.opened_study(given)
     if source is not None:
         results = read_results(source, study.question.bounds)
     else:
@@ -403,10 +380,10 @@ def _comment(
 @command(
     study,
     "skip",
-    NAME,
+    opts.NAME,
     Argument("ticket", "The id that `ask` printed.", metavar="TICKET"),
     option("--reason TEXT", str, "A reason for the log.", default=""),
-    STORAGE,
+    opts.STORAGE,
 )
 def skip(given: Given) -> None:
     """Give a ticket back without a result.
@@ -418,18 +395,18 @@ def skip(given: Given) -> None:
     Example:
       oddarms study skip crowd 17.3.204.9f86d081884c7d65 --reason "shutting down"
     """  # noqa: D301
-    opened_study(given).skip(given.ticket, given.reason)
+    opts.opened_study(given).skip(given.ticket, given.reason)
     emit(f"ticket {given.ticket} was given back\n")
 
 
 @command(
     study,
     "release",
-    NAME,
+    opts.NAME,
     option("--worker NAME", str, "Take back the tickets of this worker; '' if it has no name."),
     flag("--all every", "Take back all listed tickets."),
-    STORAGE,
-    FORMAT,
+    opts.STORAGE,
+    opts.FORMAT,
 )
 def release(given: Given) -> None:
     """Show which workers hold a study up, and take their tickets back.
@@ -442,7 +419,7 @@ def release(given: Given) -> None:
       oddarms study release crowd
       oddarms study release crowd --worker "lab 2"
     """  # noqa: D301
-    study, worker = opened_study(given), given.worker
+    study, worker = opts.opened_study(given), given.worker
     if worker is not None or given.every:
         whose = [worker or None] if worker is not None else [one.worker for one in study.holders()]
         count = sum(study.release(one, "released from the command line") for one in whose)
@@ -459,12 +436,12 @@ def release(given: Given) -> None:
 @command(
     study,
     "renew",
-    NAME,
+    opts.NAME,
     Argument(
         "tickets", "The ids that `ask` printed.", metavar="TICKET...", nargs=-1, required=True
     ),
     LEASE,
-    STORAGE,
+    opts.STORAGE,
 )
 def renew(given: Given) -> None:
     """Extend leases of samples that are still under way.
@@ -477,7 +454,7 @@ def renew(given: Given) -> None:
     Example:
       while sleep 20; do oddarms study renew crowd "$ID" --lease 1m; done &
     """  # noqa: D301
-    renewed = opened_study(given).renew(given.tickets, given.lease)
+    renewed = opts.opened_study(given).renew(given.tickets, given.lease)
     emit(f"renewed {renewed:,} of {counted(len(given.tickets), 'lease')}\n")
     if renewed < len(given.tickets):
         note("the others have a result, or were handed to another worker")
@@ -487,12 +464,12 @@ def renew(given: Given) -> None:
 @command(
     study,
     "import",
-    NAME,
+    opts.NAME,
     Argument("file", "A table with a row per sample: CSV, Excel or Parquet; - for stdin."),
     option("--arm COLUMN", str, "The column of items.", "arm", multiple=True),
     option("--reward COLUMN", str, "The column of values.", "reward"),
     flag("--again", "Import the file even if it was imported before."),
-    STORAGE,
+    opts.STORAGE,
 )
 def import_(given: Given) -> None:
     """Add earlier samples: a history.
@@ -505,9 +482,9 @@ def import_(given: Given) -> None:
     Example:
       oddarms study import crowd last-month.csv
     """  # noqa: D301
-    study, file = opened_study(given), given.file
+    study, file = opts.opened_study(given), given.file
     columns = {"arm": list(given.arm) or None, "reward": given.reward}
-    recorded = add_history(study, file, again=given.again, **columns)
+    recorded = opts.add_history(study, file, again=given.again, **columns)
     if recorded == 0:
         note(f"{shown(file)} was imported before and counts once; --again imports it once more.")
     elif study.done:
@@ -518,13 +495,12 @@ def import_(given: Given) -> None:
 @command(
     study,
     "export",
-    NAME,
-    option("--format how", click.Choice(["csv", "json"]), "CSV, or a JSON list.", default="csv"),
+    opts.NAME,
     option("--out FILE", Path, "Write to this file instead."),
-    STORAGE,
+    opts.STORAGE,
 )
 def export(given: Given) -> None:
-    """Print all results in the order in which they were recorded.
+    """Print all results as CSV, in the order of recording.
 
     \b
     Example:
@@ -533,8 +509,7 @@ def export(given: Given) -> None:
     out = given.out
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise InvalidParameter(f"--out must be a file in an existing folder; got {shown(out)}.")
-    trials = opened_study(given).trials()
-    text = _csv(trials) if given.how == "csv" else _json(trials)
+    text = _csv(opts.opened_study(given).trials())
     if out is None:
         emit_all(text)
         return
@@ -547,10 +522,12 @@ def export(given: Given) -> None:
     "archive",
     Argument("name", "The study.", metavar="[NAME]", required=False),
     option(
-        "--inactive TIME", seconds, "Instead of NAME: all studies without activity for this long."
+        "--inactive TIME",
+        seconds,
+        "Instead of NAME: all studies without activity for this long.",
     ),
     option("--out DIR", Path, "Folder for the archives; created if missing.", default="archive"),
-    STORAGE,
+    opts.STORAGE,
 )
 def archive(given: Given) -> None:
     """Export studies to files, then delete them.
@@ -565,7 +542,7 @@ def archive(given: Given) -> None:
     """  # noqa: D301
     if (given.name is None) == (given.inactive is None):
         raise InvalidParameter("Give either the NAME of a study or --inactive.")
-    storage = opened_storage(given.storage)
+    storage = opts.opened_storage(given.storage)
     names = [given.name]
     if given.inactive is not None:
         since = datetime.now(UTC) - timedelta(seconds=given.inactive)
@@ -603,10 +580,3 @@ def _csv(trials: Iterator[Trial]) -> Iterator[str]:
     yield csv_text(list(Trial.__dataclass_fields__), [])
     for trial in trials:
         yield csv_text(list(plain(trial).values()), [])
-
-
-def _json(trials: Iterator[Trial]) -> Iterator[str]:
-    yield "["
-    for i, trial in enumerate(trials):
-        yield ("," if i else "") + "\n" + json.dumps(plain(trial))
-    yield "\n]\n"
