@@ -361,7 +361,7 @@ def test_a_budget_may_be_the_goal(find: Run) -> None:
 def test_if_no_outlier_is_possible_that_is_said(find: Run) -> None:
     ran = find("--arms", "a,b,c", "--pull", "true {arm}", "--k", 2)
     assert ran.code == 0
-    assert "no sample was needed: of 3 none can be 2 sd out" in ran.out
+    assert "none of 3 arms can be 2 sd from the mean, whatever the samples" in ran.out
     assert "samples: 0\n" in ran.out
 
 

@@ -198,7 +198,7 @@ class TestWords:
             ({"error": "fdr"}, "on average at most 5 % of the arms called outliers"),
             ({"algorithm": "calibrated"}, "It is not proven."),
             ({"side": "both"}, "mean - 1.2 sd"),
-            ({"k": 4}, "no sample was needed: of 10 none can be 4 sd out"),
+            ({"k": 4}, "none of 10 arms can be 4 sd from the mean, whatever the samples"),
             ({"indifference": 0.02}, "give or take 0.02 at the threshold"),
         ],
     )

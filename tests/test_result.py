@@ -214,14 +214,22 @@ def test_too_few_arms_for_an_outlier_are_explained() -> None:
     result = find(Bernoulli(CONSTANT), k=2, delta=0.1)
     assert result.complete
     assert result.pulls == 0
-    assert "no sample was needed: of 4 none can be 2 sd out" in repr(result)
+    assert "none of 4 arms can be 2 sd from the mean, whatever the samples" in repr(result)
+
+
+def test_as_many_arms_as_can_be_on_the_threshold_take_samples() -> None:
+    result = find(Bernoulli([0.1] * 5), k=2, rng=1)
+    assert result.complete
+    assert result.pulls > 0
+    assert "whatever the samples" not in repr(result)
 
 
 def test_as_many_arms_as_can_only_be_on_the_threshold_are_explained() -> None:
     result = find(Bernoulli([0.1, 0.1, 0.1, 0.1, 0.9]), k=2, delta=0.1, budget=1000, rng=1)
     assert not result.complete
     said = " ".join(repr(result).split())
-    assert "of 5 arms none can be more than 2 sd out, only just as far, so this may not end" in said
+    assert "none of 5 arms can be more than 2 sd from the mean" in said
+    assert "so this may not end; choose a smaller k" in said
 
 
 def test_a_negative_k_reads_well() -> None:

@@ -97,7 +97,8 @@ def explain(given: Given) -> None:
     emit(_text(question))
     if not instances:
         emit(
-            f"\nNo table: of {n} items hardly one can be {question.k:g} standard deviations out.\n"
+            f"\nNo table: hardly any of {n} items can be {question.k:g} standard deviations from"
+            " the mean; choose a smaller --k.\n"
         )
         return
     rows = []

@@ -220,8 +220,8 @@ class Answer:
         lines.append(f"abnormal: {question.threshold_text('upper')}")
         if not question.can_have_outliers:
             lines.append(
-                f"among {question.n} tests none can be more than {question.k:g} standard deviations"
-                " out: select more tests, or leave --oddarms-k out"
+                f"--oddarms-k {question.k:g} is too large for {counted(question.n, 'test')}:"
+                " select more tests, or leave it out"
             )
         return lines
 

@@ -210,9 +210,10 @@ def headline(result: Result, subject: Subject = ARMS) -> list[str]:
     if odd:
         return [f"{odd:,} of {n:,} {subject.things} {subject.are_odd(odd)}{near} ({sure})"]
     first = f"nothing stands out among {n:,} {subject.things}{near} ({sure})"
-    if question.can_have_outliers:
+    if question.can_have_outliers or n >= 1.0 + question.k**2:
         return [first, *farthest(result, subject)]
-    return [first, f"no {subject.sample} was needed: of {n:,} none can be {question.k:g} sd out"]
+    none = f"none of {n:,} {subject.things} can be {question.k:g} sd from the mean"
+    return [first, f"{none}, whatever the {subject.sample}s: choose a smaller k"]
 
 
 def is_proven(question: Question) -> bool:
@@ -298,8 +299,8 @@ def still_needed(result: Result, subject: Subject = ARMS) -> str:
     question = result.question
     if not question.can_have_outliers:
         return (
-            f"unknown: of {question.n:,} {subject.things} none can be more than {question.k:g} sd"
-            " out, only just as far, so this may not end; a smaller k would end it"
+            f"unknown: none of {question.n:,} {subject.things} can be more than {question.k:g} sd"
+            " from the mean, only exactly as far, so this may not end; choose a smaller k"
         )
     if result.all_alike:
         return f"all {subject.things} look alike, so this would not end; a margin would end it"
