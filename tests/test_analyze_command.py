@@ -238,7 +238,7 @@ def test_too_few_runs_say_how_many_more_are_needed(analyze: Run) -> None:
 def test_damaged_reports_may_be_skipped(analyze: Run) -> None:
     write_reports(Path("runs"), 20)
     Path("runs/broken.xml").write_text("<testsuite>")
-    assert_refused(analyze("--junit", "runs"), 2, "broken.xml")
+    assert_refused(analyze("--junit", "runs"), 2, "broken.xml", "--missing skip")
     skipped = analyze("--junit", "runs", "--missing", "skip")
     assert skipped.code in (0, 3)
     assert "1 file left out: sound only if" in skipped.err

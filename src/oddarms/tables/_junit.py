@@ -187,7 +187,10 @@ def read_junit(
                 report.read(content)
         except InvalidParameter as error:
             if damaged == "stop":
-                raise
+                raise InvalidParameter(
+                    f"{str(error)[:-1]}; damaged='skip' (--missing skip) leaves such files out,"
+                    " which is sound only if failing tests did not cause the damage."
+                ) from None
             left_out[report.name] = str(error)
             continue
         tally.add(report)
