@@ -20,6 +20,7 @@ from oddarms.rules import gaps_to_thresholds, true_outliers
 from oddarms.search import Search
 from oddarms.simulation._families import get_family
 from oddarms.simulation._task import NO_NUMBA, Run, Task, why_not_compiled
+from oddarms.text import counted
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,8 +71,8 @@ class Simulation:
 
     def __repr__(self) -> str:
         return (
-            f"Simulation: {self.algorithm}, {self.pulls.size} runs on {self.means.size} arms,"
-            f" {self.pulls.mean():,.0f} pulls on average,"
+            f"Simulation: {self.algorithm}, {counted(self.pulls.size, 'run')} on"
+            f" {self.means.size} arms, {self.pulls.mean():,.0f} pulls on average,"
             f" {int((~self.correct).sum())} wrong, {int((~self.complete).sum())} incomplete"
         )
 
@@ -91,7 +92,7 @@ def simulate(
 
     ADE, RR, WRR and SPADE (with up to 512 arms and without ``max_step``) run in compiled code if
     numba is installed (``pip install 'oddarms[simulate]'``); otherwise, and for every other
-    algorithm, a `Search` is driven. Compiling takes up to half a minute, once: it is kept on disk.
+    algorithm, a `Search` is driven. Compiling takes up to a minute, once: it is kept on disk.
     The results are the same either way but for rounding: compiled WRR and SPADE add up in another
     order, which may change last digits and, very rarely, a decision. They are the same whatever the
     number of jobs, and run r depends on the r-th child of ``rng`` alone. It is that of ``find``

@@ -393,8 +393,8 @@ def open_database(storage: str | Path | None, *, create: bool = False) -> Databa
         if database.prepare(create=create):
             return database
     raise UnknownStudy(
-        f"{location.name} does not exist, or has no studies: `oddarms study create` makes the"
-        " first one."
+        f"{location.name} does not exist, or has no studies: name another storage, or make a"
+        " study with `oddarms study create`."
     )
 
 
