@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -212,7 +212,7 @@ class ProblemOut(BaseModel):
 
 def answered(document: Document) -> Response:
     """Return a large document as JSON, without validation: it was made here."""
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False, default=datetime.isoformat)
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     return Response(text, media_type="application/json")
 
 
@@ -231,7 +231,9 @@ async def ask(request: Request, study: StudyToWork, body: Ask) -> Response:
     tickets = await state.events.tickets(study, current(request).token, request, body)
     state.metrics.leases.labels("granted").inc(len(tickets))
     document = {"status": tickets.status.value, "done": tickets.done, "decided": tickets.decided}
-    return answered({**document, "tickets": [vars(ticket) for ticket in tickets]})
+    ends = [wire.plain(ticket) for ticket in tickets[:1]]  # they end together
+    listed = [vars(ticket) | {"expires": ends[0]["expires"]} for ticket in tickets]
+    return answered({**document, "tickets": listed})
 
 
 @work.post("/tell", response_model=dict[str, list[Told]])
