@@ -121,8 +121,8 @@ def _instances(question: Question, gap: float | None) -> dict[float, FloatArray]
     found = {one: _instance(question.n, question.k, one) for one in wanted}
     if gap is not None and found[gap] is None:
         raise InvalidParameter(
-            f"--gap {gap:g} is too large for n = {question.n} and k = {question.k:g}: no mean in"
-            " [0, 1] is that far above the threshold."
+            f"--gap {gap:g} is too large for n = {question.n} and k = {question.k:g}: with one"
+            " abnormal item, some mean is always nearer to the threshold; give a smaller --gap."
         )
     return {one: means for one, means in found.items() if means is not None}
 

@@ -312,7 +312,7 @@ class Rows:
         if number > last:
             raise InvalidParameter(
                 f"Ticket {number} was never handed out by this storage, which has handed out"
-                f" {last:,}: it seems to be restored from an older backup."
+                f" {last:,}: it seems to be restored from an older backup. Restart the worker."
             )
 
     def _add_sqlite(self, connection: sa.Connection, rows: Sequence[Row], wall: float) -> set[int]:
