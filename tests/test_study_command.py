@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -570,26 +569,10 @@ def test_a_changed_log_is_found(crowd: Run) -> None:
 # Deleting
 
 
-def test_deleting_needs_a_yes_without_a_terminal(crowd: Run) -> None:
-    assert_refused(crowd("delete", "crowd"), 2, "--yes", "nothing was deleted")
+def test_deleting_needs_a_yes(crowd: Run) -> None:
+    assert_refused(crowd("delete", "crowd"), 2, "--yes is required", "for good")
     assert crowd("delete", "crowd", "--yes").out == "deleted crowd from studies.db\n"
     assert_refused(crowd("show", "crowd"), 2, "'crowd'", "none")
-
-
-class Terminal(io.TextIOWrapper):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(("answer", "code"), [("Yes\n", 0), ("n\n", 1), ("", 1)])
-def test_deleting_asks_on_a_terminal(
-    crowd: Run, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
-) -> None:
-    monkeypatch.setattr("io.TextIOWrapper", Terminal)
-    ran = crowd("delete", "crowd", stdin=answer)
-    assert ran.code == code
-    assert "Delete crowd from studies.db with all its results, for good? [y/N]" in ran.err
-    assert len(oddarms.list_studies()) == (code != 0)
 
 
 # Usage

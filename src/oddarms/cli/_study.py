@@ -226,7 +226,7 @@ def verify(given: Given) -> None:
     emit(f"{study.name} is sound: {counted(found.results, 'result')}\n")
 
 
-@command(study, "delete", opts.NAME, flag("--yes -y", "Do not ask for confirmation."), opts.STORAGE)
+@command(study, "delete", opts.NAME, flag("--yes -y", "Confirm it."), opts.STORAGE)
 def delete(given: Given) -> None:
     """Delete a study with all its results, for good.
 
@@ -236,25 +236,12 @@ def delete(given: Given) -> None:
     """  # noqa: D301
     study = opts.opened_study(given)
     if not given.yes:
-        _confirm(study)
+        raise InvalidParameter(
+            f"--yes is required: it deletes {study.name} from {shown(study.storage)} with all its"
+            " results, for good."
+        )
     opts.opened_storage(given.storage).delete(given.name)
     emit(f"deleted {study.name} from {shown(study.storage)}\n")
-
-
-def _confirm(study: Study) -> None:
-    if not sys.stdin.isatty():
-        raise InvalidParameter("--yes is required without a terminal: nothing was deleted.")
-    question = f"Delete {study.name} from {shown(study.storage)} with all its results, for good?"
-    print(f"{question} [y/N]", end=" ", file=sys.stderr, flush=True)
-    line = ""
-    try:
-        line = sys.stdin.readline()
-    finally:
-        if not line:
-            note("")  # end the line after Ctrl-C or Ctrl-D
-    if line.strip().casefold() not in ("y", "yes"):
-        note("nothing was deleted")
-        sys.exit(EXIT_FAILED)
 
 
 # Tickets and results
@@ -311,7 +298,7 @@ def _show_tickets(name: str, tickets: Tickets, n: int, how: opts.Format) -> None
     "tell",
     opts.NAME,
     Argument("ticket", "The id that `ask` printed.", metavar="[TICKET]", required=False),
-    Argument("reward", "The sample.", metavar="[VALUE]", required=False),
+    Argument("reward", "The sample.", metavar="[VALUE]", type=float, required=False),
     option(
         "--from source FILE|-",
         str,
@@ -342,19 +329,12 @@ def tell(given: Given) -> None:
     if source is not None:
         results = read_results(source, study.question.bounds)
     else:
-        results = [(str(ticket), _number(str(reward)))]
+        results = [(ticket, reward)]
     told = study.tell_many(results, worker=given.worker)
     rows = [(given, outcome.value) for (given, _), outcome in zip(results, told, strict=True)]
     if rows or how != "table":
         emit_rows(how, ("ticket", "outcome"), rows)
     _comment(study, results, told, people=how == "table")
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidParameter(f"VALUE must be a number but got {shown(text)!r}.") from None
 
 
 def _comment(
