@@ -503,8 +503,8 @@ def test_a_study_is_described(crowd: Run) -> None:
     text = crowd("show", "crowd").out
     for line in (
         "storage: studies.db",
-        "question: which of 4 arms have a mean at or above the larger of mean + 1 sd",
-        "  and mean + 0.05 of all means?",
+        "question: which of 4 arms have a mean at or above the larger of mean + 1 sd and",
+        "  mean + 0.05 of all means?",
         "guarantee: right with probability at least 0.9; samples in [0, 1]",
         "algorithm: spade, seed 7",
         "budget: none",

@@ -209,8 +209,8 @@ def _text(block: Block, width: int) -> str:
         case Paragraph():
             return filled("".join(map(_plain, block.parts)), width) + "\n"
         case Facts(facts):
-            lines = (filled(f"{name}: {_plain(value)}", width - 2) for name, value in facts)
-            return "".join(line.replace("\n", "\n  ") + "\n" for line in lines)
+            lines = (filled(f"{name}: {_plain(value)}", width, "  ") for name, value in facts)
+            return "".join(f"{line}\n" for line in lines)
         case Table(header, rows, caption, numbers):
             title = f"{_plain(caption)}:\n" if caption else ""
             if block.below:
@@ -236,8 +236,8 @@ def _text_of_details(block: Table, width: int) -> str:
         lines += [f"{start}  {name}"] if fits else [start, f"    {name}"]
         for i in block.below:
             if row[i]:
-                told = filled(f"{block.header[i]}: {_plain(row[i])}", width - 6)
-                lines += [f"    {line}" for line in told.replace("\n", "\n  ").split("\n")]
+                told = filled(f"{block.header[i]}: {_plain(row[i])}", width - 4, "  ")
+                lines += [f"    {line}" for line in told.split("\n")]
     return "".join(f"{line}\n" for line in lines)
 
 

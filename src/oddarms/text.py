@@ -169,10 +169,10 @@ def wrapped(text: str, most: int) -> list[str]:
     return [*lines, text]
 
 
-def filled(text: str, most: int) -> str:
+def filled(text: str, most: int, indent: str = "") -> str:
     """Return a text with its lines broken between words, so that they have so many columns.
 
-    A word that is wider, such as a path, stays whole.
+    A word that is wider, such as a path, stays whole; lines after a break begin with `indent`.
 
     Examples
     --------
@@ -181,7 +181,9 @@ def filled(text: str, most: int) -> str:
     output/find-tests/study.db
     """
     return "\n".join(
-        textwrap.fill(line, most, break_long_words=False, break_on_hyphens=False)
+        textwrap.fill(
+            line, most, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
         if width(line) > most
         else line
         for line in text.split("\n")
