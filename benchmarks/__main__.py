@@ -25,11 +25,11 @@ from benchmarks._delta import (
     DeltaRow,
     falling_delta,
 )
-from benchmarks._fixed import fixed_runs
+from benchmarks._fixed import equal_until_decided, fixed_runs
 from benchmarks._instances import fresh_families, held_out_families, instance_families
 from benchmarks._speed import cost_of_the_loop, growth
 from benchmarks._storage import openings, places, storage_rates
-from benchmarks._tables import SMALL, TABLES, report_text
+from benchmarks._tables import README_FAMILIES, SMALL, TABLES, report_text
 from benchmarks._workers import busy_workers
 from oddarms.errors import InvalidParameter
 from oddarms.experiments import Setting
@@ -171,6 +171,16 @@ def _calibrated(families: list[Setting], options: argparse.Namespace) -> Report:
     return {"calibrated": _plain(found)}
 
 
+def _beside(families: list[Setting], options: argparse.Namespace) -> Report:
+    """Run what the README sets beside SPADE, on the same instances."""
+    chosen = [family for family in families if family.name in README_FAMILIES]
+    runs = _effort(options).runs
+    equal = equal_until_decided(chosen, runs, seed=options.seed)
+    calibrated = calibrated_runs(chosen, runs, seed=options.seed, report=_say)
+    rows = [row for row in calibrated if row.delta == DELTA]
+    return {"equal": _plain(equal), "calibrated_beside": _plain(rows)}
+
+
 def _budget(families: list[Setting], options: argparse.Namespace) -> Report:
     chosen, runs = _not_proven(families, options)
     found = budget_runs(budget_families(chosen), runs, seed=options.seed, report=_say)
@@ -208,6 +218,7 @@ PARTS: dict[str, Callable[[list[Setting], argparse.Namespace], Report]] = {
     "errors": _errors,
     "fdr": _fdr,
     "bounds": _bounds,
+    "beside": _beside,
     "calibrated": _calibrated,
     "budget": _budget,
     "speed": _speed,
@@ -232,6 +243,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Measure samples and errors of all algorithms on the same instances, SPADE's"
         " samples as delta falls (on families of at most 50 arms), its errors in many runs and its"
         " samples with error='fdr' (at most 200), the bounds of the theorems on the same instances,"
+        " what the README sets beside SPADE,"
         " the calibrated rule and guesses"
         " at the end of a budget (at most 200 arms, and families of their own), the cost of a pull"
         " in `find`, the growth of a search with the number of arms, how fast studies record"

@@ -254,7 +254,7 @@ def test_errors_false_discoveries_and_bounds(
     """Errors at two values of delta, e-BH with the same rewards, the theorems' bounds."""
     path = tmp_path / "report.json"
     options = ["--quick", "--match", "19+1 planted, k=2", "--runs", "3", "--jobs", "1", "--seed"]
-    parts = ["samples", "errors", "fdr", "bounds"]
+    parts = ["samples", "errors", "fdr", "bounds", "beside"]
     words = [*options, "3", "--only-spade", "--json", str(path), "--parts", *parts]
     assert command.main(words) == 0
     report, printed = json.loads(path.read_text()), capsys.readouterr().out
@@ -265,6 +265,8 @@ def test_errors_false_discoveries_and_bounds(
     (fdr,) = report["fdr"]
     assert fdr["fwer"] == pulls
     assert "1 families of the benchmark, 3 instances each" in printed
+    beside = [*report["equal"], *report["calibrated_beside"]]
+    assert [(one["family"], one["runs"]) for one in beside] == [(PLANTED.name, 3)] * 2
     (bounds,) = report["bounds"]
     means = [PLANTED.draw(outcome.instance_seed).means for outcome in row.spade]
     expected = np.mean([spade_pulls_bound(y, k=2.0, delta=0.1) for y in means])
