@@ -188,7 +188,7 @@ class TestErrors:
     def test_bad_luck(self, error: Exception, code: int, recorded: Recorded, capsys: Said) -> None:
         recorded.error = error
         assert main(["reproduce", "fig1"]) == code
-        assert said_in_one_sentence(capsys) == str(error)
+        assert said_in_one_sentence(capsys) == str(error).removeprefix("[Errno 28] ")
 
     def test_a_missing_package(self, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
         del monkeypatch, capsys

@@ -60,7 +60,7 @@ def _failed(error: BaseException) -> int:
             code = EXIT_USAGE
         case OSError(strerror=str(reason)):
             where = f"{error.filename}: " if error.filename else ""
-            note(f"error: {where}{reason}.")
+            note(f"error: {where}{reason.rstrip('.')}.")
             return EXIT_FAILED
         case KeyboardInterrupt():
             note(str(error) or "interrupted")
