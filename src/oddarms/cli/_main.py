@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from oddarms import __version__
-from oddarms.cli._terminal import EXIT_FAILED, EXIT_SIGNAL, EXIT_USAGE, forgiving_stderr, note
+from oddarms.cli._terminal import EXIT_FAILED, EXIT_SIGNAL, EXIT_USAGE, drop, forgiving_stderr, note
 from oddarms.errors import OddarmsError, SearchError, StorageFailed, WorkerLost
 
 COMMANDS = {
@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except SystemExit as end:
             return int(end.code or 0)
         except BrokenPipeError:  # a reader who has gone ends the command
+            drop(sys.stdout)
             return EXIT_FAILED
         except (Exception, KeyboardInterrupt) as error:
             return _failed(error)
@@ -58,9 +59,9 @@ def _failed(error: BaseException) -> int:
             code = EXIT_FAILED
         case OddarmsError():
             code = EXIT_USAGE
-        case OSError(strerror=str(reason)):
+        case OSError():
             where = f"{error.filename}: " if error.filename else ""
-            note(f"error: {where}{reason.rstrip('.')}.")
+            note(f"error: {where}{(error.strerror or str(error)).rstrip('.')}.")
             return EXIT_FAILED
         case KeyboardInterrupt():
             note(str(error) or "interrupted")

@@ -63,17 +63,17 @@ class _Forgiving:
         try:
             self._stream.write(without_passwords(text))
         except OSError:
-            _drop(self._stream)
+            drop(self._stream)
         return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except OSError:
-            _drop(self._stream)
+            drop(self._stream)
 
 
-def _drop(stream: Any) -> None:
+def drop(stream: Any) -> None:
     """Redirect a broken stream to the null device: Python flushes it again at exit."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -109,7 +109,7 @@ def emit_all(parts: Iterable[str]) -> None:
             sys.stdout.write(part.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
     except OSError:
-        _drop(sys.stdout)
+        drop(sys.stdout)
         raise
 
 
