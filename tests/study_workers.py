@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import psycopg
 
 from oddarms.errors import StorageFailed
 from oddarms.studies import Told, create_study, load_study
@@ -240,6 +243,26 @@ def fork_and_tell(ready: Callable[[], None], storage: str, name: str) -> int:
     os.close(close)
     assert codes == [0, 0]
     return sum(1 for _ in load_study(name, storage=storage).trials())
+
+
+def fork_while_a_thread_asks(ready: Callable[[], None], storage: str, name: str) -> int:
+    """Fork while a thread waits for a lock of the database; return the child's exit code."""
+    ready()
+    study = create_study(name, range(3), k=1, delta=0.1, storage=storage)
+    with psycopg.connect(storage) as other, ThreadPoolExecutor() as pool:
+        other.execute("LOCK TABLE tickets IN EXCLUSIVE MODE")
+        asking = pool.submit(study.ask)
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        while other.execute(waiting).fetchone() != (1,):
+            time.sleep(0.01)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            os._exit(len(study.workers()) + study.progress().pulls)
+        code = os.waitpid(child, 0)[1]
+        other.rollback()
+        assert len(asking.result()) == 1
+    return code
 
 
 def fork_with_memory(ready: Callable[[], None]) -> str:

@@ -72,6 +72,21 @@ def test_as_many_get_work_as_there_is(server: Served) -> None:
         assert one.result(PATIENCE).json()["status"] == "stopped"
 
 
+def test_a_repeated_one_gets_its_tickets_although_others_wait(server: Served) -> None:
+    here = Waiting(server, "repeated")
+    here.study.skip(here.out[0])
+    with server.client() as client:
+        body = {"prefetch": 0.0, "key": "mine", "wait": PATIENCE}
+        first = client.post(f"{here.path}/ask", json=body).json()["tickets"]
+        other = here.ask()
+        again = client.post(f"{here.path}/ask", json=body).json()["tickets"]
+        assert [one["id"] for one in again] == [one["id"] for one in first]
+        assert not other.done()
+        assert client.post(f"{here.path}/ask", json={**body, "key": "a\0"}).status_code == 422
+    here.study.stop()
+    other.result(PATIENCE)
+
+
 def test_an_answer_without_work(server: Served) -> None:
     here = Waiting(server, "none")
     answer = here.ask(wait=0.3).result(PATIENCE).json()

@@ -14,6 +14,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from oddarms import Result, Study, create_study, load_study
+from oddarms import Question, Result, Study, create_study, load_study
 from oddarms.arms import BatchFunction, Function
 from oddarms.errors import InvalidParameter, PullFailed, SearchInterrupted, StorageFailed
 from oddarms.search import Policy, Status, run
-from oddarms.studies import Told, Worker, retried
+from oddarms.studies import DatabaseStorage, Told, Worker, retried
 from postgresql import Server
 from processes import wait_until
 
@@ -438,7 +440,7 @@ class TestFiles:
         sa.event.listen(sa.Engine, "begin", limit)
         try:
             with caplog.at_level(logging.WARNING, "oddarms"):
-                result = study.run(pulls, jobs=4, worker="w" * 900)  # so that tickets fill pages
+                result = study.run(pulls, jobs=4, worker="w" * 500)  # so that tickets fill pages
         finally:
             sa.event.remove(sa.Engine, "begin", limit)
         assert "the disk is full" in caplog.text
@@ -495,3 +497,25 @@ class TestServers:
         assert outcome[0].status is Status.BUDGET
         assert_all_stored(load_study("s", storage=storage), pulls)
         gc.collect()
+
+
+def test_threads_that_wait_together_fail_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock does not make each of them wait for it in turn; each has an error of its own."""
+    monkeypatch.setattr("oddarms.studies._database.LOCK_SECONDS", 1.0)
+    storage = DatabaseStorage.opened(tmp_path / "s.db", create=True)
+    study = storage.create("s", Question(range(50), k=1), 1)
+    tickets, transactions = study.ask(12), list[str]()
+    storage.database.observe = lambda kind, _: transactions.append(kind)
+    with (
+        closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as other,
+        ThreadPoolExecutor(len(tickets)) as pool,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        found = [pool.submit(study.tell, ticket, 0.5) for ticket in tickets]
+        errors = {one.exception() for one in found}
+    assert len(errors) == len(tickets)
+    assert all(isinstance(one, StorageFailed) and one.passing for one in errors)
+    assert len(transactions) < len(tickets) / 2
+    assert study.tell_many([(ticket, 0.5) for ticket in tickets]) == [Told.RECORDED] * 12

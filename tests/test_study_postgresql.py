@@ -27,6 +27,7 @@ from study_workers import (
     create_one,
     either,
     fork_and_tell,
+    fork_while_a_thread_asks,
     fork_with_memory,
     tell_for,
     tell_in_order,
@@ -152,6 +153,39 @@ class TestManyProcesses:
         assert sentence == (
             "memory: this storage belongs to another process; processes share a file or PostgreSQL."
         )
+
+
+def test_a_process_that_was_forked_while_a_thread_asked(postgresql: Server) -> None:
+    assert together(fork_while_a_thread_asks, [(postgresql.new_database(), "s")]) == [0]
+
+
+def test_a_call_that_the_database_refuses_fails_alone(postgresql: Server) -> None:
+    """Also if it shared a transaction with others."""
+    storage = postgresql.new_database()
+    study = create_study("s", range(100), k=1, storage=storage)
+    with psycopg.connect(storage) as connection:
+        connection.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+            " 'BEGIN RAISE EXCEPTION ''refused''; END'"
+        )
+        connection.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON workers FOR EACH ROW WHEN (NEW.name = 'bad')"
+            " EXECUTE FUNCTION refuse()"
+        )
+    tickets = study.ask(20)
+    with ThreadPoolExecutor(6) as pool:
+        found = [
+            (worker, pool.submit(call, worker))
+            for ticket in tickets
+            for call in (
+                lambda worker: study.ask(1, worker, prefetch=10),
+                lambda worker, ticket=ticket: study.tell(ticket, 0.5, worker=worker),
+            )
+            for worker in ("good", "bad")
+        ]
+    assert [isinstance(one.exception(), StorageFailed) for _, one in found] == [
+        worker == "bad" for worker, _ in found
+    ]
 
 
 class Gate:

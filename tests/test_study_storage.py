@@ -380,7 +380,7 @@ class TestFullDisks:
         left: list[str] = []
         try:
             while True:
-                left += [ticket.id for ticket in study.ask(50, worker="w" * 900)]
+                left += [ticket.id for ticket in study.ask(50, worker="w" * 500)]
                 while left:
                     study.tell(left[0], 0.5)
                     told.append(left.pop(0))

@@ -129,7 +129,8 @@ class Events:
         def ask() -> Tickets:
             return study.ask(body.n, body.worker, body.lease, prefetch=body.prefetch, key=body.key)
 
-        if not body.wait or len(self._asking) >= MAX_STREAMS:
+        again = bool(body.wait and body.key) and await run_in_threadpool(study.knows, body.key)
+        if not body.wait or again or len(self._asking) >= MAX_STREAMS:
             return await run_in_threadpool(ask)
         request.state.waited = True
         with self._watching(study) as watch:

@@ -19,6 +19,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
+from copy import copy
 from functools import cache, lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -65,9 +66,9 @@ class Deadlock(StorageFailed):
 
 
 class Call(Protocol[Returned]):
-    """A call that `Together` makes; it has an answer once it is done."""
+    """A call that `Together` makes; once it is done it has an answer, or the storage's error."""
 
-    answer: Returned | None
+    answer: Returned | StorageFailed | None
 
 
 class Together(Generic[Returned]):
@@ -79,37 +80,40 @@ class Together(Generic[Returned]):
     Parameters
     ----------
     make
-        Makes some calls in one transaction, and then sets their answers. If it raises
-        `InvalidParameter`, one of them is refused.
+        Makes some calls in one transaction, and then sets their answers.
     """
 
     def __init__(self, make: Callable[[list[Any]], None]) -> None:
         self._make = make
-        self._begin()
-
-    def _begin(self) -> None:
-        self._process = os.getpid()
         self._lock = threading.Lock()
         self._calls: list[Call[Returned]] = []
 
     def make(self, call: Call[Returned]) -> Returned:
         """Return the answer of a call; raise its error."""
-        if self._process != os.getpid():  # the parent's threads are not here
-            self._begin()
         self._calls.append(call)
         try:
             with self._lock:
                 while call.answer is None:
-                    waiting = [one for one in self._calls if one.answer is None]
-                    try:
-                        self._make(waiting)
-                    except InvalidParameter:
-                        if len(waiting) == 1:
-                            raise
-                        self._make([call])
-            return call.answer
+                    self._make_with_others(call)
         finally:
             self._calls.remove(call)
+        if isinstance(call.answer, StorageFailed):
+            raise call.answer
+        return call.answer
+
+    def _make_with_others(self, call: Call[Returned]) -> None:
+        """Make a call and those that wait; if something is wrong with one of them, it alone."""
+        waiting = [one for one in self._calls if one.answer is None]
+        try:
+            self._make(waiting)
+        except (InvalidParameter, StorageFailed) as error:
+            if len(waiting) == 1:
+                raise
+            if isinstance(error, StorageFailed) and error.passing:  # each would wait as long
+                for one in waiting:
+                    one.answer = copy(error)
+            else:
+                self._make([call])
 
 
 def _unobserved(_kind: str, _seconds: float) -> None:
@@ -129,6 +133,8 @@ class Database:
         self._turn = threading.RLock() if location.memory else nullcontext()
         self._writes = threading.Lock()
         self._file = None if location.file is None else _identity(location.file)
+        self.studies: weakref.WeakSet[Any] = weakref.WeakSet()
+        """What else begins anew in a forked process."""
         _opened.add(self)
         weakref.finalize(self, _dispose, self._engine, self._process)
 
@@ -269,6 +275,8 @@ class Database:
     def begin_in_child(self) -> None:
         """Forget the parent's threads, one of which may have been writing."""
         self._writes = threading.Lock()
+        for study in self.studies:
+            study.begin_in_child()
 
     def check_integrity(self) -> list[str]:
         """Return what the database's own check finds wrong; PostgreSQL checks its pages itself."""

@@ -44,7 +44,7 @@ class Tell:
     """A call of `tell_many`."""
 
     rows: list[Row]
-    answer: list[Told] | None = None
+    answer: list[Told] | StorageFailed | None = None
 
 
 LIVE = "boot = :boot AND expires > :steady"

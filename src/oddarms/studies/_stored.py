@@ -44,6 +44,7 @@ from oddarms.studies._database import Database, Together, open_database, run
 from oddarms.studies._rows import LIVE, RATE, Asked, Results, Rows, Tell, minute_of, readable
 from oddarms.studies._study import (
     LEASE,
+    MAX_KEY,
     Ask,
     Conflict,
     Holder,
@@ -87,14 +88,19 @@ class StoredStudy(Study):
         self._rows = Rows(database, number, name)
         self._asked = question
         self._keyed = hashlib.blake2b(key=key, digest_size=8)
-        self._lock = threading.RLock()
-        self._asks: Together[Asked] = Together(self._hand_out)
-        self._tells: Together[list[Told]] = Together(self._record)
+        self.begin_in_child()
+        database.studies.add(self)
         self._search: Search | None = None
         self._budgets: list[int | None] = [question.budget]
         self._stopped: str | None = None
         self._position = 0  # in the log
         self._raised = 1  # how many of the budgets the search has
+
+    def begin_in_child(self) -> None:
+        """Forget other threads, which a forked process does not have."""
+        self._lock = threading.RLock()
+        self._asks: Together[Asked] = Together(self._hand_out)
+        self._tells: Together[list[Told]] = Together(self._record)
 
     @property
     def storage(self) -> str:
@@ -198,6 +204,11 @@ class StoredStudy(Study):
                 self._rows.remember(tickets[ask])
                 wall = now.wall + ask.lease
                 ask.answer = Asked(tickets[ask], states[ask], search.decided, wall)
+
+    def knows(self, key: str | None) -> bool:
+        """Return whether tickets of an `ask` with this key are out."""
+        known = "SELECT 1 FROM tickets WHERE study = :study AND key = :key LIMIT 1"
+        return bool(self._read(known, key=check_text("key", key, MAX_KEY)))
 
     def see(self, worker: str | None) -> None:
         """Note that a worker is alive, which waits for work at a server."""

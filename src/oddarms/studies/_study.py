@@ -59,8 +59,8 @@ LEASE = timedelta(minutes=10)
 """Of tickets that are asked for without a worker that renews them."""
 MAX_LEASE = timedelta(hours=1)
 """The longest lease, unless a server is started with another one."""
-MAX_TEXT = 1000
-"""Characters of a worker's name, and of a reason."""
+MAX_TEXT = 500
+"""Characters of a worker's name, and of a reason. PostgreSQL indexes names of up to 2,704 bytes."""
 MAX_KEY = 64
 """Characters of a key by which a call may be repeated."""
 MAX_WORKERS = 10_000
