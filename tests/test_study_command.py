@@ -18,6 +18,7 @@ import pytest
 
 import oddarms
 from helpers import BIN, COMMAND, ROOT, Ran, Run, assert_refused, page_blocks
+from oddarms.studies import StoredStudy
 from processes import insist
 
 TRUTH = {"ann": 0, "bob": 0, "cy": 0, "eve": 1}
@@ -462,6 +463,29 @@ def test_old_studies_are_archived_by_age(study: Run) -> None:
     time.sleep(0.01)
     assert study("archive", "--inactive", "0.01s").out.count("archived") == 2
     assert {one.name for one in Path("archive").iterdir()} == {"a%2Fb", "c"}
+
+
+def test_an_archive_that_fails_leaves_nothing_and_keeps_no_other(
+    study: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        oddarms.create_study(name, TRUTH, k=1)
+    time.sleep(0.01)
+    Path("archive/a").mkdir(parents=True)
+    trials = StoredStudy.trials
+
+    def changing(study: StoredStudy, **options: Any) -> Any:
+        if study.name == "b":
+            study.ask()
+        return trials(study, **options)
+
+    monkeypatch.setattr(StoredStudy, "trials", changing)
+    archived = study("archive", "--inactive", "0.01s")
+    assert (archived.code, archived.out) == (1, "archived c in archive/c\n")
+    assert "archive/a cannot be created: File exists" in archived.err
+    assert "b changed while it was exported, so it is not deleted" in archived.err
+    assert {one.name for one in Path("archive").iterdir()} == {"a", "c"}
+    assert study("list", "--format", "csv").out.count("\n") == 3
 
 
 def test_an_archived_study_gives_its_space_back(study: Run) -> None:

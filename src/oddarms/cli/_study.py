@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,7 @@ from oddarms.cli._terminal import (
     note,
 )
 from oddarms.documents import Facts, Literal, to_text
-from oddarms.errors import InvalidParameter, StorageFailed
+from oddarms.errors import InvalidParameter, OddarmsError, StorageFailed
 from oddarms.files import write_whole
 from oddarms.problem import Question
 from oddarms.report import result_json
@@ -527,10 +528,19 @@ def archive(given: Given) -> None:
     if given.inactive is not None:
         since = datetime.now(UTC) - timedelta(seconds=given.inactive)
         names = [one.name for one in storage.list() if one.seen < since]
+    errors = []
     for name in names:
-        folder = _archived(storage.load(name), given.out)
-        storage.delete(name)
-        emit(f"archived {shown(name)} in {shown(folder)}\n")
+        try:
+            folder = _archived(storage.load(name), given.out)
+            storage.delete(name)
+        except OddarmsError as error:  # one of many does not keep the others
+            errors.append(error)
+        else:
+            emit(f"archived {shown(name)} in {shown(folder)}\n")
+    for other in errors[:-1]:
+        note(f"error: {other}")
+    if errors:
+        raise errors[-1]
     if not names:
         note("no study has been inactive for so long")
 
@@ -548,11 +558,16 @@ def _archived(study: Study, out: Path) -> Path:
         folder.mkdir(parents=True)
     except OSError as error:
         raise InvalidParameter(f"{shown(folder)} cannot be created: {error.strerror}.") from None
-    write_whole(folder / "question.json", study.question.to_json())
-    write_whole(folder / "result.json", result_json(overview.result))
-    write_whole(folder / "trials.csv", "".join(_csv(study.trials())))
-    if study.pulse() != pulse:
-        raise StorageFailed(f"{study.name} changed while it was exported, so it is not deleted.")
+    try:
+        write_whole(folder / "question.json", study.question.to_json())
+        write_whole(folder / "result.json", result_json(overview.result))
+        write_whole(folder / "trials.csv", "".join(_csv(study.trials())))
+        if study.pulse() != pulse:
+            said = f"{study.name} changed while it was exported, so it is not deleted."
+            raise StorageFailed(said)
+    except BaseException:
+        shutil.rmtree(folder)  # or the next attempt would be refused
+        raise
     return folder
 
 
