@@ -166,7 +166,7 @@ class TestTokens:
         with server.client(short) as client:
             assert client.get(STUDIES).status_code == 401
         for days in (0, -1, 3_000_000):
-            with pytest.raises(InvalidParameter, match="lasts must be longer than 0 and at most"):
+            with pytest.raises(InvalidParameter, match="valid for more than 0 and at most"):
                 tokens.make(Role.ADMIN, lasts=timedelta(days=days))
         tokens.make(Role.ADMIN, lasts=timedelta(days=36_500))
 
@@ -492,7 +492,11 @@ class TestTokensOverHttp:
             gone = browser.post("/tokens", data={"revoke": known.id, "csrf": csrf[1]})
             assert gone.status_code == 303
             assert not server.tokens.holds(known)
-            for words in ({"role": "worker"}, {"role": "admin", "days": "nan"}, {"role": "king"}):
+            wrong = [{"role": "worker"}, {"role": "king"}]
+            wrong += [
+                {"role": "admin", "days": days} for days in ("nan", "0", "9" * 20, "-1" + "0" * 20)
+            ]
+            for words in wrong:
                 assert browser.post("/tokens", data={**words, "csrf": csrf[1]}).status_code == 422
 
     @pytest.mark.parametrize("believed", [True, False])
@@ -505,7 +509,10 @@ class TestTokensOverHttp:
             caplog.at_level(logging.INFO, logger="oddarms.audit"),
         ):
             assert client.post(STUDIES, json={"name": "new", "arms": 3}).status_code == 201
+            long = {"X-Forwarded-User": "x" * 10_000}
+            assert client.post(f"{STUDIES}/new/stop", json={}, headers=long).is_success
         assert ("user='ann@example.org'" in caplog.text) is believed
+        assert all(len(str(vars(record))) < 10_000 for record in caplog.records)
 
 
 class TestAudit:

@@ -37,6 +37,8 @@ MAX_COOKIES = 20
 SESSION = timedelta(days=7)
 MAX_BODY = 8 * 2**20
 """Bytes of the body of a request with a token."""
+MAX_LOGGED = 1000
+"""Characters of a value in the log."""
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 _audit = logging.getLogger("oddarms.audit")
@@ -200,6 +202,7 @@ def audit(request: Request, action: str, study: str = "", **more: Any) -> None:
     if state_of(request).settings.forwarded_user:
         given["user"] = shown(request.headers.get("x-forwarded-user", "-"))
     given |= more | {"name": who.token.note}
+    given = {name: x[:MAX_LOGGED] if isinstance(x, str) else x for name, x in given.items()}
     words = [f"{name}={value}" for name, value in known.items()]
     words += [f"{name}={value!r:.200}" for name, value in given.items()]
     fields = {"action": action, **known, **given}

@@ -211,8 +211,7 @@ class Tokens:
             raise InvalidParameter(f"note must have at most {MAX_NOTE} characters, without NUL.")
         if lasts is not None and not timedelta(0) < lasts <= LONGEST:
             raise InvalidParameter(
-                f"lasts must be longer than 0 and at most {LONGEST.days:,} days but got"
-                f" {lasts.days:,} days."
+                f"A token must be valid for more than 0 and at most {LONGEST.days:,} days."
             )
         with self._database.writing() as connection:
             self._drop_expired(connection)

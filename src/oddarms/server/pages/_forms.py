@@ -191,7 +191,8 @@ async def change_tokens(request: Request, _: Admin) -> Response:
     try:
         if role not in list(Role):
             raise InvalidParameter("role must be worker, reader or admin.")
-        lasts = timedelta(days=min(_number("days", days, int), LONGEST.days)) if days else None
+        most = LONGEST.days + 1  # which is refused, as is 0; a timedelta has an end, too
+        lasts = timedelta(days=max(0, min(_number("days", days, int), most))) if days else None
         made = await run_in_threadpool(
             tokens.make, Role(role), study=study.strip() or None, note=note, lasts=lasts
         )
