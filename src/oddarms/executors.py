@@ -60,7 +60,7 @@ class ThreadExecutor(Executor):
         return future
 
     def abandon(self) -> None:
-        """Let another thread take the place of one that hangs; nobody waits for it any more."""
+        """Let another thread replace one that hangs; `shutdown` does not wait for it."""
         self._jobs += 1
         self._abandoned = True
 

@@ -14,11 +14,10 @@ from oddarms.errors import InvalidParameter
 
 
 def write_whole(path: str | Path, content: str | bytes) -> Path:
-    """Write a file so that a reader, or a crash, finds the old content or the new, never a part.
+    """Write a file atomically: a reader, or a crash, finds the old content or the new.
 
-    A new file may be read and written by whom the umask allows; one that is replaced keeps its
-    mode. Of a symbolic link the file that it leads to is replaced, and the link stays. What is no
-    file, such as a device or a pipe, is written to as it is.
+    A new file has the mode of the umask, a replaced one keeps its mode. A symbolic link stays; its
+    target is replaced. A device or a pipe is written to directly.
     """
     data = content.encode() if isinstance(content, str) else content
     if _is_special(Path(path)):
@@ -79,13 +78,12 @@ def _take_mode(handle: int, target: Path) -> None:
 def digest_of_package(
     patterns: Sequence[str], *versions: str, package: Path = Path(__file__).parent
 ) -> str:
-    """Return a SHA-256 that tells apart the states of some files of this package.
+    """Return a SHA-256 of some files of this package.
 
     Parameters
     ----------
     patterns
-        Such as ``statistics/*.py``; each must match a file, or else a file that was moved would
-        not count any more.
+        Such as ``statistics/*.py``; each must match a file, so that a moved file is noticed.
     versions
         What else must be the same.
     package
@@ -103,7 +101,7 @@ def digest_of_package(
 
 
 def writable_folder(parameter: str, path: str | Path) -> Path:
-    """Return a folder that exists, making it if need be, and that files can be written to."""
+    """Return a writable folder; create it if it does not exist."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -128,7 +126,7 @@ def check_appendable(parameter: str, path: Path) -> None:
 
 
 def append_text(path: Path, text: str) -> None:
-    """Append a text to a file, behind an empty line if there is something in it."""
+    """Append a text to a file, after an empty line unless the file is empty."""
     with path.open("ab") as file:
         between = "\n" if file.tell() else ""
         file.write(f"{between}{text}".encode(errors="backslashreplace"))

@@ -22,7 +22,7 @@ MAX_CHARACTERS = 4_000
 
 
 def shown(value: object) -> str:
-    """Return a text for one cell of a table: what would move the cursor or is invisible, escaped.
+    """Return a text with control and invisible characters escaped.
 
     Examples
     --------
@@ -36,9 +36,9 @@ def shown(value: object) -> str:
 
 
 def message(text: object) -> str:
-    """Return a message for a terminal: in its lines all is shown, and of a long one the beginning.
+    """Return a message for a terminal: each line escaped by `shown`, a long one cut.
 
-    What commands, files and servers say is part of messages, and may be anything.
+    Messages contain text from commands, files and servers.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def duration(seconds: float) -> str:
 
 
 def about(value: float) -> str:
-    """Return a guess with the two digits that count.
+    """Return a rough estimate with two significant digits.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def width(text: str) -> int:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text cut to so many columns, with dots where something is missing.
+    """Return a text cut to so many columns, with dots at its end.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def elided(text: str, most: int) -> str:
-    """Return a text of so many columns, with dots for its middle: labels often differ at the end.
+    """Return a text cut to so many columns in its middle: labels often differ at the end.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def elided(text: str, most: int) -> str:
 
 
 def wrapped(text: str, most: int) -> list[str]:
-    """Return a text in lines of at most so many columns, nothing of it missing.
+    """Return a text broken into lines of at most so many columns.
 
     Examples
     --------
@@ -241,7 +241,7 @@ def table(
 
 
 def _cut(row: list[str], place: int, most: int) -> list[list[str]]:
-    """Return the lines of a row, the first of which has all that is not wrapped."""
+    """Return the lines of a row; the first has all cells that are not wrapped."""
     first, *more = wrapped(row[place], most)
     blank = [""] * len(row)
     return [

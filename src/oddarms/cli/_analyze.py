@@ -142,7 +142,7 @@ def _one(files: list[str] | None) -> str:
 def _history(
     sources: Sequence[str], reruns: Any, options: dict[str, Any], *, quiet: bool
 ) -> RunHistory:
-    """Read JUnit reports, and say what is to be known about them."""
+    """Read JUnit reports; print what was read and left out."""
     skip = options.pop("missing", "stop") == "skip"
     allowed = {"min_rows", "method", "looks"}
     given = [name for name, value in options.items() if value is not None and name not in allowed]

@@ -199,7 +199,7 @@ TRANSFORMS: Options = (
 
 
 def words_of(given: Given) -> dict[str, Any]:
-    """Return the words of a question that were given, as `Question.of` takes them."""
+    """Return the words of a question that were given, for `Question.of`."""
     known = vars(given)
     words = {o.name: known[o.name] for o in SEARCH if known.get(o.name) not in (None, ())}
     if "bounds" in words:
@@ -218,7 +218,7 @@ def words_of(given: Given) -> dict[str, Any]:
 
 
 def transform_of(words: dict[str, Any], given: Given) -> Transform | None:
-    """Return what --clip or --above make of samples, and add the bounds to the words."""
+    """Return the transform of --clip or --above, and add its bounds to the words."""
     clip, above = given.clip, given.above
     if "bounds" in words and (clip is not None or above is not None):
         raise InvalidParameter(

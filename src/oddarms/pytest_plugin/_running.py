@@ -48,7 +48,7 @@ ALONE_SECONDS = 60.0
 
 
 class Clock:
-    """The real time; tests replace functions of modules, and leave this reference alone."""
+    """The real time, also while a test replaces `time.monotonic`."""
 
     now = staticmethod(time.monotonic)
 
@@ -89,8 +89,8 @@ class Outcome:
 def outcome_of(reports: Iterable[pytest.TestReport]) -> Outcome:
     """Return the outcome of a run from the reports of its phases, and of its subtests.
 
-    It failed if any of them did: setup and teardown count. A failure that was expected (xfail) is
-    a pass, and a pass that was not, where xfail is strict, a failure: pytest decides both.
+    It failed if any of them did: setup and teardown count. pytest decides that an expected failure
+    (xfail) is a pass, and an unexpected pass under `strict` a failure.
     """
     reports = list(reports)
     failed = next((report for report in reports if report.failed), None)
@@ -103,7 +103,7 @@ def outcome_of(reports: Iterable[pytest.TestReport]) -> Outcome:
 
 
 def _text(report: pytest.TestReport) -> str:
-    """Return a failure in a line: where, and the first line of the exception."""
+    """Return the place of a failure and the first line of its exception."""
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None:
         first = str(crash.message).strip().split("\n")[0]
@@ -120,7 +120,7 @@ def _text(report: pytest.TestReport) -> str:
 def note_place(
     report: pytest.TestReport, item: pytest.Item, error: pytest.ExceptionInfo[BaseException]
 ) -> None:
-    """Note on a report where its test has failed: not in unittest, where its assertions are."""
+    """Note on a report where its test failed; a frame of unittest itself is of no use."""
     entries = item._traceback_filter(error)
     own = [
         entry
@@ -132,7 +132,7 @@ def note_place(
 
 
 def _short(path: str) -> str:
-    """Return a path as seen from here, if it is below."""
+    """Return a path below the working directory as a relative one."""
     try:
         return str(Path(path).relative_to(Path.cwd()))
     except (OSError, ValueError):
@@ -155,7 +155,7 @@ def cut(text: str) -> str:
 
 
 def seed_of(name: str) -> int:
-    """Return 64 bits that a name decides."""
+    """Return 64 bits of the hash of a name."""
     return int.from_bytes(hashlib.sha256(name.encode(errors="backslashreplace")).digest()[:8])
 
 
@@ -174,8 +174,8 @@ def reseed(seed: int) -> None:
 def free_hypothesis(item: pytest.Item) -> None:
     """Let a Hypothesis test draw other examples in every run, on another instance of its class.
 
-    Its profile for CI makes all runs alike (``derandomize``). A seed that the test's author gave
-    it stays, as everything that a test does by itself.
+    Its profile for CI makes all runs alike (``derandomize``). A seed that the test's author set
+    stays.
     """
     hypothesis = sys.modules.get("hypothesis")
     if hypothesis is None:
@@ -204,18 +204,17 @@ def _freed(hypothesis: Any, settings: Any) -> Any:
 
 
 class Between(pytest.Item):
-    """What pytest is told comes next: nothing that shares a module, class or package.
+    """The next item for pytest's teardown: one that shares no module, class or package.
 
-    So whatever a sample has set up is torn down with it, but for fixtures of the session; folders
-    stay, as pytest takes long to set them up, unless fixtures belong to them. After a setup that
-    failed all is torn down: pytest keeps the error of a fixture with the fixture, and one failure
-    would count many times.
+    So pytest tears down all fixtures of a sample but those of the session. Folders without
+    fixtures stay, as pytest takes long to set them up. After a failed setup everything is torn
+    down: pytest keeps the error with the fixture, and one failure would count many times.
     """
 
     everything = False
 
     def listchain(self) -> list[Any]:
-        """Return what must stay set up."""
+        """Return the nodes that stay set up."""
         stack = self.session._setupstate.stack
 
         def is_plain(node: Any) -> bool:
@@ -229,7 +228,7 @@ class Between(pytest.Item):
 
 
 class ProcessExit(BaseException):
-    """A test called `os._exit`, which would have ended pytest without a word."""
+    """A test called `os._exit`, which would have ended pytest."""
 
     __module__ = "builtins"  # so that messages have its name alone
 
@@ -254,9 +253,9 @@ def _no_exit() -> Iterator[None]:
 class Runner:
     """A plugin that runs samples instead of tests.
 
-    `pytest_runtest_protocol` is that of pytest, with all that other plugins wrap around it, but
-    reports go nowhere; and plugins that would run a failing test again do not come to it. With
-    `isolate` every run has a process of its own, so that it tears down fixtures of the session.
+    `pytest_runtest_protocol` runs as in pytest, with the hooks of other plugins around it, but
+    drops the reports; plugins that rerun failing tests are not called. With `isolate` every run
+    has its own process and tears down fixtures of the session.
     """
 
     def __init__(self, *, isolate: bool = False) -> None:
@@ -274,7 +273,7 @@ class Runner:
         self._spare: Spare | None = None
 
     def prepare(self, session: pytest.Session) -> None:
-        """Keep a process as it is now, before the first test, for runs alone."""
+        """Fork a process before the first test, for runs alone."""
         if not self.isolate and hasattr(os, "fork"):
             self._spare = Spare(session, self._alone)
 
@@ -286,7 +285,7 @@ class Runner:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool:
-        """Make one run; that it returns something keeps other plugins' loops away."""
+        """Make one run; the return value keeps pytest from running the test as well."""
         self._outcomes.append(self.sample(item))
         return True
 
@@ -332,7 +331,7 @@ class Runner:
         return replace(outcome, seconds=max(Clock.now() - began, 0.0))
 
     def _as_at_the_beginning(self, item: pytest.Item) -> None:
-        """Undo what an earlier run has left on the item."""
+        """Remove what an earlier run has left on the item."""
         if item not in self._beginnings:
             self._beginnings[item] = list(item.own_markers), list(item.user_properties)
             free_hypothesis(item)
@@ -344,14 +343,14 @@ class Runner:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
-        """Give the run random numbers of its own; a seed that a fixture sets stays."""
+        """Seed the run; a fixture may set another seed."""
         reseed(seed_of(self.name))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """See a setup fail, before it is torn down, and where a failure is."""
+        """Note a failed setup before its teardown, and the place of a failure."""
         report = yield
         if call.when == "setup" and report.failed and self._between is not None:
             self._between.everything = True
@@ -360,7 +359,7 @@ class Runner:
         return report
 
     def pytest_unconfigure(self) -> None:
-        """Leave the random numbers of this process as they were, and no process behind."""
+        """Restore the random state of this process, and end the spare process."""
         random.setstate(self._random)
         core: Any = sys.modules.get("hypothesis.core")
         if core is not None:
@@ -381,7 +380,7 @@ class Runner:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Tear down fixtures of the session; what that raises must not cost the answer."""
+        """Tear down fixtures of the session; an error there does not lose the answer."""
         try:
             session._setupstate.teardown_exact(None)
         except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
@@ -399,7 +398,7 @@ Work = Callable[[], Outcome]
 
 @dataclass
 class Child:
-    """A process with one run, and since when; it writes one line, short enough to come at once."""
+    """A process that makes one run, and writes its outcome as one short line."""
 
     pid: int
     pipe: int
@@ -410,8 +409,7 @@ class Child:
 def fork(config: pytest.Config, work: Work, *, group: bool = True) -> Child:
     """Begin a process that does the work and writes its outcome.
 
-    Ctrl-C at the terminal does not reach a `group` of its own: its parent is interrupted and ends
-    it.
+    Ctrl-C at the terminal does not reach a process `group` of its own: the parent ends it.
     """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
@@ -449,13 +447,13 @@ def _be_child(config: pytest.Config, work: Work, pipe: int, *, group: bool) -> N
 
 
 def _obey_signals() -> None:
-    """Let a child react to signals as a new process does, not as its parent."""
+    """Give a child the signal handlers of a new process."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def detached(work: Callable[[], None]) -> int:
-    """Begin a process; return its number, which is also that of its group.
+    """Begin a process; return its number, which is also that of its process group.
 
     It is no child of this process: tests that wait for all of their children do not wait for it.
     """
@@ -503,7 +501,7 @@ def _line(pipe: int, seconds: float) -> bytes:
 
 
 def _read(child: Child) -> Outcome:
-    """Return what a child that is done has written, or how it ended."""
+    """Return the outcome that a finished child wrote, or how it ended."""
     written = _line(child.pipe, 0.0)
     code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
     child.ended = True

@@ -352,7 +352,7 @@ class AbnormalTests(Sampling):
             self._desk.tell(ticket, float(outcome.failed))
 
     def _place(self, index: int, outcome: Outcome) -> None:
-        """Run a test that failed again, unless it is broken; others have their place."""
+        """Queue a test that failed once more, unless it is broken."""
         if outcome.failed and self.known.kind(index) is Kind.UNDECIDED:
             self._waiting.append(index)
         else:
@@ -367,7 +367,7 @@ class AbnormalTests(Sampling):
             self._waiting.appendleft(sample.index)
 
     def _ticket_for(self, last: int | None) -> Sample | None:
-        """Return a sample of a ticket at hand, by lot; ask for more if there is none that fits."""
+        """Return a sample of a random ticket; ask for more if none fits."""
         fitting = self._fitting(last)
         if not fitting:
             self._ask()

@@ -86,7 +86,7 @@ class XdistHooks:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, error: object) -> None:
-        """See whether a worker has crashed or was interrupted."""
+        """Note whether a worker was interrupted or has crashed."""
         if self.scheduler is not None and error == "keyboard-interrupt":
             self.scheduler.interrupted = True
 
@@ -130,11 +130,11 @@ class Scheduler:
         return any(self._queues.values())
 
     def add_node(self, node: Any) -> None:
-        """Take a new worker."""
+        """Add a worker."""
         self._queues[node] = deque()
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
-        """Take what a worker has collected: the same as all others."""
+        """Check that a worker has collected the same tests as the others."""
         known = next(iter(self._collections.values()), None)
         if known is not None and list(collection) != known:
             raise pytest.UsageError(
@@ -144,7 +144,7 @@ class Scheduler:
         self._collections[node] = list(collection)
 
     def schedule(self) -> None:
-        """Begin, or go on with a worker that replaces another."""
+        """Begin the sampling, or resume with a replaced worker."""
         if self.sampling is None:
             self.collection = next(iter(self._collections.values()))
             self.sampling = self.hunt.begin(self.collection, max(self.workers, 2))
@@ -172,9 +172,9 @@ class Scheduler:
         """Do nothing: no test is taken away from a worker."""
 
     def remove_node(self, node: Any) -> str | None:
-        """Take a worker away. If it has crashed, that is the outcome of the test it has run.
+        """Remove a worker. If it has crashed, its test has failed.
 
-        It is a failed sample like others and nothing for pytest-xdist to report.
+        That is a sample like others; pytest-xdist has nothing to report.
         """
         queue = self._queues.pop(node)
         if self.sampling is None or not queue:
@@ -194,7 +194,7 @@ class Scheduler:
                 self._fill(node)
 
     def _fill(self, node: Any) -> None:
-        """Send a worker what it needs to be busy."""
+        """Send a worker enough tests to stay busy."""
         assert self.sampling is not None
         queue, sent = self._queues[node], []
         wanted = QUEUED_IF_FAST if self.sampling.pace < FAST else QUEUED
@@ -221,7 +221,7 @@ class Scheduler:
         return not self.sampling.done and (_some_count(queue) or not _some_count(everywhere))
 
     def _send(self, node: Any, indices: list[int]) -> None:
-        """Send a worker numbers of tests; where it is gone, that is reported in a moment."""
+        """Send a worker numbers of tests; pytest-xdist reports a worker that is gone."""
         try:
             node.send_runtest_some(indices)
         except OSError:
