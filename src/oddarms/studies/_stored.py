@@ -189,6 +189,7 @@ class StoredStudy(Study):
                     self._rows.drop_expired(connection, now)
                 known = self._rows.asked_before(connection, asks, now) if look.known else {}
                 out = self._rows.out(connection, now, look)
+                out.update((arm, at) for found in known.values() for _, arm, at in found)
                 if self._database.is_postgresql:  # a ticket may have been told meanwhile
                     search = self._current(connection)
                 places, states = {}, {}
