@@ -171,6 +171,16 @@ class TestTokens:
         assert "--days" in refused.err
         assert tokens_of(file).list() == []
 
+    @pytest.mark.parametrize(
+        "words", [("serve", "--max-lease"), ("study", "archive", "--inactive")], ids=" ".join
+    )
+    def test_times_that_no_date_has(
+        self, run_command: Run, file: str, words: tuple[str, ...]
+    ) -> None:
+        for time in ("999999999999d", "36501d", "9" * 400):
+            refused = run_command(*words, time, "--storage", file)
+            assert (refused.code, "at most 36500d" in " ".join(refused.err.split())) == (2, True)
+
     def test_a_worker_has_a_study(self, run_command: Run, file: str) -> None:
         there = ("--storage", file)
         assert run_command("serve", "token", "worker", *there).code == 2

@@ -10,9 +10,10 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 WIDTH = 80
-DURATIONS = "a duration such as 90 (seconds), 30s, 10m, 2h or 1d"
+DURATIONS = "a duration such as 90 (seconds), 30s, 10m, 2h or 1d, of at most 36500d"
 """What `parse_duration` takes, for messages."""
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+MAX_SECONDS = 36_500 * SECONDS["d"]
 MIN_WRAPPED = 12
 BREAKS = "/:[,._- "
 """Characters after which a label may be broken: paths and ids of tests have them."""
@@ -67,7 +68,7 @@ def parse_duration(text: str) -> float:
     Raises
     ------
     ValueError
-        If it is none.
+        If it is none, or too long for a date.
 
     Examples
     --------
@@ -77,7 +78,10 @@ def parse_duration(text: str) -> float:
     found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([smhd]?)", text.strip())
     if found is None:
         raise ValueError
-    return float(found[1]) * SECONDS[found[2] or "s"]
+    seconds = float(found[1]) * SECONDS[found[2] or "s"]
+    if seconds > MAX_SECONDS:
+        raise ValueError
+    return seconds
 
 
 def duration(seconds: float) -> str:
