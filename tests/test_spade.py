@@ -411,9 +411,9 @@ class TestIndifference:
     def test_an_arm_on_the_threshold_ends(self, n: int) -> None:
         """k = 0 and means 1/2 -+ 0.4 leave the arms at 1/2 exactly on the threshold."""
         means = [0.1] * (n // 2 - 1) + [0.5] * 2 + [0.9] * (n // 2 - 1)
-        without = run_of(means, 0.0, budget=300 * n)
+        without = run_of(means, 0.0, margin=0.0, budget=300 * n)
         assert {n // 2 - 1, n // 2} & set(without.undecided)
-        result = run_of(means, 0.0, indifference=0.15)
+        result = run_of(means, 0.0, margin=0.0, indifference=0.15)
         assert result.complete
         clear = [i for i in result.outliers if means[i] != 0.5]
         assert clear == list(range(n // 2 + 1, n))
