@@ -39,7 +39,7 @@ class Case(NamedTuple):
 
     def values(self, y: FloatArray) -> FloatArray:
         """Return the joint evidence at each y, for each arm."""
-        rows = [joint_evidence(np.full(self.size, q), *self)[0] for q in y]
+        rows = [joint_evidence(np.full(self.size, q), *self).value for q in y]
         return np.array(rows)
 
 
@@ -129,7 +129,7 @@ class TestTheMinimum:
         case = Case(random_lines(rng, 100, sign, 30.0), samples(rng, 100, sign, 100.0), sign)
         y = rng.uniform(0.05, 0.95, 100)
         value, slope, arm, threshold = joint_evidence(y, *case)
-        ends = [joint_evidence(y + step, *case)[0] for step in (h, -h)]
+        ends = [joint_evidence(y + step, *case).value for step in (h, -h)]
         np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * h), rtol=1e-4, atol=1e-3)
         np.testing.assert_allclose(slope, arm + threshold, rtol=1e-12)
         assert np.isfinite(value).all()
@@ -139,9 +139,8 @@ class TestTheMinimum:
         none = Sample(*np.array([[0.0], [0.0], [0.0], [-2.0], [0.5], [0.0], [1.0], [0.5]]))
         lines = Lines(np.zeros(1), np.zeros(1), np.ones(2), np.full((2, 1), 3.0), np.ones(1))
         found = weigh(np.array([0.2]), np.array([0.7]), lines, none, sign)
-        assert found.evidence[0] == pytest.approx(
-            joint_evidence(np.array([0.4]), lines, none, sign)[0, 0]
-        )
+        value = joint_evidence(np.array([0.4]), lines, none, sign).value
+        assert found.evidence[0] == pytest.approx(value[0])
         assert found.steepness[0] == 0.0
 
 

@@ -18,15 +18,14 @@ from oddarms.problem import Question
 from oddarms.rules import Sigma
 from oddarms.simulation import Simulation
 from oddarms.simulation._task import why_not_compiled
-from oddarms.statistics import evidence
-from oddarms.statistics.threshold_streams import bets_around
-from oddarms.statistics.worst_world import largest_costs
+from oddarms.statistics import evidence, worst_world
+from oddarms.statistics.threshold_streams import Lines
 
 pytest.importorskip("numba")
 
 import numba
 
-from oddarms.simulation import _spade_kernel
+from oddarms.simulation import _spade_kernel  # noqa: F401  # numba knows the formulas now
 
 LONG = pytest.mark.long
 
@@ -289,59 +288,75 @@ def test_many_small_runs(seed: int, runs: int) -> None:
     assert 0 < ends < runs
 
 
-class TestOneArmAtATime:
-    """Loops over bets give what arrays give."""
+@numba.njit
+def compiled_intervals(pulls: Any, total: Any, scatter: Any, alpha: float) -> Any:
+    return evidence.mean_interval(pulls, total, scatter, alpha)
+
+
+@numba.njit
+def compiled_settled(pulls: Any, total: Any, scatter: Any, level: float, alpha: float) -> Any:
+    below = evidence.surely_below(pulls, total, scatter, level, alpha)
+    return below, evidence.surely_above(pulls, total, scatter, level, alpha)
+
+
+@numba.njit
+def compiled_evidence(*arguments: Any) -> Any:
+    return _spade_joint.evidence_against(*arguments)
+
+
+@numba.njit
+def compiled_costs(arms: Any, y: Any, k: float, stakes: Any, prices: Any) -> Any:
+    return worst_world.largest_costs(arms, y, k, stakes, prices)
+
+
+class TestLoops:
+    """Loops over arms and bets give what numpy gives."""
 
     rng = np.random.default_rng(13)
     pulls = rng.integers(2, 500, 60).astype(np.float64)
     total = np.floor(pulls * rng.random(60))
     scatter = rng.random(60) * (total - total**2 / pulls) + 1e-13
+    arms = pulls, total, scatter
 
     def test_intervals(self) -> None:
-        low, high = evidence.mean_interval(self.pulls, self.total, self.scatter, 0.01)
-        logs = np.empty(30)
-        for i in range(60):
-            arm = (self.pulls[i], self.total[i], self.scatter[i])
-            assert _spade_kernel.mean_interval_of_one(*arm, 0.01, logs) == (low[i], high[i])
+        for found, expected in zip(
+            compiled_intervals(*self.arms, 0.01),
+            evidence.mean_interval(*self.arms, 0.01),
+            strict=True,
+        ):
+            assert found.tolist() == expected.tolist()
 
-    def test_the_evidence_of_an_arm(self) -> None:
-        room = self.rng.uniform(0.01, 0.99, 60)
-        sample = evidence.sample_below(self.pulls, self.total, self.scatter)
-        value, slope = evidence.log_evidence(sample, room)
-        for i in range(60):
-            one = evidence.Sample(*(float(part[i]) for part in sample))
-            found = _spade_kernel.log_evidence_of_one(one, room[i], np.empty(30))
-            assert found == pytest.approx((value[i], slope[i]), rel=1e-11)
+    @pytest.mark.parametrize("level", [-1.0, 1e-17, 0.2, 0.5, 0.9, 1.0, 2.0])
+    def test_arms_that_are_settled(self, level: float) -> None:
+        below, above = compiled_settled(*self.arms, level, 0.1)
+        assert below.tolist() == evidence.surely_below(*self.arms, level, 0.1).tolist()
+        assert above.tolist() == evidence.surely_above(*self.arms, level, 0.1).tolist()
 
-    @pytest.mark.parametrize(("normal", "outlier"), [(50.0, -3.0), (2.0, 50.0), (2.0, 3.0)])
-    def test_the_evidence_kept_is_that_of_the_side_that_decides(
-        self, normal: float, outlier: float
-    ) -> None:
-        arms, rules = np.arange(1), _spade_joint.Rules(1.0, 1.1, 0.1, 0.0, 1.0, 10.0)
-        known, other = (JointCertificate(9, Sigma(k=1.0), 0.1, 0.0).standing for _ in range(2))
-        for value, verdict in ((normal, 1), (outlier, 2)):
-            _spade_kernel.settle_of_one(rules, known, 0, value, verdict)
-        found = _spade_joint.Found(np.array([normal]), np.array([outlier]), np.zeros(1))
-        _spade_joint.conclude(rules, other, arms, found)
-        kept = 50.0 if max(normal, outlier) == 50.0 else outlier
-        assert known.log_evidence[0] == other.log_evidence[0] == kept
-        assert known.verdicts.tolist() == other.verdicts.tolist()
-
-    def test_there_is_room_for_all_terms(self) -> None:
-        bets = len(range(*bets_around(1.0).indices(10**9)))
-        assert max(evidence.BETS.size, 2 * bets) == _spade_kernel.MOST_TERMS
+    @pytest.mark.parametrize("sign", [-1.0, 1.0])
+    def test_the_evidence_on_arms(self, sign: float) -> None:
+        rng = np.random.default_rng(14)
+        lines = Lines(
+            rng.uniform(-2.0, 2.0, 60),
+            np.full(60, sign * 50.0),
+            np.array([0.1, 0.3, 1.0]),
+            rng.random((3, 60)),
+            rng.random(60),
+        )
+        mean, level, others = self.total / self.pulls, rng.uniform(0.05, 0.95, 60), rng.random(60)
+        arguments = lines, sign, mean, level, 0.2 * level, *self.arms, 60, others, 0.01
+        for found, expected in zip(
+            compiled_evidence(*arguments), _spade_joint.evidence_against(*arguments), strict=True
+        ):
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
     @pytest.mark.parametrize("n", [3, 20])
     def test_the_worst_world(self, n: int) -> None:
-        y, k = self.rng.random(n), 0.9
-        stakes, prices = self.rng.uniform(1.0, 50.0, 6), self.rng.random((6, n))
-        costs = largest_costs(np.arange(n), y, k, stakes, prices)
-        room = np.empty((5, 30))
-        for i in range(n):
-            others = np.delete(y, i)
-            found, threshold = _spade_kernel.costs_without(i, y, k, stakes, prices, room)
-            np.testing.assert_allclose(found, costs[:, i], rtol=1e-9)
-            assert threshold == pytest.approx(others.mean() + k * others.std(), rel=1e-12)
+        y, stakes = self.rng.random(n), self.rng.uniform(1.0, 50.0, 6)
+        arguments = np.arange(n), y, 0.9, stakes, self.rng.random((6, n))
+        for found, expected in zip(
+            compiled_costs(*arguments), worst_world.largest_costs(*arguments), strict=True
+        ):
+            np.testing.assert_allclose(found, expected, rtol=1e-9)
 
     @pytest.mark.parametrize("pulls", [1.0, 40.0, 1e7, 1e14])
     def test_the_jeffreys_mixture(self, pulls: float) -> None:
@@ -350,3 +365,13 @@ class TestOneArmAtATime:
         value = evidence.log_jeffreys(sample, room)
         found = [jeffreys_of_one(pulls, *pair) for pair in zip(total, room, strict=True)]
         np.testing.assert_allclose(found, value, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("normal", "outlier"), [(50.0, -3.0), (2.0, 50.0), (2.0, 3.0)])
+def test_the_evidence_kept_is_that_of_the_side_that_decides(normal: float, outlier: float) -> None:
+    arms, rules = np.arange(1), _spade_joint.Rules(1.0, 1.1, 0.1, 0.0, 1.0, 10.0)
+    known = JointCertificate(9, Sigma(k=1.0), 0.1, 0.0).standing
+    found = _spade_joint.Found(np.array([normal]), np.array([outlier]), np.zeros(1))
+    _spade_joint.conclude(rules, known, arms, found)
+    assert known.log_evidence[0] == (normal if normal == 50.0 else outlier)
+    assert known.verdicts[0] == (1 if normal == 50.0 else 2 if outlier == 50.0 else 0)

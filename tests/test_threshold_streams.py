@@ -25,14 +25,15 @@ from oddarms.statistics.directions import Forecast, Tally, forecast, leave_one_o
 from oddarms.statistics.evidence import log_mix
 from oddarms.statistics.threshold_streams import (
     HORIZONS,
+    LAST_PRICED,
     LOG_SHARES,
     PRICED,
+    TIMES_LAST,
     Lines,
     bennett_factor,
     bet_costs,
     bets_around,
     bets_for,
-    costs_near,
     fan_factor,
     interval_of_mean,
     lower_bound,
@@ -188,17 +189,14 @@ class TestParts:
     def test_what_the_longest_bets_cost_follows_and_covers_them(self) -> None:
         """From the last that is added up: at least their cost, and hardly more if it is small."""
         rng = np.random.default_rng(5)
-        everything = slice(0, HORIZONS.size)
         for step in (0.3, 0.003):
             bets, steps = bets_for(0.3, 8.0), step * rng.random(200)
             pulls, variance = rng.integers(1, 50, 200) * 1.0, rng.choice([0.001, 0.02, 0.2], 200)
             costs = bet_costs(bets, steps, pulls, pulls * variance, variance)
-            near = costs_near(costs[:PRICED], everything)
+            near = costs[LAST_PRICED] * TIMES_LAST[:, None]
             np.testing.assert_array_equal(near[:PRICED], costs[:PRICED])
             assert (near >= costs * (1.0 - 1e-12)).all()
             np.testing.assert_allclose(near, costs, rtol=0.01)
-            all_arms = costs_near(costs[:PRICED].sum(1), everything)
-            np.testing.assert_allclose(all_arms, near.sum(1), rtol=1e-12)
 
     def test_streams_without_rows_know_nothing(self) -> None:
         rows = empty_rows(5, leave_one_out_k(5, 1.9), NATS)

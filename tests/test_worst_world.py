@@ -53,7 +53,10 @@ def compare(
 ) -> FloatArray:
     """Return the bound over what a search finds, per stake and arm; assert that it is a bound."""
     arms = np.arange(y.size)
-    found = largest_costs(arms, y, k, stakes, prices)
+    found, thresholds = largest_costs(arms, y, k, stakes, prices)
+    others = [np.delete(y, i) for i in arms]
+    expected = [one.mean() + k * one.std() for one in others]
+    np.testing.assert_allclose(thresholds, expected, rtol=1e-12)
     assert np.isfinite(found).all()
     best = np.empty(found.shape)
     for row in range(stakes.size):
@@ -103,7 +106,8 @@ class TestLargestCosts:
         """All directions cost the same, the known (1 + k^2)/m times the price."""
         for price in (1e-9, 0.7, 1e9):
             prices = np.full((2, n), price)
-            found = largest_costs(np.arange(n), np.full(n, 0.1), k, np.array([1.0, 9.0]), prices)
+            stakes = np.array([1.0, 9.0])
+            found = largest_costs(np.arange(n), np.full(n, 0.1), k, stakes, prices)[0]
             np.testing.assert_allclose(
                 found, price * (1.0 + k * k) / (n - 1.0), rtol=1e-6, atol=1e-14 * k
             )
@@ -113,7 +117,7 @@ class TestLargestCosts:
     def test_no_price(self, n: int, k: float) -> None:
         """The direction of y costs nothing, and every other one less."""
         y = np.random.default_rng(4).random(n)
-        found = largest_costs(np.arange(n), y, k, np.array([1.0, 1e4]), np.zeros((2, n)))
+        found = largest_costs(np.arange(n), y, k, np.array([1.0, 1e4]), np.zeros((2, n)))[0]
         np.testing.assert_allclose(found, 0.0, atol=1e-7 * k)
 
 
@@ -123,7 +127,7 @@ def test_of_two_others_there_are_two_directions(k: float) -> None:
     rng = np.random.default_rng(5)
     for _ in range(50):
         y, price, stake = rng.random(3), rng.exponential(1.0, 3), float(rng.exponential(2.0))
-        found = largest_costs(np.array([0]), y, k, np.array([stake]), price[None])[0, 0]
+        found = largest_costs(np.array([0]), y, k, np.array([stake]), price[None])[0][0, 0]
         both = value(np.array([[1.0, -1.0], [-1.0, 1.0]]), y[1:], k, stake, price[1:])
         assert both.max() - 1e-12 <= found <= both.max() + 1e-6 * (both.max() + price.max() * k * k)
 
@@ -134,7 +138,7 @@ def test_a_tiny_k_costs_what_none_does(k: float) -> None:
     prices = np.array([[1.0, 2.0, 4.0]])
     for y in (np.array([0.1, 0.5, 0.7]), np.full(3, 0.3)):
         for scale in (1e-30, 1.0, 1e30):
-            found = largest_costs(np.arange(3), y, k, np.ones(1), scale * prices)
+            found = largest_costs(np.arange(3), y, k, np.ones(1), scale * prices)[0]
             expected = scale * np.array([[6.0, 5.0, 3.0]]) / 4.0
             np.testing.assert_allclose(found, expected, rtol=1e-6, atol=k)
 
@@ -147,5 +151,5 @@ def test_two_arms() -> None:
         0.0,
         np.array([1.0, 7.0]),
         np.array([[2.0, 3.0]] * 2),
-    )
+    )[0]
     np.testing.assert_allclose(found, [[3.0, 2.0], [3.0, 2.0]], rtol=1e-9)

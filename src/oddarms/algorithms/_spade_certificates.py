@@ -28,6 +28,7 @@ from oddarms.algorithms._spade_joint import (
     Standing,
     Weights,
     box_of,
+    closeness_in,
     conclude,
     decide,
     distance_rate,
@@ -35,7 +36,6 @@ from oddarms.algorithms._spade_joint import (
     final_verdicts,
     interval_of_mu,
     joint_row_weights,
-    least_gap,
     level_evidence,
     level_of_arms,
     mean_within,
@@ -50,7 +50,6 @@ from oddarms.problem import BoolArray, Error, FloatArray, IntArray
 from oddarms.rules import Sigma
 from oddarms.statistics.directions import Forecast, Tally, forecast, leave_one_out_k
 from oddarms.statistics.evidence import wide_mean_interval
-from oddarms.statistics.levels import closeness
 from oddarms.statistics.odd_even import OddEven
 from oddarms.statistics.totals import Totals
 from oddarms.statistics.true_direction import TrueDirection
@@ -316,7 +315,7 @@ class IntervalCertificate(Certificate):
         self.low, self.high = max(self.low, low), min(self.high, high)
         self.mu = self.sweeps.true_direction.mean_interval()
         known = self.raised
-        weights = Weights(closeness(least_gap(self.rules, known, *self.box)), self.rules.slack)
+        weights = Weights(closeness_in(self.rules, known), self.rules.slack)
         # names of which a share may be wrong are read at one moment
         due = arms if self.rules.fdr else arms[tally.pulls[arms] >= self._next_look[arms]]
         found = self._weigh(due, known, weights, tally, guess)

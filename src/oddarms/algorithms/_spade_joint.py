@@ -16,6 +16,7 @@ import numpy.typing as npt
 from oddarms.problem import BoolArray, FloatArray, IntArray
 from oddarms.statistics.direction_box import largest_coefficients, smallest_sd
 from oddarms.statistics.directions import (
+    SMALLEST_SD,
     Forecast,
     Tally,
     all_but_one,
@@ -23,21 +24,20 @@ from oddarms.statistics.directions import (
     tally_of,
     thresholds_without_one,
 )
-from oddarms.statistics.elementwise import Numbers, choose
+from oddarms.statistics.elementwise import Numbers, choose, elementwise, put
 from oddarms.statistics.evidence import (
     LEAST_LEVEL,
     PART,
     log_mean_above,
     log_mean_below,
     mean_interval,
-    sample_above,
-    sample_below,
+    sample_on_side,
     surely_above,
     surely_below,
 )
 from oddarms.statistics.false_discoveries import names
 from oddarms.statistics.joint_evidence import weigh
-from oddarms.statistics.levels import closeness, log_relative_weights
+from oddarms.statistics.levels import closeness, log_relative_weights, log_weight
 from oddarms.statistics.threshold_box import (
     lower_bounds,
     rounding,
@@ -175,10 +175,6 @@ class Weights(NamedTuple):
     near: FloatArray
     slack: float
 
-    def added(self, arms: IntArray, steepness: FloatArray) -> FloatArray:
-        """Return what the weights of arms add to their log evidence."""
-        return log_relative_weights(arms, self.near, steepness, self.slack)
-
 
 class Found(NamedTuple):
     """The evidence on some arms, weights included; minus infinity where it was not looked at."""
@@ -241,12 +237,17 @@ def box_of(tally: Tally, delta: float) -> Box:
     return mean_interval(tally.pulls, tally.total, tally.scatter, alpha)
 
 
-def least_gap(rules: Rules, known: Standing, low: Numbers, high: Numbers) -> Numbers:
-    """Return at least how far means in [low, high] are from their thresholds.
+def closeness_in(rules: Rules, known: Standing) -> FloatArray:
+    """Return how close means are to their thresholds, by the box and the threshold's interval."""
+    low, high = known.box
+    result: FloatArray = closeness_of(low, high, known.low, known.high, rules.rate)
+    return result
 
-    Bounded by the box and the threshold's interval: the distances that weights are made of.
-    """
-    return np.maximum(known.low - high, low - known.high) / rules.rate
+
+@elementwise
+def closeness_of(low: Numbers, high: Numbers, least: float, most: float, rate: float) -> Numbers:
+    """Return at least h(gamma) of a mean in [low, high] and a threshold in [least, most]."""
+    return closeness(np.maximum(least - high, low - most) / rate)
 
 
 def settle(rules: Rules, known: Standing, arms: IntArray, tally: Tally) -> None:
@@ -257,18 +258,19 @@ def settle(rules: Rules, known: Standing, arms: IntArray, tally: Tally) -> None:
     (or reaches beyond it by less than an indifference).
     """
     alpha, near = BOX_SHARE * rules.delta / tally.pulls.size, rules.slack * rules.rate
-    some = tally_of(tally, arms)
-    below = surely_below(*some, known.low + near, alpha)
-    above = surely_above(*some, known.high - near, alpha) & ~below
-    for which, verdict in ((below, NORMAL), (above, OUTLIER)):
+    pulls, total, scatter = tally_of(tally, arms)
+    below = surely_below(pulls, total, scatter, known.low + near, alpha)
+    above = surely_above(pulls, total, scatter, known.high - near, alpha)
+    for which, verdict in ((above, OUTLIER), (below, NORMAL)):
         settled = arms[which]
-        known.log_evidence[settled] = np.maximum(known.log_evidence[settled], rules.log_level)
+        evidence = np.maximum(known.log_evidence[settled], rules.log_level)
+        put(known.log_evidence, settled, evidence)
         known.verdicts[settled] = verdict
 
 
 def narrowed(rules: Rules, known: Standing, box: Box, pulls: float) -> Standing:
     """Narrow the box by another one, and the threshold by the box where that may do so."""
-    low, high = np.maximum(known.box[0], box[0]), np.minimum(known.box[1], box[1])
+    low, high = common(known.box[0], known.box[1], box[0], box[1])
     least, most = known.low, known.high
     flat, wide = thresholds_within(low, high, rules.k)
     if flat > least:
@@ -284,6 +286,12 @@ def narrowed(rules: Rules, known: Standing, box: Box, pulls: float) -> Standing:
         pulls,
         known.threshold_share,
     )
+
+
+@elementwise
+def common(low: Numbers, high: Numbers, least: Numbers, most: Numbers) -> tuple[Numbers, Numbers]:
+    """Return what two intervals have in common."""
+    return np.maximum(low, least), np.minimum(high, most)
 
 
 def interval_of_mu(rules: Rules, rows: Rows) -> tuple[float, float]:
@@ -307,8 +315,7 @@ def decide(
     known = bounded(rules, rows, known, mu)
     if rows.upper.weight == 0.0:
         return known
-    near = closeness(least_gap(rules, raised(rules, known, mu), known.box[0], known.box[1]))
-    weights = Weights(near, rules.slack)
+    weights = Weights(closeness_in(rules, raised(rules, known, mu)), rules.slack)
     least = least_means(rules, known.box, arms, mu)
     found = sigma_evidence(rules, rows, known, weights, arms, tally, guess, mu, least)
     if not rules.plain:
@@ -319,9 +326,16 @@ def decide(
             parts.append(floor_evidence(rules, weights, arms, tally, guess))
         found = together(parts, rules.shares)
     conclude(rules, known, arms, found)
-    open_arms = known.verdicts[arms] == UNDECIDED
-    share = float(found.share[open_arms].mean()) if open_arms.any() else known.threshold_share
-    return known._replace(threshold_share=share)
+    return share_of_doubt(known, arms, found)
+
+
+def share_of_doubt(known: Standing, arms: IntArray, found: Found) -> Standing:
+    """Return what is known, with the threshold's share of the doubt about the open arms."""
+    verdicts, log_evidence, low, high, box, pulls_seen, share = known
+    shares = found.share[verdicts[arms] == UNDECIDED]
+    if shares.size > 0:
+        share = shares.mean()
+    return Standing(verdicts, log_evidence, low, high, box, pulls_seen, share)
 
 
 def least_means(rules: Rules, box: Box, arms: IntArray, mu: tuple[float, float]) -> FloatArray:
@@ -352,17 +366,16 @@ def sigma_evidence(
     """Return the evidence on arms against mu + k sigma of the others, on the side they seem on."""
     theta = thresholds_without_one(guess.shrunk, rules.others_k)[arms]
     found, mean = nothing_found(arms.size), guess.mean[arms]
-    level = np.maximum(theta + rules.slack, least)
-    below, above = mean < level, mean > theta - rules.slack
-    if below.any():
-        some = arms[below]
-        lines = lower_lines(rows.lower, some, -rules.slack, mu)
-        hold(found, below, level, lines, weights, arms, tally, mean, -1.0, least)
-    if above.any():
+    high, low = np.maximum(theta + rules.slack, least), theta - rules.slack
+    below, above = np.flatnonzero(mean < high), np.flatnonzero(mean > low)
+    if below.size > 0:
+        lines = lower_lines(rows.lower, arms[below], -rules.slack, mu)
+        hold(found, below, high, lines, weights, arms, tally, mean, -1.0, least)
+    if above.size > 0:
         some = arms[above]
         largest = largest_without_one(known.box, rules.others_k, some, mu)
         lines = upper_lines(rows.upper, rules.others_k, some, rules.slack, largest, known.box)
-        hold(found, above, theta - rules.slack, lines, weights, arms, tally, mean, 1.0)
+        hold(found, above, low, lines, weights, arms, tally, mean, 1.0, np.zeros(arms.size))
     return found
 
 
@@ -374,7 +387,7 @@ def means_without_one(mean: FloatArray) -> FloatArray:
 
 def hold(
     found: Found,
-    which: BoolArray,
+    which: IntArray,
     level: FloatArray,
     lines: Lines,
     weights: Weights,
@@ -382,23 +395,51 @@ def hold(
     tally: Tally,
     mean: FloatArray,
     sign: float,
-    least: FloatArray | None = None,
+    least: FloatArray,
 ) -> None:
     """Enter the joint evidence of arms against thresholds of which `lines` is the evidence.
 
     That they lie below for sign -1, above for sign 1; `least` is that of `least_means`.
     """
-    some = tally_of(tally, arms[which])
-    sample = (sample_above if sign > 0.0 else sample_below)(some.pulls, some.total, some.scatter)
-    level, mean = level[which], mean[which]
-    least = np.zeros(level.size) if least is None else least[which]
-    low, high = bracket(mean, level)
-    low = np.maximum(low, least)
-    high = np.where(high > low, high, 0.5 * (1.0 + low))
-    held = weigh(low, high, lines, sample, sign, least)
-    side = found.outlier if sign > 0.0 else found.normal
-    side[which] = held.evidence + weights.added(arms[which], held.steepness)
-    found.share[which] = threshold_shares(level, mean, held.y)
+    some, n = arms[which], weights.near.size
+    pulls, total, scatter = tally_of(tally, some)
+    others, slack = weights.near.sum() - weights.near[some], weights.slack
+    evidence, share = evidence_against(
+        lines,
+        sign,
+        mean[which],
+        level[which],
+        least[which],
+        pulls,
+        total,
+        scatter,
+        n,
+        others,
+        slack,
+    )
+    put(found.outlier if sign > 0.0 else found.normal, which, evidence)
+    put(found.share, which, share)
+
+
+@elementwise
+def evidence_against(
+    lines: Lines,
+    sign: float,
+    mean: Numbers,
+    level: Numbers,
+    least: Numbers,
+    pulls: Numbers,
+    total: Numbers,
+    scatter: Numbers,
+    n: int,
+    others: Numbers,
+    slack: float,
+) -> tuple[Numbers, Numbers]:
+    """Return the joint evidence, weights included, and the threshold's share of the doubt."""
+    low, high = bracket(mean, level, least)
+    held = weigh(low, high, lines, sample_on_side(sign, pulls, total, scatter), sign, least)
+    added = log_weight(n, others, held.steepness, slack)
+    return held.evidence + added, threshold_shares(level, mean, held.y)
 
 
 def margin_evidence(
@@ -417,14 +458,15 @@ def margin_evidence(
     n, mean = guess.mean.size, guess.mean[arms]
     margin = rules.margin * n / (n - 1.0)
     centre = means_without_one(guess.mean)[arms] + margin
-    found, level = nothing_found(arms.size), np.maximum(centre + rules.slack, least)
-    below, above = mean < level, mean > centre - rules.slack
-    if below.any():
+    found = nothing_found(arms.size)
+    high, low = np.maximum(centre + rules.slack, least), centre - rules.slack
+    below, above = np.flatnonzero(mean < high), np.flatnonzero(mean > low)
+    if below.size > 0:
         lines = mean_lines(rows, arms[below], -rules.slack - margin, -1.0)
-        hold(found, below, level, lines, weights, arms, tally, mean, -1.0, least)
-    if above.any():
+        hold(found, below, high, lines, weights, arms, tally, mean, -1.0, least)
+    if above.size > 0:
         lines = mean_lines(rows, arms[above], rules.slack - margin, 1.0)
-        hold(found, above, centre - rules.slack, lines, weights, arms, tally, mean, 1.0)
+        hold(found, above, low, lines, weights, arms, tally, mean, 1.0, np.zeros(arms.size))
     return found
 
 
@@ -450,10 +492,12 @@ def level_evidence(
     below, above = (mean < low) & (low > LEAST_LEVEL), (mean > high) & (high < 1.0)
     if below.any():
         evidence, slope = _in_parts(log_mean_below, tally_of(tally, arms[below]), low)
-        found.normal[below] = evidence + weights.added(arms[below], slope)
+        added = log_relative_weights(arms[below], weights.near, slope, weights.slack)
+        found.normal[below] = evidence + added
     if above.any():
         evidence, slope = _in_parts(log_mean_above, tally_of(tally, arms[above]), high)
-        found.outlier[above] = evidence + weights.added(arms[above], -slope)
+        added = log_relative_weights(arms[above], weights.near, -slope, weights.slack)
+        found.outlier[above] = evidence + added
     if low > 1.0:
         found.normal[:] = math.inf
     if high <= 0.0:
@@ -500,13 +544,10 @@ def conclude(rules: Rules, known: Standing, arms: IntArray, found: Found) -> Non
     """
     if rules.fdr:
         known.verdicts[arms] = UNDECIDED
-    sides = ((found.normal, NORMAL), (found.outlier, OUTLIER))
-    for evidence, verdict in sides:
-        enough = evidence >= rules.log_level
-        kept = enough | (known.verdicts[arms] == UNDECIDED) & (evidence > -math.inf)
-        known.log_evidence[arms[kept]] = evidence[kept]
-        known.verdicts[arms[enough]] = verdict
-    for evidence, verdict in sides if rules.fdr else ():
+    conclude_surely(rules, known, arms, found)
+    if not rules.fdr:
+        return
+    for evidence, verdict in ((found.normal, NORMAL), (found.outlier, OUTLIER)):
         free = known.verdicts[arms] == UNDECIDED
         sure = int((known.verdicts == verdict).sum())
         chosen = names(np.where(free, evidence, -math.inf), rules.log_level, sure)
@@ -514,29 +555,44 @@ def conclude(rules: Rules, known: Standing, arms: IntArray, found: Found) -> Non
         known.verdicts[arms[chosen]] = verdict
 
 
+def conclude_surely(rules: Rules, known: Standing, arms: IntArray, found: Found) -> None:
+    """Record the evidence, and the final verdicts."""
+    conclude_side(rules.log_level, known, arms, found.normal, NORMAL)
+    conclude_side(rules.log_level, known, arms, found.outlier, OUTLIER)
+
+
+def conclude_side(
+    level: float, known: Standing, arms: IntArray, evidence: FloatArray, verdict: int
+) -> None:
+    """Record the evidence of one side, and its final verdicts."""
+    enough = evidence >= level
+    kept = enough | (known.verdicts[arms] == UNDECIDED) & (evidence > -math.inf)
+    put(known.log_evidence, arms[kept], evidence[kept])
+    known.verdicts[arms[enough]] = verdict
+
+
 def largest_without_one(box: Box, k: float, arms: IntArray, mu: tuple[float, float]) -> FloatArray:
     """Return bounds on the coefficients of the thresholds without arm i, for all these i."""
     low, high = box
     n, m = low.size, low.size - 1.0
-    sigma = float(smallest_sd(low, high, all_but_one(arms, n)).min())
+    sigma = smallest_sd(low, high, all_but_one(arms, n)).min()
     others = (n * mu[0] - high[arms].max()) / m, (n * mu[1] - low[arms].min()) / m
     result: FloatArray = largest_coefficients(low, high, k, m, others, sigma)
     return result
 
 
-def bracket(mean: Numbers, level: Numbers) -> tuple[Numbers, Numbers]:
+def bracket(mean: Numbers, level: Numbers, floor: Numbers) -> tuple[Numbers, Numbers]:
     """Return where the smallest evidence is sought: mostly between them, at times a bit beyond.
 
-    Inside (0, 1), and nearer to an end than the mean is.
+    Inside (0, 1), nearer to an end than the mean is, and not below the floor.
     """
     margin = 0.5 * (level - mean)
     low, high = np.minimum(mean - margin, level + margin), np.maximum(mean - margin, level + margin)
     least = np.minimum(np.maximum(0.1 * mean, LEAST_LEVEL), NEAR_END)
     most = 1.0 - np.minimum(np.maximum(0.1 * (1.0 - mean), LEAST_LEVEL), NEAR_END)
-    return (
-        np.minimum(np.maximum(low, least), most),
-        np.minimum(np.maximum(high, least), most),
-    )
+    low = np.maximum(np.minimum(np.maximum(low, least), most), floor)
+    high = np.minimum(np.maximum(high, least), most)
+    return low, choose(high > low, high, 0.5 * (1.0 + low))
 
 
 def threshold_shares(level: Numbers, mean: Numbers, y: Numbers) -> Numbers:
@@ -551,11 +607,19 @@ def joint_row_weights(k: float, tally: Tally, guess: Forecast) -> FloatArray:
     The optimal pulls of a linear function of means; with k = 3 nearly all of |c|^2 may sit
     on few arms.
     """
-    lean = k * lean_of(guess.shrunk)
     spread = k / max(float(guess.shrunk.std()), EDGE)
-    variance = np.minimum(guess.variance + DOUBT_VARIANCE / tally.pulls, 0.25)
-    doubt = DOUBT_DIRECTION * spread**2 * variance / tally.pulls
-    squares = (1.0 + lean) ** 2 + doubt + SMALLEST_WEIGHT * (1.0 + k**2)
-    weights = np.sqrt(squares * variance)
+    lean = lean_of(guess.shrunk, 0.0, SMALLEST_SD)
+    weights = row_weight(k, spread, lean, guess.variance, tally.pulls)
     relative: FloatArray = weights / weights.mean()
     return relative
+
+
+@elementwise
+def row_weight(
+    k: float, spread: float, lean: Numbers, variance: Numbers, pulls: Numbers
+) -> Numbers:
+    """Return the weight of an arm of this lean: `joint_row_weights`."""
+    variance = np.minimum(variance + DOUBT_VARIANCE / pulls, 0.25)
+    doubt = DOUBT_DIRECTION * spread**2 * variance / pulls
+    squares = (1.0 + k * lean) ** 2 + doubt + SMALLEST_WEIGHT * (1.0 + k**2)
+    return np.sqrt(squares * variance)

@@ -1,7 +1,6 @@
 """Compiled kernels: functions of this package with all that they call, kept on disk.
 
-The formulas know nothing of numba: a kernel registers those that it calls, and those that they
-call. Only the bookkeeping around them differs: where an interactive algorithm looks at all arms
+Only the bookkeeping around the formulas differs: where an interactive algorithm looks at all arms
 after each pull, a kernel looks at one or two numbers that prove that nothing can have changed. Why
 that is exact is said where it is done, and tests compare both forms pull for pull.
 
@@ -19,17 +18,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import llvmlite
 import numba
 import numpy as np
 from llvmlite.binding import get_host_cpu_name
-from numba.extending import overload, register_jitable
 
 from oddarms.files import digest_of_package
-from oddarms.statistics.elementwise import choose
+from oddarms.simulation._loops import OPTIONS, register_called
 
 SOURCES = (
     "simulation/_ade_kernel.py",
@@ -38,6 +35,7 @@ SOURCES = (
     "simulation/_draws.py",
     "simulation/_tapes.py",
     "simulation/_kernel_cache.py",
+    "simulation/_loops.py",
     "simulation/_families.py",
     "statistics/*.py",
     "algorithms/_base.py",
@@ -51,9 +49,6 @@ VARIABLE = "ODDARMS_CACHE"
 _ROOM = 2**20
 """More bytes than a stored kernel has."""
 
-OPTIONS = {"nogil": True, "error_model": "numpy"}
-INNER = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
 _log = logging.getLogger(__name__)
 
 
@@ -62,46 +57,12 @@ def kernel(function: Callable[..., Any]) -> Any:
 
     It must have one signature: numba may mix up two that different processes store at a time.
     """
-    _register_called(function)
+    register_called(function)
     folder = kernel_folder()
     if folder is None:
-        return numba.njit(**OPTIONS)(function)
+        return numba.njit(**OPTIONS, no_cfunc_wrapper=True)(function)
     with _numba_stores_in(folder):
-        return numba.njit(**OPTIONS, cache=True)(function)
-
-
-@numba.vectorize
-def _chosen(condition: Any, yes: Any, no: Any) -> Any:
-    return yes if condition else no
-
-
-@overload(choose)
-def _choose(condition: Any, yes: Any, no: Any) -> Any:  # noqa: ARG001
-    def one(condition: Any, yes: Any, no: Any) -> Any:
-        return yes if condition else no
-
-    def many(condition: Any, yes: Any, no: Any) -> Any:
-        return _chosen(condition, yes, no)
-
-    return one if isinstance(condition, numba.types.Boolean) else many
-
-
-_registered: set[Any] = {choose}
-"""The functions that numba knows how to compile."""
-
-
-def _register_called(function: Any) -> None:
-    """Let numba compile the functions of this package that a function calls."""
-    for name in function.__code__.co_names:
-        value = function.__globals__.get(name)
-        called = getattr(value, "py_func", value)
-        if not isinstance(called, FunctionType) or called in _registered:
-            continue
-        if called.__module__.startswith("oddarms."):
-            _registered.add(called)
-            _register_called(called)
-            if called is value:  # and not compiled already
-                register_jitable(**INNER)(called)
+        return numba.njit(**OPTIONS, no_cfunc_wrapper=True, cache=True)(function)
 
 
 @cache

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oddarms.problem import FloatArray
-from oddarms.statistics.elementwise import Numbers
+from oddarms.statistics.elementwise import Numbers, choose, elementwise, row_sums
 from oddarms.statistics.totals import relative_error
 
 UNKNOWN_SD = 1e-150
@@ -63,6 +63,7 @@ def direction_box(
     )
 
 
+@elementwise
 def largest_coefficients(
     low: Numbers, high: Numbers, k: float, m: float, mu: tuple[float, float], sigma: float
 ) -> Numbers:
@@ -86,16 +87,28 @@ def smallest_sd(low: FloatArray, high: FloatArray, members: FloatArray) -> Float
     left, right = np.zeros(len(members)), np.ones(len(members))
     for _ in range(BISECTIONS):
         t = 0.5 * (left + right)
-        beyond = np.maximum(t[:, None] - high, 0.0) - np.maximum(low - t[:, None], 0.0)
-        falling = (members * beyond).sum(axis=1) < 0.0
-        left, right = np.where(falling, t, left), np.where(falling, right, t)
-    distance = np.maximum(left[:, None] - high, 0.0) + np.maximum(low - left[:, None], 0.0)
-    at_left = (members * distance**2).sum(axis=1)
-    drop = 2.0 * (right - left) * (members * distance).sum(axis=1)
-    result: FloatArray = sd_from_tangent(at_left, drop, low.size, members.sum(axis=1))
+        falling = row_sums(beyond(members, t.reshape(-1, 1), low, high)) < 0.0
+        left, right = choose(falling, t, left), choose(falling, right, t)
+    distances = row_sums(distance(members, left.reshape(-1, 1), low, high, 1.0))
+    squares = row_sums(distance(members, left.reshape(-1, 1), low, high, 2.0))
+    drop = 2.0 * (right - left) * distances
+    result: FloatArray = sd_from_tangent(squares, drop, low.size, row_sums(members))
     return result
 
 
+@elementwise
+def beyond(member: Numbers, t: Numbers, low: Numbers, high: Numbers) -> Numbers:
+    """Return how far t is above an interval, less how far it is below."""
+    return member * (np.maximum(t - high, 0.0) - np.maximum(low - t, 0.0))
+
+
+@elementwise
+def distance(member: Numbers, t: Numbers, low: Numbers, high: Numbers, power: float) -> Numbers:
+    """Return a power of the distance of t from an interval."""
+    return member * (np.maximum(t - high, 0.0) + np.maximum(low - t, 0.0)) ** power
+
+
+@elementwise
 def sd_from_tangent(at_left: Numbers, drop: Numbers, n: int, m: Numbers) -> Numbers:
     """Return the sd from the sum of squares at the left end less what it can fall by, n terms."""
     variance = (at_left - drop - relative_error(n) * (at_left + drop)) / m

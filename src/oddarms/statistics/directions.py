@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oddarms.problem import FloatArray, IntArray
+from oddarms.statistics.elementwise import Numbers, choose, elementwise
 from oddarms.statistics.totals import Totals, relative_error, scatter_of
 
 SMALLEST_SD = 1e-6  # of forecasts; below it no direction is told from noise
@@ -63,9 +64,15 @@ def scatter_around(tally: Tally, centre: FloatArray | float) -> FloatArray:
     The scatter plus N (mean - h)^2, where a mean in [0, 1] may be off by `relative_error`,
     and the distance by another rounding: nothing is subtracted but to find that distance.
     """
-    distance = np.abs(tally.total / tally.pulls - centre) + relative_error(tally.pulls)
-    result: FloatArray = tally.scatter + tally.pulls * distance**2
+    result: FloatArray = scatter_from(tally.pulls, tally.total, tally.scatter, centre)
     return result
+
+
+@elementwise
+def scatter_from(pulls: Numbers, total: Numbers, scatter: Numbers, centre: Numbers) -> Numbers:
+    """Return at least the sum of squared distances from a centre."""
+    distance = np.abs(total / pulls - centre) + relative_error(pulls)
+    return scatter + pulls * distance**2
 
 
 def tally_of(tally: Tally, arms: IntArray) -> Tally:
@@ -94,18 +101,39 @@ class Forecast(NamedTuple):
 
 def forecast(tally: Tally) -> Forecast:
     """Return the guesses; every arm must have been pulled."""
-    pulls, mean = tally.pulls, tally.total / tally.pulls
-    scatter = tally.scatter
+    pulls, total, scatter = tally
     pooled = scatter.sum() / max(pulls.sum() - pulls.size, 1.0)
-    variance = np.clip((scatter + 2.0 * pooled) / (pulls + 1.0), 1e-4, 0.25)
-    noise, middle = variance / pulls, quantile_of(mean, 0.5)
-    distance = (mean - middle) ** 2
-    bulk = quantile_of(distance, 0.6) / 0.708  # the variance, if the bulk is normal
-    signal = np.maximum(bulk - quantile_of(noise, 0.5), 0.05 * bulk + 1e-12)
-    signal = np.maximum(signal, distance - 2.0 * noise)
+    mean, variance, noise = with_noise(pulls, total, scatter, pooled)
+    middle = quantile_of(mean, 0.5)
+    bulk = quantile_of((mean - middle) ** 2, 0.6) / 0.708  # the variance, if the bulk is normal
+    signal = max(bulk - quantile_of(noise, 0.5), 0.05 * bulk + 1e-12)
+    centre, shrunk, error = drawn_to(middle, signal, mean.mean(), pulls, total, mean, noise)
+    return Forecast(mean, centre, variance, shrunk, error)
+
+
+@elementwise
+def with_noise(
+    pulls: Numbers, total: Numbers, scatter: Numbers, pooled: float
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return an arm's average, the likely variance of a reward, and that of the average."""
+    variance = np.minimum(np.maximum((scatter + 2.0 * pooled) / (pulls + 1.0), 1e-4), 0.25)
+    return total / pulls, variance, variance / pulls
+
+
+@elementwise
+def drawn_to(
+    middle: float,
+    signal: float,
+    mu: float,
+    pulls: Numbers,
+    total: Numbers,
+    mean: Numbers,
+    noise: Numbers,
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return an arm's average drawn to mu, and to the middle where noise dominates; its error."""
+    signal = np.maximum(signal, (mean - middle) ** 2 - 2.0 * noise)
     keep = signal / (signal + noise)
-    centre = (tally.total + mean.mean()) / (pulls + 1.0)
-    return Forecast(mean, centre, variance, middle + (mean - middle) * keep, noise * keep)
+    return (total + mu) / (pulls + 1.0), middle + (mean - middle) * keep, noise * keep
 
 
 def quantile_of(values: FloatArray, share: float) -> float:
@@ -117,32 +145,52 @@ def quantile_of(values: FloatArray, share: float) -> float:
     return float((1.0 - part) * ordered[first] + part * ordered[min(first + 1, values.size - 1)])
 
 
-def lean_of(y: FloatArray, error: FloatArray | float = 0.0) -> FloatArray:
+def lean_of(
+    y: FloatArray, error: FloatArray | float = 0.0, smallest: float = SMALLEST_SD
+) -> FloatArray:
     """Return (y_j - mu)/sigma, where sigma^2 is the variance of y plus the mean squared error.
 
-    A sd below `SMALLEST_SD` is replaced by it.
+    A sd below `smallest` is replaced by it.
     """
     deviations = y - y.mean()
     deviations -= deviations.mean()  # what rounding the mean left
-    sd = math.sqrt(float((deviations**2 + error).mean()))
-    lean: FloatArray = deviations / max(sd, SMALLEST_SD)
+    sd = math.sqrt(float(square_and(deviations, error).mean()))
+    lean: FloatArray = deviations / max(sd, smallest)
     return lean
+
+
+@elementwise
+def square_and(x: Numbers, y: Numbers) -> Numbers:
+    """Return x^2 + y."""
+    return x**2 + y
 
 
 def thresholds_without_one(y: FloatArray, k: float) -> FloatArray:
     """Return mu_-i + k sigma_-i of the arms other than i, for each i; a forecast, not exact."""
     m = y.size - 1.0
     centred = y - y.mean()
-    shift = -centred / m
-    variance = ((centred**2).sum() - centred**2) / m - shift**2
-    thresholds: FloatArray = y.mean() + shift + k * np.sqrt(np.maximum(variance, 0.0))
+    thresholds: FloatArray = threshold_without(centred, (centred**2).sum(), m, y.mean(), k)
     return thresholds
+
+
+@elementwise
+def threshold_without(own: Numbers, squares: float, m: float, mu: float, k: float) -> Numbers:
+    """Return the threshold without an arm that is `own` from the mean mu of all."""
+    shift = -own / m
+    variance = (squares - own**2) / m - shift**2
+    return mu + shift + k * np.sqrt(np.maximum(variance, 0.0))
 
 
 def all_but_one(arms: IntArray, n: int) -> FloatArray:
     """Return a row for each of the arms: 0 at that arm, 1 at all others."""
-    members: FloatArray = (arms.reshape(-1, 1) != np.arange(n)).astype(np.float64)
+    members: FloatArray = one_unless_equal(arms.reshape(-1, 1), np.arange(n))
     return members
+
+
+@elementwise
+def one_unless_equal(i: Numbers, j: Numbers) -> Numbers:
+    """Return 0 where i is j, 1 elsewhere."""
+    return choose(i != j, 1.0, 0.0)
 
 
 @lru_cache(maxsize=256)

@@ -14,13 +14,16 @@ Fan, Grama and Liu (Electronic Journal of Probability 2015); Waudby-Smith and Ra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from oddarms.problem import BoolArray, FloatArray, IntArray
-from oddarms.statistics.elementwise import Numbers, choose
+from oddarms.statistics.elementwise import (
+    Numbers,
+    choose,
+    elementwise,
+)
 from oddarms.statistics.totals import relative_error
 
 SMALLEST_GAP = 1e-150  # its square is still a number
@@ -115,6 +118,7 @@ def sub_gaussian_interval(
     return mean - radius, mean + radius
 
 
+@elementwise
 def psi_exponential(x: Numbers) -> Numbers:
     """Return at least psi(x) = -log(1 - x) - x, infinite from x = 0.999 on.
 
@@ -181,6 +185,14 @@ class Sample(NamedTuple):
     def of(self, arms: IntArray) -> Sample:
         """Return the sample of some arms."""
         return Sample(*(part[arms] for part in self))
+
+
+@elementwise
+def sample_on_side(sign: float, pulls: Numbers, total: Numbers, scatter: Numbers) -> Sample:
+    """Return the sample that speaks of "above" for sign 1, of "below" for sign -1."""
+    if sign > 0.0:
+        return sample_above(pulls, total, scatter)
+    return sample_below(pulls, total, scatter)
 
 
 def sample_below(pulls: Numbers, total: Numbers, scatter: Numbers) -> Sample:
@@ -304,6 +316,15 @@ def log_evidence(sample: Sample, room: FloatArray) -> tuple[FloatArray, FloatArr
     return np.log(total) + top, (slopes + other * jeffreys_slope(sample, room)) / total
 
 
+def reaching(sample: Sample, room: Numbers, level: float) -> Numbers:
+    """Tell of each arm whether its evidence at a room above `SMALLEST_GAP` reaches a level."""
+    safe = np.maximum(room, SMALLEST_GAP)
+    bets, jeffreys = log_bets(sample, safe), log_jeffreys(sample, safe) + math.log(BETA_SHARE)
+    top = np.maximum(highest(bets), jeffreys)
+    wealth = np.exp(bets - top).sum(0) + np.exp(jeffreys - top)
+    return (np.log(wealth) + top >= level) & (room > SMALLEST_GAP)
+
+
 def log_mean_below(
     pulls: FloatArray, total: FloatArray, scatter: FloatArray, level: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
@@ -329,15 +350,16 @@ def log_mean_above(
     return log_evidence(sample_above(pulls, total, scatter), np.maximum(level, LEAST_LEVEL))
 
 
+@elementwise
 def mean_interval(
-    pulls: FloatArray, total: FloatArray, scatter: FloatArray, alpha: float
-) -> tuple[FloatArray, FloatArray]:
+    pulls: Numbers, total: Numbers, scatter: Numbers, alpha: float
+) -> tuple[Numbers, Numbers]:
     """Return time-uniform intervals that each contain their arm's mean with probability 1 - alpha.
 
     The levels against which neither side's evidence reaches 2/alpha, found by bisection from
     outside, so never too narrow; [0, 1] for an arm without pulls.
     """
-    safe, level = np.where(pulls > 0, pulls, 1.0), math.log(2.0 / alpha)
+    safe, level = np.maximum(pulls, 1.0), math.log(2.0 / alpha)
     above = excluded_room(sample_above(safe, total, scatter), level)
     below = excluded_room(sample_below(safe, total, scatter), level)
     return between_rooms(pulls, above, below)
@@ -352,9 +374,8 @@ def surely_below(
     """
     if level > 1.0 or level <= LEAST_LEVEL:
         return np.full(pulls.size, level > 1.0)
-    room = max(float(np.nextafter(1.0 - level, 2.0)), LEAST_LEVEL)
-    gap = 1.0 - total / np.maximum(pulls, 1.0)
-    return _reaching(sample_below, (pulls, total, scatter), gap, room, math.log(2.0 / alpha))
+    room = max(np.nextafter(1.0 - level, 2.0), LEAST_LEVEL)
+    return all_reaching(-1.0, pulls, total, scatter, room, math.log(2.0 / alpha))
 
 
 def surely_above(
@@ -364,42 +385,49 @@ def surely_above(
     if level <= 0.0 or level >= 1.0:
         return np.full(pulls.size, level <= 0.0)
     room = max(level, LEAST_LEVEL)
-    gap = total / np.maximum(pulls, 1.0)
-    return _reaching(sample_above, (pulls, total, scatter), gap, room, math.log(2.0 / alpha))
+    return all_reaching(1.0, pulls, total, scatter, room, math.log(2.0 / alpha))
 
 
-def _reaching(
-    sample_of_side: Callable[..., Sample],
-    arms: tuple[FloatArray, FloatArray, FloatArray],
-    gap: FloatArray,
+def all_reaching(
+    sign: float,
+    pulls: FloatArray,
+    total: FloatArray,
+    scatter: FloatArray,
     room: float,
     level: float,
 ) -> BoolArray:
-    """Tell whether the evidence at a room reaches a level; arms for which it cannot are skipped.
+    """Tell whether the evidence at a room reaches a level; arms for which it cannot are skipped."""
+    found = np.zeros(pulls.size, dtype=np.bool_)
+    mean = total / np.maximum(pulls, 1.0)
+    some = may_reach(pulls, mean if sign > 0.0 else 1.0 - mean, scatter, room, level)
+    for first in range(0, some.size, PART):
+        part = some[first : first + PART]
+        sample = sample_on_side(sign, pulls[part], total[part], scatter[part])
+        found[part] = reaching(sample, np.full(part.size, room), level)
+    return found
+
+
+def may_reach(
+    pulls: FloatArray, gap: FloatArray, scatter: FloatArray, room: float, level: float
+) -> IntArray:
+    """Return all arms whose evidence at a room may reach a level.
 
     A bet on the two-point sample of `Sample`, a share z at the end and the others at the distance
     r, gains at most N kl(z, 1 - room/r), at the best of all bets; so does the Jeffreys mixture, for
     which z is as large as a sample with this mean allows. And that is at most N log(gap/room).
     """
-    pulls, _, scatter = arms
     if pulls.size == 0 or pulls.max() * -math.log(room) < level - SCREENED:
-        return np.zeros(pulls.size, dtype=np.bool_)
-    found: BoolArray = (gap > room) & (pulls > 0.0)
-    found[found] = pulls[found] * np.log(gap[found] / room) >= level - SCREENED
-    some, g = np.flatnonzero(found), gap[found]
+        return np.arange(0)
+    some = np.flatnonzero((gap > room) & (pulls > 0.0))
+    some = some[pulls[some] * np.log(gap[some] / room) >= level - SCREENED]
+    g = gap[some]
     variance = scatter[some] / pulls[some]
     at_end = variance / (variance + g * g)
     others, reach = 1.0 - at_end, np.minimum(g + variance / g, 1.0)
     ends = np.maximum(1.0 - room / reach, MOST_BELOW_ONE + 1.0)
     best = at_end * np.log(np.maximum(at_end, SMALLEST_GAP) / ends)
     best += others * np.log(np.maximum(others, SMALLEST_GAP) * reach / room)
-    some = some[pulls[some] * best >= level * (1.0 - SCREENED) - SCREENED]
-    found[:] = False
-    for first in range(0, some.size, PART):
-        part = some[first : first + PART]
-        sample = sample_of_side(*(column[part] for column in arms))
-        found[part] = log_evidence(sample, np.full(part.size, room))[0] >= level
-    return found
+    return some[pulls[some] * best >= level * (1.0 - SCREENED) - SCREENED]
 
 
 def wide_mean_interval(
@@ -425,20 +453,17 @@ def between_rooms(pulls: Numbers, above: Numbers, below: Numbers) -> tuple[Numbe
     return choose(pulls > 0, above, 0.0), choose(pulls > 0, high, 1.0)
 
 
-def excluded_room(sample: Sample, level: float) -> FloatArray:
+def excluded_room(sample: Sample, level: float) -> Numbers:
     """Return the largest room found whose evidence reaches a level; 0 where there is none.
 
     The evidence grows as the room falls from the gap to 0: bisection, from `first_room` on.
     """
-    inside, outside = np.maximum(sample.gap, 0.0), np.zeros(sample.gap.size)
-    for step in range(BISECTIONS):
-        middle = 0.5 * (inside + outside) if step else first_room(sample)
-        room = np.maximum(middle, SMALLEST_GAP)
-        bets, jeffreys = log_bets(sample, room), log_jeffreys(sample, room) + math.log(BETA_SHARE)
-        top = np.maximum(highest(bets), jeffreys)
-        wealth = np.exp(bets - top).sum(0) + np.exp(jeffreys - top)
-        beyond = (np.log(wealth) + top >= level) & (middle > SMALLEST_GAP)
-        inside, outside = np.where(beyond, inside, middle), np.where(beyond, middle, outside)
+    inside = np.maximum(sample.gap, 0.0)
+    outside, middle = inside - inside, first_room(sample)
+    for _ in range(BISECTIONS):
+        beyond = reaching(sample, middle, level)
+        inside, outside = choose(beyond, inside, middle), choose(beyond, middle, outside)
+        middle = 0.5 * (inside + outside)
     return outside
 
 
@@ -454,13 +479,13 @@ def first_room(sample: Sample) -> Numbers:
 
 def widely_excluded_room(sample: Sample, level: float) -> FloatArray:
     """Return at most `excluded_room`, from the Jeffreys mixture alone."""
-    inside, outside = np.maximum(sample.gap, 0.0), np.zeros(sample.gap.size)
-    least = level - math.log(BETA_SHARE)
-    for step in range(10):
-        middle = 0.5 * (inside + outside) if step else first_room(sample)
+    inside, middle = np.maximum(sample.gap, 0.0), first_room(sample)
+    outside, least = np.zeros(sample.gap.size), level - math.log(BETA_SHARE)
+    for _ in range(10):
         jeffreys = log_jeffreys(sample, np.maximum(middle, SMALLEST_GAP))
         beyond = (jeffreys >= least) & (middle > SMALLEST_GAP)
         inside, outside = np.where(beyond, inside, middle), np.where(beyond, middle, outside)
+        middle = 0.5 * (inside + outside)
     return outside
 
 

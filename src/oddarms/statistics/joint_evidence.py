@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oddarms.problem import FloatArray
 from oddarms.statistics.elementwise import Numbers, choose
-from oddarms.statistics.evidence import Sample, log_evidence, log_mix
-from oddarms.statistics.threshold_streams import Lines
+from oddarms.statistics.evidence import Sample, log_evidence
+from oddarms.statistics.threshold_streams import Lines, log_of_lines
 
 CUTS = 6
 
@@ -23,30 +22,32 @@ class Weighed(NamedTuple):
     """About the mean at which the evidence is smallest."""
 
 
-def joint_evidence(y: FloatArray, lines: Lines, sample: Sample, sign: float) -> FloatArray:
-    """Return the evidence against means of y and thresholds at it, and its slope.
+class Joint(NamedTuple):
+    """The evidence against means of y and thresholds at it, and its slope."""
 
-    And the slopes of its parts: the arm's and the threshold's. `sign` is -1 where the sample speaks
-    of "below", else 1.
-    """
-    arm, arm_slope = log_evidence(sample, y if sign > 0.0 else 1.0 - y)
-    bets = lines.bets.reshape(-1, 1)
-    threshold, bet = log_mix(line_at(lines, y, bets, lines.costs), bets)
-    found = np.empty((4, y.size))
-    found[0] = arm + threshold
-    found[2] = sign * arm_slope
-    found[3] = bet * lines.speed
-    found[1] = found[2] + found[3]
-    return found
+    value: Numbers
+    slope: Numbers
+    arm: Numbers
+    """The slope of the arm's part."""
+    threshold: Numbers
+    """The slope of the threshold's part."""
+
+
+def joint_evidence(y: Numbers, lines: Lines, sample: Sample, sign: float) -> Joint:
+    """Return the joint evidence; `sign` is -1 where the sample speaks of "below", else 1."""
+    value, arm = log_evidence(sample, y if sign > 0.0 else 1.0 - y)
+    threshold, bet = log_of_lines(lines, y)
+    arm, bet = sign * arm, bet * lines.speed
+    return Joint(value + threshold, arm + bet, arm, bet)
 
 
 def weigh(
-    low: FloatArray,
-    high: FloatArray,
+    low: Numbers,
+    high: Numbers,
     lines: Lines,
     sample: Sample,
     sign: float,
-    least: FloatArray | float = 0.0,
+    least: Numbers = 0.0,
 ) -> Weighed:
     """Return a lower bound on the smallest joint evidence over all y in [least, 1], for each arm.
 
@@ -71,53 +72,37 @@ def weigh(
     left = joint_evidence(low, lines, sample, sign)
     right = joint_evidence(high, lines, sample, sign)
     for _ in range(CUTS):
-        width = high - low
-        y = next_cut(low, left, right, width)
+        met = np.maximum(meeting(left, right, high - low), 0.05 * (high - low))
+        y = low + np.minimum(met, 0.95 * (high - low))
         found = joint_evidence(y, lines, sample, sign)
-        rising = found[1] > 0.0
-        low, high = np.where(rising, low, y), np.where(rising, y, high)
-        left, right = np.where(rising, left, found), np.where(rising, found, right)
-    return weighed(low, high, left, right, lines, sign, least)
-
-
-def line_at(lines: Lines, y: Numbers, bets: Numbers, costs: Numbers) -> Numbers:
-    """Return the logs of the e-processes of some bets against thresholds at y."""
-    return bets * (lines.offset + lines.speed * y) - costs
-
-
-def next_cut(low: Numbers, left: Numbers, right: Numbers, width: Numbers) -> Numbers:
-    """Return where to look next: where the tangents meet, not too near to the ends."""
-    met = np.maximum(meeting(left, right, width), 0.05 * width)
-    return low + np.minimum(met, 0.95 * width)
-
-
-def weighed(
-    low: Numbers,
-    high: Numbers,
-    left: Numbers,
-    right: Numbers,
-    lines: Lines,
-    sign: float,
-    least: Numbers = 0.0,
-) -> Weighed:
-    """Return what tangents at the ends of a bracket say of the minimum, wherever it is."""
-    inside = left[0] + np.minimum(left[1], 0.0) * meeting(left, right, high - low)
-    before = left[0] - left[1] * (low - least)
-    after = right[0] + right[1] * (1.0 - high)
-    value = choose(left[1] > 0.0, before, choose(right[1] < 0.0, after, inside))
-    steepness = np.maximum(steepness_of(left, lines, sign), steepness_of(right, lines, sign))
-    on_top = choose(low <= least, np.maximum(left[1], 0.0), 0.0)
+        rising = found.slope > 0.0
+        low, high = choose(rising, low, y), choose(rising, y, high)
+        left, right = nearer(rising, left, found), nearer(rising, found, right)
+    inside = left.value + np.minimum(left.slope, 0.0) * meeting(left, right, high - low)
+    before = left.value - left.slope * (low - least)
+    after = right.value + right.slope * (1.0 - high)
+    value = choose(left.slope > 0.0, before, choose(right.slope < 0.0, after, inside))
+    steepness = lines.share * np.maximum(
+        np.minimum(-sign * left.arm, sign * left.threshold),
+        np.minimum(-sign * right.arm, sign * right.threshold),
+    )
+    on_top = choose(low <= least, np.maximum(left.slope, 0.0), 0.0)
     return Weighed(value, np.maximum(steepness, 0.0) + on_top, 0.5 * (low + high))
 
 
-def steepness_of(found: Numbers, lines: Lines, sign: float) -> Numbers:
-    """Return the smaller of the slopes of the parts, reduced by the threshold's share."""
-    return lines.share * np.minimum(-sign * found[2], sign * found[3])
+def nearer(rising: Numbers, left: Joint, right: Joint) -> Joint:
+    """Return the left one where the evidence is rising."""
+    return Joint(
+        choose(rising, left.value, right.value),
+        choose(rising, left.slope, right.slope),
+        choose(rising, left.arm, right.arm),
+        choose(rising, left.threshold, right.threshold),
+    )
 
 
-def meeting(left: Numbers, right: Numbers, width: Numbers) -> Numbers:
+def meeting(left: Joint, right: Joint, width: Numbers) -> Numbers:
     """Return how far from the left end of a bracket the tangents at its ends meet."""
-    bend = right[1] - left[1]
+    bend = right.slope - left.slope
     flat = bend <= 0.0
-    meet = (left[0] - right[0] + right[1] * width) / choose(flat, 1.0, bend)
+    meet = (left.value - right.value + right.slope * width) / choose(flat, 1.0, bend)
     return choose(flat, 0.5 * width, np.minimum(np.maximum(meet, 0.0), width))

@@ -17,13 +17,14 @@ from __future__ import annotations
 import numpy as np
 
 from oddarms.problem import FloatArray, IntArray
-from oddarms.statistics.elementwise import Numbers
+from oddarms.statistics.elementwise import Numbers, elementwise
 
 WIDTH = 0.05
 POWER = 3.0
 EVEN = 0.2
 
 
+@elementwise
 def closeness(gap: Numbers) -> Numbers:
     """Return h(gamma); at least that, where the gap is a lower bound."""
     return (1.0 + np.maximum(gap, 0.0) / WIDTH) ** -POWER
@@ -47,6 +48,7 @@ def log_relative_weights(
     return result
 
 
+@elementwise
 def log_weight(n: int, others: Numbers, steepness: Numbers, slack: float) -> Numbers:
     """Return what log(n w_i) adds to the evidence, `others` the sum of their `closeness`."""
     x = np.minimum(np.maximum(steepness, 1e-300) * (WIDTH + slack) / POWER, 1.0)

@@ -29,6 +29,8 @@ from typing import NamedTuple
 import numpy as np
 
 from oddarms.problem import BoolArray, FloatArray
+from oddarms.statistics.directions import lean_of
+from oddarms.statistics.elementwise import Numbers, choose, elementwise
 from oddarms.statistics.totals import UNIT, relative_error
 
 BISECTIONS = 24
@@ -182,8 +184,8 @@ def thresholds_within(low: FloatArray, high: FloatArray, k: float) -> tuple[floa
     bounds need not be sought where these say nothing new.
     """
     centre = 0.5 * float(low.mean() + high.mean())
-    flat, flat_sd = _mean_and_sd(np.minimum(np.maximum(centre, low), high))
-    wide, wide_sd = _mean_and_sd(np.where(high - centre >= centre - low, high, low))
+    flat, flat_sd = _mean_and_sd(nearest_to(centre, low, high))
+    wide, wide_sd = _mean_and_sd(farthest_from(centre, low, high))
     return flat + k * flat_sd, wide + k * wide_sd
 
 
@@ -205,10 +207,30 @@ def _along(
     low: FloatArray, high: FloatArray, k: float, lean: FloatArray
 ) -> tuple[float, FloatArray]:
     """Return the lower bounds that w = `lean` gives."""
-    c = (1.0 + k * lean) / low.size
-    terms = np.where(c >= 0.0, c * low, c * high)
+    terms, at_high = least_terms(low, high, k, lean, low.size)
     least = float(terms.sum()) - rounding(low.size, k)
-    return least, least - terms + c * high
+    return least, least - terms + at_high
+
+
+@elementwise
+def least_terms(
+    low: Numbers, high: Numbers, k: float, lean: Numbers, n: int
+) -> tuple[Numbers, Numbers]:
+    """Return the least c y for y in [low, high], and that for y = high."""
+    c = (1.0 + k * lean) / n
+    return choose(c >= 0.0, c * low, c * high), c * high
+
+
+@elementwise
+def farthest_from(x: Numbers, low: Numbers, high: Numbers) -> Numbers:
+    """Return the end of [low, high] that is farther from x."""
+    return choose(high - x >= x - low, high, low)
+
+
+@elementwise
+def nearest_to(x: Numbers, low: Numbers, high: Numbers) -> Numbers:
+    """Return the number in [low, high] that is next to x."""
+    return np.minimum(np.maximum(x, low), high)
 
 
 def _lean_at_least(low: FloatArray, high: FloatArray, k: float) -> FloatArray:
@@ -216,16 +238,12 @@ def _lean_at_least(low: FloatArray, high: FloatArray, k: float) -> FloatArray:
     left, right = float(low.min()), float(high.max())
     for _ in range(BISECTIONS):
         level = 0.5 * (left + right)
-        mu, sigma = _mean_and_sd(np.minimum(np.maximum(level, low), high))
+        mu, sigma = _mean_and_sd(nearest_to(level, low, high))
         if mu - sigma / k > level:
             left = level
         else:
             right = level
-    away = np.minimum(np.maximum(0.5 * (left + right), low), high)
-    away = away - away.mean()
-    away -= away.mean()  # what rounding the mean left
-    lean: FloatArray = away / max(float(np.sqrt((away**2).mean())), SMALLEST_SD)
-    return lean
+    return lean_of(nearest_to(0.5 * (left + right), low, high), 0.0, SMALLEST_SD)
 
 
 def upper_bounds(low: FloatArray, high: FloatArray, k: float) -> tuple[float, FloatArray]:
@@ -241,18 +259,26 @@ def upper_bounds(low: FloatArray, high: FloatArray, k: float) -> tuple[float, Fl
     s = max(s, float((high - low).max()) / 2.0)
     for _ in range(HALVES):
         s = max(s, SMALLEST_SD)
-        lowest = low + k * (low - c) ** 2 / (2.0 * s)
-        highest = high + k * (high - c) ** 2 / (2.0 * s)
-        terms = np.maximum(lowest, highest)
+        terms, lowest, ends = most_terms(low, high, k, c, s)
         bound = k * s / 2.0 + float(terms.mean())
         if not bound < np.inf:
             break
         bound = bound * (1.0 + 2.0 * float(relative_error(n))) + rounding(n, k)
         most = min(most, bound)
         at_low = np.minimum(at_low, bound - (terms - lowest) / n)
-        mu, sigma = _mean_and_sd(np.where(highest >= lowest, high, low))
+        mu, sigma = _mean_and_sd(ends)
         c, s = 0.5 * (c + mu), 0.5 * (s + sigma)
     return most, at_low
+
+
+@elementwise
+def most_terms(
+    low: Numbers, high: Numbers, k: float, c: float, s: float
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the most y + k (y - c)^2/(2 s) for y in [low, high], that for y = low, and that y."""
+    lowest = low + k * (low - c) ** 2 / (2.0 * s)
+    highest = high + k * (high - c) ** 2 / (2.0 * s)
+    return np.maximum(lowest, highest), lowest, choose(highest >= lowest, high, low)
 
 
 def _mean_and_sd(values: FloatArray) -> tuple[float, float]:

@@ -27,11 +27,19 @@ from oddarms.problem import FloatArray, IntArray
 from oddarms.statistics.directions import (
     Forecast,
     Tally,
-    all_but_one,
     scatter_around,
 )
-from oddarms.statistics.elementwise import Numbers, choose
+from oddarms.statistics.elementwise import (
+    Columns,
+    Numbers,
+    choose,
+    difference,
+    elementwise,
+    plus,
+    row_sums,
+)
 from oddarms.statistics.evidence import (
+    log_mix,
     normal_mixture_boundary,
     psi_exponential,
     square_boundary,
@@ -44,7 +52,16 @@ HORIZONS: FloatArray = 0.7 * 3.0 ** np.arange(33.0)
 _PRIOR: FloatArray = 1.0 / (1.0 + ((np.arange(33.0) - 4.5) / 2.5) ** 2)
 LOG_SHARES: FloatArray = np.log(_PRIOR / _PRIOR.sum())
 """The weights of the bets: most on those for some 30 to 500 sweeps."""
-PRICED = 16  # bets, for up to 10^7 sweeps: the costs of longer ones follow, see `costs_near`
+PRICED = 16  # bets, for up to 10^7 sweeps: the costs of longer ones follow: `TIMES_LAST`
+LAST_PRICED: IntArray = np.minimum(np.arange(33), PRICED - 1)
+TIMES_LAST: FloatArray = HORIZONS[LAST_PRICED] / HORIZONS
+"""Of each bet: the priced one that its cost follows from, and how many times that is enough.
+
+The last of those is small already. A bet r times as long as another costs r^2 times as much where
+the cost is L^2/8; for r < 1 at most that where it is psi(|L|) (X - h)^2, as psi(s)/s^2 increases.
+With |L| that of the last bet that is priced, which is mostly below 0.01, that is 2/3 |L| too much,
+as a share.
+"""
 AROUND = 3  # bets looked at, before and after the one made for the present number of sweeps
 SEEN_SHARE = 0.25  # of the bets that pay for the squares seen, of the upper stream
 LOG_SEEN_SHARE, LOG_LIGHT_SHARE = math.log(SEEN_SHARE), math.log(1.0 - SEEN_SHARE)
@@ -70,30 +87,21 @@ def bets_around(sweeps: float) -> slice:
     return slice(first, first + 2 * AROUND + 1)
 
 
-def costs_near(kept: FloatArray, near: slice) -> FloatArray:
-    """Return at least what these bets cost, from the costs of the first `PRICED` ones.
-
-    The last of those is small already. A bet r times as long as another costs r^2 times as much
-    where the cost is L^2/8; for r < 1 at most that where it is psi(|L|) (X - h)^2, as psi(s)/s^2
-    increases. With |L| that of the last bet that is kept, which is mostly below 0.01, that is
-    2/3 |L| too much, as a share.
-    """
-    every = np.arange(near.start, near.stop)
-    last = np.minimum(every, PRICED - 1)
-    squares = HORIZONS[last] / HORIZONS[every]
-    result: FloatArray = (kept[last].T * squares).T
-    return result
-
-
 class Lines(NamedTuple):
     """The logs of sum_g exp(bets_g (offset_i + speed_i y) - costs_gi), convex in y."""
 
     offset: Numbers
     speed: Numbers
     bets: FloatArray
-    costs: FloatArray
+    costs: Columns
     share: Numbers
     """How fast it grows as theta_-i moves alone, over how fast as y does; at most 1."""
+
+
+def log_of_lines(lines: Lines, y: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the log at y, and the average of the bets by which its slope is made."""
+    bets = lines.bets.reshape(-1, 1)
+    return log_mix(bets * (lines.offset + lines.speed * y) - lines.costs, bets)
 
 
 def bet_costs(
@@ -111,12 +119,16 @@ def bet_costs(
     that is expected to be smaller, by a forecast of the variance; `seen` has the squares
     sum_s (X_s - h_j)^2.
     """
-    result: FloatArray = bet_cost(bets.reshape(-1, 1) * steps, pulls, seen, expected)
+    result: FloatArray = bet_cost(bets.reshape(-1, 1), steps, pulls, seen, expected)
     return result
 
 
-def bet_cost(lengths: Numbers, pulls: Numbers, seen: Numbers, expected: Numbers) -> Numbers:
-    """Return what bets of these lengths |L| cost, see `bet_costs`."""
+@elementwise
+def bet_cost(
+    bet: Numbers, step: Numbers, pulls: Numbers, seen: Numbers, expected: Numbers
+) -> Numbers:
+    """Return what a bet of the length |L| = bet * step costs, see `bet_costs`."""
+    lengths = bet * step
     worst = lengths * lengths / 8.0
     psi = psi_exponential(lengths)
     adaptive = psi * (expected + SMALLEST_VARIANCE) < worst
@@ -144,9 +156,9 @@ class Linear(NamedTuple):
     leans: FloatArray
     """Z = sum_r a_r z_r; by itself, as C - A/m, C = sum_r a_r c_r, would cancel for small k."""
     costs: FloatArray
-    """Of each of the first bets, on each arm: see `costs_near`."""
+    """Of each of the priced bets, on each arm."""
     spent: FloatArray
-    """Of each of the first bets, on all arms."""
+    """Of each of the priced bets, on all arms."""
 
 
 def no_rows(n: int, size: int, k: float, nats: float) -> Linear:
@@ -155,37 +167,36 @@ def no_rows(n: int, size: int, k: float, nats: float) -> Linear:
     return Linear(k, size, 0.0, bets, np.zeros(n), np.zeros(n), costs, np.zeros(PRICED))
 
 
-def direction_of(rows: Linear, lean: FloatArray) -> FloatArray:
-    """Return the coefficients c_r of a row with the leans z_r."""
-    return 1.0 / rows.size + rows.k / rows.size * lean
-
-
 def with_row(rows: Linear, row: Tally, size: float, lean: FloatArray, guess: Forecast) -> Linear:
     """Add a row of `row.pulls` pulls; `lean` and `guess` precede it."""
-    scaled = size * direction_of(rows, lean)
-    costs = bet_costs(
-        rows.bets[:PRICED],
-        np.abs(scaled) / row.pulls,
-        row.pulls,
-        scatter_around(row, guess.centre),
-        guess.variance,
-    )
-    return Linear(
-        rows.k,
-        rows.size,
-        rows.weight + size,
-        rows.bets,
-        rows.sums + scaled * (row.total / row.pulls),
-        rows.leans + size * lean,
-        rows.costs + costs,
-        rows.spent + costs.sum(1),
-    )
+    k, m, weight, bets, sums, leans, costs, spent = rows
+    step, sums, leans = with_pulls(sums, leans, size, m, k, lean, row.pulls, row.total)
+    seen = scatter_around(row, guess.centre)
+    new = bet_costs(bets[:PRICED], step, row.pulls, seen, guess.variance)
+    return Linear(k, m, weight + size, bets, sums, leans, plus(costs, new), spent + row_sums(new))
+
+
+@elementwise
+def with_pulls(
+    sums: Numbers,
+    leans: Numbers,
+    size: float,
+    m: int,
+    k: float,
+    lean: Numbers,
+    pulls: Numbers,
+    total: Numbers,
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return a c/w of a row's pulls of an arm, and the arm's sums with them, c = (1 + k z)/m."""
+    scaled = size * (1.0 / m + k / m * lean)
+    return np.abs(scaled) / pulls, sums + scaled * (total / pulls), leans + size * lean
 
 
 def radius_of(rows: Linear, alpha: float) -> float:
     """Return how far sum_r a_r <c_r, x_r - y> is on one side, with probability 1 - alpha."""
     near = bets_around(rows.weight)
-    needed = costs_near(rows.spent, near) - LOG_SHARES[near] - math.log(alpha)
+    spent = rows.spent[LAST_PRICED[near]] * TIMES_LAST[near]
+    needed = spent - LOG_SHARES[near] - math.log(alpha)
     return float((needed / rows.bets[near]).min())
 
 
@@ -201,9 +212,21 @@ def interval_of_mean(rows: Linear, alpha: float) -> tuple[float, float]:
 
 
 def costs_without_one(rows: Linear, near: slice, arms: IntArray) -> FloatArray:
-    """Return what the bets `near` on all arms but i cost, for these i."""
-    others = rows.spent.reshape(-1, 1) - rows.costs[:, arms]
-    return costs_near(np.maximum(others, 0.0), near)
+    """Return what the bets `near` on all arms but i cost, for these i, less their log shares."""
+    last = LAST_PRICED[near]
+    result: FloatArray = cost_of_others(
+        rows.spent[last].reshape(-1, 1),
+        rows.costs[last][:, arms],
+        TIMES_LAST[near].reshape(-1, 1),
+        LOG_SHARES[near].reshape(-1, 1),
+    )
+    return result
+
+
+@elementwise
+def cost_of_others(all_arms: Numbers, own: Numbers, times: Numbers, log_share: Numbers) -> Numbers:
+    """Return what is left of the cost of a bet on all arms, less the log of its share."""
+    return np.maximum(all_arms - own, 0.0) * times - log_share
 
 
 def mean_lines(rows: Linear, arms: IntArray, shift: float, sign: float) -> Lines:
@@ -218,7 +241,6 @@ def mean_lines(rows: Linear, arms: IntArray, shift: float, sign: float) -> Lines
     n, near = rows.sums.size, bets_around(rows.weight)
     W = rows.weight * (n - 1.0) / n
     bets, costs = rows.bets[near], costs_without_one(rows, near, arms)
-    costs = costs - LOG_SHARES[near].reshape(-1, 1)
     if sign < 0.0:
         none = np.full((1, arms.size), -math.log(NO_BET_SHARE))
         bets = np.append(bets, 0.0)
@@ -262,20 +284,29 @@ def lower_lines(rows: Linear, arms: IntArray, shift: float, mu: tuple[float, flo
         return Lines(nothing, nothing, np.zeros(1), np.zeros((1, arms.size)), nothing)
     square = square_of_leans(rows)
     near = bets_around(rows.weight)
-    shares, costs = LOG_SHARES[near], costs_without_one(rows, near, arms)
     total = rows.sums.sum() - rows.sums[arms]
-    offset, speed, share = lower_line(rows, square, rows.leans[arms], total, shift, mu)
-    return Lines(offset, speed, rows.bets[near], costs - shares.reshape(-1, 1), share)
+    offset, speed, share = lower_line(
+        rows.sums.size, rows.size, rows.k, rows.weight, square, rows.leans[arms], total, shift, mu
+    )
+    return Lines(offset, speed, rows.bets[near], costs_without_one(rows, near, arms), share)
 
 
+@elementwise
 def lower_line(
-    rows: Linear, square: float, own: Numbers, total: Numbers, shift: float, mu: Numbers
+    n: int,
+    m: int,
+    k: float,
+    weight: float,
+    square: float,
+    own: Numbers,
+    total: Numbers,
+    shift: float,
+    mu: tuple[float, float],
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Return offset, speed and share of arms' lines: `own` is Z_i, `total` the others' sums."""
-    n, m = rows.sums.size, rows.size
-    W = rows.weight - rows.k / m * own
+    W = weight - k / m * own
     rest = square - own**2 * (1.0 + 1.0 / m) + relative_error(4 * n) * square
-    G = np.sqrt(np.maximum(rest, 0.0) / m) if rows.k > 0.0 else W
+    G = np.sqrt(np.maximum(rest, 0.0) / m) if k > 0.0 else W
     edge = choose(W > G, mu[1], mu[0]) * (n / m)
     speed = (W - G) / m - G
     falling = speed < 0.0
@@ -324,14 +355,32 @@ def no_plug_in_rows(n: int, k: float, nats: float) -> PlugIn:
 
 def with_plug_in_row(rows: PlugIn, row: Tally, size: float, guess: Forecast) -> PlugIn:
     """Add a row worth `size` sweeps; `guess` precedes it."""
-    each = size / row.pulls
-    return PlugIn(
-        rows.weight + size,
-        rows.bets,
-        rows.total + each * row.total,
-        rows.spent + size * each,
-        rows.scatter + each * each * scatter_around(row, guess.centre),
-        np.maximum(rows.coarsest, each),
+    seen = scatter_around(row, guess.centre)
+    weight, bets, total, spent, scatter, coarsest = rows
+    total, spent, scatter, coarsest = with_sweeps(
+        total, spent, scatter, coarsest, size, row.pulls, row.total, seen
+    )
+    return PlugIn(weight + size, bets, total, spent, scatter, coarsest)
+
+
+@elementwise
+def with_sweeps(
+    total: Numbers,
+    spent: Numbers,
+    scatter: Numbers,
+    coarsest: Numbers,
+    size: float,
+    pulls: Numbers,
+    new: Numbers,
+    seen: Numbers,
+) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Return the sums of `PlugIn` with a row's pulls of an arm."""
+    each = size / pulls
+    return (
+        total + each * new,
+        spent + size * each,
+        scatter + each * each * seen,
+        np.maximum(coarsest, each),
     )
 
 
@@ -362,47 +411,35 @@ def upper_lines(
     of the means, `box`, and from bounds on mu and sigma, events whose probability is paid for once.
     """
     near = bets_around(rows.weight)
-    one = rows.bets[near]
+    one, shares = rows.bets[near], LOG_SHARES[near]
     column = one.reshape(-1, 1)
-    lengths = largest * rows.coarsest
-    light = light_price(column, lengths, box[0], box[1], rows.spent)
-    seen = seen_price(column, lengths, rows.scatter)
+    light = light_price(column, largest, rows.coarsest, box[0], box[1], rows.spent)
+    seen = seen_price(column, largest, rows.coarsest, rows.scatter)
     bets = np.concatenate((one, one))
-    shares = np.concatenate((LOG_SHARES[near] + LOG_LIGHT_SHARE, LOG_SHARES[near] + LOG_SEEN_SHARE))
-    y = rows.total / rows.weight
-    costs = largest_costs(arms, y, k, bets * rows.weight, np.concatenate((light, seen)))
+    shares = np.concatenate((shares + LOG_LIGHT_SHARE, shares + LOG_SEEN_SHARE)).reshape(-1, 1)
+    y, prices = rows.total / rows.weight, np.concatenate((light, seen))
+    costs, thresholds = largest_costs(arms, y, k, bets * rows.weight, prices)
     speed = np.full(arms.size, rows.weight)
-    return Lines(
-        speed * (shift - plug_in_thresholds(y, k, arms)),
-        speed,
-        bets,
-        costs - shares.reshape(-1, 1),
-        np.ones(arms.size),
-    )
+    offset, costs = speed * (shift - thresholds), difference(costs, shares)
+    return Lines(offset, speed, bets, costs, np.ones(arms.size))
 
 
+@elementwise
 def light_price(
-    bet: Numbers, length: Numbers, low: Numbers, high: Numbers, spent: Numbers
+    bet: Numbers, largest: Numbers, coarsest: Numbers, low: Numbers, high: Numbers, spent: Numbers
 ) -> Numbers:
-    """Return the first price of `upper_lines`: a mean in [low, high], a length of |c*_j| a/w_j."""
+    """Return the first price of `upper_lines`: a mean in [low, high], |c*_j| at most `largest`."""
+    length = largest * coarsest
     nearest = np.minimum(np.maximum(0.5, low), high)
     light = np.minimum(0.25, bennett_factor(bet * length) * (nearest * (1.0 - nearest)))
     return bet * bet / 2.0 * light * spent
 
 
-def seen_price(bet: Numbers, length: Numbers, scatter: Numbers) -> Numbers:
+@elementwise
+def seen_price(bet: Numbers, largest: Numbers, coarsest: Numbers, scatter: Numbers) -> Numbers:
     """Return the second price of `upper_lines`."""
+    length = largest * coarsest
     return bet * bet * (np.minimum(fan_factor(bet * length), HIGHEST_COST) * scatter)
-
-
-def plug_in_thresholds(y: FloatArray, k: float, arms: IntArray) -> FloatArray:
-    """Return theta_-i of the estimates y, i in `arms`; k is that of thresholds without one arm."""
-    size, members = y.size - 1, all_but_one(arms, y.size)
-    mean = (members * y).sum(1) / size
-    deviations = (y - mean.reshape(-1, 1)) * members
-    sd: FloatArray = np.sqrt((deviations**2).sum(1) / size)
-    thresholds: FloatArray = mean + k * sd
-    return thresholds
 
 
 def upper_bound(rows: PlugIn, k: float, alpha: float) -> float:

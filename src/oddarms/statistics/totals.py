@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oddarms.problem import FloatArray, IntArray
-from oddarms.statistics.elementwise import Numbers, choose
+from oddarms.statistics.elementwise import Numbers, choose, elementwise
 
 UNIT = 2.0**-53
 """The largest relative error of one rounding."""
@@ -52,11 +52,13 @@ class Totals(NamedTuple):
         return result
 
 
+@elementwise
 def relative_error(counts: Numbers) -> Numbers:
     """Return more than the relative error of a sum of `counts` non-negative numbers."""
     return (counts + 16.0) * (2.0 * UNIT)
 
 
+@elementwise
 def scatter_of(counts: Numbers, sums: Numbers, squares: Numbers) -> Numbers:
     """Return at least sum_s (X_s - mean)^2, from sums and sums of squares; 0 without rewards.
 
@@ -156,6 +158,7 @@ def mean_error(counts: Any, bounds: tuple[float, float]) -> FloatArray:
     return result
 
 
+@elementwise
 def squares_from(counts: Numbers, sums: Numbers, scatter: Numbers) -> Numbers:
     """Return the sum of squares of rewards in [0, 1] with this sum and scatter, at most the sum."""
     around_zero = choose(counts > 0, sums * (sums / choose(counts > 0, counts, 1.0)), 0.0)

@@ -14,8 +14,10 @@ NEWTON_STEPS = 4
 
 def largest_costs(
     arms: IntArray, y: FloatArray, k: float, stakes: FloatArray, prices: FloatArray
-) -> FloatArray:
+) -> tuple[FloatArray, FloatArray]:
     """Return at least max over c of s (<c, y> - theta(y)) + sum_j c_j^2 p_j, per stake and arm.
+
+    And the threshold theta(y) of each arm.
 
     Over the directions c_j = (1 + k z_j)/m of thresholds without arm i, for each arm i given: the
     z_j of the m others sum to 0 and their squares to m. s is one of the stakes and p its row of
@@ -35,19 +37,21 @@ def largest_costs(
     """
     n = y.size
     m = n - 1.0
-    costs = np.empty((stakes.size, arms.size))
+    costs, thresholds = np.empty((stakes.size, arms.size)), np.empty(arms.size)
     stakes = stakes.reshape(-1, 1)
     values = prices / (m * m)
     for place in range(arms.size):
         i = arms[place]
         others = np.ones(n)
         others[i] = 0.0
-        deviations = (y - (y * others).sum() / m) * others
+        mean = (y * others).sum() / m
+        deviations = (y - mean) * others
         sd = math.sqrt((deviations**2).sum() / m)
+        thresholds[place] = mean + k * sd
         v = values * others
         top = on_sphere(tilt(stakes, deviations, v, m), k * v, others, m)
         costs[:, place] = v.sum(1) - stakes[:, 0] * (k * sd) + k * top
-    return costs
+    return costs, thresholds
 
 
 def tilt(stake: Numbers, deviation: Numbers, value: Numbers, m: float) -> Numbers:
