@@ -66,7 +66,7 @@ def shaken(
         kills = 0
         while kills < server_kills or study.progress().pulls < share * budget:
             crew.kill([crew.somebody_at_work()])
-            time.sleep(crew.rng.uniform(0.0, 5.0 if share else 0.2))
+            time.sleep(crew.rng.uniform(0.0, 1.0 if share else 0.2))
             server.kill()
             kills += 1
             crew.kill([crew.somebody_at_work()])
@@ -107,8 +107,8 @@ def test_soak(folder: Path) -> None:
     name = f"run-{len(runs) + 1:04}"
     (kept / name).mkdir(parents=True)
     (kept / name / "hurry").touch()  # pulls take no time, and 1,000 are told at once
-    budget = int(os.environ.get("ODDARMS_SOAK_RESULTS", "20000"))
-    shaken(storage, kept / name, workers=4, budget=budget, server_kills=1, share=0.7, name=name)
+    budget = int(os.environ.get("ODDARMS_SOAK_RESULTS", "100000"))
+    shaken(storage, kept / name, workers=4, budget=budget, server_kills=1, share=0.5, name=name)
     known = {one.name for one in list_studies(storage=storage)}
     runs = [run for run in sorted(kept.glob("run-*")) if run.name in known]
     noted = sum(check_ledgers(load_study(run.name, storage=storage), run) for run in runs)
