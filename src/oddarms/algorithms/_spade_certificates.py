@@ -184,14 +184,9 @@ class Certificate(ABC):
 class JointCertificate(Certificate):
     """Arm i against the threshold of the *other* arms, both doubts in one e-value.
 
-    Suppose that it is wrong to call arm i normal: y_i >= theta_-i (+ slack). Then at y = y_i the
-    stream's e-process against theta_-i <= y (- slack) and the arm's own against "mean >= y" both
-    lie below supermartingales in the filtration of all pulls. Counts, weights, centres and
-    directions of a step are fixed by the past, and given the past the rewards of different arms
-    are independent, so the increments of the two are too: the product lies below a
-    supermartingale (and a mixture times a mixture is a mixture of products). The minimum of the
-    product over all y in [0, 1] is at most that. Outliers likewise. Each arm has one wrong verdict,
-    so one budget serves all arms together, and the two uncertainties add like variances.
+    The product of the arm's own evidence and the stream's is an e-process, and so is its minimum
+    over all means: Theorem 8 of docs/explanation/proofs.md. Each arm has one wrong verdict, so one
+    budget serves all arms together, and the two uncertainties add like variances.
     """
 
     arms_share = JOINT_ARMS_SHARE
@@ -287,9 +282,7 @@ class IntervalCertificate(Certificate):
     """Arms against the far end of an interval of the common threshold: O(n), for many arms.
 
     With theta in [low, high] an arm is normal once its e-process against "mean >= low" suffices,
-    and an outlier once that against "mean <= high" does: the evidence is convex and grows as the
-    level moves away from the mean, so at y_i it would be larger by at least its slope times
-    y_i - low if the verdict were wrong, and y_i - low >= y_i - theta.
+    and an outlier once that against "mean <= high" does: proofs.md, the end of section 10.
     """
 
     uniform = True
@@ -358,9 +351,7 @@ def certificate_for(n: int, k: float) -> type[JointCertificate] | type[IntervalC
 class View:
     """A certificate seen through a mirror, where the side or the sign of k asks for one.
 
-    For k < 0, mu + k sigma is the smallest of linear functions instead of the largest. On rewards
-    1 - X the threshold is (1 - mu) + |k| sigma, and an arm at or above the one lies at or below
-    the other: the verdicts swap.
+    On rewards 1 - X and for |k| the threshold is 1 less that of k < 0, and the verdicts swap.
     """
 
     def __init__(

@@ -165,12 +165,7 @@ class Standing(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """How the arms share the error probability: see `oddarms.statistics.levels`.
-
-    The distance gamma_i of arm i is that from the largest of its thresholds, so that a world which
-    errs on arm i by e errs by at least e on each of the thresholds that its evidence is against:
-    each part of the evidence has weights of its own, from its own steepness.
-    """
+    """How the arms share the error probability: see `oddarms.statistics.levels`."""
 
     near: FloatArray
     slack: float
@@ -213,10 +208,9 @@ def mean_within(box: Box, mu: tuple[float, float]) -> tuple[float, float]:
 
 
 def distance_rate(n: int, k: float) -> float:
-    """Return by how much y_i - theta may exceed y_i - theta_-i, for k >= 0.
+    """Return by how much y_i - theta may exceed y_i - theta_-i, for k >= 0: Lemma 2.
 
-    y_i - theta moves by at most 1 - c_ii per unit of y_i, c_ii >= (1 - k sqrt(n-1))/n: an arm
-    `indifference` away from theta is at least indifference / rate from theta_-i.
+    An arm `indifference` away from theta is at least indifference / rate from theta_-i.
     """
     return 1.0 + max(0.0, k * math.sqrt(n - 1.0) - 1.0) / n
 
@@ -253,9 +247,8 @@ def closeness_of(low: Numbers, high: Numbers, least: float, most: float, rate: f
 def settle(rules: Rules, known: Standing, arms: IntArray, tally: Tally) -> None:
     """Decide open arms by their intervals; `known` has that of the largest threshold.
 
-    The intervals of all arms and of the threshold hold together, on events that are paid for. So an
-    arm is normal if its interval lies below that of the threshold, and an outlier if it lies above
-    (or reaches beyond it by less than an indifference).
+    An arm is normal if its interval lies below that of the threshold, and an outlier if it lies
+    above (or reaches beyond it by less than an indifference). Both are events that are paid for.
     """
     alpha, near = BOX_SHARE * rules.delta / tally.pulls.size, rules.slack * rules.rate
     pulls, total, scatter = tally_of(tally, arms)
@@ -341,8 +334,8 @@ def share_of_doubt(known: Standing, arms: IntArray, found: Found) -> Standing:
 def least_means(rules: Rules, box: Box, arms: IntArray, mu: tuple[float, float]) -> FloatArray:
     """Return at most the mean of each of the arms, where it is wrong to call it normal.
 
-    It then lies at or above the floor, and a margin above the others' mean, by the slack and by as
-    much more as the verdict errs. The others' mean is at least 0, and (n mu - y_i)/(n - 1).
+    Corollary 8 of docs/explanation/proofs.md: it lies above the floor, and a margin above the
+    others' mean, by the slack and by as much more as the verdict errs.
     """
     n = box[0].size
     least: FloatArray = np.full(arms.size, max(rules.floor + rules.slack, 0.0))
@@ -518,11 +511,9 @@ def _in_parts(
 
 
 def together(parts: Sequence[Found], shares: FloatArray) -> Found:
-    """Return the evidence against the largest of several thresholds.
+    """Return the evidence against the largest of several thresholds: the end of section 8.
 
-    An arm that is wrongly called an outlier lies below one of them, and against that one its
-    evidence is at least the smallest of all: no more has to be paid. An arm that is wrongly called
-    normal lies above all of them, so any fixed average of the e-values is one against that; one
+    For outliers the smallest of all; for normal arms a fixed average of the e-values, where one
     that was not looked at counts as 0.
     """
     logs = np.array([part.normal for part in parts]) + np.log(shares)[:, None]
@@ -536,11 +527,9 @@ def together(parts: Sequence[Found], shares: FloatArray) -> Found:
 def conclude(rules: Rules, known: Standing, arms: IntArray, found: Found) -> None:
     """Record the evidence, and the verdicts where it suffices.
 
-    These are final. If a share of the names may be wrong (`fdr`), verdicts are also given where
-    the evidence suffices for the names of a whole list, and these are new each time; the arms must
-    then be all that have no final verdict. Arms near the threshold may be looked at on both sides,
-    where there is an indifference or a margin: the evidence of the side that decides is kept, of
-    none the one looked at last.
+    These are final. If a share of the names may be wrong (`fdr`), verdicts are also given where the
+    evidence suffices for the names of a whole list, and these are new each time; the arms must then
+    be all that have no final verdict.
     """
     if rules.fdr:
         known.verdicts[arms] = UNDECIDED
@@ -564,7 +553,11 @@ def conclude_surely(rules: Rules, known: Standing, arms: IntArray, found: Found)
 def conclude_side(
     level: float, known: Standing, arms: IntArray, evidence: FloatArray, verdict: int
 ) -> None:
-    """Record the evidence of one side, and its final verdicts."""
+    """Record the evidence of one side, and its final verdicts.
+
+    Arms near the threshold may be looked at on both sides, where there is an indifference or a
+    margin: the evidence of the side that decides is kept, of none the one looked at last.
+    """
     enough = evidence >= level
     kept = enough | (known.verdicts[arms] == UNDECIDED) & (evidence > -math.inf)
     put(known.log_evidence, arms[kept], evidence[kept])

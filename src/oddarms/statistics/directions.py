@@ -1,13 +1,7 @@
 """Forecasts from the pulls so far, and the direction in which the threshold moves with the means.
 
-For k >= 0 the threshold theta(y) = mu + k sigma is the largest of the linear functions <c(v), y>
-with c(v)_j = 1/n + k v_j / sqrt(n), over unit vectors v orthogonal to (1, ..., 1):
-<c(v), y> = mu + k <v, y>/sqrt(n) <= mu + k |P y| / sqrt(n) by Cauchy-Schwarz, with equality at
-v* = P y / |P y|. And |c(v)|^2 = (1 + k^2)/n whatever v is. So
-
-- any direction chosen *before* the data bounds the threshold from below by a linear function, and
-- the plug-in estimate bounds it from above: theta(y_hat) >= <c(v*), y_hat>
-  = theta(y) + <c(v*), y_hat - y>, an error along one fixed, if unknown, direction.
+docs/explanation/proofs.md, sections 1 and 2, has the theorems. For k >= 0 the threshold is the
+largest of the linear functions <c, y>, c_j = (1 + k z_j)/n, over z with sum 0 and squares n.
 """
 
 from __future__ import annotations
@@ -27,10 +21,9 @@ SMALLEST_SD = 1e-6  # of forecasts; below it no direction is told from noise
 
 
 class Tally(NamedTuple):
-    """All pulls of each arm: their number, sum, and squared deviations from their mean.
+    """All pulls of each arm: their number, their sum, and at least their squared deviations.
 
-    The scatter is at least what the rewards have (`scatter_of`). It is carried in place of the
-    sum of squares because it stays the same in a mirror, where squares would cancel.
+    The deviations are from the mean: unlike the sum of squares they stay the same in a mirror.
     """
 
     pulls: FloatArray
@@ -61,8 +54,7 @@ def tally_seen(totals: Totals, mirrored: bool) -> Tally:
 def scatter_around(tally: Tally, centre: FloatArray | float) -> FloatArray:
     """Return at least sum_s (X_sj - h_j)^2 of each arm, for centres h; every arm was pulled.
 
-    The scatter plus N (mean - h)^2, where a mean in [0, 1] may be off by `relative_error`,
-    and the distance by another rounding: nothing is subtracted but to find that distance.
+    Nothing is subtracted but to find the distance of the mean, which may be off by rounding.
     """
     result: FloatArray = scatter_from(tally.pulls, tally.total, tally.scatter, centre)
     return result
@@ -83,8 +75,7 @@ def tally_of(tally: Tally, arms: IntArray) -> Tally:
 class Forecast(NamedTuple):
     """Guesses from the pulls so far.
 
-    They steer; no guarantee rests on their being right, only on their being made *before* the
-    pulls they are applied to.
+    They steer. The guarantee needs only that they are made *before* the pulls they are applied to.
     """
 
     mean: FloatArray
@@ -197,10 +188,7 @@ def one_unless_equal(i: Numbers, j: Numbers) -> Numbers:
 def leave_one_out_k(n: int, k: float) -> float:
     """Return k~ = k sqrt(n / (n - 1 - k^2)), n > 1 + k^2; 0 for n = 2, where no sd is left.
 
-    y_i >= mu + k sigma if and only if y_i >= mu_-i + k~ sigma_-i, where mu_-i and sigma_-i belong
-    to the other n - 1 arms. (With d = y_i - mu_-i, y_i - mu = (n-1) d/n and
-    sigma^2 = (n-1) sigma_-i^2/n + (n-1) d^2/n^2; square and solve for d.)
-
-    In exact arithmetic up to the root, as n - 1 - k^2 may be nearly 0.
+    y_i >= mu + k sigma if and only if y_i >= mu_-i + k~ sigma_-i of the other arms: Theorem 2. In
+    exact arithmetic up to the root, as n - 1 - k^2 may be nearly 0.
     """
     return 0.0 if n == 2 else k * math.sqrt(Fraction(n) / (n - 1 - Fraction(k) ** 2))

@@ -53,8 +53,7 @@ LOG_SHARES: FloatArray = np.log((1.0 - BETA_SHARE) * _PRIOR / _PRIOR.sum())
 def log_mix(logs: FloatArray, slopes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the log of the summed exponentials over the first axis, and its derivative.
 
-    A weighted average of e-processes is one; the weights are part of `logs`. Log-sum-exp keeps
-    convexity: where every term is convex in a parameter, so is the result.
+    The weights of the mixture are part of `logs`. Convex in a parameter where every term is.
     """
     top = highest(logs)
     weights = np.exp(logs - top)
@@ -74,13 +73,11 @@ def finite_or_zero(top: Numbers) -> Numbers:
 
 
 def normal_mixture_boundary(variance: Any, alpha: float, rho: float) -> Any:
-    """Return u(V) such that S ever exceeds u(V) with probability at most alpha.
+    """Return u(V) such that S ever exceeds u(V) with probability at most alpha; increasing in V.
 
     For sums S whose upper tail is sub-Gaussian with variance process V, such as sums of rewards in
-    [0, 1] minus their means with 1/4 a pull (Hoeffding). u(V) = sqrt(2 (V + rho)
-    log(sqrt((V + rho) / rho) / (2 alpha) + 1)), the closed-form bound of Howard et al. (2021,
-    eq. 2.7) on the inverse of the mixture of exp(l S - l^2 V / 2) over l ~ |N(0, 1/rho)|; `rho` is
-    fixed before the data. Increasing in V.
+    [0, 1] minus their means with 1/4 a pull. `rho` is fixed before the data:
+    docs/explanation/proofs.md, (E5), or Howard et al. (2021, eq. 2.7).
     """
     full = variance + rho
     return np.sqrt(2.0 * full * np.log(np.sqrt(full / rho) / (2.0 * alpha) + 1.0))
@@ -90,9 +87,7 @@ def square_boundary(n: int, variance: float, alpha: float) -> float:
     """Return what |S|^2 ever exceeds with probability at most alpha, S the vector of n sums.
 
     For sums that are independent given the past, each sub-Gaussian with a variance process of at
-    most V = `variance`. Mix exp(<l, S> - |l|^2 V/2) over normal l with variance 1/rho in every
-    direction: (1 + V/rho)^(-n/2) exp(|S|^2 / (2 (V + rho))) is an e-process. And mix these over
-    the `SCALES` rho, at shares 1/((g+1) (g+2)) that sum to less than 1.
+    most `variance`: docs/explanation/proofs.md, Lemma 7 (b).
     """
     nats = n * np.log1p(variance / SCALES) + 2.0 * (LOG_PLACES - math.log(alpha))
     return float(((variance + SCALES) * nats).min())
@@ -122,11 +117,8 @@ def sub_gaussian_interval(
 def psi_exponential(x: Numbers) -> Numbers:
     """Return at least psi(x) = -log(1 - x) - x, infinite from x = 0.999 on.
 
-    Fan et al. (2015): exp(l xi - psi(l) xi^2) <= 1 + l xi for xi >= -1 and 0 <= l < 1. So for an
-    independent X with |X - h| <= 1, h chosen before, exp(l (X - E X) - psi(l) (X - h)^2) has
-    expectation at most 1: the cost of a bet is what was *seen*, not the worst case 1/4.
-    The difference cancels for small x; there x^2 (1/2 + x/3 + x^2/2) is above the series
-    x^2/2 + x^3/3 + x^4/4 + ...
+    What a bet costs by what was *seen*: docs/explanation/proofs.md, Lemma 4. The difference cancels
+    for small x; there x^2 (1/2 + x/3 + x^2/2) is above the series x^2/2 + x^3/3 + x^4/4 + ...
     """
     safe = np.minimum(x, 0.999)
     small = x * x * (0.5 + x / 3.0 + 0.5 * x * x)
@@ -138,35 +130,20 @@ class Sample(NamedTuple):
     """The rewards of each arm, as evidence about one side of its mean needs them.
 
     Told by distances from the end of [0, 1] at which a bet on that side loses most - 1 for "the
-    mean is below a level", 0 for "above" - so that they keep their digits near that end. A level
-    is given by its distance `room` from that end.
+    mean is below a level", 0 for "above" - so that they keep their digits near that end. A level is
+    given by its distance `room` from that end.
 
-    Two e-processes are mixed. **The Jeffreys mixture** against "the mean is q",
-    log B(S + 1/2, N - S + 1/2) - log B(1/2, 1/2) - S log q - (N - S) log(1 - q): for a 0/1 reward
-    a mixture of likelihood ratios; for any reward in [0, 1] the bet (p/q)^x ((1-p)/(1-q))^(1-x) is
-    convex in x, so it lies below its chord, whose expectation is 1 at mean q. A rounded sum does
-    little harm: off by e, it changes the result by about e (logit(S/N) - logit(q)), so by
-    e sqrt(2 L N / (S (N - S))) near the truth at evidence L: a few thousandths for 10^6 pulls
-    added in the worst of ways. Its terms are as large as N log N, and what is left of them a few
-    units: `log_jeffreys` takes them together before they are rounded.
+    The e-processes that are mixed are those of docs/explanation/proofs.md, section 4: the Jeffreys
+    mixture, and bets whose wealth is that of a two-point sample, a share `at_end` of the rewards at
+    the end and the `others` at the distance `reach` = gap + v/gap, at most 1, with v the variance
+    and the shares as v to gap^2. (Without a gap all rewards are taken to be at the end.)
 
-    **Fixed bets**: the wealth of a gambler who bets the fraction l of what may be lost,
-    prod_s (1 + l (q - X_s) / (1 - q)), 0 <= l < 1, is a supermartingale where the mean is >= q and
-    X <= 1 (and mirrored for "above"). Only N, the sum and the squared deviations from the mean are
-    known, so the smallest wealth that they allow is returned: with xi = (q - X)/(1 - q) >= -1,
-    log(1 + l xi) has a positive third derivative, so the quadratic that meets it at xi = -1 and
-    touches it at xi_0 lies below it for all xi >= -1; summed, the minimum is the two-point sample
-    on the end and one other value with the given moments: a share `at_end` of the rewards lies
-    there and the `others` at the distance `reach`. Exact for 0/1 rewards, and adaptive: a small
-    variance pays. Convex in the level.
-
-    With v the variance, the shares are as v to gap^2 and reach = gap + v/gap, at most 1. The wealth
-    falls as v grows and as gap shrinks, so it is not overstated where v is at least and gap at most
-    the true one. For with r = v/gap^2, t = gap/room, A = log(1 - l), L = log(1 - l + l t (1 + r)),
-    a pull is worth W = (r A + L)/(1 + r). W rises with t, and dW/dr has the sign of
+    The wealth falls as v grows and as gap shrinks, so it is not overstated where v is at least and
+    gap at most the true one. For with r = v/gap^2, t = gap/room, A = log(1 - l), L = log(1 - l + l
+    t (1 + r)), a pull is worth W = (r A + L)/(1 + r). W rises with t, and dW/dr has the sign of
     w/(1 + w) - log(1 + w) <= 0, w = l t (1 + r)/(1 - l). At fixed v, t grows and r falls with gap.
-    Where reach is cut at 1, W is an average of A and a larger number, with weights v and gap^2.
-    Without a gap all rewards are taken to be at the end.
+    Where reach is cut at 1, W is an average of A and a larger number, with weights v and gap^2. The
+    Jeffreys mixture takes a rounded sum as it is: section 15 says what that does.
     """
 
     pulls: Numbers
@@ -302,11 +279,10 @@ def stirling_rest(x: Numbers) -> Numbers:
 def log_evidence(sample: Sample, room: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the evidence that the mean lies on this side of a level, and its slope in the room.
 
-    The log of an e-process where the mean is *at* the level; convex in the level. Where the mean is
-    beyond the level it is at most the evidence against that mean, so still valid, if the average
-    lies on this side of the level: from the average on the evidence does not fall. If the average
-    lies beyond the level, too, it is no evidence for this side: the Jeffreys mixture is two-sided.
-    Whoever needs a side checks this, as SPADE does, or takes the smallest over all levels.
+    The log of an e-process where the mean is *at* the level; convex in the level. If the average
+    lies on this side of the level it is also evidence against all means beyond it: Corollary 3 (b).
+    If not, it is none, as the Jeffreys mixture is two-sided: callers check this, or take the
+    smallest over all levels.
     """
     bets, jeffreys = log_bets(sample, room), log_jeffreys(sample, room) + math.log(BETA_SHARE)
     top = np.maximum(highest(bets), jeffreys)
@@ -330,9 +306,8 @@ def log_mean_below(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the evidence that arms' means are below a level, and its slope in the level.
 
-    For averages below the level; beyond it the evidence is against the level alone, see
-    `log_evidence`: 90 ones of 100 give 32 nats against a mean of 0.5. The level is moved away from
-    1 to `LEAST_LEVEL` of it, and by one rounding, never upwards.
+    For averages below the level, see `log_evidence`: 90 ones of 100 give 32 nats against a mean of
+    0.5. The level is moved away from 1 to `LEAST_LEVEL` of it, and by one rounding, never upwards.
     """
     room = np.maximum(np.nextafter(1.0 - level, 2.0), LEAST_LEVEL)
     value, slope = log_evidence(sample_below(pulls, total, scatter), room)
@@ -470,8 +445,8 @@ def excluded_room(sample: Sample, level: float) -> Numbers:
 def first_room(sample: Sample) -> Numbers:
     """Return where the end of an interval is sought first: half-way, nearer after many pulls.
 
-    Radii go with the pulls to the power -1/2. A fixed number of halvings from the gap on would
-    leave the interval as wide as the last of them, however many pulls there are.
+    Radii go with the pulls to the power -1/2; halvings of the whole gap would not keep up with
+    that.
     """
     near = 0.5 * np.sqrt(FEW_PULLS / np.maximum(sample.pulls, FEW_PULLS))
     return np.maximum(sample.gap, 0.0) * (1.0 - near)
@@ -492,12 +467,9 @@ def widely_excluded_room(sample: Sample, level: float) -> FloatArray:
 def degenerate_bound(n: int, pulls_odd: float, pulls_even: float, alpha: float) -> float:
     """Return D with P(|<P e_A, e_B>| > D) <= 2 alpha, for independent errors of two halves.
 
-    e_A and e_B are the errors of n arms' means over `pulls_odd` and `pulls_even` pulls each, in
-    [0, 1], and P takes out the average. Given e_A, the product is sub-Gaussian with variance
-    |P e_A|^2 / (4 m_B); replacing e_A by its Gaussian dominant (E exp(s |P e_A|^2) is at most that
-    of N(0, P / (4 m_A))), E exp(l <P e_A, e_B>) <= (1 - l^2 kappa^2)^(-(n-1)/2) with
-    kappa = 1/(4 sqrt(m_A m_B)). Chernoff: D = min_x kappa (log(1/alpha) - (n-1)/2 log(1-x^2))/x.
-    Any x in (0, 1) is valid; a fixed grid is searched.
+    e_A and e_B are the errors of n arms' means over `pulls_odd` and `pulls_even` pulls each, in [0,
+    1], and P takes out the average: docs/explanation/proofs.md, section 10. Chernoff's bound with
+    any x in (0, 1) is valid; a fixed grid is searched.
     """
     kappa = 0.25 / math.sqrt(pulls_odd * pulls_even)
     x = np.linspace(0.005, 0.995, 199)

@@ -53,21 +53,8 @@ def weigh(
 
     `low` is at least `least`. The evidence is convex in y. The next point to look at is where the
     tangents at the ends of the bracket meet; in the end, tangents bound the minimum from below
-    wherever it is.
-
-    The steepness s is such that A(u) + T(q) >= evidence + s |u - q| for all u and q that are on the
-    wrong side of each other, A and T the evidence against the arm's mean u and its threshold q. T
-    may depend on u, too: its slope t in q alone is at least `lines.share` of T' in size, where T'
-    is its slope along u = q. Let y* be where the joint evidence is smallest. By the tangents there,
-    A(u) + T(q) >= A(y*) + T(y*) + (A' + T') (u - y*) + t (q - u). The third term is not negative,
-    as y* is the minimum over [0, 1], and neither is the last, |t| |u - q|: so |t| at y* will do. It
-    is not known, but A' and T' rise with y. Take "below", where T falls with the threshold. For
-    y >= y*, -T'(y) <= -T'(y*). For y < y*, A'(y) <= A'(y*) <= -T'(y*), as A' + T' is 0 at a minimum
-    inside and not above 0 at one at 1. So for any y the smaller of A'(y) and -T'(y), with their
-    signs, is at most -T'(y*): the ends of the bracket are tried. "Above" is the mirror image.
-
-    `least` may be above 0 for "below", where u >= least + |u - q| is known: if y* is `least`, then
-    u - y* >= |u - q| in the third term, and A' + T', the slope there, comes on top of |t|.
+    wherever it is. The steepness is that of Lemma 8 in docs/explanation/proofs.md, and of Corollary
+    8 where the minimum is at `least`; either end of the bracket gives one, as any y does.
     """
     left = joint_evidence(low, lines, sample, sign)
     right = joint_evidence(high, lines, sample, sign)

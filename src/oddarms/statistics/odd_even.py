@@ -15,23 +15,12 @@ SWEEPS_AHEAD = 25.0
 class OddEven:
     """Threshold interval from sweeps that alternate between two halves A and B.
 
-    With e_A, e_B the errors of the halves' means, e = (e_A + e_B)/2 and T = <P A, P B>:
-    T = |Py|^2 + 2 |Py| <v*, e> + <P e_A, e_B>. Let D bound the last, degenerate, term and a bound
-    |<v*, e>|. Then T - D <= (|Py| + <v*, e>)^2 <= T + D + a^2, so with u the one-sided boundary
-    along c* (variance (1 + k^2)/(4n) a sweep),
-
-        mu_hat + k sqrt(T - D)/sqrt(n) - u/m <= theta <= mu_hat + k sqrt(T + D + a^2)/sqrt(n) + u/m
-
-    for all m at once; the left side needs T - D > a^2, before that there is none. The plug-in
-    bound mu_hat + k sigma_hat + u/m holds too, and the smaller upper end is taken. No bias, as the
-    noise of one half does not meet itself; D/n falls like 1/(m sqrt(n)). Also bounds sigma itself:
-    sqrt(T - D)/sqrt(n) - a/sqrt(n) <= sigma <= sigma_hat + a/sqrt(n).
+    Theorem 10 of docs/explanation/proofs.md, with (a) and (b) of Lemma 10. No bias, as the noise of
+    one half does not meet itself. Also bounds sigma.
 
     D is a union over the readings b = 1, 2, ..., at level delta_D/(2 b (b+1)) each, two-sided. The
     number of sweeps at reading b must be fixed in advance, which is why a pair of sweeps is never
-    shortened. That other pulls, chosen by what was seen, come in between does no harm: increments
-    of e_A and e_B can be replaced by Gaussians one at a time, from the last to the first, as
-    E exp(l <P(S_A + N_A), S_B + N_B>) over Gaussian N is a mixture of exponentials in either sum.
+    shortened.
 
     Costs 2 `end_delta` for the two ends, 2 `end_delta` for |<v*, e>|, and `degenerate_delta`.
     """

@@ -1,19 +1,15 @@
 """Evidence about the threshold from *rows*: pulls of every arm, planned before they are made.
 
-A row pulls arm j w_j times; x_j is the average. How often, with which weight the row enters, and
-what its rewards are compared with is decided from earlier pulls. Pulls made for one arm alone do
-not enter these streams; that they happen in between changes nothing.
+docs/explanation/proofs.md, sections 5 to 7, has the theorems. A row pulls arm j w_j times; x_j is
+the average. How often, with which weight the row enters, and what its rewards are compared with is
+decided from earlier pulls. Pulls made for one arm alone do not enter these streams.
 
-Leaving arm i out, the streams and the evidence of arm i's own pulls are independent given the
-past, so that the product of the two e-processes is one: the evidence adds up, for one price.
+The bets are fixed by n, k and delta alone. Only those made for about as many sweeps as there are so
+far are looked at.
 
-What the streams bet is fixed by n, k and delta alone. A mixture of e-processes with fixed
-weights is one, and so is what is left of it when some are dropped: only the bets made for about as
-many sweeps as there are so far are looked at.
-
-What a stream has added up is a named tuple, and all else are functions of it, so that they can be
-compiled: `Linear` and `lower_lines` for evidence that thresholds lie above a level, `PlugIn` and
-`upper_lines` for evidence that they lie below.
+What a stream has added up is a named tuple, and all else are functions of it: `Linear` and
+`lower_lines` for evidence that thresholds lie above a level, `PlugIn` and `upper_lines` for
+evidence that they lie below.
 """
 
 from __future__ import annotations
@@ -111,13 +107,11 @@ def bet_costs(
     seen: FloatArray,
     expected: FloatArray,
 ) -> FloatArray:
-    """Return what bets on the pulls of a row cost, for each bet and arm.
+    """Return what bets on the pulls of a row cost, for each bet and arm: Lemma 4.
 
-    A pull X of arm j is bet on with L = bet times steps_j, of either sign. The expectation of
-    exp(L (X - y_j) - cost) is at most 1 where the cost is L^2/8 (Hoeffding), or
-    psi(|L|) (X - h_j)^2 (Fan, `psi_exponential`) with a centre h_j chosen before. The one is chosen
-    that is expected to be smaller, by a forecast of the variance; `seen` has the squares
-    sum_s (X_s - h_j)^2.
+    A pull of arm j is bet on with L = bet times steps_j, of either sign. Hoeffding's cost L^2/8 or
+    Fan's psi(|L|) (X - h_j)^2 is chosen, whichever is expected to be smaller by a forecast of the
+    variance; `seen` has the squares sum_s (X_s - h_j)^2.
     """
     result: FloatArray = bet_cost(bets.reshape(-1, 1), steps, pulls, seen, expected)
     return result
@@ -138,11 +132,8 @@ def bet_cost(
 class Linear(NamedTuple):
     """What rows of size a_r add up to along directions c_r = (1 + k z_r)/m chosen before each row.
 
-    For each l of either sign, exp(l sum_r a_r <c_r, x_r - y> - cost_l) is an e-process: a product
-    over all pulls, see `bet_costs`, with L = l a_r c_rj / w_rj. Any z_r is valid. Coefficients and
-    sums are rounded: as rows grow geometrically, that changes the exponent by some 10 l A 2^-53,
-    A the weight. The bets looked at are at most about 6 sqrt(8 nats/(|c|^2 A)), so that is below
-    1e-8 for 10^9 pulls and 1e-5 for 2^50.
+    For each l of either sign, exp(l sum_r a_r <c_r, x_r - y> - cost_l) is an e-process: (1) in
+    docs/explanation/proofs.md; any z_r is valid.
     """
 
     k: float
@@ -232,11 +223,10 @@ def cost_of_others(all_arms: Numbers, own: Numbers, times: Numbers, log_share: N
 def mean_lines(rows: Linear, arms: IntArray, shift: float, sign: float) -> Lines:
     """Return the log e-processes about mu_-i, the mean of the arms other than i, for these i.
 
-    Against "mu_-i <= y + shift" for sign -1 and "mu_-i >= y + shift" for sign 1. Rows with the
-    coefficients 1/n add up, without arm i, to W mu_-i plus errors, W = A (n-1)/n, and the bets of
-    either sign cost the same. With many arms all bets looked at may be so large that, as y grows,
-    they lose faster than the arm's own evidence grows. So for sign -1 a share of the mixture is not
-    bet at all; it is enough where the least that mu_-i can be is known.
+    Against "mu_-i <= y + shift" for sign -1 and "mu_-i >= y + shift" for sign 1. Without arm i,
+    rows with the coefficients 1/n add up to W mu_-i plus errors, W = A (n-1)/n, and the bets of
+    either sign cost the same. For sign -1 a share of the mixture is not bet at all: it is enough
+    where the least that mu_-i can be is known (proofs.md, Corollary 8).
     """
     n, near = rows.sums.size, bets_around(rows.weight)
     W = rows.weight * (n - 1.0) / n
@@ -259,25 +249,12 @@ def square_of_leans(rows: Linear) -> float:
 def lower_lines(rows: Linear, arms: IntArray, shift: float, mu: tuple[float, float]) -> Lines:
     """Return the log e-processes against "theta_-i <= y + shift" where the mean of arm i is y.
 
-    theta_-i is the threshold of the m = n - 1 arms other than i, for these i. Let C = sum_r a_r c_r
-    over these arms, W its sum and G = |C - W/m| sqrt(m)/k. For means y of these arms with mean mu
-    and standard deviation sigma, <C, y> = W mu + <C - W/m, y - mu> <= W mu + k G sigma
-    (Cauchy-Schwarz), so if theta = mu + k sigma <= q then <C, y> <= G q + (W - G) mu: linear in mu,
-    so at most its value at an end of an interval for mu, which is paid for elsewhere. Hence the
-    e-process of `Linear` for l > 0 is at least
-    exp(l (sum_r a_r <c_r, x_r> - G q - (W - G) mu_end) - cost_l). Here mu_-i is (n mu - y)/(n - 1),
-    and mu, of all arms, lies in the interval given. For k = 0 every G is valid, and W the best.
-
-    Any direction is valid. Near the best are those along which theta grows, c_j = (1 + k z_j)/m
-    with the z_j guessed. Cauchy-Schwarz is used once, for the sum of all rows, so what is lost is
-    the error of an *averaged* guess, about twice that of the last one; row by row it would be the
-    average of the errors, some log(rows) times as much. The guesses are shrunk where noise
-    dominates but the spread they are divided by is not, so that early rows lean less.
-
-    All thresholds without one arm use the same z, of all n arms: leaving out arm i takes C_i out of
-    the sums, W = A - (k/m) Z_i, and as Z sums to 0, |C - W/m|^2 is (k/m)^2 times
-    |Z|^2 - Z_i^2 (1 + 1/m). So G is the root of the latter over m, and no k is divided by. What
-    rounding may have taken from that difference is added. Before the first row all bets are 1.
+    Theorem 5 of docs/explanation/proofs.md, for the thresholds of the m = n - 1 arms other than
+    these i; `mu` bounds the mean of all arms. Any direction is valid. Near the best are those along
+    which theta grows, c_j = (1 + k z_j)/m with the z_j guessed. All thresholds use the same z, of
+    all n arms: leaving out arm i takes C_i out of the sums, W = A - (k/m) Z_i, and G is the root of
+    (|Z|^2 - Z_i^2 (1 + 1/m))/m, so that no k is divided by. What rounding may have taken from that
+    difference is added. Before the first row all bets are 1.
     """
     if rows.weight == 0.0:
         nothing = np.zeros(arms.size)
@@ -315,11 +292,7 @@ def lower_line(
 
 
 def lower_bound(rows: Linear, k: float, alpha: float, mu: tuple[float, float]) -> float:
-    """Return a level that the threshold of all arms exceeds, with probability 1 - alpha.
-
-    As in `lower_lines`, with no arm left out: W = A n/m and G = |Z| sqrt(n)/m times k~/k, k~ that
-    of the rows.
-    """
+    """Return a level that the threshold exceeds, with probability 1 - alpha: Lemma 5."""
     if rows.weight == 0.0:
         return -math.inf
     n = rows.sums.size
@@ -392,23 +365,13 @@ def upper_lines(
     largest: FloatArray,
     box: tuple[FloatArray, FloatArray],
 ) -> Lines:
-    """Return the log e-processes against "theta_-i >= y + shift", i in `arms`.
+    """Return the log e-processes against "theta_-i >= y + shift", i in `arms`: Theorem 6.
 
-    k is that of thresholds without one arm. With y_hat = sum_r a x_r / A, A = sum_r a, a the size
-    of the row: A (theta - theta(y_hat)) = sum_r a <c*, y - x_r> - A (theta(y_hat) - <c*, y_hat>),
-    c* unknown but fixed, the last bracket not negative. So exp(l A (q - theta(y_hat)) - cost) lies,
-    if theta >= q, below a supermartingale, where cost bounds
-    sum_j c*_j^2 p_j - l A (theta(y_hat) - <c*, y_hat>), see `largest_costs`. The price p_j is one
-    of two, with s at least l |c*_j| a/w_j in every row:
-
-    - l^2/2 sum_r a^2/w_j times the smaller of 1/4 (Hoeffding) and of Bennett's factor
-      2 (e^s - 1 - s)/s^2 times p (1 - p), the largest variance of a reward whose mean may be p.
-      This bounds the cumulant of the increments along the fixed c*, at which the process is a
-      martingale, so any bound on it, known at any time, may be used (`light_price`);
-    - psi(s)/s^2 l^2 sum_r (a/w_j)^2 sum_s (X_sj - h_j)^2 (Fan, `psi_exponential`; `seen_price`).
-
-    Both have bets of their own. What |c*_j| may be at most, `largest`, follows from the intervals
-    of the means, `box`, and from bounds on mu and sigma, events whose probability is paid for once.
+    k is that of thresholds without one arm. With y_hat = sum_r a x_r / A, a the size of a row and A
+    = sum_r a, these are exp(l A (q - theta(y_hat)) - cost), the cost that of `largest_costs`. Its
+    prices are those of Lemma 6, each with bets of its own: `light_price` and `seen_price`. What
+    |c*_j| may be at most, `largest`, follows from the intervals of the means, `box`, and from
+    bounds on mu and sigma, events whose probability is paid for once.
     """
     near = bets_around(rows.weight)
     one, shares = rows.bets[near], LOG_SHARES[near]
@@ -428,7 +391,7 @@ def upper_lines(
 def light_price(
     bet: Numbers, largest: Numbers, coarsest: Numbers, low: Numbers, high: Numbers, spent: Numbers
 ) -> Numbers:
-    """Return the first price of `upper_lines`: a mean in [low, high], |c*_j| at most `largest`."""
+    """Return price (a) of Lemma 6: a mean in [low, high], |c*_j| at most `largest`."""
     length = largest * coarsest
     nearest = np.minimum(np.maximum(0.5, low), high)
     light = np.minimum(0.25, bennett_factor(bet * length) * (nearest * (1.0 - nearest)))
@@ -437,13 +400,13 @@ def light_price(
 
 @elementwise
 def seen_price(bet: Numbers, largest: Numbers, coarsest: Numbers, scatter: Numbers) -> Numbers:
-    """Return the second price of `upper_lines`."""
+    """Return the price (b) of Lemma 6."""
     length = largest * coarsest
     return bet * bet * (np.minimum(fan_factor(bet * length), HIGHEST_COST) * scatter)
 
 
 def upper_bound(rows: PlugIn, k: float, alpha: float) -> float:
-    """Return a level below which the threshold of all arms lies, with probability 1 - alpha."""
+    """Return a level above the threshold, with probability 1 - alpha: Lemma 7 (a)."""
     if rows.weight == 0.0:
         return math.inf
     y = rows.total / rows.weight
@@ -458,13 +421,7 @@ def plug_in_radius(rows: PlugIn, k: float, alpha: float) -> float:
 
 
 def plug_in_lower_bound(rows: PlugIn, k: float, alpha: float) -> float:
-    """Return a level that the threshold of all arms exceeds, with probability 1 - 2 alpha.
-
-    With xi = y_hat - y, P xi the part without the average, v* the direction of P y, and
-    x = |P y| + <v*, xi>: mu_hat + k x/sqrt(n) = theta + <c*, xi>, and x^2 >= |P y_hat|^2 - |xi|^2.
-    If this is positive so is x, as x < 0 would mean |P y_hat| <= |P xi|. Both errors are bounded,
-    |xi|^2 by `square_boundary`. For k = 0 the first one is enough.
-    """
+    """Return a level the threshold exceeds, with probability 1 - 2 alpha: Lemma 7 (b)."""
     if rows.weight == 0.0:
         return -math.inf
     n, y = rows.total.size, rows.total / rows.weight

@@ -17,12 +17,10 @@ BETS = 16
 class TrueDirection:
     """How far |<c*, e>| can be, e the errors of the arms' means over m uniform sweeps.
 
-    For each bet l in a grid that is fixed in advance, exp(+-l S - psi(l b)/b^2 V) with
-    S = sum over sweeps of <c*, X - y>, V = sum_j c*_j^2 sum_s (X_sj - h_j)^2 and b >= max_j |c*_j|
-    is a supermartingale (Fan; `psi_exponential`), the centres h chosen before the sweep. So
-    |S| <= min_l (psi(l b)/b^2 V + log(BETS/alpha))/l at all times, with probability 1 - alpha for
-    either sign. c* is unknown; V and b are bounded over the box that the intervals of the arms,
-    of mu and of sigma leave for it. Pays where the arms that move the threshold most are quiet.
+    Lemma 10 (c) of docs/explanation/proofs.md, for a grid of bets that is fixed in advance. c* is
+    unknown; V = sum_j c*_j^2 sum_s (X_sj - h_j)^2 and b >= max_j |c*_j| are bounded over the box
+    that the intervals of the arms, of mu and of sigma leave for it. Pays where the arms that move
+    the threshold most are quiet.
 
     Costs alpha for either sign and twice `nuisance_delta` for mu; the bound on sigma and the arms'
     intervals are the caller's.

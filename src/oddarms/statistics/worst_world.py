@@ -17,23 +17,11 @@ def largest_costs(
 ) -> tuple[FloatArray, FloatArray]:
     """Return at least max over c of s (<c, y> - theta(y)) + sum_j c_j^2 p_j, per stake and arm.
 
-    And the threshold theta(y) of each arm.
-
-    Over the directions c_j = (1 + k z_j)/m of thresholds without arm i, for each arm i given: the
-    z_j of the m others sum to 0 and their squares to m. s is one of the stakes and p its row of
-    `prices`, which are not negative.
-
-    The first term is not positive: directions far from that of y, which might cost more, pay for
-    it themselves. In z this is a constant plus k times a linear and a diagonal quadratic form,
-    sum_j t_j z_j + q_j z_j^2, on a sphere (k is left out of it, so that no power of a tiny one is
-    lost). Take any nu for which sum_j (nu - q_j) z_j^2 is positive on all z that sum to 0. Then the
-    form is at most nu m plus the largest sum_j t_j z_j - (nu - q_j) z_j^2 over these z, with no
-    sphere: sum_j (t_j - tau)^2 / (4 (nu - q_j)) + nu m, the Lagrangian dual, where tau lets
-    z_j = (t_j - tau) / (2 (nu - q_j)) sum to 0. At the best nu their squares sum to m; it is sought
-    by some Newton steps. As any nu will do, the smallest of the values met is returned.
-
-    Let q_1 be the largest and q_2 the next. As z_1^2 <= (1 - 1/m) sum_j z_j^2 where the z_j sum to
-    0, every nu > q_2 + (q_1 - q_2) (1 - 1/m) will do: with few arms much less than q_1.
+    And the threshold theta(y) of each arm. Over the directions c_j = (1 + k z_j)/m of thresholds
+    without arm i, for each arm i given; s is one of the stakes and p its row of `prices`, which are
+    not negative. Theorem 7 of docs/explanation/proofs.md: in z it is a linear and a diagonal
+    quadratic form on a sphere, sum_j t_j z_j + q_j z_j^2 times k, bounded by its Lagrangian dual.
+    The best nu is sought by some Newton steps; as any will do, the smallest value met is returned.
     """
     n = y.size
     m = n - 1.0
