@@ -144,7 +144,7 @@ class TestLevelsNextToTheEnds:
     def test_the_smallest_evidence_is_sought_around_the_mean(
         self, mean: float, level: float
     ) -> None:
-        low, high = bracket(mean, level)
+        low, high = bracket(mean, level, 0.0)
         assert 0.0 < low <= high < 1.0
         assert low <= max(mean, 2.0**-50)
         assert high >= min(mean, 1.0 - 2.0**-50)
