@@ -14,8 +14,9 @@ from scipy.stats import binom
 
 import oddarms
 from helpers import quick_and_long
+from oddarms.algorithms import _spade_joint
 from oddarms.algorithms._spade_certificates import HybridCertificate, JointCertificate
-from oddarms.algorithms._spade_joint import BOX_SHARE, MU_SHARE, Weights
+from oddarms.algorithms._spade_joint import BOX_SHARE, MU_SHARE
 from oddarms.arms import Bernoulli
 from oddarms.problem import FloatArray
 from oddarms.rules import Sigma
@@ -100,7 +101,8 @@ class TestEvidenceAtTheTruth:
 
     @pytest.fixture(autouse=True)
     def equal_weights(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Weights, "added", lambda _weights, arms, _steepness: 0.0 * arms)
+        monkeypatch.setattr(_spade_joint, "log_weight", lambda _n, others, *_: 0.0 * others)
+        monkeypatch.setattr(_spade_joint, "log_relative_weights", lambda arms, *_: 0.0 * arms)
 
     def wrong(self, form: type, y: FloatArray, rule: Sigma, rng: np.random.Generator) -> bool:
         """Return whether the first arm is ever called normal in a run in the manner of SPADE."""

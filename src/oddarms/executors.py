@@ -237,8 +237,10 @@ def unordered(
         raise WorkerLost(f"A worker process died: {error}") from error
     finally:
         if own is not None:
-            for future in waiting:  # loky has no cancel_futures
-                future.cancel()
+            if threads:
+                for future in waiting:
+                    future.cancel()
+            # loky ends futures itself, and would report those that were cancelled
             early: dict[str, Any] = {"kill_workers": True} if waiting and not threads else {}
             own.shutdown(wait=True, **early)
 
