@@ -167,7 +167,7 @@ class AlgorithmConformance:
                 self.search(no_such_option=1, side=side)
             except TypeError as error:
                 said = str(error)
-            assert "no_such_option" in said
+            assert "no_such_option" in said, "no_such_option=1 must raise a TypeError naming it"
 
     # An answer is repeatable, within its budget, and right
 
