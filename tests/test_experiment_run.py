@@ -28,7 +28,7 @@ from oddarms.arms import Bernoulli
 from oddarms.errors import InvalidParameter, StorageFailed, WorkerLost
 from oddarms.experiments import Contender, Grid, GridProgress, Outcomes, Setting, _run, run
 from oddarms.experiments._grid import CellTask
-from oddarms.experiments._outcomes import COLUMNS, INTERVAL_COLUMNS, IntervalRow, Measured
+from oddarms.experiments._outcomes import COLUMNS, Measured
 from oddarms.experiments._run import CellStore, measure
 from oddarms.problem import FloatArray, IntArray
 
@@ -41,7 +41,7 @@ def one_high(rng: np.random.Generator) -> FloatArray:
 
 
 FIXED = Setting("fixed", MEANS, k=1.0, delta=0.3, runs=3, figure="a", data="made up")
-DRAWN = Setting("drawn", one_high, k=1.0, delta=0.3, instances=2, figure="b", keep_intervals=True)
+DRAWN = Setting("drawn", one_high, k=1.0, delta=0.3, instances=2, figure="b")
 GRID = Grid([FIXED, DRAWN], TWO)
 
 
@@ -130,24 +130,6 @@ class TestOutcomes:
         assert expected[0] == next(iter(expected))
         assert expected[-2:] == list(expected)[8:]
 
-    def test_intervals(self, expected: Outcomes) -> None:
-        rows = list(expected.intervals())
-        assert INTERVAL_COLUMNS == (
-            "figure",
-            "setting",
-            "instance",
-            "algorithm",
-            "run",
-            "round",
-            "arm",
-            "estimate",
-            "lower",
-            "upper",
-            "decision",
-        )
-        assert len(rows) == 2 * 2 * 2 * 6  # instances, algorithms, rounds, threshold and arms
-        assert {row[0] for row in rows} == {"b"}
-
 
 class TestSummaries:
     def test_students_interval_of_three_runs(self) -> None:
@@ -185,10 +167,7 @@ class TestSummaries:
         )
 
 
-MEASURED = Measured(
-    120, 7, 3, complete=True, correct=True,
-    intervals=(IntervalRow("last", 0, 1 / 3, None, 0.7, "normal"),),
-)  # fmt: skip
+MEASURED = Measured(120, 7, 3, complete=True, correct=True)
 
 
 @contextmanager
@@ -314,7 +293,6 @@ class TestResuming:
         assert counting.calls == 10
         assert latest.told == [(10, 10, 0)]
         assert first.to_csv() == second.to_csv() == expected.to_csv()
-        assert list(first.intervals()) == list(second.intervals()) == list(expected.intervals())
 
     def test_a_larger_one_makes_what_is_new(
         self, tmp_path: Path, counting: Counting, expected: Outcomes
@@ -361,7 +339,7 @@ class TestResuming:
         assert found.to_csv() == expected.to_csv()
 
     def test_a_disk_that_is_full_half_way(self, tmp_path: Path, expected: Outcomes) -> None:
-        with disk_with_room_for(2000), pytest.raises(StorageFailed, match="File too large"):
+        with disk_with_room_for(1000), pytest.raises(StorageFailed, match="File too large"):
             run(GRID, rng=1, jobs=1, folder=tmp_path)
         latest = Latest()
         found = run(GRID, rng=1, jobs=1, folder=tmp_path, progress=latest)
@@ -513,7 +491,6 @@ class TestTheSameBytes:
     def compare(folder: Path, expected: Outcomes, **options: Any) -> None:
         found = run(GRID, rng=1, folder=folder, **options)
         assert found.to_csv() == expected.to_csv()
-        assert list(found.intervals()) == list(expected.intervals())
         assert lines_of(folder) == 10
 
 

@@ -17,9 +17,8 @@ from oddarms import simulate
 from oddarms.algorithms import _registry
 from oddarms.arms import Bernoulli, Beta, Resampled, Uniform
 from oddarms.errors import InvalidParameter, UnknownAlgorithm, UnknownOption
-from oddarms.experiments import Contender, Grid, Outcome, Setting, UniformMeans, _run, run
+from oddarms.experiments import Contender, Grid, Outcome, Setting, UniformMeans, run
 from oddarms.experiments._grid import Cell, CellTask, code_fingerprint, derived_seed
-from oddarms.experiments._run import measure
 from oddarms.problem import FloatArray
 from oddarms.theory import gaps, outliers
 
@@ -159,37 +158,6 @@ class TestSeeds:
             assert again.correct.tolist() == [row.correct]
 
 
-class TestIntervals:
-    @pytest.mark.parametrize("algorithm", ["spade", "rr"])
-    def test_keeping_them_changes_nothing_else(self, algorithm: str) -> None:
-        setting = replace(FIXED, runs=1)
-        plain = measure(one_task(setting, algorithm))
-        kept = measure(one_task(replace(setting, keep_intervals=True), algorithm))
-        assert plain.intervals == ()
-        assert replace(kept, intervals=()) == plain
-
-    def test_they_are_those_of_all_arms_and_the_threshold(self) -> None:
-        kept = measure(one_task(replace(FIXED, keep_intervals=True), "rr"))
-        assert [(row.round, row.arm) for row in kept.intervals] == [
-            (moment, arm) for moment in ("first", "last") for arm in (-1, 0, 1, 2, 3, 4)
-        ]
-        last = {row.arm: row for row in kept.intervals if row.round == "last"}
-        assert [last[arm].decision for arm in range(5)] == ["normal"] * 4 + ["high"]
-        assert last[-1].decision == "threshold"
-        for row in last.values():
-            assert None not in (row.lower, row.estimate, row.upper)
-            assert row.lower <= row.estimate <= row.upper
-
-    def test_decisions_are_held_against_the_true_means(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        kept = replace(FIXED, keep_intervals=True)
-        assert measure(one_task(kept)).correct
-        monkeypatch.setattr(_run, "true_outliers", lambda *_: {"upper": np.arange(5) == 0})
-        assert not measure(one_task(kept)).correct
-        assert measure(one_task(replace(kept, budget=0))).correct
-
-
 class TestOptions:
     def test_a_contender_is_an_algorithm_with_options(self) -> None:
         assert Contender.of("rr") == Contender("rr", "rr", {})
@@ -252,11 +220,10 @@ class TestMisuse:
         with pytest.raises(InvalidParameter, match=r"within \[0, 1\] but means\[1\] is 1.2"):
             list(Grid([replace(FIXED, instance=[0.1, 1.2])]).cells())
 
-    @pytest.mark.parametrize("keep_intervals", [True, False])
-    def test_arms_with_a_generator_of_their_own(self, keep_intervals: bool) -> None:
+    def test_arms_with_a_generator_of_their_own(self) -> None:
         arms = Bernoulli(MEANS, rng=1)
         with pytest.raises(InvalidParameter, match="Leave out the rng of these arms"):
-            list(Grid([replace(FIXED, instance=arms, keep_intervals=keep_intervals)]).cells())
+            list(Grid([replace(FIXED, instance=arms)]).cells())
 
 
 KEY_IN_ANOTHER_PROCESS = """
@@ -277,7 +244,6 @@ class TestKeys:
             replace(FIXED, delta=0.2),
             replace(FIXED, bounds=(0.0, 2.0)),
             replace(FIXED, budget=10**6),
-            replace(FIXED, keep_intervals=True),
             replace(FIXED, options={"rr": {"batch": 2}}),
             replace(FIXED, name="another seed"),
         ],
@@ -369,11 +335,6 @@ class TestExpectedCost:
         """Mean 0.24, variance (1 + 2 * 0.01) / 5 - 0.24^2 = 0.1464: theta = 0.622623."""
         (cell, *_) = Grid([FIXED]).cells()
         assert cell.expected_cost == pytest.approx(5 / (1.0 - 0.622623) ** 2, rel=1e-4)
-
-    def test_runs_that_are_not_compiled_are_long(self) -> None:
-        (plain, *_) = Grid([FIXED]).cells()
-        (kept, *_) = Grid([replace(FIXED, keep_intervals=True)]).cells()
-        assert kept.expected_cost > 100 * plain.expected_cost
 
     def test_an_arm_on_the_threshold_has_one_too(self) -> None:
         on = Setting("on", [0.0, 0.5, 1.0], k=0.0)

@@ -1,9 +1,8 @@
-"""The paper's experiments: its settings, its claims, the pictures and the report."""
+"""The paper's experiments: its settings, the pictures and the report."""
 
 from __future__ import annotations
 
 import csv
-import math
 import re
 import sys
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 
 from helpers import DATA
+from oddarms import __version__
 from oddarms.arms import Bernoulli, Resampled, crowd_error_rates
 from oddarms.documents import to_markdown
 from oddarms.errors import InvalidParameter, MissingExtra, UnknownAlgorithm
@@ -35,18 +35,9 @@ from oddarms.experiments import (
 from oddarms.experiments._crowd import STAND_IN
 from oddarms.experiments._figures import PRINT, draw_figures
 from oddarms.experiments._grid import Cell
-from oddarms.experiments._outcomes import Estimate, IntervalRow, Measured, Runs, short_number
-from oddarms.experiments._paper import (
-    CONTENDERS,
-    FAILS,
-    FIGURES,
-    HOLDS,
-    PARTLY,
-    UNKNOWN,
-    check_claims,
-    figure_settings,
-)
-from oddarms.experiments._reproduce import ReportFacts, report_blocks
+from oddarms.experiments._outcomes import Measured, short_number
+from oddarms.experiments._paper import CONTENDERS, FIGURES, figure_settings
+from oddarms.experiments._reproduce import report_blocks
 from oddarms.plotting import drawing
 from oddarms.theory import gaps, outliers, threshold
 
@@ -70,32 +61,19 @@ def made_up(
     *figures: str,
     algorithms: tuple[str, ...] = NAMES,
     runs: int = 3,
-    intervals: tuple[IntervalRow, ...] = (),
     **changes: Any,
 ) -> Outcomes:
     """Return outcomes of the paper's settings with pulls that a function of the row makes up."""
     base = replace(Measured(1, 0, 1, complete=True, correct=True), **changes)
     cells = [cell for figure in figures for cell in cells_of(figure, algorithms, runs)]
     rows = [Outcome.of(cell, base) for cell in cells]
-    measured = [
-        replace(base, pulls=round(pulls(row)), intervals=intervals if row.figure == "fig1" else ())
-        for row in rows
-    ]
-    return Outcomes(cells, measured)
-
-
-def verdicts(outcomes: Outcomes, figure: str) -> list[str]:
-    """Return the verdicts of the claims about a figure, which the paper numbers so."""
-    return [
-        claim.verdict for claim in check_claims(outcomes, STANDING_IN) if claim.figure == figure
-    ]
+    return Outcomes(cells, [replace(base, pulls=round(pulls(row))) for row in rows])
 
 
 class TestSettings:
     def test_figure_1(self) -> None:
         (setting,) = settings_of("fig1")
         assert (setting.k, setting.delta, setting.instances, setting.runs) == (1.0, 0.1, 1, 1)
-        assert setting.keep_intervals
         (cell, *_) = cells_of("fig1")
         assert outliers(cell.arms.means, 1.0).tolist() == list(range(34, 40))
 
@@ -212,90 +190,13 @@ class TestCrowd:
         assert outliers(means, 3.0).size == 0
 
 
-def outcome(setting: str, algorithm: str, pulls: float, **values: Any) -> Outcome:
-    row = Outcome.of(cells_of("fig3")[0], Measured(0, 0, 1, complete=True, correct=True))
-    return replace(row, setting=setting, algorithm=algorithm, pulls=pulls, **values)
-
-
-class TestComparisons:
-    def test_a_ratio_is_a_geometric_mean_over_pairs(self) -> None:
-        """Ratios 2 and 8: logs ln 2, 3 ln 2, mean 2 ln 2, sd sqrt(2) ln 2, t(1) = 12.7062."""
-        pulls = {"one": (200, 800), "two": (100, 100)}
-        runs = Runs(outcome("s", name, value) for name in pulls for value in pulls[name])
-        ratio = runs.ratio("s", "one", "two")
-        assert ratio.value == pytest.approx(4.0)
-        assert ratio.upper == pytest.approx(4.0 * 2.0**12.7062, rel=1e-4)
-        assert ratio.lower == pytest.approx(4.0 / 2.0**12.7062, rel=1e-4)
-        assert not runs.fewer("s", "two", "one")
-        assert runs.mean("s", "one") == 500.0
-        assert runs.fewest == 2
-
-    def test_clearly_fewer(self) -> None:
-        pulls = {"one": (200, 201, 202), "two": (100, 101, 102)}
-        runs = Runs(outcome("s", name, value) for name in pulls for value in pulls[name])
-        assert runs.fewer("s", "two", "one")
-        assert not runs.fewer("s", "one", "two")
-
-    def test_one_pair_proves_nothing(self) -> None:
-        runs = Runs([outcome("s", "one", 1), outcome("s", "two", 100)])
-        assert runs.ratio("s", "one", "two") == (pytest.approx(0.01), 0.0, math.inf)
-        assert not runs.fewer("s", "one", "two")
-
-    def test_a_trend_is_a_slope_of_logarithms(self) -> None:
-        """Logs (0, 0), (1, 1), (2, 5): slope 2.5, residuals .5, -1, .5, error sqrt(1.5 / 2)."""
-        points = [(0.0, 0.0), (1.0, 1.0), (2.0, 5.0)]
-        runs = Runs(
-            outcome(f"s{x}", "one", math.exp(y), smallest_gap=math.exp(x)) for x, y in points
-        )
-        trend = runs.trend("one", "smallest_gap")
-        assert trend.value == pytest.approx(2.5)
-        assert trend.upper == pytest.approx(2.5 + 12.7062 * math.sqrt(0.75), rel=1e-4)
-        assert trend.lower == pytest.approx(2.5 - 12.7062 * math.sqrt(0.75), rel=1e-4)
-
-    def test_a_trend_of_a_ratio(self) -> None:
-        runs = Runs(
-            outcome(f"n = {n}", name, float(n) ** power, n=n)
-            for n in (100, 200, 400)
-            for name, power in (("one", 2.0), ("two", 0.5))
-        )
-        assert runs.trend("one", "n", "two") == pytest.approx((1.5, 1.5, 1.5))
-
-    def test_two_points_or_one_size_have_no_trend(self) -> None:
-        two = Runs(outcome(str(n), "one", n, n=n) for n in (10, 20))
-        same = Runs(outcome("s", "one", pulls, n=10) for pulls in (5, 6, 7))
-        for runs in (two, same):
-            trend = runs.trend("one", "n")
-            assert math.isnan(trend.value)
-            assert (trend.lower, trend.upper) == (-math.inf, math.inf)
-
-    def test_in_words(self) -> None:
-        assert str(Estimate(0.8333, 0.5, 123456.0)) == "0.83 (0.5 to 123,456)"
-        assert short_number(41_234_567) == "41.2 million"
-        assert short_number(7300.4) == "7,300"
+def test_numbers_of_pulls_in_words() -> None:
+    assert short_number(41_234_567) == "41.2 million"
+    assert short_number(7300.4) == "7,300"
 
 
 def jitter(row: Outcome) -> float:
     return 1.0 + 0.001 * row.instance + 0.001 * row.run
-
-
-def as_in_figure_2a(row: Outcome) -> float:
-    if row.n == 100:
-        ratio = {"ADE": 1.0, "RR": 0.8, "WRR": 0.7, "SPADE": 0.01}[row.algorithm]
-    else:
-        growth = (row.n / 200) ** 0.5
-        ratio = {"ADE": 1.0, "RR": 1.5 * growth, "WRR": 2.0 * growth, "SPADE": 0.01}[row.algorithm]
-    return 1e4 * math.sqrt(row.n) * ratio * jitter(row)
-
-
-def ade_is_worst_and_falls(row: Outcome) -> float:
-    ratio = {"ADE": 9.0, "RR": 2.0, "WRR": 1.0, "SPADE": 1.0}[row.algorithm]
-    growth = 1e7 / row.n if row.algorithm == "ADE" else 1e6 / row.n**1.5
-    return ratio * growth * jitter(row)
-
-
-def only_rr_grows(row: Outcome) -> float:
-    power = {"ADE": -1.0, "RR": 1.0, "WRR": -1.0, "SPADE": 0.0}[row.algorithm]
-    return 1e6 * float(row.n) ** power * jitter(row)
 
 
 def as_in_figure_2b(row: Outcome) -> float:
@@ -303,149 +204,12 @@ def as_in_figure_2b(row: Outcome) -> float:
     return 1e5 * ratio / row.smallest_gap**2 * jitter(row)
 
 
-def rises_with_the_gap(row: Outcome) -> float:
-    ratio = {"ADE": 2.0, "RR": 1.3, "WRR": 1.0, "SPADE": 0.01}[row.algorithm]
-    return 1e9 * ratio * row.smallest_gap * jitter(row)
-
-
-def as_in_figure_3(row: Outcome) -> float:
-    ratio = {"ADE": 1.0, "RR": 1.3, "WRR": 2.0, "SPADE": 0.01}[row.algorithm]
-    return 1e7 * ratio * jitter(row) / row.k
-
-
-def rises_with_k(row: Outcome) -> float:
-    ratio = {"ADE": 1.0, "RR": 1.05, "WRR": 1.05, "SPADE": 1.0}[row.algorithm]
-    return 1e7 * ratio * jitter(row) * row.k
-
-
-def rr_equals_ade(row: Outcome) -> float:
-    ratio = {"ADE": 1.0, "RR": 1.0, "WRR": 2.0, "SPADE": 1.0}[row.algorithm]
-    return 1e7 * ratio * jitter(row) * (row.k if row.algorithm == "WRR" else 1.0 / row.k)
-
-
-def rows_of_figure_1(last_upper: float) -> tuple[IntervalRow, ...]:
-    return (
-        IntervalRow("first", -1, None, None, None, "threshold"),
-        IntervalRow("first", 0, 0.5, 0.1, None, "undecided"),
-        IntervalRow("last", -1, 0.6, 0.5, 0.7, "threshold"),
-        IntervalRow("last", 0, 0.2, 0.1, last_upper, "normal"),
-    )
-
-
-class TestClaims:
-    @pytest.mark.parametrize(
-        ("pulls", "expected"),
-        [
-            (as_in_figure_2a, [HOLDS] * 4),
-            (ade_is_worst_and_falls, [FAILS, HOLDS, FAILS, FAILS]),
-            (only_rr_grows, [PARTLY, PARTLY, FAILS, PARTLY]),
-        ],
-    )
-    def test_figure_2a(self, pulls: Callable[[Outcome], float], expected: list[str]) -> None:
-        assert verdicts(made_up(pulls, "fig2a"), "2a") == expected
-
-    @pytest.mark.parametrize(
-        ("pulls", "expected"),
-        [(as_in_figure_2b, [HOLDS, HOLDS]), (rises_with_the_gap, [FAILS, FAILS])],
-    )
-    def test_figure_2b(self, pulls: Callable[[Outcome], float], expected: list[str]) -> None:
-        assert verdicts(made_up(pulls, "fig2b"), "2b") == expected
-
-    @pytest.mark.parametrize(
-        ("pulls", "expected"),
-        [
-            (as_in_figure_3, [HOLDS, HOLDS]),
-            (rises_with_k, [FAILS, FAILS]),
-            (rr_equals_ade, [PARTLY, PARTLY]),
-        ],
-    )
-    def test_figure_3(self, pulls: Callable[[Outcome], float], expected: list[str]) -> None:
-        assert verdicts(made_up(pulls, "fig3"), "3a, 3b") == expected
-
-    def test_what_was_measured_is_said(self) -> None:
-        claims = check_claims(made_up(as_in_figure_3, "fig3"), STANDING_IN)
-        assert claims[0].measured == (
-            "k = 2: ADE needs 0.77 (0.77 to 0.77) times RR's and 0.5 (0.5 to 0.5) times WRR's"
-            " samples; k = 3: ADE needs 0.77 (0.77 to 0.77) times RR's and 0.5 (0.5 to 0.5) times"
-            " WRR's samples"
-        )
-        assert claims[1].measured == (
-            "samples at k = 3 as a share of those at k = 2: ADE 0.67, RR 0.67, WRR 0.67, SPADE 0.67"
-        )
-
-    @pytest.mark.parametrize(("last_upper", "verdict"), [(0.4, HOLDS), (0.55, FAILS)])
-    def test_figure_1(self, last_upper: float, verdict: str) -> None:
-        outcomes = made_up(lambda _: 100, "fig1", intervals=rows_of_figure_1(last_upper))
-        (claim,) = (c for c in check_claims(outcomes, STANDING_IN) if c.figure == "1")
-        assert claim.verdict == verdict
-        assert f"ADE 1, {int(verdict == FAILS)}," in claim.measured
-
-    @pytest.mark.parametrize(
-        "changes", [{"complete": False}, {"algorithms": ("spade",)}], ids=["budget", "spade"]
-    )
-    def test_figure_1_without_an_end_or_the_papers_algorithms(
-        self, changes: dict[str, Any]
-    ) -> None:
-        outcomes = made_up(lambda _: 1, "fig1", intervals=rows_of_figure_1(0.4), **changes)
-        assert verdicts(outcomes, "1") == [UNKNOWN]
-
-    def test_gaps_grow_with_k(self) -> None:
-        assert verdicts(made_up(as_in_figure_3, "fig3"), "3c") == [HOLDS]
-        # nine 0 and a 1: theta = 0.1 + 0.3 k is 0.7 and 1, gaps of 0.7 and 0.3, then 1 and 0
-        crowd = Crowd(Bernoulli([0.0] * 9 + [1.0]), "ten")
-        claims = check_claims(made_up(as_in_figure_3, "fig3"), crowd)
-        (claim,) = (claim for claim in claims if claim.figure == "3c")
-        assert claim.verdict == PARTLY
-        assert claim.measured == (
-            "k = 2: Delta_min 0.300, quartiles 0.700, 0.700, 0.700;"
-            " k = 3: Delta_min 0.000, quartiles 1.000, 1.000, 1.000 (ten)"
-        )
-
-    def test_correct_answers(self) -> None:
-        """P(Binomial(6, 0.1) > 3) = 0.0013 and P(> 2) = 0.0159: with 1 % at most 3 of 6."""
-        right = made_up(as_in_figure_3, "fig3")
-        assert verdicts(right, "Theorem 1") == [HOLDS]
-        for wrong, verdict in ((3, HOLDS), (4, FAILS)):
-            measured = [
-                replace(one, correct=not (cell.contender.name == "RR" and number < wrong))
-                for number, (cell, one) in enumerate(
-                    zip(cells_of("fig3", ("rr",)), right._measured, strict=False)
-                )
-            ]
-            outcomes = Outcomes(cells_of("fig3", ("rr",)), measured)
-            assert verdicts(outcomes, "Theorem 1") == [verdict]
-            (*_, claim) = check_claims(outcomes, STANDING_IN)
-            assert f"RR {wrong} of 6" in claim.measured
-
-    @pytest.mark.parametrize(
-        ("changes", "reason"),
-        [
-            ({"algorithms": ("ade", "spade")}, "needs RR, WRR"),
-            ({"runs": 1}, "needs two runs a setting"),
-            ({"complete": False}, "the budget ended "),
-        ],
-    )
-    def test_not_measured(self, changes: dict[str, Any], reason: str) -> None:
-        outcomes = made_up(lambda _: 0, "fig2a", "fig2b", "fig3", **changes)
-        claims = check_claims(outcomes, STANDING_IN)
-        of_runs = [claim for claim in claims if claim.figure in ("2a", "2b", "3a, 3b")]
-        assert len(of_runs) == 8
-        assert {claim.verdict for claim in of_runs} == {UNKNOWN}
-        assert all(claim.measured.startswith(reason) for claim in of_runs)
-
-    def test_only_figures_that_were_run_have_claims(self) -> None:
-        claims = check_claims(made_up(as_in_figure_2b, "fig2b"), STANDING_IN)
-        assert [claim.figure for claim in claims] == ["2b", "2b", "Theorem 1"]
-
-
 def anything(row: Outcome) -> float:
     return 1e6 * jitter(row) * (0.001 if row.algorithm == "SPADE" else 1.0)
 
 
 def all_made_up(*algorithms: str, runs: int = 3) -> Outcomes:
-    return made_up(
-        anything, *FIGURES, algorithms=algorithms, runs=runs, intervals=rows_of_figure_1(0.4)
-    )
+    return made_up(anything, *FIGURES, algorithms=algorithms, runs=runs)
 
 
 def drawn(outcomes: Outcomes, crowd: Crowd = STANDING_IN) -> dict[str, Any]:
@@ -552,8 +316,7 @@ class TestPictures:
     @pytest.mark.parametrize("pulls", [0, pytest.param(1, marks=pytest.mark.long)])
     def test_one_run_and_that_unfinished(self, pulls: int) -> None:
         changes = {"runs": 1, "complete": False, "algorithms": ("ade",)}
-        intervals = rows_of_figure_1(0.4)
-        outcomes = made_up(lambda _: pulls, *FIGURES, intervals=intervals, **changes)
+        outcomes = made_up(lambda _: pulls, *FIGURES, **changes)
         for name, figure in drawn(outcomes).items():
             assert_nothing_clipped(name, figure)
 
@@ -561,55 +324,43 @@ class TestPictures:
         from matplotlib import rcParams
 
         before = dict(rcParams)
-        draw_figures(made_up(anything, "fig2a"), STANDING_IN, tmp_path)
+        draw_figures(made_up(anything, "fig2a"), STANDING_IN, {}, tmp_path)
         assert dict(rcParams) == before
 
 
-FACTS = ReportFacts(7, 3, False, "1.2.3", "oddarms reproduce all")
-
-
-def markdown_of(outcomes: Outcomes, crowd: Crowd = STANDING_IN, facts: ReportFacts = FACTS) -> str:
+def markdown_of(outcomes: Outcomes, crowd: Crowd = STANDING_IN) -> str:
     figures = list(dict.fromkeys(row.figure for row in outcomes))
     pictures = [name for figure in figures for name in pictures_of(figure)]
-    blocks = report_blocks(outcomes, check_claims(outcomes, crowd), pictures, crowd, facts)
-    return to_markdown(blocks)
+    return to_markdown(report_blocks(outcomes, pictures, crowd, 3, "Made by us."))
 
 
 def pictures_of(figure: str) -> list[str]:
-    return ["fig3a", "fig3b", "fig3c"] if figure == "fig3" else [figure]
+    more = {"fig1": ["fig1_spade"], "fig3": ["fig3a", "fig3b", "fig3c"]}
+    return more.get(figure, [figure])
 
 
 class TestReport:
-    def test_every_claim_stands_beside_what_was_measured(self) -> None:
-        outcomes = all_made_up(*NAMES)
-        text = markdown_of(outcomes)
-        claims = check_claims(outcomes, STANDING_IN)
-        assert len(claims) == 11
-        for claim in claims:
-            assert (
-                f"| {claim.figure} | {claim.paper} | **{claim.verdict}** | {claim.measured} |"
-                in text
-            )
-
-    def test_how_it_was_made(self) -> None:
+    def test_a_section_for_each_figure_that_was_run(self) -> None:
         text = markdown_of(all_made_up(*NAMES))
-        assert "Made by `oddarms reproduce all`." in text
-        assert "oddarms 1.2.3, seed 7" in text
-        assert "delta = 0.1" in text
-        assert "quick look" not in text
-        assert "A quick look" in markdown_of(
-            made_up(anything, "fig2a"), facts=replace(FACTS, quick=True)
-        )
+        headings = re.findall("^## (.*)", text, re.MULTILINE)
+        assert [heading[:9] for heading in headings] == [
+            "Figure 1:", "Figure 2a", "Figure 2b", "Figure 3:", "Worth kno",
+        ]  # fmt: skip
+        assert "3 instances a setting" in text
+        assert "3 runs a setting" in text
+        alone = markdown_of(made_up(anything, "fig1"))
+        assert "Figure 1" in alone
+        assert not re.search("Figures? [23]", alone)
 
     def test_a_stand_in_is_called_one(self) -> None:
         text = markdown_of(made_up(anything, "fig3"))
-        assert "**Figure 3 does not use the paper's data** but a synthetic stand-in" in text
-        assert text.count(STAND_IN) == 5  # introduction, claim 3c, three captions
+        assert "**These are not the paper's data** but a synthetic stand-in" in text
+        assert STAND_IN in text
 
     def test_real_workers_are_named(self) -> None:
         crowd = replace(STANDING_IN, description="mine.csv", real=True)
         text = markdown_of(made_up(anything, "fig3"), crowd)
-        assert "Figure 3 uses the error rates read from `mine.csv`." in text
+        assert "The error rates are those of `mine.csv`." in text
         assert "stand-in" not in text
 
     def test_other_figures_do_not_mention_it(self) -> None:
@@ -648,11 +399,10 @@ class TestReproduce:
             "report.md",
             *(
                 f"{name}.{kind}"
-                for name in ("fig1", "fig2a", "fig2b", "fig3a", "fig3b", "fig3c")
+                for name in ("fig1_spade", "fig2a", "fig2b", "fig3a", "fig3b", "fig3c")
                 for kind in ("png", "svg")
             ),
             "results.csv",
-            "fig1_intervals.csv",
             "fig3c_gaps.csv",
         ]
         (folder,) = {path.parent for path in reproduction.files}
@@ -683,11 +433,11 @@ class TestReproduce:
             gap for k in (2.0, 3.0) for gap in gaps(means, k).tolist()
         ]
 
-    def test_the_intervals(self, reproduction: Reproduction) -> None:
-        with reproduction.files[-2].open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        assert [row["arm"] for row in rows] == [str(arm) for arm in range(-1, 40)] * 2
-        assert {row["round"] for row in rows} == {"first", "last"}
+    def test_figure_1_shows_the_runs_of_the_table(self, reproduction: Reproduction) -> None:
+        grid = Grid(figure_settings("fig1", runs=1, quick=True, crowd=STANDING_IN, budget=3000))
+        found = _reproduce._runs_of_figure_1(grid, 0)
+        assert found["spade"].pulls == reproduction.outcomes[0].pulls
+        assert found["spade"].round == reproduction.outcomes[0].rounds
 
     def test_links_of_the_report_lead_somewhere(self, reproduction: Reproduction) -> None:
         report = reproduction.files[1]
@@ -703,6 +453,12 @@ class TestReproduce:
         assert len(sources) == page.count("<img") == 6
         assert all(source.startswith("data:image/svg+xml;base64,") for source, _ in sources)
         assert STAND_IN in page
+
+    def test_how_it_was_made(self, reproduction: Reproduction) -> None:
+        text = reproduction.files[1].read_text()
+        assert f"Made by `oddarms.experiments.reproduce` of oddarms {__version__}" in text
+        assert "with seed 0. A quick look, with fewer sizes" in text
+        assert "delta = 0.1" in text
 
     @pytest.mark.long
     def test_another_time_gives_the_same_bytes(

@@ -218,11 +218,10 @@ class TestOutput:
         ]  # fmt: skip
         assert lines[1].startswith("fig3 k = 2  SPADE")
         assert any(line.startswith("Workers of fig3: ") for line in lines)
-        assert any(line.startswith("3c: The minimum gap") for line in lines)
         assert lines[-1] == (
             f"Report: {tmp_path / 'report.html'} (and 9 other files in {tmp_path})"
         )
-        assert f"Made by `oddarms {' '.join(arguments)}`." in (tmp_path / "report.md").read_text()
+        assert f"Made by `oddarms {' '.join(arguments)}` of" in (tmp_path / "report.md").read_text()
 
     def test_quiet(self, tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("oddarms.experiments._reproduce.draw_figures", lambda *_: {})

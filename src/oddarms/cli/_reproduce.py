@@ -57,9 +57,8 @@ FIGURES = ["fig1", "fig2a", "fig2b", "fig3"]
 def reproduce(given: Given) -> None:
     """Reproduce the experiments of the ADE paper (AAAI 2020), with SPADE beside its algorithms.
 
-    Writes a table with a row per run, a PNG and an SVG per figure, and a report that puts the
-    paper's claims beside what was measured. Finished runs are kept in the folder: stopped at any
-    moment, the same command resumes, with the same result.
+    Writes a table with a row per run, a PNG and an SVG per picture, and a report. Finished runs are
+    kept in the folder: stopped at any moment, the same command resumes, with the same result.
 
     \b
     Try:
@@ -108,10 +107,8 @@ def _show(found: Reproduction) -> None:
     emit(f"{found.outcomes}\n\n")
     for workers in dict.fromkeys(row.data for row in found.outcomes if row.figure == "fig3"):
         emit(f"Workers of fig3: {shown(workers)}\n\n")
-    for claim in found.claims:
-        emit(f"{claim.figure}: {claim.paper} -> {claim.verdict}\n")
     report, *others = found.files
-    emit(f"\nReport: {report} (and {len(others)} other files in {report.parent})\n")
+    emit(f"Report: {report} (and {len(others)} other files in {report.parent})\n")
 
 
 class GridDisplay(StatusLine):

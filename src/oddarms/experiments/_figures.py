@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 from oddarms.experiments._crowd import Crowd
 from oddarms.experiments._outcomes import Outcomes, Summary, short_number
 from oddarms.experiments._paper import CROWD_KS
-from oddarms.plotting import drawing, new_figure, save
+from oddarms.plotting import drawing, new_figure, plot_intervals, save
+from oddarms.search import Result
 from oddarms.theory import gaps, threshold
 
 MARKS = {
@@ -21,11 +23,6 @@ MARKS = {
 }
 """Colours of Okabe and Ito, told apart by the colour-blind; markers and dashes say it again."""
 OTHER_MARK = ("#444444", "v", ":")
-DECISION_COLOURS = {
-    "undecided": "#999999",
-    "normal": "#0072b2",
-    "high": "#d55e00",
-}
 PRINT = {
     "font.size": 9.0,
     "axes.titlesize": 9.5,
@@ -37,15 +34,21 @@ PRINT = {
     "savefig.dpi": 300,
 }
 """What print needs beside the style of all pictures."""
-LEGEND_WIDTH = 1.9
-"""Inches that an entry of Figure 1's legend takes."""
 SAMPLES = "samples (mean and 95 % interval)"
 
 
-def draw_figures(outcomes: Outcomes, crowd: Crowd, folder: Path) -> dict[str, list[Path]]:
-    """Draw every figure that was run, as PNG and SVG; return the files by figure."""
+def draw_figures(
+    outcomes: Outcomes, crowd: Crowd, first: Mapping[str, Result], folder: Path
+) -> dict[str, list[Path]]:
+    """Draw every figure that was run, as PNG and SVG; return the files by picture.
+
+    `first` has the runs of Figure 1 by algorithm.
+    """
+    figures = {
+        f"fig1_{name}": plot_intervals(found, first_round=True) for name, found in first.items()
+    }
     with drawing(PRINT):
-        figures = figures_of(outcomes, crowd)
+        figures |= figures_of(outcomes, crowd)
     return {
         name: [save(figure, folder / f"{name}.{kind}", PRINT) for kind in ("png", "svg")]
         for name, figure in figures.items()
@@ -53,11 +56,9 @@ def draw_figures(outcomes: Outcomes, crowd: Crowd, folder: Path) -> dict[str, li
 
 
 def figures_of(outcomes: Outcomes, crowd: Crowd) -> dict[str, Any]:
-    """Return every figure that was run, by name."""
+    """Return Figures 2 and 3, as far as they were run, by name."""
     there = {row.figure for row in outcomes}
     found: dict[str, Any] = {}
-    if "fig1" in there:
-        found["fig1"] = _figure_1(outcomes)
     if "fig2a" in there:
         title, label = "(a) k = 2.5, Δmin in [0.1, 0.2]", "number of arms n"
         found["fig2a"] = _figure_2(outcomes, "fig2a", title, label, "n = ", margin=0.05)
@@ -159,63 +160,3 @@ def _short_name(crowd: Crowd, most: int = 40) -> str:
     """Return what the workers are; the name of a file may be longer than a picture is wide."""
     name = crowd.description
     return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
-
-
-def _figure_1(outcomes: Outcomes) -> Any:
-    """Draw intervals at the first round above those at the last, a column per algorithm."""
-    rows = list(outcomes.intervals())
-    algorithms = list(dict.fromkeys(row[3] for row in rows))
-    width = 1.3 + 1.75 * len(algorithms)
-    figure, axes = new_figure(
-        nrows=2,
-        ncols=len(algorithms),
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-        figsize=(width, 4.2),
-    )
-    pulls = {row.algorithm: row.pulls for row in outcomes if row.figure == "fig1"}
-    for column, algorithm in enumerate(algorithms):
-        mine = [row[5:] for row in rows if row[3] == algorithm]
-        final = {row[1]: row[2] or 0.0 for row in mine if row[0] == "last"}
-        order = sorted((arm for arm in final if arm >= 0), key=lambda arm: final[arm])
-        place = {arm: x for x, arm in enumerate(order)}
-        for axis, moment in zip(axes[:, column], ("first", "last"), strict=True):
-            _draw_intervals(axis, [row for row in mine if row[0] == moment], place)
-        axes[0, column].set_title(f"{algorithm}\n{pulls[algorithm]:,} samples")
-        axes[1, column].set_xlabel("arms, by mean")
-    axes[0, 0].set_ylim(-0.1, 1.1)
-    axes[0, 0].set_ylabel("first round")
-    axes[1, 0].set_ylabel("last round")
-    _figure_1_legend(figure, columns=int(width / LEGEND_WIDTH))
-    return figure
-
-
-def _draw_intervals(axis: Any, rows: list[Any], place: dict[int, int]) -> None:
-    for _, arm, estimate, lower, upper, decision in rows:
-        if None in (lower, upper):
-            continue
-        if arm < 0:
-            axis.axhspan(lower, upper, color="#f0e442", alpha=0.45, lw=0)
-            if estimate is not None:
-                axis.axhline(estimate, color="#8a7f00", lw=1.0)
-            continue
-        colour = DECISION_COLOURS.get(decision, "#000000")
-        axis.plot([place[arm]] * 2, [lower, upper], color=colour, lw=1.2, alpha=0.8)
-        if estimate is not None:
-            axis.plot(place[arm], estimate, ".", color=colour, ms=3.0)
-    axis.grid(axis="x", visible=False)
-    axis.set_xticks([])
-
-
-def _figure_1_legend(figure: Any, columns: int) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    names = {"undecided": "undecided", "normal": "normal", "high": "outlier"}
-    handles: list[Any] = [
-        Line2D([], [], color=DECISION_COLOURS[key], marker=".", label=f"{name}: mean, interval")
-        for key, name in names.items()
-    ]
-    handles.append(Patch(color="#f0e442", alpha=0.45, label="threshold's interval"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)

@@ -90,8 +90,6 @@ class Setting:
         The figure that the setting belongs to.
     data
         The source of the means, in words.
-    keep_intervals
-        Whether to keep all arms' intervals at the first and at the last round.
     options
         Options that replace a contender's own in this setting, by the contender's name.
     words
@@ -108,7 +106,6 @@ class Setting:
     runs: int = 1
     figure: str = ""
     data: str = ""
-    keep_intervals: bool = False
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     words: Mapping[str, Any] = field(default_factory=dict)
 
@@ -170,13 +167,12 @@ class Cell:
     def task(self) -> CellTask:
         """All that decides the run."""
         question = self.setting.question(self.arms.means.size, self.contender)
-        return CellTask(self.arms, question, self.seed, self.setting.keep_intervals)
+        return CellTask(self.arms, question, self.seed)
 
     @property
     def expected_cost(self) -> float:
-        """Its length relative to other cells, roughly: n / Delta_min^2, more if not compiled."""
-        slowness = 1000.0 if self.setting.keep_intervals else 1.0
-        return slowness * self.arms.means.size / max(self.smallest_gap, 1e-9) ** 2
+        """Its length relative to other cells, roughly: n / Delta_min^2."""
+        return self.arms.means.size / max(self.smallest_gap, 1e-9) ** 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +182,6 @@ class CellTask:
     arms: SimulatedArms
     question: Question
     seed: int
-    keep_intervals: bool
 
     @property
     def key(self) -> str:
@@ -194,7 +189,6 @@ class CellTask:
         decisive = (
             self.question.to_json(),
             self.seed,
-            self.keep_intervals,
             code_fingerprint(self.question.algorithm_name),
         )
         digest = hashlib.sha256(repr(decisive).encode())

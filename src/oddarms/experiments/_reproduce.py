@@ -8,26 +8,22 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from oddarms.documents import Block, Heading, Paragraph, Picture, Table, to_html, to_markdown
 from oddarms.errors import InvalidParameter
 from oddarms.experiments._crowd import Crowd
 from oddarms.experiments._figures import draw_figures
 from oddarms.experiments._grid import Contender, Grid
-from oddarms.experiments._outcomes import INTERVAL_COLUMNS, Outcomes, Summary, short_number
-from oddarms.experiments._paper import (
-    CONTENDERS,
-    CROWD_KS,
-    DELTA,
-    FIGURES,
-    Claim,
-    check_claims,
-    figure_settings,
-)
+from oddarms.experiments._outcomes import Outcomes, Summary, short_number
+from oddarms.experiments._paper import CONTENDERS, CROWD_KS, DELTA, FIGURES, figure_settings
 from oddarms.experiments._run import GridProgress, run
 from oddarms.files import writable_folder, write_whole
 from oddarms.plotting import drawing
 from oddarms.problem import check_whole
 from oddarms.randomness import Rng, seed_of
+from oddarms.search import Result
+from oddarms.simulation import run_search
 from oddarms.tables import csv_text
 from oddarms.text import counted
 from oddarms.theory import gaps
@@ -36,42 +32,37 @@ RUNS, QUICK_RUNS = 10, 3
 BUDGET = 1_000_000_000
 """The most pulls of a run; no setting of the paper comes near it."""
 TITLE = "Adaptive Double-Exploration Tradeoff for Outlier Detection: the experiments again"
+FIGURE_1 = "fig1"
 HEADINGS = {
-    "fig1": "Figure 1: intervals at the first and the last round",
+    FIGURE_1: "Figure 1: intervals at the first and the last round",
     "fig2a": "Figure 2a: samples and the number of arms",
     "fig2b": "Figure 2b: samples and the smallest gap",
-    "fig3a": "Figure 3: a crowd of workers",
+    "fig3": "Figure 3: a crowd of workers",
 }
-CAPTIONS = {
-    "fig1": "Intervals of all arms and of the threshold. The paper does not give its instance; this"
-    " one has 34 arms uniform on [0, 0.3] and 6 uniform on [0.9, 1], k = 1. RR and WRR pull once a"
-    " turn here.",
-    "fig2a": "Figure 2a. Means uniform on [0, 1] given that the smallest gap lies in [0.1, 0.2],"
-    " k = 2.5.",
-    "fig2b": "Figure 2b. n = 900 means uniform on [0, 1] given the window of the smallest gap,"
-    " k = 2.",
-    "fig3a": "Figure 3a. k = 2.",
-    "fig3b": "Figure 3b. k = 3.",
-    "fig3c": "Figure 3c. Distribution of the gaps.",
+SHOWN = {
+    FIGURE_1: "One run of each algorithm. The paper does not give its instance; this one has 34"
+    " arms uniform on [0, 0.3] and 6 uniform on [0.9, 1], k = 1. RR and WRR pull once a turn here.",
+    "fig2a": "{instances} a setting: means uniform on [0, 1] given that the smallest gap lies in"
+    " [0.1, 0.2], k = 2.5.",
+    "fig2b": "{instances} a setting: n = 900 means uniform on [0, 1] given the window of the"
+    " smallest gap, k = 2.",
+    "fig3": "{runs} a setting; (c) has the distribution of the gaps.",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Reproduction:
-    """The runs, the verdicts on the paper's claims, and the files written.
+    """The runs, and the files written.
 
     Attributes
     ----------
     outcomes
         All runs.
-    claims
-        The paper's claims beside what was measured.
     files
         The files written, the report first.
     """
 
     outcomes: Outcomes
-    claims: list[Claim]
     files: list[Path]
 
 
@@ -97,9 +88,9 @@ def reproduce(
     figures
         Some of "fig1", "fig2a", "fig2b", "fig3".
     folder
-        The folder for ``results.csv`` (a row per run), ``fig1_intervals.csv``, ``fig3c_gaps.csv``,
-        a PNG and an SVG per figure, ``report.md``, ``report.html``, and ``cells.jsonl``, from which
-        the same call resumes.
+        The folder for ``results.csv`` (a row per run), ``fig3c_gaps.csv``, a PNG and an SVG per
+        picture, ``report.md``, ``report.html``, and ``cells.jsonl``, from which the same call
+        resumes.
     runs
         Instances per setting (Figure 2) or runs (Figure 3); by default ten, as in the paper.
     rng
@@ -129,17 +120,31 @@ def reproduce(
         for figure in chosen
         for setting in figure_settings(figure, runs=runs, quick=quick, crowd=crowd, budget=budget)
     ]
-    outcomes = run(
-        Grid(settings, [CONTENDERS.get(name) or Contender.of(name) for name in algorithms]),
-        rng=seed,
-        folder=target,
-        jobs=jobs,
-        executor=executor,
-        progress=progress,
-    )
-    claims = check_claims(outcomes, crowd)
-    facts = ReportFacts(seed, runs, quick, __version__, command)
-    return Reproduction(outcomes, claims, _write(target, outcomes, claims, crowd, facts))
+    grid = Grid(settings, [CONTENDERS.get(name) or Contender.of(name) for name in algorithms])
+    outcomes = run(grid, rng=seed, folder=target, jobs=jobs, executor=executor, progress=progress)
+    pictures = draw_figures(outcomes, crowd, _runs_of_figure_1(grid, seed), target)
+    quick_look = " A quick look, with fewer sizes and runs than the paper." if quick else ""
+    made = f"Made by `{command}` of oddarms {__version__} with seed {seed}.{quick_look}"
+    blocks = report_blocks(outcomes, list(pictures), crowd, runs, made)
+    files = [
+        write_whole(target / "report.html", to_html(TITLE, blocks, target)),
+        write_whole(target / "report.md", to_markdown(blocks)),
+        *(path for paths in pictures.values() for path in paths),
+        *_write_tables(target, outcomes, crowd),
+    ]
+    return Reproduction(outcomes, files)
+
+
+def _runs_of_figure_1(grid: Grid, seed: int) -> dict[str, Result]:
+    """Make the runs of Figure 1 again, uncompiled, as their pictures need the intervals."""
+    settings = [setting for setting in grid.settings if setting.figure == FIGURE_1]
+    if not settings:
+        return {}
+    found = {}
+    for cell in Grid(settings, grid.contenders).cells(seed):
+        (rng,) = np.random.default_rng(cell.seed).spawn(1)  # as `simulate` does for its first run
+        found[cell.contender.algorithm] = run_search(cell.task.question, cell.arms, rng)
+    return found
 
 
 def _check_figures(figures: Sequence[str]) -> list[str]:
@@ -151,100 +156,51 @@ def _check_figures(figures: Sequence[str]) -> list[str]:
     return [figure for figure in FIGURES if figure in figures]
 
 
-def _write(
-    folder: Path, outcomes: Outcomes, claims: list[Claim], crowd: Crowd, facts: ReportFacts
-) -> list[Path]:
-    """Write tables, pictures and reports."""
-    tables = [folder / "results.csv"]
-    outcomes.to_csv(tables[0])
-    figures = {row.figure for row in outcomes}
-    if "fig1" in figures:
-        text = csv_text(INTERVAL_COLUMNS, outcomes.intervals())
-        tables.append(write_whole(folder / "fig1_intervals.csv", text))
-    if "fig3" in figures:
+def _write_tables(folder: Path, outcomes: Outcomes, crowd: Crowd) -> list[Path]:
+    paths = [write_whole(folder / "results.csv", outcomes.to_csv())]
+    if any(row.figure == "fig3" for row in outcomes):
         found = {k: gaps(crowd.arms.means, k).tolist() for k in CROWD_KS}
         rows = [(crowd.description, k, arm, gap) for k in found for arm, gap in enumerate(found[k])]
         text = csv_text(("data", "k", "arm", "gap"), rows, for_spreadsheets=True)
-        tables.append(write_whole(folder / "fig3c_gaps.csv", text))
-    pictures = draw_figures(outcomes, crowd, folder)
-    blocks = report_blocks(outcomes, claims, list(pictures), crowd, facts)
-    reports = [
-        write_whole(folder / "report.html", to_html(TITLE, blocks, folder)),
-        write_whole(folder / "report.md", to_markdown(blocks)),
-    ]
-    return [*reports, *(path for paths in pictures.values() for path in paths), *tables]
-
-
-@dataclass(frozen=True)
-class ReportFacts:
-    """How a report was made."""
-
-    seed: int
-    runs: int
-    quick: bool
-    version: str
-    command: str
+        paths.append(write_whole(folder / "fig3c_gaps.csv", text))
+    return paths
 
 
 def report_blocks(
-    outcomes: Outcomes,
-    claims: Sequence[Claim],
-    pictures: Sequence[str],
-    crowd: Crowd,
-    facts: ReportFacts,
+    outcomes: Outcomes, pictures: Sequence[str], crowd: Crowd, runs: int, made: str
 ) -> list[Block]:
-    """Return the blocks of the report; `pictures` are names without ending."""
-    blocks: list[Block] = [Heading(TITLE, 1), *_introduction(outcomes, crowd, facts)]
-    blocks += [Heading("Claim by claim"), _claims_table(claims)]
-    summaries = outcomes.summaries()
-    for name in pictures:
-        if name in HEADINGS:
-            blocks.append(Heading(HEADINGS[name]))
-        workers = f" Workers: {crowd.description}." if name.startswith("fig3") else ""
-        alternative = HEADINGS.get(name, CAPTIONS[name])
-        blocks.append(Picture(f"{name}.svg", alternative, CAPTIONS[name] + workers))
-        figure = "fig3" if name == "fig3c" else name
-        mine = [summary for summary in summaries if summary.figure == figure]
-        if mine and name not in ("fig3a", "fig3b"):
-            blocks.append(_samples_table(mine))
-    return [*blocks, Heading("Worth knowing"), *_notes(outcomes)]
-
-
-def _introduction(outcomes: Outcomes, crowd: Crowd, facts: ReportFacts) -> list[Block]:
-    runs = (
-        f"Each setting has {counted(facts.runs, 'instance')} (Figures 2a, 2b) or"
-        f" {counted(facts.runs, 'run')} (Figure 3); delta = {DELTA:g}, Bernoulli rewards; RR and"
-        " WRR pull 1,000 times a turn, as in the paper."
+    """Return the blocks of the report; `pictures` are names of files without ending."""
+    introduction = (
+        "Zhang, Zhuang, Zhang and Zhou (AAAI 2020) compare ADE with RR and WRR (NIPS 2017). Here"
+        " are experiments of theirs, run again by oddarms, with SPADE beside them. All algorithms"
+        f" meet the same instances; delta = {DELTA:g}, Bernoulli rewards. Intervals are Student's,"
+        " at 95 %."
     )
-    quick = " A quick look, with fewer sizes and runs than the paper." if facts.quick else ""
-    blocks: list[Block] = [
-        Paragraph(
-            "Zhang, Zhuang, Zhang and Zhou (AAAI 2020) compare ADE with RR and WRR (NIPS 2017)."
-            " Here are its experiments, run again by oddarms, with SPADE beside them. All"
-            " algorithms meet the same instances. Intervals are Student's, at 95 %."
-        ),
-        Paragraph(
-            f"{runs}{quick} {len(outcomes)} runs in all; oddarms {facts.version}, seed"
-            f" {facts.seed}."
-        ),
-        Paragraph(f"Made by `{facts.command}`."),
-    ]
-    if any(row.figure == "fig3" for row in outcomes):
-        source = (
-            f"Figure 3 uses the error rates read from `{crowd.description}`."
-            if crowd.real
-            else f"**Figure 3 does not use the paper's data** but a {crowd.description}: 722"
-            " simulated workers with about the same mean and spread of error rates (`--data FILE`"
-            " reads the real ones)."
-        )
-        blocks.append(Paragraph(source))
-    return blocks
+    blocks: list[Block] = [Heading(TITLE, 1), Paragraph(introduction), Paragraph(made)]
+    summaries = outcomes.summaries()
+    for figure, heading in HEADINGS.items():
+        mine = [summary for summary in summaries if summary.figure == figure]
+        if mine:
+            words = {"runs": counted(runs, "run"), "instances": counted(runs, "instance")}
+            blocks += [Heading(heading), Paragraph(SHOWN[figure].format(**words))]
+            blocks += [Paragraph(_source(crowd))] if figure == "fig3" else []
+            blocks += [_picture(name, heading) for name in pictures if name.startswith(figure)]
+            blocks.append(_samples_table(mine))
+    return [*blocks, Heading("Worth knowing"), *map(Paragraph, _notes(outcomes))]
 
 
-def _claims_table(claims: Sequence[Claim]) -> Table:
-    return Table(
-        ("figure", "the paper says", "verdict", "measured here"),
-        [(claim.figure, claim.paper, f"**{claim.verdict}**", claim.measured) for claim in claims],
+def _picture(name: str, heading: str) -> Picture:
+    """Return a picture; those of Figure 1 have the algorithm in their name."""
+    algorithm = name.partition("_")[2].upper()
+    return Picture(f"{name}.svg", f"{heading}, {algorithm or name}", algorithm)
+
+
+def _source(crowd: Crowd) -> str:
+    if crowd.real:
+        return f"The error rates are those of `{crowd.description}`."
+    return (
+        f"**These are not the paper's data** but a {crowd.description}: 722 simulated workers with"
+        " about the same mean and spread of error rates (`--data FILE` reads the real ones)."
     )
 
 
@@ -267,19 +223,19 @@ def _samples(summary: Summary) -> str:
     return f"{more}{short_number(summary.mean)}{width}{wrong}{stopped}"
 
 
-def _notes(outcomes: Outcomes) -> list[Block]:
-    notes: list[Block] = []
+def _notes(outcomes: Outcomes) -> list[str]:
+    notes = []
     figure_2 = [row for row in outcomes if row.figure in ("fig2a", "fig2b")]
     if figure_2:
         odd = sum(row.outliers > 0 for row in figure_2)
         notes.append(
-            Paragraph(
-                "For uniform means, k > √3 puts the threshold above 1, so the instances of Figure 2"
-                f" have no outliers ({odd} of the {len(figure_2)} runs here have one). Instances"
-                " are drawn until the smallest gap lies in its window, which is the exact"
-                " conditional distribution."
-            )
+            "For uniform means, k > √3 puts the threshold above 1, so the instances of Figure 2"
+            f" have no outliers ({odd} of the {len(figure_2)} runs here have one). Instances are"
+            " drawn until the smallest gap lies in its window, which is the exact conditional"
+            " distribution."
         )
+    if any(row.figure != FIGURE_1 for row in outcomes):
+        notes.append("RR and WRR pull 1,000 times a turn in Figures 2 and 3, as in the paper.")
     shares = [
         row.threshold_pulls / row.pulls
         for row in outcomes
@@ -287,22 +243,16 @@ def _notes(outcomes: Outcomes) -> list[Block]:
     ]
     if shares:
         notes.append(
-            Paragraph(
-                f"ADE spends {100 * min(shares):.1f} to {100 * max(shares):.1f} % of its samples on"
-                " the threshold."
-            )
+            f"ADE spends {100 * min(shares):.1f} to {100 * max(shares):.1f} % of its samples on the"
+            " threshold."
         )
     stopped = sum(not row.complete for row in outcomes)
     if stopped:
         notes.append(
-            Paragraph(
-                f"The budget ended {counted(stopped, 'run')}, so means with a > are lower bounds."
-            )
+            f"The budget ended {counted(stopped, 'run')}, so means with a > are lower bounds."
         )
     notes.append(
-        Paragraph(
-            "For our reading of what the papers leave open (the logarithms of Lemmas 2 to 4, l(k),"
-            " the Remark's variant) see docs/explanation/paper.md of the source."
-        )
+        "For our reading of what the papers leave open (the logarithms of Lemmas 2 to 4, l(k), the"
+        " Remark's variant) see docs/explanation/paper.md of the source."
     )
     return notes

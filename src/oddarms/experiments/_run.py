@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-
-from oddarms.algorithms import Decision
 from oddarms.errors import InvalidParameter, StorageFailed, WorkerLost
 from oddarms.executors import unordered
 from oddarms.experiments._grid import Cell, CellTask, Grid
-from oddarms.experiments._outcomes import IntervalRow, Measured, Outcomes
+from oddarms.experiments._outcomes import Measured, Outcomes
 from oddarms.files import writable_folder
 from oddarms.randomness import Rng
-from oddarms.rules import true_outliers
-from oddarms.search import Result
-from oddarms.simulation import run_search, simulate
+from oddarms.simulation import simulate
 
 FILE_NAME = "cells.jsonl"
 MAX_RESTARTS = 3
@@ -162,8 +156,6 @@ def _keyed(item: tuple[str, CellTask]) -> tuple[str, Measured]:
 
 def measure(task: CellTask) -> Measured:
     """Make one run."""
-    if task.keep_intervals:
-        return _measure_with_intervals(task)
     found = simulate(task.arms, task.question, rng=task.seed)
     return Measured(
         pulls=int(found.pulls[0]),
@@ -172,41 +164,6 @@ def measure(task: CellTask) -> Measured:
         complete=bool(found.complete[0]),
         correct=bool(found.correct[0]),
     )
-
-
-def _measure_with_intervals(task: CellTask) -> Measured:
-    (rng,) = np.random.default_rng(task.seed).spawn(1)  # as simulate does for its first run
-    result = run_search(task.question, task.arms, rng)
-    is_outlier = np.logical_or.reduce(list(true_outliers(task.question, task.arms.means).values()))
-    wrong = (result.decisions != Decision.UNDECIDED) & (
-        (result.decisions >= Decision.HIGH) != is_outlier
-    )
-    return Measured(
-        pulls=result.pulls,
-        threshold_pulls=result.threshold_pulls,
-        rounds=result.round,
-        complete=result.complete,
-        correct=not wrong.any(),
-        intervals=tuple(_interval_rows(result)),
-    )
-
-
-def _interval_rows(result: Result) -> Iterator[IntervalRow]:
-    for name, snapshot in (("first", result.first), ("last", result.last)):
-        if snapshot is None:
-            continue
-        yield _interval_row(name, -1, next(iter(snapshot.thresholds.values())), "threshold")
-        every = zip(snapshot.means, snapshot.lower, snapshot.upper, strict=True)
-        for arm, values in enumerate(every):
-            decision = Decision(int(snapshot.decisions[arm])).name.lower()
-            yield _interval_row(name, arm, values, decision)
-
-
-def _interval_row(name: str, arm: int, values: Iterable[float], decision: str) -> IntervalRow:
-    """Return a row, with None for infinite and missing numbers."""
-    known = [float(value) if math.isfinite(value) else None for value in values]
-    estimate, lower, upper = known
-    return IntervalRow(name, arm, estimate, lower, upper, decision)
 
 
 class CellStore:
@@ -241,8 +198,7 @@ class CellStore:
             for line in filter(bytes.strip, file):
                 try:
                     entry = json.loads(line)
-                    rows = tuple(IntervalRow(**row) for row in entry["measured"]["intervals"])
-                    known[entry["key"]] = Measured(**{**entry["measured"], "intervals": rows})
+                    known[entry["key"]] = Measured(**entry["measured"])
                 except (ValueError, KeyError, TypeError, RecursionError):
                     damaged += 1
         if damaged:
