@@ -28,7 +28,7 @@ from benchmarks._delta import (
 from benchmarks._fixed import equal_until_decided, fixed_runs
 from benchmarks._instances import fresh_families, held_out_families, instance_families
 from benchmarks._speed import cost_of_the_loop, growth
-from benchmarks._storage import openings, places, storage_rates
+from benchmarks._storage import openings, places
 from benchmarks._tables import README_FAMILIES, SMALL, TABLES, report_text
 from benchmarks._workers import busy_workers
 from oddarms.errors import InvalidParameter
@@ -197,13 +197,10 @@ def _growth(families: list[Setting], options: argparse.Namespace) -> Report:  # 
     return {"growth": _plain(growth(SIZES[:2] if options.quick else SIZES))}
 
 
-def _storage(families: list[Setting], options: argparse.Namespace) -> Report:  # noqa: ARG001
-    writers, seconds, repeats = ((1, 2), 0.3, 1) if options.quick else ((1, 8), 2.0, 3)
-    results = 20_000 if options.quick else 1_000_000
+def _opening(families: list[Setting], options: argparse.Namespace) -> Report:  # noqa: ARG001
     with places(options.storage) as found:
-        rates = storage_rates(found, writers, seconds, repeats, _say)
-        opened = openings(found, results, _say)
-    return {"storage": _plain(rates), "opening": _plain(opened)}
+        rows = openings(found, 20_000 if options.quick else 1_000_000, _say)
+    return {"opening": _plain(rows)}
 
 
 def _workers(families: list[Setting], options: argparse.Namespace) -> Report:  # noqa: ARG001
@@ -223,7 +220,7 @@ PARTS: dict[str, Callable[[list[Setting], argparse.Namespace], Report]] = {
     "budget": _budget,
     "speed": _speed,
     "growth": _growth,
-    "storage": _storage,
+    "opening": _opening,
     "workers": _workers,
 }
 
@@ -246,8 +243,8 @@ def _parser() -> argparse.ArgumentParser:
         " what the README sets beside SPADE,"
         " the calibrated rule and guesses"
         " at the end of a budget (at most 200 arms, and families of their own), the cost of a pull"
-        " in `find`, the growth of a search with the number of arms, how fast studies record"
-        " results, and how busy many workers are.",
+        " in `find`, the growth of a search with the number of arms, what it costs to open a"
+        " study, and how busy many workers are.",
     )
     parser.add_argument("--quick", action="store_true", help="about two minutes, coarse figures")
     parser.add_argument(

@@ -1,12 +1,10 @@
 """How SPADE's pulls grow as delta falls, on the same instances for all of them.
 
-Two yardsticks: the first-order limit times log(n/delta), as for n tests at level delta/n each, and
-times log(1/delta), as in the information-theoretic bound. Their ratio tends to 1 as delta falls.
+The yardstick is the first-order limit times log(n/delta), as for n tests at level delta/n each.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -26,10 +24,8 @@ class DeltaRow:
 
     Attributes
     ----------
-    limit_per_nat
-        The mean of the first-order limit per unit of log(1/delta).
-    over_log_n_over_delta, over_log_1_over_delta
-        Mean pulls over that limit times log(n/delta) and times log(1/delta).
+    over_log_n_over_delta
+        Mean pulls over the first-order limit times log(n/delta).
     wrong, runs
         Runs with a wrong answer, and all.
     pulls
@@ -40,9 +36,7 @@ class DeltaRow:
     n: int
     delta: float
     mean_pulls: float
-    limit_per_nat: float
     over_log_n_over_delta: float
-    over_log_1_over_delta: float
     wrong: int
     runs: int
     pulls: list[int]
@@ -69,16 +63,12 @@ def falling_delta(
         )
         for summary in outcomes.summaries():
             own = [outcome for outcome in outcomes if outcome.setting == summary.setting]
-            n, limit = own[0].n, fmean(limits[summary.setting])
-            per_nat = limit / math.log(n / delta)
             yield DeltaRow(
                 family=summary.setting,
-                n=n,
+                n=own[0].n,
                 delta=delta,
                 mean_pulls=summary.mean,
-                limit_per_nat=per_nat,
-                over_log_n_over_delta=summary.mean / limit,
-                over_log_1_over_delta=summary.mean / (per_nat * math.log(1.0 / delta)),
+                over_log_n_over_delta=summary.mean / fmean(limits[summary.setting]),
                 wrong=summary.wrong,
                 runs=summary.runs,
                 pulls=[outcome.pulls for outcome in own],

@@ -363,26 +363,13 @@ def _workers(report: Report) -> str:
     return markdown(["workers", "`prefetch`", "busy", "pulls, times those of one worker"], body)
 
 
-def _storage(report: Report) -> str:
-    """Return results recorded a second, and what it costs to open a study."""
-    rates = [
-        [
-            row["storage"],
-            f"{row['writers']}",
-            row["task"],
-            f"{row['ours']:,.0f}",
-            f"{row['bare']:,.0f}",
-            f"{row['ours'] / row['bare']:.2f}",
-        ]
-        for row in report["storage"]
-    ]
-    opened = [
+def _opening(report: Report) -> str:
+    """Return what it costs to open a study."""
+    rows = [
         [row["storage"], f"{row['arms']:,}", f"{row['results']:,}", f"{row['seconds']:.2f}"]
         for row in report["opening"]
     ]
-    header = ["storage", "writers", "what", "ours / s", "bare inserts / s", "ours / bare"]
-    opening = markdown(["storage", "arms", "results", "CPU seconds"], opened)
-    return f"{markdown(header, rates)}\n\nOpening a study:\n\n{opening}"
+    return markdown(["storage", "arms", "results", "CPU seconds"], rows)
 
 
 TABLES: dict[str, Callable[[Report], str]] = {
@@ -402,7 +389,7 @@ TABLES: dict[str, Callable[[Report], str]] = {
     "workers": _workers,
     "calibrated": _calibrated,
     "budget": _budget,
-    "storage": _storage,
+    "opening": _opening,
 }
 """What writes the table of a part of the report."""
 

@@ -1,8 +1,7 @@
 """``python -m benchmarks.pictures FOLDER``: the pictures of the documentation.
 
-`algorithms.png` and `delta.png` are drawn from the figures of a benchmark (`benchmark.json` in the
-folder, its entries `samples`, `fixed_runs` and `delta`), `crowd.png` from a search of the simulated
-crowd.
+`algorithms.png` is drawn from the figures of a benchmark (`benchmark.json` in the folder, its
+entries `samples` and `fixed_runs`), `crowd.png` from a search of the simulated crowd.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 from oddarms.arms import simulated_crowd
 from oddarms.finding import find
-from oddarms.plotting import new_figure, plot_intervals, plot_rules, save
+from oddarms.plotting import new_figure, plot_intervals, save
 
 MARKS = {
     "ADE": ("#3b78b8", "o"),
@@ -25,19 +24,8 @@ MARKS = {
 }
 FIXED_MARKS = {30: "v", 100: "^"}
 FIXED_COLOUR = "#6b4c8a"
-SKEWED = [*(0.02 + 0.005 * i for i in range(30)), 0.24, 0.28, 0.33, 0.4, 0.47, 0.55, 0.62]
-"""Means of which several are far out, so that rules differ."""
-RULES: tuple[dict[str, Any], ...] = (
-    {"rule": "sigma"},
-    {"rule": "mad"},
-    {"rule": "tukey"},
-    {"rule": "quantile", "quantile": 0.9},
-    {"rule": "control", "control": 20, "margin": 0.1},
-    {"rule": "absolute", "floor": 0.3},
-)
 BELOW = 0.36
 """How far below its family's line a fixed number of runs is drawn, in rows, to hide nothing."""
-LINES = ("#d1495b", "#3b78b8", "#66a182", "#c98a1b", "#6b4c8a", "#7fb0dd", "#595959")
 
 
 def draw_comparison(report: dict[str, Any], path: Path) -> None:
@@ -102,46 +90,10 @@ def _draw_fixed_runs(axis: Any, fixed: list[dict[str, Any]], families: list[str]
             )
 
 
-def draw_delta(report: dict[str, Any], path: Path) -> None:
-    """Draw SPADE's pulls over both yardsticks as delta falls, a line per family."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    families: dict[str, list[dict[str, Any]]] = {}
-    for row in sorted(report["delta"], key=lambda row: -row["delta"]):
-        families.setdefault(row["family"], []).append(row)
-    figure, axes = new_figure(figsize=(10.0, 4.8), ncols=2, sharey=True)
-    yardsticks = (("over_log_n_over_delta", "log(n/δ)"), ("over_log_1_over_delta", "log(1/δ)"))
-    for axis, (key, name) in zip(axes, yardsticks, strict=True):
-        for place, (family, rows) in enumerate(families.items()):
-            axis.plot(
-                [row["delta"] for row in rows],
-                [row[key] for row in rows],
-                marker="osD^vPX"[place % 7],
-                color=LINES[place % len(LINES)],
-                ms=4.5,
-                label=family if axis is axes[0] else None,
-            )
-        axis.axhline(1.0, color="black", lw=1.0, label="limit" if axis is axes[0] else None)
-        axis.set_xscale("log")
-        axis.invert_xaxis()
-        axis.set_yscale("log")
-        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.yaxis.set_minor_formatter(NullFormatter())
-        axis.set_xlabel("δ")
-        axis.set_title(f"pulls / (limit × {name})")
-        axis.grid(alpha=0.3)
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside lower center", ncols=4, frameon=False)
-    save(figure, path)
-
-
 def draw_all(folder: Path) -> None:
     """Draw all pictures into a folder that has the report of a benchmark."""
     report = json.loads((folder / "benchmark.json").read_text(encoding="utf-8"))
     draw_comparison(report, folder / "algorithms.png")
-    draw_delta(report, folder / "delta.png")
-    plot_rules(SKEWED, folder / "rules.png", questions=RULES)
     result = find(simulated_crowd(), k=2, delta=0.1, rng=0)
     plot_intervals(result, folder / "crowd.png", first_round=True)
 

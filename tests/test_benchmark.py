@@ -201,10 +201,7 @@ def test_delta_falls_on_the_same_instances() -> None:
     assert rows[0].pulls == [outcome.pulls for outcome in beside.spade]
     assert rows[0].over_log_n_over_delta == pytest.approx(beside.ratio_to_limit)
     for row in rows:
-        assert row.limit_per_nat == pytest.approx(beside.limit / math.log(20 / 0.1))
         assert row.mean_pulls == pytest.approx(np.mean(row.pulls))
-        yardstick = row.limit_per_nat * math.log(1.0 / row.delta)
-        assert row.over_log_1_over_delta == pytest.approx(row.mean_pulls / yardstick)
         assert (row.family, row.n, row.runs, row.wrong) == (PLANTED.name, 20, 2, 0)
     assert rows[0].mean_pulls < rows[1].mean_pulls < rows[2].mean_pulls
     table = TABLES["delta"]({"delta": [asdict(row) for row in rows]}).splitlines()
@@ -234,8 +231,7 @@ def test_the_command_reports_fixed_runs_and_delta(
     monkeypatch.setattr(pictures, "find", lambda *_, **__: None)  # of a crowd: takes long
     monkeypatch.setattr(pictures, "plot_intervals", lambda *_, **__: None)
     pictures.draw_all(tmp_path)
-    for name in ("algorithms", "delta", "rules"):
-        assert (tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "algorithms.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_the_command_without_families(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

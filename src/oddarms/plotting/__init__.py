@@ -7,7 +7,7 @@ dashes say it again.
 """
 
 from oddarms.plotting._arms import plot_intervals, plot_pulls
-from oddarms.plotting._overviews import plot_evidence, plot_rules
+from oddarms.plotting._overviews import plot_evidence
 from oddarms.plotting._style import drawing, file_content, new_figure, save
 
 __all__ = [
@@ -17,6 +17,5 @@ __all__ = [
     "plot_evidence",
     "plot_intervals",
     "plot_pulls",
-    "plot_rules",
     "save",
 ]

@@ -1,16 +1,13 @@
-"""Pictures of a search over time, and of several rules."""
+"""Pictures of a search over time."""
 
 from __future__ import annotations
 
 import math
-import textwrap
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from oddarms.algorithms import Decision
 from oddarms.plotting._style import (
@@ -18,7 +15,6 @@ from oddarms.plotting._style import (
     MARKS,
     THRESHOLD_BAND,
     THRESHOLD_LINE,
-    WIDE,
     Size,
     count_scale,
     drawing,
@@ -28,11 +24,8 @@ from oddarms.plotting._style import (
     set_legend,
     set_title,
 )
-from oddarms.problem import UNIT, FloatArray, Question, check_means
-from oddarms.rules import rule_of, true_outliers
+from oddarms.problem import FloatArray
 from oddarms.search import Result, TracePoint
-
-# A search over time
 
 EVIDENCE_COLOUR = "#007f5c"  # Okabe and Ito's green, darker
 LINEAR_UP_TO = 30  # arms; beyond, the last few are seen on a logarithmic scale only
@@ -149,123 +142,3 @@ def _draw_evidence(axis: Any, result: Result) -> None:
     axis.axhline(level, color=GREY, ls=":", lw=1.5, label=label)
     axis.set_ylabel("log evidence")
     axis.margins(y=0.12)
-
-
-# The same arms under several rules
-
-USUAL: tuple[Mapping[str, Any], ...] = (
-    {"rule": "sigma", "k": 2.0},
-    {"rule": "mad", "k": 3.0},
-    {"rule": "tukey", "k": 1.5},
-    {"rule": "quantile", "quantile": 0.9},
-)
-LINES = (
-    ("#0072b2", "-"),
-    ("#d55e00", "--"),
-    ("#009e73", "-."),
-    ("#b85c93", ":"),
-    ("#56b4e9", (0, (8, 2))),
-    ("#000000", (0, (1, 1))),
-)
-"""Colours of Okabe and Ito with dashes, repeated after six rules."""
-RULE_CHARACTERS = 26
-"""Characters in a line of a name."""
-LINE_HEIGHT = 0.15
-"""Inches between lines of a name."""
-
-
-class _Line(NamedTuple):
-    value: float
-    text: str
-    colour: str
-    dashes: Any
-
-
-def plot_rules(
-    means: npt.ArrayLike,
-    path: str | Path | None = None,
-    *,
-    questions: Sequence[Mapping[str, Any]] = USUAL,
-    bounds: tuple[float, float] = UNIT,
-    size: Size | None = None,
-) -> Any:
-    """Draw known means in ascending order, and a line for the threshold of each rule.
-
-    Parameters
-    ----------
-    means
-        The arms' means.
-    questions
-        Words of a `Question` for each line, such as ``{"rule": "mad", "k": 3}``; by default
-        mean + 2 sd, median + 3 MAD, Q3 + 1.5 IQR and the 0.9 quantile.
-    bounds
-        Of the rewards.
-
-    Examples
-    --------
-    >>> figure = plot_rules([0.1, 0.2, 0.15, 0.1, 0.2, 0.9], questions=[{"k": 2}, {"rule": "mad"}])
-    >>> [text.get_text().splitlines() for text in figure.axes[0].texts]
-    [['mean + 2 sd', '0.84, 1 arm'], ['median + 3 MAD', '0.5, 1 arm']]
-    """
-    values = check_means(means)
-    lines = [_line(values, words, bounds, number) for number, words in enumerate(questions)]
-    with drawing():
-        figure, axis = new_figure(figsize=size or WIDE)
-        axis.plot(
-            np.arange(1, values.size + 1), np.sort(values), "o", color=GREY, ms=_dot(values.size)
-        )
-        for line in lines:
-            axis.axhline(line.value, color=line.colour, ls=line.dashes, lw=1.6)
-        axis.margins(y=0.08)
-        _write_names(axis, lines)
-        axis.set_xlabel("arms, in the order of their means")
-        axis.set_ylabel("mean")
-        axis.grid(axis="x", visible=False)
-        set_title(figure, f"The same {values.size:,} arms under {len(lines)} rules")
-        return finish(figure, path)
-
-
-def _line(
-    means: FloatArray, words: Mapping[str, Any], bounds: tuple[float, float], number: int
-) -> _Line:
-    question = Question(means.size, bounds=bounds, **{"margin": 0.0, **words})
-    side = question.sides[0]
-    a, b = question.bounds
-    lower = side == "lower"
-    scaled = rule_of(question).threshold((b - means if lower else means - a) / (b - a))
-    value = b - (b - a) * scaled if lower else a + (b - a) * scaled
-    found = int(true_outliers(question, means)[side].sum())
-    arms = f"{found:,} arm" if found == 1 else f"{found:,} arms"
-    colour, dashes = LINES[number % len(LINES)]
-    name = textwrap.fill(question.threshold_text(side), RULE_CHARACTERS)
-    return _Line(value, f"{name}\n{value:.3g}, {arms}", colour, dashes)
-
-
-def _dot(n: int) -> float:
-    return float(np.clip(240.0 / n, 2.0, 6.0))
-
-
-def _write_names(axis: Any, lines: Sequence[_Line]) -> None:
-    """Write the names at the right of the lines, without overlaps."""
-    low, high = axis.get_ylim()
-    axis.set_ylim(low, high)
-    wanted = np.array([(line.value - low) / (high - low) for line in lines])
-    inches = 0.75 * float(axis.figure.get_figheight())
-    heights = np.array([LINE_HEIGHT * (line.text.count("\n") + 1.5) / inches for line in lines])
-    for line, at, place in zip(lines, wanted, _apart(wanted, heights), strict=True):
-        shape = {"transform": axis.transAxes, "color": line.colour, "clip_on": False}
-        axis.plot([1.0, 1.025, 1.03], [at, place, place], lw=0.9, **shape)
-        axis.text(1.04, place, line.text, va="center", fontsize=9.0, parse_math=False, **shape)
-
-
-def _apart(wanted: FloatArray, heights: FloatArray) -> FloatArray:
-    """Return places near the wanted ones, in their order, that do not overlap.
-
-    They are pushed up one by one; then all move down by half of the largest shift.
-    """
-    order = np.argsort(wanted, kind="stable")
-    placed = wanted.copy()
-    for before, after in pairwise(order):
-        room = 0.5 * (heights[before] + heights[after])
-        placed[after] = max(placed[after], placed[before] + room)
-    return placed - 0.5 * float((placed - wanted).max())
