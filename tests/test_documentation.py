@@ -75,6 +75,19 @@ def shown_commands(text: str) -> list[list[str]]:
     return [shlex.split(re.split(r"[|>;&)]", one)[0], comments=True) for one in found]
 
 
+def test_functions_that_the_proofs_name_exist() -> None:
+    text = (ROOT / "docs/explanation/proofs.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| .* \| `.*\.py` \|$", text, re.MULTILINE)
+    named = re.findall(r"`(\w+)\.(\w+)`", "\n".join(table))
+    assert len(named) > 20
+    for module, name in named:
+        if name == "py":
+            assert (ROOT / "tests" / f"{module}.py").exists(), module
+            continue
+        floor = "algorithms" if module.startswith("_") else "statistics"
+        assert hasattr(importlib.import_module(f"oddarms.{floor}.{module}"), name), name
+
+
 @cache
 def help_of(*command: str) -> str:
     printed = io.StringIO()

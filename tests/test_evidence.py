@@ -32,6 +32,7 @@ from oddarms.statistics.evidence import (
     psi_exponential,
     sample_above,
     sample_below,
+    square_boundary,
     surely_above,
     surely_below,
     wide_mean_interval,
@@ -93,6 +94,10 @@ class TestByHand:
         assert (at_boundary >= -math.log(alpha)).all()
         assert (at_boundary <= -math.log(alpha) + 0.6).all()  # and hardly more
         assert (np.diff(normal_mixture_boundary(V, alpha, 0.3)) > 0).all()
+
+    def test_square_boundary_at_one_moment(self) -> None:
+        sums = 3.0 * np.random.default_rng(1).normal(size=(50_000, 6))
+        assert ((sums**2).sum(1) > square_boundary(6, 9.0, 0.05)).mean() < 0.05
 
     def test_the_mixture_is_the_integral(self) -> None:
         S, V, rho = 1.7, 2.3, 0.6

@@ -22,7 +22,7 @@ from oddarms.statistics.direction_box import (
     smallest_sd,
 )
 from oddarms.statistics.directions import Forecast, Tally, forecast, leave_one_out_k
-from oddarms.statistics.evidence import log_mix
+from oddarms.statistics.evidence import log_mix, normal_mixture_boundary
 from oddarms.statistics.threshold_streams import (
     HORIZONS,
     LAST_PRICED,
@@ -38,6 +38,7 @@ from oddarms.statistics.threshold_streams import (
     interval_of_mean,
     lower_bound,
     lower_lines,
+    no_plug_in_rows,
     upper_bound,
     upper_lines,
 )
@@ -314,6 +315,19 @@ def test_lines_do_not_depend_on_k_where_thresholds_do_not(k: float) -> None:
         np.testing.assert_allclose(part, expected, rtol=1e-9)
     bounds = [lower_bound(rows.lower, size, 0.1, mu) for rows, size in ((one, k), (other, 1e-13))]
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-9)
+
+
+def test_the_upper_end_is_the_plug_in_and_a_radius() -> None:
+    """U(V (1 + k^2)/n)/A with V = max_j sum_r a_r^2/(4 w_rj): Lemma 7 (a)."""
+    rng, n, k = np.random.default_rng(8), 6, 1.3
+    w, sizes = rng.integers(1, 9, (4, n)), rng.uniform(1.0, 5.0, 4)
+    rows = no_plug_in_rows(n, leave_one_out_k(n, k), 5.0)._replace(
+        weight=sizes.sum(), total=sizes @ rng.random((4, n)), spent=(sizes**2 / w.T).sum(1)
+    )
+    y, norm = rows.total / rows.weight, (1.0 + k**2) / n
+    radius = normal_mixture_boundary(norm * rows.spent.max() / 4.0, 0.03, 6.0 * norm) / sizes.sum()
+    plug_in = float(y.mean() + k * y.std())
+    assert upper_bound(rows, k, 0.03) == pytest.approx(plug_in + radius, rel=1e-12)
 
 
 @pytest.mark.parametrize(("n", "k"), CASES)
