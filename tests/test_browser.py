@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +12,7 @@ import pytest
 
 import oddarms
 from oddarms.server import Role
+from postgresql import NewStorage
 from processes import wait_until
 from servers import Served, served
 from tests.pages_server import (
@@ -36,8 +37,8 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def site(new_storage: Callable[[], str]) -> Iterator[Served]:
-    storage = new_storage()
+def site(new_web_storage: NewStorage) -> Iterator[Served]:
+    storage = new_web_storage()
     crowd = create(storage, "crowd", [f"test_{i}" for i in range(40)], k=2)
     work(crowd, planted(40, 2), 6, 200)
     hostile = create(storage, STRANGE, HOSTILE, k=1)

@@ -6,7 +6,7 @@ import html
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +22,7 @@ from oddarms.cli import main
 from oddarms.search import Result, facts, headline
 from oddarms.server import Role, Settings, Tokens, create_app
 from oddarms.studies import Study
+from postgresql import NewStorage
 from servers import served
 from tests.pages_server import HOSTILE, create, planted, work
 
@@ -62,8 +63,8 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(new_storage: Callable[[], str]) -> Site:
-    storage = new_storage()
+def site(new_web_storage: NewStorage) -> Site:
+    storage = new_web_storage()
     crowd = create(storage, "crowd", [f"test_{i}" for i in range(30)], k=2)
     work(crowd, planted(30, 2), 5, 200)
     strange = create(storage, STRANGE, HOSTILE, k=1)

@@ -6,7 +6,7 @@ import json
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,6 +29,7 @@ from oddarms import (
 from oddarms.errors import InvalidParameter, StorageFailed
 from oddarms.server import Role
 from oddarms.studies import Told
+from postgresql import NewStorage
 from servers import Served, served
 from small_studies import make, work
 
@@ -36,8 +37,8 @@ HOSTILE = ["a/b", "50%", "x?y#z", "..hidden", "é𝄞", "<script>", "a b", "%2F"
 
 
 @pytest.fixture(scope="module")
-def server(new_storage: Callable[[], str]) -> Iterator[Served]:
-    with served(new_storage()) as server:
+def server(new_web_storage: NewStorage) -> Iterator[Served]:
+    with served(new_web_storage()) as server:
         yield server
 
 
@@ -263,7 +264,7 @@ def answering(status: int, body: bytes) -> Iterator[str]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as there:
-        thread = threading.Thread(target=there.serve_forever)
+        thread = threading.Thread(target=there.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield f"http://127.0.0.1:{there.server_address[1]}"

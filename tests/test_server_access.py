@@ -6,7 +6,7 @@ import itertools
 import logging
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +18,7 @@ import pytest
 from oddarms import create_study, delete_study
 from oddarms.errors import InvalidParameter, UnknownStudy
 from oddarms.server import Role, Tokens
+from postgresql import NewStorage
 from processes import wait_until
 from servers import STUDIES, Served, served
 
@@ -31,8 +32,8 @@ NAMES = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def server(new_storage: Callable[[], str]) -> Iterator[Served]:
-    with served(new_storage()) as server:
+def server(new_web_storage: NewStorage) -> Iterator[Served]:
+    with served(new_web_storage()) as server:
         create_study("mine", [*"abc"], k=0.5, storage=server.storage)
         create_study("other", [*"abc"], k=0.5, storage=server.storage)
         yield server

@@ -8,7 +8,7 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from debian_packages import have
 from helpers import ROOT
 from oddarms import list_studies, load_study
 from oddarms.errors import StorageFailed
+from postgresql import NewStorage
 from processes import free_port, wait_until
 from servers import PATIENCE, STUDIES, ServerProcess, admin_token, served
 
@@ -50,10 +51,10 @@ def blocks(language: str, page: str = RUNNING) -> list[str]:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
-def test_the_examples_of_curl(tmp_path: Path, new_storage: Callable[[], str]) -> None:
+def test_the_examples_of_curl(tmp_path: Path, new_web_storage: NewStorage) -> None:
     examples = blocks("sh", USING)
     assert len(examples) >= 6
-    with served(new_storage()) as server:
+    with served(new_web_storage()) as server:
         environment = {**os.environ, "SERVER": server.address, "TOKEN": server.token}
         done = subprocess.run(
             ["sh", "-ex", "-c", "\n".join(examples)],
@@ -72,9 +73,13 @@ def test_the_examples_of_curl(tmp_path: Path, new_storage: Callable[[], str]) ->
         assert study.question.budget == 90
 
 
-def test_the_documented_limits(new_storage: Callable[[], str]) -> None:
+def test_the_documented_limits(new_web_storage: NewStorage) -> None:
     """The server's own messages name the same numbers."""
-    with served(new_storage()) as server, server.client() as client, server.client("") as nobody:
+    with (
+        served(new_web_storage()) as server,
+        server.client() as client,
+        server.client("") as nobody,
+    ):
         large = client.post(STUDIES, content=b" " * (8 * 2**20 + 1)).json()["detail"]
         assert f"{8 * 2**20:,} bytes" in large
         unknown = nobody.post(STUDIES, content=b" " * (16 * 2**10 + 1)).json()["detail"]

@@ -7,7 +7,7 @@ import json
 import resource
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +19,7 @@ import pytest
 from helpers import quick_and_long
 from oddarms import create_study
 from oddarms.server import Role
+from postgresql import NewStorage
 from servers import PATIENCE, STUDIES, Served, served
 
 MIB = 2**20
@@ -29,8 +30,8 @@ SMUGGLED = (
 
 
 @pytest.fixture(scope="module")
-def server(new_storage: Callable[[], str]) -> Iterator[Served]:
-    with served(new_storage()) as server:
+def server(new_web_storage: NewStorage) -> Iterator[Served]:
+    with served(new_web_storage()) as server:
         create_study("s", [*"abc"], k=0.5, storage=server.storage)
         yield server
 

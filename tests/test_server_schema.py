@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from oddarms import create_study
+from postgresql import NewStorage
 from servers import Served, served
 
 CHECKS = [
@@ -30,8 +31,8 @@ SILENT = settings(
 
 
 @pytest.fixture(scope="module")
-def server(new_storage: Callable[[], str]) -> Iterator[Served]:
-    with served(new_storage()) as server:
+def server(new_web_storage: NewStorage) -> Iterator[Served]:
+    with served(new_web_storage()) as server:
         create_study("0", ["a", "b", "c"], k=0.5, storage=server.storage)
         yield server
 

@@ -266,8 +266,14 @@ def test_the_choice_of_a_step_bounds_rows_and_focus() -> None:
     assert kinds == {True, False}
 
 
-@pytest.mark.parametrize("name", INSTANCES)
-@pytest.mark.parametrize("delta", [0.1, 1e-6])
+@pytest.mark.parametrize(
+    ("name", "delta"),
+    quick_and_long(
+        [(name, delta) for name in INSTANCES for delta in (0.1, 1e-6) if "hybrid" not in name]
+        + [("hybrid", 0.1)],
+        [("hybrid", 1e-6), ("hybrid, indifference", 0.1), ("hybrid, indifference", 1e-6)],
+    ),
+)
 def test_lemmas_along_runs(name: str, delta: float) -> None:
     instance = INSTANCES[name]
     parts = parts_of(instance, delta)
@@ -275,8 +281,8 @@ def test_lemmas_along_runs(name: str, delta: float) -> None:
     y = instance.means if instance.k >= 0.0 else 1.0 - instance.means
     theta, n = y.mean() + max(abs(instance.k) * y.std(), instance.margin), y.size
     gaps = np.abs(y - min(theta, 2.0)) + instance.indifference
-    kinds = set()
-    for step in run_of(instance, delta, 6):
+    spade, kinds = spade_for(instance, delta), set()
+    for step in steps(spade, instance, 6):
         reading = (step.rows // 2 if instance.paired else step.rows) - 1
         if reading < 0:
             continue
@@ -301,6 +307,7 @@ def test_lemmas_along_runs(name: str, delta: float) -> None:
             assert step.row_pulls < 28.0 * mine * (1.0 + 1e-9)  # (2)
     assert "no outlier" in name or "row" in kinds
     assert n == N.size
+    assert spade.pulls.sum() <= spade_pulls_bound(**instance.question, delta=delta) < math.inf
 
 
 @pytest.mark.parametrize("spread", [0.0, 3.0])
@@ -367,10 +374,18 @@ def most_pulls_of_an_adversary(parts: Parts, wish: float, rng: np.random.Generat
     return float(pulls.sum())
 
 
-@pytest.mark.parametrize(("n", "paired"), [(2, False), (12, False), (5, True), (700, True)])
-def test_no_steps_that_the_facts_allow_exceed_the_bound(n: int, paired: bool) -> None:
+SIZES = ((2, False), (12, False), (5, True), (700, True))
+
+
+@pytest.mark.parametrize(
+    ("n", "paired", "instances"),
+    quick_and_long([(*size, 20) for size in SIZES], [(*size, 60) for size in SIZES]),
+)
+def test_no_steps_that_the_facts_allow_exceed_the_bound(
+    n: int, paired: bool, instances: int
+) -> None:
     rng, nearest = np.random.default_rng(n), math.inf
-    for _ in range(60):
+    for _ in range(instances):
         means, k = (
             rng.random(n) ** rng.choice([1.0, 3.0]),
             rng.uniform(0.0, min(3.0, (n - 1) ** 0.5)),
@@ -401,10 +416,11 @@ def test_forced_pairs_are_counted() -> None:
     assert parts.forced(0.01) == 0
 
 
+@pytest.mark.long
 def test_pulls_stay_below_the_bound() -> None:
     """Each of 68 runs may exceed its bound with probability 0.01; false alarm 1e-6.
 
-    So more than 7 of them fail this test.
+    So more than 7 of them fail this test; no run of `test_lemmas_along_runs` exceeds its bound.
     """
     runs, above, delta = 0, 0, 0.01
     for name, instance in INSTANCES.items():
@@ -484,11 +500,14 @@ class TestBound:
             costs.append(self.bound(means=means))
         assert 50.0 < costs[1] / costs[0] < 200.0
 
-    @pytest.mark.parametrize("n", [3, 30, 400, 600, 2000])
-    def test_has_the_shape_of_the_corollary(self, n: int) -> None:
+    @pytest.mark.parametrize(
+        ("n", "scales"),
+        quick_and_long([(3, 20), (400, 60), (2000, 60)], [(3, 60), (30, 60), (600, 60)]),
+    )
+    def test_has_the_shape_of_the_corollary(self, n: int, scales: int) -> None:
         """Up to 512 arms down to the smallest gaps and spreads for which it is proven."""
         rng, checked = np.random.default_rng(n), 0
-        for scale in 10.0 ** rng.uniform(-4.5, 0.0, 60):
+        for scale in 10.0 ** rng.uniform(-4.5, 0.0, scales):
             k = rng.choice([0.0, 0.5, 1.4])
             means = 0.5 + scale * (rng.random(n) ** rng.choice([0.2, 1.0, 4.0]) - 0.5)
             sigma = means.std()

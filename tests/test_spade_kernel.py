@@ -309,8 +309,9 @@ def compiled_costs(arms: Any, y: Any, k: float, stakes: Any, prices: Any) -> Any
     return worst_world.largest_costs(arms, y, k, stakes, prices)
 
 
+@pytest.mark.long
 class TestLoops:
-    """Loops over arms and bets give what numpy gives."""
+    """Loops over arms and bets give what numpy gives; compiling each of them takes a second."""
 
     rng = np.random.default_rng(13)
     pulls = rng.integers(2, 500, 60).astype(np.float64)
