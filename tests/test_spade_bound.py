@@ -23,7 +23,12 @@ from oddarms.errors import InvalidParameter
 from oddarms.problem import BoolArray, FloatArray
 from oddarms.rules import Sigma
 from oddarms.statistics import directions, odd_even, threshold_streams, true_direction
-from oddarms.statistics.evidence import log_jeffreys, normal_mixture_boundary, sample_below
+from oddarms.statistics.evidence import (
+    degenerate_bound,
+    log_jeffreys,
+    normal_mixture_boundary,
+    sample_below,
+)
 from oddarms.testing import assert_error_rate
 from oddarms.theory import _spade_bound, ade_pulls_bound, spade_pulls_bound
 from oddarms.theory._spade_bound import Parts
@@ -308,6 +313,37 @@ def test_lemmas_along_runs(name: str, delta: float) -> None:
     assert "no outlier" in name or "row" in kinds
     assert n == N.size
     assert spade.pulls.sum() <= spade_pulls_bound(**instance.question, delta=delta) < math.inf
+
+
+def test_lemma_3_what_the_plug_in_makes_of_its_error() -> None:
+    """Both ends in terms of x = |Py| + <v*, xi> and rho, as in the proof of (b)."""
+    rng, checked = np.random.default_rng(1), 0
+    for _ in range(2000):
+        n = int(rng.integers(2, 12))
+        y, xi = rng.random(n), rng.normal(size=n) * 10.0 ** rng.uniform(-4.0, 0.0)
+        rho, away = math.sqrt(xi @ xi) * rng.uniform(1.0, 2.0), y - y.mean()
+        length = math.sqrt(away @ away)
+        if length < 2.0 * rho:
+            continue
+        checked += 1
+        x, seen = length + xi @ away / length, y + xi - (y + xi).mean()
+        most, least = math.sqrt(seen @ seen), math.sqrt(seen @ seen - rho**2)
+        bias = rho**2 / (length - rho)
+        assert x - bias <= least <= x * (1.0 + 1e-12)
+        assert x * (1.0 - 1e-12) <= most <= x + 0.5 * bias
+    assert checked > 500
+
+
+def test_lemma_5_focus_pulls_of_one_arm() -> None:
+    N = np.arange(4.0, 2000.0)
+    assert (N + np.ceil(0.08 * N) - 4.0 <= 1.08 * N).all()
+
+
+@pytest.mark.parametrize("n", [10, 100, 1000, 10_000, 100_000])
+@pytest.mark.parametrize("alpha", [5e-3, 1e-6, 1e-12, 1e-40])
+def test_the_bound_on_products_of_the_corollary(n: int, alpha: float) -> None:
+    nats = math.log(1.0 / alpha)
+    assert degenerate_bound(n, 10.0, 10.0, alpha) <= (math.sqrt(n * nats) + 2.0 * nats) / 20.0
 
 
 @pytest.mark.parametrize("spread", [0.0, 3.0])
