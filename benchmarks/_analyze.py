@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from benchmarks._tables import markdown
 from oddarms import analyze
@@ -25,7 +26,6 @@ from oddarms.problem import BoolArray, FloatArray
 from oddarms.statistics.calibrated import Conditions
 from oddarms.statistics.one_look import proven_look
 from oddarms.statistics.one_look_calibrated import calibrated_look, decided
-from oddarms.statistics.special import ndtri
 from oddarms.statistics.totals import Totals
 
 DELTA = 0.05

@@ -19,7 +19,7 @@ import pytest
 
 from oddarms.problem import FloatArray
 from oddarms.search import Ticket
-from oddarms.statistics.directions import Tally
+from oddarms.statistics.directions import Tally, tally_seen
 from oddarms.statistics.totals import Totals
 from oddarms.theory import gaps
 
@@ -74,7 +74,7 @@ def totals_of(rewards: FloatArray) -> Totals:
 
 def tally_of(rewards: FloatArray) -> Tally:
     """Return the tally of (arms, pulls) rewards."""
-    return Tally.seen(totals_of(rewards))
+    return tally_seen(totals_of(rewards))
 
 
 def ticket_number(ticket: Ticket | str) -> int:

@@ -30,7 +30,14 @@ from oddarms.algorithms._spade_joint import BOX_SHARE, MU_SHARE, largest_without
 from oddarms.problem import FloatArray
 from oddarms.rules import Sigma
 from oddarms.statistics.binomial import most_errors
-from oddarms.statistics.directions import Tally, forecast, leave_one_out_k
+from oddarms.statistics.directions import (
+    Tally,
+    forecast,
+    leave_one_out_k,
+    scatter_around,
+    tally_of,
+    tally_seen,
+)
 from oddarms.statistics.evidence import (
     BETA_SHARE,
     degenerate_bound,
@@ -180,7 +187,7 @@ class TestOneArm:
         reward, paths = arm
         psi = psi_exponential(np.array(bet))
         for centre in (0.0, reward.mean, 0.8):
-            cost = psi * Tally(*paths).scatter_around(centre)
+            cost = psi * scatter_around(Tally(*paths), centre)
             gain = bet * (paths.total - paths.pulls * reward.mean)
             self.crossed(gain - cost)
             self.crossed(-gain - cost)
@@ -324,17 +331,17 @@ def rows(arms: Arms, rng: np.random.Generator) -> Iterator[tuple[JointCertificat
     certificate = JointCertificate(n, Sigma(k=arms.k), DELTA, 0.0)
     totals = arms.pull(rng, 2)
     for row in range(ROWS):
-        tally = Tally.seen(totals)
+        tally = tally_seen(totals)
         guess, size, counts = forecast(tally), 1.0 + row // 3, np.full(n, 1.0)
         if row > 2:
             weights = certificate.row_weights(tally, guess)
             counts = np.maximum(1.0, np.round(size * weights))
         pulled = arms.pull(rng, counts)
-        certificate.absorb_row(Tally.seen(pulled), size, guess)
+        certificate.absorb_row(tally_seen(pulled), size, guess)
         lead = 3.0 * (np.arange(n) == np.argmax(guess.mean))
         totals = totals.plus(pulled).plus(arms.pull(rng, lead))
         if row % 4 == 1:
-            yield certificate, Tally.seen(totals)
+            yield certificate, tally_seen(totals)
 
 
 def far_rows(arms: Arms, rng: np.random.Generator) -> Iterator[tuple[JointCertificate, Tally]]:
@@ -344,13 +351,13 @@ def far_rows(arms: Arms, rng: np.random.Generator) -> Iterator[tuple[JointCertif
     ones = rng.binomial(4, arms.y).astype(float)
     totals = Totals(np.full(n, 4.0), ones, ones)
     for row in range(FAR_ROWS):
-        guess, size = forecast(Tally.seen(totals)), min(3**row, 2**50 // (3 * n))
+        guess, size = forecast(tally_seen(totals)), min(3**row, 2**50 // (3 * n))
         ones = rng.binomial(size, arms.y).astype(float)
         pulled = Totals(np.full(n, float(size)), ones, ones)
-        certificate.absorb_row(Tally.seen(pulled), float(size), guess)
+        certificate.absorb_row(tally_seen(pulled), float(size), guess)
         totals = totals.plus(pulled)
         if row % 6 == 1:
-            yield certificate, Tally.seen(totals)
+            yield certificate, tally_seen(totals)
 
 
 Rounds = Callable[[Arms, np.random.Generator], Iterator[tuple[JointCertificate, Tally]]]
@@ -378,7 +385,7 @@ def evidence_for_errors(arms: Arms, certificate: JointCertificate, tally: Tally)
     certificate knows; and together with the arm's own evidence.
     """
     first, level = np.zeros(1, dtype=np.int64), arms.y[:1]
-    mean, mine = float(arms.y.mean()), tally.of(first)
+    mean, mine = float(arms.y.mean()), tally_of(tally, first)
     streams, k, box = certificate.rows, certificate.others_k, certificate.box
     mu = interval_of_mean(streams.mu, MU_SHARE * DELTA)
     largest = largest_without_one(box, k, first, mu)
@@ -509,9 +516,9 @@ def test_true_direction(name: str, runs: int) -> None:
         stream = TrueDirection(y.size, k, alpha=price, nuisance_delta=price)
         totals, missed = Totals.empty(y.size), False
         for row in range(8):
-            centre: FloatArray | float = forecast(Tally.seen(totals)).centre if row else 0.5
+            centre: FloatArray | float = forecast(tally_seen(totals)).centre if row else 0.5
             pulled = arms.pull(rng, 1 + row)
-            stream.absorb(Tally.seen(pulled), 1.0 + row, centre)
+            stream.absorb(tally_seen(pulled), 1.0 + row, centre)
             totals = totals.plus(pulled)
             box = wide_mean_interval(totals.pulls, totals.total, price / y.size)
             radius = stream.radius(box, (sigma, sigma))

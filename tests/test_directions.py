@@ -9,12 +9,13 @@ import pytest
 
 from helpers import KS, left_out, tally_of, totals_of
 from oddarms.problem import FloatArray
+from oddarms.statistics import directions
 from oddarms.statistics.directions import (
     SMALLEST_SD,
-    Tally,
     forecast,
     lean_of,
     leave_one_out_k,
+    tally_seen,
     thresholds_without_one,
 )
 from oddarms.statistics.totals import Totals
@@ -24,7 +25,7 @@ from oddarms.theory import threshold
 class TestTally:
     def test_mirrored(self) -> None:
         x = np.random.default_rng(1).random((4, 9))
-        mirrored = Tally.seen(totals_of(x), mirrored=True)
+        mirrored = tally_seen(totals_of(x), True)
         for mine, expected in zip(mirrored, tally_of(1.0 - x), strict=True):
             np.testing.assert_allclose(mine, expected)
 
@@ -34,7 +35,8 @@ class TestTally:
         arms = np.array([2, 0])
         for mine, expected in zip(both.of(arms), totals_of(x[arms]), strict=True):
             np.testing.assert_allclose(mine, expected)
-        for mine, expected in zip(Tally.seen(both).of(arms), tally_of(x[arms]), strict=True):
+        mine_of = directions.tally_of(tally_seen(both), arms)
+        for mine, expected in zip(mine_of, tally_of(x[arms]), strict=True):
             np.testing.assert_allclose(mine, expected)
 
 

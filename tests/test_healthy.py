@@ -22,7 +22,7 @@ from oddarms.problem import FloatArray
 from oddarms.rules import Sigma
 from oddarms.search import Result
 from oddarms.statistics.binomial import most_errors
-from oddarms.statistics.directions import Tally, forecast
+from oddarms.statistics.directions import forecast, tally_seen
 from oddarms.statistics.totals import Totals
 from oddarms.testing import assert_error_rate
 
@@ -111,13 +111,13 @@ class TestEvidenceAtTheTruth:
         certificate.rules = certificate.rules._replace(log_level=-math.log(self.ALPHA))
         totals = self.pull(rng, y, np.full(n, 2.0))
         for row in range(self.ROWS):
-            guess, size = forecast(Tally.seen(totals)), 1.0 + row // 6 * 2
+            guess, size = forecast(tally_seen(totals)), 1.0 + row // 6 * 2
             for _ in range(2 if certificate.uniform else 1):
                 pulled = self.pull(rng, y, np.full(n, size))
-                certificate.absorb_row(Tally.seen(pulled), size, guess)
+                certificate.absorb_row(tally_seen(pulled), size, guess)
                 totals = totals.plus(pulled)
             totals = totals.plus(self.pull(rng, y, 3.0 * (np.arange(n) == 0)))
-            tally = Tally.seen(totals)
+            tally = tally_seen(totals)
             if row % 4 == 1:
                 certificate.decide(first, tally, forecast(tally))
         return bool(certificate.verdicts[0])

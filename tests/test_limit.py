@@ -45,13 +45,13 @@ def variance_ratios(N, y, s2, k):
     return (g[:, noisy] ** 2 @ (s2[noisy] / N[noisy])) / ((y - theta(y, k)) ** 2 / 2)
 
 
-def by_cvxpy(y, s2, k, undecided, floor):
+def by_cvxpy(y, s2, k, undecided):
     g = np.eye(y.size) - (1 + k * (y - y.mean()) / y.std()) / y.size
     H = (y - theta(y, k)) ** 2 / 2
     noisy = s2 > 0
     unit = 1 / H[undecided].min()
     N = cvxpy.Variable(y.size)
-    constraints = [floor / unit <= N]
+    constraints = [N >= 0.0]
     constraints += [
         (g[i, noisy] ** 2 * s2[noisy] / (unit * H[i])) @ cvxpy.inv_pos(N[noisy]) <= 1
         for i in np.flatnonzero(undecided)
@@ -117,13 +117,12 @@ def test_first_order_agrees_with_a_convex_solver():
         y, s2, k = random_instance(rng)
         undecided = np.ones(y.size, bool) if rng.random() < 0.6 else rng.random(y.size) < 0.5
         undecided[rng.integers(y.size)] = True
-        floor = rng.choice([0.0, 0.0, 1.0, 30.0]) * rng.random(y.size)
-        N = first_order_program(y, s2, k, undecided=undecided, floor=floor)
+        N = first_order_program(y, s2, k, undecided=undecided)
         steep += bool((_first_order.threshold_gradient(y, k)[undecided] > 0.5).any())
         assert (variance_ratios(N, y, s2, k)[undecided] <= 1 + 1e-9).all()
-        assert (floor <= N).all()
+        assert (N >= 0.0).all()
         # N is feasible, so it cannot be too small; the solver itself is a little above at times
-        assert N.sum() <= by_cvxpy(y, s2, k, undecided, floor) * (1 + 2e-5)
+        assert N.sum() <= by_cvxpy(y, s2, k, undecided) * (1 + 2e-5)
     assert steep >= 10  # the sample covers arms with 1 - 2 c_i < 0
 
 
@@ -135,12 +134,6 @@ def test_no_point_of_a_grid_is_better():
     shares = np.column_stack([shares, 40 - shares.sum(axis=1)]) / 40
     grid = min(variance_ratios(w, y, s2, k).max() for w in shares)
     assert best <= grid <= 1.02 * best
-
-
-def test_floor_of_a_feasible_point_is_kept():
-    y = crowd(19, 1, 0)
-    enough = 1.5 * first_order_program(y, y * (1 - y), 2)
-    np.testing.assert_array_equal(first_order_program(y, y * (1 - y), 2, floor=enough), enough)
 
 
 def test_decided_arms_cost_less_and_more_noise_costs_more():
@@ -461,7 +454,6 @@ def test_errors_of_lower_bound(change, message):
         ({"variances": [1.0, 1.0]}, "variances must be one number or 3 but got shape"),
         ({"gaps": [1.0, math.inf, 1.0]}, "gaps must be finite and at least 0 but got inf."),
         ({"undecided": [0, 1, 1]}, "undecided must be 3 truth values but got shape"),
-        ({"floor": -2.0}, "floor must be finite and at least 0 but got -2.0."),
     ],
 )
 def test_errors_of_the_program(change, message):

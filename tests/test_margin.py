@@ -16,7 +16,7 @@ from oddarms.arms import Bernoulli
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray
 from oddarms.rules import Sigma, rule_of, true_outliers
-from oddarms.statistics.directions import Tally, forecast
+from oddarms.statistics.directions import forecast, tally_of, tally_seen
 from oddarms.statistics.evidence import log_mean_above, log_mean_below, log_mix
 from oddarms.statistics.threshold_streams import Linear, Lines, mean_lines, no_rows, with_row
 from oddarms.statistics.totals import Totals
@@ -43,13 +43,13 @@ class TestEvidenceAboutTheMean:
         rows: Linear = no_rows(n, n, 0.0, 4.0)
         totals = self.pull(rng, y, np.full(n, 2.0))
         for row in range(self.ROWS):
-            guess, size = forecast(Tally.seen(totals)), 1.0 + row // 3
+            guess, size = forecast(tally_seen(totals)), 1.0 + row // 3
             counts = np.maximum(1.0, np.round(size * rng.choice([0.5, 1.0, 2.0], n)))
             pulled = self.pull(rng, y, counts)
-            rows = with_row(rows, Tally.seen(pulled), size, flat, guess)
+            rows = with_row(rows, tally_seen(pulled), size, flat, guess)
             lead = 3.0 * (np.arange(n) == np.argmax(guess.mean))
             totals = totals.plus(pulled).plus(self.pull(rng, y, lead))
-            mine = Tally.seen(totals).of(first)
+            mine = tally_of(tally_seen(totals), first)
             low = along(mean_lines(rows, first, shift, -1.0), level)
             high = along(mean_lines(rows, first, shift, 1.0), level)
             below, above = log_mean_below(*mine, level)[0], log_mean_above(*mine, level)[0]

@@ -34,7 +34,7 @@ from oddarms.statistics.calibrated import (
     threshold_bound,
     verdict,
 )
-from oddarms.statistics.directions import Tally
+from oddarms.statistics.directions import tally_seen
 from oddarms.statistics.evidence import mean_interval
 from oddarms.statistics.totals import Totals
 
@@ -177,7 +177,7 @@ class Calibrated(Algorithm):
         These are proven, by e-processes as SPADE's are, at delta/n each. Decisions do not rest on
         them, and take another delta.
         """
-        return mean_interval(*Tally.seen(self.totals), self.delta / self.n)
+        return mean_interval(*tally_seen(self.totals), self.delta / self.n)
 
     def threshold(self) -> Threshold:
         """Return the threshold's estimate and an *approximate* interval: `threshold_bound`.

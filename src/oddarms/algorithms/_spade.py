@@ -39,8 +39,7 @@ from oddarms.problem import (
     check_whole,
 )
 from oddarms.rules import Ends, Rule, Sigma
-from oddarms.statistics.directions import Forecast, Tally
-from oddarms.statistics.distinct import distinct_rows
+from oddarms.statistics.directions import Forecast, tally_seen
 from oddarms.statistics.evidence import mean_interval
 from oddarms.statistics.totals import Totals
 from oddarms.theory import first_order_program
@@ -282,8 +281,10 @@ class SPADE(Algorithm):
         are not in them.
         """
         alpha = BOX_SHARE * self.delta / (max(len(self.views), 1) * self.n) * REPORTED
-        p, s, q = Tally.seen(self.totals)
-        first, which = distinct_rows(p, s, q)  # arms that are alike have the same interval
+        p, s, q = tally_seen(self.totals)
+        _, first, which = np.unique(p + 1j * s, return_index=True, return_inverse=True)
+        if (q[first][which] != q).any():  # else arms that are alike have the same interval
+            first = which = np.arange(self.n)
         chunks = [first[i : i + CHUNK] for i in range(0, first.size, CHUNK)]
         ends = [mean_interval(p[some], s[some], q[some], alpha) for some in chunks]
         low, high = (np.concatenate(side) for side in zip(*ends, strict=True))

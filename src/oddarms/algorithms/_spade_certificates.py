@@ -48,7 +48,7 @@ from oddarms.algorithms._spade_joint import (
 from oddarms.algorithms._spade_plans import LEAST_DOUBT
 from oddarms.problem import BoolArray, Error, FloatArray, IntArray
 from oddarms.rules import Sigma
-from oddarms.statistics.directions import Forecast, Tally, forecast, leave_one_out_k
+from oddarms.statistics.directions import Forecast, Tally, forecast, leave_one_out_k, tally_seen
 from oddarms.statistics.evidence import wide_mean_interval
 from oddarms.statistics.odd_even import OddEven
 from oddarms.statistics.totals import Totals
@@ -373,7 +373,7 @@ class View:
 
     def seen(self, totals: Totals) -> Tally:
         """Return the pulls as the certificate sees them."""
-        return Tally.seen(totals, mirrored=self.mirrored)
+        return tally_seen(totals, self.mirrored)
 
     def look(self, totals: Totals) -> None:
         """Make the forecast anew."""

@@ -46,9 +46,9 @@ from oddarms.statistics.worst_world import (
     NEWTON_STEPS,
     dual_value,
     first_nu,
-    inverse_of,
     largest_costs,
     next_nu,
+    room_of,
     tilt,
 )
 
@@ -295,7 +295,7 @@ def on_sphere_of_one(t: Any, q: Any, inverse: Any) -> float:
     for _ in range(NEWTON_STEPS):
         weight, tau = 0.0, 0.0
         for j in range(m):
-            inverse[j] = inverse_of(nu, q[j])
+            inverse[j] = 1.0 / room_of(nu, q[j])
             weight += inverse[j]
             tau += t[j] * inverse[j]
         tau /= weight

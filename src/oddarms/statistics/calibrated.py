@@ -43,7 +43,6 @@ from oddarms.problem import BoolArray, FloatArray, IntArray
 from oddarms.statistics.directions import leave_one_out_k
 from oddarms.statistics.elementwise import Numbers
 from oddarms.statistics.guesses import padded_variance
-from oddarms.statistics.special import ndtr
 from oddarms.statistics.totals import Totals
 
 FIRST_ROWS = 4  # of one pull each, before the first look
@@ -348,6 +347,8 @@ def verdict(found: Look) -> Verdict:
     the smallest is looked up afterwards; where an arm is near several parts at once that makes the
     tail too small, at worst by their number.)
     """
+    from scipy.special import ndtr
+
     z = np.stack([part.z for part in found.parts])
     tails, densities = ndtr(-np.abs(z)), tail_density(z)
     odd: BoolArray = np.asarray((z >= 0.0).all(0))
@@ -524,6 +525,8 @@ def threshold_bound(totals: Totals, rows: Rows, asked: Conditions, delta: float)
 
 def _reach(delta: float, looked: float) -> float:
     """Return the z at which 2 Phi(-z) + (1 + L) z phi(z) falls to delta."""
+    from scipy.special import ndtr
+
     low, high = 1.0, 40.0
     for _ in range(BISECTIONS):
         z = 0.5 * (low + high)

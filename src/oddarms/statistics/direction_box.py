@@ -21,46 +21,34 @@ BISECTIONS = 20
 
 
 class Box(NamedTuple):
-    """Bounds per target and arm: |c*_j| from below, and c*_j from above on either sign."""
+    """Bounds for each arm: |c*_j| from below and from above."""
 
     smallest: FloatArray
-    negative: FloatArray
-    positive: FloatArray
+    largest: FloatArray
 
-    @property
-    def largest(self) -> FloatArray:
-        """The largest possible |c*_j|."""
-        return np.maximum(self.negative, self.positive)
-
-    def most(self, value: FloatArray, norm: float) -> FloatArray:
+    def most(self, value: FloatArray, norm: float) -> float:
         """Return the most that sum_j c*_j^2 value_j can be, given sum_j c*_j^2 = norm."""
-        largest = self.largest
-        return knapsack(np.minimum(self.smallest, largest) ** 2, largest**2, value, norm)
+        smallest = np.minimum(self.smallest, self.largest)
+        return knapsack(smallest**2, self.largest**2, value, norm)
 
 
 def direction_box(
     low: FloatArray,
     high: FloatArray,
-    members: FloatArray,
     k: float,
-    mu: tuple[FloatArray, FloatArray],
-    sigma: tuple[FloatArray, FloatArray],
+    mu: tuple[float, float],
+    sigma: tuple[float, float],
 ) -> Box:
-    """Return the box for means in [low_j, high_j], per row of 0/1 members.
+    """Return the box for means in [low_j, high_j], `mu` and `sigma` bounds on their mean and sd.
 
-    `mu` and `sigma` are lower and upper bounds of the members' mean and sd, one per row.
     No |c*_j| exceeds (1 + k sqrt(m-1))/m, as no standardised value of m numbers exceeds sqrt(m-1).
     """
-    m = members[0].sum()
-    mu_low, mu_high = mu[0][:, None], mu[1][:, None]
-    steepest, flattest = k / sigma[0][:, None], k / sigma[1][:, None]
+    m = float(low.size)
     cap = (1.0 + k * math.sqrt(m - 1.0)) / m
-    negative = np.maximum(steepest * (mu_high - low) - 1.0, 0.0) / m
-    positive = (1.0 + steepest * np.maximum(high - mu_low, 0.0)) / m
-    certain = np.where(low > mu_high, (1.0 + flattest * (low - mu_high)) / m, 0.0)
-    return Box(
-        certain * members, np.minimum(negative, cap) * members, np.minimum(positive, cap) * members
-    )
+    negative = np.maximum(k / sigma[0] * (mu[1] - low) - 1.0, 0.0) / m
+    positive = (1.0 + k / sigma[0] * np.maximum(high - mu[0], 0.0)) / m
+    certain = np.where(low > mu[1], (1.0 + k / sigma[1] * (low - mu[1])) / m, 0.0)
+    return Box(certain, np.maximum(np.minimum(negative, cap), np.minimum(positive, cap)))
 
 
 @elementwise
@@ -115,17 +103,16 @@ def sd_from_tangent(at_left: Numbers, drop: Numbers, n: int, m: Numbers) -> Numb
     return np.sqrt(np.maximum(variance, UNKNOWN_SD**2))
 
 
-def knapsack(low: FloatArray, high: FloatArray, value: FloatArray, budget: float) -> FloatArray:
-    """Return at least max sum_j u_j value_j, low_j <= u_j <= high_j, sum_j u_j = budget, per row.
+def knapsack(low: FloatArray, high: FloatArray, value: FloatArray, budget: float) -> float:
+    """Return at least max sum_j u_j value_j, low_j <= u_j <= high_j, sum_j u_j = budget.
 
     What is left of the budget, and of it before each item, are differences: they get all that
     rounding can have taken, so that no item is left out for it.
     """
     order = np.argsort(-value)
-    low, room, value = low[:, order], np.maximum(high - low, 0.0)[:, order], value[order]
-    before = np.cumsum(room, axis=1) - room
-    left = np.maximum(budget - low.sum(axis=1), 0.0)
-    left = (left + relative_error(value.size) * (budget + before[:, -1] + room[:, -1]))[:, None]
+    low, room, value = low[order], np.maximum(high - low, 0.0)[order], value[order]
+    before = np.cumsum(room) - room
+    left = max(budget - float(low.sum()), 0.0)
+    left += float(relative_error(value.size)) * (budget + float(before[-1] + room[-1]))
     taken = np.clip(left - before, 0.0, room)
-    best: FloatArray = ((low + taken) * value).sum(axis=1)
-    return best
+    return float(((low + taken) * value).sum())

@@ -30,21 +30,8 @@ class Tally(NamedTuple):
     total: FloatArray
     scatter: FloatArray
 
-    @staticmethod
-    def seen(totals: Totals, *, mirrored: bool = False) -> Tally:
-        """Return the tally of the rewards X, or of 1 - X."""
-        return tally_seen(totals, mirrored)
 
-    def of(self, arms: IntArray) -> Tally:
-        """Return the tally of some arms."""
-        return tally_of(self, arms)
-
-    def scatter_around(self, centre: FloatArray | float) -> FloatArray:
-        """Return at least sum_s (X_sj - h_j)^2 of each arm: `scatter_around`."""
-        return scatter_around(self, centre)
-
-
-def tally_seen(totals: Totals, mirrored: bool) -> Tally:
+def tally_seen(totals: Totals, mirrored: bool = False) -> Tally:
     """Return the tally of the rewards X, or of 1 - X."""
     total = totals.pulls - totals.total if mirrored else totals.total
     scatter = scatter_of(totals.pulls, totals.total, totals.squares)

@@ -8,7 +8,7 @@ import numpy as np
 
 from oddarms.problem import FloatArray
 from oddarms.statistics.direction_box import direction_box, smallest_sd
-from oddarms.statistics.directions import Tally
+from oddarms.statistics.directions import Tally, scatter_around
 from oddarms.statistics.evidence import normal_mixture_boundary, psi_exponential
 
 BETS = 16
@@ -42,7 +42,7 @@ class TrueDirection:
         """Take some sweeps, and what their rewards are compared with."""
         self.sweeps += sweeps
         self.total += row.total
-        self.scatter += row.scatter_around(centre)
+        self.scatter += scatter_around(row, centre)
 
     def mean_interval(self) -> tuple[float, float]:
         """Return an interval of mu; either end is wrong with probability `nuisance_delta`."""
@@ -56,12 +56,10 @@ class TrueDirection:
         """Return the bound on |<c*, e>|, given bounds on sigma and the intervals of the means."""
         m, (low, high) = self.sweeps, box
         members = np.ones((1, self.n))
-        mu_low, mu_high = self.mean_interval()
-        mu = np.array([mu_low]), np.array([mu_high])
-        sd_low = np.maximum(smallest_sd(low, high, members), sigma[0])
-        sd_high = np.maximum(np.array([sigma[1]]), sd_low)
-        directions = direction_box(low, high, members, self.k, mu, (sd_low, sd_high))
-        V = float(directions.most(self.scatter, self.norm)[0])
+        sd_low = max(float(smallest_sd(low, high, members)[0]), sigma[0])
+        sd = sd_low, max(sigma[1], sd_low)
+        directions = direction_box(low, high, self.k, self.mean_interval(), sd)
+        V = directions.most(self.scatter, self.norm)
         b = float(directions.largest.max())
         psi = psi_exponential(self.bets * b)
         allowed = np.isfinite(psi)  # larger bets are none, even where no reward differs: V = 0

@@ -49,7 +49,6 @@ from typing import NamedTuple
 import numpy as np
 
 from oddarms.problem import FloatArray
-from oddarms.statistics.special import betaln, gammaln
 from oddarms.statistics.totals import UNIT
 
 BISECTIONS = 20
@@ -80,6 +79,8 @@ class Evidence(NamedTuple):
         cls, rows: FloatArray, seen: FloatArray, total: FloatArray, doubt: FloatArray | float = 0.0
     ) -> Evidence:
         """Return the evidence of arms of which `seen` of `rows` rewards add up to `total`."""
+        from scipy.special import betaln, gammaln
+
         left, mixture = rows - seen, betaln(total + 0.5, seen - total + 0.5) - math.log(math.pi)
         most, logs = gammaln(rows + 1.0), np.log1p(rows)  # B(1/2, 1/2) = pi
         start = mixture + most - gammaln(left + 1.0)
@@ -88,6 +89,8 @@ class Evidence(NamedTuple):
 
     def at(self, level: FloatArray) -> FloatArray:
         """Return log E_t(M) for sums M between `total` and `total + left`."""
+        from scipy.special import gammaln
+
         above = level - self.total
         logs = gammaln(
             np.array([above, np.maximum(self.left - above, 0.0), level, self.rows - level]) + 1.0

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from oddarms.problem import FloatArray, IntArray
 from oddarms.statistics.elementwise import Numbers, choose
 
 NEWTON_STEPS = 4
+TABLE = 32_768
+"""Numbers in a table, about: more arms at a time would not stay in the processor's cache."""
 
 
 def largest_costs(
@@ -23,23 +23,33 @@ def largest_costs(
     quadratic form on a sphere, sum_j t_j z_j + q_j z_j^2 times k, bounded by its Lagrangian dual.
     The best nu is sought by some Newton steps; as any will do, the smallest value met is returned.
     """
-    n = y.size
-    m = n - 1.0
+    values = prices / (y.size - 1.0) ** 2
     costs, thresholds = np.empty((stakes.size, arms.size)), np.empty(arms.size)
-    stakes = stakes.reshape(-1, 1)
-    values = prices / (m * m)
-    for place in range(arms.size):
-        i = arms[place]
-        others = np.ones(n)
-        others[i] = 0.0
-        mean = (y * others).sum() / m
-        deviations = (y - mean) * others
-        sd = math.sqrt((deviations**2).sum() / m)
-        thresholds[place] = mean + k * sd
-        v = values * others
-        top = on_sphere(tilt(stakes, deviations, v, m), k * v, others, m)
-        costs[:, place] = v.sum(1) - stakes[:, 0] * (k * sd) + k * top
+    at_a_time = max(TABLE // values.size, 1)
+    for first in range(0, arms.size, at_a_time):
+        some = slice(first, first + at_a_time)
+        costs[:, some], thresholds[some] = costs_of_some(arms[some], y, k, stakes, values)
     return costs, thresholds
+
+
+def costs_of_some(
+    arms: IntArray, y: FloatArray, k: float, stakes: FloatArray, values: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return `largest_costs` of few arms, from tables with a row for each stake and arm."""
+    m, shape = y.size - 1.0, (stakes.size, arms.size)
+    rows, left_out = np.arange(stakes.size * arms.size), np.tile(arms, stakes.size)
+    centre, stakes = y.mean(), stakes.reshape(-1, 1)
+    centred = y - centre
+    away = -centred[arms] / m  # of the others' mean from that of all
+    deviations = centred - away.reshape(-1, 1)
+    deviations[rows[: arms.size], arms] = 0.0
+    sd = np.sqrt(np.vecdot(deviations, deviations) / m)
+    v = np.repeat(values, arms.size, axis=0)
+    t = tilt(stakes, centred, values, m)[:, None] - (stakes * (away / m))[:, :, None]
+    t = t.reshape(v.shape)
+    t[rows, left_out] = v[rows, left_out] = 0.0
+    top = on_sphere(t, k * v, left_out).reshape(shape)
+    return v.sum(1).reshape(shape) - stakes * (k * sd) + k * top, centre + away + k * sd
 
 
 def tilt(stake: Numbers, deviation: Numbers, value: Numbers, m: float) -> Numbers:
@@ -47,22 +57,34 @@ def tilt(stake: Numbers, deviation: Numbers, value: Numbers, m: float) -> Number
     return stake * (deviation / m) + 2.0 * value
 
 
-def on_sphere(t: FloatArray, q: FloatArray, others: FloatArray, m: float) -> FloatArray:
-    """Return at least the largest sum_j t_j z_j + q_j z_j^2 on the sphere, for each row."""
-    highest = np.partition(q, -2, axis=1)
-    centre = (t * others).sum(1) / m
-    energy = ((t - centre.reshape(-1, 1)) ** 2 * others).sum(1)
-    nu, least = first_nu(highest[:, -1], highest[:, -2], energy, centre, m)
-    best = np.full(q.shape[0], np.inf)
-    for _ in range(NEWTON_STEPS):
-        inverse = others * inverse_of(nu.reshape(-1, 1), q)
+def on_sphere(t: FloatArray, q: FloatArray, left_out: IntArray) -> FloatArray:
+    """Return at least the largest sum_j t_j z_j + q_j z_j^2 on the sphere, for each row.
+
+    In each row one arm is left out, for which `t` and `q` are 0. Only the largest q_j can come near
+    to nu, see `first_nu`.
+    """
+    m, rows = q.shape[1] - 1.0, np.arange(q.shape[0])
+    top = q.argmax(1)
+    q_1, q[rows, top] = q[rows, top], -1.0
+    q_2, q[rows, top] = q.max(1), q_1
+    centre = t.sum(1) / m
+    away = t - centre.reshape(-1, 1)
+    away[rows, left_out] = 0.0
+    nu, least = first_nu(q_1, q_2, np.vecdot(away, away), centre, m)
+    best, inverse, fit = np.full(rows.size, np.inf), np.empty(q.shape), np.empty(q.shape)
+    for step in range(NEWTON_STEPS):
+        np.subtract(nu.reshape(-1, 1), q, out=inverse)
+        inverse[rows, top] = room_of(nu, q_1)
+        np.divide(1.0, inverse, out=inverse)
+        inverse[rows, left_out] = 0.0
         total = inverse.sum(1)
-        away = t - ((t * inverse).sum(1) / total).reshape(-1, 1)
-        fit = away * away * inverse
-        best = np.minimum(best, dual_value(nu, fit.sum(1), m))
-        by_square, bend = fit * inverse, (away * inverse * inverse).sum(1)
-        bent = (by_square * inverse).sum(1) - bend * (bend / total)
-        nu = next_nu(nu, least, by_square.sum(1), bent, m)
+        np.subtract(t, (np.vecdot(t, inverse) / total).reshape(-1, 1), out=away)
+        np.multiply(away, inverse, out=fit)
+        best = np.minimum(best, dual_value(nu, np.vecdot(fit, away), m))
+        if step < NEWTON_STEPS - 1:
+            bend = np.vecdot(fit, inverse)
+            bent = np.vecdot(np.multiply(fit, inverse, out=inverse), fit) - bend * (bend / total)
+            nu = next_nu(nu, least, np.vecdot(fit, fit), bent, m)
     return best
 
 
@@ -81,10 +103,10 @@ def first_nu(
     return np.maximum(steepest + spread, least), least  # also where all t_j are equal
 
 
-def inverse_of(nu: Numbers, q: Numbers) -> Numbers:
-    """Return 1/(nu - q_j), where q_1 is moved by 2e-12 nu at most: all by 2e-12 nu m."""
+def room_of(nu: Numbers, q: Numbers) -> Numbers:
+    """Return nu - q_j, where q_1 is moved by 2e-12 nu at most: all by 2e-12 nu m."""
     room, smallest = nu - q, 1e-12 * nu
-    return 1.0 / choose(np.abs(room) < smallest, smallest, room)
+    return choose(np.abs(room) < smallest, smallest, room)
 
 
 def dual_value(nu: Numbers, fit: Numbers, m: float) -> Numbers:

@@ -42,12 +42,10 @@ def first_order_program(
     *,
     gaps: npt.ArrayLike | None = None,
     undecided: npt.ArrayLike | None = None,
-    floor: npt.ArrayLike | None = None,
 ) -> FloatArray:
     """Return the pulls N_j per unit of log(1/delta) that an oracle would spend on each arm.
 
-    The sum is T* to first order. Use it for an oracle allocation, or with estimated means in a
-    running search (see `pulls_left`).
+    The sum is T* to first order.
 
     Parameters
     ----------
@@ -62,8 +60,6 @@ def first_order_program(
     undecided
         True for the arms whose side still matters; every arm by default. The others are pulled for
         the threshold only.
-    floor
-        Pulls, per unit of log(1/delta), that are there already: N_j is at least floor_j.
 
     Returns
     -------
@@ -85,13 +81,12 @@ def first_order_program(
     check_k(k)
     s2 = _per_arm("variances", variances, y.size)
     Delta = gaps_of(y, k) if gaps is None else _per_arm("gaps", gaps, y.size)
-    least = np.zeros(y.size) if floor is None else _per_arm("floor", floor, y.size)
     open_arms = _mask(undecided, y.size)
     if no_outlier_possible(y.size, k) or not open_arms.any() or not s2.any():
-        return least
+        return np.zeros(y.size)
     if (Delta[open_arms] ** 2 == 0.0).any():
-        return np.where(s2 > 0.0, np.inf, least)
-    return solve(program_of(threshold_gradient(y, k), s2, Delta, open_arms, least))
+        return np.where(s2 > 0.0, np.inf, 0.0)
+    return solve(program_of(threshold_gradient(y, k), s2, Delta, open_arms))
 
 
 def _per_arm(name: str, values: npt.ArrayLike, n: int) -> FloatArray:

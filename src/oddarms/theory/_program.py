@@ -31,7 +31,6 @@ class Program:
     """
 
     root: FloatArray  # |c_j| s_j
-    floor: FloatArray
     own: IntArray
     own_d: FloatArray
     own_h_less_cap: FloatArray
@@ -41,9 +40,7 @@ class Program:
     cap: float
 
 
-def program_of(
-    c: FloatArray, s2: FloatArray, Delta: FloatArray, undecided: BoolArray, floor: FloatArray
-) -> Program:
+def program_of(c: FloatArray, s2: FloatArray, Delta: FloatArray, undecided: BoolArray) -> Program:
     """Return the program for the gradient c, the variances, the gaps and the arms to settle."""
     D = (1.0 - 2.0 * c) * s2
     H = 0.5 * Delta**2
@@ -53,7 +50,6 @@ def program_of(
     cap = float(limits.min())
     return Program(
         root=np.abs(c) * np.sqrt(s2),
-        floor=floor,
         own=own,
         own_d=D[own],
         own_h_less_cap=H[own] - cap,
@@ -67,9 +63,8 @@ def program_of(
 def solve(program: Program) -> FloatArray:
     """Find the root of V'(Q) in logit(Q / cap): first a bracket, then the Illinois rule."""
     if not program.root.any():  # the threshold is known: every arm needs its own pulls only
-        N = program.floor.copy()
-        need = program.own_d / (program.own_h_less_cap + program.cap)
-        N[program.own] = np.maximum(N[program.own], need)
+        N = np.zeros(program.root.size)
+        N[program.own] = program.own_d / (program.own_h_less_cap + program.cap)
         return N
     best = _Best()
     low = high = 0.0
@@ -125,8 +120,8 @@ def _at(program: Program, logit: float, x: float) -> tuple[FloatArray, float, fl
     slack = program.cap * _expit(-logit)  # kept apart from Q, so that H - Q loses no digits
     Q = program.cap * _expit(logit)
     need = program.own_d / (program.own_h_less_cap + slack)
-    lower = program.floor.copy()
-    lower[program.own] = np.maximum(lower[program.own], need)
+    lower = np.zeros(program.root.size)
+    lower[program.own] = need
     excess = Q - program.steep_h
     upper = np.full(excess.size, np.inf)
     np.divide(program.steep_d, excess, out=upper, where=excess > 0.0)
@@ -138,10 +133,10 @@ def _at(program: Program, logit: float, x: float) -> tuple[FloatArray, float, fl
     x = _root_of_variance(program, lower, upper, Q, x)
     N = np.maximum(lower, program.root / x)
     N[program.steep] = np.minimum(N[program.steep], upper)
-    if math.isinf(x):  # Q is reached for nothing; if no arm needs more either, floor is optimal
-        return N, (math.inf if (program.floor < N).any() else 0.0), x
+    if math.isinf(x):  # Q is reached for nothing; if no arm needs more either, that is optimal
+        return N, (math.inf if N.any() else 0.0), x
     own_root = program.root[program.own]
-    binding = (need > program.floor[program.own]) & (need * x > own_root)
+    binding = need * x > own_root
     multipliers = np.sum(((need * x) ** 2 - own_root**2) / program.own_d, where=binding)
     steep_gain = np.maximum(steep_root**2 - (upper * x) ** 2, 0.0) / program.steep_d
     total = float(multipliers + steep_gain.sum())
