@@ -20,6 +20,7 @@ import pytest
 from scipy.stats import binom
 
 import oddarms
+from helpers import quick_and_long
 from oddarms import Question, Result, analyze
 from oddarms.errors import InvalidParameter
 from oddarms.rules import true_outliers
@@ -276,9 +277,10 @@ def contradictions(result: Result) -> int:
     return int((open_ & apart).sum())
 
 
+@pytest.mark.parametrize("seeds", quick_and_long([range(20)], [range(20, 60)]))
 @pytest.mark.parametrize("method", ["proven", "calibrated"])
-def test_no_open_arm_lies_beyond_the_threshold(method: Any) -> None:
-    for seed in range(60):
+def test_no_open_arm_lies_beyond_the_threshold(method: Any, seeds: range) -> None:
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         n = int(rng.integers(2, 40))
         counts = np.floor(10.0 ** rng.uniform(0.0, 4.0, n)).astype(int)
@@ -448,8 +450,10 @@ def wrong_looks(family: Any, k: float, margin: float, runs: int, delta: float) -
     return wrong, false
 
 
-@pytest.mark.parametrize("binary", [True, False])
-@pytest.mark.parametrize("n", [6, 40, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("n", "binary"),
+    quick_and_long([(6, True), (40, False)], [(6, False), (40, True), (400, True), (400, False)]),
+)
 def test_proven_looks(n: int, binary: bool) -> None:
     family = family_of(np.random.default_rng(14), n, 20, binary=binary)
     for k, margin in ((0.0, 0.0), (1.0, 0.05)):
@@ -479,7 +483,10 @@ def calibrated_errors(name: str, runs: int, delta: float) -> int:
     return wrong
 
 
-@pytest.mark.parametrize("name", CLUSTERS)
+@pytest.mark.parametrize(
+    "name",
+    quick_and_long(["rare, on the threshold", "one far"], ["on the threshold", "equal", "uniform"]),
+)
 def test_calibrated_looks(name: str) -> None:
     assert_error_rate(calibrated_errors(name, 150, 0.2), 150, 0.2)
 

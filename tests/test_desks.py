@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from desks import OpenDesk, add_history, drive, raise_budget, reward_at
+from desks import DESKS, OpenDesk, add_history, drive, raise_budget, reward_at
+from helpers import quick_and_long
 from oddarms import Question, Result, Search, Status
 from oddarms.arms import BatchFunction, Function
 from oddarms.errors import InvalidParameter, PullFailed, RewardRejected
@@ -31,9 +32,22 @@ VARIANTS = {
 }
 
 
-@pytest.fixture(params=VARIANTS)
+@pytest.fixture
 def question(request: pytest.FixtureRequest) -> Question:
     return VARIANTS[request.param]
+
+
+ON_SOME_DESKS = pytest.mark.parametrize(
+    ("desk", "question"),
+    [
+        pytest.param(kind, variant, marks=() if quick else pytest.mark.long)
+        for kind in DESKS
+        for variant in VARIANTS
+        for quick in [kind == "search" or (kind, variant) == ("sqlite", "spade")]
+    ],
+    indirect=True,
+)
+"""Each question in memory; all of them in every storage are long."""
 
 
 def reference(question: Question, seed: int = 3) -> Result:
@@ -58,18 +72,20 @@ def known(result: Result) -> dict[str, Any]:
 class TestTheAnswer:
     """It is a function of the question, the seed and the rewards of the places."""
 
+    @ON_SOME_DESKS
     def test_one_at_a_time(self, desk: OpenDesk, question: Question) -> None:
         result = drive(desk(question, 3), MEANS, at_once=1, prefetch=0.0)
         assert known(result) == known(reference(question))
         assert result.unused == 0
 
+    @ON_SOME_DESKS
     def test_any_order(self, desk: OpenDesk, question: Question) -> None:
         prefetch = 0.2 if question.budget is None else 0.0  # what is made ahead costs budget
         opened = desk(question, 3)
         result = drive(opened, MEANS, at_once=200, shuffled=5, prefetch=prefetch)
         assert known(result) == known(reference(question))
 
-    @pytest.mark.parametrize("prefetch", [0.0, 0.2, 2.0])
+    @pytest.mark.parametrize("prefetch", quick_and_long([0.0, 2.0], [0.2]))
     def test_tickets_given_back_and_made_ahead(self, desk: OpenDesk, prefetch: float) -> None:
         opened = desk(QUESTION, 3)
         result = drive(opened, MEANS, at_once=30, shuffled=7, skipped=0.2, prefetch=prefetch)

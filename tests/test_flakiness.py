@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
 
+from helpers import quick_and_long
 from oddarms.pytest_plugin import Settings
 from oddarms.pytest_plugin._flakiness import (
     ALONE,
@@ -104,7 +105,7 @@ def test_a_quarter_of_flaky_tests_is_told_apart_with_runs_near_the_limit() -> No
 # Intervals and marks
 
 
-@pytest.mark.parametrize("rate", [0.01, 0.05, 0.2, 0.5, 0.95])
+@pytest.mark.parametrize("rate", quick_and_long([0.05, 0.5], [0.01, 0.2, 0.95]))
 def test_intervals_hold_though_the_runs_end_by_what_came_out(rate: float) -> None:
     trials = 800
     rng = np.random.default_rng(2)
@@ -141,12 +142,13 @@ def test_hardly_flaky_tests_do_not_run_for_ever() -> None:
     assert known.wanted(0) == 0
 
 
-def test_what_is_marked_abnormal_is() -> None:
+@pytest.mark.parametrize("suites", quick_and_long([40], [150]))
+def test_what_is_marked_abnormal_is(suites: int) -> None:
     """Against the truth, with rates near the threshold; and what is far above it is marked."""
     truth = [0.0] * 14 + [0.1, 0.12, 0.2, 0.7]
     threshold = max(np.mean(truth) + 2 * np.std(truth), np.mean(truth) + 0.05)
     odd = {i for i, rate in enumerate(truth) if rate >= threshold}
-    suites, wrong, found = 150, 0, 0
+    wrong, found = 0, 0
     rng = np.random.default_rng(3)
     for _ in range(suites):
         known = Flakiness(len(truth), delta=0.1)
@@ -244,9 +246,9 @@ def test_without_processes_of_their_own_suspicious_tests_need_nothing_more() -> 
 # Drift
 
 
-def test_steady_tests_are_seldom_said_to_drift() -> None:
-    trials, rng = 3000, np.random.default_rng(4)
-    alarms = 0
+@pytest.mark.parametrize("trials", quick_and_long([900], [3000]))
+def test_steady_tests_are_seldom_said_to_drift(trials: int) -> None:
+    rng, alarms = np.random.default_rng(4), 0
     for trial in range(trials):
         known = Flakiness(1, precision=0.5)
         rate = (0.05, 0.2, 0.5)[trial % 3]
@@ -339,10 +341,13 @@ def test_the_time_is_shared_fairly_and_the_statement_stays_true(
     assert min(runs) == sampling.known.runs_to_be_clean
 
 
-def test_the_time_to_go_is_right_within_a_factor_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seeds", quick_and_long([(1, 4)], [(range(5),)]))
+def test_the_time_to_go_is_right_within_a_factor_of_two(
+    monkeypatch: pytest.MonkeyPatch, seeds: Iterable[int]
+) -> None:
     """In nine of ten moments between a tenth and nine tenths of what the estimate is about."""
     good = total = 0
-    for seed in range(5):
+    for seed in seeds:
         time = Time(monkeypatch)
         said: list[tuple[float, float, str]] = []
         known_at = 0.0

@@ -57,7 +57,8 @@ class TestEvidenceAboutTheMean:
         return best
 
     @pytest.mark.parametrize(
-        ("others", "margin"), [([0.05] * 9, 0.05), ([0.2, 0.5, 0.7], 0.1), ([0.01] * 4, 0.01)]
+        ("others", "margin"),
+        quick_and_long([([0.05] * 9, 0.05), ([0.2, 0.5, 0.7], 0.1)], [([0.01] * 4, 0.01)]),
     )
     def test_at_the_truth(self, others: list[float], margin: float) -> None:
         n = len(others) + 1
@@ -108,8 +109,13 @@ class TestTogether:
 
 
 class TestSearches:
-    @pytest.mark.parametrize("rate", [0.0, 0.05])
-    @pytest.mark.parametrize("side", ["upper", "lower", "both"])
+    @pytest.mark.parametrize(
+        ("rate", "side"),
+        quick_and_long(
+            [(0.05, "upper"), (0.0, "lower"), (0.05, "both")],
+            [(0.0, "upper"), (0.05, "lower"), (0.0, "both")],
+        ),
+    )
     def test_equals_end(self, rate: float, side: Any) -> None:
         result = oddarms.find(Bernoulli([rate] * 30), margin=0.05, side=side, rng=1)
         assert result.nothing_stands_out

@@ -22,7 +22,7 @@ import pytest
 import scipy.special  # noqa: F401
 import sqlalchemy.dialects.sqlite  # noqa: F401
 
-from helpers import ROOT
+from helpers import ROOT, quick_and_long
 from oddarms.errors import StorageFailed
 from oddarms.pytest_plugin import Settings, read_settings
 from oddarms.pytest_plugin._flakiness import Kind
@@ -468,9 +468,7 @@ def test_leave():
 # How it ends
 
 
-@pytest.mark.parametrize(
-    "isolate", [[], pytest.param(["--oddarms-isolate"], marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("isolate", quick_and_long([[]], [(["--oddarms-isolate"],)]))
 def test_ctrl_c_shows_what_is_known(pytester: pytest.Pytester, isolate: list[str]) -> None:
     pytester.makepyfile(
         CALM
@@ -495,7 +493,9 @@ def test_interrupted():
     )
 
 
-@pytest.mark.parametrize("isolate", [[], ["--oddarms-isolate", "--oddarms-jobs=2"]])
+@pytest.mark.parametrize(
+    "isolate", quick_and_long([["--oddarms-isolate", "--oddarms-jobs=2"]], [([],)])
+)
 def test_ctrl_c_twice_still_has_the_report(pytester: pytest.Pytester, isolate: list[str]) -> None:
     pytester.makepyfile(
         CALM + "import time\n"
@@ -585,15 +585,14 @@ def test_one(i):
     pass
 """
     )
-    result = pytester.runpytest(*PLUGIN, "--oddarms", "--oddarms-summary=answer.md")
+    result = pytester.runpytest(*ALONE, "--oddarms", "--oddarms-summary=answer.md")
     result.stdout.fnmatch_lines(["no flaky test was found among 9"])
     assert "no flaky test was found among 9" in Path("answer.md").read_text()
 
 
 def test_an_error_of_the_collection_is_called_so(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_wrong="import nonexistent", test_right="def test_a(): pass")
-    result = pytester.runpytest(*PLUGIN, *QUICK)
-    result.stdout.fnmatch_lines(["ERROR test_wrong.py*"])
+    hunt(pytester).stdout.fnmatch_lines(["ERROR test_wrong.py*"])
 
 
 def test_a_session_that_cannot_be_torn_down_does_not_cost_the_answer(
@@ -613,7 +612,7 @@ def test_one(shop, i):
     pass
 """
     )
-    result = pytester.runpytest(*PLUGIN, *QUICK)
+    result = hunt(pytester)
     result.stdout.fnmatch_lines(
         ["a fixture of the session failed*RuntimeError: the shop*", "no flaky test was*among 8"]
     )
@@ -785,7 +784,7 @@ def test_flaky_tests_are_put_in_quarantine(pytester: pytest.Pytester) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["quarantine.txt", "quarantine.json"])
+@pytest.mark.parametrize("name", quick_and_long(["quarantine.txt"], ["quarantine.json"]))
 def test_a_test_stays_in_quarantine_until_it_is_found_clean(
     pytester: pytest.Pytester, name: str
 ) -> None:
@@ -889,7 +888,7 @@ def test_of_nothing(nonexistent):
 """
     )
     pytester.makepyfile(test_fine="def test_a(): pass\ndef test_b(): pass")
-    result = pytester.runpytest(*PLUGIN, *QUICK, "--oddarms-out=answer")
+    result = hunt(pytester, "--oddarms-out=answer")
     result.stdout.fnmatch_lines(["*test_places.py:5: AssertionError: 2 != 3*"])
     result.stdout.fnmatch_lines(["*fixture 'nonexistent' not found*"])
     cases = ElementTree.parse("answer/junit.xml").getroot().iter("testcase")
@@ -897,7 +896,7 @@ def test_of_nothing(nonexistent):
     assert ("test_places.TestSums", "test_sum") in names
 
 
-@pytest.mark.parametrize("changed", [False, True])
+@pytest.mark.parametrize("changed", quick_and_long([True], [False]))
 def test_the_action_for_github(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, changed: bool
 ) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from helpers import quick_and_long
 from oddarms import Question, Result, Study, create_study, load_study
 from oddarms.arms import BatchFunction, Function
 from oddarms.errors import InvalidParameter, PullFailed, SearchInterrupted, StorageFailed
@@ -125,11 +126,23 @@ def assert_all_stored(study: Study, pulls: Pulls) -> None:
     assert study.verify().problems == []
 
 
+CALLS, WHEN = ("ask", "tell_many", "result"), ("before", "after")
+
+
 @pytest.mark.usefixtures("short_pauses")
 class TestOutagesThatPass:
-    @pytest.mark.parametrize("how", ["1", "4", "batch"])
-    @pytest.mark.parametrize("call", ["ask", "tell_many", "result"])
-    @pytest.mark.parametrize("when", ["before", "after"])
+    @pytest.mark.parametrize(
+        ("how", "call", "when"),
+        quick_and_long(
+            [
+                *itertools.product(["4"], CALLS, WHEN),
+                ("1", "tell_many", "after"),
+                ("batch", "ask", "before"),
+                ("batch", "tell_many", "after"),
+            ],
+            [*itertools.product(["1", "batch"], CALLS, WHEN)],
+        ),
+    )
     def test_the_call_is_repeated_whether_it_was_recorded_or_not(
         self, study: Study, how: str, call: str, when: str
     ) -> None:
