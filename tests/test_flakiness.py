@@ -261,19 +261,16 @@ def test_steady_tests_are_seldom_said_to_drift(trials: int) -> None:
 
 
 def test_drift_is_seen() -> None:
-    known = Flakiness(5)
+    known = Flakiness(4)
     outcomes(known, 0, "p" * 100 + "f" * 102)
-    outcomes(known, 1, "f" * 20 + "p" * 100)
-    outcomes(known, 2, ("p" * 9 + "f") * 10 + ("pf" * 50))
-    outcomes(known, 3, "ppppf" * 30)
-    outcomes(known, 4, "p" * 50 + "f")
+    outcomes(known, 1, "ppppf" * 30)
+    outcomes(known, 2, "p" * 50 + "f")
+    outcomes(known, 3, "p" * 8 + "fp" * 4)
     assert known.drift_text(0) == "fails only after about 100 runs"
-    assert known.drift_text(1) == "fails only in its first 20 runs"
-    assert (
-        known.drift_text(2) == "fails more often later: 10 and 50 times in the halves of its runs"
-    )
-    assert [known.drift_text(3), known.drift_text(4)] == ["", ""]
-    assert known.drift(0) < DRIFT < known.drift(3)
+    assert [known.drift_text(test) for test in (1, 2, 3)] == [""] * 3
+    assert known.drift(0) < DRIFT < known.drift(1)
+    # of 15 runs before the last one, the first 8 pass: C(7, 4)/C(15, 4)
+    assert known.drift(3) == pytest.approx(35 / 1365)
 
 
 # Which test runs next

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -116,7 +117,7 @@ class Killed:
         found = study.verify()
         assert (found.problems, found.results) == ([], self.recorded())
         assert found.results > self.kills[-1]
-        told = [trial.ticket for trial in study.trials()]
+        told = [trial.ticket for trial in study.trials() if trial.ticket is not None]
         assert len(set(told)) == len(told)
 
 
@@ -186,3 +187,6 @@ def test_the_pytest_plugin_gets_its_answer(
         assert ran.returncode == 1, ran.stdout + ran.stderr
         assert "test_one[odd]" in ran.stdout
         it.check(times)
+        made = re.search(r"^([0-9,]+) runs in ", ran.stdout, re.MULTILINE)
+        assert made is not None
+        assert it.recorded() == int(made[1].replace(",", ""))

@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,6 @@ __all__ = [
     "read_settings",
 ]
 
-RULES = ("sigma", "mad", "tukey", "absolute")
-"""Those that need no further words."""
 FAIL_ON = ("flaky", "abnormal", "broken", "undecided", "none")
 DEFAULT_SECONDS = 600.0
 
@@ -102,14 +100,6 @@ OPTIONS = (
         "Ask which tests are abnormally flaky: K standard deviations above the mean of all.",
         "number",
     ),
-    Option("margin", "RATE", "Abnormal tests also fail this much above the average.", "number"),
-    Option(
-        "floor",
-        "RATE",
-        "Abnormal tests also fail in this share of their runs; alone, the only condition.",
-        "number",
-    ),
-    Option("rule", "RULE", f"Another rule for abnormal tests: {', '.join(RULES)}.", "rule"),
 )
 ISOLATE = "Make every run in a fresh process, forked after the collection."
 
@@ -121,8 +111,8 @@ class Settings:
     rate: float = 0.05
     delta: float = 0.05
     precision: float = 0.2
-    words: dict[str, Any] = field(default_factory=dict)
-    """Of the question which tests are abnormally flaky; empty where that is not asked."""
+    k: float | None = None
+    """Of the question which tests are abnormally flaky; None where that is not asked."""
     seconds: float | None = DEFAULT_SECONDS
     budget: int | None = None
     fail_on: tuple[str, ...] = ("flaky", "broken")
@@ -172,12 +162,7 @@ def read_settings(config: pytest.Config) -> Settings:
     """Return the options, from the command line or else from the ini file."""
     values = {option.name.replace("-", "_"): _value(config, option) for option in OPTIONS}
     given = {name: value for name, value in values.items() if value is not None}
-    own = [name for name in ("k", "margin", "floor", "rule") if name in given]
-    words: dict[str, Any] = {name: given.pop(name) for name in own}
-    if words.keys() == {"floor"}:
-        words["rule"] = "absolute"
-    if words:
-        words["delta"] = given.get("delta", Settings.delta)
+    if "k" in given:
         given.setdefault("fail_on", ("abnormal", "broken"))
     for name in ("out", "summary", "quarantine"):
         if name in given:
@@ -187,7 +172,7 @@ def read_settings(config: pytest.Config) -> Settings:
         given["seconds"] = None if seconds == math.inf else seconds
     isolate = config.getoption("oddarms_isolate")
     given["isolate"] = bool(config.getini("oddarms_isolate") if isolate is None else isolate)
-    return Settings(words=words, **given)
+    return Settings(**given)
 
 
 def _refuse_options_alone(config: pytest.Config) -> None:
@@ -236,7 +221,6 @@ _KINDS: dict[str, tuple[str, Callable[[str], Any], Callable[[Any], bool]]] = {
     ),
     "count": ("a whole number of at least 1", int, lambda number: number >= 1),
     "seed": ("a whole number of at least 0", int, lambda number: number >= 0),
-    "rule": (f"one of {', '.join(RULES)}", str, RULES.__contains__),
     "text": ("a text", str, bool),
 }
 """What a value must be, what reads it, and whether a value that was read is permitted."""

@@ -286,42 +286,22 @@ class Flakiness:
     def drift(self, test: int) -> float:
         """Return the p-value of "a test's rate did not change in this session"; exact.
 
-        Given their number, failures are spread over the runs by chance. So the number of those in
-        the first half is hypergeometric, and the chances that so many of the first runs, or of the
-        last ones, all pass follow by counting. The last run is left out: it may be a failure
-        because that ended the runs. Of three p-values three times the least one is one.
+        Given their number, failures are spread over the runs by chance: it is the probability that
+        all runs before the first failure, or more, pass. The last run is left out, which may be a
+        failure because that ended the runs.
         """
         order = self.cases[test].order[:-1]
-        runs, failures, half = len(order), sum(order), len(order) // 2
-        if failures < 2 or failures == runs:
+        runs, failures = len(order), sum(order)
+        if failures == 0:
             return 1.0
-        early = sum(order[:half])
-        ways = [
-            math.comb(failures, j) * math.comb(runs - failures, half - j) if j <= half else 0
-            for j in range(failures + 1)
-        ]
-        halves = 2 * min(sum(ways[: early + 1]), sum(ways[early:])) / math.comb(runs, half)
-        return min(3.0 * min(halves, _all_passed(order), _all_passed(order[::-1])), 1.0)
+        return math.comb(runs - order.index(1), failures) / math.comb(runs, failures)
 
     def drift_text(self, test: int) -> str:
-        """Return what a change of a test's rate looks like; nothing where there is none."""
+        """Return what a late first failure looks like; nothing where it is not late."""
         case = self.cases[test]
-        order, half = case.order[:-1], len(case.order) // 2
         if case.suspicious or case.unrepeatable or self.drift(test) > DRIFT:
             return ""
-        if _all_passed(order) <= DRIFT:
-            return f"fails only after about {order.index(1):,} runs"
-        if _all_passed(order[::-1]) <= DRIFT:
-            return f"fails only in its first {len(order) - order[::-1].index(1):,} runs"
-        early, late = sum(case.order[:half]), sum(case.order[half:])
-        more = "more" if early < late else "less"
-        return f"fails {more} often later: {early:,} and {late:,} times in the halves of its runs"
-
-
-def _all_passed(order: bytearray) -> float:
-    """Return the probability that all runs before the first failure, or more, pass by chance."""
-    runs, failures = len(order), sum(order)
-    return math.comb(runs - order.index(1), failures) / math.comb(runs, failures)
+        return f"fails only after about {case.order.index(1):,} runs"
 
 
 def alone_next(first: Tally, again: Tally, alone: Tally) -> bool:

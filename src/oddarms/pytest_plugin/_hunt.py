@@ -21,7 +21,7 @@ from oddarms.pytest_plugin import _running as running
 from oddarms.pytest_plugin._memory import clean_version, version_of
 from oddarms.pytest_plugin._report import Answer, blocks, github_lines, write_all
 from oddarms.pytest_plugin._running import Clock, Outcome, Runner, Status
-from oddarms.pytest_plugin._sampling import AbnormalTests, FlakyTests, Sample, Sampling
+from oddarms.pytest_plugin._sampling import AbnormalTests, FlakyTests, Sample
 from oddarms.text import duration
 
 TERMINAL_SECONDS = 0.5
@@ -66,7 +66,7 @@ def take_over(config: pytest.Config) -> None:
 def _check(settings: Settings) -> None:
     """Raise if something is wrong with the question, before the tests are collected."""
     try:
-        Question(["one", "another"], **settings.words)
+        Question(2, k=settings.k, delta=settings.delta)
     except InvalidParameter as error:
         raise pytest.UsageError(f"--oddarms: {error}") from None
     if settings.isolate and not hasattr(os, "fork"):
@@ -100,22 +100,22 @@ class Hunt:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self.config = config
         self.settings = settings
-        self.sampling: Sampling | None = None
+        self.sampling: FlakyTests | None = None
         self.answer: Answer | None = None
         self.written: list[str] = []
         self._shown_at = Clock.now()
         self._warnings = 0
         self.ctrl_c = CtrlC()
 
-    def begin(self, nodeids: Sequence[str], workers: int = 1) -> Sampling:
+    def begin(self, nodeids: Sequence[str], workers: int = 1) -> FlakyTests:
         """Begin the sampling of the collected tests."""
         settings = self.settings
-        kind = AbnormalTests if settings.words else FlakyTests
+        kind = FlakyTests if settings.k is None else AbnormalTests
         self.sampling = sampling = kind(nodeids, settings, workers)
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None and reporter.verbosity >= 0:
             limit = "" if settings.seconds is None else f" for up to {duration(settings.seconds)}"
-            asked = "abnormally flaky" if settings.words else "flaky"
+            asked = "flaky" if settings.k is None else "abnormally flaky"
             reporter.write_line(f"oddarms: looking for {asked} tests{limit}")
         return sampling
 
@@ -238,7 +238,7 @@ class Loop:
             self._here(items, sampling)
         return True
 
-    def _here(self, items: list[pytest.Item], sampling: Sampling) -> None:
+    def _here(self, items: list[pytest.Item], sampling: FlakyTests) -> None:
         last: int | None = None
         self.runner.prepare(items[0].session)
         while True:
@@ -253,7 +253,7 @@ class Loop:
             sampling.tell(sample, outcome)
             self.hunt.ran()
 
-    def _isolated(self, items: list[pytest.Item], sampling: Sampling) -> None:
+    def _isolated(self, items: list[pytest.Item], sampling: FlakyTests) -> None:
         config, jobs = self.hunt.config, self.hunt.settings.jobs
         under_way: dict[int, tuple[running.Child, Sample]] = {}
         try:

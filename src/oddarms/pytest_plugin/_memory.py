@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from oddarms.errors import StorageFailed
 from oddarms.finding import open_study
 from oddarms.problem import Question
 from oddarms.pytest_plugin import Settings
-from oddarms.pytest_plugin._flakiness import Flakiness, Tally
+from oddarms.pytest_plugin._flakiness import Flakiness, Kind, Tally
 from oddarms.studies import Study, list_studies, load_study, retried
 
 RETRY_SECONDS = 20.0
@@ -167,20 +167,20 @@ class Memory:
 
     # What has changed
 
-    def change(self, nodeid: str, *, flaky: bool, clean: bool) -> str:
-        """Return what is new about a test, compared with the last older version that ran it."""
+    def change(self, nodeid: str, kind: Kind) -> Iterator[str]:
+        """Yield what is new about a test, compared with the last older version that ran it."""
         version = next((v for v in self.older if nodeid in v.tallies), None)
         if version is None:
-            return ""
+            return
         before = version.tallies[nodeid]
         when = f"{version.name} ({version.begun:%Y-%m-%d})"
-        if flaky and not before.failures:
-            return f"new since {when}, where it passed {before.runs:,} times"
-        if clean and before.failures:
-            return f"fixed since {when}? It failed in {before.failures:,} of {before.runs:,} runs"
-        if flaky and before.passes:
-            return f"flaky in {when} already: {before.failures:,} of {before.runs:,} runs"
-        return ""
+        failed = f"{before.failures:,} of {before.runs:,} runs"
+        if kind is Kind.FLAKY and not before.failures:
+            yield f"new since {when}, where it passed {before.runs:,} times"
+        elif kind is Kind.FLAKY and before.passes:
+            yield f"flaky in {when} already: {failed}"
+        elif kind is Kind.CLEAN and before.failures:
+            yield f"fixed since {when}? It failed in {failed}"
 
 
 def version_of(folder: Path) -> str:

@@ -24,14 +24,8 @@ from oddarms.documents import (
 from oddarms.errors import OddarmsError
 from oddarms.files import append_text, writable_folder, write_whole
 from oddarms.pytest_plugin._flakiness import ALONE, Case, Flakiness, Kind, excluded_rate
-from oddarms.pytest_plugin._sampling import AbnormalTests, FlakyTests, Sampling
-from oddarms.report import (
-    MAX_LISTED,
-    Row,
-    table_of_tests,
-    write_report,
-    write_results,
-)
+from oddarms.pytest_plugin._sampling import AbnormalTests, FlakyTests
+from oddarms.report import MAX_LISTED, Row, table_of_tests
 from oddarms.search import TESTS, headline
 from oddarms.text import counted, shown
 
@@ -44,7 +38,7 @@ DESELECT = "--deselect="
 class Answer:
     """What a session has found, in the words of the question."""
 
-    def __init__(self, sampling: Sampling) -> None:
+    def __init__(self, sampling: FlakyTests) -> None:
         self.sampling = sampling
         self.settings = sampling.settings
         self.known: Flakiness = sampling.known
@@ -54,7 +48,7 @@ class Answer:
     @property
     def title(self) -> str:
         """The question."""
-        asked = "abnormally flaky" if self.settings.words else "flaky"
+        asked = "flaky" if self.settings.k is None else "abnormally flaky"
         return f"which tests are {asked}?"
 
     def _rows(self) -> list[Row]:
@@ -63,7 +57,7 @@ class Answer:
         rows = []
         for index, nodeid in enumerate(self.sampling.nodeids):
             case, kind = self.known.cases[index], self.known.kind(index)
-            if self.settings.words and kind in (Kind.CLEAN, Kind.UNDECIDED):
+            if self.settings.k is not None and kind in (Kind.CLEAN, Kind.UNDECIDED):
                 kind = Kind.UNDECIDED if nodeid in undecided else Kind.CLEAN
             rows.append(
                 Row(
@@ -87,7 +81,7 @@ class Answer:
         nodeids = self.sampling.nodeids
         if self.result is not None:
             return set(map(str, self.result.outliers)), set(map(str, self.result.undecided))
-        if self.settings.words:
+        if self.settings.k is not None:
             return set(), set(nodeids)
         return {nodeids[i] for i in self.known.abnormal()}, set()
 
@@ -110,15 +104,9 @@ class Answer:
             drift = self.known.drift_text(index)
             if drift:
                 yield f"{drift}: something may leak{isolate}"
-        memory = getattr(self.sampling, "memory", None)
+        memory = self.sampling.memory
         if memory is not None:
-            change = memory.change(
-                self.sampling.nodeids[index],
-                flaky=kind is Kind.FLAKY,
-                clean=kind is Kind.CLEAN,
-            )
-            if change:
-                yield change
+            yield from memory.change(self.sampling.nodeids[index], kind)
 
     # Lists
 
@@ -155,7 +143,7 @@ class Answer:
         """Return the rows by the word for them in pytest's last line."""
         words = {kind.value: self.of(kind) for kind in Kind}
         words["left out as skipped"] = words.pop("skipped")  # pytest has "skipped" for reports
-        if self.settings.words:
+        if self.settings.k is not None:
             words["flaky"] = [row for row in words["flaky"] if not row.abnormal]
             clean = words.pop("clean")
             words = {"abnormal": self.abnormal, **words, "normal": clean}
@@ -173,7 +161,7 @@ class Answer:
 
     def headline(self) -> list[str]:
         """Return the answer in a few sentences."""
-        return self._abnormal_headline() if self.settings.words else self._flaky_headline()
+        return self._flaky_headline() if self.settings.k is None else self._abnormal_headline()
 
     def _flaky_headline(self) -> list[str]:
         flaky, ran = len(self.of(Kind.FLAKY)), len(self.rows) - len(self.of(Kind.SKIPPED))
@@ -210,10 +198,8 @@ class Answer:
         return f"{text}, but for {counted(few, 'test')} with fewer runs" if few else text
 
     def _abnormal_headline(self) -> list[str]:
-        sampling = self.sampling
-        assert isinstance(sampling, AbnormalTests)
         if self.result is None:
-            why = sampling.problem or f"{sampling.stopped}: no search has begun."
+            why = self.sampling.stopped or "at least two tests are needed that can pass"
             return [f"nothing was compared: {why}"]
         question = self.result.question
         lines = headline(self.result, TESTS)
@@ -228,18 +214,11 @@ class Answer:
     def cost(self) -> list[str]:
         """Return how many runs there were, where they are stored, and why it ended."""
         sampling = self.sampling
-        between = sampling.runs_between
-        apart = f" ({between:,} in between, which do not count)" if between else ""
-        lines = [f"{counted(sampling.runs, 'run')} in {sampling.elapsed:.1f} s{apart}"]
+        lines = [f"{counted(sampling.runs, 'run')} in {sampling.elapsed:.1f} s"]
         if sampling.stopped:
             lines[0] += f"; ended: {sampling.stopped}"
-        if isinstance(sampling, AbnormalTests) and sampling.study is not None:
-            study = sampling.study
-            lines.append(f"stored in {shown(study.storage)} as {shown(study.name)}")
-            if sampling.stored_before:
-                lines[-1] += f", {counted(sampling.stored_before, 'run')} from before"
-        if isinstance(sampling, FlakyTests) and sampling.memory is not None:
-            memory = sampling.memory
+        memory = sampling.memory
+        if memory is not None:
             lines.append(f"stored in {shown(memory.study.storage)} as {shown(memory.study.name)}")
             others = sum(case.stored.runs for case in self.known.cases)
             if others:
@@ -292,20 +271,8 @@ def _write_folder(answer: Answer, folder: Path) -> Iterator[Path]:
     place = writable_folder("--oddarms-out", folder)
     yield write_whole(place / "junit.xml", junit_xml(answer))
     yield write_whole(place / "flaky.json", json_text(answer))
-    if answer.result is None:
-        page = to_html("Flaky tests", [Heading("Flaky tests", 1), *blocks(answer)], place)
-        yield write_whole(place / "report.html", page.encode("utf-8", "replace"))
-        return
-    yield from write_results(answer.result, place)
-    notes = [
-        f"{counted(len(rows), 'test')} left out of the comparison, {why}."
-        for rows, why in (
-            (answer.of(Kind.BROKEN), "as every run of them failed (broken, not flaky)"),
-            (answer.of(Kind.SKIPPED), "as they are skipped"),
-        )
-        if rows
-    ]
-    yield write_report(answer.result, place, notes=notes, subject=TESTS)
+    page = to_html("Flaky tests", [Heading("Flaky tests", 1), *blocks(answer)], place)
+    yield write_whole(place / "report.html", page.encode("utf-8", "replace"))
 
 
 def blocks(answer: Answer) -> list[Block]:
@@ -328,7 +295,7 @@ def json_text(answer: Answer) -> str:
     settings = answer.settings
     document = {
         "format": "oddarms flaky tests",
-        "question": dict(settings.words) or {"rate": settings.rate, "delta": settings.delta},
+        "question": {name: getattr(settings, name) for name in ("rate", "delta", "k")},
         "version": settings.version or None,
         "answer": answer.headline(),
         "ended": answer.sampling.stopped or None,

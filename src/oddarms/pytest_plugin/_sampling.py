@@ -2,8 +2,7 @@
 
 The loop that runs the tests (in this process, its children, or the workers of pytest-xdist) asks
 `next` for a sample and tells its outcome. `FlakyTests` finds out which tests are flaky at all
-(`_flakiness`), `AbnormalTests` which are abnormally flaky: it asks the ADE paper's question, and a
-`Search` or a study's `Worker` answers it.
+(`_flakiness`); `AbnormalTests` asks the ADE paper's question, which a `Search` answers.
 
 Runs of one test are interleaved with those of others: `next` returns the test that ran last on the
 same worker only if nothing else is left to run. What is under way when the time is over still
@@ -12,20 +11,14 @@ counts: slow runs are more often among it.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import random
-from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from oddarms.errors import StorageFailed
-from oddarms.finding import open_study
 from oddarms.problem import Question
 from oddarms.pytest_plugin import Settings
 from oddarms.pytest_plugin._flakiness import Flakiness, Kind, fair_share
@@ -33,7 +26,6 @@ from oddarms.pytest_plugin._memory import RETRY_SECONDS, Memory
 from oddarms.pytest_plugin._running import Clock, Outcome, Status
 from oddarms.randomness import seed_of
 from oddarms.search import PREFETCH, Result, Search, Ticket
-from oddarms.studies import Study, Worker, retried
 from oddarms.text import counted, duration
 
 AT_A_TIME = 256
@@ -51,7 +43,7 @@ class Sample:
     Attributes
     ----------
     between
-        Whether its outcome is ignored: it keeps two runs of a test apart.
+        Whether no question needs its outcome: it keeps two runs of a test apart.
     """
 
     index: int
@@ -60,8 +52,14 @@ class Sample:
     between: bool = False
 
 
-class Sampling(ABC):
-    """The tests of a session, what is known of them, and what to run next."""
+class FlakyTests:
+    """Runs all tests in rounds until each is known to be flaky, broken or clean.
+
+    The first round has the order of the collection, as any run of pytest. Later ones are shuffled.
+    If the time does not suffice for all, tests have equal shares of it, and what quick ones do not
+    need is left to slower ones. A test that is found flaky waits until all others are known; then
+    the flaky tests run on until their intervals are narrow.
+    """
 
     def __init__(self, nodeids: Sequence[str], settings: Settings, workers: int = 1) -> None:
         self.settings = settings
@@ -78,12 +76,20 @@ class Sampling(ABC):
         self.stopped = ""
         """Why it was ended before the answer was known."""
         self.runs = 0
-        self.runs_between = 0
         self.done = False
         """True once nothing more is to be run."""
         self.seed = seed_of(settings.seed)
         self.rng = random.Random(self.seed)
+        self.memory: Memory | None = None
+        if settings.storage is not None:
+            self.memory = Memory(nodeids, settings)
+            self.memory.read_into(self.known)
         self._seconds = 0.0
+        self._round: deque[int] = deque()
+        self._rounds = 0
+        self._out: Counter[int] = Counter()
+        self._handed = [case.stored.runs for case in self.known.cases]
+        self._synced = self.begun
 
     # What to run
 
@@ -94,10 +100,14 @@ class Sampling(ABC):
             self.stop(f"{duration(settings.seconds)} are over")
         elif settings.budget is not None and self.runs >= settings.budget:
             self.stop(f"{settings.budget:,} runs are made")
+        elif self.memory is not None and Clock.now() - self._synced > SYNC_SECONDS:
+            self.memory.sync(self.known)
+            self._synced = Clock.now()
         return None if self.done else self._next(last)
 
     def tell(self, sample: Sample, outcome: Outcome) -> None:
         """Take the outcome of a sample."""
+        self._out[sample.index] -= 1
         self.runs += 1
         self._seconds += outcome.seconds
         case = self.known.cases[sample.index]
@@ -109,7 +119,10 @@ class Sampling(ABC):
             self.known.skip(sample.index)
         else:
             self.known.tell(sample.index, outcome.where, failed=outcome.failed)
-        self._told(sample, outcome)
+
+    def lose(self, sample: Sample) -> None:
+        """Give a sample back that was not run."""
+        self._out[sample.index] -= 1
 
     def stop(self, why: str) -> None:
         """Hand out no more samples; those under way are still to be told."""
@@ -117,26 +130,22 @@ class Sampling(ABC):
             self.stopped = why
             self.done = True
 
-    @abstractmethod
     def between(self, last: int | None) -> Sample | None:
-        """Return a run that keeps a worker busy, of another test than the last one."""
+        """Return a run that keeps a worker busy: of the test, other than the last, with fewest."""
+        cases = self.known.cases
+        usable = [i for i, case in enumerate(cases) if i != last and not case.skipped]
+        if not usable:
+            return None if last is None else self._sample(last)
+        return self._sample(min(usable, key=lambda i: cases[i].counted.runs + self._out[i]))
 
-    @abstractmethod
-    def _next(self, last: int | None) -> Sample | None: ...
-
-    @abstractmethod
-    def _told(self, sample: Sample, outcome: Outcome) -> None: ...
-
-    @abstractmethod
-    def lose(self, sample: Sample) -> None:
-        """Give a sample back that was not run."""
-
-    @abstractmethod
     def finish(self, why: str, *, in_a_hurry: bool = False) -> None:
         """End, when nothing is under way any more; `why` is the reason unless it ended by itself.
 
         In a hurry, do not wait for a storage that is unavailable.
         """
+        self.stop(why)
+        if self.memory is not None:
+            self.memory.sync(self.known, 0.0 if in_a_hurry else RETRY_SECONDS)
 
     # What is known
 
@@ -149,120 +158,6 @@ class Sampling(ABC):
     def pace(self) -> float:
         """Seconds that a run takes, on average of all so far."""
         return self._seconds / self.runs if self.runs else 1.0
-
-    @abstractmethod
-    def progress_text(self) -> str:
-        """Return how far it is, as a line."""
-
-
-class FlakyTests(Sampling):
-    """Runs all tests in rounds until each is known to be flaky, broken or clean.
-
-    The first round has the order of the collection, as any run of pytest. Later ones are shuffled.
-    If the time does not suffice for all, tests have equal shares of it, and what quick ones do not
-    need is left to slower ones. A test that is found flaky waits until all others are known; then
-    the flaky tests run on until their intervals are narrow.
-    """
-
-    def __init__(self, nodeids: Sequence[str], settings: Settings, workers: int = 1) -> None:
-        super().__init__(nodeids, settings, workers)
-        self.memory: Memory | None = None
-        if settings.storage is not None:
-            self.memory = Memory(nodeids, settings)
-            self.memory.read_into(self.known)
-        self._round: deque[int] = deque()
-        self._rounds = 0
-        self._out: Counter[int] = Counter()
-        self._handed = [case.stored.runs for case in self.known.cases]
-        self._synced = self.begun
-
-    def _next(self, last: int | None) -> Sample | None:
-        if self.memory is not None and Clock.now() - self._synced > SYNC_SECONDS:
-            self.memory.sync(self.known)
-            self._synced = Clock.now()
-        index = self._chosen(last)
-        if index is not None:
-            return self._sample(index)
-        if not any(self._needed(i) for i in range(self.known.n)):
-            self.done = True  # whatever is still under way
-        return None
-
-    def _chosen(self, last: int | None) -> int | None:
-        """Return the next test of the round that still needs a run, another one if possible."""
-        same: list[int] = []
-        for _ in range(2):
-            while self._round:
-                index = self._round.popleft()
-                if self._needed(index) <= self._out[index]:
-                    continue
-                if index != last:
-                    self._round.extendleft(same)
-                    return index
-                same = [index]
-            self._begin_round(same)
-        return same[0] if same else None
-
-    def _needed(self, index: int) -> int:
-        """Return the runs that decide what a test is, or make its interval narrow."""
-        return self.known.needed(index) or self.known.wanted(index)
-
-    def _begin_round(self, left: Sequence[int]) -> None:
-        """Begin a round of all tests but those that are left of the one before."""
-        known, out = self.known, self._out
-        needed = {i: known.needed(i) for i in range(known.n)}
-        if not any(needed.values()):  # all are known
-            needed = {i: known.wanted(i) for i in needed}
-        needed = {i: runs for i, runs in needed.items() if runs > out[i]}
-        tests = [i for i in self._affordable(needed) if i not in left]
-        if self._rounds:
-            self.rng.shuffle(tests)
-        self._rounds += 1
-        self._round.extend(tests)
-
-    def _affordable(self, needed: dict[int, int]) -> list[int]:
-        """Return tests whose share of the time is not spent; all where the time suffices."""
-        tests = list(needed)
-        if self.settings.seconds is None or not tests:
-            return tests
-        cases = [self.known.cases[i] for i in tests]
-        spent = np.array([case.seconds for case in cases])
-        pace = np.array([case.pace for case in cases])
-        wanted = spent + pace * list(needed.values())
-        left = (self.settings.seconds - self.elapsed) * self.workers
-        level = fair_share(spent, wanted, max(left, 0.0))
-        fair = [
-            i
-            for i, case in zip(tests, cases, strict=True)
-            if case.timed < MIN_RUNS or case.seconds + case.pace <= level
-        ]
-        return fair or [min(tests, key=lambda i: self.known.cases[i].seconds)]
-
-    def _sample(self, index: int) -> Sample:
-        self._out[index] += 1
-        self._handed[index] += 1
-        return Sample(index, f"{self.seed}:{self.nodeids[index]}:{self._handed[index]}")
-
-    def between(self, last: int | None) -> Sample | None:
-        """Return a run of the test that has fewest; it counts, too."""
-        cases = self.known.cases
-        usable = [i for i, case in enumerate(cases) if i != last and not case.skipped]
-        if not usable:
-            return None if last is None else self._sample(last)
-        return self._sample(min(usable, key=lambda i: cases[i].counted.runs + self._out[i]))
-
-    def _told(self, sample: Sample, outcome: Outcome) -> None:
-        del outcome
-        self._out[sample.index] -= 1
-
-    def lose(self, sample: Sample) -> None:
-        """See `Sampling.lose`."""
-        self._out[sample.index] -= 1
-
-    def finish(self, why: str, *, in_a_hurry: bool = False) -> None:
-        """See `Sampling.finish`."""
-        self.stop(why)
-        if self.memory is not None:
-            self.memory.sync(self.known, 0.0 if in_a_hurry else RETRY_SECONDS)
 
     def progress_text(self) -> str:
         """Return how far it is, as a line."""
@@ -289,8 +184,76 @@ class FlakyTests(Sampling):
             return f"the time is over in {duration(max(left, 0.0))}"
         return f"about {duration(seconds)} {'until all others are known' if flaky else 'to go'}"
 
+    # Rounds
 
-class AbnormalTests(Sampling):
+    def _next(self, last: int | None) -> Sample | None:
+        index = self._chosen(last)
+        if index is not None:
+            return self._sample(index)
+        if not any(self._needed(i) or self._wanted(i) for i in range(self.known.n)):
+            self.done = True  # whatever is still under way
+        return None
+
+    def _chosen(self, last: int | None) -> int | None:
+        """Return the next test of the round that still needs a run, another one if possible."""
+        same: list[int] = []
+        for _ in range(2):
+            while self._round:
+                index = self._round.popleft()
+                if (self._needed(index) or self._wanted(index)) <= self._out[index]:
+                    continue
+                if index != last:
+                    self._round.extendleft(same)
+                    return index
+                same = [index]
+            self._begin_round(same)
+        return same[0] if same else None
+
+    def _needed(self, index: int) -> int:
+        """Return how many runs decide what a test is."""
+        return self.known.needed(index)
+
+    def _wanted(self, index: int) -> int:
+        """Return how many runs make its interval narrow; they come when all tests are known."""
+        return self.known.wanted(index)
+
+    def _begin_round(self, left: Sequence[int]) -> None:
+        """Begin a round of all tests but those that are left of the one before."""
+        needed = {i: self._needed(i) for i in range(self.known.n)}
+        if not any(needed.values()):  # all are known
+            needed = {i: self._wanted(i) for i in needed}
+        needed = {i: runs for i, runs in needed.items() if runs > self._out[i]}
+        tests = [i for i in self._affordable(needed) if i not in left]
+        if self._rounds:
+            self.rng.shuffle(tests)
+        self._rounds += 1
+        self._round.extend(tests)
+
+    def _affordable(self, needed: dict[int, int]) -> list[int]:
+        """Return tests whose share of the time is not spent; all where the time suffices."""
+        tests = list(needed)
+        if self.settings.seconds is None or not tests:
+            return tests
+        cases = [self.known.cases[i] for i in tests]
+        spent = np.array([case.seconds for case in cases])
+        pace = np.array([case.pace for case in cases])
+        wanted = spent + pace * list(needed.values())
+        left = (self.settings.seconds - self.elapsed) * self.workers
+        level = fair_share(spent, wanted, max(left, 0.0))
+        fair = [
+            i
+            for i, case in zip(tests, cases, strict=True)
+            if case.timed < MIN_RUNS or case.seconds + case.pace <= level
+        ]
+        return fair or [min(tests, key=lambda i: self.known.cases[i].seconds)]
+
+    def _sample(self, index: int, ticket: Ticket | None = None) -> Sample:
+        self._out[index] += 1
+        self._handed[index] += 1
+        return Sample(index, f"{self.seed}:{self.nodeids[index]}:{self._handed[index]}", ticket)
+
+
+class AbnormalTests(FlakyTests):
     """Runs the tests that a search asks for, until it knows which are abnormally flaky.
 
     Every test runs before the search until it has passed once, or is known to be broken; one that
@@ -299,150 +262,88 @@ class AbnormalTests(Sampling):
     probability at least 1 - delta. Had it used them, a test would have come in by having passed.
     """
 
+    result: Result | None = None
+    _search: Search | None = None
+
     def __init__(self, nodeids: Sequence[str], settings: Settings, workers: int = 1) -> None:
         super().__init__(nodeids, settings, workers)
-        self.problem = ""
-        """Why there is no search, as a sentence."""
-        self.result: Result | None = None
-        self.study: Study | None = None
-        self.stored_before = 0
-        self._waiting = deque(range(len(nodeids)))
-        self._open = set(self._waiting)  # without a place yet
-        self._first_runs = Counter[int]()
         self._prefetch = PREFETCH if workers > 1 else 0.0
         self._at_a_time = AT_A_TIME if workers == 1 else 4 * workers
-        self._desk: Search | Worker | None = None
         self._tests: list[int] = []  # of each arm
         self._pool: list[Ticket] = []
-        self._out: dict[str, Ticket] = {}
 
-    def _next(self, last: int | None) -> Sample | None:
-        if self._open:
-            return self._first_run(last)
-        if self._desk is None:
-            self._begin()
-        return None if self.done else self._ticket_for(last)
-
-    def _first_run(self, last: int | None) -> Sample | None:
-        for _ in range(len(self._waiting)):
-            index = self._waiting.popleft()
-            if index != last or len(self._open) == 1:
-                self._first_runs[index] += 1
-                nodeid = self.nodeids[index]
-                return Sample(index, f"{self.seed}:first:{nodeid}:{self._first_runs[index]}")
-            self._waiting.append(index)
-        return None
-
-    def between(self, last: int | None) -> Sample | None:
-        """Return a run of another test than the last one; its outcome is ignored."""
-        usable = [i for i in self._tests or range(len(self.nodeids)) if i != last]
-        if not usable:
-            return None
-        self.runs_between += 1
-        index = self.rng.choice(usable)  # not a quick one: the seed alone decides what is run
-        return Sample(index, f"{self.seed}:between:{self.runs_between}", between=True)
-
-    def _told(self, sample: Sample, outcome: Outcome) -> None:
-        if sample.between:
-            return
-        ticket = sample.ticket
-        if ticket is None:
-            self._place(sample.index, outcome)
-        elif self._desk is not None and self._out.pop(ticket.id, None) is not None:
-            self._desk.tell(ticket, float(outcome.failed))
-
-    def _place(self, index: int, outcome: Outcome) -> None:
-        """Queue a test that failed once more, unless it is broken."""
-        if outcome.failed and self.known.kind(index) is Kind.UNDECIDED:
-            self._waiting.append(index)
-        else:
-            self._open.discard(index)
+    def tell(self, sample: Sample, outcome: Outcome) -> None:
+        """See `FlakyTests.tell`."""
+        super().tell(sample, outcome)
+        if sample.ticket is not None and self._search is not None:
+            self._search.tell(sample.ticket, float(outcome.failed))
 
     def lose(self, sample: Sample) -> None:
-        """See `Sampling.lose`."""
+        """See `FlakyTests.lose`."""
+        super().lose(sample)
         if sample.ticket is not None:
-            if self._out.pop(sample.ticket.id, None) is not None:
-                self._pool.append(sample.ticket)
-        elif not sample.between:
-            self._waiting.appendleft(sample.index)
+            self._pool.append(sample.ticket)
 
-    def _ticket_for(self, last: int | None) -> Sample | None:
+    def between(self, last: int | None) -> Sample | None:
+        """Return a run that the search does not use."""
+        sample = super().between(last)
+        return sample and replace(sample, between=self._search is not None)
+
+    def finish(self, why: str, *, in_a_hurry: bool = False) -> None:
+        """See `FlakyTests.finish`."""
+        super().finish(why, in_a_hurry=in_a_hurry)
+        if self._search is not None:
+            self.result = self._search.result()
+
+    def progress_text(self) -> str:
+        """Return how far it is, as a line."""
+        flaky = f"{self.known.kinds().count(Kind.FLAKY):,} flaky so far"
+        if self._search is None:
+            return f"{flaky}; first round, {self.runs:,} runs"
+        progress = self._search.progress()
+        return f"{flaky}; {progress.undecided:,} of {progress.n:,} undecided; {self.runs:,} runs"
+
+    def _needed(self, index: int) -> int:
+        """Return how many runs may show that a test is broken; 0 once it has passed."""
+        return 0 if self.known.cases[index].counted.passes else self.known.needed(index)
+
+    def _wanted(self, index: int) -> int:  # noqa: ARG002
+        return 0
+
+    def _next(self, last: int | None) -> Sample | None:
+        if self._search is None:
+            sample = super()._next(last)
+            if not self.done:
+                return sample
+            self._begin()
+        return None if self._search is None else self._ticket_for(self._search, last)
+
+    def _begin(self) -> None:
+        """Begin the search; with fewer than two tests that can pass there is none."""
+        left_out = (Kind.SKIPPED, Kind.BROKEN)
+        compared = [i for i, kind in enumerate(self.known.kinds()) if kind not in left_out]
+        if len(compared) < 2:
+            return
+        self.done = False
+        self._tests = sorted(compared, key=lambda i: self.nodeids[i])
+        labels = [self.nodeids[i] for i in self._tests]
+        question = Question(labels, k=self.settings.k, delta=self.settings.delta)
+        self._search = Search(question, rng=self.seed)
+
+    def _ticket_for(self, search: Search, last: int | None) -> Sample | None:
         """Return a sample of a random ticket; ask for more if none fits."""
         fitting = self._fitting(last)
         if not fitting:
-            self._ask()
+            tickets = search.ask(self._at_a_time, prefetch=self._prefetch)
+            self._pool += tickets
+            self.done = tickets.done
             fitting = self._fitting(last)
         if self.done or not fitting:
             return None
         ticket = self._pool.pop(self.rng.choice(fitting))
-        self._out[ticket.id] = ticket
-        return Sample(self._tests[ticket.index], f"{self.seed}:{ticket.arm}:{ticket.place}", ticket)
+        return self._sample(self._tests[ticket.index], ticket)
 
     def _fitting(self, last: int | None) -> list[int]:
         """Return where in the pool there are tickets of other tests than the last one."""
         tests = self._tests
         return [i for i, ticket in enumerate(self._pool) if tests[ticket.index] != last]
-
-    def _begin(self) -> None:
-        """Begin the search, or continue the one in the storage."""
-        left_out = (Kind.SKIPPED, Kind.BROKEN)
-        compared = [i for i, kind in enumerate(self.known.kinds()) if kind not in left_out]
-        if len(compared) < 2:
-            self.problem = (
-                "at least two tests are needed that can pass, to compare them with each other,"
-                f" but there {'is 1' if compared else 'are 0'}."
-            )
-            self.done = True
-            return
-        self._tests = sorted(compared, key=lambda i: self.nodeids[i])
-        labels = [self.nodeids[i] for i in self._tests]
-        question = Question(labels, **self.settings.words)
-        if self.settings.storage is None:
-            self._desk = Search(question, rng=self.seed)
-            return
-        self.study = study = retried(lambda: self._opened(question), RETRY_SECONDS)
-        self.seed = study.seed
-        self._desk = Worker(study, retry_for=RETRY_SECONDS).__enter__()
-        self.stored_before = retried(study.overview, RETRY_SECONDS).told
-
-    def _opened(self, question: Question) -> Study:
-        """Return the study of this question and version; another one has another study."""
-        settings = self.settings
-        assert settings.storage is not None
-        asked = {word: value for word, value in question.to_dict().items() if word != "budget"}
-        text = json.dumps(asked, sort_keys=True, default=str).encode()
-        name = f"{settings.study} k@{settings.version} #{hashlib.sha256(text).hexdigest()[:8]}"
-        return open_study(question, storage=settings.storage, name=name, rng=settings.seed)
-
-    def _ask(self) -> None:
-        assert self._desk is not None
-        tickets = self._desk.ask(self._at_a_time, prefetch=self._prefetch)
-        self._pool += tickets
-        if tickets.done:
-            self.done = True
-
-    def finish(self, why: str, *, in_a_hurry: bool = False) -> None:
-        """See `Sampling.finish`."""
-        self.stop(why)
-        desk = self._desk
-        if desk is None:
-            return
-        desk.skip_many([*self._pool, *self._out.values()], "not run")
-        self._pool, self._out = [], {}
-        if not isinstance(desk, Worker):
-            self.result = desk.result()
-            return
-        desk.__exit__(KeyboardInterrupt if in_a_hurry else None)
-        self.result = retried(desk.study.result, 0.0 if in_a_hurry else RETRY_SECONDS)
-
-    def progress_text(self) -> str:
-        """Return how far it is, as a line."""
-        flaky = f"{self.known.kinds().count(Kind.FLAKY):,} flaky so far"
-        if self._desk is None:
-            return f"{flaky}; first round, {self.runs:,} runs"
-        with suppress(StorageFailed):
-            progress = self._desk.progress()
-            return (
-                f"{flaky}; {progress.undecided:,} of {progress.n:,} undecided; {self.runs:,} runs"
-            )
-        return f"{flaky}; {self.runs:,} runs; the storage does not answer"

@@ -4,8 +4,8 @@ The controller sends numbers of tests, which may repeat; a worker knows nothing 
 answers each with one report that carries the outcome, and that no other plugin shows.
 
 A worker begins a test only once it knows the next one. So one that has a sample has at least two
-runs queued; where nothing needs a run, the other is one that keeps it busy (`Sampling.between`). A
-worker without a sample waits.
+runs queued; where nothing needs a run, the other is one that keeps it busy (`between`). A worker
+without a sample waits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 
 from oddarms.pytest_plugin._hunt import Hunt
 from oddarms.pytest_plugin._running import Outcome, Runner, Status, in_a_fork
-from oddarms.pytest_plugin._sampling import Sample, Sampling
+from oddarms.pytest_plugin._sampling import FlakyTests, Sample
 
 CARRIED = "oddarms"
 """The user property of a report that carries an outcome."""
@@ -97,7 +97,7 @@ class Scheduler:
     def __init__(self, hunt: Hunt, workers: int) -> None:
         self.hunt = hunt
         self.workers = workers
-        self.sampling: Sampling | None = None
+        self.sampling: FlakyTests | None = None
         self.outcomes: dict[Any, Outcome] = {}
         """Of each worker's test that is complete in a moment."""
         self.interrupted = False
