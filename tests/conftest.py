@@ -78,9 +78,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place.get(item.path.stem, len(LONGEST)))
 
 
+gc.disable()  # until the tests are collected: imports and parameters are kept anyway
+
+
 def pytest_collection_finish() -> None:
     """Leave what was imported to no garbage collector; runs of pytest in a test call it often."""
     gc.freeze()
+    gc.enable()
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a shell
