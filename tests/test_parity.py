@@ -13,7 +13,7 @@ from oddarms.algorithms import create
 from oddarms.arms import Bernoulli, Beta
 from oddarms.rules import Sigma
 from oddarms.simulation import Simulation
-from oddarms.simulation._taped_arms import TapedBernoulli
+from oddarms.simulation._tapes import TapedBernoulli
 
 FAMILIES: dict[str, dict[str, float]] = {
     "bernoulli": {},

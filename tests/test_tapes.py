@@ -14,8 +14,7 @@ from oddarms import simulate
 from oddarms.algorithms import create
 from oddarms.arms import Bernoulli
 from oddarms.rules import Sigma
-from oddarms.simulation._taped_arms import TapedBernoulli
-from oddarms.simulation._tapes import EMPTY, LENGTH, full_tape
+from oddarms.simulation._tapes import LENGTH, TapedBernoulli, full_tape
 
 FALSE_ALARM = 1e-6
 PROBABILITIES = [0.0, 1.0, 0.5, 0.1, 0.9, 1 / 3, 2.0**-60, 1.0 - 2.0**-53, 0.625]
@@ -71,19 +70,6 @@ def test_how_often_each_reward_is_one_and_two_next_to_each_other_are() -> None:
         low, high = binom.interval(1.0 - level, runs, rate)
         assert ((counts >= low) & (counts <= high)).all()
     assert binom.interval(1.0 - level, runs, p)[1] / runs < p + 0.03
-
-
-def test_the_kernels_see_the_same_tapes() -> None:
-    draws = pytest.importorskip("oddarms.simulation._draws")
-    for p in PROBABILITIES:
-        for seed in range(5):
-            one, two = np.random.default_rng(seed), np.random.default_rng(seed)
-            tape = full_tape(one, p, mirrored=seed == 4)
-            assert draws.refilled(EMPTY, two, p, seed == 4) == tape
-            assert one.random() == two.random()
-            assert draws.refilled(tape >> 52, two, p, False) == tape >> 52
-            for count in range(LENGTH + 1):
-                assert draws.ones_among(tape, count) == sum(rewards_of(tape)[:count])
 
 
 class TestArms:

@@ -1,19 +1,13 @@
-"""ADE in compiled code.
-
-After each round ADE has new radii, may decide arms, and chooses whether the next round is one of
-the threshold or of the arms. Nearly all rounds are pairs for the threshold, and after nearly all
-of those nothing happens. `play_pairs` says what proves that.
-"""
+"""ADE in compiled code."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from oddarms.algorithms import Decision
 from oddarms.simulation._draws import take
-from oddarms.simulation._families import BERNOULLI
 from oddarms.simulation._kernel_cache import kernel
 from oddarms.simulation._tapes import EMPTY
 from oddarms.statistics.ade import (
@@ -25,8 +19,6 @@ from oddarms.statistics.ade import (
 )
 
 NORMAL, HIGH = int(Decision.NORMAL), int(Decision.HIGH)
-MARGIN = 1e-11
-"""More than rounding does to numbers of order 1, see `play_pairs`."""
 
 
 def decide(
@@ -68,147 +60,6 @@ def fewest(S: Any, size: int, m: Any) -> tuple[int, int]:
     return smallest, ties
 
 
-class Pairs(NamedTuple):
-    """The pairs of the threshold: their number and sums."""
-
-    m: int
-    x1: float
-    x2: float
-    x1x2: float
-
-
-class Round(NamedTuple):
-    """What the formulas gave in the last round in which they were called."""
-
-    t: int
-    log_term: float
-    epsilon: float
-    U_sigma: float
-    r_theta: float
-
-
-def play_pairs(
-    k: float,
-    delta: float,
-    last: Round,
-    pairs: Pairs,
-    most: int,
-    fewest_m: int,
-    ties: int,
-    least: float,
-    greatest: float,
-    shared: bool,
-    mirrored: bool,
-    rng: Any,
-    reward_rng: Any,
-    y: Any,
-    tapes: Any,
-    pulls: Any,
-    S: Any,
-    size: int,
-    m: Any,
-    sums: Any,
-    out: Any,
-) -> tuple[Pairs, float, int, int, int, float, float]:
-    """Play pairs of Bernoulli rewards, `most` at most, until a round needs the formulas.
-
-    Returns the pairs, U_sigma, the undecided arm that the last one hit and that it is shared with
-    (or -1), and fewest_m, ties, least and greatest as they are then. After j pairs, m in all, a
-    round changes nothing else if the following holds; m_0 and r_theta are those of the last round.
-
-    - U_sigma, a running minimum, is brought up to date by its formulas unless sigma_hat^2 >=
-      U_sigma - epsilon_sigma surely. As log(1/delta_t) grows and (1 + x)^(-1/2) >= 1 - x/2,
-      epsilon_sigma is at least (1 - i/(2 m_1)) times what it was i pairs ago, with m_1 pairs.
-    - The next round is a pair again: r_a <= r_theta. Both have the same logarithm, so with r_theta
-      = w sqrt(log(1/delta_t)/(2 m)), this is m <= w^2 fewest_m. If U_sigma falls, w grows.
-    - No arm is decided: mu_hat + k sigma_hat < least + r_theta, and > greatest - r_theta. Again
-      r_theta >= (1 - j/(2 m_0)) times the last. As x |x| grows with x, k |k| sigma_hat^2 < a |a|
-      with a = least + r_theta - mu_hat says the first. A pair moves each of the means of x_1, x_2
-      and x_1 x_2 by at most 1/m, so the left by at most 3 k^2/m; a by at most s = 1/m + r_theta/(2
-      m_0), and by 1 + r_theta whatever comes, so a |a| by at most s (2 |a| + 1 + r_theta). So the
-      difference tells for how many pairs one need not look again. Likewise for the second.
-    - A hit arm does not change least and greatest: y_hat + r_i >= least if a = m_i (least - y_hat)
-      is negative or a^2 <= m_i^2 r_i^2 = m_i log(1/delta_t)/2, and the logarithm has grown since.
-
-    Rounding: the sums are whole numbers, so sigma_hat^2 is off by less than 2^-50 < 1e-11 here and
-    in the formulas. Both sides of the comparison of squares are off by less than 2^-46 c^2, c = 1 +
-    |k| + r_theta (least, greatest and r_theta are at most c). The inverse of x |x| differs at two
-    places by no more than the root of twice their distance, so that is less than 2e-7 c in
-    k sigma_hat, and less than that may the formulas' own k sigma_hat be off, where sigma_hat^2 is
-    nearly 0. Hence 1e-6 c is taken off r_theta.
-    """
-    n = y.size
-    m0, sum_x1, sum_x2, sum_x1x2 = pairs
-    m_theta = m0
-    signed_square = k * abs(k)
-    U_sigma = last.U_sigma
-    least_sigma = U_sigma - last.epsilon + MARGIN
-    slope = 0.5 * last.epsilon / m0
-    radius = last.r_theta - 1e-6 * (1.0 + abs(k) + last.r_theta)
-    shrinking = 0.5 * last.r_theta / m0
-    width_squared = last.r_theta**2 * 2.0 * m0 / last.log_term * (1.0 - MARGIN)
-    half_log = 0.5 * last.log_term
-    hit = -1
-    look = 1
-    for j in range(1, most + 1):
-        i = int(rng.random() * n)
-        tape = tapes[i]
-        if tape < 4:  # less than a pair is left
-            x1 = take(tapes, i, reward_rng, BERNOULLI, y[i], 0.0, mirrored)
-            x2 = take(tapes, i, reward_rng, BERNOULLI, y[i], 0.0, mirrored)
-        else:
-            x1 = float(tape & 1)
-            x2 = float((tape >> 1) & 1)
-            tapes[i] = tape >> 2
-        pulls[i] += 2
-        m_theta += 1
-        sum_x1 += x1
-        sum_x2 += x2
-        sum_x1x2 += x1 * x2
-        hit = -1
-        if shared and out[i] == 0:
-            hit = i
-            ties -= m[i] == fewest_m
-            m[i] += 2
-            sums[i] += x1 + x2
-        real = float(m_theta)
-        square = real * real
-        sigma = abs(sum_x1x2 * real - sum_x1 * sum_x2)
-        if sigma <= (least_sigma + slope * j) * square:
-            log_term = log_inverse_delta_t(delta, n, last.t + j)
-            epsilon = epsilon_sigma(log_term, m_theta)
-            found = threshold_estimate(m_theta, sum_x1, sum_x2, sum_x1x2, k)
-            U_sigma = min(U_sigma, found[1] + epsilon)
-            slope = 0.5 * epsilon / m_theta
-            least_sigma = U_sigma - epsilon + MARGIN - slope * j
-        if ties == 0:
-            fewest_m, ties = fewest(S, size, m)
-        if real >= width_squared * fewest_m:
-            break
-        if j >= look:
-            spread = signed_square * sigma / square
-            r = radius - shrinking * j
-            above = least + r - sum_x1 / real
-            below = greatest - r - sum_x1 / real
-            room = min(above * abs(above) - spread, spread - below * abs(below))
-            if room <= 0.0:
-                break
-            reach = 1.0 + last.r_theta + 2.0 * max(abs(above), abs(below))
-            look = j + int(
-                room / (3.0 * abs(signed_square) / real + reach * (1.0 / real + shrinking))
-            )
-        if hit >= 0:
-            short = least * m[i] - sums[i]
-            beyond = sums[i] - greatest * m[i]
-            furthest = max(short, beyond)
-            if furthest > 0.0 and furthest * furthest > half_log * m[i]:
-                r_hit = arm_radius(last.log_term, m[i])
-                least = min(least, sums[i] / m[i] + r_hit)
-                greatest = max(greatest, sums[i] / m[i] - r_hit)
-                break
-    return Pairs(m_theta, sum_x1, sum_x2, sum_x1x2), U_sigma, hit, fewest_m, ties, least, greatest
-
-
 @kernel
 def run_ade(
     y: Any,
@@ -243,7 +94,7 @@ def run_ade(
     ties = n
     m_theta = 0
     sum_x1 = sum_x2 = sum_x1x2 = 0.0
-    theta_hat = epsilon = 0.0
+    theta_hat = 0.0
     r_theta = U_sigma = np.inf
     log_term = 0.0
     least, greatest = np.inf, -np.inf
@@ -255,18 +106,7 @@ def run_ade(
         if used + cost > budget:
             break
         hit = -1
-        if sample_threshold and family == BERNOULLI and t > 3:
-            last = Round(t, log_term, epsilon, U_sigma, r_theta)
-            before = Pairs(m_theta, sum_x1, sum_x2, sum_x1x2)
-            most = min((budget - used) // 2, t // 256 + 16)
-            after, U_sigma, hit, fewest_m, ties, least, greatest = play_pairs(
-                k, delta, last, before, most, fewest_m, ties, least, greatest, shared, mirrored,
-                rng, reward_rng, y, tapes, pulls, S, size, m, sums, out,
-            )  # fmt: skip
-            m_theta, sum_x1, sum_x2, sum_x1x2 = after
-            t += after.m - before.m
-            used += 2 * (after.m - before.m)
-        elif sample_threshold:
+        if sample_threshold:
             i = int(rng.random() * n)
             x1 = take(tapes, i, reward_rng, family, y[i], parameter, mirrored)
             x2 = take(tapes, i, reward_rng, family, y[i], parameter, mirrored)
@@ -298,8 +138,7 @@ def run_ade(
             continue
         log_term = log_inverse_delta_t(delta, n, t)
         theta_hat, sigma_squared = threshold_estimate(m_theta, sum_x1, sum_x2, sum_x1x2, k)
-        epsilon = epsilon_sigma(log_term, m_theta)
-        U_sigma = min(U_sigma, sigma_squared + epsilon)
+        U_sigma = min(U_sigma, sigma_squared + epsilon_sigma(log_term, m_theta))
         r_theta = threshold_radius(log_term, m_theta, U_sigma, k)
         if t == 3:
             fewest_m, ties = fewest(S, size, m)

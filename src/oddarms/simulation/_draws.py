@@ -13,25 +13,6 @@ from oddarms.simulation._tapes import EMPTY, full_tape
 register_jitable(full_tape)
 
 
-@njit(nogil=True)
-def refilled(tape: int, rng: Any, y: float, mirrored: bool) -> int:
-    """Return the tape, or a full one if it is empty."""
-    return full_tape(rng, y, mirrored) if tape == EMPTY else tape
-
-
-@njit(nogil=True, inline="always")
-def ones_among(tape: int, count: int) -> int:
-    """Return the sum of the next `count` rewards on a tape that has as many.
-
-    The ones among so many bits, added in pairs, in fours, in eights, and all eights by a product.
-    """
-    x = tape & ((1 << count) - 1)
-    x -= (x >> 1) & 0x5555555555555555
-    x = (x & 0x3333333333333333) + ((x >> 2) & 0x3333333333333333)
-    x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0F
-    return (x * 0x0101010101010101) >> 56
-
-
 @njit(nogil=True, inline="always")
 def draw(rng: Any, family: int, y: float, parameter: float, mirrored: bool) -> float:
     """Return one reward, seen from the upper side."""
@@ -44,20 +25,6 @@ def draw(rng: Any, family: int, y: float, parameter: float, mirrored: bool) -> f
     return 1.0 - reward if mirrored else reward
 
 
-@njit(nogil=True)
-def draw_sum(
-    rng: Any, family: int, y: float, parameter: float, mirrored: bool, count: int
-) -> float:
-    """Return the sum of several rewards of one arm; Bernoulli ones as one binomial."""
-    if family == BERNOULLI:
-        ones = float(rng.binomial(count, y))
-        return count - ones if mirrored else ones
-    total = 0.0
-    for _ in range(count):
-        total += draw(rng, family, y, parameter, mirrored)
-    return total
-
-
 @njit(nogil=True, inline="always")
 def take(
     tapes: Any, i: int, rng: Any, family: int, y: float, parameter: float, mirrored: bool
@@ -65,9 +32,11 @@ def take(
     """Return one reward of arm i, seen from the upper side; a Bernoulli one from its tape."""
     if family != BERNOULLI:
         return draw(rng, family, y, parameter, mirrored)
-    tape = refilled(tapes[i], rng, y, mirrored)
-    tapes[i] = tape >> 1
-    return float(tape & 1)
+    if tapes[i] == EMPTY:
+        tapes[i] = full_tape(rng, y, mirrored)
+    reward = float(tapes[i] & 1)
+    tapes[i] >>= 1
+    return reward
 
 
 @njit(nogil=True, inline="always")
@@ -84,4 +53,10 @@ def turn(
     """Return the sum of a turn of arm i; several Bernoulli rewards are one binomial."""
     if count == 1:
         return take(tapes, i, rng, family, y, parameter, mirrored)
-    return draw_sum(rng, family, y, parameter, mirrored, count)
+    if family == BERNOULLI:
+        ones = float(rng.binomial(count, y))
+        return count - ones if mirrored else ones
+    total = 0.0
+    for _ in range(count):
+        total += draw(rng, family, y, parameter, mirrored)
+    return total

@@ -93,8 +93,8 @@ def simulate(
     ADE, RR, WRR and SPADE (with up to 512 arms and without ``max_step``) run in compiled code if
     numba is installed (``pip install 'oddarms[simulate]'``); otherwise, and for every other
     algorithm, a `Search` is driven. Compiling takes up to a minute, once: it is kept on disk.
-    The results are the same either way but for rounding: compiled WRR and SPADE add up in another
-    order, which may change last digits and, very rarely, a decision. They are the same whatever the
+    The results are the same either way but for rounding: compiled SPADE adds up in another order,
+    which may change last digits and, very rarely, a decision. They are the same whatever the
     number of jobs, and run r depends on the r-th child of ``rng`` alone. It is that of ``find``
     with this child, with one exception: ADE, RR and WRR on Bernoulli arms, one pull a turn, on one
     side. Their rewards are drawn 53 at a time, compiled or not, so the runs have the same law as

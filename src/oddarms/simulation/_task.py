@@ -19,7 +19,7 @@ from oddarms.arms import SimulatedArms
 from oddarms.problem import UNIT, IntArray, Question
 from oddarms.search import Result, Search, run
 from oddarms.simulation._families import BERNOULLI, LEAST_BETA, drawn_alike, family_of
-from oddarms.simulation._taped_arms import TapedBernoulli
+from oddarms.simulation._tapes import TapedBernoulli
 
 COMPILED = ("ade", "rr", "wrr", "spade")
 NO_NUMBA = "numba must be installed but is not"
