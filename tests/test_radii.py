@@ -56,8 +56,6 @@ class TestADE:
     def test_arm_radius(self) -> None:
         # sqrt(10.4011879 / (2 * 50)) = sqrt(0.104011879) = 0.32250873
         assert arm_radius(LOG_T, 50) == close(0.32250873)
-        # times R = 5 - 2 = 3: 0.96752618
-        assert arm_radius(LOG_T, 50, R=3.0) == close(0.96752618)
         # four times the pulls, half the radius
         np.testing.assert_allclose(
             arm_radius(LOG_T, np.array([50.0, 200.0])), [0.32250873, 0.16125436], rtol=1e-7
@@ -69,26 +67,16 @@ class TestADE:
         theta, sigma_squared = threshold_estimate(4, 2.0, 1.0, 1.0, k=2.0)
         assert sigma_squared == 0.125
         assert theta == close(1.20710678)
-
-    def test_threshold_estimate_takes_the_absolute_value(self) -> None:
         # pairs (1,0) (0,1): 0 - 1/2 * 1/2 = -1/4, so sigma = 1/2; theta = 1/2 - 1.5 * 1/2
         assert threshold_estimate(2, 1.0, 1.0, 0.0, k=-1.5) == (-0.25, 0.25)
 
     def test_epsilon_sigma(self) -> None:
         # R' + 2bR = 1 + 2 = 3; sqrt(10.4011879 / (2 * 200)) = 0.16125436; product 0.48376309
         assert epsilon_sigma(LOG_T, 200) == close(0.48376309)
-        # [2, 5]: R = 3, R' = 25 - 4 = 21, 2bR = 30; 51 * 0.16125436 = 8.2239725
-        assert epsilon_sigma(LOG_T, 200, R=3.0, R_prime=21.0, b=5.0) == close(8.2239725)
 
     def test_threshold_radius(self) -> None:
         # U = 1/4, k = 2: 1 + 1.41421356 * 2 * 3 / 0.5 = 17.9705627; * 0.16125436 = 2.8978317
         assert threshold_radius(LOG_T, 200, U_sigma=0.25, k=2.0) == close(2.8978317)
-        # [2, 5], U = 4: 3 + 1.41421356 * 2 * 51 / 2 = 75.1248917; * 0.16125436 = 12.1142166
-        assert threshold_radius(
-            LOG_T, 200, U_sigma=4.0, k=2.0, R=3.0, R_prime=21.0, b=5.0
-        ) == close(12.1142166)
-
-    def test_threshold_radius_of_other_signs_of_k(self) -> None:
         assert threshold_radius(LOG_T, 200, U_sigma=0.25, k=-2.0) == close(2.8978317)
         assert threshold_radius(LOG_T, 200, U_sigma=0.25, k=0.0) == close(0.16125436)
 
@@ -138,33 +126,22 @@ class TestRoundRobin:
         # = 2.6734283; log(pi^2 * 15^3 / 0.6) = log(55516.525) = 10.9244360;
         # 2.5 / sqrt(21.8488720) = 0.5348420; (2.6734283 + 0.5348420)^2 = 10.2929986
         assert l_of_k(2.5, 15, 0.1) == close(10.2929986)
-        # n = 5, k = 2, delta = 0.05: (1 + 2 * 2) / sqrt(5) = 2.2360680;
-        # log(pi^2 * 125 / 0.3) = log(4112.3352) = 8.3217463; 2 / sqrt(16.6434926) = 0.4902389;
-        # (2.2360680 + 0.4902389)^2 = 7.4327491
-        assert l_of_k(2.0, 5, 0.05) == close(7.4327491)
-
-    def test_l_of_k_of_other_signs(self) -> None:
         assert l_of_k(0.0, 4, 0.1) == 0.25  # the mean alone: (1 / sqrt(4))^2
         assert l_of_k(-2.5, 15, 0.1) == close(10.2929986)
 
     def test_rho_star(self) -> None:
         # 14^(2/3) / 10.2929986^(1/3) = 5.8087857 / 2.1752740 = 2.6703697
         assert rho_star(2.5, 15, 0.1) == close(2.6703697)
-        assert round(rho_star(2.5, 15, 0.1), 3) == 2.670
-
-    def test_rho_star_is_at_least_one(self) -> None:
         # n = 2, k = 3: 1 / l^(1/3) with l > ((1 + 3) / sqrt(2))^2 = 8 would be below 1/2
         assert rho_star(3.0, 2, 0.1) == 1.0
 
     def test_beta_arm(self) -> None:
-        # sqrt(19.3883847 / (2 * 50)) = sqrt(0.193883847) = 0.44032244; R = 8: 3.5225795
+        # sqrt(19.3883847 / (2 * 50)) = sqrt(0.193883847) = 0.44032244
         assert beta_arm(LOG_PRIME, 50) == close(0.44032244)
-        assert beta_arm(LOG_PRIME, 50, R=8.0) == close(3.5225795)
 
     def test_beta_theta(self) -> None:
-        # sqrt(10.2929986 * 19.3883847 / (2 * 40)) = sqrt(2.4945577) = 1.5794169; R = 8: 12.635335
+        # sqrt(10.2929986 * 19.3883847 / (2 * 40)) = sqrt(2.4945577) = 1.5794169
         assert beta_theta(LOG_PRIME, 40.0, 10.2929986) == close(1.5794169)
-        assert beta_theta(LOG_PRIME, 40.0, 10.2929986, R=8.0) == close(12.635335)
 
     def test_harmonic_mean_of_pulls(self) -> None:
         moments = moments_of(np.array([0.1, 0.2, 0.3]), np.array([1, 2, 4]))
@@ -186,9 +163,7 @@ class TestRoundRobin:
         # theta in [0.6, 0.8]; an arm of radius 1/8 is inactive from 0.925 up and 0.475 down
         means = np.array([0.95, 0.9, 0.7, 0.5, 0.45])
         assert is_active(means, 0.125, 0.7, 0.1).tolist() == [False, True, True, True, False]
-
-    def test_intervals_that_only_touch_do_not_overlap(self) -> None:
-        # 0.75 - 0.125 = 0.5 + 0.125 exactly
+        # intervals that only touch do not overlap: 0.75 - 0.125 = 0.5 + 0.125 exactly
         assert not is_active(0.75, 0.125, 0.5, 0.125)
 
     def test_radii_in_a_run(self) -> None:

@@ -14,7 +14,8 @@ from oddarms import simulate
 from oddarms.algorithms import create
 from oddarms.arms import Bernoulli
 from oddarms.rules import Sigma
-from oddarms.simulation._tapes import LENGTH, TapedBernoulli, full_tape
+from oddarms.simulation._tapes import LENGTH, full_tape
+from oddarms.simulation._task import TapedBernoulli
 
 FALSE_ALARM = 1e-6
 PROBABILITIES = [0.0, 1.0, 0.5, 0.1, 0.9, 1 / 3, 2.0**-60, 1.0 - 2.0**-53, 0.625]

@@ -14,7 +14,6 @@ from oddarms.algorithms._base import (
     Decision,
     Pulls,
     Threshold,
-    averages,
     check_indifference,
     mirrored,
     no_pulls,
@@ -216,15 +215,10 @@ class LUCB(Algorithm):
     # Reports
 
     def _view(self, side: str) -> _View:
-        means = averages(self.totals.total, self.totals.pulls)
         if side == "upper":
-            return _View(means, self.low, self.high)
+            return _View(self.means, self.low, self.high)
         low, high = np.nextafter(1.0 - self.high, -np.inf), np.nextafter(1.0 - self.low, np.inf)
-        return _View(1.0 - means, low, high)
-
-    @property
-    def means(self) -> FloatArray:
-        return averages(self.totals.total, self.totals.pulls)
+        return _View(1.0 - self.means, low, high)
 
     def _estimates(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return averages, pulls and variances."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from oddarms.algorithms import Decision, Decisions, get_algorithm
 from oddarms.algorithms._ade import ADE
@@ -15,11 +17,11 @@ from oddarms.algorithms._base import UNLIMITED, outwards
 from oddarms.algorithms._round_robin import RR, WRR, check_batch, check_rho
 from oddarms.algorithms._spade import SPADE
 from oddarms.algorithms._spade_certificates import JOINT_UP_TO, JointCertificate
-from oddarms.arms import SimulatedArms
-from oddarms.problem import UNIT, IntArray, Question
+from oddarms.arms import Bernoulli, SimulatedArms
+from oddarms.problem import UNIT, FloatArray, IntArray, Label, Question
 from oddarms.search import Result, Search, run
 from oddarms.simulation._families import BERNOULLI, LEAST_BETA, drawn_alike, family_of
-from oddarms.simulation._tapes import TapedBernoulli
+from oddarms.simulation._tapes import EMPTY, full_tape
 
 COMPILED = ("ade", "rr", "wrr", "spade")
 NO_NUMBA = "numba must be installed but is not"
@@ -178,6 +180,44 @@ class Task:
         if question.algorithm == "rr":
             return 1.0  # WRR with weight 1 is RR
         return check_rho(question.options.get("rho"), n, question.k, question.delta)
+
+
+class TapedBernoulli(Bernoulli):
+    """Bernoulli arms that play tapes as the kernels do, one reward at a time."""
+
+    def __init__(
+        self,
+        means: npt.ArrayLike,
+        *,
+        labels: Sequence[Label] | None = None,
+        rng: np.random.Generator | int | None = None,
+    ) -> None:
+        super().__init__(means, labels=labels, rng=rng)
+        self._tapes = [EMPTY] * self.means.size
+
+    def seeded(self, rng: np.random.Generator) -> Self:
+        """Return these arms drawing from `rng`, with tapes of their own."""
+        arms = super().seeded(rng)
+        if arms is not self:
+            arms._tapes = [EMPTY] * self.means.size
+        return arms
+
+    def pull_totals(self, indices: IntArray, counts: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return each entry's sum, twice: rewards are their own squares."""
+        entries = np.repeat(np.arange(counts.size), counts)
+        rewards = self.pull(indices, counts)
+        ones = np.bincount(entries, rewards, minlength=counts.size).astype(np.float64)
+        return ones, ones
+
+    def _draw(self, arms: IntArray) -> FloatArray:
+        return np.array([self._next(int(i)) for i in arms], dtype=np.float64)
+
+    def _next(self, i: int) -> int:
+        if self._tapes[i] == EMPTY:
+            self._tapes[i] = full_tape(self.rng, float(self.means[i]), mirrored=False)
+        reward = self._tapes[i] & 1
+        self._tapes[i] >>= 1
+        return reward
 
 
 def run_search(question: Question, arms: SimulatedArms, rng: np.random.Generator) -> Result:

@@ -1,6 +1,6 @@
 """The confidence radii of ADE (Zhang, Zhuang, Zhang and Zhou, AAAI 2020).
 
-Assumptions: rewards independent in [a, b] with a >= 0; R = b - a and R' = b^2 - a^2.
+Assumptions: rewards independent in [0, 1], so that the paper's R, R' and b are 1.
 Scalar functions of plain arithmetic, so that the compiled simulation runs these very functions.
 """
 
@@ -21,12 +21,12 @@ def log_inverse_delta_t(delta: float, n: int, t: int) -> float:
     return math.log((n + 4) * math.pi**2 / (3.0 * delta)) + 2.0 * math.log(t)
 
 
-def arm_radius(log_term: float, m_i: Any, R: float = 1.0) -> Any:
-    """Return r_i = R sqrt(log(1/delta_t) / (2 m_i)): Hoeffding's inequality at level 2 delta_t.
+def arm_radius(log_term: float, m_i: Any) -> Any:
+    """Return r_i = sqrt(log(1/delta_t) / (2 m_i)): Hoeffding's inequality at level 2 delta_t.
 
     For one arm or an array of them.
     """
-    return R * np.sqrt(log_term / (2.0 * m_i))
+    return np.sqrt(log_term / (2.0 * m_i))
 
 
 def threshold_estimate(
@@ -42,29 +42,19 @@ def threshold_estimate(
     return mu_hat + k * math.sqrt(sigma_squared), sigma_squared
 
 
-def epsilon_sigma(
-    log_term: float, m_theta: int, R: float = 1.0, R_prime: float = 1.0, b: float = 1.0
-) -> float:
+def epsilon_sigma(log_term: float, m_theta: int) -> float:
     """Return the radius of sigma_hat^2, (R' + 2bR) sqrt(log(1/delta_t) / (2 m_theta)).
 
     Lemma 2 at level 6 delta_t: three Hoeffding bounds, for x_1 x_2 and for both factors.
     """
-    return (R_prime + 2.0 * b * R) * math.sqrt(log_term / (2.0 * m_theta))
+    return 3.0 * math.sqrt(log_term / (2.0 * m_theta))
 
 
-def threshold_radius(
-    log_term: float,
-    m_theta: int,
-    U_sigma: float,
-    k: float,
-    R: float = 1.0,
-    R_prime: float = 1.0,
-    b: float = 1.0,
-) -> float:
+def threshold_radius(log_term: float, m_theta: int, U_sigma: float, k: float) -> float:
     """Return r_theta = (R + sqrt(2) |k| (R' + 2bR)/sqrt(U_sigma)) sqrt(log(1/delta_t)/(2 m_theta)).
 
     Lemma 4, level 8 delta_t. U_sigma is the running minimum of sigma_hat^2 + epsilon_sigma.
     The proof uses k only through |sigma_hat - sigma| |k|, so it holds for k < 0 with |k|.
     """
-    width = R + math.sqrt(2.0) * abs(k) * (R_prime + 2.0 * b * R) / math.sqrt(U_sigma)
+    width = 1.0 + math.sqrt(2.0) * abs(k) * 3.0 / math.sqrt(U_sigma)
     return width * math.sqrt(log_term / (2.0 * m_theta))

@@ -1,7 +1,7 @@
 """The confidence radii of RR and WRR (Zhuang, Wang and Wang, NIPS 2017).
 
-Assumptions: rewards independent in [a, b], R = b - a. As for ADE, scalar functions of plain
-arithmetic that the compiled simulation shares.
+Assumptions: rewards independent in [0, 1]. As for ADE, scalar functions of plain arithmetic that
+the compiled simulation shares.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def rho_star(k: float, n: int, delta: float) -> float:
     return max(1.0, float((n - 1.0) ** (2.0 / 3.0) / l_of_k(k, n, delta) ** (1.0 / 3.0)))
 
 
-def beta_arm(log_term: float, m_i: Any, R: float = 1.0) -> Any:
-    """Return beta_i = R sqrt(log(1/delta') / (2 m_i)), for one arm or an array of them."""
-    return R * np.sqrt(log_term / (2.0 * m_i))
+def beta_arm(log_term: float, m_i: Any) -> Any:
+    """Return beta_i = sqrt(log(1/delta') / (2 m_i)), for one arm or an array of them."""
+    return np.sqrt(log_term / (2.0 * m_i))
 
 
-def beta_theta(log_term: float, h: float, l_k: float, R: float = 1.0) -> float:
-    """Return beta_theta = R sqrt(l(k) log(1/delta') / (2h)), h the harmonic mean of the m_i."""
-    return R * math.sqrt(l_k * log_term / (2.0 * h))
+def beta_theta(log_term: float, h: float, l_k: float) -> float:
+    """Return beta_theta = sqrt(l(k) log(1/delta') / (2h)), h the harmonic mean of the m_i."""
+    return math.sqrt(l_k * log_term / (2.0 * h))
 
 
 def is_active(mean: Any, beta_i: Any, theta: float, beta_t: float) -> Any:
