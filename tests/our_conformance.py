@@ -6,10 +6,30 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from oddarms.problem import IntArray
 from oddarms.search import Ticket
 from oddarms.testing import AlgorithmConformance, Streams, assert_same, drive
+
+INTERVALS = ("test_all_intervals_hold_together", "test_intervals_hold_at_any_budget")
+ANSWERS = "test_answers_are_as_right_as_promised"
+JOBS = "test_jobs_do_not_change_the_runs"
+
+
+def long(*names: str) -> Callable[[type[Ours]], type[Ours]]:
+    """Mark tests of a suite as long, where another file has the like with more power."""
+
+    def marked(suite: type[Ours]) -> type[Ours]:
+        for name in names:
+
+            def run(self: Ours, test: Callable[[Ours], None] = getattr(suite, name)) -> None:
+                test(self)
+
+            setattr(suite, name, pytest.mark.long(run))
+        return suite
+
+    return marked
 
 
 class Rescaled(Streams):

@@ -43,7 +43,7 @@ from oddarms.statistics.guesses import padded_variance
 from oddarms.statistics.totals import Totals
 from oddarms.testing import assert_error_rate
 from oddarms.theory import outliers, threshold
-from our_conformance import Ours
+from our_conformance import JOBS, Ours, long
 
 
 def rows_of(
@@ -589,13 +589,10 @@ class TestOptions:
         assert search.algorithm.rule.margin == 0.25
 
 
+@long(JOBS)
 class TestConformance(Ours):
     """The suite for all algorithms."""
 
     algorithm = "calibrated"
     delta = 0.3
     runs: ClassVar = 20
-
-    @pytest.mark.long
-    def test_jobs_do_not_change_the_runs(self) -> None:
-        super().test_jobs_do_not_change_the_runs()

@@ -24,7 +24,7 @@ from oddarms.search import Result
 from oddarms.statistics.threshold_box import known_outliers
 from oddarms.testing import assert_error_rate
 from oddarms.theory import outliers, threshold
-from our_conformance import Ours
+from our_conformance import INTERVALS, Ours, long
 
 QUICKLY = settings(derandomize=True, deadline=None, max_examples=40)
 Rows = list[list[float]]
@@ -42,6 +42,7 @@ def census(rows: Rows, rng: Any = 1, **words: Any) -> Result:
     return find(Resampled(dict(enumerate(rows)), replace=False), rng=rng, **words)
 
 
+@long(*INTERVALS)  # see TestGuarantee
 class TestConformance(Ours):
     """The suite for all algorithms; its coins are arms with 200 rows, its functions without end.
 
@@ -59,14 +60,6 @@ class TestConformance(Ours):
         rows = [of_rate(mean) for mean in self.easy.means]
         words = {"k": self.easy.k, "delta": self.delta, "budget": self.easy_budget, "rng": 4}
         return census(rows, **{**words, **changes})
-
-    @pytest.mark.long
-    def test_all_intervals_hold_together(self) -> None:
-        super().test_all_intervals_hold_together()
-
-    @pytest.mark.long
-    def test_intervals_hold_at_any_budget(self) -> None:
-        super().test_intervals_hold_at_any_budget()
 
 
 class TestItEnds:

@@ -12,7 +12,7 @@ from oddarms.algorithms import Algorithm, Decision, Pulls, Threshold, _registry,
 from oddarms.problem import FloatArray
 from oddarms.statistics.binomial import most_errors
 from oddarms.testing import AlgorithmConformance, assert_error_rate
-from our_conformance import Ours
+from our_conformance import ANSWERS, INTERVALS, JOBS, Ours, long
 
 
 class Brief(Ours):
@@ -22,65 +22,34 @@ class Brief(Ours):
     easy_budget = 20_000
 
 
+@long(*INTERVALS, ANSWERS, "test_a_budget_is_never_exceeded")  # see test_guarantees.py
 class TestADE(Brief):
     algorithm = "ade"
 
-    @pytest.mark.long
-    def test_all_intervals_hold_together(self) -> None:
-        super().test_all_intervals_hold_together()
 
-    @pytest.mark.long
-    def test_intervals_hold_at_any_budget(self) -> None:
-        super().test_intervals_hold_at_any_budget()
-
-    @pytest.mark.long  # as at a tenth
-    def test_a_budget_is_never_exceeded(self) -> None:
-        super().test_a_budget_is_never_exceeded()
-
-
+@long(ANSWERS)
 class TestRR(Brief):
     algorithm = "rr"
     options: ClassVar = {"batch": 25}
 
 
+@pytest.mark.long
 class TestWRR(Brief):
     algorithm = "wrr"
     options: ClassVar = {"batch": 25, "rho": 1.5}
 
 
+@long(INTERVALS[0], ANSWERS)  # see test_spade_guarantees.py
 class TestSPADE(Ours):
     algorithm = "spade"
     runs = 20  # not compiled; 120 on all instances together find a rate of 0.4
     easy_budget = 20_000
 
-    @pytest.mark.long  # at any budget is more to ask
-    def test_all_intervals_hold_together(self) -> None:
-        super().test_all_intervals_hold_together()
 
-    @pytest.mark.long  # test_spade_guarantees.py has more instances
-    def test_answers_are_as_right_as_promised(self) -> None:
-        super().test_answers_are_as_right_as_promised()
-
-
+@long(*INTERVALS, ANSWERS, JOBS)  # see test_lucb.py
 class TestLUCB(Ours):
     algorithm = "lucb"
     runs = 20  # not compiled
-
-    @pytest.mark.long
-    def test_jobs_do_not_change_the_runs(self) -> None:
-        super().test_jobs_do_not_change_the_runs()
-
-    @pytest.mark.long
-    def test_answers_are_as_right_as_promised(self) -> None:
-        super().test_answers_are_as_right_as_promised()
-
-    @pytest.mark.long
-    def test_all_intervals_hold_together(self) -> None:
-        super().test_all_intervals_hold_together()
-
-    @pytest.mark.long
-    def test_intervals_hold_at_any_budget(self) -> None:
-        super().test_intervals_hold_at_any_budget()
 
 
 @pytest.mark.long

@@ -66,7 +66,7 @@ def test_the_lower_side_mirrors_the_upper(means: list[float], k: float) -> None:
     st.randoms(use_true_random=False),
     seeds,
 )
-@settings(max_examples=8)
+@settings(max_examples=6)
 def test_permuting_arms_permutes_the_answer(
     means: list[float], variant: str, k: float, random: Any, seed: int
 ) -> None:
@@ -96,42 +96,6 @@ def test_permuting_arms_permutes_the_answer(
     assert {i for i, d in straight.items() if d == "high"} == set(outliers(means, k).tolist())
 
 
-@given(means_lists, variants, ks, st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), seeds)
-def test_shifting_and_scaling_rewards_with_the_bounds_changes_nothing(
-    means: list[float], variant: str, k: float, a: float, R: float, seed: int
-) -> None:
-    algorithm, options = VARIANTS[variant]
-    b = a + R
-    arguments: dict[str, Any] = {
-        "k": k,
-        "delta": 0.1,
-        "algorithm": algorithm,
-        "budget": 150,
-        "rng": seed,
-        **options,
-    }
-    unit = Search(len(means), **arguments)
-    wide = Search(len(means), bounds=(a, b), **arguments)
-    rewards = Streams(means, [seed + i for i in range(len(means))])
-    while not unit.done:
-        pulls, same = unit.ask_step(), wide.ask_step()
-        assert pulls.indices.tolist() == same.indices.tolist()
-        assert pulls.counts.tolist() == same.counts.tolist()
-        drawn = [rewards(int(i)) for i in np.repeat(pulls.indices, pulls.counts)]
-        unit.tell_step(drawn)
-        wide.tell_step([b if reward else a for reward in drawn])
-    one, two = unit.result(), wide.result()
-    assert wide.done
-    assert one.decisions.tolist() == two.decisions.tolist()
-    assert one.round == two.round
-    slack = 1e-9 * (abs(a) + R)
-    np.testing.assert_allclose(two.intervals, a + (b - a) * one.intervals, atol=slack)
-    np.testing.assert_allclose(two.means, a + (b - a) * one.means, atol=slack)
-    np.testing.assert_allclose(
-        two.threshold_interval, a + (b - a) * np.array(one.threshold_interval), atol=slack
-    )
-
-
 @given(means_lists, st.booleans(), st.sampled_from([-0.1, 0.0, 0.1]), seeds)
 @settings(max_examples=8)
 def test_a_decided_arm_stays_decided_in_ade(
@@ -149,46 +113,6 @@ def test_a_decided_arm_stays_decided_in_ade(
         decided = before != Decision.UNDECIDED
         assert after[decided].tolist() == before[decided].tolist()
         before = after
-
-
-@given(
-    means_lists,
-    variants,
-    st.sampled_from(["upper", "lower", "both"]),
-    ks,
-    st.integers(0, 400),
-    seeds,
-)
-def test_pulls_add_up(
-    means: list[float], variant: str, side: Any, k: float, budget: int, seed: int
-) -> None:
-    algorithm, options = VARIANTS[variant]
-    search = Search(
-        len(means),
-        k=k,
-        delta=0.1,
-        algorithm=algorithm,
-        side=side,
-        budget=budget,
-        rng=seed,
-        **options,
-    )
-    rewards = Streams(means)
-    told = np.zeros(len(means), dtype=np.int64)
-    total = 0.0
-    while not search.done:
-        pulls = search.ask_step()
-        drawn = [rewards(int(i)) for i in np.repeat(pulls.indices, pulls.counts)]
-        np.add.at(told, pulls.indices, pulls.counts)
-        total += sum(drawn)
-        search.tell_step(drawn)
-    result = search.result()
-    assert result.pulls_per_arm.tolist() == told.tolist()
-    assert result.pulls == told.sum() == search.pulls <= budget
-    assert result.threshold_pulls + result.arm_pulls == result.pulls
-    assert len(result.outliers) + len(result.normal) + len(result.undecided) == len(means)
-    mirrored = told.sum() - total if side == "lower" else total
-    assert search.algorithm.sums.sum() == pytest.approx(mirrored)
 
 
 @given(
