@@ -22,14 +22,17 @@ def long(*names: str) -> Callable[[type[Ours]], type[Ours]]:
 
     def marked(suite: type[Ours]) -> type[Ours]:
         for name in names:
-
-            def run(self: Ours, test: Callable[[Ours], None] = getattr(suite, name)) -> None:
-                test(self)
-
-            setattr(suite, name, pytest.mark.long(run))
+            setattr(suite, name, _long(getattr(suite, name)))
         return suite
 
     return marked
+
+
+def _long(test: Callable[[Ours], None]) -> Callable[[Ours], None]:
+    def run(self: Ours) -> None:
+        test(self)
+
+    return pytest.mark.long(run)
 
 
 class Rescaled(Streams):
