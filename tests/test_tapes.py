@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import binom, ks_2samp
 
-from helpers import VARIANTS
-from oddarms import simulate
-from oddarms.algorithms import create
+from helpers import VARIANTS, quick_and_long
+from oddarms import find, simulate
 from oddarms.arms import Bernoulli
-from oddarms.rules import Sigma
 from oddarms.simulation._tapes import LENGTH, full_tape
-from oddarms.simulation._task import TapedBernoulli
 
 FALSE_ALARM = 1e-6
 PROBABILITIES = [0.0, 1.0, 0.5, 0.1, 0.9, 1 / 3, 2.0**-60, 1.0 - 2.0**-53, 0.625]
@@ -73,48 +69,9 @@ def test_how_often_each_reward_is_one_and_two_next_to_each_other_are() -> None:
     assert binom.interval(1.0 - level, runs, p)[1] / runs < p + 0.03
 
 
-class TestArms:
-    def test_rewards_come_from_the_arms_own_tapes(self) -> None:
-        rng = np.random.default_rng(3)
-        first, second = (rewards_of(full_tape(rng, p, mirrored=False)) for p in (0.5, 0.4))
-        arms = TapedBernoulli([0.4, 0.5], rng=3)
-        assert arms.pull(np.array([1, 0]), np.array([2, 3])).tolist() == first[:2] + second[:3]
-        ones, squares = arms.pull_totals(np.array([0, 1]), np.array([50, 51]))
-        assert ones.tolist() == squares.tolist() == [sum(second[3:]), sum(first[2:])]
-        third = rewards_of(full_tape(rng, 0.5, mirrored=False))
-        assert arms.pull(np.array([1]), np.array([1])).tolist() == third[:1]
-
-    def test_seeded_arms_have_tapes_of_their_own(self) -> None:
-        arms = TapedBernoulli([0.4, 0.5])
-        one, two = (arms.seeded(np.random.default_rng(4)) for _ in range(2))
-        pulls = np.array([0, 1]), np.array([60, 60])
-        assert one.pull(*pulls).tolist() == two.pull(*pulls).tolist()
-        assert one.seeded(np.random.default_rng(5)) is one
-
-
-def pulls_of_a_run(rng: np.random.Generator, means: list[float], **question: Any) -> int:
-    """Return the pulls of the interactive algorithm on single draws, without a search."""
-    algorithm_rng, reward_rng = rng.spawn(2)
-    algorithm = create(
-        question.pop("algorithm"),
-        len(means),
-        rule=Sigma(k=question.pop("k")),
-        rng=algorithm_rng,
-        **question,
-    )
-    arms = Bernoulli(means, rng=reward_rng)
-    while (pulls := algorithm.propose(1)).total > 0:
-        algorithm.absorb(pulls, *arms.pull_totals(pulls.indices, pulls.counts))
-    return int(algorithm.pulls.sum())
-
-
-LONG = pytest.mark.long
-MORE = [0.0, 0.9, 0.95, 0.1]
-
-
-@pytest.mark.parametrize("variant", ["ade", "ade shared", "rr", "wrr"])
+@pytest.mark.parametrize("variant", quick_and_long(["wrr"], ["ade", "ade shared", "rr"]))
 @pytest.mark.parametrize(
-    ("means", "runs"), [([0.05, 1.0], 50), pytest.param(MORE, 400, marks=LONG)]
+    ("means", "runs"), quick_and_long([([0.05, 1.0], 50)], [([0.0, 0.9, 0.95, 0.1], 400)])
 )
 def test_runs_are_as_long_as_those_of_single_draws(
     variant: str, means: list[float], runs: int
@@ -129,6 +86,6 @@ def test_runs_are_as_long_as_those_of_single_draws(
     question = {"k": 0.0, "delta": 0.9, "algorithm": algorithm, **options}
     taped = simulate(means, runs=2_000, rng=5, compiled=True, **question).pulls
     children = np.random.default_rng(6).spawn(runs)
-    single = [pulls_of_a_run(child, means, **question) for child in children]
+    single = [find(Bernoulli(means), rng=rng, margin=0, **question).pulls for rng in children]
     assert len(set(single)) > 5
     assert ks_2samp(taped, single).pvalue > FALSE_ALARM
