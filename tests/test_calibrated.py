@@ -19,7 +19,6 @@ from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, IntArray
 from oddarms.rules import Sigma
 from oddarms.statistics.calibrated import (
-    ARM_GROWTH,
     FIRST_ROWS,
     SHIFT,
     STEEPEST,
@@ -43,7 +42,7 @@ from oddarms.statistics.guesses import padded_variance
 from oddarms.statistics.totals import Totals
 from oddarms.testing import assert_error_rate
 from oddarms.theory import outliers, threshold
-from our_conformance import JOBS, Ours, long
+from our_conformance import ANSWERS, JOBS, Ours, long
 
 
 def rows_of(
@@ -86,30 +85,14 @@ class TestEstimates:
         assert spread == pytest.approx(y.var())
         np.testing.assert_allclose(others, [np.delete(y, i).var() for i in range(3)])
 
-    @pytest.mark.parametrize("n", [3, 8])
-    def test_products_of_different_rows(self, n: int) -> None:
-        """U_i is the sum over pairs of different rows, written out."""
-        _, rows, kept = rows_of(n, seed=1)
-        expected = np.zeros(n)
-        for i in range(n):
-            total = weight = 0.0
-            for b, (w_b, n_b, s_b) in enumerate(kept):
-                for c, (w_c, n_c, s_c) in enumerate(kept):
-                    if b != c:
-                        one, two = np.delete(s_b / n_b, i), np.delete(s_c / n_c, i)
-                        total += w_b * w_c * ((one * two).mean() - one.mean() * two.mean())
-                        weight += w_b * w_c
-            expected[i] = total / weight
-        np.testing.assert_allclose(sigma2_of_others(rows), expected)
-
     def test_variances_are_those_of_repeated_rows(self) -> None:
-        """Of 4,000 repetitions, seeded: within five standard deviations of what was counted.
+        """Of 2,000 repetitions, seeded: within four standard deviations of what was counted.
 
-        A variance of so many is known to 2.2 %, a correlation to 0.016.
+        A variance of so many is known to 3.2 %, a correlation to 0.022.
         """
         y, rng = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.9]), np.random.default_rng(4)
         counts, found, stated = np.array([40, 30, 30, 40, 50, 60]), [], []
-        for _ in range(4_000):
+        for _ in range(2_000):
             rows = Rows.none(6)
             for b in range(3):
                 rows = rows.plus(1.0 + b, counts, rng.binomial(counts, y).astype(float))
@@ -215,36 +198,24 @@ class TestLook:
         equal = look(*rows_of(5, 6, 300, [1.0] * 5)[:2], Conditions(2.0)).parts[0]
         np.testing.assert_allclose(equal.z, -1.0, rtol=1e-3)  # no z is below 1, see `spread_sd`
 
-    def test_two_arms(self) -> None:
-        """One other arm has no spread: k does not matter below 1."""
-        totals, rows, _ = rows_of(2, seed=7, means=[0.1, 0.9])
-        zero, half = (look(totals, rows, Conditions(k)).parts[0].z for k in (0.0, 0.5))
-        np.testing.assert_allclose(zero, half)
-        assert zero[0] * zero[1] < 0.0
 
-
-class TestRule:
-    @pytest.mark.parametrize(
-        ("rule", "n", "reachable", "binds"),
-        [
-            (Conditions(2.0), 6, True, (True, False, False)),
-            (Conditions(2.0), 5, True, (True, False, False)),
-            (Conditions(2.0), 4, False, (True, False, False)),
-            (Conditions(-2.0), 4, True, (False, False, False)),  # all are outliers
-            (Conditions(-2.0, floor=0.3), 4, True, (False, False, True)),
-            (Conditions(0.0, 0.1), 4, True, (False, True, False)),  # which implies y_i >= mu
-            (Conditions(1.0, 0.1, 0.2), 4, True, (True, True, True)),
-            (Conditions(1.0, 0.75), 4, True, (True, True, False)),  # one 1 among zeros
-            (Conditions(1.0, 0.76), 4, False, (True, True, False)),
-            (Conditions(1.0, 0.0, 0.0), 4, True, (True, False, False)),
-            (Conditions(1.0, 0.0, 1.1), 4, False, (True, False, True)),
-        ],
-    )
-    def test_what_can_be(
-        self, rule: Conditions, n: int, reachable: bool, binds: tuple[bool, ...]
-    ) -> None:
-        assert rule.reachable(n) is reachable
-        assert rule.binds(n) == binds
+@pytest.mark.parametrize(
+    ("rule", "n", "reachable", "binds"),
+    [
+        (Conditions(2.0), 5, True, (True, False, False)),
+        (Conditions(2.0), 4, False, (True, False, False)),
+        (Conditions(-2.0), 4, True, (False, False, False)),  # all are outliers
+        (Conditions(-2.0, floor=0.3), 4, True, (False, False, True)),
+        (Conditions(0.0, 0.1), 4, True, (False, True, False)),  # which implies y_i >= mu
+        (Conditions(1.0, 0.75), 4, True, (True, True, False)),  # one 1 among zeros
+        (Conditions(1.0, 0.76, 0.2), 4, False, (True, True, True)),
+        (Conditions(1.0, 0.0, 0.0), 4, True, (True, False, False)),
+        (Conditions(1.0, 0.0, 1.1), 4, False, (True, False, True)),
+    ],
+)
+def test_what_can_be(rule: Conditions, n: int, reachable: bool, binds: tuple[bool, ...]) -> None:
+    assert rule.reachable(n) is reachable
+    assert rule.binds(n) == binds
 
 
 def look_of(*z: list[float]) -> Look:
@@ -269,6 +240,7 @@ class TestVerdict:
         found = verdict(look_of([3.0, -0.5]))
         pulls = np.array([40.0, 10.0])
         np.testing.assert_allclose(clock(pulls), [math.log(10.0), math.log(50.0 / 8.0)])
+        assert clock(np.array([1.0, 2.0])).tolist() == [0.0, 0.0]  # before the first rows
         prices = [
             (1.0 + math.log(10.0)) * 3.0 * norm.pdf(3.0),
             (1.0 + math.log(6.25)) * norm.pdf(1.0),
@@ -277,26 +249,17 @@ class TestVerdict:
             norm.sf(3.0) + norm.sf(0.5) + max(prices)
         )
 
-    def test_no_time_has_passed_before_the_first_rows(self) -> None:
-        assert clock(np.array([1.0, 2.0])).tolist() == [0.0, 0.0]
-
 
 class TestCounts:
-    @pytest.mark.parametrize(("total", "chance"), [(7, 0.0), (11, 0.3), (40, 0.999), (1_000, 0.5)])
-    def test_whole_numbers_with_the_total(self, total: int, chance: float) -> None:
-        counts = rounded_counts(np.array([1.0, 1.0, 3.2, 1.7, 2.9, 1.0, 6.1]), total, chance)
-        assert counts.sum() == total
-        assert counts.min() >= 1
-        assert counts.dtype == np.int64
-        if total == 7:
-            assert counts.tolist() == [1] * 7
-
-    def test_right_on_average(self) -> None:
+    def test_whole_numbers_with_the_total(self) -> None:
+        """Right on average, and equal ones where nothing is above one."""
         wanted = np.array([1.0, 1.25, 2.5, 3.25])
         found = [rounded_counts(wanted, 8, (i + 0.5) / 100.0) for i in range(100)]
         np.testing.assert_allclose(np.mean(found, axis=0), wanted, atol=0.011)
-
-    def test_nothing_above_one_is_shared_equally(self) -> None:
+        for total in (4, 8, 1_000):
+            counts = rounded_counts(wanted, total, 0.3)
+            assert counts.sum() == total
+            assert counts.min() >= 1
         assert rounded_counts(np.ones(4), 8, 0.2).tolist() == [2, 2, 2, 2]
 
     def test_next_row(self) -> None:
@@ -311,15 +274,6 @@ class TestCounts:
         assert counts[doubtful].min() > np.median(counts)
         after = _doubt_after(totals, rows, found, counts)
         assert after < _doubt_after(totals, rows, found, np.full(30, 10.0))
-
-    def test_no_arm_for_itself_grows_by_more_than_half(self) -> None:
-        """With a floor alone arms are pulled for themselves only, one of them in doubt."""
-        totals = Totals(np.full(3, 100.0), np.array([10.0, 49.0, 90.0]), np.array([10.0, 49.0, 90]))
-        rows = Rows.none(3).plus(1.0, np.full(3, 100), totals.total)
-        rows = rows.plus(1.0, np.full(3, 100), totals.total)
-        found = look(totals, rows, Conditions(-3.0, floor=0.5))
-        counts = next_counts(totals, rows, found, verdict(found), 50.0, 150)
-        assert counts[1] == pytest.approx(ARM_GROWTH * 100.0 + 2.0)
 
     def test_as_many_pulls_as_there_may_be(self) -> None:
         """A row of a tenth of 2e16 pulls is asked for, not of one each."""
@@ -439,13 +393,11 @@ class TestSure:
         ("means", "options"),
         [
             (EASY, {}),
-            (EASY, {"k": 0.0}),
             (1.0 - np.array(EASY), {"k": -2.0}),
             ([0.1, 0.2, 0.6, 0.9], {"k": 0.5}),
             ([0.2, 0.8], {"k": 0.0}),
             (EASY, {"k": 1.0, "floor": 0.5}),
             ([0.3] * 10, {"k": 2.0, "margin": 0.2}),  # equal means end
-            ([0.3] * 9 + [0.7], {"k": 1.0, "margin": 0.2}),
             ([0.3] * 9 + [0.7], {"k": -1.0, "margin": 0.2}),
             ([0.1, 0.1, 0.9, 0.9], {"k": -3.0, "floor": 0.4}),
         ],
@@ -516,21 +468,10 @@ class TestSure:
         one = machine.propose(UNLIMITED)
         state = machine.rng.bit_generator.state
         assert one.total > 13
+        assert next(machine.outlook()).counts.tolist() == one.counts.tolist()
         assert machine.propose(UNLIMITED).counts.tolist() == one.counts.tolist()
         assert machine.rng.bit_generator.state == state
         assert machine.propose(13).total == 13
-
-    def test_a_floor_alone_pulls_the_arms_in_doubt(self) -> None:
-        """Nothing is spent on a threshold that is known."""
-        machine = run(machine_of(4, k=-3.0, floor=0.5, delta=1e-3), [0.05, 0.95, 0.05, 0.55])
-        assert machine.pulls[3] > 4 * machine.pulls[:3].max()
-
-    def test_rows_ahead_are_like_the_one_proposed(self) -> None:
-        machine = run(machine_of(12, delta=1e-9), EASY, budget=100)
-        row = machine.propose(UNLIMITED)
-        ahead = machine.outlook()
-        for _ in range(2):
-            assert next(ahead).counts.tolist() == row.counts.tolist()
 
     def test_errors_are_no_more_than_delta_explains(self) -> None:
         """100 runs at delta = 0.3, false alarm 1e-6: they find out a rate of 0.65."""
@@ -551,7 +492,7 @@ class TestSure:
 
 
 class TestBudget:
-    @pytest.mark.parametrize("budget", [0, 5, 12, 20, 23, 24, 30, 47, 48, 100, 333, 1_000])
+    @pytest.mark.parametrize("budget", [5, 12, 23, 24, 47, 48, 333, 1_000])
     def test_the_budget_is_spent_to_the_last_pull(self, budget: int) -> None:
         machine = run(machine_of(12, goal="budget"), EASY, budget)
         assert machine.pulls.sum() == (budget if budget >= 12 else 0)
@@ -564,6 +505,10 @@ class TestBudget:
             assert np.flatnonzero(guesses.decisions == Decision.HIGH).tolist() == [11]
             assert guesses.suspicion.argmax() == 11
             assert machine.error_estimate < 0.05
+
+    def test_a_margin_is_a_length(self) -> None:
+        search = Search(5, k=1, bounds=(0, 10), algorithm=Calibrated, margin=2.5)
+        assert search.algorithm.rule.margin == 0.25
 
     def test_it_needs_a_budget(self) -> None:
         with pytest.raises(InvalidParameter, match="requires a budget: give a number of pulls"):
@@ -582,14 +527,7 @@ class TestBudget:
         assert result.guess == [11]
 
 
-class TestOptions:
-    def test_a_margin_is_a_length(self) -> None:
-        search = Search(5, k=1, bounds=(0, 10), algorithm=Calibrated, margin=2.5)
-        assert isinstance(search.algorithm, Calibrated)
-        assert search.algorithm.rule.margin == 0.25
-
-
-@long(JOBS)
+@long(ANSWERS, JOBS)  # see TestSure
 class TestConformance(Ours):
     """The suite for all algorithms."""
 

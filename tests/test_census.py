@@ -73,23 +73,14 @@ class TestItEnds:
         assert result.pulls == 16 or k < 0
 
     def test_equal_means_of_rewards_that_are_rounded(self) -> None:
-        rows = [[0.1, 0.2, 0.3], [0.3, 0.3, 0.0], [0.15, 0.25, 0.2], [0.2]]
-        result = census(rows, k=1.0)
+        result = census([[0.1, 0.2, 0.3], [0.3, 0.3, 0.0], [0.15, 0.25, 0.2], [0.2]], k=1.0)
         assert result.outliers == [0, 1, 2, 3]
-        assert result.threshold == pytest.approx(0.2, abs=1e-12)
 
     @pytest.mark.parametrize("k", [1e100, -1e100, 1e60, 5e-324])
     def test_any_k(self, k: float) -> None:
         result = census([[0, 1], [0, 0, 0, 1], [1] * 3], k=k, side="both")
         assert result.complete
         assert len(result.outliers) == (0 if k > 1 else 3 if k < 0 else 2 + 1)
-
-    def test_an_arm_on_the_threshold(self) -> None:
-        """0, 0, 0, 0, 1 with k = 2: the threshold is the last arm's mean."""
-        result = census([[0] * 9] * 4 + [[1] * 9], k=2.0)
-        assert result.outliers == [4]
-        assert result.normal == [0, 1, 2, 3]
-        assert result.pulls == 45
 
     @QUICKLY
     @given(
@@ -106,20 +97,13 @@ class TestItEnds:
         def odd(sums: Any) -> Any:
             return known_outliers(sums * 1.0, sizes * 1.0, np.zeros(len(rows)), k)
 
+        if result.pulls == sizes.sum():
+            np.testing.assert_allclose(result.means, totals / sizes)
+            np.testing.assert_allclose(np.ptp(result.intervals, axis=1), 0.0, atol=1e-14)
         high = odd(totals) if side != "lower" else np.zeros(len(rows), bool)
         low = odd(sizes - totals) if side != "upper" else np.zeros(len(rows), bool)
         assert result.high == np.flatnonzero(high).tolist()
         assert result.low == np.flatnonzero(low & ~high).tolist()
-
-    def test_all_rows_are_certain_knowledge(self) -> None:
-        rows = [of_rate(rate, 12) for rate in (0.25, 0.5, 0.5, 0.75)]
-        result = census(rows, k=0.5, delta=1e-90)
-        assert result.pulls == 48
-        np.testing.assert_allclose(np.ptp(result.intervals, axis=1), 0.0, atol=1e-14)
-        assert result.means.tolist() == [0.25, 0.5, 0.5, 0.75]
-        low, high = result.threshold_interval
-        assert low <= threshold(result.means, 0.5) <= high
-        assert high - low < 1e-12
 
 
 class TestItSaves:
@@ -129,16 +113,6 @@ class TestItSaves:
         assert result.outliers == [19]
         assert result.complete
         assert result.pulls < 4_000  # of 20,000; 1,480 with this seed
-
-    def test_steps_ask_for_rows_that_are_there(self) -> None:
-        search = Search(4, k=1.0, algorithm="census", rows=[1, 2, 30, 400])
-        seen = np.zeros(4, dtype=int)
-        while not search.done:
-            pulls = search.ask_step()
-            seen[pulls.indices] += pulls.counts
-            assert (seen <= [1, 2, 30, 400]).all()
-            search.tell_step(np.resize([0.0, 1.0], pulls.total))
-        assert search.result().complete
 
     def test_pulls_ahead_are_of_rows_that_are_there(self) -> None:
         """Tickets for all rows, and no more, whoever asks and however early."""
@@ -163,11 +137,6 @@ class TestItSaves:
         counts = shared_out(targets, seen, left, size)
         assert counts.sum() == min(size, left.sum())
         assert ((counts >= 0) & (counts <= left)).all()
-
-    def test_very_many_rows_are_shared_out_to_the_last(self) -> None:
-        targets, seen = np.array([1e-6, 1.0, 0.3]), np.array([0, 10**8, 10**9])
-        for size in (1, 10**3, 10**8):
-            assert shared_out(targets, seen, np.full(3, 10**10), size).sum() == size
 
     def test_the_farthest_from_their_targets_come_first(self) -> None:
         counts = shared_out(np.array([1.0, 1.0, 2.0]), np.array([10, 0, 0]), np.full(3, 99), 12)
@@ -242,16 +211,9 @@ class TestPairs:
     @pytest.mark.parametrize("arms", [Bernoulli([0, 1]), Resampled(RECORDS)])
     @pytest.mark.parametrize("algorithm", ["census", Census])
     def test_endless_arms_are_refused(self, arms: Any, algorithm: Any) -> None:
-        with pytest.raises(
-            InvalidParameter, match="'census' requires arms with finitely many rows"
-        ):
-            find(arms, algorithm=algorithm, rows=9)
-
-    def test_simulations_are_endless(self) -> None:
-        with pytest.raises(
-            InvalidParameter, match="'census' requires arms with finitely many rows"
-        ):
-            simulate([0, 1], algorithm="census", rows=9)
+        for run in (find, simulate):
+            with pytest.raises(InvalidParameter, match="requires arms with finitely many rows"):
+                run(arms, algorithm=algorithm, rows=9)
 
     def test_other_algorithms_do_not_take_rows(self) -> None:
         with pytest.raises(UnknownOption, match="rows"):

@@ -105,7 +105,7 @@ class TestBudget:
             sums = rng.binomial(pulls.counts, means[pulls.indices]).astype(np.float64)
             machine.absorb(pulls, sums, sums)
 
-    @pytest.mark.parametrize("budget", [0, 1, 3, 10, 100, 1000])
+    @pytest.mark.parametrize("budget", [0, 3, 100, 1000])
     def test_it_is_used_up_and_no_more(self, budget: int) -> None:
         result = found_in(SPREAD, rule="mad", k=2.5, budget=budget)
         assert result.pulls == budget
@@ -131,8 +131,8 @@ class TestIndifference:
 
     def test_far_ones_are_called_right(self) -> None:
         words: dict[str, Any] = {"rule": "mad", "k": 2.5, "delta": 0.2, "indifference": 0.1}
-        found = simulate(SPREAD, runs=4, rng=1, **words)
-        without = simulate(SPREAD, runs=4, rng=1, **{**words, "indifference": 0.0})
+        found = simulate(SPREAD, runs=2, rng=1, **words)
+        without = simulate(SPREAD, runs=2, rng=1, **{**words, "indifference": 0.0})
         assert found.correct.all()
         assert found.pulls.mean() < 0.7 * without.pulls.mean()
 
@@ -185,16 +185,6 @@ class TestKnownDeviation:
 
 
 class TestSteps:
-    def test_every_arm_comes_first(self) -> None:
-        machine = create("lucb", 4, rule=Tukey(), delta=0.1, rng=np.random.default_rng(0))
-        pulls = machine.propose(UNLIMITED)
-        assert (pulls.indices.tolist(), pulls.counts.tolist()) == ([0, 1, 2, 3], [FIRST_PULLS] * 4)
-
-    def test_arms_that_gain_alike_share_a_step(self) -> None:
-        counts = counts_of_step(np.full(10, 1000.0), np.ones(10))
-        assert len(set(counts.tolist())) == 1
-        assert counts.sum() == pytest.approx(GROWTH * 10_000, rel=0.02)
-
     def test_the_gain_a_pull_becomes_the_same(self) -> None:
         """worth/pulls^(3/2) at a radius that goes with pulls^(-1/2): levelled from above."""
         pulls, worth = np.full(50, 1000.0), np.ones(50)
@@ -202,6 +192,9 @@ class TestSteps:
         counts = counts_of_step(pulls, worth)
         level = worth / pulls * (pulls / (pulls + counts)) ** 1.5
         assert np.ptp(level[counts > 0]) < 0.01 * level.max()
+        alike = counts_of_step(pulls, np.ones(50))
+        assert len(set(alike.tolist())) == 1
+        assert alike.sum() == pytest.approx(GROWTH * 50_000, rel=0.02)
 
     def test_nothing_goes_to_arms_that_gain_little(self) -> None:
         """The best arm is pulled up to its largest growth, and no other for want of more."""
@@ -218,11 +211,6 @@ class TestSteps:
         assert result.outliers == [4]
         assert result.complete
 
-    def test_few_looks(self) -> None:
-        result = found_in(SPREAD, rule="mad", k=2.5)
-        assert result.pulls > 1000
-        assert result.round < 80
-
     def test_what_is_needed_is_told_in_time(self) -> None:
         """Halfway through the guess is right to a factor of five in all."""
         search, rng, means = Search(5, rule="mad", k=2.5), np.random.default_rng(2), SPREAD
@@ -235,6 +223,8 @@ class TestSteps:
             assert needed is not None
             guesses.append((search.pulls, float(needed.sum())))
         assert guesses[-1][1] == 0.0
+        assert search.pulls > 1000
+        assert search.result().round < 80  # few looks
         for pulled, needed_now in guesses:
             if 0.2 < pulled / search.pulls < 0.6:
                 assert 0.2 < (pulled + needed_now) / search.pulls < 5.0
@@ -242,19 +232,15 @@ class TestSteps:
 
 def test_a_history_is_used() -> None:
     search = Search(3, rule="absolute", floor=0.5)
-    for arm, value in enumerate((0.0, 1.0, 1.0)):
-        search.add_history({arm: [value] * 80})
-    assert search.done
-    assert search.result().outliers == [1, 2]
-    assert search.result().pulls == 0
-
-
-def test_a_history_saves_first_pulls() -> None:
-    search = Search(3, rule="absolute", floor=0.5)
     search.add_history({0: [0.0, 1.0], 2: [0.0, 1.0, 0.0, 1.0]})
     pulls = search.ask_step()
-    assert pulls.indices.tolist() == [0, 1]
-    assert pulls.counts.tolist() == [FIRST_PULLS - 2, FIRST_PULLS]
+    assert (pulls.indices.tolist(), pulls.counts.tolist()) == (
+        [0, 1],
+        [FIRST_PULLS - 2, FIRST_PULLS],
+    )
+    search.add_history({arm: [float(arm > 0)] * 80 for arm in range(3)})
+    assert search.done
+    assert (search.result().outliers, search.result().pulls) == ([1, 2], 0)
 
 
 class TestGuarantee:
