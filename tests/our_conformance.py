@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oddarms.problem import IntArray
+from oddarms.algorithms import UNLIMITED, Algorithm, Decision
+from oddarms.problem import FloatArray
 from oddarms.search import Ticket
 from oddarms.testing import AlgorithmConformance, Streams, assert_same, drive
 
@@ -33,6 +34,23 @@ def _long(test: Callable[[Ours], None]) -> Callable[[Ours], None]:
         test(self)
 
     return pytest.mark.long(run)
+
+
+def ever_wrong(
+    machine: Algorithm, means: FloatArray, rng: np.random.Generator, pulls: int = 300
+) -> bool:
+    """Tell whether an interval, the threshold's or a decision is wrong at any step, with coins."""
+    truth, theta = machine.rule.outliers(means), machine.rule.threshold(means)
+    while not machine.done and machine.pulls.sum() < pulls:
+        step = machine.propose(UNLIMITED)
+        sums = rng.binomial(step.counts, means[step.indices]).astype(float)
+        machine.absorb(step, sums, sums)
+        (low, high), (_, below, above) = machine.intervals(), machine.threshold()
+        held = ((low <= means) & (means <= high)).all() and below <= theta <= above
+        wrong = ((machine.decisions == Decision.HIGH) != truth) & ~machine.undecided
+        if wrong.any() or not held:
+            return True
+    return False
 
 
 class Rescaled(Streams):
@@ -92,14 +110,6 @@ class Ours(AlgorithmConformance):
             drive(steps, again, steps=1)
         assert_same(search.result(), steps.result())
 
-    def test_labels_do_not_change_the_answer(self) -> None:
-        named = drive(
-            self.search([f"arm {i}" for i in range(len(self.easy.means))]), Streams(self.easy.means)
-        )
-        numbered = drive(self.search(), Streams(self.easy.means))
-        assert named.decisions.tolist() == numbered.decisions.tolist()
-        assert named.pulls_per_arm.tolist() == numbered.pulls_per_arm.tolist()
-
     def test_other_bounds_give_the_same_answer_in_their_units(self) -> None:
         unit = drive(self.search(), Streams(self.easy.means))
         wide = drive(
@@ -124,19 +134,3 @@ class Ours(AlgorithmConformance):
         np.testing.assert_allclose(lower.means, 1.0 - upper.means)
         np.testing.assert_allclose(lower.intervals, 1.0 - upper.intervals[:, ::-1])
         np.testing.assert_allclose(lower.threshold, 1.0 - upper.threshold)
-
-    def test_arms_can_be_a_source_of_their_own(self) -> None:
-        rewards = Streams(self.easy.means)
-
-        class Own:
-            labels = tuple(range(len(rewards.means)))
-
-            def pull(self, indices: IntArray, counts: IntArray) -> list[float]:
-                return [rewards(int(i)) for i in np.repeat(indices, counts)]
-
-        own = self.find(Own())
-        assert own.outliers == self.truth()
-        assert_same(
-            own,
-            drive(self.search(rng=np.random.default_rng(4).spawn(2)[0]), Streams(self.easy.means)),
-        )

@@ -26,6 +26,7 @@ from oddarms.simulation import run_search
 from oddarms.statistics.evidence import mean_interval, sub_gaussian_interval
 from oddarms.statistics.totals import Totals
 from oddarms.testing import assert_error_rate
+from our_conformance import ever_wrong
 
 SPREAD = [0.05, 0.2, 0.35, 0.5, 0.97]
 GROUPS = [0.0, 0.1, 0.1, 0.2, 0.9, 0.95]
@@ -263,22 +264,8 @@ class TestGuarantee:
                 return middle - radius, middle + radius
 
             machine._intervals = intervals  # type: ignore[method-assign]
-            missed += self._ever_wrong(machine, means, rng)
+            missed += ever_wrong(machine, means, rng)
         return missed
-
-    def _ever_wrong(self, machine: LUCB, means: FloatArray, rng: np.random.Generator) -> bool:
-        truth = machine.rule.outliers(means)
-        while not machine.done and machine.pulls.sum() < 300:
-            pulls = machine.propose(UNLIMITED)
-            sums = rng.binomial(pulls.counts, means[pulls.indices]).astype(np.float64)
-            machine.absorb(pulls, sums, sums)
-            _, low, high = machine.threshold()
-            inside = low <= machine.rule.threshold(means) <= high
-            called_odd = machine.decisions == Decision.HIGH
-            wrong = (called_odd != truth) & ~machine.undecided
-            if wrong.any() or not inside or not _contains(machine, means):
-                return True
-        return False
 
     @pytest.mark.parametrize(
         ("rule", "sd"),
@@ -297,10 +284,6 @@ class TestGuarantee:
         misses = self.misses(Mad(k=1.0), np.array([0.1, 0.4, 0.6]), sd, narrower=0.4)
         with pytest.raises(AssertionError, match="errors in 40 runs"):
             assert_error_rate(misses, self.RUNS, self.DELTA)
-
-
-def _contains(machine: LUCB, means: FloatArray) -> bool:
-    return bool(((machine.low <= means) & (means <= machine.high)).all())
 
 
 class TestSubGaussianIntervals:

@@ -10,8 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from helpers import VARIANTS
-from oddarms import Search, find
-from oddarms.algorithms import Decision
+from oddarms import find
 from oddarms.arms import Resampled
 from oddarms.statistics.round_robin import (
     harmonic_mean_of_pulls,
@@ -19,7 +18,6 @@ from oddarms.statistics.round_robin import (
     plug_in_threshold,
     replace_arm,
 )
-from oddarms.testing import Streams
 from oddarms.theory import gaps, hardness, outliers, threshold
 
 means_lists = st.lists(st.integers(0, 100).map(lambda x: x / 100), min_size=2, max_size=9)
@@ -94,25 +92,6 @@ def test_permuting_arms_permutes_the_answer(
     straight = answer(list(range(len(means))))
     assert answer(order) == straight
     assert {i for i, d in straight.items() if d == "high"} == set(outliers(means, k).tolist())
-
-
-@given(means_lists, st.booleans(), st.sampled_from([-0.1, 0.0, 0.1]), seeds)
-@settings(max_examples=8)
-def test_a_decided_arm_stays_decided_in_ade(
-    means: list[float], shared: bool, k: float, seed: int
-) -> None:
-    search = Search(
-        len(means), k=k, delta=0.5, algorithm="ade", shared=shared, rng=seed, budget=2_000
-    )
-    rewards = Streams(means, [seed + i for i in range(len(means))])
-    before = search.algorithm.decisions.copy()
-    while not search.done:
-        pulls = search.ask_step()
-        search.tell_step([rewards(int(i)) for i in np.repeat(pulls.indices, pulls.counts)])
-        after = search.algorithm.decisions.copy()
-        decided = before != Decision.UNDECIDED
-        assert after[decided].tolist() == before[decided].tolist()
-        before = after
 
 
 @given(

@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 
 from oddarms import Question, Search
-from oddarms.algorithms import Decision, Pulls, create, get_algorithm
+from oddarms.algorithms import Pulls, create
 from oddarms.algorithms._base import UNLIMITED
-from oddarms.algorithms._roai import ROAI, ROAILUCB, ROAIElim
+from oddarms.algorithms._roai import ROAI
 from oddarms.arms import Gaussian
 from oddarms.problem import FloatArray
 from oddarms.rules import Mad
 from oddarms.simulation import run_search
 from oddarms.statistics.roai import arm_radius
 from oddarms.testing import assert_error_rate
+from our_conformance import ever_wrong
 
 NAMES = ("roai-elim", "roai-lucb")
 FIVE = np.array([0.1, 0.2, 0.3, 0.4, 0.9])
@@ -114,7 +115,7 @@ def test_lucb_pulls_the_hardest_of_each_kind() -> None:
 
 
 class TestGuarantee:
-    RUNS, ROUNDS, DELTA = 30, 40, 0.3
+    RUNS, DELTA = 30, 0.3
     MEANS = np.array([0.1, 0.4, 0.6])
 
     def misses(self, name: str, monkeypatch: pytest.MonkeyPatch, narrower: float = 1.0) -> int:
@@ -122,25 +123,11 @@ class TestGuarantee:
             return narrower * arm_radius(*arguments)
 
         monkeypatch.setattr("oddarms.algorithms._roai.arm_radius", radius)
-        cls = get_algorithm(name)
-        missed = 0
-        for rng in np.random.default_rng(5).spawn(self.RUNS):
-            machine = cls(3, rule=Mad(k=1.0), delta=self.DELTA, rng=rng)
-            assert isinstance(machine, ROAIElim | ROAILUCB)
-            missed += self._ever_wrong(machine, rng)
-        return missed
-
-    def _ever_wrong(self, machine: ROAI, rng: np.random.Generator) -> bool:
-        theta, truth = machine.rule.threshold(self.MEANS), machine.rule.outliers(self.MEANS)
-        while not machine.done and machine.round < self.ROUNDS:
-            pulls = machine.propose(UNLIMITED)
-            sums = rng.binomial(pulls.counts, self.MEANS[pulls.indices]).astype(float)
-            machine.absorb(pulls, sums, sums)
-            inside = (machine.L <= self.MEANS) & (self.MEANS <= machine.U)
-            wrong = ((machine.decisions == Decision.HIGH) != truth) & ~machine.undecided
-            if not inside.all() or wrong.any() or not machine.theta[0] <= theta <= machine.theta[1]:
-                return True
-        return False
+        words = {"rule": Mad(k=1.0), "delta": self.DELTA}
+        return sum(
+            ever_wrong(create(name, 3, rng=rng, **words), self.MEANS, rng, pulls=120)
+            for rng in np.random.default_rng(5).spawn(self.RUNS)
+        )
 
     @pytest.mark.parametrize("name", NAMES)
     def test_it_holds(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def test_runs_do_not_depend_on_how_many_there_are() -> None:
 
 
 def test_a_question_instead_of_its_words() -> None:
-    words = {name: QUESTION[name] for name in ("k", "delta", "algorithm")}
+    words = {"margin": 0, **{name: QUESTION[name] for name in ("k", "delta", "algorithm")}}
     assert same(
         simulate(MEANS, Question("abcd", **words), runs=6, rng=1), simulate(MEANS, **QUESTION)
     )
