@@ -12,7 +12,7 @@ from scipy.stats import binom, norm
 
 from helpers import left_out
 from oddarms import Search
-from oddarms.algorithms import Decision, Pulls
+from oddarms.algorithms import Decision
 from oddarms.algorithms._base import UNLIMITED
 from oddarms.algorithms._calibrated import Calibrated
 from oddarms.errors import InvalidParameter
@@ -30,7 +30,6 @@ from oddarms.statistics.calibrated import (
     estimates,
     look,
     next_counts,
-    next_weight,
     rounded_counts,
     sigma2_of_others,
     stated_error,
@@ -302,15 +301,6 @@ class TestCounts:
         counts = next_counts(Totals(pulls, pulls, pulls), rows, alone, verdict(alone), 10.0, 30)
         assert counts[:2].tolist() == [1.0, 1.0]
 
-    def test_weights_of_rows(self) -> None:
-        weights, rows = [], Rows.none(2)
-        for _ in range(30):
-            weights.append(next_weight(rows))
-            rows = rows.plus(weights[-1], np.ones(2, dtype=int), np.zeros(2))
-        assert weights[:12] == [1.0] * 4 + [2.0] * 8
-        assert weights[12:14] == [pytest.approx(2.0), pytest.approx(2.2)]
-        assert weights[-1] == pytest.approx(0.1 * (rows.W - weights[-1]))
-
 
 def _doubt_after(totals: Totals, rows: Rows, found: Look, counts: FloatArray) -> float:
     """Return the sum of tails if a row of weight 10 changed nothing but the variances."""
@@ -513,18 +503,6 @@ class TestBudget:
     def test_it_needs_a_budget(self) -> None:
         with pytest.raises(InvalidParameter, match="requires a budget: give a number of pulls"):
             machine_of(12, goal="budget").propose(UNLIMITED)
-
-    def test_in_a_search(self) -> None:
-        search = Search(12, k=2, algorithm=Calibrated, goal="budget", budget=777, rng=1)
-        rng = np.random.default_rng(3)
-        while not search.done:
-            pulls: Pulls = search.ask_step()
-            wins = rng.binomial(pulls.counts, EASY).astype(float)
-            search.tell_step_totals(wins, wins)
-        result = search.result()
-        assert (result.status, result.pulls) == ("budget", 777)
-        assert (result.undecided[0], sorted(result.undecided)) == (11, list(range(12)))
-        assert result.guess == [11]
 
 
 @long(ANSWERS, JOBS)  # see TestSure

@@ -11,7 +11,7 @@ import pytest
 from oddarms.algorithms import Algorithm, Decision, Pulls, Threshold, _registry, no_pulls, register
 from oddarms.problem import FloatArray
 from oddarms.statistics.binomial import most_errors
-from oddarms.testing import AlgorithmConformance, assert_error_rate
+from oddarms.testing import AlgorithmConformance
 from our_conformance import ANSWERS, INTERVALS, JOBS, Ours, long
 
 
@@ -53,24 +53,9 @@ class TestLUCB(Ours):
 
 
 @pytest.mark.long
-class TestADEAtATenth(Ours):
-    algorithm = "ade"
-
-
-@pytest.mark.long
 class TestADEWithSharedSamplesAtATenth(Ours):
     algorithm = "ade"
     options: ClassVar = {"shared": True}
-
-
-@pytest.mark.long
-class TestRRAtATenth(Ours):
-    algorithm = "rr"
-
-
-@pytest.mark.long
-class TestWRRAtATenth(Ours):
-    algorithm = "wrr"
 
 
 @pytest.mark.long
@@ -169,15 +154,8 @@ class TestFaultyAlgorithmsAreCaught:
             suite(Forgetful).test_unknown_options_are_named()
 
 
-class TestErrorRates:
-    def test_the_bound_is_the_exact_tail(self) -> None:
-        # P(Binomial(3, 1/2) > 2) = 1/8, P(> 1) = 1/2
-        assert most_errors(3, 0.5, false_alarm=0.125) == 2
-        assert most_errors(3, 0.5, false_alarm=0.12) == 3
-        assert most_errors(3, 0.5, false_alarm=0.5) == 1
-
-    def test_one_more_error_than_explained(self) -> None:
-        most = most_errors(200, 0.05)
-        assert_error_rate(most, 200, 0.05)
-        with pytest.raises(AssertionError, match=f"{most + 1} errors in 200 runs"):
-            assert_error_rate(most + 1, 200, 0.05)
+def test_the_bound_of_error_rates_is_the_exact_tail() -> None:
+    # P(Binomial(3, 1/2) > 2) = 1/8, P(> 1) = 1/2
+    assert most_errors(3, 0.5, false_alarm=0.125) == 2
+    assert most_errors(3, 0.5, false_alarm=0.12) == 3
+    assert most_errors(3, 0.5, false_alarm=0.5) == 1

@@ -399,7 +399,7 @@ def test_errors_of_lower_bound(change, message):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("words", "message"),
     [
         ({"variances": -1.0}, "variances must be finite and at least 0 but got -1.0."),
         ({"variances": [1.0, 1.0]}, "variances must be one number or 3 but got shape"),
@@ -407,7 +407,6 @@ def test_errors_of_lower_bound(change, message):
         ({"undecided": [0, 1, 1]}, "undecided must be 3 truth values but got shape"),
     ],
 )
-def test_errors_of_the_program(change, message):
-    arguments = {"variances": 1.0, "k": 1.0} | change
+def test_errors_of_the_program(words, message):
     with pytest.raises(InvalidParameter, match=message):
-        first_order_program([0.1, 0.3, 0.9], **arguments)
+        first_order_program([0.1, 0.3, 0.9], **{"variances": 1.0, "k": 1.0, **words})

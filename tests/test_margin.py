@@ -24,7 +24,6 @@ from oddarms.testing import assert_error_rate
 
 ALPHA = 0.2
 FALSE_ALARM = 1e-5  # of each check; there are fewer than 30 here
-EQUAL = [0.05] * 30
 
 
 class TestEvidenceAboutTheMean:
@@ -153,11 +152,6 @@ class TestSearches:
         low, high = result.threshold_interval
         assert low <= truth <= high
         assert low >= 0.3
-
-    def test_units_of_the_user(self) -> None:
-        plain = oddarms.find(Bernoulli(EQUAL), margin=0.05, floor=0.2, rng=5)
-        scaled = Search(30, margin=0.5, floor=12.0, bounds=(10.0, 20.0), rng=5)
-        assert rule_of(scaled.question) == rule_of(plain.question)
 
     @pytest.mark.long
     def test_whole_runs_are_right(self) -> None:

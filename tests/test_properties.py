@@ -26,17 +26,6 @@ seeds = st.integers(0, 2**32 - 1)
 variants = st.sampled_from(sorted(VARIANTS))
 
 
-@given(means_lists, ks, st.randoms(use_true_random=False))
-def test_permuting_means_permutes_the_problem(means: list[float], k: float, random: Any) -> None:
-    assume(gaps(means, k).min() > 1e-9)
-    order = list(range(len(means)))
-    random.shuffle(order)
-    permuted = [means[i] for i in order]
-    assert threshold(permuted, k) == pytest.approx(threshold(means, k))
-    assert {order[j] for j in outliers(permuted, k)} == set(outliers(means, k).tolist())
-    np.testing.assert_allclose(gaps(permuted, k), gaps(means, k)[order], atol=1e-12)
-
-
 @given(means_lists, ks, st.floats(-50, 50), st.floats(0.01, 100))
 def test_shifting_and_scaling_means(means: list[float], k: float, a: float, R: float) -> None:
     assume(gaps(means, k).min() > 1e-6)

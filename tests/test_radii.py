@@ -143,15 +143,6 @@ class TestRoundRobin:
         # sqrt(10.2929986 * 19.3883847 / (2 * 40)) = sqrt(2.4945577) = 1.5794169
         assert beta_theta(LOG_PRIME, 40.0, 10.2929986) == close(1.5794169)
 
-    def test_harmonic_mean_of_pulls(self) -> None:
-        moments = moments_of(np.array([0.1, 0.2, 0.3]), np.array([1, 2, 4]))
-        assert harmonic_mean_of_pulls(moments) == close(3 / 1.75)
-
-    def test_plug_in_threshold(self) -> None:
-        # mean 0.5, population sd 0.3 (see test_problem): 0.5 + 1.5 * 0.3
-        moments = moments_of(np.array([0.2, 0.4, 0.4, 1.0]), np.ones(4, dtype=np.int64))
-        assert plug_in_threshold(moments, 1.5) == close(0.95)
-
     def test_replacing_an_arm(self) -> None:
         # 0.9 becomes 1.0 and 2 pulls become 3: mean 0.5, sd 0.3, h = 4 / (3 + 1/3) = 1.2
         before = moments_of(np.array([0.2, 0.4, 0.4, 0.9]), np.array([1, 1, 1, 2]))

@@ -24,13 +24,10 @@ from oddarms.rules import (
 )
 from oddarms.rules._order import (
     PIECES,
-    arm_at,
     holds_of,
     middle,
     quartiles,
     separate_bounds,
-    smallest,
-    smallest_bounds,
 )
 
 FIVE = np.array([0.4, 0.1, 0.9, 0.3, 0.2])
@@ -179,12 +176,6 @@ class TestBounds:
                     assert not outliers[(high < below) & may].any()
                     assert outliers[(low >= above) & may].all()
 
-    def test_a_point_has_them_at_its_threshold(self, rule: Rule) -> None:
-        y = np.random.default_rng(3).random(9)
-        low, high = rule.bounds(y, y)
-        assert low == pytest.approx(rule.threshold(y))
-        assert high == pytest.approx(rule.threshold(y))
-
     def test_influence_is_the_gradient(self, rule: Rule) -> None:
         y, step = np.random.default_rng(4).random(9), 1e-6
         for value, influence in (
@@ -239,11 +230,6 @@ class TestMadBounds:
 
 
 class TestOrderStatistics:
-    def test_smallest(self) -> None:
-        assert [smallest(FIVE, q) for q in range(1, 6)] == [0.1, 0.2, 0.3, 0.4, 0.9]
-        assert [arm_at(FIVE, q) for q in range(1, 6)] == [1, 4, 3, 0, 2]
-        assert smallest_bounds(FIVE - 0.05, FIVE + 0.1, 3) == pytest.approx((0.25, 0.4))
-
     def test_what_holds_the_median(self) -> None:
         """Of five, the third: lower ends of the upper three, upper ends of the lower three."""
         means = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
