@@ -1,10 +1,9 @@
 """Rules made of order statistics: median + k MAD, Tukey's fence, a quantile of the means.
 
-Lemma 1 of Zhu, Katariya and Nowak ("Robust Outlier Arm Identification", ICML 2020): where
-L_i <= y_i <= U_i for all i, the q-th smallest y lies between the q-th smallest L and the q-th
-smallest U. For q arms have y_i <= y_(q), hence L_i <= y_(q), so L_(q) <= y_(q); and likewise from
-above. It holds for all q at once, so where the intervals hold together, all order statistics do,
-and no more is paid for them. Comparisons are exact in floating point, and so is the lemma.
+Where L_i <= y_i <= U_i for all i, the q-th smallest y lies between the q-th smallest L and the q-th
+smallest U, for all q at once (Lemma 1 of Zhu, Katariya and Nowak, "Robust Outlier Arm
+Identification", ICML 2020). So where the intervals hold together, all order statistics do, and no
+more is paid for them. Comparisons are exact in floating point, and so is the lemma.
 """
 
 from __future__ import annotations
@@ -165,18 +164,16 @@ class Mad(OrderRule):
     def plain_bounds(self, low: FloatArray, high: FloatArray) -> Ends:
         """Return bounds on median + k MAD, narrower than those of the paper on ROAI.
 
-        The median m lies in [a, b] by Lemma 1. Given it, |y_i - m| lies between
-        g_i(m) = max(L_i - m, m - U_i, 0) and f_i(m) = max(U_i - m, m - L_i), so by Lemma 1 again
-        MAD lies between the q-th smallest of each, G(m) and F(m), and for k >= 0
+        Lemma 3 of ``docs/explanation/rules.md``: with G(m) and F(m) the q-th smallest of the least
+        and of the largest distances of the arms from m, within the median's interval [a, b], and
+        for k >= 0
 
             min over [a, b] of m + k G(m) <= threshold <= max over [a, b] of m + k F(m);
 
-        for k < 0, G and F change places. (The paper takes the worst m for each part by itself.) All
-        g_i and f_i change with m by at most as much as m does, hence so do G and F. So between two
-        points s < t, F(m) <= min(F(s) + m - s, F(t) + t - m) and G(m) >= max(G(s) - (m - s),
-        G(t) - (t - m)): two lines that cross between s and t. With either in its place, what is to
-        be maximised is concave in m and what is to be minimised is convex, and both are made of
-        two lines: the extreme lies at s, at t or where they cross. [a, b] is cut into `PIECES`.
+        for k < 0, G and F change places. G and F change by at most as much as m does, so between
+        two points s < t, F(m) <= min(F(s) + m - s, F(t) + t - m) and G(m) >= max(G(s) - (m - s),
+        G(t) - (t - m)): two lines that cross, and the extreme lies at s, at t or where they cross.
+        [a, b] is cut into `PIECES`.
         """
         size = float(np.abs(low).max() + np.abs(high).max()) * (1.0 + 2.0 * abs(self.k))
         (lowest, _), (highest, _) = self._extremes(low, high)

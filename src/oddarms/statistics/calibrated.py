@@ -9,16 +9,14 @@ An arm is an outlier if it reaches theta = max(mu + k sigma, mu + margin, floor)
 
 Why rows
 --------
-Where pulls were chosen by looking at rewards, plain averages are biased: arms that look extreme
-are left alone. With many arms that bias of the threshold exceeds its standard error. So pulls come
-in *rows*. Row b pulls every arm at least once, n_bj times arm j; these counts are fixed by the rows
-before it, and its weight w_b by its number. Given the past, the row's averages x_bj have the means
-y_j and are independent. Hence, whatever the counts depended on,
+Where pulls were chosen by looking at rewards, plain averages are biased. So pulls come in *rows*.
+Row b pulls every arm at least once, n_bj times arm j; these counts are fixed by the rows before it,
+and its weight w_b by its number. Then weighted averages of the row's averages x_bj are unbiased,
+and products of *different* rows estimate squares of means without bias (``calibrated.md``):
 
     E sum_b w_b x_bj = W y_j,    E sum_{b != c} w_b w_c x_bj x_ck = (W^2 - W2) y_j y_k,
 
-with W = sum w_b and W2 = sum w_b^2: weighted averages are unbiased, and products of *different*
-rows estimate squares of means without bias (for b < c, condition on all rows before c).
+with W = sum w_b and W2 = sum w_b^2.
 
 Symbols
 -------

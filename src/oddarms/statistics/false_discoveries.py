@@ -5,12 +5,10 @@ arm i would be wrong, under any dependence. If every name in a list of size q ha
 
     w_i E_i >= 1/(alpha q),
 
-then the share of wrong names in the list is at most alpha times the sum of w_i E_i over the arms
-whose name would be wrong: each wrong name adds 1/q to the share and at least as much to that sum.
-Its expectation is at most alpha, also if the list is chosen by looking: e-BH (Wang and Ramdas 2022)
-with compound e-values (Ignatiadis, Wang and Ramdas 2024). With q = 1 it is Bonferroni's rule, so
-whatever that names is in the list. Of two lists such that no arm has a wrong name in both, the
-shares add up to at most alpha, on average.
+then the share of wrong names in the list is at most alpha on average, also if the list is chosen by
+looking: e-BH (Wang and Ramdas 2022) with compound e-values (Ignatiadis, Wang and Ramdas 2024). Of
+two lists such that no arm has a wrong name in both, the shares add up to at most alpha, on average.
+``docs/explanation/fdr.md`` has the proof.
 """
 
 from __future__ import annotations

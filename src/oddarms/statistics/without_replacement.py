@@ -15,22 +15,9 @@ with C(N, M) = G(N + 1)/(G(M + 1) G(N - M + 1)), G the gamma function, for any r
 martingale of Waudby-Smith and Ramdas (NeurIPS 2020, "Confidence sequences for sampling without
 replacement"). It depends on S and t only, so that rewards may be looked at many at a time.
 
-Theorem. E_0, E_1, ..., E_N at the true M is a non-negative supermartingale with E_0 = 1, for any
-rewards in [0, 1]; a martingale until the rest are all 0 or all 1, if all rewards are 0 or 1.
-
-Proof. E_t is the average over q ~ Beta(1/2, 1/2) of
-E_t^q = q^S (1-q)^(t-S) C(N, M)/C(N - t, M - S), so that it is enough to look at one q in (0, 1).
-Given the first t rewards, T = N - t are left; their sum is A = M - S and that of their distances
-from 1 is B = T - A, both at least 0. The next one, X, is any of them with the same probability, so
-its expectation is A/T. And E_{t+1}^q/E_t^q = h(X) with
-
-    h(x) = q^x (1-q)^(1-x) T G(A - x + 1) G(B + x)/(G(A + 1) G(B + 1)),
-
-where A - x + 1 >= 1 and B + x >= 1 for every x that is left. log h is convex, as log G is and the
-rest is linear; so h is convex. Let A, B > 0. On [0, 1] h lies below its chord, which goes from
-h(0) = (1-q) T/B to h(1) = q T/A; so E h(X) <= (1 - A/T) (1-q) T/B + (A/T) q T/A = 1. Rewards 0 and
-1 are on the chord, and there is equality. If A = 0 all that are left are 0, and h(0) = 1 - q < 1;
-if B = 0 they are 1, and h(1) = q < 1. []
+At the true M it is a non-negative supermartingale with E_0 = 1, for any rewards in [0, 1]; a
+martingale until the rest are all 0 or all 1, if all rewards are 0 or 1: Theorem 5 of
+``docs/explanation/rules.md``.
 
 By Ville's inequality E ever reaches 1/alpha with probability at most alpha. The next reward of an
 arm may be asked for or not by looking at all arms: what counts is that, given all that was seen,
