@@ -81,8 +81,7 @@ def run_ade(
     pulled has constant y_hat and a radius that only grows (log(1/delta_t) grows with t). So
     `least` never exceeds its smallest y_hat + r, and `greatest` never falls below its largest
     y_hat - r: while least > theta_hat - r_theta and greatest < theta_hat + r_theta, no arm can
-    be decided. An arm hit by a shared pair enters both at once, with the radius of an earlier
-    round, which is not larger.
+    be decided. An arm hit by a shared pair enters both at once.
     """
     n = y.size
     S = np.arange(n)
@@ -112,8 +111,6 @@ def run_ade(
             x2 = take(tapes, i, reward_rng, family, y[i], parameter, mirrored)
             pulls[i] += 2
             m_theta += 1
-            used += 2
-            t += 1
             sum_x1 += x1
             sum_x2 += x2
             sum_x1x2 += x1 * x2
@@ -130,8 +127,8 @@ def run_ade(
                 m[i] += 1
                 sums[i] += take(tapes, i, reward_rng, family, y[i], parameter, mirrored)
             fewest_m += 1
-            used += cost
-            t += 1
+        used += cost
+        t += 1
         if ties == 0:
             fewest_m, ties = fewest(S, size, m)
         if t < 3:
