@@ -91,16 +91,6 @@ def test_a_wrong_decision_is_seen() -> None:
     assert "2 wrong, 2 incomplete" in repr(found)
 
 
-@pytest.mark.parametrize(
-    ("family", "option"), [("beta", {"concentration": 4.0}), ("uniform", {"width": 0.05})]
-)
-def test_options_of_a_family(family: str, option: dict[str, float]) -> None:
-    found = simulate(MEANS, **QUESTION, family=family, **option)
-    assert found.correct.all()
-    default = simulate(MEANS, **QUESTION, family=family)
-    assert not same(found, default)
-
-
 class TestArms:
     def test_arms_are_as_good_as_their_means(self) -> None:
         assert same(simulate(Bernoulli(MEANS), **QUESTION), simulate(MEANS, **QUESTION))

@@ -13,6 +13,12 @@ from oddarms.simulation._tapes import EMPTY, full_tape
 register_jitable(full_tape)
 
 
+@njit(nogil=True)
+def refilled(tape: int, rng: Any, y: float, mirrored: bool) -> int:
+    """Return the tape, or a full one if it is empty; inlined, it would slow its callers down."""
+    return full_tape(rng, y, mirrored) if tape == EMPTY else tape
+
+
 @njit(nogil=True, inline="always")
 def draw(rng: Any, family: int, y: float, parameter: float, mirrored: bool) -> float:
     """Return one reward, seen from the upper side."""
@@ -32,11 +38,9 @@ def take(
     """Return one reward of arm i, seen from the upper side; a Bernoulli one from its tape."""
     if family != BERNOULLI:
         return draw(rng, family, y, parameter, mirrored)
-    if tapes[i] == EMPTY:
-        tapes[i] = full_tape(rng, y, mirrored)
-    reward = float(tapes[i] & 1)
-    tapes[i] >>= 1
-    return reward
+    tape = refilled(tapes[i], rng, y, mirrored)
+    tapes[i] = tape >> 1
+    return float(tape & 1)
 
 
 @njit(nogil=True, inline="always")
