@@ -4,11 +4,13 @@ Nothing is loaded from other hosts: formulas are MathML, the search runs in the 
 are executed as they are built, unless ODDARMS_DOCS_EXECUTE is ``off``.
 """
 
+import gc
 import os
 import sys
 import tempfile
 from pathlib import Path
 
+gc.disable()  # what a build makes lives to its end; looking for garbage takes a quarter of the time
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_extensions"))
 # Commands in tutorials are those beside this Python.

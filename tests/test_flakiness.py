@@ -360,7 +360,7 @@ def test_the_time_to_go_is_right_within_a_factor_of_two(
             time.now += 0.01 * (1 + index % 3)
             if any(map(sampling.known.needed, range(sampling.known.n))):
                 known_at = time.now
-            if sampling.runs % 50 == 49:
+            if sampling.runs % 25 == 24:
                 words = sampling.progress_text().rpartition("; about ")[2].split()
                 if words[-1] in ("go", "known"):
                     unit = 60.0 if words[1].startswith("minute") else 1.0

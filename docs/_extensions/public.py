@@ -1,5 +1,7 @@
 """The directive ``public``: all public names of a module, so that none can be forgotten.
 
+With ``-D public_modules=oddarms`` a quick build documents only that module.
+
 It writes a table of them and then the text of each. A name that the package itself exports, such as
 `oddarms.Result`, has its text there only, and the table of `oddarms.search` links to it.
 
@@ -66,6 +68,8 @@ class Public(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Parse the lines that document the module."""
         module = self.arguments[0]
+        if module not in (self.config.public_modules or [module]):
+            return []
         node = nodes.Element()
         lines = StringList(_lines(module), source=f"{module} (public)")
         self.state.nested_parse(lines, self.content_offset, node, match_titles=True)
@@ -199,6 +203,7 @@ def _sections(package: str) -> str:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive, and what protects docstrings."""
+    app.add_config_value("public_modules", [], "env", list)
     app.add_directive("public", Public)
     app.add_directive("public-table", PublicTable)
     app.connect("source-read", _read)
