@@ -85,7 +85,7 @@ def test_runs_to_be_clean_are_at_the_limit(n: int, rate: float) -> None:
     assert excluded_rate(runs, n, 0.05) <= rate + 1e-9
 
 
-@pytest.mark.parametrize("n", [1, 2, 50, 416, pytest.param(1400, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n", quick_and_long([1, 50, 416], [2, 1400]))
 def test_a_healthy_suite_takes_at_most_one_and_a_half_times_the_limit(n: int) -> None:
     sampling = sampled(n, lambda index, rng: False)  # noqa: ARG005
     assert set(sampling.known.kinds()) == {Kind.CLEAN}
@@ -178,15 +178,13 @@ def test_kinds() -> None:
     assert known.kind(1) is Kind.BROKEN
     outcomes(known, 2, "f")
     assert known.kind(2) is Kind.FLAKY  # nothing that failed is hidden
-
-
-def test_runs_of_other_sessions_count() -> None:
-    known = Flakiness(20)
-    known.cases[0].stored = Tally(known.runs_to_be_clean, 0)
-    known.cases[1].stored = Tally(5, 1)
-    assert known.kinds()[:2] == [Kind.CLEAN, Kind.FLAKY]
-    outcomes(known, 0, "f")
-    assert known.kind(0) is Kind.FLAKY
+    known.cases[4].stored = Tally(known.runs_to_be_clean, 0)  # of other sessions
+    known.cases[5].stored = Tally(5, 1)
+    assert known.kinds()[4:6] == [Kind.CLEAN, Kind.FLAKY]
+    alone = Flakiness(20, can_isolate=False)  # nothing more is needed of suspicious tests
+    outcomes(alone, 0, "p", Where.FIRST)
+    outcomes(alone, 0, "ff")
+    assert alone.needed(0) == 0
 
 
 def test_a_test_that_cannot_be_repeated_is_judged_by_the_runs_alone() -> None:
@@ -234,13 +232,6 @@ def test_when_a_test_runs_alone() -> None:
     assert after("f", "f")  # broken, or a victim of the tests before it?
     assert not after("f", "f", "f")
     assert not after("f", "f", "ppppp")
-
-
-def test_without_processes_of_their_own_suspicious_tests_need_nothing_more() -> None:
-    known = Flakiness(20, can_isolate=False)
-    outcomes(known, 0, "p", Where.FIRST)
-    outcomes(known, 0, "ff")
-    assert known.needed(0) == 0
 
 
 # Drift

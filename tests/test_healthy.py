@@ -43,8 +43,8 @@ def search(n: int, rate: float, seed: int = 0, most: float = 4.0) -> Result:
 @pytest.mark.parametrize(
     "n",
     quick_and_long(
-        [10, 25, 71, 416, 512, 513, 1024, 10_000],
-        [15, 41, 100, 250, 1000, 1025, *range(11, 500, 7), *range(520, 1100, 40), 2000, 5000],
+        [10, 71, 512, 513, 10_000],
+        [15, 41, 416, 1000, 1025, *range(11, 500, 7), *range(520, 1100, 40), 2000, 5000],
     ),
 )
 def test_arms_that_never_fail(n: int) -> None:
@@ -56,8 +56,8 @@ def test_arms_that_never_fail(n: int) -> None:
 @pytest.mark.parametrize(
     ("n", "seeds"),
     quick_and_long(
-        [(10, 4), (100, 2), (416, 1), (1025, 1)],
-        [(10, 8), (25, 4), (520, 1), (1000, 2), (300, 4), (14, 20), (1025, 2), (10_000, 1)],
+        [(10, 4), (416, 1)],
+        [(10, 8), (25, 4), (100, 2), (520, 1), (1000, 2), (300, 4), (14, 20), (1025, 2)],
     ),
 )
 def test_arms_that_fail_once_in_a_hundred(n: int, seeds: int) -> None:
