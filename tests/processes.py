@@ -17,6 +17,14 @@ import pytest
 MARK = "ODDARMS_TEST"
 PORTS = (15_000, 30_000)
 
+WITHOUT_REPORT = """
+import sys
+import oddarms.report
+from oddarms.cli import main
+oddarms.report.write_report = lambda *_, **__: None
+sys.exit(main())
+"""
+
 
 def wait_until(happened: Callable[[], object], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds

@@ -72,47 +72,39 @@ def test_markdown() -> None:
     )
 
 
-class TestHtml:
-    def test_it_is_well_formed_and_says_its_language(self, folder: Path) -> None:
-        page = to_html("A & B", BLOCKS, folder)
-        assert page.startswith("<!doctype html>\n")
-        elements = Elements(page)
-        assert elements.attributes("html") == [{"lang": "en"}]
-        assert {"charset": "utf-8"} in elements.attributes("meta")
-        assert "A & B" in elements.text
-        assert [name for name, _ in elements.found if name in ("h1", "h2")] == ["h1", "h2"]
-
-    def test_text_is_escaped(self, folder: Path) -> None:
-        page = to_html("<script>", BLOCKS, folder)
-        assert "<script>" not in page
-        assert (
-            "<p>Text with <code>code</code>, <strong>weight</strong> and a &lt; b &amp; c.</p>"
-            in page
-        )
-        assert "<td>a|b</td>" in page
-        assert "<td>&lt;2&gt;</td>" in page
-
-    def test_pictures_are_inside_and_have_words(self, folder: Path) -> None:
-        (picture,) = Elements(to_html("t", BLOCKS, folder)).attributes("img")
-        assert picture["alt"] == 'A "dot"'
-        kind, data = (picture["src"] or "").split(",")
-        assert kind == "data:image/png;base64"
-        assert base64.b64decode(data) == PIXEL
-
-    def test_tables_have_headers_and_captions(self, folder: Path) -> None:
-        elements = Elements(to_html("t", BLOCKS, folder))
-        assert elements.attributes("th") == [{"scope": "col"}] * 2
-        assert len(elements.attributes("caption")) == 1
-
-    def test_nothing_is_fetched(self, folder: Path) -> None:
-        page = to_html("t", BLOCKS, folder)
-        elements = Elements(page)
-        assert not elements.attributes("link")
-        assert not elements.attributes("script")
-        assert "http:" not in page
-        assert "https:" not in page
-        assert "url(" not in page
-        assert "dot.png" not in page
+def test_html(folder: Path) -> None:
+    """Well formed, with captions, words for pictures, and nothing that is fetched or run."""
+    page = to_html("A & B", BLOCKS, folder)
+    assert page.startswith("<!doctype html>\n")
+    elements = Elements(page)
+    assert elements.attributes("html") == [{"lang": "en"}]
+    assert {"charset": "utf-8"} in elements.attributes("meta")
+    assert "A & B" in elements.text
+    assert [name for name, _ in elements.found if name in ("h1", "h2")] == ["h1", "h2"]
+    text = "Text with <code>code</code>, <strong>weight</strong> and a &lt; b &amp; c."
+    for part in (f"<p>{text}</p>", "<td>a|b</td>", "<td>&lt;2&gt;</td>"):
+        assert part in page
+    assert "<script>" not in to_html("<script>", BLOCKS, folder)
+    (picture,) = elements.attributes("img")
+    assert picture["alt"] == 'A "dot"'
+    kind, data = (picture["src"] or "").split(",")
+    assert (kind, base64.b64decode(data)) == ("data:image/png;base64", PIXEL)
+    assert elements.attributes("th") == [{"scope": "col"}] * 2
+    assert len(elements.attributes("caption")) == 1
+    assert not elements.attributes("link") + elements.attributes("script")
+    assert not [part for part in ("http:", "https:", "url(", "dot.png") if part in page]
+    policies = [
+        attributes["content"]
+        for attributes in elements.attributes("meta")
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
+    style = re.search("<style>(.*)</style>", page, re.DOTALL)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    allowed = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none';"
+    assert policies == [f"{allowed} style-src 'sha256-{digest}'"]
+    assert page.index("Content-Security-Policy") < page.index("<style>")
+    assert " style=" not in page  # a hash allows none of these
 
 
 def test_captions_may_be_left_out(folder: Path) -> None:
@@ -136,23 +128,3 @@ def test_captions_may_be_left_out(folder: Path) -> None:
 )
 def test_inline(text: str, html: str) -> None:
     assert inline(text) == html
-
-
-def test_a_page_may_load_and_run_nothing_but_its_own_style_and_pictures(folder: Path) -> None:
-    page = to_html("Title", BLOCKS, folder)
-    policies = [
-        attributes["content"]
-        for attributes in Elements(page).attributes("meta")
-        if attributes.get("http-equiv") == "Content-Security-Policy"
-    ]
-    style = re.search("<style>(.*)</style>", page, re.DOTALL)
-    assert style is not None
-    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
-    assert policies == [
-        (
-            "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none';"
-            f" style-src 'sha256-{digest}'"
-        )
-    ]
-    assert page.index("Content-Security-Policy") < page.index("<style>")
-    assert " style=" not in page  # a hash allows none of these

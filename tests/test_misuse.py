@@ -81,11 +81,6 @@ def test_progress_is_told_at_the_end() -> None:
     assert seen[-1].pulls == result.pulls
 
 
-def test_what_indifference_means_is_said_at_once() -> None:
-    result = find(Bernoulli([0.5] * 6), k=1.5, indifference=0.2, rng=1)
-    assert "give or take 0.2 at the threshold" in str(result).splitlines()[0]
-
-
 class Losing(ThreadExecutor):
     """Loses its worker after some calls."""
 

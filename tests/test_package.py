@@ -55,6 +55,7 @@ class TestArchives:
         (sdist,) = (path for name, path in archives.items() if name.endswith(".tar.gz"))
         package.check_sdist(sdist)
 
+    @pytest.mark.long
     def test_a_second_build_is_the_same(self, archives: dict[str, Path], tmp_path: Path) -> None:
         package.compare(archives, package.built(tmp_path))
 
@@ -101,10 +102,6 @@ class TestExtras:
         assert done.returncode == 0, done.stderr
         assert len(done.stdout.splitlines()) == len(smoke.named()) >= 12
 
-    def test_development_needs_no_extra_of_its_own(self) -> None:
-        assert not EXTRAS.keys() & {"dev", "test", "docs", "lint"}
-        assert {"dev", "test", "docs", "lint"} <= PROJECT["dependency-groups"].keys()
-
     def test_every_requirement_has_a_lowest_version(self) -> None:
         wanted = [*PROJECT["project"]["dependencies"], *(r for rs in EXTRAS.values() for r in rs)]
         assert [r for r in wanted if ">=" not in r and not r.startswith("oddarms[")] == []
@@ -134,13 +131,10 @@ class TestFiles:
         pythons = re.findall(r"Python :: (3\.\d+)", classifiers)
         assert f"python: [{', '.join(map('{!r}'.format, pythons))}]".replace("'", '"') in text
 
-    def test_hooks_are_pinned_by_hash(self) -> None:
+    def test_hooks_are_pinned_by_hash_and_ruff_is_the_lowest_of_the_checks(self) -> None:
         text = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
         pinned = re.findall(r"rev: ([0-9a-f]{40})  # frozen: v", text)
         assert len(pinned) == text.count("repo: https://") == 4
-
-    def test_the_ruff_of_the_hook_is_the_lowest_of_the_checks(self) -> None:
-        text = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
         (hook,) = re.findall(r"ruff-pre-commit\n.*# frozen: v(\S+)", text)
         assert f"ruff>={hook}" in PROJECT["dependency-groups"]["lint"]
 

