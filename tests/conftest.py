@@ -6,6 +6,7 @@ import os
 import random
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -123,3 +124,12 @@ def run_command(
         return Ran(code, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the drawing of reports, which takes its time, to the tests that look at it."""
+    picture = SimpleNamespace(get_suptitle=lambda: "a picture")
+    for name in ("plot_intervals", "plot_pulls", "plot_evidence"):
+        monkeypatch.setattr(f"oddarms.report.{name}", lambda _result, **_options: picture)
+    monkeypatch.setattr("oddarms.report.file_content", lambda _figure: b"<svg/>")

@@ -103,7 +103,7 @@ def test_a_worker_says_that_it_waits_for_others(tmp_path: Path, study: Study) ->
 def on_terminal(folder: Path, *words: str) -> tuple[int, str]:
     """Run a command whose stderr is a terminal; return its exit code and what it showed."""
     outside, inside = pty.openpty()
-    environment = {**os.environ, "COLUMNS": "100", "TERM": "xterm"}
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
     environment.pop("NO_COLOR", None)
     command = [sys.executable, "-c", WITHOUT_REPORT, *words]
     with subprocess.Popen(
@@ -135,9 +135,9 @@ def test_a_terminal_shows_how_far_a_search_is(tmp_path: Path) -> None:
     code, said = on_terminal(tmp_path, *words, "--out", "o")
     assert code in (0, 3)
     lines = plain(said)
-    assert any(re.match(r"\d+ samples? \([\d.]+/s\) · \d of 3 decided", line) for line in lines)
-    assert any(re.search(r"worst: test\S*\.\.\.\S*fox\] 1$", line) for line in lines)
-    assert all(len(line) <= 100 for line in lines)
+    assert "sampling ..." in lines
+    assert any(re.match(r"\d+ pulls, \d of 3 arms undecided", line) for line in lines)
+    assert all(len(line) <= 80 for line in lines)
 
 
 COMMANDS = [(), ("find",), ("analyze",), ("explain",), ("demo",), ("reproduce",), ("serve",)]

@@ -179,7 +179,7 @@ def test_the_pytest_plugin_gets_its_answer(
     with killed(folder, monkeypatch, after, times) as it:
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly"]
         command += ["--oddarms", "--oddarms-k", "1", "--oddarms-storage", it.server.address]
-        command += ["--oddarms-study", "s", "--oddarms-seed", "1"]
+        command += ["--oddarms-seed", "1"]
         command += ["--rootdir", str(folder), str(folder)]
         ran = subprocess.run(
             command, capture_output=True, text=True, cwd=folder, env={**os.environ}, check=False

@@ -571,7 +571,7 @@ def test_an_unknown_study_is_bad_usage(crowd: Run, command: str) -> None:
     assert_refused(crowd(name, "x", *rest), 2, "'x'", "it has: crowd")
 
 
-def test_help_has_examples_and_fits(study: Run) -> None:
+def test_help_fits(study: Run) -> None:
     summary = study("--help").out
     assert "..." not in summary.partition("Commands")[2]
     commands = re.findall(r"^  (\w+) +\w.*\.$", summary.partition("Commands")[2], re.MULTILINE)
@@ -579,7 +579,6 @@ def test_help_has_examples_and_fits(study: Run) -> None:
     for command in commands:
         told = study(command, "--help")
         assert told.code == 0
-        assert f"oddarms study {command}" in told.out.partition("Example")[2]
         assert max(map(len, told.out.splitlines())) <= 80
 
 

@@ -358,7 +358,6 @@ def markdown(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text without its marks."""
     return visible(text) if isinstance(text, Literal) else text.replace("**", "").replace("`", "")
 
 
@@ -379,27 +378,24 @@ def visible(value: object, most: int | None = None) -> str:
         text = f"{text[: most - end - 1]}…{text[len(text) - end :]}"
     if not text.strip(" "):
         return "␠" * len(text) or "(empty)"
-    if text.isascii():
-        return "".join(map(_visible_character, text))
-    return "".join(_among_others(text))
+    return text if text.isascii() and text.isprintable() else "".join(_seen(text))
 
 
-def _among_others(text: str) -> Iterator[str]:
+def _seen(text: str) -> Iterator[str]:
     """Yield the characters of a text, escaped unless visible or part of the one before."""
     before, above, spaces = "", 0, text.isspace()
     for character in text:
         category = unicodedata.category(character)
         above = above + 1 if category in ("Mn", "Me") else 0
-        blank = _BLANK.match(character) is not None or (spaces and category == "Zs")
-        joins = character in _JOINERS and not before.isascii()
-        hidden = (blank or (category == "Cf" and character not in _SIGNS)) and not joins
-        escaped = hidden or above > MAX_MARKS
-        yield _escape(character) if escaped else _visible_character(character)
+        if character in _JOINERS:
+            seen = not before.isascii()
+        else:
+            known = character.isprintable() or character in _SIGNS
+            seen = (known and not _BLANK.match(character)) or (category == "Zs" and not spaces)
+        code = ord(character)
+        escaped = _SYMBOLS.get(code, f"\\u{code:04x}")
+        yield character if seen and above <= MAX_MARKS else escaped
         before = character
-
-
-def _escape(character: str) -> str:
-    return f"\\u{ord(character):04x}"
 
 
 def number_text(value: float, span: float) -> str:
@@ -431,16 +427,3 @@ _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 _SIGNS = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2"
 """Of the category Cf, and seen: they stand around numbers."""
 _SYMBOLS = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "␡"}
-_DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
-
-
-def _visible_character(character: str) -> str:
-    if character.isprintable():  # the common case
-        return character
-    code = ord(character)
-    if code in _SYMBOLS:
-        return _SYMBOLS[code]
-    harmless = unicodedata.category(character) in ("Zs", "Cf", "Cn", "Co")
-    if harmless and unicodedata.bidirectional(character) not in _DIRECTIONS:
-        return character
-    return _escape(character)

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from oddarms.algorithms import Decision
 from oddarms.documents import (
     Block,
     Details,
@@ -29,7 +28,7 @@ from oddarms.documents import (
 )
 from oddarms.files import writable_folder, write_whole
 from oddarms.plotting import file_content, plot_evidence, plot_intervals, plot_pulls
-from oddarms.search import ARMS, Result, Subject, answer, facts, is_proven, number, number_style
+from oddarms.search import ARMS, Result, Subject, answer, is_proven, number, number_style
 from oddarms.statistics.binomial import clopper_pearson
 from oddarms.tables import csv_text
 from oddarms.text import counted
@@ -289,7 +288,6 @@ def _explanations(result: Result, subject: Subject) -> list[str]:
 
 
 def _worded(text: str, subject: Subject, **values: Any) -> str:
-    """Return a text in the words of its subject."""
     words = {
         name: getattr(subject, name)
         for name in ("thing", "things", "a_thing", "samples", "rate", "odd", "odd_ones")
@@ -298,54 +296,24 @@ def _worded(text: str, subject: Subject, **values: Any) -> str:
 
 
 def _pictures(result: Result, subject: Subject) -> list[Block]:
-    """Return the pictures for which there is something to draw."""
     blocks: list[Block] = []
     if not np.isnan(result.means).all():
-        words = _intervals_in_words(result, subject)
-        blocks.append(_drawing(result, plot_intervals, words, _worded(_INTERVALS, subject)))
+        blocks.append(_drawing(result, plot_intervals, _worded(_INTERVALS, subject)))
     if result.pulls:
-        fewest, most = result.pulls_per_arm.min(), result.pulls_per_arm.max()
-        many = f"from {fewest:,} to {most:,}, {result.pulls:,} in all"
-        words = (
-            f"{subject.samples.capitalize()} of each {subject.thing}, in the same order: {many}."
-        )
-        blocks.append(_drawing(result, plot_pulls, words, _worded(_PULLS, subject)))
+        blocks.append(_drawing(result, plot_pulls, _worded(_PULLS, subject)))
     if result.trace:
-        over = f"{result.trace[-1].pulls:,} {subject.samples}"
-        words = f"The search over {over}: undecided {subject.things}, threshold and evidence."
-        caption = _worded(_EVIDENCE, subject)
-        blocks.append(_drawing(result, plot_evidence, words, caption, tall=1.5))
+        blocks.append(_drawing(result, plot_evidence, _worded(_EVIDENCE, subject), tall=1.5))
     return [Heading("Pictures"), *blocks] if blocks else []
 
 
-def _drawing(
-    result: Result, draw: Callable[..., Any], words: str, caption: str, tall: float = 1.0
-) -> Picture:
+def _drawing(result: Result, draw: Callable[..., Any], caption: str, tall: float = 1.0) -> Picture:
+    """Return a picture in two sizes; its title says in words what it shows."""
     width, height = NARROW
     wide, narrow = draw(result), draw(result, size=(width, tall * height))
-    return Picture(file_content(wide), words, caption, file_content(narrow))
-
-
-def _intervals_in_words(result: Result, subject: Subject) -> str:
-    counts = [
-        f"{int((result.decisions == decision).sum()):,} {name}"
-        for decision, name in _DECISIONS.items()
-        if (result.decisions == decision).any()
-    ]
-    known = "; ".join(f"{name} {value}" for name, value in facts(result, subject)[:-1])
-    return f"Intervals of {result.question.n:,} {subject.things}: {', '.join(counts)}; {known}."
-
-
-_DECISIONS = {
-    Decision.HIGH: "outliers above",
-    Decision.LOW: "outliers below",
-    Decision.NORMAL: "normal",
-    Decision.UNDECIDED: "undecided",
-}
+    return Picture(file_content(wide), wide.get_suptitle(), caption, file_content(narrow))
 
 
 def _all_arms(result: Result, subject: Subject) -> list[Block]:
-    """Return every arm, or where they are."""
     n, things = result.question.n, subject.things
     heading = Heading(f"All {things}")
     if n > MAX_ROWS:

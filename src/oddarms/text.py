@@ -119,22 +119,6 @@ def width(text: str) -> int:
     return len(text) + wide - above
 
 
-def shortened(text: str, most: int) -> str:
-    """Return a text cut to so many columns, with dots at its end.
-
-    Examples
-    --------
-    >>> shortened("a long label", 9)
-    'a long...'
-    """
-    if width(text) <= most:
-        return text
-    kept = text[: most - 3]
-    while width(kept) > most - 3:
-        kept = kept[:-1]
-    return f"{kept}..."
-
-
 def elided(text: str, most: int) -> str:
     """Return a text cut to so many columns in its middle: labels often differ at the end.
 

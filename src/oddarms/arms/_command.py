@@ -8,7 +8,6 @@ import re
 import shlex
 import signal
 import threading
-import time
 from collections.abc import Collection
 from typing import Literal, NamedTuple, get_args
 
@@ -130,16 +129,6 @@ class Command:
         with _starting:
             self._stops += 1
         end([running for running, (command, _) in list(_running.items()) if command is self])
-
-    def longest(self) -> tuple[Label, float] | None:
-        """Return the arm of the longest-running command, and its seconds so far."""
-        now = time.monotonic()
-        mine = [
-            (label, now - running.began)
-            for running, (command, label) in list(_running.items())
-            if command is self
-        ]
-        return max(mine, key=lambda pair: pair[1], default=None)
 
     def __call__(self, label: Label) -> float:
         """Run the command for an arm and return the reward."""

@@ -27,8 +27,6 @@ class Running:
 
     Attributes
     ----------
-    began
-        When it was started, by the monotonic clock.
     stopped
         Whether `end` ended it, so that its exit code is not a result.
     gone
@@ -38,7 +36,6 @@ class Running:
     def __init__(
         self, words: Sequence[str], environment: Mapping[str, str], *, keeps_output: bool
     ) -> None:
-        self.began = time.monotonic()
         self.stopped = self.gone = self._reaped = False
         self._code: int | None = None
         self._lock = threading.RLock()  # a signal handler may interrupt the thread that holds it

@@ -132,12 +132,8 @@ class Beta(SimulatedArms):
         super().__init__(means, labels=labels, rng=rng)
         if not 0.0 < concentration < np.inf:
             raise InvalidParameter(f"concentration must be positive but got {concentration}.")
-        outside = np.flatnonzero((self.means <= 0.0) | (self.means >= 1.0))
-        if outside.size:
-            raise InvalidParameter(
-                "means of Beta arms must be strictly between 0 and 1 but"
-                f" means[{outside[0]}] is {self.means[outside[0]]}."
-            )
+        if self.means.min() <= 0.0 or self.means.max() >= 1.0:
+            raise InvalidParameter("means of Beta arms must be strictly between 0 and 1.")
         self.concentration = float(concentration)
 
     def _draw(self, arms: IntArray) -> FloatArray:

@@ -142,7 +142,6 @@ def _one(files: list[str] | None) -> str:
 def _history(
     sources: Sequence[str], reruns: Any, options: dict[str, Any], *, quiet: bool
 ) -> RunHistory:
-    """Read JUnit reports; print what was read and left out."""
     skip = options.pop("missing", "stop") == "skip"
     allowed = {"min_rows", "method", "looks"}
     given = [name for name, value in options.items() if value is not None and name not in allowed]
@@ -183,7 +182,6 @@ def _say(name: str, history: RunHistory) -> None:
 
 
 def _flaky(history: RunHistory) -> list[Row]:
-    """Return the tests that are proven flaky, those that fail most first."""
     proven = set(history.flaky)
     rows = [
         Row(one.test, "flaky", one.runs, one.failures, history.last.get(one.test, ""))
@@ -194,7 +192,6 @@ def _flaky(history: RunHistory) -> list[Row]:
 
 
 def _left_out(history: RunHistory) -> list[LeftOut]:
-    """Return the tests that are not compared with the others."""
     groups = [
         LeftOut("broken, not flaky (never passed)", _each(history.placed("broken"))),
         LeftOut("always skipped", _each(history.placed("skipped"))),

@@ -99,7 +99,6 @@ def find(given: Given) -> None:
 
 
 def _say_resuming(study: Study) -> None:
-    """Say how many samples there are already."""
     pulls = study.progress().pulls
     if pulls:
         samples = counted(pulls, "sample")
@@ -128,7 +127,6 @@ def _usual_folder(question: Question, identity: Mapping[str, Any], given: Given)
 
 @contextmanager
 def _occupied(folder: Path) -> Iterator[None]:
-    """Keep other searches out of a folder."""
     path = folder / ".lock"
     try:  # a link might lead elsewhere, a pipe would block
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)

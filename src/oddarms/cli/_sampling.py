@@ -7,19 +7,17 @@ to a file.
 from __future__ import annotations
 
 import importlib
-import math
 import os
 import secrets
 import shlex
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from oddarms import report
 from oddarms.arms import (
@@ -45,23 +43,21 @@ from oddarms.errors import (
 )
 from oddarms.files import write_whole
 from oddarms.interrupts import Interrupted, Interrupts
-from oddarms.problem import Label, Question
+from oddarms.problem import Label
 from oddarms.search import (
     ARMS,
     RETRY_FOR,
     OnError,
     Policy,
-    Progress,
+    ProgressLine,
     Result,
-    StatusLine,
     Ticket,
     as_markdown,
     as_text,
     run,
-    seconds_of,
 )
-from oddarms.studies import Study, Worker, retried
-from oddarms.text import about, counted, elided, shown, terminal_width, width
+from oddarms.studies import Study, Worker
+from oddarms.text import counted, shown
 
 SAMPLING: Options = (
     option("--pull COMMAND", str, "Sample by running this command; {arm} stands for the item."),
@@ -138,15 +134,8 @@ class Sampling:
         kind = BatchFunction if self.batch else Function
         return kind(self.function, labels)
 
-    @property
-    def command(self) -> Command | None:
-        """The command that is run, if it is one."""
-        inner = getattr(self.function, "function", self.function)
-        return inner if isinstance(inner, Command) else None
-
 
 def _check_together(given: Given) -> None:
-    """Raise if options do not go together."""
     if given.pull is not None and given.python is not None:
         raise InvalidParameter("--pull and --python cannot be combined.")
     if given.pull is None and given.python is None:
@@ -229,16 +218,8 @@ def _identity(given: Given) -> dict[str, Any]:
 class Output:
     """Where an answer goes, and in which form.
 
-    Attributes
-    ----------
-    folder, how
-        The folder for the files, and what is printed; None for neither.
-    quiet
-        Whether remarks are left out.
-    words
-        Options of `oddarms.search.answer`.
-    flaky
-        Tests that are known to be flaky without statistics: they come first.
+    The folder is for files, `how` says what is printed; None for neither. `words` are options of
+    `oddarms.search.answer`. Tests that are known to be `flaky` without statistics come first.
     """
 
     folder: Path | None
@@ -323,10 +304,12 @@ def _sampled(study: Study, sampling: Sampling, output: Output, worker: str | Non
     source, policy = sampling.source(study.labels), sampling.policy
     if output.quiet:
         return run(Worker(study, worker, retry_for=policy.retry_for), source, policy)
-    before = retried(study.progress, seconds_of("retry_for", policy.retry_for)).pulls
-    with Display(study.question, before, sampling.command) as display:
-        desk = Worker(study, worker, retry_for=policy.retry_for, waiting=display.waiting)
-        return run(desk, source, policy, display)
+    with ProgressLine() as line:
+        if line.terminal:
+            line.show("sampling ...")
+        waiting = cache(lambda: line.say("waiting: other workers have all samples of this step"))
+        desk = Worker(study, worker, retry_for=policy.retry_for, waiting=waiting)
+        return run(desk, source, policy, line)
 
 
 def _remedy(error: Exception, bounds: tuple[float, float]) -> str:
@@ -380,73 +363,3 @@ def _untold_kept(study: Study, folder: Path | None, untold: Sequence[tuple[Ticke
                 return f", and {many} in a file: `{command}` stores them"
     note(lines.rstrip())
     return f"; {many}: only in the lines above, for `oddarms study tell {shown(place)} --from -`"
-
-
-# What is shown meanwhile
-
-MAX_WORST = 20
-"""Characters of the label of the worst item."""
-HANGING_SECONDS = 30.0
-"""A command without a timeout that runs for longer is pointed out."""
-
-
-class Display(StatusLine):
-    """Shows a search: a progress callback for `search.run`."""
-
-    def __init__(self, question: Question, before: int, command: Command | None = None) -> None:
-        super().__init__()
-        self._question = question
-        self._command = None if command is None or command.timeout is not None else command
-        self._before = before
-        self._said: set[Label | None] = set()
-        self._over = threading.Event()
-
-    def __enter__(self) -> Self:
-        if self.terminal:
-            self.show("sampling ...")
-        if self._command is not None:
-            threading.Thread(target=self._watch, args=(self._command,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        super().__exit__()
-
-    def __call__(self, progress: Progress) -> None:
-        """Show how far the search is."""
-        rate = (progress.pulls - self._before) / max(time.monotonic() - self.started, 1e-3)
-        parts = [
-            f"{counted(progress.pulls, 'sample')} ({rate:,.1f}/s)",
-            f"{progress.n - progress.undecided:,} of {progress.n:,} decided",
-            *_to_go(progress, rate),
-        ]
-        line = " · ".join(parts)
-        if progress.worst:
-            arm, mean = progress.worst[0]
-            worst = f" · worst: {elided(shown(self._question.labels[arm]), MAX_WORST)} {mean:.3g}"
-            line += worst if width(line + worst) < terminal_width() else ""
-        self.show(line)
-
-    def waiting(self) -> None:
-        """Say once that other workers have all samples that are needed now."""
-        if None not in self._said:
-            self._said.add(None)
-            self.say("waiting: other workers have all samples of this step")
-
-    def _watch(self, command: Command) -> None:
-        """Point out commands that run for long, each once."""
-        while not self._over.wait(1.0):
-            label, seconds = command.longest() or (None, 0.0)
-            if seconds >= HANGING_SECONDS and label not in self._said:
-                self._said.add(label)
-                self.say(f"{shown(label)} has run for {seconds:.0f} s; --timeout ends what hangs")
-
-
-def _to_go(progress: Progress, rate: float) -> list[str]:
-    if progress.alike:
-        return ["all look alike: a --margin would end it"]
-    if progress.pulls_needed is None or not math.isfinite(progress.pulls_needed):
-        return []
-    minutes = progress.pulls_needed / rate / 60.0 if rate > 0.0 else math.inf
-    time_left = f", {minutes:,.0f} min" if 1.0 <= minutes < 1e5 else ""
-    return [f"about {about(progress.pulls_needed)} more{time_left}"]

@@ -121,7 +121,6 @@ def _use_file(tokens: Tokens, file: Path) -> None:
 
 
 def _write_private(file: Path, text: str) -> None:
-    """Create a file that only its owner can read."""
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
@@ -145,12 +144,7 @@ TOKEN: Options = (
 
 @command(token, "admin", *TOKEN)
 def admin(given: Given) -> None:
-    """Make a token that may do everything.
-
-    \b
-    Example:
-      oddarms serve token admin --note "my laptop"
-    """  # noqa: D301
+    """Make a token that may do everything."""
     _make(Role.ADMIN, None, given)
 
 
@@ -167,23 +161,13 @@ def worker(given: Given) -> None:
 
 @command(token, "reader", option("--study NAME", str, "The only study it may read.", "all"), *TOKEN)
 def reader(given: Given) -> None:
-    """Make a token that may read all studies, or only one.
-
-    \b
-    Example:
-      oddarms serve token reader --note dashboard
-    """  # noqa: D301
+    """Make a token that may read all studies, or only one."""
     _make(Role.READER, given.study, given)
 
 
 @command(token, "list", opts.STORAGE, opts.FORMAT)
 def list_tokens(given: Given) -> None:
-    """List the ids, roles and notes of tokens.
-
-    \b
-    Example:
-      oddarms serve token list
-    """  # noqa: D301
+    """List the ids, roles and notes of tokens."""
     found = _tokens(given.storage).list()
     if given.how == "table" and not found:
         note("no tokens yet: the first start of `oddarms serve` makes one")
@@ -202,12 +186,7 @@ def list_tokens(given: Given) -> None:
 
 @command(token, "revoke", Argument("token", "As `list` shows it.", metavar="ID"), opts.STORAGE)
 def revoke(given: Given) -> None:
-    """Revoke a token; running servers refuse it within five seconds.
-
-    \b
-    Example:
-      oddarms serve token revoke 1f0c2ab94e77
-    """  # noqa: D301
+    """Revoke a token; running servers refuse it within five seconds."""
     if not _tokens(given.storage).revoke(given.token):
         raise InvalidParameter(f"There is no token {given.token!r:.60}: `list` shows the ids.")
     emit(f"revoked {given.token}\n")

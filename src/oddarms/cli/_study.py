@@ -126,11 +126,7 @@ def show(given: Given) -> None:
 
     A ticket is live until it has a result, is given back, or its lease expires. The number of
     samples still needed is an estimate, mostly right within a factor of three.
-
-    \b
-    Example:
-      oddarms study show crowd
-    """  # noqa: D301
+    """
     study = opts.opened_study(given)
     overview = study.overview()
     if given.how == "json":
@@ -215,11 +211,7 @@ def verify(given: Given) -> None:
     """Check the integrity of the database, and replay the study.
 
     The exit code is 0 if the study is sound and 1 if not.
-
-    \b
-    Example:
-      oddarms study verify crowd
-    """  # noqa: D301
+    """
     study = opts.opened_study(given)
     found = study.verify()
     if not found.ok:
@@ -229,12 +221,7 @@ def verify(given: Given) -> None:
 
 @command(study, "delete", opts.NAME, flag("--yes -y", "Confirm it."), opts.STORAGE)
 def delete(given: Given) -> None:
-    """Delete a study with all its results, for good.
-
-    \b
-    Example:
-      oddarms study delete crowd --yes
-    """  # noqa: D301
+    """Delete a study with all its results, for good."""
     study = opts.opened_study(given)
     if not given.yes:
         raise InvalidParameter(
@@ -458,11 +445,7 @@ def import_(given: Given) -> None:
     They count as evidence and cost no budget. The guarantee holds if they were drawn like all
     others and the number of samples of an item was not chosen by looking at their values. A file
     with the same bytes is imported only once.
-
-    \b
-    Example:
-      oddarms study import crowd last-month.csv
-    """  # noqa: D301
+    """
     study, file = opts.opened_study(given), given.file
     columns = {"arm": list(given.arm) or None, "reward": given.reward}
     recorded = opts.add_history(study, file, again=given.again, **columns)
@@ -481,12 +464,7 @@ def import_(given: Given) -> None:
     opts.STORAGE,
 )
 def export(given: Given) -> None:
-    """Print all results as CSV, in the order of recording.
-
-    \b
-    Example:
-      oddarms study export crowd --out trials.csv
-    """  # noqa: D301
+    """Print all results as CSV, in the order of recording."""
     out = given.out
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise InvalidParameter(f"--out must be a file in an existing folder; got {shown(out)}.")

@@ -18,11 +18,9 @@ from oddarms.plotting._style import (
     THRESHOLD_LINE,
     WIDE,
     Mark,
-    Note,
     Size,
     count_scale,
     drawable,
-    drawable_names,
     drawing,
     finish,
     new_figure,
@@ -31,7 +29,6 @@ from oddarms.plotting._style import (
     set_title,
     width_of,
     wrapped,
-    write_notes,
 )
 from oddarms.problem import BoolArray, FloatArray, IntArray
 from oddarms.search import Result, Snapshot
@@ -104,19 +101,6 @@ def in_band(axis: Any, row: Row, places: IntArray) -> bool:
     return places.size > SINGLE_UP_TO or column_points(axis, row, places) < THINNEST
 
 
-def draw_marks(axis: Any, x: FloatArray, y: FloatArray, mark: Mark, width: float) -> None:
-    """Draw a marker for each arm; `width` is that of a column in points."""
-    axis.plot(
-        x,
-        y,
-        mark.marker,
-        color=mark.colour,
-        mfc=mark.colour if mark.filled else "white",
-        mew=0.8,
-        ms=float(np.clip(1.1 * width, 2.2, 6.0)),
-    )
-
-
 def draw_band(
     axis: Any, x: FloatArray, low: FloatArray, middle: FloatArray, high: FloatArray, mark: Mark
 ) -> None:
@@ -167,7 +151,7 @@ def name_arms(axis: Any, row: Row, result: Result) -> None:
         wider = "" if even else "; outliers and open arms are drawn wider"
         axis.set_xlabel(wrapped(width_of(axis), f"arms, in the order of their means{wider}"))
         return
-    names = drawable_names([result.labels[arm] for arm in row.arms])
+    names = [drawable(result.labels[arm]) for arm in row.arms]
     upright = sum(map(len, names)) * 0.09 > 0.7 * width_of(axis)
     axis.set_xticks(row.centres, names, rotation=90.0 if upright else 0.0, parse_math=False)
     axis.tick_params("x", length=0.0, labelsize=9.0)
@@ -210,7 +194,7 @@ def plot_intervals(
         set_title(figure, _title(result))
         set_legend(figure, _handles(axes[0, -1], result, row, moments[0][1]), column=2.1)
         if row.arms.size > NAMED_UP_TO:
-            write_notes(axes[0, -1], _notes(axes[0, -1], result, row), MOST_NAMES)
+            _name_outliers(axes[0, -1], result, row)
         return finish(figure, path)
 
 
@@ -249,14 +233,8 @@ def _draw_moment(axis: Any, moment: Snapshot, row: Row) -> None:
     lower = np.clip(np.where(np.isnan(moment.lower), bottom, moment.lower), bottom, top)
     upper = np.clip(np.where(np.isnan(moment.upper), top, moment.upper), bottom, top)
     for mark, places in kinds(moment.decisions, row):
-        arms, x = row.arms[places], row.centres[places]
-        if in_band(axis, row, places):
-            draw_band(axis, x, lower[arms], moment.means[arms], upper[arms], mark)
-            continue
-        width = column_points(axis, row, places)
-        line = float(np.clip(0.5 * width, 0.6, 3.5))
-        axis.vlines(x, lower[arms], upper[arms], mark.colour, lw=line, alpha=0.75)
-        draw_marks(axis, x, moment.means[arms], mark, width)
+        arms = row.arms[places]
+        _draw_kind(axis, row, places, mark, lower[arms], moment.means[arms], upper[arms])
     for side, bound in moment.thresholds.items():
         _draw_threshold(axis, side, bound)
 
@@ -272,7 +250,6 @@ def _draw_threshold(axis: Any, side: str, bound: Threshold) -> None:
 
 
 def _handles(axis: Any, result: Result, row: Row, first: Snapshot) -> list[Any]:
-    """Return the entries of the legend: kinds of arms with their final numbers, thresholds."""
     last = dict(kinds(result.decisions, row))
     seen = dict(kinds(first.decisions, row)) | last
     found = [
@@ -288,7 +265,6 @@ def _handles(axis: Any, result: Result, row: Row, first: Snapshot) -> list[Any]:
 
 
 def _threshold_handle(side: str, bound: Threshold, result: Result) -> Any:
-    """Return the entry of the legend for a threshold, with its estimate."""
     from matplotlib.patches import Patch
 
     a, b = result.question.bounds
@@ -300,16 +276,38 @@ def _threshold_handle(side: str, bound: Threshold, result: Result) -> Any:
     )
 
 
-def _notes(axis: Any, result: Result, row: Row) -> list[Note]:
-    """Return the names of the outliers, the most extreme first."""
-    notes = []
-    for place in np.flatnonzero(result.decisions[row.arms] >= Decision.HIGH):
-        arm = row.arms[place]
-        decision = Decision(result.decisions[arm])
-        low, high = np.clip(result.intervals[arm], *axis.get_ylim())
-        x, text = float(row.centres[place]), drawable(result.labels[arm])
-        notes.append(Note(text, x, low, high, decision == Decision.HIGH, MARKS[decision].colour))
-    return sorted(notes, key=lambda note: -note.high if note.below else note.low)
+def _name_outliers(axis: Any, result: Result, row: Row) -> None:
+    """Write the names of few outliers upright beside them, without overlaps."""
+    places = np.flatnonzero(result.decisions[row.arms] >= Decision.HIGH)
+    if not 0 < places.size <= MOST_NAMES:
+        return
+    axis.figure.draw_without_rendering()
+    high = result.decisions[row.arms[places]] == Decision.HIGH
+    ends = np.clip(result.intervals[row.arms[places]], *axis.get_ylim())
+    taken: list[Any] = []
+    for i in np.argsort(np.where(high, -ends[:, 1], ends[:, 0]), kind="stable"):
+        arm = row.arms[places[i]]
+        for below in (high[i], not high[i]):
+            text = axis.annotate(
+                drawable(result.labels[arm]),
+                (row.centres[places[i]], ends[i, 0 if below else 1]),
+                (0.0, -5.0 if below else 5.0),
+                textcoords="offset points",
+                rotation=90.0,
+                ha="center",
+                va="top" if below else "bottom",
+                fontsize=8.0,
+                color=MARKS[Decision(result.decisions[arm])].colour,
+                parse_math=False,
+                bbox={"facecolor": "white", "alpha": 0.75, "lw": 0.0, "pad": 0.6},
+            )
+            text.set_in_layout(False)
+            box = text.get_window_extent().padded(0.5)
+            inside = axis.bbox.contains(*box.min) and axis.bbox.contains(*box.max)
+            if inside and not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                break
+            text.remove()
 
 
 LOGARITHMIC_FROM = 5.0  # times between the most and the fewest pulls of an arm
@@ -326,7 +324,8 @@ def plot_pulls(result: Result, path: str | Path | None = None, *, size: Size | N
         row = row_of(result)
         _set_scale(axis, result)
         for mark, places in kinds(result.decisions, row):
-            _draw_kind(axis, result, row, mark, places)
+            pulls = result.pulls_per_arm[row.arms[places]].astype(np.float64)
+            _draw_kind(axis, row, places, mark, np.zeros_like(pulls), pulls, pulls)
         handles = [
             handle(mark, places.size, in_band(axis, row, places))
             for mark, places in kinds(result.decisions, row)
@@ -357,15 +356,25 @@ def _set_scale(axis: Any, result: Result) -> None:
         count_scale(axis, "y", 0.0 if fewest == 0 else max(fewest / 1.6, 1.0), 1.6 * most)
 
 
-def _draw_kind(axis: Any, result: Result, row: Row, mark: Mark, places: IntArray) -> None:
-    x, pulls = row.centres[places], result.pulls_per_arm[row.arms[places]].astype(np.float64)
+def _draw_kind(
+    axis: Any,
+    row: Row,
+    places: IntArray,
+    mark: Mark,
+    low: FloatArray,
+    middle: FloatArray,
+    high: FloatArray,
+) -> None:
+    """Draw a line and a marker for each arm of a kind, or a band."""
+    x = row.centres[places]
     if in_band(axis, row, places):
-        draw_band(axis, x, pulls, pulls, pulls, mark)
+        draw_band(axis, x, low, middle, high, mark)
         return
     width = column_points(axis, row, places)
     line = float(np.clip(0.5 * width, 0.6, 3.5))
-    axis.vlines(x, axis.get_ylim()[0], pulls, mark.colour, lw=line, alpha=0.6)
-    draw_marks(axis, x, pulls, mark, width)
+    axis.vlines(x, np.maximum(low, axis.get_ylim()[0]), high, mark.colour, lw=line, alpha=0.75)
+    size, face = float(np.clip(1.1 * width, 2.2, 6.0)), mark.colour if mark.filled else "white"
+    axis.plot(x, middle, mark.marker, color=mark.colour, mfc=face, mew=0.8, ms=size)
 
 
 def _draw_guides(axis: Any, result: Result, row: Row) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,6 @@ from oddarms.algorithms import Decision
 from oddarms.documents import visible
 from oddarms.errors import InvalidParameter, MissingExtra
 from oddarms.files import write_whole
-from oddarms.text import BREAKS
 
 Size = tuple[float, float]
 """Width and height in inches."""
@@ -122,7 +121,7 @@ def set_legend(figure: Any, handles: list[Any], column: float) -> None:
     figure.legend(handles=handles, loc="outside lower left", ncols=columns, frameon=False)
 
 
-def count_scale(axis: Any, name: str, low: float, high: float, ticks: int = 9) -> None:
+def count_scale(axis: Any, name: str, low: float, high: float) -> None:
     """Make an axis of counts logarithmic; it includes zero if `low` is below 1."""
     from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter
 
@@ -132,7 +131,7 @@ def count_scale(axis: Any, name: str, low: float, high: float, ticks: int = 9) -
     else:
         getattr(axis, f"set_{name}scale")("log")
         steps = (1.0, 2.0, 5.0) if high < 200.0 * low else (1.0,)
-        scaled.set_major_locator(LogLocator(subs=steps, numticks=ticks))
+        scaled.set_major_locator(LogLocator(subs=steps, numticks=9))
     set_limits(low, high)
     exact = FuncFormatter(lambda value, _: f"{value:,.0f}")
     scaled.set_major_formatter(exact if name == "y" else EngFormatter(sep=""))
@@ -188,24 +187,10 @@ LONGEST = 16
 MISSING = "\N{WHITE VERTICAL RECTANGLE}"
 
 
-def drawable(label: object, most: int = LONGEST) -> str:
+def drawable(label: object) -> str:
     """Return a label as text; characters that the font does not have become a small box."""
     signs = _signs()
-    return "".join(c if ord(c) in signs else _stand_in(c) for c in visible(label, most))
-
-
-def drawable_names(labels: Sequence[object], most: int = LONGEST) -> list[str]:
-    """Return labels as text; of long ones, such as ids of tests, a common beginning is left out."""
-    texts = list(map(str, labels))
-    if len(texts) > 1 and max(map(len, texts)) > most:
-        first, last = min(texts), max(texts)
-        alike = next(
-            (i for i, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), 0
-        )
-        while alike and texts[0][alike - 1] not in BREAKS:
-            alike -= 1
-        texts = [f"\N{HORIZONTAL ELLIPSIS}{text[alike:]}" if alike else text for text in texts]
-    return [drawable(text, most) for text in texts]
+    return "".join(c if ord(c) in signs else _stand_in(c) for c in visible(label, LONGEST))
 
 
 def _stand_in(character: str) -> str:
@@ -218,49 +203,3 @@ def _signs() -> frozenset[int]:
     from matplotlib.font_manager import findfont, get_font
 
     return frozenset(get_font(findfont("DejaVu Sans")).get_charmap())
-
-
-class Note(NamedTuple):
-    """A name to write below or above a point."""
-
-    text: str
-    x: float
-    low: float
-    high: float
-    below: bool
-    colour: str
-
-
-def write_notes(axis: Any, notes: Sequence[Note], most: int) -> None:
-    """Write names upright beside their arms, without overlaps; the axes have their final limits."""
-    if not notes or len(notes) > most:
-        return
-    axis.figure.draw_without_rendering()
-    taken: list[Any] = []
-    for note in notes:
-        for below in (note.below, not note.below):
-            text = _written(axis, note, below)
-            box = text.get_window_extent().padded(0.5)
-            inside = axis.bbox.contains(*box.min) and axis.bbox.contains(*box.max)
-            if inside and not any(box.overlaps(other) for other in taken):
-                taken.append(box)
-                break
-            text.remove()
-
-
-def _written(axis: Any, note: Note, below: bool) -> Any:
-    text = axis.annotate(
-        note.text,
-        (note.x, note.low if below else note.high),
-        (0.0, -5.0 if below else 5.0),
-        textcoords="offset points",
-        rotation=90.0,
-        ha="center",
-        va="top" if below else "bottom",
-        fontsize=8.0,
-        color=note.colour,
-        parse_math=False,
-        bbox={"facecolor": "white", "alpha": 0.75, "lw": 0.0, "pad": 0.6},
-    )
-    text.set_in_layout(False)
-    return text

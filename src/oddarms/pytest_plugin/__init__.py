@@ -86,7 +86,6 @@ OPTIONS = (
         "Write the flaky tests into this file, for `pytest @FILE`; JSON if it ends with .json.",
     ),
     Option("storage", "URL", "Store all runs in this file or database, and count those in it."),
-    Option("study", "NAME", "Prefix of the names of studies in the storage (pytest)."),
     Option(
         "version",
         "NAME",
@@ -120,7 +119,6 @@ class Settings:
     summary: Path | None = None
     quarantine: Path | None = None
     storage: str | None = None
-    study: str = "pytest"
     version: str = ""
     isolate: bool = False
     jobs: int = 1
@@ -176,7 +174,6 @@ def read_settings(config: pytest.Config) -> Settings:
 
 
 def _refuse_options_alone(config: pytest.Config) -> None:
-    """Raise if the command line has another option of oddarms without ``--oddarms``."""
     given = [option.flag for option in OPTIONS if config.getoption(option.ini) is not None]
     given += ["--oddarms-isolate"] if config.getoption("oddarms_isolate") else []
     if given:
@@ -187,7 +184,6 @@ def _refuse_options_alone(config: pytest.Config) -> None:
 
 
 def _value(config: pytest.Config, option: Option) -> Any:
-    """Return the value of an option, or None where it was not given."""
     text = config.getoption(option.ini)
     where = option.flag
     if text is None:

@@ -101,20 +101,9 @@ class Tally:
 class Case:
     """The runs of one test.
 
-    Attributes
-    ----------
-    stored
-        Runs of other sessions with the same version of the code.
-    first, again, alone
-        Runs of this session, by where they ran.
-    order
-        The outcomes of this session's runs but those alone, 1 for a failure.
-    skipped
-        Whether its first run skipped it.
-    text
-        How it failed last, or why it is skipped.
-    seconds
-        How long its runs of this session took.
+    Those that are `stored` come from other sessions with the same version of the code. `order` has
+    the outcomes of this session's runs but those alone, 1 for a failure. `skipped` says whether the
+    first run skipped the test; `text`, why, or how it failed last.
     """
 
     stored: Tally = field(default_factory=Tally)
@@ -168,21 +157,9 @@ class Case:
 
 
 class Flakiness:
-    """What is known of n tests, and what they still need.
+    """What is known of n tests, and what they still need, by the options of the same names.
 
-    Parameters
-    ----------
-    n
-        The number of tests.
-    rate
-        A test that fails in this share of its runs, or more, is to be found.
-    delta
-        Permitted probability that one of them is not.
-    precision
-        Half the width of a flaky test's interval, as a share of its failure rate, or of `rate` if
-        that is larger.
-    can_isolate
-        Whether runs alone are possible.
+    Without `can_isolate`, runs alone are not possible.
     """
 
     def __init__(

@@ -15,7 +15,6 @@ from oddarms.documents import to_text
 from oddarms.errors import InvalidParameter, OddarmsError, StorageFailed
 from oddarms.files import check_appendable, writable_folder
 from oddarms.interrupts import Interrupts
-from oddarms.problem import Question
 from oddarms.pytest_plugin import Settings, read_settings
 from oddarms.pytest_plugin import _running as running
 from oddarms.pytest_plugin._memory import clean_version, version_of
@@ -64,11 +63,7 @@ def take_over(config: pytest.Config) -> None:
 
 
 def _check(settings: Settings) -> None:
-    """Raise if something is wrong with the question, before the tests are collected."""
-    try:
-        Question(2, k=settings.k, delta=settings.delta)
-    except InvalidParameter as error:
-        raise pytest.UsageError(f"--oddarms: {error}") from None
+    """Raise if options do not go together."""
     if settings.isolate and not hasattr(os, "fork"):
         raise pytest.UsageError(
             "--oddarms-isolate needs a system that can fork. Run `oddarms find --pull 'pytest -q"
@@ -82,7 +77,6 @@ def _check(settings: Settings) -> None:
 
 
 def _check_places(settings: Settings) -> None:
-    """Raise if something cannot be written, before the tests run."""
     try:
         if settings.out is not None:
             writable_folder("--oddarms-out", settings.out)

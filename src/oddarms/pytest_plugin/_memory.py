@@ -51,12 +51,7 @@ class Version:
 class Memory:
     """The runs of other sessions, and a place for those of this one.
 
-    Attributes
-    ----------
-    older
-        Older versions, the newest first.
-    problem
-        Why runs could not be stored, as a sentence.
+    `older` has older versions, the newest first; `problem` says why runs could not be stored.
     """
 
     def __init__(self, nodeids: Sequence[str], settings: Settings) -> None:
@@ -134,16 +129,16 @@ class Memory:
         return open_study(
             Question.of(labels, words),
             storage=settings.storage,
-            name=f"{settings.study} @{settings.version} #{number}",
+            name=f"pytest @{settings.version} #{number}",
         )
 
     def _read_others(self) -> None:
         """Read the other studies of this version, and those of some older ones."""
         settings = self.settings
-        pattern = re.compile(rf"{re.escape(settings.study)} @(.+) #[0-9a-f]{{8}}")
+        pattern = re.compile(r"pytest @(.+) #[0-9a-f]{8}")
         found = list_studies(
             storage=settings.storage,
-            search=f"{settings.study} @",
+            search="pytest @",
             most=MAX_STUDIES,
             sort="-created",
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable, Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
 from pathlib import Path
 
 from oddarms.documents import (
@@ -22,7 +23,7 @@ from oddarms.documents import (
     visible,
 )
 from oddarms.errors import OddarmsError
-from oddarms.files import append_text, writable_folder, write_whole
+from oddarms.files import append_text, write_whole
 from oddarms.pytest_plugin._flakiness import ALONE, Case, Flakiness, Kind, excluded_rate
 from oddarms.pytest_plugin._sampling import AbnormalTests, FlakyTests
 from oddarms.report import MAX_LISTED, Row, table_of_tests
@@ -52,7 +53,6 @@ class Answer:
         return f"which tests are {asked}?"
 
     def _rows(self) -> list[Row]:
-        """Return a row for each test; flaky ones first, those that fail most before others."""
         abnormal, undecided = self._decisions()
         rows = []
         for index, nodeid in enumerate(self.sampling.nodeids):
@@ -77,7 +77,6 @@ class Answer:
         )
 
     def _decisions(self) -> tuple[set[str], set[str]]:
-        """Return the abnormal tests, and those that are undecided in a search."""
         nodeids = self.sampling.nodeids
         if self.result is not None:
             return set(map(str, self.result.outliers)), set(map(str, self.result.undecided))
@@ -128,13 +127,14 @@ class Answer:
 
     def sections(self) -> list[tuple[str, list[Row]]]:
         """Return the lists of tests, each with its caption."""
-        clean = [row for row in self.of(Kind.CLEAN) if row not in self.unrepeatable]
-        undecided = sorted(self.of(Kind.UNDECIDED), key=lambda row: (-row.failures, row.runs))
+        others = [row for row in self.rows if row not in self.unrepeatable]
+        undecided = [row for row in others if row.kind is Kind.UNDECIDED]
+        undecided.sort(key=lambda row: (-row.failures, row.runs))
         found = [
             ("Flaky", self.of(Kind.FLAKY)),
             ("Broken, always failed", self.of(Kind.BROKEN)),
             ("Cannot be repeated in one process, and passed alone", self.unrepeatable),
-            ("No longer flaky", [row for row in clean if row.hints]),
+            ("No longer flaky", [r for r in others if r.kind is Kind.CLEAN and r.hints]),
             (f"Undecided, {counted(len(undecided), 'test')}", undecided),
         ]
         return [(caption, rows) for caption, rows in found if rows]
@@ -201,15 +201,8 @@ class Answer:
         if self.result is None:
             why = self.sampling.stopped or "at least two tests are needed that can pass"
             return [f"nothing was compared: {why}"]
-        question = self.result.question
-        lines = headline(self.result, TESTS)
-        lines.append(f"abnormal: {question.threshold_text('upper')}")
-        if not question.can_have_outliers:
-            lines.append(
-                f"--oddarms-k {question.k:g} is too large for {counted(question.n, 'test')}:"
-                " select more tests, or leave it out"
-            )
-        return lines
+        threshold = self.result.question.threshold_text("upper")
+        return [*headline(self.result, TESTS), f"abnormal: {threshold}"]
 
     def cost(self) -> list[str]:
         """Return how many runs there were, where they are stored, and why it ended."""
@@ -238,41 +231,29 @@ def _rounded_up(number: float) -> str:
 
 
 def write_all(answer: Answer) -> list[str]:
-    """Write the files that options ask for; return a line for each, or why it failed.
-
-    A failure ends neither the session nor the writing of the other files.
-    """
+    """Write the files that options ask for; return a line for each, or why it failed."""
     settings, lines = answer.settings, []
-    for path, write in (
-        (settings.quarantine, _write_quarantine),
-        (settings.summary, _write_summary),
-        (settings.out, _write_folder),
-    ):
-        if path is not None:
-            try:
-                for written in write(answer, path):
-                    lines.append(f"written: {written}")  # noqa: PERF401 - as far as it gets
-            except (OddarmsError, OSError) as error:
-                lines.append(f"not all of {path} was written: {error}")
+    texts: dict[Path, str | bytes] = {}
+    if settings.quarantine is not None:
+        texts[settings.quarantine] = quarantine(answer, settings.quarantine)
+    if settings.out is not None:
+        page = to_html("Flaky tests", [Heading("Flaky tests", 1), *blocks(answer)], settings.out)
+        texts[settings.out / "junit.xml"] = junit_xml(answer)
+        texts[settings.out / "flaky.json"] = json_text(answer)
+        texts[settings.out / "report.html"] = page.encode("utf-8", "replace")
+    files: dict[Path, Callable[[], object]] = {
+        path: partial(write_whole, path, text) for path, text in texts.items()
+    }
+    if settings.summary is not None:
+        summary = to_markdown(blocks(answer))
+        files[settings.summary] = partial(append_text, settings.summary, summary)
+    for path, write in files.items():
+        try:
+            write()
+            lines.append(f"written: {path}")
+        except (OddarmsError, OSError) as error:  # the other files are written nevertheless
+            lines.append(f"{path} was not written: {error}")
     return lines
-
-
-def _write_quarantine(answer: Answer, path: Path) -> Iterator[Path]:
-    yield write_whole(path, quarantine(answer, path))
-
-
-def _write_summary(answer: Answer, path: Path) -> Iterator[Path]:
-    append_text(path, to_markdown(blocks(answer)))
-    yield path
-
-
-def _write_folder(answer: Answer, folder: Path) -> Iterator[Path]:
-    """Write all files into a folder, the one that needs most last; give their paths."""
-    place = writable_folder("--oddarms-out", folder)
-    yield write_whole(place / "junit.xml", junit_xml(answer))
-    yield write_whole(place / "flaky.json", json_text(answer))
-    page = to_html("Flaky tests", [Heading("Flaky tests", 1), *blocks(answer)], place)
-    yield write_whole(place / "report.html", page.encode("utf-8", "replace"))
 
 
 def blocks(answer: Answer) -> list[Block]:
@@ -353,17 +334,17 @@ def _escaped(text: str, also: str = "") -> str:
 
 
 def junit_xml(answer: Answer) -> bytes:
-    """Return JUnit XML: a case for each test, failed if the exit code says so."""
-    suite = ElementTree.Element("testsuite", name="oddarms")
-    for row in answer.rows:
-        suite.append(_case(row))
-    bad = sum(case.find("failure") is not None for case in suite)
-    suite.set("tests", str(len(answer.rows)))
-    suite.set("failures", str(bad))
-    suite.set("errors", "0")
-    suite.set("skipped", str(len(answer.of(Kind.SKIPPED))))
+    """Return JUnit XML: a case for each test, failed if it is flaky or broken."""
+    counts = {
+        "tests": len(answer.rows),
+        "failures": len(answer.of(Kind.FLAKY) + answer.of(Kind.BROKEN)),
+        "errors": 0,
+        "skipped": len(answer.of(Kind.SKIPPED)),
+    }
     suites = ElementTree.Element("testsuites")
-    suites.append(suite)
+    named = {"name": "oddarms", **{name: str(count) for name, count in counts.items()}}
+    suite = ElementTree.SubElement(suites, "testsuite", named)
+    suite.extend(map(_case, answer.rows))
     written: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
     return written
 
@@ -392,9 +373,7 @@ def _case(row: Row) -> ElementTree.Element:
 
 def _allowed(text: str) -> str:
     """Return a text with all that XML cannot have written out."""
-    return "".join(
-        c
-        if c in "\t\n" or (c >= " " and c not in "￾￿" and not "\ud800" <= c <= "\udfff")
-        else ascii(c)[1:-1]
-        for c in text
-    )
+    return _NOT_IN_XML.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+_NOT_IN_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -103,7 +103,6 @@ def outcome_of(reports: Iterable[pytest.TestReport]) -> Outcome:
 
 
 def _text(report: pytest.TestReport) -> str:
-    """Return the place of a failure and the first line of its exception."""
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None:
         first = str(crash.message).strip().split("\n")[0]
@@ -140,7 +139,6 @@ def _short(path: str) -> str:
 
 
 def _reason(report: pytest.TestReport) -> str:
-    """Return why a test was skipped."""
     if isinstance(report.longrepr, tuple):
         return cut(str(report.longrepr[2]).removeprefix("Skipped: "))
     return cut(str(report.longrepr or ""))
@@ -305,12 +303,10 @@ class Runner:
         return outcome
 
     def _alone(self, item: pytest.Item, name: str) -> Outcome:
-        """Make the only run of this process."""
         self.isolate = True
         return self._here(item, name)
 
     def _here(self, item: pytest.Item, name: str) -> Outcome:
-        """Make the run in this process."""
         self.name = name
         if self._between is None:
             self._between = Between.from_parent(item.session, name="oddarms")
@@ -447,7 +443,6 @@ def _be_child(config: pytest.Config, work: Work, pipe: int, *, group: bool) -> N
 
 
 def _obey_signals() -> None:
-    """Give a child the signal handlers of a new process."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

@@ -85,6 +85,7 @@ class FlakyTests:
             self.memory = Memory(nodeids, settings)
             self.memory.read_into(self.known)
         self._seconds = 0.0
+        self._tests: Sequence[int] = range(len(nodeids))  # of which more runs are of use
         self._round: deque[int] = deque()
         self._rounds = 0
         self._out: Counter[int] = Counter()
@@ -133,7 +134,7 @@ class FlakyTests:
     def between(self, last: int | None) -> Sample | None:
         """Return a run that keeps a worker busy: of the test, other than the last, with fewest."""
         cases = self.known.cases
-        usable = [i for i, case in enumerate(cases) if i != last and not case.skipped]
+        usable = [i for i in self._tests if i != last and not cases[i].skipped]
         if not usable:
             return None if last is None else self._sample(last)
         return self._sample(min(usable, key=lambda i: cases[i].counted.runs + self._out[i]))
@@ -269,7 +270,6 @@ class AbnormalTests(FlakyTests):
         super().__init__(nodeids, settings, workers)
         self._prefetch = PREFETCH if workers > 1 else 0.0
         self._at_a_time = AT_A_TIME if workers == 1 else 4 * workers
-        self._tests: list[int] = []  # of each arm
         self._pool: list[Ticket] = []
 
     def tell(self, sample: Sample, outcome: Outcome) -> None:

@@ -194,7 +194,6 @@ class Scheduler:
                 self._fill(node)
 
     def _fill(self, node: Any) -> None:
-        """Send a worker enough tests to stay busy."""
         assert self.sampling is not None
         queue, sent = self._queues[node], []
         wanted = QUEUED_IF_FAST if self.sampling.pace < FAST else QUEUED

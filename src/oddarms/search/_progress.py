@@ -14,7 +14,7 @@ import numpy as np
 
 from oddarms.documents import Bar, to_fragment
 from oddarms.problem import BoolArray, FloatArray, IntArray
-from oddarms.text import about, shortened, terminal_width
+from oddarms.text import about, elided, terminal_width
 
 ENOUGH = 30
 """Pulls of each arm before they are said to look alike."""
@@ -102,7 +102,7 @@ class StatusLine:
         """Show a text instead of the one before."""
         self._due = time.monotonic() + self.pause
         if self.terminal:
-            self.stream.write(f"\r{shortened(text, terminal_width() - 1)}\x1b[K")
+            self.stream.write(f"\r{elided(text, terminal_width() - 1)}\x1b[K")
             self.stream.flush()
         else:
             self.say(text)
