@@ -30,6 +30,7 @@ def write_table(rewards: dict[str, list[object]], header: str = "worker,wrong") 
         table.writerows([label, reward] for label, each in rewards.items() for reward in each)
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_a_table_is_judged_by_itself(analyze: Run) -> None:
     write_table({"a": [0] * 300, "b, c": [0] * 500, "d\ne": [0] * 400, "f": [1] * 200})
     ran = analyze(*TABLE, "--k", 1)
@@ -48,28 +49,17 @@ def test_a_table_is_judged_by_itself(analyze: Run) -> None:
     }
     assert "Normal" in analyze(*TABLE, "--k", 1, "--all").out
     assert not Path("output").exists()
-
-
-def test_what_a_table_leaves_open_is_said_with_the_samples_it_would_take(analyze: Run) -> None:
-    write_table({"a": [0, 1] * 300, "b": [0, 1] * 400, "c": [0, 1] * 200, "d": [1] * 4})
-    ran = analyze(*TABLE, "--k", 1)
-    assert ran.code == 3
-    assert "Undecided, the most suspicious first; guesses are not proven:\n" in ran.out
-    rows = {row["label"]: row for row in analyze(*TABLE, "--k", 1, "--format", "json").json["arms"]}
-    assert rows["d"]["decision"] == "undecided"
-
-
-def test_files_are_written_on_request(analyze: Run) -> None:
-    pytest.importorskip("matplotlib")
-    write_table({"a": [0] * 300, "b": [0] * 300, "c": [1] * 300})
     ran = analyze(*TABLE, "--k", 1, "--out", "o")
     assert ran.err == "report: o/report.html\nbeside it: result.json and arms.csv\n"
     assert {path.name for path in Path("o").iterdir()} == {"arms.csv", "report.html", "result.json"}
-    document = analyze(*TABLE, "--k", 1, "--format", "json").json
-    assert json.loads(Path("o/result.json").read_text()) == document
+    assert json.loads(Path("o/result.json").read_text()) == answer
+    write_table({"a": [0, 1] * 3, "b": [1, 0] * 2, "c": [1, 1]})
+    ran = analyze(*TABLE, "--k", 1, "--finite-population")
+    assert ran.code == 0
+    assert ran.out.startswith("1 of 3 arms is an outlier")
 
 
-def test_counts_and_sums(analyze: Run) -> None:
+def test_counts_sums_and_several_columns_for_one_label(analyze: Run) -> None:
     events = (2, 3, 1, 2, 390)
     rows = [f"{host},{errors},400\n" for host, errors in zip("abcde", events, strict=True)]
     Path("t.csv").write_text(f"host,errors,requests\n{''.join(rows)}")
@@ -82,15 +72,11 @@ def test_counts_and_sums(analyze: Run) -> None:
     )
     sums = ("--arm", "host", "--count", "n", "--total", "sum", "--squares", "sq")
     assert analyze("t.csv", *sums, "--k", 1.5, "--format", "json").json["outliers"] == ["e"]
-
-
-def test_several_columns_are_one_label(analyze: Run) -> None:
     lines = [f"{c},{d},{int(c + d == 'bY')}" for c in "abc" for d in "XY" for _ in range(200)]
     Path("t.csv").write_text("\n".join(["carrier,dest,late", *lines]))
     words = ("t.csv", "--arm", "carrier", "--arm", "dest", "--reward", "late", "--k", 1.5)
     (found,) = analyze(*words, "--format", "json").json["outliers"]
-    assert "b" in found
-    assert "Y" in found
+    assert {"b", "Y"} <= set(found)
 
 
 def test_a_table_may_come_from_stdin_or_be_parquet(analyze: Run) -> None:
@@ -128,13 +114,6 @@ def test_samples_without_bounds(analyze: Run) -> None:
     assert [row["mean"] for row in slow["arms"]] == [0.0, 0.0, 0.0, 1.0]
 
 
-def test_rows_may_be_the_population(analyze: Run) -> None:
-    write_table({"a": [0, 1] * 3, "b": [1, 0] * 2, "c": [1, 1]})
-    ran = analyze(*TABLE, "--k", 1, "--finite-population")
-    assert ran.code == 0
-    assert ran.out.startswith("1 of 3 arms is an outlier")
-
-
 def test_methods_looks_and_small_arms(analyze: Run) -> None:
     rng = np.random.default_rng(1)
     rewards = {f"w{i}": list((rng.random(150) < (0.6 if i == 0 else 0.2)) * 1) for i in range(20)}
@@ -144,6 +123,7 @@ def test_methods_looks_and_small_arms(analyze: Run) -> None:
         for words in ((), ("--method", "calibrated"), ("--looks", 30))
     }
     assert decided["--method", "calibrated"] <= decided[()] <= decided["--looks", 30]
+    assert analyze(*TABLE).code == 3
     ran = analyze(*TABLE, "--min-rows", 10)
     assert "of 20 arms" in ran.out
     assert "left out" in ran.out

@@ -14,32 +14,30 @@ from oddarms.errors import InvalidParameter, PullFailed
 from oddarms.studies._location import VARIABLE as STORAGE
 
 
-def test_the_exit_code_is_the_reward() -> None:
+def test_the_exit_code_or_the_last_line_is_the_reward() -> None:
     assert Command("true")("x") == 0.0
-    assert Command("false")("x") == 1.0
-    assert Command("sh -c 'exit 77'")("x") == 1.0
-
-
-def test_the_last_line_is_the_reward() -> None:
+    assert Command("false")("x") == Command("sh -c 'exit 77'")("x") == 1.0
+    assert Command("sh -c 'exit 128'")("x") == Command("sh -c 'exit 255'")("x") == 1.0
+    assert Command("sh -c 'test -z \"$(cat)\"'", timeout=30)("x") == 0.0  # stdin is empty
     assert Command("printf 'noise\\n 2.5e-1 \\n\\n'", reward="stdout")("x") == 0.25
     assert Command("echo -3", reward="stdout")("x") == -3.0
+    assert pickle.loads(pickle.dumps(Command("test {arm} = a")))("a") == 0.0
 
 
-@pytest.mark.parametrize("command", ["echo", "echo word", "echo nan", "echo inf", "printf '\\377'"])
-def test_what_is_no_number_is_a_failure(command: str) -> None:
-    with pytest.raises(PullFailed, match="must be a number") as caught:
-        Command(command, reward="stdout")("x")
+@pytest.mark.parametrize(
+    ("command", "reward", "said"),
+    [
+        *((word, "stdout", "must be a number") for word in ("echo", "echo word", "echo nan")),
+        ("printf '\\377'", "stdout", "must be a number"),
+        ("sh -c 'echo oh no >&2; exit 3'", "stdout", r"exit code 3 \(stderr: oh no\)"),
+        ("sh -c 'kill -SEGV $$'", "exit-code", "died of SIGSEGV"),
+        ("sh -c 'sh -c \"kill -SEGV \\$\\$\"; exit $?'", "exit-code", "exit code 139"),
+    ],
+)
+def test_what_is_a_failure(command: str, reward: Any, said: str) -> None:
+    with pytest.raises(PullFailed, match=said) as caught:
+        Command(command, reward=reward)("x")
     assert caught.value.label == "x"
-
-
-def test_a_failing_command_says_what_it_said() -> None:
-    with pytest.raises(PullFailed, match=r"exit code 3 \(stderr: oh no\)"):
-        Command("sh -c 'echo oh no >&2; exit 3'", reward="stdout")("x")
-
-
-def test_a_command_that_dies_of_a_signal_is_a_failure() -> None:
-    with pytest.raises(PullFailed, match="died of SIGSEGV"):
-        Command("sh -c 'kill -SEGV $$'")("x")
 
 
 @pytest.mark.parametrize("code", [126, 127])
@@ -58,12 +56,6 @@ def test_the_first_pull_of_an_arm_is_checked_and_later_ones_fail(tmp_path: Path)
     (tmp_path / "tool").unlink()
     with pytest.raises(PullFailed, match="ended with exit code 127"):
         command(str(tmp_path / "tool"))
-
-
-def test_a_signal_behind_a_shell_is_a_failure() -> None:
-    with pytest.raises(PullFailed, match="exit code 139"):
-        Command("sh -c 'sh -c \"kill -SEGV \\$\\$\"; exit $?'")("x")
-    assert Command("sh -c 'exit 128'")("x") == Command("sh -c 'exit 255'")("x") == 1.0
 
 
 def test_pytest_without_the_test_is_no_reward(tmp_path: Path) -> None:
@@ -120,15 +112,13 @@ def test_a_label_is_one_argument_whatever_it_contains(
     assert os.listdir(folder) == []
 
 
-def test_stdin_is_empty() -> None:
-    assert Command("sh -c 'test -z \"$(cat)\"'", timeout=30)("x") == 0.0
-
-
 @pytest.mark.parametrize(
     ("command", "options", "said"),
     [
         ("", {}, "is empty"),
         ("a 'b", {}, "badly quoted"),
+        ("test {arm} = x", {"shell": True}, r'write "\$1" in place of \{arm\}'),
+        ("echo {arm} | sh", {"shell": True}, r'write "\$1" in place of \{arm\}'),
         ("true", {"reward": "stderr"}, "reward must"),
         ("true", {"timeout": 0}, "timeout must"),
         ("true", {"timeout": float("nan")}, "timeout must"),
@@ -143,16 +133,6 @@ def test_bad_parameters(command: str, options: dict[str, object], said: str) -> 
 def test_a_command_that_cannot_be_started(command: str) -> None:
     with pytest.raises(InvalidParameter, match="cannot be started"):
         Command(command)("a\0b")
-
-
-def test_a_command_can_be_sent_to_another_process() -> None:
-    assert pickle.loads(pickle.dumps(Command("test {arm} = a")))("a") == 0.0
-
-
-def test_a_shell_gets_a_label_only_as_its_argument() -> None:
-    for template in ("test {arm} = x", 'test "{arm}" = x', "echo {arm} | sh"):
-        with pytest.raises(InvalidParameter, match=r'write "\$1" in place of \{arm\}'):
-            Command(template, shell=True)
 
 
 @pytest.mark.parametrize("shell", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import inspect
 import pkgutil
 import re
@@ -112,6 +113,7 @@ class TestFiles:
         citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
         assert f"\nversion: {oddarms.__version__}\n" in citation
         assert PROJECT["project"]["dynamic"] == ["version"]
+        assert oddarms.__version__ == importlib.metadata.version("oddarms")
 
     @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
     def test_actions_are_pinned_by_hash(self, workflow: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import inspect
 import pkgutil
 import subprocess
 import sys
@@ -48,22 +47,6 @@ def test_the_top_has_about_twenty_names() -> None:
         "read_junit", "simulate",
         "algorithms", "arms", "errors", "plotting", "theory",
     } == set(oddarms.__all__)  # fmt: skip
-
-
-def test_every_public_object_is_documented() -> None:
-    undocumented = []
-    for name in PACKAGES:
-        package = importlib.import_module(name)
-        for key in getattr(package, "__all__", []):
-            value = getattr(package, key)
-            has_docstring = inspect.isclass(value) or inspect.isroutine(value)
-            if has_docstring and not inspect.getdoc(value):
-                undocumented.append(f"{name}.{key}")
-    assert undocumented == []
-
-
-def test_the_version_is_that_of_the_distribution() -> None:
-    assert oddarms.__version__ == importlib.metadata.version("oddarms")
 
 
 @pytest.mark.parametrize("module", ["oddarms", "oddarms.testing"])
