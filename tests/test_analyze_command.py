@@ -137,7 +137,6 @@ def test_methods_looks_and_small_arms(analyze: Run) -> None:
         (("none.csv",), "none.csv"),
         (("t.csv",), "'worker', 'wrong'"),
         (("t.csv", "--arm", "worker", "--trials", "wrong"), "events"),
-        ((*TABLE, "--k", "nan"), "k must"),
         ((*TABLE, "--clip", "0,1", "--bounds", "0,2"), "bounds"),
         ((*TABLE, "--rule", "mad", "--method", "calibrated"), "'calibrated'"),
         (("--junit", "*.xml"), "'*.xml'"),

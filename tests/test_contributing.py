@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import sys
 import types
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pytest
 from helpers import ROOT
 from oddarms.algorithms import _registry
 from oddarms.testing import AlgorithmConformance
-from test_documentation import BLOCK, words_of
+from test_documentation import run_blocks, words_of
 from tools import house
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -24,15 +23,7 @@ def names_of_the_page() -> dict[str, Any]:
     module = types.ModuleType("contributing")
     sys.modules[module.__name__] = module  # dataclasses look their module up
     names: dict[str, Any] = vars(module)
-    for block in BLOCK.findall(PAGE):
-        if ">>>" in block:
-            examples = doctest.DocTestParser().get_doctest(block, names, "CONTRIBUTING", None, 0)
-            runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
-            runner.run(examples, clear_globs=False)
-            names.update(examples.globs)
-            assert runner.failures == 0
-        else:
-            exec(compile(block, "CONTRIBUTING.md", "exec", dont_inherit=True), names)
+    run_blocks(ROOT / "CONTRIBUTING.md", names)
     return names
 
 

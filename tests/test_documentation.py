@@ -43,22 +43,25 @@ def test_docstrings(name: str) -> None:
     assert failed == 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_pages(
-    page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Blocks of a page share their names, in order; they run in an empty directory."""
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "page"}
+def run_blocks(page: Path, names: dict[str, Any]) -> None:
+    """Run the blocks of a page in Python, which share their names."""
     for block in BLOCK.findall(page.read_text(encoding="utf-8")):
         if ">>>" in block:
             examples = doctest.DocTestParser().get_doctest(block, names, page.name, None, 0)
             runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
             runner.run(examples, clear_globs=False)
             names.update(examples.globs)
-            assert runner.failures == 0, capsys.readouterr().out
+            assert runner.failures == 0
         else:
-            exec(compile(block, str(page), "exec"), names)
+            exec(compile(block, str(page), "exec", dont_inherit=True), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_pages(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Blocks of a page share their names, in order; they run in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "page"}
+    run_blocks(page, names)
     assert names["__name__"] == "page"
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from helpers import Html
 from oddarms.documents import Heading, Paragraph, Picture, Table, inline, to_html, to_markdown
 
 PIXEL = base64.b64decode(
@@ -28,33 +28,6 @@ BLOCKS = [
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "dot.png").write_bytes(PIXEL)
     return tmp_path
-
-
-class Elements(HTMLParser):
-    """Collects the elements of a page, and complains of those that are not closed in order."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.text = ""
-        self.feed(page)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-        if tag not in ("meta", "img"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if not self.open or self.open[-1] != "style":
-            self.text += data
-
-    def attributes(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.found if name == tag]
 
 
 def test_markdown() -> None:
@@ -76,26 +49,26 @@ def test_html(folder: Path) -> None:
     """Well formed, with captions, words for pictures, and nothing that is fetched or run."""
     page = to_html("A & B", BLOCKS, folder)
     assert page.startswith("<!doctype html>\n")
-    elements = Elements(page)
-    assert elements.attributes("html") == [{"lang": "en"}]
-    assert {"charset": "utf-8"} in elements.attributes("meta")
-    assert "A & B" in elements.text
-    assert [name for name, _ in elements.found if name in ("h1", "h2")] == ["h1", "h2"]
+    elements = Html(page)
+    assert elements.all("html") == [{"lang": "en"}]
+    assert {"charset": "utf-8"} in elements.all("meta")
+    assert "A & B" in elements.words
+    assert [name for name, _ in elements.tags if name in ("h1", "h2")] == ["h1", "h2"]
     text = "Text with <code>code</code>, <strong>weight</strong> and a &lt; b &amp; c."
     for part in (f"<p>{text}</p>", "<td>a|b</td>", "<td>&lt;2&gt;</td>"):
         assert part in page
     assert "<script>" not in to_html("<script>", BLOCKS, folder)
-    (picture,) = elements.attributes("img")
+    (picture,) = elements.all("img")
     assert picture["alt"] == 'A "dot"'
     kind, data = (picture["src"] or "").split(",")
     assert (kind, base64.b64decode(data)) == ("data:image/png;base64", PIXEL)
-    assert elements.attributes("th") == [{"scope": "col"}] * 2
-    assert len(elements.attributes("caption")) == 1
-    assert not elements.attributes("link") + elements.attributes("script")
+    assert elements.all("th") == [{"scope": "col"}] * 2
+    assert len(elements.all("caption")) == 1
+    assert not elements.all("link") + elements.all("script")
     assert not [part for part in ("http:", "https:", "url(", "dot.png") if part in page]
     policies = [
         attributes["content"]
-        for attributes in elements.attributes("meta")
+        for attributes in elements.all("meta")
         if attributes.get("http-equiv") == "Content-Security-Policy"
     ]
     style = re.search("<style>(.*)</style>", page, re.DOTALL)

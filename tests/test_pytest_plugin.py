@@ -200,6 +200,8 @@ def counting(name):
 def of_session():
     if counting("session") == 1:
         raise OSError("not yet")
+    yield
+    raise RuntimeError("the shop is burning")  # which does not cost the answer
 
 @pytest.fixture(scope="module")
 def of_module(of_session):
@@ -221,6 +223,7 @@ def test_three(): assert counts.get("session", 0) <= 2
     )
     result = hunt(pytester)
     result.stdout.re_match_lines([r"1 of 3 tests is flaky.*", r".* 1/\d\d.*", r".*::test_one"])
+    result.stdout.fnmatch_lines(["a fixture of the session failed*RuntimeError: the shop*"])
 
 
 def test_the_same_seed_makes_the_same_run_and_samples_differ(pytester: pytest.Pytester) -> None:
@@ -432,21 +435,31 @@ def test_once():
 # How it ends
 
 
-@pytest.mark.parametrize("isolate", quick_and_long([[]], [(["--oddarms-isolate"],)]))
-def test_ctrl_c_shows_what_is_known(pytester: pytest.Pytester, isolate: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("how", "isolate"),
+    quick_and_long(
+        [("raise KeyboardInterrupt", []), ("pytest.exit('no more')", [])],
+        [("raise KeyboardInterrupt", ["--oddarms-isolate"])],
+    ),
+)
+def test_an_interrupt_shows_what_is_known(
+    pytester: pytest.Pytester, how: str, isolate: list[str]
+) -> None:
     pytester.makepyfile(
         CALM
-        + """
+        + f"""
 import os
+import pytest
 
 def test_interrupted():
     with open("count", "a") as file:
         file.write("x")
     if os.path.getsize("count") > 5:
-        raise KeyboardInterrupt
+        {how}
 """
     )
-    result = hunt(pytester, "--oddarms-storage=runs.db", *isolate, ctrl_c=True)
+    words = ["--oddarms-storage=runs.db", "--oddarms-summary=answer.md", *isolate]
+    result = hunt(pytester, *words, ctrl_c=True)
     assert result.ret == 2
     result.stdout.fnmatch_lines(
         [
@@ -455,6 +468,7 @@ def test_interrupted():
             "*5 undecided*",
         ]
     )
+    assert "no flaky test was found among 5" in Path("answer.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -516,49 +530,6 @@ def test_other_exit_codes_are_those_of_pytest(pytester: pytest.Pytester) -> None
     broken = hunt(pytester)
     assert broken.ret == 2
     broken.stdout.fnmatch_lines(["*return 1 / 0*", "ERROR test_wrong.py*"])
-
-
-def test_pytest_exit_says_what_is_known(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-import pytest
-runs = []
-def test_exit():
-    runs.append(1)
-    if len(runs) == 9:
-        pytest.exit("no more")
-@pytest.mark.parametrize("i", range(8))
-def test_one(i):
-    pass
-"""
-    )
-    result = pytester.runpytest(*ALONE, "--oddarms", "--oddarms-summary=answer.md")
-    result.stdout.fnmatch_lines(["no flaky test was found among 9"])
-    assert "no flaky test was found among 9" in Path("answer.md").read_text()
-
-
-def test_a_session_that_cannot_be_torn_down_does_not_cost_the_answer(
-    pytester: pytest.Pytester,
-) -> None:
-    pytester.makepyfile(
-        """
-import pytest
-
-@pytest.fixture(scope="session")
-def shop():
-    yield
-    raise RuntimeError("the shop is burning")
-
-@pytest.mark.parametrize("i", range(8))
-def test_one(shop, i):
-    pass
-"""
-    )
-    result = hunt(pytester)
-    result.stdout.fnmatch_lines(
-        ["a fixture of the session failed*RuntimeError: the shop*", "no flaky test was*among 8"]
-    )
-    assert result.ret == 0
 
 
 # Memory
@@ -756,26 +727,6 @@ def test_the_answer_in_all_files(
     assert cases["test_broken"].find("failure") is not None
     assert cases["test_skipped"].find("skipped") is not None
     assert cases["test_calm_0"].find("failure") is None
-
-
-def test_no_time_is_spent_on_tracebacks(pytester: pytest.Pytester) -> None:
-    """Those of samples, which nobody sees."""
-    pytester.makeconftest(
-        "import pytest\n"
-        "@pytest.hookimpl(wrapper=True)\n"
-        "def pytest_runtest_makereport(item, call):\n"
-        "    report = yield\n"
-        "    if report.failed and item.name == 'test_deep':\n"
-        "        (item.config.rootpath / 'long.txt').write_text(str(report.longrepr))\n"
-        "    return report\n"
-    )
-    pytester.makepyfile(
-        test_it=CALM + FLAKY + "def deep(n): return deep(n - 1) if n else 1 / 0\n"
-        "def test_deep(): deep(30)\n"
-    )
-    result = hunt(pytester, "--full-trace")
-    assert "test_it.py:7: ZeroDivisionError: division by zero" in said(result)
-    assert Path("long.txt").read_text() == "division by zero"
 
 
 def test_warnings_are_recorded_once(pytester: pytest.Pytester) -> None:
@@ -1100,6 +1051,7 @@ def test_with_xdist(pytester: pytest.Pytester, isolate: list[str]) -> None:
         CALM
         + """
 import os
+import signal
 import pytest
 
 def test_flaky():  # by counting, as seeds of workers cannot be given
@@ -1114,6 +1066,12 @@ def test_once():
     assert not used
     used.append(1)
 
+def test_crash():
+    with open("crashes", "a") as file:
+        file.write("x")
+    if os.path.getsize("crashes") in (3, 6):
+        os.kill(os.getpid(), signal.SIGKILL)
+
 @pytest.mark.skip
 def test_skipped(): pass
 """
@@ -1121,29 +1079,10 @@ def test_skipped(): pass
     result = pytester.runpytest_subprocess(*PLUGIN, "-n2", *QUICK, *isolate)
     assert result.ret == 1
     result.stdout.fnmatch_lines(
-        ["1 of 7 tests is flaky*", "*1 flaky, 1 broken, 5 clean, 1 left out as skipped*"]
+        ["2 of 8 tests are flaky*", "*2 flaky, 1 broken, 5 clean, 1 left out as skipped*"]
     )
-
-
-@pytest.mark.long
-def test_a_crash_of_a_worker_of_xdist(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        CALM
-        + """
-import os, signal
-
-def test_crash():
-    with open("count", "a") as file:
-        file.write("x")
-    if os.path.getsize("count") in (3, 6):
-        os.kill(os.getpid(), signal.SIGKILL)
-"""
-    )
-    result = pytester.runpytest_subprocess(*PLUGIN, "-n2", *QUICK)
-    result.stdout.fnmatch_lines(
-        ["1 of 5 tests is flaky*", "    last failure: the worker crashed while it ran this test"]
-    )
-    assert result.ret == 1
+    ended = "process was ended by SIGKILL" if isolate else "worker crashed while it ran this test"
+    assert f"    last failure: the {ended}" in said(result)
 
 
 @pytest.mark.long

@@ -7,7 +7,6 @@ import json
 import math
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers import Html
 from oddarms import Result, Search, find
 from oddarms.algorithms import Decision, Threshold
 from oddarms.arms import Bernoulli
@@ -38,35 +38,10 @@ EVIL = [
     ("a", 1),
 ]
 MEANS = [0.1, 0.15, 0.95, 0.1, 0.9, 0.1, 0.2, 0.1, 0.15, 0.1]
-VOID = {"meta", "img", "source", "br", "wbr"}
 
 
-class Page(HTMLParser):
-    """What stands in a page: its tags with their attributes, and its words."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words = ""
-        self.open: list[str] = []
-        self.feed(path.read_text(encoding="utf-8"))
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if not self.open or self.open[-1] != "style":
-            self.words += data
-
-    def all(self, *names: str) -> list[dict[str, str | None]]:
-        return [attributes for tag, attributes in self.tags if tag in names]
+def page_of(path: Path) -> Html:
+    return Html(path.read_text(encoding="utf-8"))
 
 
 def search(**changes: Any) -> Result:
@@ -112,7 +87,7 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class TestPage:
     def test_it_refers_to_nothing_outside(self, evil: Path) -> None:
-        page = Page(evil)
+        page = page_of(evil)
         assert not page.all("script", "link", "iframe", "object", "a", "base")
         sources = [a.get("src") or a.get("srcset") for a in page.all("img", "source")]
         assert len(sources) == 6
@@ -120,7 +95,7 @@ class TestPage:
         assert not re.search(r"@import|url\(", evil.read_text(encoding="utf-8"))
 
     def test_labels_and_titles_are_only_text(self, evil: Path) -> None:
-        page = Page(evil)
+        page = page_of(evil)
         assert not page.all("i")
         assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
         for shown in ("<script>alert(1)</script>", 'a"onload="x', "`code` **bold** |"):
@@ -132,7 +107,7 @@ class TestPage:
         assert hidden == set()
 
     def test_it_is_accessible(self, evil: Path) -> None:
-        page = Page(evil)
+        page = page_of(evil)
         assert page.all("html") == [{"lang": "en"}]
         assert any(meta.get("name") == "viewport" for meta in page.all("meta"))
         levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h\d", tag)]
@@ -150,7 +125,7 @@ class TestPage:
 class TestWords:
     def test_what_was_found_and_what_it_means(self, tmp_path: Path) -> None:
         result = search()
-        words = Page(write_report(result, tmp_path, title="x")).words
+        words = page_of(write_report(result, tmp_path, title="x")).words
         assert "2 of 10 arms are outliers (right with probability at least 0.95)" in words
         assert f"samples: {result.pulls:,}" in words
         assert "in at least 95 % of the repetitions no arm at all would be called" in words
@@ -160,7 +135,7 @@ class TestWords:
 
     def test_open_arms_stay_open(self, tmp_path: Path) -> None:
         result = search(budget=100)
-        words = Page(write_report(result, tmp_path, title="x")).words
+        words = page_of(write_report(result, tmp_path, title="x")).words
         assert "status: budget: the budget does not allow another step" in words
         assert f"{len(result.undecided)} are undecided" in words
         assert result.pulls_needed is not None
@@ -171,7 +146,7 @@ class TestWords:
         going_on.add_history({"a": [0] * 33, "c": [1] * 44})
         going_on.tell(going_on.ask(1)[0], 0.5)
         result = going_on.result()
-        words = Page(write_report(result, tmp_path)).words
+        words = page_of(write_report(result, tmp_path)).words
         assert "status: running: more samples are needed" in words
         total = result.pulls + result.history
         assert f"samples: {total}" in words
@@ -190,13 +165,13 @@ class TestWords:
     def test_every_kind_of_question(
         self, tmp_path: Path, changes: dict[str, Any], said: str
     ) -> None:
-        words = Page(write_report(search(**changes), tmp_path, title="x")).words
+        words = page_of(write_report(search(**changes), tmp_path, title="x")).words
         assert said in " ".join(words.split())
 
     @pytest.mark.parametrize("algorithm", ["spade", "rr"])
     def test_nothing_was_sampled(self, tmp_path: Path, algorithm: str) -> None:
         result = Search(5, k=1, delta=0.1, algorithm=algorithm).result()
-        page = Page(write_report(result, tmp_path, title="x"))
+        page = page_of(write_report(result, tmp_path, title="x"))
         assert "samples: 0" in page.words
         assert not page.all("img")
 
@@ -206,7 +181,7 @@ def test_a_page_about_thousands_of_arms_stays_readable(tmp_path: Path) -> None:
     path = write_report(many(5_000), tmp_path, title="x")
     written = path.read_bytes()
     assert write_report(many(5_000), tmp_path, title="x").read_bytes() == written
-    page = Page(path)
+    page = page_of(path)
     assert path.stat().st_size < 1_500_000
     assert len(page.all("tr")) < 1_100
     assert "All 5,000 arms are in arms.csv beside this page." in page.words

@@ -140,14 +140,19 @@ def test_a_terminal_shows_how_far_a_search_is(tmp_path: Path) -> None:
     assert all(len(line) <= 80 for line in lines)
 
 
-COMMANDS = [(), ("find",), ("analyze",), ("explain",), ("demo",), ("reproduce",), ("serve",)]
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_help_fits_80_columns(run_command: Run, command: tuple[str, ...]) -> None:
-    ran = run_command(*command, "--help")
-    assert ran.code == 0
-    assert [line for line in ran.out.splitlines() if len(line) > 80] == []
+def test_help_fits_80_columns(run_command: Run) -> None:
+    groups: list[tuple[str, ...]] = [(), ("study",), ("serve",), ("serve", "token")]
+    shown = 0
+    while groups:
+        ran = run_command(*(command := groups.pop()), "--help")
+        assert ran.code == 0
+        assert [line for line in ran.out.splitlines() if len(line) > 80] == []
+        shown += 1
+        listed = ran.out.partition("Commands")[2]
+        for name in re.findall(r"^  (\w+) +\w", listed, re.MULTILINE):
+            if (name,) not in groups and name not in ("study", "serve", "token"):
+                groups.append((*command, name))
+    assert shown == 29
 
 
 def test_help_imports_nothing_heavy(tmp_path: Path) -> None:

@@ -115,14 +115,11 @@ def test_no_line_is_longer_than_a_terminal(
         "analyze t.csv",
         "analyze --junit runs",
         "find --arms a,b,c,d,e,f,g --python functions:one --budget 30 --out less",
-        "find --help",
         "study create s --arms a,b,c,d,e,f,g --storage s.db",
         "study work s --python functions:one --storage s.db",
         "study show s --storage s.db",
         "study result s --storage s.db",
         "study list --storage s.db",
-        "study --help",
-        "explain --help",
     ):
         ran = run_command(*words.split())
         assert ran.code in (0, 3), (words, ran)
