@@ -329,44 +329,36 @@ def test_the_time_is_shared_fairly_and_the_statement_stays_true(
     assert min(runs) == sampling.known.runs_to_be_clean
 
 
+def guesses(monkeypatch: pytest.MonkeyPatch, seed: int) -> list[tuple[float, float]]:
+    """Return what a session said was to go, and what was, but for its first and last tenth."""
+    time, known_at = Time(monkeypatch), 0.0
+    said: list[tuple[float, float, str]] = []
+    rates = [0.0] * 20 + [0.05, 0.2, 0.5, 1.0][: seed % 5]
+
+    def each(sampling: FlakyTests, index: int) -> None:
+        nonlocal known_at
+        time.now += 0.01 * (1 + index % 3)
+        if any(map(sampling.known.needed, range(sampling.known.n))):
+            known_at = time.now
+        if sampling.runs % 25 == 24:
+            words = sampling.progress_text().rpartition("; about ")[2].split()
+            if words[-1] in ("go", "known"):
+                unit = 60.0 if words[1].startswith("minute") else 1.0
+                said.append((time.now, unit * float(words[0]), words[-1]))
+
+    sampled(len(rates), lambda i, rng: rng.random() < rates[i], Settings(seed=seed), each)
+    ends = {"go": time.now, "known": known_at}
+    return [(s, ends[e] - at) for at, s, e in said if 0.1 * ends[e] < at < 0.9 * ends[e]]
+
+
 @pytest.mark.parametrize("seeds", quick_and_long([(1, 4)], [(range(5),)]))
 def test_the_time_to_go_is_right_within_a_factor_of_two(
     monkeypatch: pytest.MonkeyPatch, seeds: Iterable[int]
 ) -> None:
-    """In nine of ten moments between a tenth and nine tenths of what the estimate is about."""
-    good = total = 0
-    for seed in seeds:
-        time = Time(monkeypatch)
-        said: list[tuple[float, float, str]] = []
-        known_at = 0.0
-        rates = [0.0] * 20 + [0.05, 0.2, 0.5, 1.0][: seed % 5]
-
-        def each(
-            sampling: FlakyTests,
-            index: int,
-            time: Time = time,
-            said: list[tuple[float, float, str]] = said,
-        ) -> None:
-            nonlocal known_at
-            time.now += 0.01 * (1 + index % 3)
-            if any(map(sampling.known.needed, range(sampling.known.n))):
-                known_at = time.now
-            if sampling.runs % 25 == 24:
-                words = sampling.progress_text().rpartition("; about ")[2].split()
-                if words[-1] in ("go", "known"):
-                    unit = 60.0 if words[1].startswith("minute") else 1.0
-                    said.append((time.now, unit * float(words[0]), words[-1]))
-
-        def fails(index: int, rng: random.Random, rates: list[float] = rates) -> bool:
-            return rng.random() < rates[index]
-
-        sampled(len(rates), fails, Settings(seed=seed), each)
-        ends = {"go": time.now, "known": known_at}
-        middle = [(at, s, ends[e]) for at, s, e in said if 0.1 * ends[e] < at < 0.9 * ends[e]]
-        good += sum(0.5 <= s / (end - at) <= 2.0 for at, s, end in middle)
-        total += len(middle)
-    assert total > 100
-    assert good >= 0.9 * total
+    """In nine of ten moments."""
+    found = [guess for seed in seeds for guess in guesses(monkeypatch, seed)]
+    assert len(found) > 100
+    assert sum(0.5 <= said / left <= 2.0 for said, left in found) >= 0.9 * len(found)
 
 
 @pytest.mark.parametrize(

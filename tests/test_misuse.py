@@ -53,14 +53,6 @@ def test_what_is_no_number_is_no_reward(rewards: Any) -> None:
     assert search.told == 0
 
 
-@pytest.mark.parametrize("prefetch", [-1, None, float("nan"), "much"])
-def test_how_far_ahead_is_checked_before_the_first_pull(prefetch: Any) -> None:
-    calls: list[int] = []
-    with pytest.raises(InvalidParameter, match="prefetch must be"):
-        find([lambda: calls.append(1) or 0.5] * 3, prefetch=prefetch)
-    assert calls == []
-
-
 def test_a_class_that_is_no_algorithm() -> None:
     with pytest.raises(InvalidParameter, match="a class of Algorithm but got <class 'int'>"):
         find(Bernoulli([0.1, 0.9]), algorithm=int)  # type: ignore[arg-type]

@@ -30,13 +30,6 @@ def test_all_is_every_public_name(name: str) -> None:
     }
     listed = getattr(package, "__all__", [])
     assert own <= set(listed)
-    assert list(listed) == sorted(listed, key=_kind_and_name)
-    assert len(listed) == len(set(listed))
-
-
-def _kind_and_name(name: str) -> tuple[bool, bool, str]:
-    """CONSTANTS, Classes, functions: the order of ruff's RUF022."""
-    return not name.isupper(), name[0].islower(), name
 
 
 def test_the_top_has_about_twenty_names() -> None:
