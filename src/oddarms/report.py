@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -88,23 +88,23 @@ class Row:
 
     Attributes
     ----------
-    nodeid, kind
+    test, kind
         Its name, and what it is: "flaky", "broken", "clean", "undecided" or "skipped".
     abnormal
         Whether it is proven to stand out.
     runs, failures
         The runs that count, and how many of them failed.
-    text, hints
+    last, hints
         How it failed last, or why it is skipped; and what may be the cause.
     seconds
         That a run takes.
     """
 
-    nodeid: str
+    test: str
     kind: str
     runs: int
     failures: int
-    text: str = ""
+    last: str = ""
     hints: tuple[str, ...] = ()
     seconds: float = 0.0
     abnormal: bool = False
@@ -122,20 +122,8 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
-        low, high = self.interval
-        return {
-            "test": self.nodeid,
-            "kind": str(self.kind),
-            "abnormal": self.abnormal,
-            "runs": self.runs,
-            "failures": self.failures,
-            "rate": self.rate,
-            "lower": low,
-            "upper": high,
-            "seconds": self.seconds,
-            "last": self.text,
-            "hints": list(self.hints),
-        }
+        ends = dict(zip(("lower", "upper"), self.interval, strict=True))
+        return {**asdict(self), "kind": str(self.kind), "rate": self.rate, **ends}
 
 
 def table_of_tests(rows: Sequence[Row], caption: str, most: int = MAX_LISTED) -> list[Block]:
@@ -148,11 +136,11 @@ def table_of_tests(rows: Sequence[Row], caption: str, most: int = MAX_LISTED) ->
     header = ["test", "fails", "interval", "failures/runs", "last failure", "note"]
     cells = [
         [
-            Literal(row.nodeid),
+            Literal(row.test),
             f"{100.0 * row.rate:.1f} %" if row.runs else "–",
             "{:.1f} to {:.1f} %".format(*(100.0 * end for end in row.interval)),
             f"{row.failures:,}/{row.runs:,}",
-            Literal(visible(row.text)) if row.text else "",
+            Literal(visible(row.last)) if row.last else "",
             "; ".join(["abnormal"] * row.abnormal + list(row.hints)),
         ]
         for row in rows

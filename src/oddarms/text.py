@@ -63,12 +63,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of a duration: a number, or one with the unit s, m, h or d.
-
-    Raises
-    ------
-    ValueError
-        If it is none, or too long for a date.
+    """Return the seconds of a duration, or raise ValueError: a number, perhaps with s, m, h or d.
 
     Examples
     --------
@@ -190,17 +185,10 @@ def table(
     right: Iterable[str] = (),
     wrap: str | None = None,
 ) -> str:
-    """Return aligned columns.
+    """Return columns under their header, those of `right` aligned on the right.
 
-    Parameters
-    ----------
-    header, rows
-        The columns' names, and what stands below them.
-    right
-        The columns that are aligned on the right.
-    wrap
-        The column whose texts go on in further lines where the table would be wider than the
-        terminal, or than 80 columns where there is none.
+    The texts of the column `wrap` go on in further lines where the table would be wider than the
+    terminal, or than 80 columns where there is none.
 
     Examples
     --------

@@ -25,12 +25,8 @@ class Running:
     group cannot be reused while the leader is not reaped or others of the group are left. Output
     goes to temporary files, so it neither blocks the command nor takes memory.
 
-    Attributes
-    ----------
-    stopped
-        Whether `end` ended it, so that its exit code is not a result.
-    gone
-        Whether nothing of its group is left, so that it gets no more signals.
+    `stopped` says whether `end` ended it, so that its exit code is not a result; `gone`, whether
+    nothing of its group is left, so that it gets no more signals.
     """
 
     def __init__(

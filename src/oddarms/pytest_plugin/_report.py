@@ -123,7 +123,7 @@ class Answer:
         """The rows of tests that fail if they run again in the same process."""
         pairs = zip(self.sampling.nodeids, self.known.cases, strict=True)
         found = {nodeid for nodeid, case in pairs if case.unrepeatable}
-        return [row for row in self.rows if row.nodeid in found]
+        return [row for row in self.rows if row.test in found]
 
     def sections(self) -> list[tuple[str, list[Row]]]:
         """Return the lists of tests, each with its caption."""
@@ -265,7 +265,7 @@ def blocks(answer: Answer) -> list[Block]:
         found += table_of_tests(rows, caption, MAX_UNDECIDED if undecided else MAX_LISTED)
     skipped = answer.of(Kind.SKIPPED)
     if skipped:
-        names = [[Literal(row.nodeid), Literal(visible(row.text))] for row in skipped]
+        names = [[Literal(row.test), Literal(visible(row.last))] for row in skipped]
         table = Table(["test", "why"], names[: 10 * MAX_LISTED], named_rows=True)
         found.append(Details(f"{counted(len(skipped), 'test')} left out as skipped", [table]))
     return [*found, *(Paragraph(Literal(line)) for line in answer.cost())]
@@ -292,8 +292,8 @@ def quarantine(answer: Answer, path: Path) -> str:
 
     A test that the file has already stays, unless this session has found it clean or broken.
     """
-    names = [row.nodeid for row in answer.of(Kind.FLAKY)]
-    found = {*names, *(row.nodeid for row in answer.of(Kind.CLEAN) + answer.of(Kind.BROKEN))}
+    names = [row.test for row in answer.of(Kind.FLAKY)]
+    found = {*names, *(row.test for row in answer.of(Kind.CLEAN) + answer.of(Kind.BROKEN))}
     names += [name for name in _quarantined(path) if name not in found]
     if path.suffix == ".json":
         return json.dumps({"flaky": names}, indent=1) + "\n"
@@ -319,8 +319,8 @@ def github_lines(answer: Answer, root: Path) -> Iterable[str]:
     top = os.environ.get("GITHUB_WORKSPACE") or root
     for kind, command in ((Kind.FLAKY, "warning"), (Kind.BROKEN, "error")):
         for row in answer.of(kind)[:MAX_ANNOTATIONS]:
-            file = os.path.relpath(root / row.nodeid.partition("::")[0], top)
-            text = f"{row.nodeid} failed in {row.failures} of {row.runs} runs. {row.text}"
+            file = os.path.relpath(root / row.test.partition("::")[0], top)
+            text = f"{row.test} failed in {row.failures} of {row.runs} runs. {row.last}"
             properties = f"file={_escaped(file, ':,')},title={kind.value.capitalize()} test"
             yield f"::{command} {properties}::{_escaped(text)}"
 
@@ -350,7 +350,7 @@ def junit_xml(answer: Answer) -> bytes:
 
 
 def _case(row: Row) -> ElementTree.Element:
-    parts, bracket, parameters = row.nodeid.partition("[")
+    parts, bracket, parameters = row.test.partition("[")
     path, *classes = parts.split("::")
     name = f"{classes.pop() if classes else path}{bracket}{parameters}"
     place = ".".join([path.removesuffix(".py").replace("/", "."), *classes])
@@ -365,9 +365,9 @@ def _case(row: Row) -> ElementTree.Element:
     if row.kind in (Kind.FLAKY, Kind.BROKEN):
         message = f"{row.kind}: failed in {row.failures} of {row.runs} runs"
         failure = ElementTree.SubElement(case, "failure", message=message)
-        failure.text = _allowed("\n".join([row.text, *row.hints]))
+        failure.text = _allowed("\n".join([row.last, *row.hints]))
     elif row.kind is Kind.SKIPPED:
-        ElementTree.SubElement(case, "skipped", message=_allowed(row.text))
+        ElementTree.SubElement(case, "skipped", message=_allowed(row.last))
     return case
 
 
