@@ -129,7 +129,7 @@ def _ticks_outside(figure: Any) -> set[Any]:
     return found
 
 
-MORE = ("lower", "decided without a sample", "all normal", "many undecided")
+MORE = ("lower", "decided without a sample", "all normal", "undecided", "many undecided")
 """Cases that show little that others do not."""
 FOR_ALL = ("strange labels", "no numbers", "many")
 """Cases that show something in every picture; the rest do in that of the intervals."""

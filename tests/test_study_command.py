@@ -603,8 +603,8 @@ oddarms study result pings
 
 
 def test_pipes_out(tmp_path: Path, environment: dict[str, str]) -> None:
-    made = oddarms.create_study("s", 500, storage=tmp_path / "studies.db")
-    made.tell_many([(ticket, 0.0) for ticket in made.ask(1000)])
+    made = oddarms.create_study("s", 100, storage=tmp_path / "studies.db")
+    made.tell_many([(ticket, 0.0) for ticket in made.ask(200)])
     script = """
         oddarms study export s | head -n 1
         echo ${PIPESTATUS[0]}

@@ -304,7 +304,7 @@ def _sampled(study: Study, sampling: Sampling, output: Output, worker: str | Non
     source, policy = sampling.source(study.labels), sampling.policy
     if output.quiet:
         return run(Worker(study, worker, retry_for=policy.retry_for), source, policy)
-    with ProgressLine() as line:
+    with ProgressLine(wait=None) as line:
         if line.terminal:
             line.show("sampling ...")
         waiting = cache(lambda: line.say("waiting: other workers have all samples of this step"))

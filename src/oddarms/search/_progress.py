@@ -116,7 +116,7 @@ class StatusLine:
 class ProgressLine(StatusLine):
     """Shows a search on a line once it takes over a second."""
 
-    def __init__(self, stream: TextIO | None = None, wait: float = 1.0) -> None:
+    def __init__(self, stream: TextIO | None = None, wait: float | None = 1.0) -> None:
         super().__init__(stream, wait)
 
     def __call__(self, progress: Progress) -> None:
