@@ -208,20 +208,6 @@ def test_no_descriptor_is_left_open() -> None:
 # Systems that tell less
 
 
-def test_commands_run_and_end_without_process_descriptors(
-    mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(os, "pidfd_open", raising=False)
-    assert Command('eval "$1"', shell=True, reward="stdout")("sleep 0.01; echo 0.5") == 0.5
-    assert Command("false")("x") == 1.0
-    with pytest.raises(PullFailed, match="took longer"):
-        Command("sleep 600", timeout=0.2)("x")
-    pulls = Pulls(Command('eval "$1"', shell=True), [STUBBORN], tmp_path)
-    pulls.pull.stop()
-    assert "was stopped" in str(pulls.join()[0])
-    wait_until(lambda: not marked(mark))
-
-
 def test_an_exit_code_that_got_lost_is_no_reward() -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
