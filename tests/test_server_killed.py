@@ -176,6 +176,8 @@ def test_the_pytest_plugin_gets_its_answer(
     folder: Path, monkeypatch: pytest.MonkeyPatch, after: int, times: int
 ) -> None:
     (folder / "test_suite.py").write_text(SUITE)
+    often = "import oddarms.pytest_plugin._sampling as sampling\nsampling.SYNC_SECONDS = 0.0\n"
+    (folder / "conftest.py").write_text(often)  # stores each run, so that kills come in between
     with killed(folder, monkeypatch, after, times) as it:
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly"]
         command += ["--oddarms", "--oddarms-k", "1", "--oddarms-storage", it.server.address]
