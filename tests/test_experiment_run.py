@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import errno
 import io
-import json
 import math
 import os
 import re
@@ -13,7 +11,6 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -29,7 +26,7 @@ from oddarms.errors import InvalidParameter, StorageFailed, WorkerLost
 from oddarms.experiments import Contender, Grid, GridProgress, Outcomes, Setting, _run, run
 from oddarms.experiments._grid import CellTask
 from oddarms.experiments._outcomes import COLUMNS, Measured
-from oddarms.experiments._run import CellStore, measure
+from oddarms.experiments._run import FILE_NAME, CellStore, measure
 from oddarms.problem import FloatArray, IntArray
 
 MEANS = [0.0, 0.1, 0.0, 0.1, 1.0]
@@ -50,9 +47,12 @@ def expected() -> Outcomes:
     return run(GRID, rng=1, jobs=1)
 
 
-def lines_of(folder: Path) -> int:
-    file = folder / "cells.jsonl"
-    return file.read_bytes().count(b"\n") if file.exists() else 0
+def kept_in(folder: Path) -> int:
+    store = CellStore(folder)
+    try:
+        return len(store.load())
+    finally:
+        store.close()
 
 
 class Counting:
@@ -167,23 +167,6 @@ class TestSummaries:
         )
 
 
-MEASURED = Measured(120, 7, 3, complete=True, correct=True)
-
-
-@contextmanager
-def store_in(folder: Path) -> Iterator[CellStore]:
-    store = CellStore(folder)
-    try:
-        yield store
-    finally:
-        store.close()
-
-
-def stored(folder: Path) -> dict[str, Measured]:
-    with store_in(folder) as store:
-        return store.load()
-
-
 @contextmanager
 def disk_with_room_for(count: int) -> Iterator[None]:
     """Let no file of this process grow beyond `count` bytes."""
@@ -195,91 +178,24 @@ def disk_with_room_for(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-class TestStore:
-    def test_what_was_written_is_there(self, tmp_path: Path) -> None:
-        assert stored(tmp_path) == {}
-        with store_in(tmp_path) as store:
-            store.append("one", MEASURED)
-            store.append("two", replace(MEASURED, pulls=121))
-        assert stored(tmp_path) == {"one": MEASURED, "two": replace(MEASURED, pulls=121)}
+@pytest.mark.parametrize("content", [b"no database " * 99, None])
+def test_a_file_that_is_none(tmp_path: Path, content: bytes | None) -> None:
+    if content is None:
+        (tmp_path / FILE_NAME).mkdir()
+    else:
+        (tmp_path / FILE_NAME).write_bytes(content)
+    with pytest.raises(StorageFailed, match=f"{FILE_NAME} cannot be read and written: "):
+        run(GRID, folder=tmp_path)
 
-    @pytest.mark.parametrize("kept", [1, 30, -2])
-    def test_a_line_that_was_cut_off_is_done_again(self, tmp_path: Path, kept: int) -> None:
-        file = tmp_path / "cells.jsonl"
-        with store_in(tmp_path) as store:
-            store.append("one", MEASURED)
-            whole = file.read_bytes()
-        file.write_bytes(whole + whole.replace(b"one", b"two")[:kept])
-        with store_in(tmp_path) as store:
-            store.append("three", MEASURED)
-        assert stored(tmp_path).keys() == {"one", "three"}
 
-    def test_a_last_line_that_lacks_only_its_end_counts(self, tmp_path: Path) -> None:
-        file = tmp_path / "cells.jsonl"
-        with store_in(tmp_path) as store:
-            store.append("one", MEASURED)
-        file.write_bytes(file.read_bytes().removesuffix(b"\n"))
-        with store_in(tmp_path) as store:
-            store.append("two", MEASURED)
-        assert stored(tmp_path) == {"one": MEASURED, "two": MEASURED}
-
-    @pytest.mark.parametrize(
-        "garbage",
-        [b"", b"\xff\x00\xfe{]", b"3", b"null", b"[]", b"{}", b'"text"', b'{"key": "x"}',
-         b'{"key": "x", "measured": {}}', b"\x00" * 5000],
-    )  # fmt: skip
-    def test_garbage_in_the_middle(
-        self, tmp_path: Path, garbage: bytes, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        with store_in(tmp_path) as store:
-            store.append("one", MEASURED)
-            with (tmp_path / "cells.jsonl").open("ab") as file:
-                file.write(garbage + b"\n")
-            store.append("two", MEASURED)
-        assert stored(tmp_path) == {"one": MEASURED, "two": MEASURED}
-        assert ("has 1 damaged lines" in caplog.text) == bool(garbage)
-
-    def test_two_may_write_at_a_time(self, tmp_path: Path) -> None:
-        def write(name: str) -> None:
-            with store_in(tmp_path) as store:
-                for number in range(100):
-                    store.append(f"{name} {number}", MEASURED)
-
-        threads = [threading.Thread(target=write, args=(name,)) for name in ("one", "two")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(stored(tmp_path)) == 200
-
-    def test_a_full_disk(self, tmp_path: Path) -> None:
-        with store_in(tmp_path) as store:
-            store.append("one", MEASURED)
-            room = store.path.stat().st_size + 40
-            with disk_with_room_for(room), pytest.raises(StorageFailed) as caught:
-                store.append("two", MEASURED)
-            assert store.path.stat().st_size == room
-        assert str(caught.value) == (
-            f"a finished cell could not be written to {tmp_path / 'cells.jsonl'}:"
-            f" {os.strerror(errno.EFBIG)}; the cells written before are kept."
-        )
-        with store_in(tmp_path) as store:
-            store.append("three", MEASURED)
-        assert stored(tmp_path).keys() == {"one", "three"}
-
-    def test_a_disk_that_fails(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail(number: int) -> None:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), number)
-
-        with store_in(tmp_path) as store:
-            monkeypatch.setattr(os, "fsync", fail)
-            with pytest.raises(StorageFailed, match=r"could not be .*: Input/output error"):
-                store.append("one", MEASURED)
-
-    def test_a_file_that_is_none(self, tmp_path: Path) -> None:
-        (tmp_path / "cells.jsonl").mkdir()
-        with pytest.raises(InvalidParameter, match="cannot be read and written: Is a dir"):
-            CellStore(tmp_path)
+def test_two_may_write_at_a_time(tmp_path: Path) -> None:
+    stores = [CellStore(tmp_path) for _ in range(2)]
+    measured = Measured(120, 7, 3, complete=True, correct=True)
+    for number in range(20):
+        stores[number % 2].append(f"{number % 15}", measured)
+    for store in stores:
+        assert store.load() == {str(number): measured for number in range(15)}
+        store.close()
 
 
 class TestResuming:
@@ -319,11 +235,11 @@ class TestResuming:
     def test_ctrl_c(self, tmp_path: Path, jobs: int, expected: Outcomes) -> None:
         with pytest.raises(KeyboardInterrupt):
             run(GRID, rng=1, jobs=jobs, folder=tmp_path, progress=Latest(interrupt_at=4))
-        assert lines_of(tmp_path) == 4
+        assert kept_in(tmp_path) == 4
         latest = Latest()
         found = run(GRID, rng=1, jobs=jobs, folder=tmp_path, progress=latest)
         assert latest.told[0] == (4, 4, 0)
-        assert lines_of(tmp_path) == 10
+        assert kept_in(tmp_path) == 10
         assert found.to_csv() == expected.to_csv()
 
     def test_a_run_that_fails_keeps_those_before_it(
@@ -338,13 +254,14 @@ class TestResuming:
         assert latest.progress.resumed == 3
         assert found.to_csv() == expected.to_csv()
 
-    def test_a_disk_that_is_full_half_way(self, tmp_path: Path, expected: Outcomes) -> None:
-        with disk_with_room_for(1000), pytest.raises(StorageFailed, match="File too large"):
-            run(GRID, rng=1, jobs=1, folder=tmp_path)
+    def test_a_disk_that_is_full_half_way(self, tmp_path: Path) -> None:
+        grid = Grid([replace(FIXED, runs=50)])
+        with disk_with_room_for(12_000), pytest.raises(StorageFailed, match="finished cells are"):
+            run(grid, rng=1, jobs=1, folder=tmp_path)
         latest = Latest()
-        found = run(GRID, rng=1, jobs=1, folder=tmp_path, progress=latest)
-        assert 0 < latest.progress.resumed < 10
-        assert found.to_csv() == expected.to_csv()
+        found = run(grid, rng=1, jobs=1, folder=tmp_path, progress=latest)
+        assert 0 < latest.progress.resumed < 50
+        assert found.to_csv() == run(grid, rng=1, jobs=1).to_csv()
 
     def test_a_folder_that_cannot_be_one(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
@@ -431,7 +348,7 @@ class TestLostWorkers:
         found = run(GRID, rng=1, folder=tmp_path, progress=latest)
         assert opened.gives == []
         assert found.to_csv() == expected.to_csv()
-        assert lines_of(tmp_path) == 10
+        assert kept_in(tmp_path) == 10
         left = re.findall(r"going on with (\d+) runs after this: .*fake lost", caplog.text)
         assert left == ["7", "7", "5"]
         assert [done for done, *_ in latest.told] == [*range(11)]
@@ -445,7 +362,7 @@ class TestLostWorkers:
             run(GRID, rng=1, folder=tmp_path)
         assert opened.gives == [pytest.fail]
         monkeypatch.undo()
-        assert lines_of(tmp_path) == 1
+        assert kept_in(tmp_path) == 1
         assert run(GRID, rng=1, jobs=1, folder=tmp_path).to_csv() == expected.to_csv()
 
     def test_a_cell_that_kills_its_process_once(self, tmp_path: Path, expected: Outcomes) -> None:
@@ -491,7 +408,7 @@ class TestTheSameBytes:
     def compare(folder: Path, expected: Outcomes, **options: Any) -> None:
         found = run(GRID, rng=1, folder=folder, **options)
         assert found.to_csv() == expected.to_csv()
-        assert lines_of(folder) == 10
+        assert kept_in(folder) == 10
 
 
 STUDY = Grid([replace(FIXED, runs=6)], TWO)
@@ -538,11 +455,9 @@ class TestKill:
     ) -> None:
         for last in lasts:
             assert exit_code_of_study(tmp_path, jobs, last) == -signal.SIGKILL
-            assert lines_of(tmp_path) == last
+            assert kept_in(tmp_path) == last
         assert not (tmp_path / "found.csv").exists()
         assert exit_code_of_study(tmp_path, jobs, last=-1) == 0
         assert (tmp_path / "said.txt").read_text() == ""
         assert (tmp_path / "found.csv").read_bytes() == run(STUDY, jobs=1).to_csv().encode()
-        with (tmp_path / "cells.jsonl").open() as lines:
-            keys = [json.loads(line)["key"] for line in lines]
-        assert len(keys) == len(set(keys)) == 12
+        assert kept_in(tmp_path) == 12

@@ -66,10 +66,7 @@ def test_all_forms_are_read_alike(form: str) -> None:
     assert (totals.labels, totals.counts.tolist()) == (list(ROWS), [3, 1, 4])
     assert totals.sums.tolist() == [2.0, 0.5, 1.25]
     assert totals.squares.tolist() == [2.0, 0.25, 1.0625]
-    expected = read_totals(ROWS).half
-    assert totals.half is not None
-    assert expected is not None
-    assert totals.half.counts.tolist() == expected.counts.tolist()
+    assert totals.half[0].tolist() == read_totals(ROWS).half[0].tolist()
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -408,7 +408,7 @@ class TestReproduce:
         (folder,) = {path.parent for path in reproduction.files}
         assert {path.name for path in folder.iterdir()} == {
             *(path.name for path in reproduction.files),
-            "cells.jsonl",
+            "cells.db",
         }
 
     def test_a_row_per_run_with_its_data(self, reproduction: Reproduction) -> None:
@@ -510,7 +510,7 @@ class TestReproduce:
     ) -> None:
         with pytest.raises(error, match=message):
             reproduced(tmp_path, **changes)
-        assert {path.name for path in tmp_path.iterdir()} <= {"cells.jsonl"}
+        assert {path.name for path in tmp_path.iterdir()} <= {"cells.db"}
         assert all(path.stat().st_size == 0 for path in tmp_path.iterdir())
 
     def test_without_matplotlib_nothing_is_run(

@@ -246,13 +246,12 @@ class _Rows(NamedTuple):
     """All rows as an algorithm sees rewards: in [0, 1], for the upper side."""
 
     totals: Totals
-    half: Totals | None
+    half: Totals
     binary: bool
 
     def mirrored(self) -> _Rows:
         """Return the rows of 1 - X."""
-        half = None if self.half is None else self._mirror(self.half)
-        return _Rows(self._mirror(self.totals), half, self.binary)
+        return _Rows(self._mirror(self.totals), self._mirror(self.half), self.binary)
 
     def _mirror(self, totals: Totals) -> Totals:
         if self.binary:
@@ -261,9 +260,10 @@ class _Rows(NamedTuple):
         return Totals(totals.pulls, *mirrored_totals(*totals))
 
 
-def _scaled(read: Recorded_Totals, arms: IntArray, bounds: tuple[float, float]) -> Totals:
-    counts = read.counts[arms].astype(np.float64)
-    sums, squares = read.sums[arms], read.squares[arms]
+def _scaled(
+    counts: Any, sums: FloatArray, squares: FloatArray, bounds: tuple[float, float]
+) -> Totals:
+    counts = counts.astype(np.float64)
     if bounds == UNIT:
         return Totals(counts, sums, squares)
     return Totals(counts, *scaled_totals(counts, sums, squares, bounds))
@@ -280,8 +280,10 @@ class _Analysis:
         arms = np.array([place[label] for label in question.labels])
         self.counts: IntArray = read.counts[arms]
         self.options = question.options
-        totals = _scaled(read, arms, question.bounds)
-        half = None if read.half is None else _scaled(read.half, arms, question.bounds)
+        totals, half = (
+            _scaled(counts[arms], sums[arms], squares[arms], question.bounds)
+            for counts, sums, squares in ((read.counts, read.sums, read.squares), read.half)
+        )
         binary = question.bounds == UNIT and _is_binary(totals)
         rows = _Rows(totals, _random_half(totals, seed) if binary else half, binary)
         self.rows = rows.mirrored() if self.units.mirrored else rows
@@ -304,7 +306,7 @@ class _Analysis:
         return [_calibrated_sigma(rows, self.rule, delta, found, listed) for rows, found in pairs]
 
     def _listed(self, sides: int) -> Listed:
-        """Return the lists in which a share of the names may be wrong: section 8.
+        """Return the lists in which a share of the names may be wrong: section 6.
 
         A normal arm is below both thresholds, and so in two lists. Those in both are fewer than in
         either, so the share of wrong ones may be larger; for k < 0 this is true of low arms, too.

@@ -89,7 +89,7 @@ def reproduce(
         Some of "fig1", "fig2a", "fig2b", "fig3".
     folder
         The folder for ``results.csv`` (a row per run), ``fig3c_gaps.csv``, a PNG and an SVG per
-        picture, ``report.md``, ``report.html``, and ``cells.jsonl``, from which the same call
+        picture, ``report.md``, ``report.html``, and ``cells.db``, from which the same call
         resumes.
     runs
         Instances per setting (Figure 2) or runs (Figure 3); by default ten, as in the paper.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from oddarms.errors import InvalidParameter, StorageFailed, WorkerLost
+from oddarms.errors import StorageFailed, WorkerLost
 from oddarms.executors import unordered
 from oddarms.experiments._grid import Cell, CellTask, Grid
 from oddarms.experiments._outcomes import Measured, Outcomes
@@ -18,7 +19,7 @@ from oddarms.files import writable_folder
 from oddarms.randomness import Rng
 from oddarms.simulation import simulate
 
-FILE_NAME = "cells.jsonl"
+FILE_NAME = "cells.db"
 MAX_RESTARTS = 3
 
 _log = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ def run(
     rng
         The seed of instances and rewards.
     folder
-        The folder of ``cells.jsonl``, which keeps finished cells. The same call resumes an
+        The folder of ``cells.db``, which keeps finished cells. The same call resumes an
         interrupted run, and a larger grid runs only new cells.
     jobs, executor
         The number of processes, by default one per core; or an executor of concurrent.futures.
@@ -167,55 +168,36 @@ def measure(task: CellTask) -> Measured:
 
 
 class CellStore:
-    """An append-only file of finished cells by key, one JSON object a line.
-
-    A line that a crash cut off counts as not run. Several processes may append to one file.
-    """
+    """Finished cells by key, in an SQLite file that several processes may write."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE_NAME
-        try:
-            self._file = self.path.open("ab", buffering=0)
-            if self._ends_inside_a_line():
-                self._file.write(b"\n")
-        except OSError as error:
-            raise InvalidParameter(
-                f"{self.path} cannot be read and written: {error.strerror or error}."
-            ) from error
-
-    def _ends_inside_a_line(self) -> bool:
-        with self.path.open("rb") as file:
-            if file.seek(0, os.SEEK_END) == 0:
-                return False
-            file.seek(-1, os.SEEK_END)
-            return file.read() != b"\n"
+        with self._failures():
+            self._file = sqlite3.connect(self.path, timeout=60.0, isolation_level=None)
+            self._file.execute(
+                "CREATE TABLE IF NOT EXISTS cells (key TEXT PRIMARY KEY, measured TEXT)"
+                " WITHOUT ROWID"
+            )
 
     def load(self) -> dict[str, Measured]:
         """Return the finished cells by key."""
-        known: dict[str, Measured] = {}
-        damaged = 0
-        with self.path.open("rb") as file:
-            for line in filter(bytes.strip, file):
-                try:
-                    entry = json.loads(line)
-                    known[entry["key"]] = Measured(**entry["measured"])
-                except (ValueError, KeyError, TypeError, RecursionError):
-                    damaged += 1
-        if damaged:
-            _log.warning("%s has %d damaged lines, which count as not run", self.path, damaged)
-        return known
+        with self._failures():
+            rows = self._file.execute("SELECT key, measured FROM cells").fetchall()
+        return {key: Measured(**json.loads(measured)) for key, measured in rows}
 
     def append(self, key: str, measured: Measured) -> None:
         """Write a finished cell; it is on the disk when this returns."""
-        line = json.dumps({"key": key, "measured": asdict(measured)}).encode() + b"\n"
+        row = key, json.dumps(asdict(measured))
+        with self._failures():
+            self._file.execute("INSERT OR REPLACE INTO cells VALUES (?, ?)", row)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
         try:
-            while line:  # a full disk takes a part, and refuses the rest only then
-                line = line[self._file.write(line) :]
-            os.fsync(self._file.fileno())
-        except OSError as error:
+            yield
+        except sqlite3.Error as error:
             raise StorageFailed(
-                f"a finished cell could not be written to {self.path}: {error.strerror or error};"
-                " the cells written before are kept."
+                f"{self.path} cannot be read and written: {error}; finished cells are kept."
             ) from error
 
     def close(self) -> None:

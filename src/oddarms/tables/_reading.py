@@ -80,8 +80,7 @@ class Totals(NamedTuple):
     counts, sums, squares
         In the units of the rewards.
     half
-        The same for a random half: each row is in it with probability 1/2. None if only totals
-        are known.
+        Their numbers, sums and squares in a random half of the rows.
     left_out
         Arms with fewer than `min_rows` rows, and how many they have.
     missing
@@ -92,7 +91,7 @@ class Totals(NamedTuple):
     counts: IntArray
     sums: FloatArray
     squares: FloatArray
-    half: Totals | None
+    half: tuple[FloatArray, FloatArray, FloatArray]
     left_out: dict[Label, int]
     missing: int = 0
 
@@ -194,13 +193,9 @@ def read_totals(
     rows = _Rows(missing, transform, bounds, worst)
     random = np.random.default_rng(rng)
     sums = np.zeros((3, 0))  # at 2 i what belongs to arm i, at 2 i + 1 what is in the random half
-    singles = True
     for block in rows.read(data, asked, encoding):
         sums = np.pad(sums, ((0, 0), (0, 2 * len(rows.index) - sums.shape[1])))
-        where = 2 * block.arms
-        if block.is_single:
-            where += random.random(where.size) < 0.5
-        singles = singles and block.is_single
+        where = 2 * block.arms + (random.random(block.arms.size) < 0.5)
         for row, values in zip(sums, (block.counts, block.sums, block.squares), strict=True):
             np.add.at(row, where, values)
     pairs = sums.reshape(3, -1, 2)
@@ -215,11 +210,16 @@ def read_totals(
         )
     names, pairs = [names[i] for i in kept], pairs[:, kept]
     whole = pairs.sum(axis=2)
-    half: Totals | None = None
-    if singles:
-        in_half = pairs[:, :, 1]
-        half = Totals(names, in_half[0].astype(np.int64), in_half[1], in_half[2], None, {})
-    return Totals(names, counts[kept], whole[1], whole[2], half, left_out, rows.missing)
+    half = pairs[:, :, 1]
+    return Totals(
+        names,
+        counts[kept],
+        whole[1],
+        whole[2],
+        (half[0], half[1], half[2]),
+        left_out,
+        rows.missing,
+    )
 
 
 # Blocks of rows
