@@ -36,12 +36,6 @@ def said_in_one_sentence(capsys: Said) -> str:
 
 
 class TestHelp:
-    def test_of_all_commands(self, capsys: Said) -> None:
-        assert main(["--help"]) == 0
-        out = capsys.readouterr().out
-        assert "reproduce" in out
-        assert "demo" in out
-
     @pytest.mark.parametrize("flag", ["-h", "--help"])
     def test_of_reproduce(self, flag: str, capsys: Said) -> None:
         assert main(["reproduce", flag]) == 0
@@ -122,10 +116,6 @@ class TestOptions:
         assert options["quick"]
         assert f"--data '{data}'" in options["command"]
 
-    def test_all_is_all_whatever_else_is_named(self, recorded: Recorded) -> None:
-        main(["reproduce", "fig2a", "all"])
-        assert recorded.figures == ["fig1", "fig2a", "fig2b", "fig3"]
-
 
 class TestErrors:
     @pytest.mark.parametrize(
@@ -165,28 +155,18 @@ class TestErrors:
         [
             ["reproduce"],
             ["reproduce", "fig9"],
-            ["reproduce", "fig1", "--runs", "many"],
             ["reproduce", "fig1", "--jobs", "0"],
-            ["reproduce", "fig1", "--bogus"],
-            ["bogus"],
         ],
     )
     def test_bad_usage(self, arguments: list[str], capsys: Said) -> None:
         assert main(arguments) == 2
         assert "`oddarms" in said_in_one_sentence(capsys)
 
-    @pytest.mark.parametrize(
-        ("error", "code"),
-        [
-            (StorageFailed("the disk is full."), 1),
-            (WorkerLost("joblib lost a worker."), 1),
-            (OSError(28, "No space left on device."), 1),
-        ],
-    )
-    def test_bad_luck(self, error: Exception, code: int, recorded: Recorded, capsys: Said) -> None:
+    @pytest.mark.parametrize("error", [StorageFailed("full."), WorkerLost("lost.")])
+    def test_bad_luck(self, error: Exception, recorded: Recorded, capsys: Said) -> None:
         recorded.error = error
-        assert main(["reproduce", "fig1"]) == code
-        assert said_in_one_sentence(capsys) == str(error).removeprefix("[Errno 28] ")
+        assert main(["reproduce", "fig1"]) == 1
+        assert said_in_one_sentence(capsys) == str(error)
 
     def test_a_missing_package(self, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
         del monkeypatch, capsys
@@ -194,14 +174,6 @@ class TestErrors:
         said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert said.stderr.startswith("error: ")
         assert "pip install 'oddarms[cli]'" in said.stderr
-
-    def test_a_missing_matplotlib(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
-    ) -> None:
-        monkeypatch.setitem(sys.modules, "matplotlib", None)
-        assert main(["reproduce", "fig3", *FAST, "--out", str(tmp_path / "new")]) == 2
-        assert "pip install 'oddarms[plot]'" in said_in_one_sentence(capsys)
-        assert not (tmp_path / "new").exists()
 
 
 class TestOutput:
