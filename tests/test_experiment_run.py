@@ -393,7 +393,8 @@ class TestTheSameBytes:
         monkeypatch.setattr(_run, "unordered", Gives(backwards))
         assert run(GRID, rng=1).to_csv() == expected.to_csv()
 
-    @pytest.mark.parametrize("jobs", [2, pytest.param(3, marks=pytest.mark.long)])
+    @pytest.mark.long
+    @pytest.mark.parametrize("jobs", [2, 3])
     def test_processes(self, jobs: int, tmp_path: Path, expected: Outcomes) -> None:
         self.compare(tmp_path, expected, jobs=jobs)
 

@@ -56,10 +56,6 @@ class TestComplete:
         assert result.arm_pulls > 0
         assert result.threshold_pulls + result.arm_pulls == result.pulls
 
-    def test_no_evidence_where_the_algorithm_has_none(self) -> None:
-        assert result_of().evidence is None
-        assert result_of().odds is None
-
 
 class TestIncomplete:
     def test_budget(self) -> None:
@@ -95,8 +91,9 @@ class TestBothSides:
 
 
 class TestExport:
-    @pytest.mark.parametrize("budget", [0, 30, 57, None])
-    @pytest.mark.parametrize("side", ["upper", "lower", "both"])
+    @pytest.mark.parametrize(
+        ("budget", "side"), [(0, "upper"), (57, "lower"), (57, "both"), (None, "both")]
+    )
     def test_to_dict_is_json(self, budget: int | None, side: str) -> None:
         result = result_of(budget, side=side)
         text = json.dumps(result.to_dict(), allow_nan=False)
@@ -195,12 +192,6 @@ class TestRepr:
 
 
 class TestPlainValues:
-    def test_labels_of_numpy_become_plain(self) -> None:
-        arms = Bernoulli(CONSTANT, labels=np.arange(4))
-        result = find(arms, k=0.5, delta=0.1, algorithm="rr", batch=500)
-        assert [type(label) for label in result.outliers] == [int]
-        assert json.loads(json.dumps(result.to_dict()))["outliers"] == [1]
-
     def test_other_labels_become_text(self) -> None:
         labels = [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
         result = find(
@@ -217,23 +208,12 @@ def test_too_few_arms_for_an_outlier_are_explained() -> None:
     assert "none of 4 arms can be 2 sd from the mean, whatever the samples" in repr(result)
 
 
-def test_as_many_arms_as_can_be_on_the_threshold_take_samples() -> None:
-    result = find(Bernoulli([0.1] * 5), k=2, rng=1)
-    assert result.complete
-    assert result.pulls > 0
-    assert "whatever the samples" not in repr(result)
-
-
 def test_as_many_arms_as_can_only_be_on_the_threshold_are_explained() -> None:
     result = find(Bernoulli([0.1, 0.1, 0.1, 0.1, 0.9]), k=2, delta=0.1, budget=1000, rng=1)
     assert not result.complete
     said = " ".join(repr(result).split())
     assert "none of 5 arms can be more than 2 sd from the mean" in said
     assert "so this may not end; choose a smaller k" in said
-
-
-def test_a_negative_k_reads_well() -> None:
-    assert "(mean - 0.5 sd)" in repr(result_of(k=-0.5))
 
 
 class TestKindsOfAnswers:
@@ -271,15 +251,6 @@ class TestKindsOfAnswers:
         assert ranks[3] is None  # decided
         again = Result.from_dict(document)
         assert (again.undecided, again.guess) == (result.undecided, result.guess)
-
-    @pytest.mark.parametrize("goal", ["confidence", "budget"])
-    def test_guesses_have_an_order_and_no_probability(self, goal: Any) -> None:
-        means = [*np.linspace(0.1, 0.5, 19), 0.9]
-        result = find(Bernoulli(means), k=2, budget=400, goal=goal, rng=1)
-        assert result.guess[0] == 19
-        assert len(result.outliers + result.normal + result.undecided) == 20
-        assert not hasattr(result, "doubt")
-        assert "doubt" not in str(result.to_dict()) + str(result) + result._repr_html_()
 
 
 def test_a_million_arms_are_shown_in_well_below_a_second() -> None:
