@@ -19,16 +19,15 @@ from benchmarks._compare import (
     Effort,
     compare,
     instance_limit,
-    with_few_arms,
 )
-from benchmarks._delta import DELTAS, MOST_ARMS, falling_delta
+from benchmarks._delta import DELTAS, falling_delta
 from benchmarks._fixed import averages, fixed_runs, lists
 from benchmarks._instances import fresh_families, held_out_families, instance_families
-from benchmarks._tables import TABLES, report_text, table
-from oddarms.arms import Bernoulli, Beta, SimulatedArms
+from benchmarks._tables import TABLES, report_text
+from oddarms.arms import Bernoulli, Beta
 from oddarms.errors import InvalidParameter
 from oddarms.experiments import Grid, Outcome, Setting
-from oddarms.theory import gaps, outliers, spade_pulls_bound
+from oddarms.theory import gaps, spade_pulls_bound
 
 EFFORT = Effort(runs=3, baseline_runs=2, budget=10_000)
 FRESH = fresh_families()
@@ -47,34 +46,9 @@ def test_the_others_meet_the_first_of_spades_instances(family: Setting) -> None:
         assert theirs.task.question.budget == (500 if isinstance(theirs.arms, Beta) else 10_000)
 
 
-@pytest.mark.parametrize(("name", "batch"), [("figure 2a, n=100", 1), ("figure 2a, n=1000", 1000)])
-def test_batches_are_the_papers_where_there_are_many_arms(name: str, batch: int) -> None:
-    grid = Grid([EFFORT.of_baselines(FAMILIES[name])], BASELINES)
-    batches = {
-        cell.contender.name: cell.task.question.options.get("batch", 1)
-        for cell in grid.cells(rng=0)
-    }
-    assert batches == {"ADE": 1, "ADE shared": 1, "RR": batch, "WRR": batch}
-
-
-def test_fresh_families_are_of_many_kinds() -> None:
-    arms = {family: family.draw(seed=1) for family in FRESH}
-    assert [one.means.size for one in arms.values()] == [12, 25, 30, 60, 120, 240, 400, 800]
-    assert {family.k for family in FRESH} == {1.0, 2.0, 2.5, 3.0}
-    assert [one.concentration for one in arms.values() if isinstance(one, Beta)] == [20.0]
-    for family, one in arms.items():
-        assert gaps(one.means, family.k).min() >= 0.015
-        assert outliers(one.means, family.k).size > 0
-
-
 def test_no_two_families_share_a_name() -> None:
     """Instances follow from the name, so two of one name would be drawn alike."""
     assert len(FAMILIES) == len(instance_families()) + len(held_out_families()) + len(FRESH)
-
-
-def test_fewer_runs_than_baseline_runs() -> None:
-    assert EFFORT.with_runs(1) == Effort(runs=1, baseline_runs=1, budget=10_000)
-    assert EFFORT.with_runs(50) == Effort(runs=50, baseline_runs=2, budget=10_000)
 
 
 def test_limit_by_hand() -> None:
@@ -146,15 +120,6 @@ def test_a_report_has_its_lists_of_numbers_on_one_line() -> None:
     assert text.splitlines()[1] == ' "means on [0,  1]": [ 1, 2.5, -1e-09 ],'
 
 
-@pytest.mark.parametrize("arms", [Bernoulli([0.0, 0.2, 1.0]), Beta([0.1, 0.2, 0.9], 50.0)])
-def test_averages_of_a_fixed_number_of_runs(arms: SimulatedArms) -> None:
-    """Within 5 standard deviations of the means, at most 0.4 / 100 each, and decided by the rng."""
-    found = averages(arms, 10_000, np.random.default_rng(0))
-    np.testing.assert_allclose(found, arms.means, atol=0.02)
-    np.testing.assert_array_equal(found, averages(arms, 10_000, np.random.default_rng(0)))
-    assert not np.array_equal(found, averages(arms, 10_000, np.random.default_rng(1)))
-
-
 @pytest.mark.parametrize("family", [PLANTED, QUIET], ids=["Bernoulli", "Beta"])
 def test_errors_of_a_fixed_number_of_runs(family: Setting) -> None:
     (row,) = compare([family], EFFORT, seed=3, jobs=1, report=lambda _: None, baselines=())
@@ -206,13 +171,6 @@ def test_delta_falls_on_the_same_instances() -> None:
     assert rows[0].mean_pulls < rows[1].mean_pulls < rows[2].mean_pulls
     table = TABLES["delta"]({"delta": [asdict(row) for row in rows]}).splitlines()
     assert table[2].startswith(f"| SPADE / limit | {rows[0].over_log_n_over_delta:.2f} | ")
-
-
-def test_delta_is_measured_where_arms_are_few() -> None:
-    names = {family.name for family in with_few_arms(list(FAMILIES.values()), MOST_ARMS)}
-    assert {PLANTED.name, QUIET.name, "28+2 Beta(20), k=2"} <= names
-    assert "100+5 planted, k=3" not in names
-    assert all(FAMILIES[name].draw(seed=1).means.size <= 50 for name in names)
 
 
 def test_the_command_reports_fixed_runs_and_delta(
@@ -280,9 +238,3 @@ def test_errors_beyond_delta_are_reported() -> None:
     assert "; no family has more than allowed" in found
     bad = TABLES["errors"]({"errors": [row | {"wrong": 400}]})
     assert bad.endswith("; MORE THAN ALLOWED ON x (exact binomial bound).")
-
-
-def test_a_recorded_table_is_shown_with_its_source() -> None:
-    recorded = {"columns": ["a", "b"], "rows": [["1", "2"]], "source": "Measured once."}
-    shown = table("mine", {"recorded": {"mine": recorded}})
-    assert shown == "| a | b |\n| --- | --- |\n| 1 | 2 |\n\nMeasured once."

@@ -34,14 +34,6 @@ def test_pulls_at_each_decision_are_kept(side, algorithm):
     assert [row["decided_after"] for row in result.rows()] == [noted[i] for i in range(8)]
 
 
-def test_open_arms_have_none():
-    search = Search(8, k=1.5, budget=60)
-    run_noting(search, np.random.default_rng(3))
-    after = search.result().decided_after
-    assert after is not None
-    assert np.array_equal(after < 0, search.decisions == 0)
-
-
 def test_decisions_from_history_alone_come_before_the_first_pull():
     search = Search(["a", "b", "c", "d"], k=1, delta=0.1)
     search.add_history({"a": [0] * 400, "b": [0] * 400, "c": [0] * 400, "d": [1] * 400})

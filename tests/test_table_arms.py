@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oddarms import find, simulate
-from oddarms.arms import Bernoulli, Resampled
+from oddarms.arms import Resampled
 from oddarms.errors import InvalidParameter, PullFailed
 from oddarms.experiments import Grid, Setting
 from oddarms.problem import FloatArray
 from oddarms.statistics.binomial import most_errors
-from oddarms.tables import read_rewards
 
 QUICKLY = settings(derandomize=True, deadline=None, max_examples=40)
 ROWS = {"a": [0.0, 0.25, 0.5, 0.75], "b": [1.0], "c": [0.125, 0.375, 0.625]}
@@ -112,15 +109,6 @@ class TestPulls:
 
 
 class TestFinitePopulations:
-    def test_rows_of_a_file(self, tmp_path: Path) -> None:
-        pytest.importorskip("pandas")
-        path = tmp_path / "rows.csv"
-        rows = [f"{label},{int(label == 'eve')}\n" for label in ("ann", "bob", "eve")] * 40
-        path.write_text("arm,reward\n" + "".join(rows))
-        result = find(once(read_rewards(path).by_label()), k=1, rng=1)
-        assert result.outliers == ["eve"]
-        assert result.pulls <= len(rows)
-
     def test_all_rows_decide(self) -> None:
         """What is asked is about the rows themselves, so that all of them leave nothing open."""
         result = find(once({"a": [0, 0], "b": [0, 1], "c": [1, 1]}), k=1, margin=0, rng=1)
@@ -130,11 +118,6 @@ class TestFinitePopulations:
         """Sorted rows, ones first, would mislead a search that took them as they come."""
         records = {i: [1] * 20 + [0] * 380 for i in range(9)} | {9: [0] * 40 + [1] * 360}
         assert find(once(records), k=2, rng=1).outliers == [9]
-
-    def test_a_seed_decides_the_search(self) -> None:
-        arms = once(coins(np.random.default_rng(1), [0.2, 0.3, 0.9, 0.2], 300))
-        one, two, other = (find(arms, k=1, rng=seed) for seed in (1, 1, 2))
-        assert one.to_dict() == two.to_dict() != other.to_dict()
 
     @QUICKLY
     @given(st.integers(0, 2**32), st.sampled_from([2, 10, 60]), st.sampled_from([0.5, 1.0]))
@@ -155,10 +138,3 @@ class TestSimulations:
             simulate(arms, k=1)
         with pytest.raises(InvalidParameter, match="draws rows with replacement"):
             list(Grid([Setting("t", arms)]).cells())
-
-    def test_they_draw_with_replacement(self) -> None:
-        records = {0: [0, 0, 1], 1: [1, 0, 0], 2: [1, 1], 3: [0, 1, 0]}
-        found = simulate(Resampled(records), k=1, delta=0.1, runs=2, rng=1)
-        assert found.outliers == [[2]] * 2
-        assert (found.pulls > 11).all()
-        assert Bernoulli([0.1, 0.2]).endless

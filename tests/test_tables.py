@@ -74,12 +74,6 @@ def refused(path: Path, rule: str, **words: Any) -> str:
 
 
 class TestRewards:
-    def test_a_row_per_reward(self, write: Write) -> None:
-        found = read_rewards(write("arm,reward\nb,1\na,0\nb,0.5\n"))
-        assert found.labels == ["b", "a"]
-        assert found.arms.tolist() == [0, 1, 0]
-        assert found.rewards.tolist() == [1.0, 0.0, 0.5]
-
     @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
     def test_delimiters(self, write: Write, delimiter: str) -> None:
         text = "arm,reward,note\na,1,x\nb,0,y\n".replace(",", delimiter)
@@ -119,13 +113,6 @@ class TestRewards:
         type_in(gzip.compress(content) if packed else content)
         assert records("-") == {"a": [1.0], "b": [0.0]}
 
-    def test_a_file_may_be_called_stdin(
-        self, write: Write, type_in: TypeIn, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(write("arm,reward\na,1\n", "stdin").parent)
-        type_in(b"arm,reward\nb,0\n")
-        assert records("stdin") == {"a": [1.0]}
-
     def test_named_columns(self, write: Write) -> None:
         path = write("when;Worker;wrong\n1;ann;-2\n2;bob;3\n")
         columns = {"arm": "worker", "reward": "wrong"}
@@ -156,10 +143,6 @@ class TestRewards:
         assert records(write(text)) == {"a": [0.5, 0.15], "b": [0.25, 1.0]}
         for number in ("0.5", "1.000,5"):
             refused(write(f"{text}a{delimiter}{number}\n"), f"but is '{number}'")
-
-    def test_decimal_commas_that_come_late(self, write: Write) -> None:
-        path = write("arm;reward\n" + "a;1\n" * 20_000 + "b;0,5\n")
-        assert read_totals(path).sums.tolist() == [20_000.0, 0.5]
 
     def test_a_comma_in_a_table_with_commas_is_no_decimal_mark(self, write: Write) -> None:
         refused(write('arm,reward\na,"0,5"\n'), "row 1: reward must be a number, yes/no or")
@@ -414,9 +397,6 @@ class TestFilesThatAreWrong:
 
     def test_columns_of_one_name(self, write: Write) -> None:
         refused(write("arm,Reward,reward\na,1,0\n"), "reward='reward' names two columns")
-
-    def test_a_header_that_is_there_again(self, write: Write) -> None:
-        refused(write("arm,reward\na,1\n" * 2), "row 2: reward must be a number, yes/no or")
 
 
 class TestLabelsAndResults:
