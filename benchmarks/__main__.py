@@ -55,6 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.runs is not None:
             check_whole("runs", options.runs, least=1)
         families = matching(_families(options), options.match)
+        if not families:
+            names = "; ".join(family.name for family in _families(options))
+            raise InvalidParameter(
+                f"--match {options.match}: no family has that in its name: {names}."
+            )
     except InvalidParameter as error:
         parser.error(str(error))
     started = time.monotonic()
@@ -82,19 +87,12 @@ def _families(options: argparse.Namespace) -> list[Setting]:
 
 def _effort(options: argparse.Namespace) -> Effort:
     effort = QUICK if options.quick else FULL
-    return effort if options.runs is None else effort.with_runs(options.runs)
+    runs = effort.runs if options.runs is None else options.runs
+    return replace(effort, runs=runs, baseline_runs=min(runs, effort.baseline_runs))
 
 
 def matching(families: list[Setting], parts: Sequence[str] | None) -> list[Setting]:
     """Return the families with one of the parts in their name; all of them if none is asked for."""
-    found = _matching(families, parts)
-    if not found:
-        names = "; ".join(family.name for family in families)
-        raise InvalidParameter(f"--match {parts}: no family has that in its name: {names}.")
-    return found
-
-
-def _matching(families: list[Setting], parts: Sequence[str] | None) -> list[Setting]:
     return [one for one in families if parts is None or any(part in one.name for part in parts)]
 
 
@@ -154,12 +152,12 @@ def _spade(
 
 
 def _bounds(families: list[Setting], options: argparse.Namespace) -> Report:
-    return {"bounds": bounds_of(families, _effort(options), seed=options.seed)}
+    return {"bounds": bounds_of(families, _effort(options).runs, seed=options.seed)}
 
 
 def _not_proven(families: list[Setting], options: argparse.Namespace) -> tuple[list[Setting], int]:
     """Return the families for what is only measured, and how many instances of each."""
-    own = _matching(calibrated_families(), options.match)
+    own = matching(calibrated_families(), options.match)
     default = QUICK_NOT_PROVEN_RUNS if options.quick else NOT_PROVEN_RUNS
     runs = default if options.runs is None else options.runs
     return with_few_arms(families, SMALL) + own, runs
@@ -237,14 +235,8 @@ def _say(text: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure samples and errors of all algorithms on the same instances, SPADE's"
-        " samples as delta falls (on families of at most 50 arms), its errors in many runs and its"
-        " samples with error='fdr' (at most 200), the bounds of the theorems on the same instances,"
-        " what the README sets beside SPADE,"
-        " the calibrated rule and guesses"
-        " at the end of a budget (at most 200 arms, and families of their own), the cost of a pull"
-        " in `find`, the growth of a search with the number of arms, what it costs to open a"
-        " study, and how busy many workers are.",
+        description="Measure samples, errors, speed and growth; docs/explanation/benchmark.md says"
+        " what each part is.",
     )
     parser.add_argument("--quick", action="store_true", help="about two minutes, coarse figures")
     parser.add_argument(

@@ -96,32 +96,27 @@ class Family(NamedTuple):
         return Totals(self.counts, sums, squares), Totals(first, *parts[0])
 
 
-def _zero_one(means: FloatArray) -> Callable[..., tuple[FloatArray, FloatArray]]:
-    def draw(rng: np.random.Generator, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
-        sums = rng.binomial(counts.astype(np.int64), means).astype(np.float64)
-        return sums, sums.copy()
-
-    return draw
-
-
 def _coins(name: str, y: Any, counts: Any, k: float, margin: float = 0.0) -> Family:
     """Return a family of 0/1 rewards."""
-    return Family(name, y, np.asarray(counts, dtype=np.float64), _zero_one(y), k, margin)
+
+    def draw(rng: np.random.Generator, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+        sums = rng.binomial(counts.astype(np.int64), y).astype(np.float64)
+        return sums, sums.copy()
+
+    return Family(name, y, np.asarray(counts, dtype=np.float64), draw, k, margin)
 
 
-def _each(
-    sample: Callable[[np.random.Generator, int, int], FloatArray],
-) -> Callable[..., tuple[FloatArray, FloatArray]]:
-    """Return what adds up `sample(rng, arm, size)` of each arm."""
+def _others(
+    name: str, y: Any, counts: Any, k: float, sample: Callable[[Any, int, int], FloatArray]
+) -> Family:
+    """Return a family whose rewards are `sample(rng, arm, size)`."""
 
     def draw(rng: np.random.Generator, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
         rewards = [sample(rng, i, size) for i, size in enumerate(counts.astype(int).tolist())]
-        return (
-            np.array([x.sum() for x in rewards]),
-            np.array([(x * x).sum() for x in rewards]),
-        )
+        sums, squares = ([f(x) for x in rewards] for f in (np.sum, lambda x: (x * x).sum()))
+        return np.array(sums), np.array(squares)
 
-    return draw
+    return Family(name, y, counts, draw, k, binary=False)
 
 
 def _sizes(rng: np.random.Generator, n: int, median: float = 300.0, spread: float = 1.3) -> Any:
@@ -129,14 +124,15 @@ def _sizes(rng: np.random.Generator, n: int, median: float = 300.0, spread: floa
     return np.floor(np.clip(found, 5.0, 50_000.0))
 
 
-def _beta(y: FloatArray, size: float) -> Callable[..., tuple[FloatArray, FloatArray]]:
-    return _each(lambda rng, i, m: rng.beta(y[i] * size, (1.0 - y[i]) * size, m))
+def _beta(name: str, y: FloatArray, counts: FloatArray, k: float, size: float) -> Family:
+    return _others(
+        name, y, counts, k, lambda rng, i, m: rng.beta(y[i] * size, (1.0 - y[i]) * size, m)
+    )
 
 
 def families() -> Iterator[Family]:
     """Yield the families; those up to "tiny" are the ones on which the methods were made."""
     rng = np.random.default_rng(5)
-
     y = np.r_[np.full(19, 0.3), 0.6]
     yield _coins("19 at 0.3, one at 0.6", y, _sizes(rng, 20), 2.0)
     y = np.r_[np.full(48, 0.3), 0.6, 0.6]
@@ -144,28 +140,22 @@ def families() -> Iterator[Family]:
     y = np.r_[rng.uniform(0.005, 0.02, 97), rng.uniform(0.1, 0.2, 3)]
     yield _coins("low rates, k = 3", y, _sizes(rng, 100), 3.0)
     y = np.clip(0.4 + 0.12 * rng.standard_normal(60), 0.05, 0.95)
-    yield Family("beta", y, np.minimum(_sizes(rng, 60), 2000), _beta(y, 4.0), 2.0, binary=False)
+    yield _beta("beta", y, np.minimum(_sizes(rng, 60), 2000), 2.0, 4.0)
     y = np.clip(0.2 + 0.1 * rng.standard_normal(60), 0.03, 0.95)
-    counts = np.minimum(_sizes(rng, 60, 100.0), 2000)
-    yield Family("beta, U-shaped, k = 1.5", y, counts, _beta(y, 0.3), 1.5, binary=False)
-    y = np.full(100, 1e-3)
-    yield _coins("rare events, all equal", y, _sizes(rng, 100), 2.0)
+    yield _beta("beta, U-shaped, k = 1.5", y, np.minimum(_sizes(rng, 60, 100.0), 2000), 1.5, 0.3)
+    yield _coins("rare events, all equal", np.full(100, 1e-3), _sizes(rng, 100), 2.0)
     y = np.r_[np.full(95, 1e-3), np.full(5, 5e-3)]
     yield _coins("rare events, five times 5", y, _sizes(rng, 100), 2.0)
     y = rng.uniform(0.05, 0.95, 100)
     yield _coins("uniform means, k = 1", y, _sizes(rng, 100), 1.0)
     y = rng.uniform(0.05, 0.95, 1000)
     yield _coins("uniform means, n = 1,000", y, _sizes(rng, 1000), 1.0)
-    for gap in (-1e-6, 1e-6):
-        for scale in (1.0, 0.1):
-            y = scale * _clustered(100, gap)
+    for gap, side in ((-1e-6, "below"), (1e-6, "above")):
+        for scale, rare in ((1.0, ""), (0.1, ", low rates")):
             counts = _sizes(rng, 100)
             counts[-20:] = _sizes(rng, 20, 100.0, 1.0)
-            side = "below" if gap < 0.0 else "above"
-            rare = ", low rates" if scale < 1.0 else ""
-            yield _coins(f"20 of 100 just {side}{rare}", y, counts, 1.0)
-    y = np.full(50, 0.3)
-    yield _coins("equal, margin 0.05, k = 1", y, _sizes(rng, 50), 1.0, 0.05)
+            yield _coins(f"20 of 100 just {side}{rare}", scale * _clustered(100, gap), counts, 1.0)
+    yield _coins("equal, margin 0.05, k = 1", np.full(50, 0.3), _sizes(rng, 50), 1.0, 0.05)
     y = np.clip(0.3 + 0.15 * rng.standard_normal(200), 0.02, 0.98)
     yield _coins("tiny", y, _sizes(rng, 200, 10.0, 0.6), 2.0)
     yield from fresh_families(np.random.default_rng(2026))
@@ -183,7 +173,7 @@ def _clustered(n: int, gap: float) -> FloatArray:
 
 
 def fresh_families(rng: np.random.Generator) -> Iterator[Family]:
-    """Yield families made after the methods; the page names two later choices."""
+    """Yield families made after the methods; the page names the later choices."""
     zipf = np.floor(np.clip(2e5 / np.arange(1.0, 301.0), 20.0, None))
     y = np.r_[rng.uniform(0.02, 0.1, 290), rng.uniform(0.2, 0.4, 10)]
     yield _coins("fresh: Zipf's sizes, k = 3", rng.permutation(y), zipf, 3.0, 0.05)
@@ -197,90 +187,60 @@ def fresh_families(rng: np.random.Generator) -> Iterator[Family]:
     yield _coins("fresh: rates 1e-4 to 1e-2", y, _sizes(rng, 400, 5000.0), 2.0)
     y = np.array([0.2, 0.25, 0.3, 0.35, 0.7])
     yield _coins("fresh: five arms", y, np.array([50, 400, 3000, 100, 800]), 1.0, 0.05)
-    y = np.clip(0.5 + 0.02 * rng.standard_normal(80), 0.0, 1.0)
-
-    def quiet(rng: np.random.Generator, i: int, m: int) -> FloatArray:
-        return float(y[i]) + rng.uniform(-0.01, 0.01, m)
-
-    yield Family(
-        "fresh: quiet", y, np.minimum(_sizes(rng, 80), 2000), _each(quiet), 1.5, 0.0, False
-    )
+    quiet = np.clip(0.5 + 0.02 * rng.standard_normal(80), 0.0, 1.0)
+    yield _others(
+        "fresh: quiet", quiet, np.minimum(_sizes(rng, 80), 2000), 1.5,
+        lambda rng, i, m: float(quiet[i]) + rng.uniform(-0.01, 0.01, m),
+    )  # fmt: skip
     heavy, shape = 0.02 * np.exp(0.5 * rng.standard_normal(120)), 2.2
-
-    def lomax(rng: np.random.Generator, i: int, m: int) -> FloatArray:
-        rewards: FloatArray = np.minimum(heavy[i] * rng.pareto(shape, m), 1.0)
-        return rewards
-
-    capped = heavy / (shape - 1.0) * (1.0 - (1.0 + 1.0 / heavy) ** (1.0 - shape))
-    counts = np.minimum(_sizes(rng, 120), 3000)
-    yield Family("fresh: heavy tails (Lomax)", capped, counts, _each(lomax), 2.0, 0.0, False)
+    y = heavy / (shape - 1.0) * (1.0 - (1.0 + 1.0 / heavy) ** (1.0 - shape))
+    yield _others(
+        "fresh: heavy tails (Lomax)", y, np.minimum(_sizes(rng, 120), 3000), 2.0,
+        lambda rng, i, m: np.minimum(heavy[i] * rng.pareto(shape, m), 1.0),
+    )  # fmt: skip
     p = rng.uniform(0.0, 0.01, 150)
-
-    def spikes(rng: np.random.Generator, i: int, m: int) -> FloatArray:
-        spike: FloatArray = (rng.random(m) < p[i]).astype(np.float64)
-        return 0.1 + 0.9 * spike
-
-    counts = np.minimum(_sizes(rng, 150), 3000)
-    yield Family("fresh: rare spikes", 0.1 + 0.9 * p, counts, _each(spikes), 1.0, 0.0, False)
-    levels = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
-    shares = rng.dirichlet(np.full(5, 2.0), 500)
-
-    def ratings(rng: np.random.Generator, i: int, m: int) -> FloatArray:
-        return rng.choice(levels, m, p=shares[i])
-
+    yield _others(
+        "fresh: rare spikes", 0.1 + 0.9 * p, np.minimum(_sizes(rng, 150), 3000), 1.0,
+        lambda rng, i, m: 0.1 + 0.9 * (rng.random(m) < p[i]),
+    )  # fmt: skip
+    levels, shares = np.array([0.0, 0.25, 0.5, 0.75, 1.0]), rng.dirichlet(np.full(5, 2.0), 500)
     counts = np.minimum(_sizes(rng, 500, 40.0, 0.9), 800)
-    yield Family(
-        "fresh: ratings, n = 500", shares @ levels, counts, _each(ratings), 1.5, 0.0, False
-    )
+    yield _others(
+        "fresh: ratings, n = 500", shares @ levels, counts, 1.5,
+        lambda rng, i, m: rng.choice(levels, m, p=shares[i]),
+    )  # fmt: skip
 
 
-class Errors(NamedTuple):
-    """What the methods did to one family."""
+def error_row(family: Family, runs: int, seed: int = 0) -> list[str]:
+    """Return in what share of runs each method errs on any arm, and what it decides and finds.
 
-    family: Family
-    runs: int
-    wrong: dict[str, int]
-    decided: dict[str, float]
-    """The share of all arms."""
-    found: dict[str, float]
-    """The share of the outliers that are called so."""
-
-
-def count_errors(family: Family, runs: int, seed: int = 0) -> Errors:
-    """Return how often each method errs on any arm, and what it decides."""
+    That is the share of all arms, and the share of the outliers that are called so.
+    """
     truth = family.outliers
-    wrong, share, hit = (dict.fromkeys(("proven", "calibrated", "z"), 0.0) for _ in range(3))
+    found = np.zeros((3, 3))
     for run in range(runs):
         totals, half = family.totals(np.random.default_rng([seed, run]))
-        proven = _proven(family, totals, half)
-        found = {
-            "proven": proven,
-            "calibrated": calibrated(totals, family.k, family.margin, proven),
-            "z": z_test(totals, family.k, family.margin),
-        }
-        for method, (odd, normal) in found.items():
-            wrong[method] += bool((odd & ~truth).any() or (normal & truth).any())
-            share[method] += float((odd | normal).mean()) / runs
-            hit[method] += float((odd & truth).sum()) / max(int(truth.sum()), 1) / runs
-    return Errors(family, runs, {name: int(x) for name, x in wrong.items()}, share, hit)
-
-
-def _proven(family: Family, totals: Totals, half: Totals) -> Decided:
-    look = proven_look(
-        totals, half, k=family.k, margin=family.margin, delta=DELTA, binary=family.binary
-    )
-    return look.above, look.below
+        k, margin = family.k, family.margin
+        look = proven_look(totals, half, k=k, margin=margin, delta=DELTA, binary=family.binary)
+        proven = look.above, look.below
+        methods = proven, calibrated(totals, k, margin, proven), z_test(totals, k, margin)
+        found += [
+            [
+                100.0 * ((odd & ~truth).any() or (normal & truth).any()),
+                (odd | normal).mean(),
+                (odd & truth).sum() / max(int(truth.sum()), 1),
+            ]
+            for odd, normal in methods
+        ]
+    cells = [f"{wrong:.1f} % ({share:.2f}, {hit:.2f})" for wrong, share, hit in found / runs]
+    return [family.name, f"{family.means.size:,}", *cells]
 
 
 # Tables
 
 
-class Table(NamedTuple):
-    """A data set: a frame, and what `analyze` is called with."""
-
-    name: str
-    frame: Any
-    words: dict[str, Any]
+Table = tuple[str, Any, dict[str, Any]]
+"""A data set: its name, a frame, and what `analyze` is called with."""
 
 
 def tables(directory: Path, flights: Path | None) -> Iterator[Table]:
@@ -289,55 +249,39 @@ def tables(directory: Path, flights: Path | None) -> Iterator[Table]:
 
     counts = {"arm": "arm", "trials": "pulls", "events": "total"}
     frame = pd.read_csv(directory / "insteval.csv")
-    yield Table("InstEval, lecturers by rating", frame, {"bounds": (1.0, 5.0)})
-    many = {"bounds": (1.0, 5.0), "min_rows": 100}
-    yield Table("the same, 100 rows or more", frame, many)
+    yield "InstEval, lecturers by rating", frame, {"bounds": (1.0, 5.0)}
+    yield "the same, 100 rows or more", frame, {"bounds": (1.0, 5.0), "min_rows": 100}
     frame = pd.read_csv(directory / "hyuncatherines_arms.csv")
-    yield Table("HyunCatherines, workers by error", frame, counts)
-    yield Table("the same, 20 rows or more", frame, {**counts, "min_rows": 20})
-    yield Table("flaky tests", pd.read_csv(directory / "flaky_tests_arms.csv"), counts)
-    routes = {"arm": "arm", "trials": "pulls", "events": "late"}
-    yield Table("routes by delay", pd.read_csv(directory / "flights_routes_arms.csv"), routes)
+    yield "HyunCatherines, workers by error", frame, counts
+    yield "the same, 20 rows or more", frame, {**counts, "min_rows": 20}
+    yield "flaky tests", pd.read_csv(directory / "flaky_tests_arms.csv"), counts
+    frame = pd.read_csv(directory / "flights_routes_arms.csv")
+    yield "routes by delay", frame, {**counts, "events": "late"}
     if flights is not None:
         frame = pd.read_csv(flights).dropna(subset=["arr_delay"])
         frame["late"] = frame["arr_delay"] > 15
-        for column, name in (("carrier", "carriers"), ("dest", "destinations")):
-            yield Table(f"flights by {name}", frame, {"arm": column, "reward": "late"})
-        seconds = {"reward": "arr_delay", "clip": (-60.0, 180.0)}
-        for column, name in (("carrier", "carriers"), ("dest", "destinations")):
-            words = {"arm": column, **seconds}
-            yield Table(f"minutes late, {name}, clipped", frame, words)
+        minutes = {"reward": "arr_delay", "clip": (-60.0, 180.0)}
+        for name, words in (("flights by {}", {"reward": "late"}), ("minutes late, {}", minutes)):
+            for column, label in (("carrier", "carriers"), ("dest", "destinations")):
+                yield name.format(label), frame, {"arm": column, **words}
 
 
 def compared(table: Table, **words: Any) -> list[str]:
     """Return a row of the comparison: arms decided by each method and by the z-test."""
-    asked = {**table.words, **words}
-    found = [analyze(table.frame, method=method, **asked) for method in ("proven", "calibrated")]
-    counts = found[0].history_per_arm.astype(np.float64)
-    odd, normal = z_test(_totals(table, found[0]), found[0].question.k, _margin(found[0]))
-    cells = [f"{int(odd.sum())} + {int(normal.sum())}"]
-    cells += [f"{len(result.outliers)} + {len(result.normal)}" for result in found]
-    z, proven = int((odd | normal).sum()), found[0].question.n - len(found[0].undecided)
-    ratio = f"{proven / z:.2f}" if z else "-"
-    size = f"{found[0].question.n:,}"
-    return [table.name, size, f"{int(counts.sum()):,}", *(cells[i] for i in (1, 2, 0)), ratio]
-
-
-def _margin(result: Any) -> float:
-    a, b = result.question.bounds
-    return float(result.question.margin / (b - a))
-
-
-def _totals(table: Table, result: Any) -> Totals:
-    """Return the totals of a table's rewards, scaled to [0, 1], in the order of a result's arms."""
-    words, frame, (a, b) = table.words, table.frame, result.question.bounds
-    counts = result.history_per_arm.astype(np.float64)
-    sums = (result.means - a) / (b - a) * counts
-    if "trials" in words:
-        return Totals(counts, sums, sums)
-    rewards = (frame[words.get("reward", "reward")].astype(float).clip(a, b) - a) / (b - a)
-    squares = (rewards**2).groupby(frame[words.get("arm", "arm")]).sum()
-    return Totals(counts, sums, squares.loc[list(result.labels)].to_numpy())
+    name, frame, asked = table
+    found = [analyze(frame, method=m, **asked, **words) for m in ("proven", "calibrated")]
+    question, counts = found[0].question, found[0].history_per_arm.astype(np.float64)
+    a, b = question.bounds
+    sums = squares = (found[0].means - a) / (b - a) * counts
+    if "trials" not in asked:
+        rewards = (frame[asked.get("reward", "reward")].astype(float).clip(a, b) - a) / (b - a)
+        by_arm = (rewards**2).groupby(frame[asked.get("arm", "arm")]).sum()
+        squares = by_arm.loc[list(found[0].labels)].to_numpy()
+    odd, normal = z_test(Totals(counts, sums, squares), question.k, question.margin / (b - a))
+    cells = [f"{len(result.outliers)} + {len(result.normal)}" for result in found]
+    z, proven = int((odd | normal).sum()), question.n - len(found[0].undecided)
+    cells += [f"{int(odd.sum())} + {int(normal.sum())}", f"{proven / z:.2f}" if z else "-"]
+    return [name, f"{question.n:,}", f"{int(counts.sum()):,}", *cells]
 
 
 # Time and memory
@@ -366,15 +310,6 @@ def _seconds(function: Callable[..., Any], *arguments: Any, **options: Any) -> f
     return time.process_time() - start
 
 
-def error_row(found: Errors) -> list[str]:
-    """Return a row of the table of errors: in percent of runs, and shares."""
-    methods = ("proven", "calibrated", "z")
-    wrong = [f"{100.0 * found.wrong[method] / found.runs:.1f}" for method in methods]
-    shares = [f"{found.decided[method]:.2f}, {found.found[method]:.2f}" for method in methods]
-    pairs = [f"{percent} % ({share})" for percent, share in zip(wrong, shares, strict=True)]
-    return [found.family.name, f"{found.family.means.size:,}", *pairs]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables of the page."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -385,16 +320,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.tables is not None:
         header = ["table", "arms", "rows", "proven", "calibrated", "z-test", "proven / z-test"]
-        for margin in (None, 0.0):
-            words = {} if margin is None else {"margin": margin}
+        for words in ({}, {"margin": 0.0}):
             rows = [compared(table, **words) for table in tables(options.tables, options.flights)]
-            print(f"\nmargin {'0.05 of the range' if margin is None else margin}\n")
-            print(markdown(header, rows), flush=True)
+            print(f"\n{words}\n\n{markdown(header, rows)}", flush=True)
     if options.runs:
         print("\n" + markdown(["family", "n", "proven", "calibrated", "z-test"], []), flush=True)
         for family in families():
-            row = error_row(count_errors(family, options.runs))
-            print(f"| {' | '.join(row)} |", flush=True)
+            print(f"| {' | '.join(error_row(family, options.runs))} |", flush=True)
     if options.speed:
         header = ["rows", "arms", "pandas alone", "CSV", "Parquet", "memory"]
         print("\n" + markdown(header, [speed(10**7, 10**4), speed(10**7, 10**6)]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -188,16 +189,12 @@ def _plug_in(totals: Totals, k: float, theta: float | None = None) -> BoolArray:
     return odd
 
 
+@cache
 def _apt() -> Any:
     """Return the compiled loop; compiling takes a second or two, once."""
     import numba
 
-    if "kernel" not in _COMPILED:
-        _COMPILED["kernel"] = numba.njit(_apt_loop)
-    return _COMPILED["kernel"]
-
-
-_COMPILED: dict[str, Any] = {}
+    return numba.njit(_apt_loop)
 
 
 def _apt_loop(

@@ -13,7 +13,14 @@ from statistics import fmean
 import numpy as np
 
 from benchmarks._compare import SPADE, instance_limit, repeated
-from benchmarks._instances import Draw, Generator, beta_rewards, with_smallest_gap
+from benchmarks._instances import (
+    Draw,
+    Generator,
+    beta_rewards,
+    drawn_families,
+    uniform,
+    with_smallest_gap,
+)
 from oddarms.algorithms import UNLIMITED, Pulls
 from oddarms.algorithms._calibrated import Calibrated
 from oddarms.arms import Bernoulli, SimulatedArms
@@ -38,57 +45,46 @@ def calibrated_families() -> list[Setting]:
     Two choices were made on them (other seeds, 40 to 60 runs): the factor n/(n - 1) in
     `stated_error` and the least sd in `spread_sd`. All else of the rule was there before them.
     """
-    bernoulli: list[tuple[str, float, float, Draw]] = [
-        ("2 at .499 and .501", 0.0, 0.0, lambda rng: rng.permutation([0.499, 0.501])),
-        ("2 at 1e-7 from their mean", 0.0, 0.0, lambda rng: 0.5 + rng.permutation([-1e-7, 1e-7])),
-        ("8 U(0,1)", 1.0, 0.03, lambda rng: rng.uniform(0.0, 1.0, 8)),
-        ("10 U(.3,.7)", 0.0, 0.01, lambda rng: rng.uniform(0.3, 0.7, 10)),
-        (
-            "22 U(.6,.9) + 2 U(.1,.2)",
-            -1.5,
-            0.02,
-            lambda rng: np.append(rng.uniform(0.6, 0.9, 22), rng.uniform(0.1, 0.2, 2)),
-        ),
-        ("40 U(0,1)", 1.2, 0.01, lambda rng: rng.uniform(0.0, 1.0, 40)),
-        (
-            "62 rates U(.001,.004) + 2 U(.02,.03)",
-            3.0,
-            0.001,
-            lambda rng: np.append(rng.uniform(0.001, 0.004, 62), rng.uniform(0.02, 0.03, 2)),
-        ),
-        (
-            "300 rates Exp(.003) + 6 U(.05,.08)",
-            4.0,
-            0.003,
-            lambda rng: np.append(rng.exponential(0.003, 300), rng.uniform(0.05, 0.08, 6)),
-        ),
-        (
-            "27 U(.95,.995) + 3 U(.75,.85)",
-            -2.0,
-            0.01,
-            lambda rng: np.append(rng.uniform(0.95, 0.995, 27), rng.uniform(0.75, 0.85, 3)),
-        ),
-        ("500 N(.5,.08²)", 2.5, 0.005, lambda rng: np.clip(rng.normal(0.5, 0.08, 500), 0.0, 1.0)),
-        ("one of 8 at .003 from theta", 1.0, 0.0, _one_near(8, 1.0, 0.003)),
-        ("one of 8 at .0003 from theta", 1.0, 0.0, _one_near(8, 1.0, 0.0003)),
-        ("one of 30 at .002 from theta", 2.0, 0.0, _one_near(30, 2.0, 0.002)),
-        ("one of 300 at .002 from theta", 2.0, 0.0, _one_near(300, 2.0, 0.002)),
-    ]
-    settings = [
-        Setting(f"{name}, k={k:g}", with_smallest_gap(draw, k, gap), k, DELTA, data=name)
-        for name, k, gap, draw in bernoulli
-    ]
-    loud = beta_rewards(with_smallest_gap(_uniform_and_one, 2.0, 0.03), 1)
-    quiet = beta_rewards(with_smallest_gap(_uniform_and_one, 2.0, 0.03), 30)
+    settings = drawn_families(
+        [
+            ("2 at .499 and .501", 0.0, 0.0, lambda rng: rng.permutation([0.499, 0.501])),
+            (
+                "2 at 1e-7 from their mean", 0.0, 0.0,
+                lambda rng: 0.5 + rng.permutation([-1e-7, 1e-7]),
+            ),
+            ("8 U(0,1)", 1.0, 0.03, uniform((0.0, 1.0, 8))),
+            ("10 U(.3,.7)", 0.0, 0.01, uniform((0.3, 0.7, 10))),
+            ("22 U(.6,.9) + 2 U(.1,.2)", -1.5, 0.02, uniform((0.6, 0.9, 22), (0.1, 0.2, 2))),
+            ("40 U(0,1)", 1.2, 0.01, uniform((0.0, 1.0, 40))),
+            (
+                "62 rates U(.001,.004) + 2 U(.02,.03)", 3.0, 0.001,
+                uniform((0.001, 0.004, 62), (0.02, 0.03, 2)),
+            ),
+            (
+                "300 rates Exp(.003) + 6 U(.05,.08)", 4.0, 0.003,
+                lambda rng: np.append(rng.exponential(0.003, 300), rng.uniform(0.05, 0.08, 6)),
+            ),
+            (
+                "27 U(.95,.995) + 3 U(.75,.85)", -2.0, 0.01,
+                uniform((0.95, 0.995, 27), (0.75, 0.85, 3)),
+            ),
+            (
+                "500 N(.5,.08²)", 2.5, 0.005,
+                lambda rng: np.clip(rng.normal(0.5, 0.08, 500), 0.0, 1.0),
+            ),
+            ("one of 8 at .003 from theta", 1.0, 0.0, _one_near(8, 1.0, 0.003)),
+            ("one of 8 at .0003 from theta", 1.0, 0.0, _one_near(8, 1.0, 0.0003)),
+            ("one of 30 at .002 from theta", 2.0, 0.0, _one_near(30, 2.0, 0.002)),
+            ("one of 300 at .002 from theta", 2.0, 0.0, _one_near(300, 2.0, 0.002)),
+        ]
+    )  # fmt: skip
+    loud = beta_rewards(with_smallest_gap(uniform((0.2, 0.6, 15), (0.85, 0.95, 1)), 2.0, 0.03), 1)
+    quiet = beta_rewards(with_smallest_gap(uniform((0.2, 0.6, 15), (0.85, 0.95, 1)), 2.0, 0.03), 30)
     return [
         *settings,
         Setting("15+1 Beta(1), k=2", loud, 2.0, DELTA, data="rewards mostly near 0 or 1"),
         Setting("15+1 Beta(30), k=2", quiet, 2.0, DELTA, data="rewards near their mean"),
     ]
-
-
-def _uniform_and_one(rng: Generator) -> FloatArray:
-    return np.append(rng.uniform(0.2, 0.6, 15), rng.uniform(0.85, 0.95))
 
 
 def _one_near(n: int, k: float, gap: float) -> Draw:

@@ -32,10 +32,6 @@ class Effort:
     baseline_runs: int
     budget: int
 
-    def with_runs(self, runs: int) -> Effort:
-        """Return the effort with another number of instances."""
-        return replace(self, runs=runs, baseline_runs=min(runs, self.baseline_runs))
-
     def describe(self) -> str:
         """Return the effort in words."""
         return (
@@ -43,10 +39,6 @@ class Effort:
             f" runs) for SPADE (± 95 %) and {self.baseline_runs} of the same for the others, which"
             f' stop at {self.budget:,} pulls (">" where they did)'
         )
-
-    def of_spade(self, setting: Setting) -> Setting:
-        """Return the setting as SPADE meets it."""
-        return repeated(setting, self.runs)
 
     def of_baselines(self, setting: Setting) -> Setting:
         """Return the setting as the others meet it: on the first instances, within the budget."""
@@ -86,30 +78,16 @@ class Row:
         """The number of arms."""
         return self.spade[0].n
 
-    @property
-    def limit(self) -> float:
-        """The mean of the limit over SPADE's runs."""
-        return fmean(self.limits)
-
-    def ratio_to(self, name: str) -> float:
-        """How many times SPADE's pulls on the same instances the other one needed."""
-        other = self.summaries[name]
-        return other.mean / fmean(row.pulls for row in self.spade[: other.runs])
-
-    @property
-    def ratio_to_limit(self) -> float:
-        """SPADE's pulls over those of the limit."""
-        return self.summaries[SPADE.name].mean / self.limit
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
+        limit = fmean(self.limits)
         return {
             "family": self.setting.name,
             "description": self.setting.data,
             "n": self.n,
             "k": self.setting.k,
-            "limit": self.limit,
-            "spade_over_limit": self.ratio_to_limit,
+            "limit": limit,
+            "spade_over_limit": self.summaries[SPADE.name].mean / limit,
             "spade_runs": {
                 "pulls": [outcome.pulls for outcome in self.spade],
                 "limits": self.limits,
@@ -122,7 +100,6 @@ class Row:
                     "half_width_95": summary.half_width,
                     "wrong": summary.wrong,
                     "unfinished": summary.unfinished,
-                    "over_spade_on_the_same_instances": self.ratio_to(name),
                 }
                 for name, summary in self.summaries.items()
             },
@@ -139,9 +116,9 @@ def compare(
     baselines: Sequence[Contender] = BASELINES,
 ) -> list[Row]:
     """Return a row per family; the same seed gives the same rows on any number of jobs."""
-    limits = run_limits([effort.of_spade(family) for family in families], seed=seed)
-    spade_grid = Grid([effort.of_spade(family) for family in families], [SPADE])
-    spade = run(spade_grid, rng=seed, jobs=jobs, progress=tenths("SPADE", report))
+    settings = [repeated(family, effort.runs) for family in families]
+    limits = run_limits(settings, seed=seed)
+    spade = run(Grid(settings, [SPADE]), rng=seed, jobs=jobs, progress=tenths("SPADE", report))
     summaries = spade.summaries()
     if baselines:
         others_grid = Grid([effort.of_baselines(family) for family in families], baselines)

@@ -65,7 +65,7 @@ def fixed_runs(rows: Sequence[Row], effort: Effort, *, seed: int) -> Iterator[Fi
         like_spade = math.ceil(fmean(outcome.pulls for outcome in row.spade) / row.n)
         numbers = (*RUNS_EACH, like_spade)
         wrong = np.zeros((len(numbers), 3), dtype=np.int64)
-        for cell in Grid([effort.of_spade(row.setting)], [SPADE]).cells(seed):
+        for cell in Grid([repeated(row.setting, effort.runs)], [SPADE]).cells(seed):
             wrong += _errs(cell, numbers)
         is_coin = isinstance(cell.arms, Bernoulli)
         for place, (runs_each, errors) in enumerate(zip(numbers, wrong.tolist(), strict=True)):

@@ -41,42 +41,40 @@ def held_out_families() -> list[Setting]:
     Their figures have been published and looked at since, so they are no proof against choices made
     later; `fresh_families` are for those.
     """
-    families: list[tuple[str, float, float, Draw]] = [
-        (
-            "40 U(.1,.5) + 3 U(.8,.95)",
-            2.0,
-            0.02,
-            lambda rng: np.concatenate([rng.uniform(0.1, 0.5, 40), rng.uniform(0.8, 0.95, 3)]),
-        ),
-        (
-            "75 Beta(2,8) + 5 U(.7,.9)",
-            2.5,
-            0.02,
-            lambda rng: np.concatenate([rng.beta(2, 8, 75), rng.uniform(0.7, 0.9, 5)]),
-        ),
-        (
-            "14 N(.5,.1²) + one .95",
-            2.0,
-            0.02,
-            lambda rng: np.append(np.clip(rng.normal(0.5, 0.1, 14), 0.0, 1.0), 0.95),
-        ),
-        (
-            "150 U(.02,.08) + 4 U(.25,.4)",
-            3.0,
-            0.01,
-            lambda rng: np.concatenate([rng.uniform(0.02, 0.08, 150), rng.uniform(0.25, 0.4, 4)]),
-        ),
-        (
-            "60 N(.7,.08²)",
-            1.5,
-            0.01,
-            lambda rng: np.clip(rng.normal(0.7, 0.08, 60), 0.0, 1.0),
-        ),
-    ]
+    return drawn_families(
+        [
+            ("40 U(.1,.5) + 3 U(.8,.95)", 2.0, 0.02, uniform((0.1, 0.5, 40), (0.8, 0.95, 3))),
+            (
+                "75 Beta(2,8) + 5 U(.7,.9)", 2.5, 0.02,
+                lambda rng: np.concatenate([rng.beta(2, 8, 75), rng.uniform(0.7, 0.9, 5)]),
+            ),
+            (
+                "14 N(.5,.1²) + one .95", 2.0, 0.02,
+                lambda rng: np.append(np.clip(rng.normal(0.5, 0.1, 14), 0.0, 1.0), 0.95),
+            ),
+            (
+                "150 U(.02,.08) + 4 U(.25,.4)", 3.0, 0.01,
+                uniform((0.02, 0.08, 150), (0.25, 0.4, 4)),
+            ),
+            (
+                "60 N(.7,.08²)", 1.5, 0.01,
+                lambda rng: np.clip(rng.normal(0.7, 0.08, 60), 0.0, 1.0),
+            ),
+        ]
+    )  # fmt: skip
+
+
+def drawn_families(families: list[tuple[str, float, float, Draw]]) -> list[Setting]:
+    """Return families of a name, k, the smallest gap and a drawer of means."""
     return [
         Setting(f"{name}, k={k:g}", with_smallest_gap(draw, k, gap), k, DELTA, data=name)
         for name, k, gap, draw in families
     ]
+
+
+def uniform(*groups: tuple[float, float, int]) -> Draw:
+    """Return a drawer of groups of uniform means."""
+    return lambda rng: np.concatenate([rng.uniform(*group) for group in groups])
 
 
 def _paper_families(data: Path | None) -> list[Setting]:
@@ -130,10 +128,11 @@ def _planted_families() -> list[Setting]:
 
 def _quiet_families() -> list[Setting]:
     """Return families whose rewards vary much less than the bounds allow."""
+    rates, odd = (0.005, 0.015, 97), (0.09, 0.11, 3)
     low_rates = [
         Setting(
             f"97+3 low rate, k={k:g}",
-            _low_rate(97, 3, k),
+            with_smallest_gap(uniform(rates, odd), k, SMALLEST_GAP / 4.0),
             k,
             DELTA,
             data="97 U(.005,.015) + 3 U(.09,.11)",
@@ -167,15 +166,6 @@ def _planted(normal: int, odd: int, low: float, high: float, k: float) -> Draw:
     return with_smallest_gap(candidate, k, SMALLEST_GAP)
 
 
-def _low_rate(normal: int, odd: int, k: float) -> Draw:
-    """Return a drawer of rates about 0.01 with `odd` rates about 0.1."""
-
-    def candidate(rng: Generator) -> FloatArray:
-        return np.concatenate([rng.uniform(0.005, 0.015, normal), rng.uniform(0.09, 0.11, odd)])
-
-    return with_smallest_gap(candidate, k, SMALLEST_GAP / 4.0)
-
-
 def with_smallest_gap(candidate: Draw, k: float, smallest: float) -> Draw:
     """Return a drawer that draws again while an arm lies nearer to the threshold, and shuffles."""
 
@@ -205,61 +195,41 @@ def fresh_families() -> list[Setting]:
     their smallest gaps were chosen on two or three instances each (of other seeds than 0), so that
     a search ends within about 300,000 pulls; that is all they have been used for.
     """
-    bernoulli: list[tuple[str, float, float, Draw]] = [
-        ("12 U(0,1)", 1.0, 0.05, lambda rng: rng.uniform(0.0, 1.0, 12)),
-        (
-            "25 .05 + Exp(.12)",
-            2.0,
-            0.03,
-            lambda rng: np.minimum(0.05 + rng.exponential(0.12, 25), 1.0),
-        ),
-        ("57 N(.4,.04²) + 3 just above", 2.0, 0.03, _just_above),
-        (
-            "90 N(.2,.05²) + 30 N(.65,.05²)",
-            1.0,
-            0.03,
-            lambda rng: np.concatenate([_normal(rng, 0.2, 90), _normal(rng, 0.65, 30)]),
-        ),
-        (
-            "240 lognormal about .03",
-            2.5,
-            0.018,
-            lambda rng: np.minimum(rng.lognormal(np.log(0.03), 0.7, 240), 1.0),
-        ),
-        (
-            "400 .03 + Pareto(2)/25",
-            3.0,
-            0.03,
-            lambda rng: np.minimum(0.03 + rng.pareto(2.0, 400) / 25.0, 1.0),
-        ),
-        ("400 U(.1,.3) + 392 U(.4,.6) + 8 U(.8,.9)", 2.0, 0.05, _two_bulks),
-    ]
-    settings = [
-        Setting(f"{name}, k={k:g}", with_smallest_gap(draw, k, gap), k, DELTA, data=name)
-        for name, k, gap, draw in bernoulli
-    ]
+    settings = drawn_families(
+        [
+            ("12 U(0,1)", 1.0, 0.05, uniform((0.0, 1.0, 12))),
+            (
+                "25 .05 + Exp(.12)", 2.0, 0.03,
+                lambda rng: np.minimum(0.05 + rng.exponential(0.12, 25), 1.0),
+            ),
+            (
+                "57 N(.4,.04²) + 3 just above", 2.0, 0.03,
+                lambda rng: np.append(rng.normal(0.4, 0.04, 57), rng.uniform(0.56, 0.62, 3)),
+            ),
+            (
+                "90 N(.2,.05²) + 30 N(.65,.05²)", 1.0, 0.03,
+                lambda rng: np.append(_normal(rng, 0.2, 90), _normal(rng, 0.65, 30)),
+            ),
+            (
+                "240 lognormal about .03", 2.5, 0.018,
+                lambda rng: np.minimum(rng.lognormal(np.log(0.03), 0.7, 240), 1.0),
+            ),
+            (
+                "400 .03 + Pareto(2)/25", 3.0, 0.03,
+                lambda rng: np.minimum(0.03 + rng.pareto(2.0, 400) / 25.0, 1.0),
+            ),
+            (
+                "400 U(.1,.3) + 392 U(.4,.6) + 8 U(.8,.9)", 2.0, 0.05,
+                uniform((0.1, 0.3, 400), (0.4, 0.6, 392), (0.8, 0.9, 8)),
+            ),
+        ]
+    )  # fmt: skip
     quiet = f"28 U(.2,.5) + 2 U(.7,.85), Beta rewards of concentration {FRESH_CONCENTRATION}"
-    drawn = beta_rewards(
-        with_smallest_gap(_two_above_a_uniform_bulk, 2.0, 0.02), FRESH_CONCENTRATION
-    )
-    settings.insert(
-        2, Setting(f"28+2 Beta({FRESH_CONCENTRATION}), k=2", drawn, 2.0, DELTA, data=quiet)
-    )
+    means = with_smallest_gap(uniform((0.2, 0.5, 28), (0.7, 0.85, 2)), 2.0, 0.02)
+    drawn = beta_rewards(means, FRESH_CONCENTRATION)
+    name = f"28+2 Beta({FRESH_CONCENTRATION}), k=2"
+    settings.insert(2, Setting(name, drawn, 2.0, DELTA, data=quiet))
     return settings
-
-
-def _just_above(rng: Generator) -> FloatArray:
-    """Return a bulk that reaches to about 0.5, and three outliers that begin at 0.56."""
-    return np.concatenate([rng.normal(0.4, 0.04, 57), rng.uniform(0.56, 0.62, 3)])
-
-
-def _two_bulks(rng: Generator) -> FloatArray:
-    groups = ((0.1, 0.3, 400), (0.4, 0.6, 392), (0.8, 0.9, 8))
-    return np.concatenate([rng.uniform(*group) for group in groups])
-
-
-def _two_above_a_uniform_bulk(rng: Generator) -> FloatArray:
-    return np.concatenate([rng.uniform(0.2, 0.5, 28), rng.uniform(0.7, 0.85, 2)])
 
 
 def _normal(rng: Generator, centre: float, n: int) -> FloatArray:

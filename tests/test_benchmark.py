@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +19,13 @@ from benchmarks._compare import (
     Effort,
     compare,
     instance_limit,
+    repeated,
 )
 from benchmarks._delta import DELTAS, falling_delta
 from benchmarks._fixed import averages, fixed_runs, lists
 from benchmarks._instances import fresh_families, held_out_families, instance_families
 from benchmarks._tables import TABLES, report_text
 from oddarms.arms import Bernoulli, Beta
-from oddarms.errors import InvalidParameter
 from oddarms.experiments import Grid, Outcome, Setting
 from oddarms.theory import gaps, spade_pulls_bound
 
@@ -37,7 +37,7 @@ PLANTED, QUIET = FAMILIES["19+1 planted, k=2"], FAMILIES["48+2 Beta(50), k=2"]
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
 def test_the_others_meet_the_first_of_spades_instances(family: Setting) -> None:
-    spade = list(Grid([EFFORT.of_spade(family)], [SPADE]).cells(rng=1))
+    spade = list(Grid([repeated(family, 3)], [SPADE]).cells(rng=1))
     others = list(Grid([EFFORT.of_baselines(family)], BASELINES[:1]).cells(rng=1))
     assert (len(spade), len(others)) == (3, 2)
     for ours, theirs in zip(spade, others, strict=False):
@@ -73,13 +73,10 @@ def test_rows_tables_and_json() -> None:
         assert row.setting is family
         pulls = [outcome.pulls for outcome in row.spade]
         assert row.summaries["SPADE"].mean == pytest.approx(np.mean(pulls))
-        for name in ("ADE", "ADE shared", "RR", "WRR"):
-            others = row.summaries[name]
-            assert row.ratio_to(name) == pytest.approx(others.mean / np.mean(pulls[:2]))
         assert row.summaries["ADE"].unfinished == 2
         arms = [family.draw(outcome.instance_seed) for outcome in row.spade]
         limits = [instance_limit(one, 2.0, 0.1) for one in arms]
-        assert row.limit == pytest.approx(np.mean(limits))
+        assert row.limits == pytest.approx(limits)
         assert all(gaps(one.means, 2.0).min() >= 0.02 for one in arms)
     entries = [row.to_dict() for row in rows]
     assert [entry["family"] for entry in entries] == [PLANTED.name, QUIET.name]
@@ -89,7 +86,6 @@ def test_rows_tables_and_json() -> None:
     assert kept["pulls"] == [outcome.pulls for outcome in rows[0].spade]
     assert np.mean(kept["limits"]) == pytest.approx(entries[0]["limit"])
     assert kept["wrong"] == [i for i, outcome in enumerate(rows[0].spade) if not outcome.correct]
-    assert entries[0]["algorithms"]["SPADE"]["over_spade_on_the_same_instances"] == 1.0
     first = TABLES["samples"]({"samples": entries}).splitlines()[2]
     assert first.startswith("| 19+1 planted, k=2 | ")
     assert " | > 1e+04 | " in first
@@ -107,10 +103,7 @@ def test_match_is_any_part_of_a_name() -> None:
     names = [family.name for family in matching(families, ["19+1", "Beta(5)"])]
     assert names == ["19+1 planted, k=2", "19+1 planted, k=3", "48+2 Beta(5), k=2"]
     assert matching(families, None) == families
-    with pytest.raises(
-        InvalidParameter, match=r"k=9.*no family has that in its name: figure 2a, n=100; "
-    ):
-        matching(families, ["k=9"])
+    assert matching(families, ["k=9"]) == []
 
 
 def test_a_report_has_its_lists_of_numbers_on_one_line() -> None:
@@ -160,11 +153,10 @@ def test_delta_falls_on_the_same_instances() -> None:
         )
     )
     assert [row.delta for row in rows] == [0.1, 1e-3, 1e-12]
-    (beside,) = compare(
-        [PLANTED], EFFORT.with_runs(2), seed=3, jobs=1, report=lambda _: None, baselines=()
-    )
+    effort = replace(EFFORT, runs=2)
+    (beside,) = compare([PLANTED], effort, seed=3, jobs=1, report=lambda _: None, baselines=())
     assert rows[0].pulls == [outcome.pulls for outcome in beside.spade]
-    assert rows[0].over_log_n_over_delta == pytest.approx(beside.ratio_to_limit)
+    assert rows[0].over_log_n_over_delta == pytest.approx(beside.to_dict()["spade_over_limit"])
     for row in rows:
         assert row.mean_pulls == pytest.approx(np.mean(row.pulls))
         assert (row.family, row.n, row.runs, row.wrong) == (PLANTED.name, 20, 2, 0)
