@@ -35,18 +35,6 @@ from oddarms.rules import gaps_to_thresholds, rule_of, true_outliers
 from oddarms.theory import gaps
 
 Draw = Callable[[np.random.Generator], npt.ArrayLike | SimulatedArms]
-CODE_THAT_DECIDES = (
-    "problem.py",
-    "statistics/*.py",
-    "theory/*.py",
-    "rules/*.py",
-    "algorithms/*.py",
-    "arms/*.py",
-    "search/*.py",
-    "simulation/*.py",
-    "experiments/_run.py",
-)
-"""Code that decides the outcome of a run."""
 _MAX_CANDIDATES = 1_000_000
 _NUMBERS_PER_BATCH = 16_384
 
@@ -346,7 +334,7 @@ def code_fingerprint(algorithm: str) -> str:
 
     So a resumed comparison does not mix two versions of the code.
     """
-    digest = hashlib.sha256(digest_of_package(CODE_THAT_DECIDES, np.__version__).encode())
+    digest = hashlib.sha256(digest_of_package(["**/*.py"], np.__version__).encode())
     with suppress(OSError, TypeError):  # a class without a file
         digest.update(Path(inspect.getfile(get_algorithm(algorithm))).read_bytes())
     return digest.hexdigest()

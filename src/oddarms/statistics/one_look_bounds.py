@@ -63,25 +63,9 @@ def binomial_low(counts: FloatArray, successes: FloatArray, alpha: float) -> Flo
     sound = betainc(some, counts - some + 1.0, found) <= alpha
     sound &= found * counts <= successes
     low: FloatArray = np.where(successes > 0.0, found, 0.0)
-    wrong = np.flatnonzero(~sound & (successes > 0.0))
-    if wrong.size:
-        low[wrong] = _chernoff_low(counts[wrong], successes[wrong], alpha)
-    return low
-
-
-def _chernoff_low(counts: FloatArray, successes: FloatArray, alpha: float) -> FloatArray:
-    """Return the q below the average m with N kl(m, q) >= log(1/alpha), by bisection."""
     m, level = successes / counts, math.log(1.0 / alpha)
-    inside, outside = m.copy(), np.zeros(m.size)
-    for step in range(80):
-        radius = 2.0 * np.sqrt(2.0 * level * m / counts) + 2.0 * level / counts
-        q = 0.5 * (inside + outside) if step else np.maximum(m - radius, 0.5 * m)
-        d = (m - q) / np.maximum(q, TINY)
-        rest = np.log1p(-(m - q) / np.maximum(1.0 - q, TINY))
-        far = np.where(m < 1.0, (1.0 - m) * rest, 0.0)
-        beyond = counts * (m * np.log1p(d) + far) >= level * GROWN
-        inside, outside = np.where(beyond, inside, q), np.where(beyond, q, outside)
-    return outside
+    chernoff = np.maximum(m - np.sqrt(2.0 * level * m / counts) * GROWN, 0.0)  # kl >= (m-q)^2/2m
+    return np.where(sound | (successes == 0.0), low, chernoff)
 
 
 class Bets(NamedTuple):

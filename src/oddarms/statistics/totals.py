@@ -140,7 +140,7 @@ def possible_totals(
     a, b = bounds
     reach = max(abs(a), abs(b), b - a)
     doubt = counts * np.maximum(mean_error(counts, bounds), 1e-9 * reach)
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(all="ignore"):
         room = np.maximum(sums - counts * a, 0.0) * np.maximum(counts * b - sums, 0.0) / counts
         least = squares - sums * (sums / counts)
         slack = 4.0 * relative_error(counts) * squares + doubt * (b - a)

@@ -26,6 +26,7 @@ from oddarms.problem import (
     check_choice,
     check_whole,
 )
+from oddarms.statistics.totals import possible_totals
 from oddarms.tables._files import ABSENT, MAX_LINE, Table, opened_table, pandas_of
 from oddarms.tables._transform import Bounds, Transform
 
@@ -99,28 +100,28 @@ class Totals(NamedTuple):
 def read_rewards(
     data: Recorded,
     *,
-    arm: Columns | None = None,
-    reward: str | None = None,
-    trials: str | None = None,
-    events: str | None = None,
     missing: Missing = "stop",
     transform: Transform | None = None,
     bounds: Bounds = UNIT,
     worst: float = 1.0,
     encoding: str | None = None,
+    **columns: Columns | None,
 ) -> Rewards:
     """Return single rewards by arm, such as the history of a live search.
 
     Parameters
     ----------
-    data, arm, reward, trials, events, missing, encoding
-        As for `oddarms.analyze`. Rows with trials and events become single rewards, the ones first.
+    data, missing, encoding
+        As for `oddarms.analyze`.
     transform
         Clips rewards or compares them with a value before they are checked.
     bounds
         The smallest and the largest reward possible.
     worst
         The most abnormal reward.
+    **columns
+        The names of the columns `arm` and `reward`, or `trials` and `events`, as for
+        `oddarms.analyze`. Counts become single rewards, the ones first.
 
     Examples
     --------
@@ -128,10 +129,9 @@ def read_rewards(
     >>> found.labels, found.arms.tolist(), found.rewards.tolist()
     (['a', 'b'], [0, 0, 1, 1, 1], [0.0, 1.0, 1.0, 1.0, 0.0])
     """
-    asked = {"arm": arm, "reward": reward, "trials": trials, "events": events}
     rows = _Rows(missing, transform, bounds, worst)
     arms, rewards = [np.empty(0, dtype=np.int64)], [np.empty(0)]
-    for block in rows.read(data, asked, encoding):
+    for block in rows.read(data, columns, _KINDS[:2], encoding):
         if block.is_single:
             arms.append(block.arms)
             rewards.append(block.sums)
@@ -152,13 +152,6 @@ def read_rewards(
 def read_totals(
     data: Recorded,
     *,
-    arm: Columns | None = None,
-    reward: str | None = None,
-    trials: str | None = None,
-    events: str | None = None,
-    count: str | None = None,
-    total: str | None = None,
-    squares: str | None = None,
     missing: Missing = "stop",
     transform: Transform | None = None,
     bounds: Bounds = UNIT,
@@ -166,16 +159,15 @@ def read_totals(
     encoding: str | None = None,
     min_rows: int = 1,
     rng: int = 0,
+    **columns: Columns | None,
 ) -> Totals:
     """Return the number, the sum and the sum of squares of each arm's rewards.
 
     Parameters
     ----------
-    data, arm, reward, trials, events, missing, transform, bounds, worst, encoding
-        As for `read_rewards`. Counts may be of any size.
-    count, total, squares
-        Instead of `reward`, columns with the number of an arm's rewards, their sum and the sum of
-        their squares; rows of one arm are added up.
+    data, missing, transform, bounds, worst, encoding, **columns
+        As for `read_rewards`, and also the columns `count`, `total` and `squares`. Counts may be of
+        any size; rows of one arm are added up.
     min_rows
         Arms with fewer rows are left out.
     rng
@@ -188,12 +180,10 @@ def read_totals(
     ([3, 2], [2.0, 1.0], [2.0, 0.5])
     """
     check_whole("min_rows", min_rows, least=0)
-    asked = {"arm": arm, "reward": reward, "trials": trials, "events": events}
-    asked |= {"count": count, "total": total, "squares": squares}
     rows = _Rows(missing, transform, bounds, worst)
     random = np.random.default_rng(rng)
     sums = np.zeros((3, 0))  # at 2 i what belongs to arm i, at 2 i + 1 what is in the random half
-    for block in rows.read(data, asked, encoding):
+    for block in rows.read(data, columns, _KINDS, encoding):
         sums = np.pad(sums, ((0, 0), (0, 2 * len(rows.index) - sums.shape[1])))
         where = 2 * block.arms + (random.random(block.arms.size) < 0.5)
         for row, values in zip(sums, (block.counts, block.sums, block.squares), strict=True):
@@ -235,7 +225,8 @@ class _Block(NamedTuple):
     is_single: bool = False
 
 
-_KINDS = (("reward",), ("trials", "events"), ("count", "total", "squares"))
+Kinds = tuple[tuple[str, ...], ...]
+_KINDS: Kinds = (("reward",), ("trials", "events"), ("count", "total", "squares"))
 """The columns that may have the values of a table."""
 
 
@@ -250,14 +241,19 @@ class _Rows:
         self._rule = check_choice("missing", missing, get_args(Missing))
         self._transform, self._bounds, self._worst = transform, check_bounds(bounds), worst
 
-    def read(self, data: Recorded, asked: dict[str, Any], encoding: str | None) -> Iterator[_Block]:
-        """Yield the rows of recorded data; `asked` has the names of the columns."""
-        given = {word: name for word, name in asked.items() if name is not None}
+    def read(
+        self, data: Recorded, columns: dict[str, Any], kinds: Kinds, encoding: str | None
+    ) -> Iterator[_Block]:
+        """Yield the rows of recorded data, whose values are of one of the kinds."""
+        words = ["arm", *(word for kind in kinds for word in kind)]
+        for word in columns.keys() - words:
+            raise TypeError(f"{word!r} is no column of recorded data")
+        given = {word: columns[word] for word in words if columns.get(word) is not None}
         wanted = [name for names in given.values() for name in _listed(names)]
         if not isinstance(data, Rewards):
             with _table_of(data, wanted, encoding) as table:
                 if table is not None:
-                    yield from self._of_table(table, given, asked)
+                    yield from self._of_table(table, given, kinds)
                     return
             if given:
                 raise InvalidParameter(
@@ -272,11 +268,9 @@ class _Rows:
             label = data.labels[data.arms[bad.row]]
             raise InvalidParameter(f"arm {brief(label)}: {bad.rule}.") from None
 
-    def _of_table(
-        self, table: Table, given: dict[str, Any], asked: dict[str, Any]
-    ) -> Iterator[_Block]:
+    def _of_table(self, table: Table, given: dict[str, Any], kinds: Kinds) -> Iterator[_Block]:
         arm = _arm_places(table, given.get("arm"))
-        kind, values = _value_places(table, given, asked)
+        kind, values = _value_places(table, given, kinds)
         a, b = self._bounds
         if len(kind) > 1 and self._transform is not None:
             raise InvalidParameter("clip and above need single rewards, but the table has totals.")
@@ -358,7 +352,8 @@ class _Rows:
                 right &= (sums % 1 == 0) & (sums >= 0) & (sums <= counts)
                 rule = "events must be a whole number from 0 to trials"
             else:
-                right &= _possible(counts, sums, squares, self._bounds)
+                possible = possible_totals(counts, sums, squares, self._bounds)
+                right &= np.where(counts > 0, possible, (sums == 0) & (squares == 0))
                 rule = f"count, total and squares must be those of rewards within [{a:g}, {b:g}]"
         if not right.all():
             row = int(np.argmin(right))
@@ -366,24 +361,6 @@ class _Rows:
             got = ", ".join(f"{word} {number[row]:g}" for word, number in pairs)
             raise _BadRow(row, f"{rule}, but the row has {got}")
         return _Block(arms, counts, sums, squares)
-
-
-def _possible(
-    counts: FloatArray, sums: FloatArray, squares: FloatArray, bounds: Bounds
-) -> BoolArray:
-    """Return which totals are those of rewards within the bounds, up to rounding."""
-    a, b = bounds
-    slack = 1e-9 * counts * max(abs(a), abs(b))
-    within = (sums >= a * counts - slack) & (sums <= b * counts + slack)
-    slack *= max(abs(a), abs(b))
-    mean_square = np.divide(sums**2, counts, out=np.zeros_like(sums), where=counts > 0)
-    # (x - a) (b - x) is not negative for a reward x
-    possible: BoolArray = (
-        within
-        & (squares >= mean_square - slack)
-        & (squares <= (a + b) * sums - a * b * counts + slack)
-    )
-    return possible
 
 
 def _filled(frame: Any, arm: list[int], numbers: list[FloatArray]) -> tuple[Any, list[FloatArray]]:
@@ -431,10 +408,9 @@ def _arm_places(table: Table, arm: Columns | None) -> list[int]:
 
 
 def _value_places(
-    table: Table, given: dict[str, Any], asked: dict[str, Any]
+    table: Table, given: dict[str, Any], kinds: Kinds
 ) -> tuple[tuple[str, ...], list[int]]:
     """Return the kind of values in a table and their places."""
-    kinds = [kind for kind in _KINDS if kind[0] in asked]
     words = tuple(word for word in given if word != "arm")
     for kind in kinds:
         if words == kind or (not words and all(map(table.places, kind))):
