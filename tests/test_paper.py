@@ -331,10 +331,6 @@ class TestReport:
         assert "> 5 ± 0, 3 of 3 wrong, 3 stopped by the budget" in text
         assert "The budget ended 6 runs" in text
 
-    def test_the_share_of_the_threshold(self) -> None:
-        outcomes = made_up(lambda row: 100 * row.k, "fig3", threshold_pulls=150)
-        assert "ADE spends 50.0 to 75.0 % of its samples" in markdown_of(outcomes)
-
 
 @pytest.fixture(scope="module")
 def reproduction(tmp_path_factory: pytest.TempPathFactory) -> Reproduction:

@@ -361,18 +361,16 @@ class _Analysis:
         )
 
     def _other_method(self, method: Method, decisions: Decisions) -> list[str]:
-        """Return a sentence about the other method, if there is one."""
-        if self.question.rule != "sigma" or self.options.get("finite_population"):
+        """Return what the other method would decide, where that may be something else."""
+        n, known = self.question.n, int((decisions != Decision.UNDECIDED).sum())
+        all_proven = method == "proven" and known == n
+        if all_proven or self.question.rule != "sigma" or self.options.get("finite_population"):
             return []
         other: Method = "calibrated" if method == "proven" else "proven"
-        known = int((decisions != Decision.UNDECIDED).sum())
         there = int((self.decisions(self.looks(other)) != Decision.UNDECIDED).sum())
         worth = " (not proven)" if other == "calibrated" else ""
-        text = f"method {other!r}{worth} would decide"
-        n = self.question.n
-        if there == known:
-            return [f"{text} as many arms"]
-        return [f"{text} {there:,} of {n:,} arms instead of {known:,}"]
+        how = "as many" if there == known else f"{there:,} of {n:,} arms instead of {known:,}"
+        return [f"method {other!r}{worth} would decide {how}"]
 
     # In the user's units
 
@@ -381,9 +379,7 @@ class _Analysis:
         for lower in looks[1:]:
             low = np.maximum(low, np.nextafter(1.0 - lower.high, -1.0))
             high = np.minimum(high, np.nextafter(1.0 - lower.low, 2.0))
-        low, high = np.minimum(low, high), np.maximum(low, high)
-        ends = self.units.in_units(low), self.units.in_units(high)
-        return ends[::-1] if self.units.mirrored else ends
+        return self.units.ends(np.minimum(low, high), np.maximum(low, high))
 
     def _estimates(self, looks: Sequence[Look]) -> list[float]:
         """Return an estimate of each side's threshold, within its interval."""
@@ -399,20 +395,18 @@ class _Analysis:
         return found
 
     def _thresholds(self, looks: Sequence[Look], estimates: list[float]) -> dict[str, Threshold]:
-        ends = [(e, *look.threshold) for e, look in zip(estimates, looks, strict=True)]
-        in_units = self.units.in_units
-        if self.units.mirrored:
-            estimate, low, high = map(in_units, ends[0])
-            return {"lower": Threshold(float(estimate), float(high), float(low))}
-        found = {"upper": Threshold(*(float(in_units(end)) for end in ends[0]))}
-        for estimate, low, high in ends[1:]:
-            three = (float(in_units(1.0 - end)) for end in (estimate, high, low))
-            found["lower"] = Threshold(*three)
+        found = {}
+        for i, (look, estimate) in enumerate(zip(looks, estimates, strict=True)):
+            three = np.array((estimate, *look.threshold))
+            middle, *ends = 1.0 - three[[0, 2, 1]] if i else three
+            low, high = self.units.ends(*ends)
+            side = "lower" if i or self.units.mirrored else "upper"
+            found[side] = Threshold(float(self.units.in_units(middle)), float(low), float(high))
         return found
 
     def _centre(self, look: Look) -> tuple[float, float]:
-        low, high = (float(self.units.in_units(end)) for end in look.centre)
-        return min(low, high), max(low, high)
+        low, high = self.units.ends(*look.centre)
+        return float(low), float(high)
 
     # What is open
 

@@ -43,10 +43,11 @@ SHOWN = {
     FIGURE_1: "One run of each algorithm. The paper does not give its instance; this one has 34"
     " arms uniform on [0, 0.3] and 6 uniform on [0.9, 1], k = 1. RR and WRR pull once a turn here.",
     "fig2a": "{instances} a setting: means uniform on [0, 1] given that the smallest gap lies in"
-    " [0.1, 0.2], k = 2.5.",
+    " [0.1, 0.2], k = 2.5. RR and WRR pull 1,000 times a turn, as in the paper.",
     "fig2b": "{instances} a setting: n = 900 means uniform on [0, 1] given the window of the"
-    " smallest gap, k = 2.",
-    "fig3": "{runs} a setting; (c) has the distribution of the gaps.",
+    " smallest gap, k = 2. RR and WRR pull 1,000 times a turn.",
+    "fig3": "{runs} a setting; (c) has the distribution of the gaps. RR and WRR pull 1,000 times a"
+    " turn.",
 }
 
 
@@ -225,34 +226,13 @@ def _samples(summary: Summary) -> str:
 
 def _notes(outcomes: Outcomes) -> list[str]:
     notes = []
-    figure_2 = [row for row in outcomes if row.figure in ("fig2a", "fig2b")]
-    if figure_2:
-        odd = sum(row.outliers > 0 for row in figure_2)
-        notes.append(
-            "For uniform means, k > √3 puts the threshold above 1, so the instances of Figure 2"
-            f" have no outliers ({odd} of the {len(figure_2)} runs here have one). Instances are"
-            " drawn until the smallest gap lies in its window, which is the exact conditional"
-            " distribution."
-        )
-    if any(row.figure != FIGURE_1 for row in outcomes):
-        notes.append("RR and WRR pull 1,000 times a turn in Figures 2 and 3, as in the paper.")
-    shares = [
-        row.threshold_pulls / row.pulls
-        for row in outcomes
-        if row.algorithm == "ADE" and row.complete
-    ]
-    if shares:
-        notes.append(
-            f"ADE spends {100 * min(shares):.1f} to {100 * max(shares):.1f} % of its samples on the"
-            " threshold."
-        )
     stopped = sum(not row.complete for row in outcomes)
     if stopped:
         notes.append(
             f"The budget ended {counted(stopped, 'run')}, so means with a > are lower bounds."
         )
     notes.append(
-        "For our reading of what the papers leave open (the logarithms of Lemmas 2 to 4, l(k), the"
-        " Remark's variant) see docs/explanation/paper.md of the source."
+        "docs/explanation/paper.md of the source has our reading of what the papers leave open, and"
+        " what we measured."
     )
     return notes

@@ -36,6 +36,11 @@ class Rewards:
         a, b = self.bounds
         return b - (b - a) * scaled if self.mirrored else a + (b - a) * scaled
 
+    def ends(self, low: Any, high: Any) -> tuple[Any, Any]:
+        """Return the lower and the upper end of what the algorithm says lies between two values."""
+        ends = self.in_units(low), self.in_units(high)
+        return ends[::-1] if self.mirrored else ends
+
     def checked_one(self, reward: Any) -> float:
         """Return a reward as a number, if it is one within the bounds."""
         a, b = self.bounds

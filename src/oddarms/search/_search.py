@@ -604,14 +604,10 @@ class Search:
     # In the user's units and on the user's side
 
     def _snapshot(self) -> Snapshot:
-        lower, upper = self._in_units(*self.algorithm.intervals())
+        lower, upper = self._rewards.ends(*self.algorithm.intervals())
         return Snapshot(
             self.algorithm.round, self.means, lower, upper, self.decisions, self._thresholds()
         )
-
-    def _in_units(self, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
-        ends = self._rewards.in_units(lower), self._rewards.in_units(upper)
-        return ends[::-1] if self._rewards.mirrored else ends
 
     def _on_side(self, found: Decisions) -> Decisions:
         if self._rewards.mirrored:
@@ -619,18 +615,17 @@ class Search:
         return found
 
     def _thresholds(self) -> dict[str, Threshold]:
-        in_units = self._rewards.in_units
-        found: dict[str, Threshold] = {}
-        for side, (estimate, lower, upper) in self.algorithm.thresholds().items():
-            if self._rewards.mirrored:
-                found["lower"] = Threshold(*map(in_units, (estimate, upper, lower)))
-            else:
-                found[side] = Threshold(*map(in_units, (estimate, lower, upper)))
-        return found
+        rewards = self._rewards
+        return {
+            "lower" if rewards.mirrored else side: Threshold(
+                rewards.in_units(estimate), *rewards.ends(lower, upper)
+            )
+            for side, (estimate, lower, upper) in self.algorithm.thresholds().items()
+        }
 
     def _centre(self) -> tuple[float, float]:
-        low, high = (float(self._rewards.in_units(end)) for end in self.algorithm.centre())
-        return min(low, high), max(low, high)
+        low, high = self._rewards.ends(*self.algorithm.centre())
+        return float(low), float(high)
 
 
 def check_prefetch(prefetch: float) -> float:
