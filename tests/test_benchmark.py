@@ -12,7 +12,6 @@ import pytest
 
 import benchmarks.__main__ as command
 from benchmarks import pictures
-from benchmarks.__main__ import matching
 from benchmarks._compare import (
     BASELINES,
     SPADE,
@@ -22,11 +21,11 @@ from benchmarks._compare import (
     repeated,
 )
 from benchmarks._delta import DELTAS, falling_delta
-from benchmarks._fixed import averages, fixed_runs, lists
+from benchmarks._fixed import lists
 from benchmarks._instances import fresh_families, held_out_families, instance_families
-from benchmarks._tables import TABLES, report_text
+from benchmarks._tables import TABLES
 from oddarms.arms import Bernoulli, Beta
-from oddarms.experiments import Grid, Outcome, Setting
+from oddarms.experiments import Grid, Setting
 from oddarms.theory import gaps, spade_pulls_bound
 
 EFFORT = Effort(runs=3, baseline_runs=2, budget=10_000)
@@ -91,59 +90,11 @@ def test_rows_tables_and_json() -> None:
     assert " | > 1e+04 | " in first
 
 
-def test_spade_alone() -> None:
-    (row,) = compare([PLANTED], EFFORT, seed=3, jobs=1, report=print, baselines=())
-    assert list(row.summaries) == ["SPADE"]
-    header = TABLES["samples"]({"samples": [row.to_dict()]}).splitlines()[0]
-    assert header == "| family | SPADE | wrong | limit | SPADE / limit |"
-
-
-def test_match_is_any_part_of_a_name() -> None:
-    families = list(FAMILIES.values())
-    names = [family.name for family in matching(families, ["19+1", "Beta(5)"])]
-    assert names == ["19+1 planted, k=2", "19+1 planted, k=3", "48+2 Beta(5), k=2"]
-    assert matching(families, None) == families
-    assert matching(families, ["k=9"]) == []
-
-
-def test_a_report_has_its_lists_of_numbers_on_one_line() -> None:
-    report = {"means on [0,  1]": [1, 2.5, -1e-09], "empty": [], "rows": [{"a": [3]}]}
-    text = report_text(report)
-    assert json.loads(text) == report
-    assert text.splitlines()[1] == ' "means on [0,  1]": [ 1, 2.5, -1e-09 ],'
-
-
-@pytest.mark.parametrize("family", [PLANTED, QUIET], ids=["Bernoulli", "Beta"])
-def test_errors_of_a_fixed_number_of_runs(family: Setting) -> None:
-    (row,) = compare([family], EFFORT, seed=3, jobs=1, report=lambda _: None, baselines=())
-    found = list(fixed_runs([row], EFFORT, seed=3))
-    assert found == list(fixed_runs([row], EFFORT, seed=3))
-    mean = np.mean([outcome.pulls for outcome in row.spade])
-    assert [one.runs_each for one in found] == [10, 30, 50, 100, math.ceil(mean / row.n)]
-    assert [one.like_spade for one in found] == [False] * 4 + [True]
-    assert all((one.wrong_tests is None) == (family is QUIET) for one in found)
-    for place, one in enumerate(found):
-        assert (one.family, one.n, one.runs) == (family.name, row.n, 3)
-        assert one.pulls == one.n * one.runs_each
-        errs = [_plug_in_errs(outcome, family, one.runs_each, place) for outcome in row.spade]
-        assert one.wrong == sum(errs)
-
-
 def test_the_usual_ways_by_hand() -> None:
     """Median 0.2, MAD 0.1; mean 0.34 and sd 0.287 put the threshold at 0.628 for k = 1."""
     found = np.array([0.1, 0.1, 0.2, 0.4, 0.9])
     assert [way.tolist() for way in lists(found, 100, 1.0)] == [[4], [3, 4], [4]]
     assert [way.tolist() for way in lists(found, 10, 1.0)] == [[4], [3, 4], []]
-
-
-def _plug_in_errs(outcome: Outcome, family: Setting, runs_each: int, place: int) -> bool:
-    """The rule written out; SPADE has the first child of the seed."""
-    arms = family.draw(outcome.instance_seed)
-    rng = np.random.default_rng(outcome.seed).spawn(6)[1 + place]
-    y = averages(arms, runs_each, rng)
-    called = y >= y.mean() + family.k * y.std()
-    truth = arms.means >= arms.means.mean() + family.k * arms.means.std()
-    return bool((called != truth).any())
 
 
 def test_delta_falls_on_the_same_instances() -> None:

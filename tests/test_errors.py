@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import pickle
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -74,30 +76,11 @@ class TestTree:
         assert [c for c in ours if not issubclass(c, OddarmsError)] == [errors.SearchInterrupted]
         assert not issubclass(errors.SearchInterrupted, Exception)  # which a loop may retry
 
-    @pytest.mark.parametrize(
-        ("ours", "builtin"),
-        [
-            (errors.InvalidParameter, ValueError),
-            (errors.UnknownAlgorithm, LookupError),
-            (errors.UnknownOption, TypeError),
-            (errors.TwoThresholds, AttributeError),
-            (errors.DuplicateAlgorithm, ValueError),
-            (errors.ProtocolError, RuntimeError),
-            (errors.MissingExtra, ImportError),
-            (errors.UnknownStudy, LookupError),
-            (errors.DuplicateStudy, ValueError),
-            (errors.StorageFailed, OSError),
-            (errors.WorkerLost, RuntimeError),
-            (errors.RewardRejected, ValueError),
-            (errors.PullFailed, RuntimeError),
-            (errors.SearchInterrupted, KeyboardInterrupt),
-        ],
-    )
-    def test_and_also_the_builtin_one_expects(
-        self, ours: type[Exception], builtin: type[BaseException]
-    ) -> None:
-        assert issubclass(ours, builtin)
-        assert ours.__name__ in (errors.__doc__ or "")
+    def test_and_also_the_builtin_of_the_docstring(self) -> None:
+        pairs = re.findall(r"(\w+) \((\w+)\) ", errors.__doc__ or "")
+        assert len(pairs) == 13
+        for ours, builtin in pairs:
+            assert issubclass(getattr(errors, ours), getattr(builtins, builtin))
 
     def test_a_failure_of_a_storage_says_whether_it_passes(self) -> None:
         lasting = errors.StorageFailed("a.db: it is damaged.")
@@ -122,13 +105,6 @@ class TestFunctionThatRaises:
         assert error.result.pulls_per_arm.tolist() == [4, 3, 3]
         assert error.result.means.tolist() == [0.5, 0.25, 0.75]
         assert error.unabsorbed == []
-
-    def test_rewards_of_the_unfinished_step_are_there_too(self) -> None:
-        with pytest.raises(PullFailed) as caught:
-            find(arms(After(2, raising(OSError("gone")))), **QUESTION, batch=4)
-        assert caught.value.result.pulls == 0
-        assert sorted(caught.value.unabsorbed) == [("ann", 0.5)] * 4 + [("bob", 0.25)] * 2
-        assert caught.value.result.unused == 6
 
 
 class TestFunctionThatReturnsNoReward:
@@ -214,12 +190,6 @@ class TestInterrupt:
         assert caught.value.result.status == "interrupted"
         assert caught.value.result.pulls_per_arm.tolist() == [4, 3, 3]
         assert not caught.value.result.complete
-
-    def test_the_unfinished_step_of_an_interrupted_search_is_kept(self) -> None:
-        with pytest.raises(SearchInterrupted) as caught:
-            find(arms(raising(KeyboardInterrupt())), **QUESTION, batch=2)
-        assert caught.value.unabsorbed == [("ann", 0.5)] * 2
-        assert caught.value.result.pulls == 0
 
     def test_ctrl_c_elsewhere(self) -> None:
         with pytest.raises(SearchInterrupted) as caught:

@@ -81,12 +81,6 @@ def test_a_search_takes_a_frame_as_its_history() -> None:
         Search(["bob", "cy"], k=1).add_history(FRAME, **NAMED)
 
 
-def test_labels_of_files_are_texts_and_find_arms_that_are_numbers(tmp_path: Path) -> None:
-    path = tmp_path / "history.csv"
-    path.write_text("arm,reward\n1,0\n2,1\n1,0\n")
-    assert Search([1, 2, "3"], k=1).add_history(path) == 3
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_missing_rewards(library: str) -> None:
     data = LIBRARIES[library]({"arm": ["a", "b", "a", "c"], "reward": [1.0, None, 0.0, None]})
@@ -128,11 +122,6 @@ def test_labels(library: str) -> None:
     missing = LIBRARIES[library]({"arm": ["a", None], "reward": [1, 0]})
     with pytest.raises(InvalidParameter, match="row 2: the label of the arm is missing"):
         read_totals(missing, arm="arm", reward="reward")
-
-
-def test_several_levels_of_an_index() -> None:
-    frame = pandas.DataFrame({"a": ["x", "y"], "b": [1, 2], "reward": [0, 1]})
-    assert read_totals(frame.set_index(["a", "b"])).labels == ["x / 1", "y / 2"]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

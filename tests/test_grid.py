@@ -15,7 +15,7 @@ import pytest
 
 from oddarms import simulate
 from oddarms.algorithms import _registry
-from oddarms.arms import Bernoulli, Beta, Resampled, Uniform
+from oddarms.arms import Bernoulli, Uniform
 from oddarms.errors import InvalidParameter, UnknownAlgorithm, UnknownOption
 from oddarms.experiments import Contender, Grid, Outcome, Setting, UniformMeans, run
 from oddarms.experiments._grid import Cell, CellTask, code_fingerprint
@@ -87,13 +87,6 @@ class TestCells:
             assert cell.smallest_gap == gaps(again.means, 1.0).min()
             assert cell.outliers == outliers(again.means, 1.0).size
 
-    def test_simulated_arms_stay_what_they_are(self) -> None:
-        table = Resampled({"a": [0.0, 1.0], "b": [1.0, 1.0]})
-        assert Setting("table", table, k=1.0).draw(0) is table
-        drawn = Setting("beta", lambda rng: Beta(rng.uniform(0.2, 0.8, 4)), k=1.0)
-        assert drawn.draws
-        assert isinstance(drawn.draw(3), Beta)
-
 
 class TestSeeds:
     def test_a_subset_gives_the_same_rows(self) -> None:
@@ -149,17 +142,6 @@ class TestNames:
         Grid([FIXED, replace(FIXED, figure="other")])
         with pytest.raises(InvalidParameter, match=r"unique names but \('one', 'fixed'\) appears"):
             Grid([FIXED, replace(FIXED, k=2.0)])
-
-    def test_algorithms_are_unique(self) -> None:
-        Grid([FIXED], ["rr", Contender("RR 7", "rr", {"batch": 7})])
-        with pytest.raises(InvalidParameter, match="algorithms must have unique names but 'rr'"):
-            Grid([FIXED], ["rr", "rr"])
-
-    def test_there_is_something_to_compare(self) -> None:
-        with pytest.raises(InvalidParameter, match="settings must not be empty"):
-            Grid([])
-        with pytest.raises(InvalidParameter, match="algorithms must not be empty"):
-            Grid([FIXED], [])
 
 
 class TestMisuse:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import oddarms
 from oddarms.errors import InvalidParameter
-from oddarms.tables import RunHistory, read_junit, read_totals
+from oddarms.tables import RunHistory, read_junit
 
 PYTEST = """<?xml version="1.0" encoding="utf-8"?>
 <testsuites name="pytest tests"><testsuite name="pytest" errors="1" failures="1" skipped="2"
@@ -312,48 +312,11 @@ def test_a_teardown_is_no_second_execution(tmp_path: Path) -> None:
     assert runs["tests.test_shop::test_both"] == 1
 
 
-def test_runs_count_after_the_first_pass(tmp_path: Path) -> None:
-    outcomes = {
-        "a": "0000",
-        "b": "1010",
-        "dead": "1111",
-        "off": "----",
-        "new": "---0",
-        "late": "-110",
-    }
-    inside = {"0": "", "1": "<failure/>", "-": "<skipped/>"}
-    texts = [
-        suite(*(case(name, inside[runs[run]]) for name, runs in outcomes.items()))
-        for run in range(4)
-    ]
-    history = read(tmp_path, *texts)
-    assert {test: samples.tolist() for test, samples in history.items()} == {
-        "C::a": [0, 0, 0],
-        "C::b": [1, 0],
-        "C::new": [],
-        "C::late": [],
-    }
-    assert [tuple(count) for count in history.placed("broken")] == [("C::dead", 4, 4, 0, "broken")]
-    assert [tuple(count) for count in history.placed("skipped")] == [("C::off", 0, 0, 4, "skipped")]
-    assert (history.files, history.samples, history.copies) == (4, 5, 0)
-    totals = read_totals(history)
-    assert (totals.labels, totals.counts.tolist()) == (["C::a", "C::b"], [3, 2])
-    assert totals.left_out == {"C::new": 0, "C::late": 0}
-
-
 def test_a_search_takes_a_history_as_it_is(tmp_path: Path) -> None:
     texts = [suite(case("a"), case("b", "<failure/>" if run % 2 else "")) for run in range(5)]
     history = read(tmp_path, *texts)
     search = oddarms.Search(list(history), k=1)
     assert search.add_history(history) == 8
-
-
-def test_other_moments_in_a_file_are_other_runs(tmp_path: Path) -> None:
-    parts = [
-        suite(case("a"), case("b"), more=f' timestamp="2026-01-0{day}"') for day in range(1, 4)
-    ]
-    merged = read(tmp_path, f"<testsuites>{''.join(parts)}</testsuites>")
-    assert {count.test: count.runs for count in merged.counts} == {"C::a": 3, "C::b": 3}
 
 
 def test_same_names_in_other_classes_suites_and_files_are_other_tests(tmp_path: Path) -> None:

@@ -90,15 +90,6 @@ class TestSettings:
             "n = 1000",
         ]
 
-    def test_figure_2b(self) -> None:
-        settings = settings_of("fig2b")
-        assert [setting.instance for setting in settings] == [
-            UniformMeans(900, 2.0, window)
-            for window in ((0.059, 0.061), (0.089, 0.091), (0.119, 0.121))
-        ]
-        for setting in settings:
-            assert (setting.k, setting.delta, setting.instances, setting.runs) == (2.0, 0.1, 10, 1)
-
     def test_figure_3(self) -> None:
         settings = settings_of("fig3")
         assert [(setting.name, setting.k) for setting in settings] == [
@@ -146,11 +137,6 @@ class TestCrowd:
         assert crowd.arms.means.tolist() == [0.75, 0.0]
         assert (crowd.description, crowd.real) == ("crowd.csv", True)
         assert isinstance(read_crowd(write("arm,reward\nb,1\na,0\nb,0\n")).arms, Bernoulli)
-
-    def test_means_alone(self, write: Write) -> None:
-        crowd = read_crowd(write("arm,pulls,mean\nb,3,0.25\na,4,1\n"))
-        assert isinstance(crowd.arms, Bernoulli)
-        assert crowd.arms.means.tolist() == [0.25, 1.0]
 
     def test_responses_with_gold(self, write: Write) -> None:
         text = "worker,item,label,gold\nann,1,1,1.0\nbob,1,no,yes\nann,2,yes,no\nann,3,1,\n"

@@ -190,11 +190,6 @@ class TestWords:
         said = Question(1000, margin=0, **words).sentence()
         assert said == f"which of 1,000 arms have a mean {where} of all means?"
 
-    def test_repr(self) -> None:
-        text = repr(Question(1000, **FULL))
-        assert text.startswith("Question(1,000 arms, k=1.5, delta=0.1, ")
-        assert text.endswith("algorithm='wrr', batch=7, rho=1.7)")
-
 
 LABELS = st.one_of(
     st.integers(2, 50),
@@ -251,11 +246,10 @@ class TestJSON:
         }
         assert Question(5).to_dict()["labels"] is None
 
-    @pytest.mark.parametrize("version", [0, VERSION + 1, "1", None, [1], True, 1.0])
+    @pytest.mark.parametrize("version", [0, VERSION + 1, "1", None, True, 1.0])
     def test_another_version(self, version: Any) -> None:
-        document = {**Question(3).to_dict(), "version": version}
         with pytest.raises(InvalidParameter, match="this program reads 1"):
-            Question.from_json(json.dumps(document))
+            Question.from_dict({**Question(3).to_dict(), "version": version})
 
     def test_what_cannot_be_written_down(self) -> None:
         with pytest.raises(InvalidParameter, match=r"texts and whole numbers .* not 2\.5"):

@@ -53,11 +53,6 @@ class TestHelp:
         assert main(["--version"]) == 0
         assert capsys.readouterr().out == f"oddarms {__version__}\n"
 
-    def test_as_a_module(self) -> None:
-        command = [sys.executable, "-m", "oddarms", "--version"]
-        said = subprocess.run(command, capture_output=True, check=True, text=True)
-        assert said.stdout.startswith("oddarms ")
-
 
 class Recorded:
     """Stands for `oddarms.experiments.reproduce`: keeps what it is asked and raises."""
@@ -342,15 +337,3 @@ class TestDemo:
         assert f"interrupted after {calls[-1].pulls:,} samples; so far:\n" in err
         assert f"{calls[-1].pulls:,}" in out
         assert (tmp_path / "result.json").exists()
-
-    @pytest.mark.parametrize(
-        ("arguments", "sentence"),
-        [
-            (["--delta", "2"], "delta must be strictly between 0 and 1 but got 2.0."),
-            (["--budget", "-1"], "budget must be a whole number of at least 0 but got -1."),
-            (["--out", "/proc/x"], "--out must be a writable folder; /proc/x is"),
-        ],
-    )
-    def test_misuse(self, arguments: list[str], sentence: str, capsys: Said) -> None:
-        assert main(["demo", *arguments]) == 2
-        assert said_in_one_sentence(capsys).startswith(sentence)

@@ -50,12 +50,6 @@ class TestComplete:
         assert result.intervals[1, 0] >= high
         assert (result.intervals[[0, 2, 3], 1] <= low).all()
 
-    def test_pulls_of_ade_are_split(self) -> None:
-        result = find(Bernoulli(CONSTANT, labels=LABELS), k=0, delta=0.1, algorithm="ade", rng=0)
-        assert result.threshold_pulls > 0
-        assert result.arm_pulls > 0
-        assert result.threshold_pulls + result.arm_pulls == result.pulls
-
 
 class TestIncomplete:
     def test_budget(self) -> None:
@@ -64,12 +58,6 @@ class TestIncomplete:
         assert (result.complete, result.status) == (False, "budget")
         assert sorted(result.undecided) == sorted(LABELS)
         assert result.undecided[0] == "bob"  # the most suspicious first
-
-    def test_nothing_pulled(self) -> None:
-        result = result_of(budget=0)
-        assert np.isnan(result.means).all()
-        assert result.intervals.tolist() == [[0.0, 1.0]] * 4
-        assert result.trace == ()
 
 
 class TestBothSides:

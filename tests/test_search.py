@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers import quick_and_long
 from oddarms import Progress, Question, Search, Status, find
-from oddarms.algorithms import Algorithm, Pulls, Threshold, get_algorithm
+from oddarms.algorithms import Algorithm, Pulls, Threshold
 from oddarms.arms import Bernoulli
 from oddarms.errors import InvalidParameter, ProtocolError, RewardRejected
 from oddarms.problem import FloatArray, IntArray
@@ -155,18 +154,6 @@ class TestAskAndTell:
         assert caught.value.unabsorbed == [("a", 3.0)]
         assert caught.value.result.pulls == 0
 
-    def test_a_question_instead_of_its_words(self) -> None:
-        question = Question(["a", "b"], k=0, delta=0.1, algorithm="rr", options={"batch": 2})
-        search = Search(question)
-        assert search.question is question
-        assert search.ask_step().total == 4
-        with pytest.raises(InvalidParameter, match="complete: leave out k"):
-            Search(question, k=1)
-
-    def test_an_algorithm_class_instead_of_a_name(self) -> None:
-        search = Search(4, k=0.5, delta=0.1, algorithm=get_algorithm("rr"), batch=20)
-        assert drive(search, Streams(MEANS)).algorithm == "RR"
-
 
 class TestFind:
     def test_parameters_are_checked_before_the_first_pull(self) -> None:
@@ -210,29 +197,6 @@ class TestDefaults:
 
 class TestHistory:
     """Rewards from before the search."""
-
-    @pytest.mark.parametrize("algorithm", quick_and_long(["spade", "rr"], ["ade", "wrr"]))
-    def test_they_are_evidence_but_no_pulls(self, algorithm: str) -> None:
-        means, rng = [0.05, 1.0, 0.0, 0.05], np.random.default_rng(5)
-        given = {i: (rng.random(20) < y).astype(float) for i, y in enumerate(means)}
-        words: dict[str, Any] = {"k": 0.0, "delta": 0.3, "algorithm": algorithm, "rng": 3}
-        without = find(Bernoulli(means), **words)
-        result = find(Bernoulli(means), history=given, **words)
-        assert result.outliers == without.outliers == [1]
-        assert result.history == 4 * 20
-        assert result.history_per_arm.tolist() == [20] * 4
-        if algorithm != "ade":  # of which the pulls vary more than that
-            assert result.pulls < without.pulls
-
-    @pytest.mark.parametrize("algorithm", ["spade", "rr"])
-    def test_they_cost_no_budget(self, algorithm: str) -> None:
-        search = Search(["a", "b"], k=0, delta=0.1, algorithm=algorithm, budget=0)
-        assert search.status is Status.BUDGET
-        search = Search(["a", "b"], k=0, delta=0.1, algorithm=algorithm, budget=4)
-        search.add_history({"a": [0.0] * 6, "b": [1.0] * 6})
-        drive(search, Streams([0.0, 1.0]))
-        assert search.told == 4
-        assert search.result().history == 12
 
     def test_rr_takes_them_as_the_next_places(self) -> None:
         search = Search(["a", "b"], k=0, delta=0.1, algorithm="rr")

@@ -73,15 +73,6 @@ class TestPulls:
             assert first.count(value) <= most_errors(runs, 1 / 3)
             assert runs - first.count(value) <= most_errors(runs, 2 / 3)
 
-    def test_a_search_begins_with_all_rows(self) -> None:
-        """Neither does a search use up the arms it is given, nor do pulls from before count."""
-        arm, few, all_rows = np.array([0]), np.array([2]), np.array([4])
-        for arms in (once(ROWS), once(ROWS, 4)):
-            arms = arms.seeded(np.random.default_rng(1))
-            arms.pull(arm, few)
-            arms.seeded(np.random.default_rng(0)).pull(arm, all_rows)
-            arms.pull(arm, few)
-
     def test_a_generator_of_its_own_keeps_its_order(self) -> None:
         arm, rows = np.array([0]), np.array([30])
 
@@ -109,11 +100,6 @@ class TestPulls:
 
 
 class TestFinitePopulations:
-    def test_all_rows_decide(self) -> None:
-        """What is asked is about the rows themselves, so that all of them leave nothing open."""
-        result = find(once({"a": [0, 0], "b": [0, 1], "c": [1, 1]}), k=1, margin=0, rng=1)
-        assert (result.outliers, sorted(map(str, result.normal))) == (["c"], ["a", "b"])
-
     def test_the_order_of_rows_does_not_matter(self) -> None:
         """Sorted rows, ones first, would mislead a search that took them as they come."""
         records = {i: [1] * 20 + [0] * 380 for i in range(9)} | {9: [0] * 40 + [1] * 360}

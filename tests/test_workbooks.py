@@ -78,11 +78,6 @@ def test_what_a_table_is_told_holds_for_a_workbook(tmp_path: Path) -> None:
     refused(workbook(tmp_path / "c.xlsx", HEADER), "has no rows")
 
 
-def test_counts(tmp_path: Path) -> None:
-    path = workbook(tmp_path / "a.xlsx", ["arm", "events", "trials"], ["a", 1, 4], ["b", 3, 4])
-    assert read_totals(path).sums.tolist() == [1.0, 3.0]
-
-
 def test_a_missing_extra_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = workbook(tmp_path / "a.xlsx", HEADER, *ROWS)
     monkeypatch.setitem(sys.modules, "openpyxl", None)
