@@ -166,7 +166,7 @@ def _not_proven(families: list[Setting], options: argparse.Namespace) -> tuple[l
 def _calibrated(families: list[Setting], options: argparse.Namespace) -> Report:
     chosen, runs = _not_proven(families, options)
     found = calibrated_runs(chosen, runs, seed=options.seed, report=_say)
-    return {"calibrated": _plain(found)}
+    return {"calibrated": list(found)}
 
 
 def _beside(families: list[Setting], options: argparse.Namespace) -> Report:
@@ -175,14 +175,14 @@ def _beside(families: list[Setting], options: argparse.Namespace) -> Report:
     runs = _effort(options).runs
     equal = equal_until_decided(chosen, runs, seed=options.seed)
     calibrated = calibrated_runs(chosen, runs, seed=options.seed, report=_say)
-    rows = [row for row in calibrated if row.delta == DELTA]
-    return {"equal": _plain(equal), "calibrated_beside": _plain(rows)}
+    rows = [row for row in calibrated if row["delta"] == DELTA]
+    return {"equal": list(equal), "calibrated_beside": rows}
 
 
 def _budget(families: list[Setting], options: argparse.Namespace) -> Report:
     chosen, runs = _not_proven(families, options)
     found = budget_runs(budget_families(chosen), runs, seed=options.seed, report=_say)
-    return {"budget": _plain(found)}
+    return {"budget": found}
 
 
 def _speed(families: list[Setting], options: argparse.Namespace) -> Report:  # noqa: ARG001
@@ -192,19 +192,19 @@ def _speed(families: list[Setting], options: argparse.Namespace) -> Report:  # n
 
 def _growth(families: list[Setting], options: argparse.Namespace) -> Report:  # noqa: ARG001
     _say("growth with the number of arms")
-    return {"growth": _plain(growth(SIZES[:2] if options.quick else SIZES))}
+    return {"growth": list(growth(SIZES[:2] if options.quick else SIZES))}
 
 
 def _opening(families: list[Setting], options: argparse.Namespace) -> Report:  # noqa: ARG001
     with places(options.storage) as found:
         rows = openings(found, 20_000 if options.quick else 1_000_000, _say)
-    return {"opening": _plain(rows)}
+    return {"opening": rows}
 
 
 def _workers(families: list[Setting], options: argparse.Namespace) -> Report:  # noqa: ARG001
     _say("how busy many workers are")
     seeds = range(options.seed, options.seed + (1 if options.quick else 8))
-    return {"workers": _plain(busy_workers(seeds))}
+    return {"workers": list(busy_workers(seeds))}
 
 
 PARTS: dict[str, Callable[[list[Setting], argparse.Namespace], Report]] = {

@@ -9,7 +9,6 @@ rule on plain averages (SPADE's decisions stand). *Rows* is the calibrated rule 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -42,28 +41,6 @@ class _Instance(NamedTuple):
     budgets: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class BudgetRow:
-    """One way of spending one budget, on all instances of a family.
-
-    Attributes
-    ----------
-    share
-        The budget over the limit; it is at least two pulls of every arm.
-    any_wrong, wrong_arms
-        The share of runs with a wrong guess, and the mean number of wrong arms.
-    """
-
-    family: str
-    n: int
-    share: float
-    way: str
-    runs: int
-    pulls: float
-    any_wrong: float
-    wrong_arms: float
-
-
 def budget_families(families: Sequence[Setting]) -> list[Setting]:
     """Return those with 0/1 rewards whose limits are not too large to be spent pull by pull."""
     found = []
@@ -77,9 +54,9 @@ def budget_families(families: Sequence[Setting]) -> list[Setting]:
 
 def budget_runs(
     families: Sequence[Setting], runs: int, *, seed: int, report: Callable[[str], None]
-) -> list[BudgetRow]:
+) -> list[dict[str, Any]]:
     """Return what every way of spending a budget comes to."""
-    rows: list[BudgetRow] = []
+    rows: list[dict[str, Any]] = []
     for family in families:
         cells = list(Grid([repeated(family, runs)], [SPADE_CONTENDER]).cells(seed))
         instances = [_instance(cell) for cell in cells]
@@ -104,21 +81,22 @@ def _instance(cell: Cell) -> _Instance:
 
 def _rows(
     family: str, way: str, instances: Sequence[_Instance], found: Sequence[list[BoolArray]]
-) -> Iterator[BudgetRow]:
+) -> Iterator[dict[str, Any]]:
+    """Yield a way of spending each budget, at least two pulls of every arm: its mean errors."""
     truths = [is_outlier(one.arms.means, one.k) for one in instances]
     for place, share in enumerate(SHARES):
         at_budget = [by_budget[place] for by_budget in found]
         wrong = [int((odd != truth).sum()) for odd, truth in zip(at_budget, truths, strict=True)]
-        yield BudgetRow(
-            family,
-            truths[0].size,
-            share,
-            way,
-            len(wrong),
-            fmean(one.budgets[place] for one in instances),
-            fmean(count > 0 for count in wrong),
-            fmean(wrong),
-        )
+        yield {
+            "family": family,
+            "n": truths[0].size,
+            "share": share,
+            "way": way,
+            "runs": len(wrong),
+            "pulls": fmean(one.budgets[place] for one in instances),
+            "any_wrong": fmean(count > 0 for count in wrong),
+            "wrong_arms": fmean(wrong),
+        }
 
 
 # The ways

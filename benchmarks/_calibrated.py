@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -98,32 +99,9 @@ def _one_near(n: int, k: float, gap: float) -> Draw:
     return with_smallest_gap(draw, k, 0.5 * gap)
 
 
-@dataclass(frozen=True)
-class CalibratedRow:
-    """A family at one delta.
-
-    Attributes
-    ----------
-    pulls, limit
-        Means over the instances.
-    wrong, unfinished
-        Runs with a wrong answer, and runs without one as they had too many pulls.
-    """
-
-    family: str
-    n: int
-    k: float
-    delta: float
-    runs: int
-    pulls: float
-    limit: float
-    wrong: int
-    unfinished: int
-
-
 def calibrated_runs(
     families: Sequence[Setting], runs: int, *, seed: int, report: Callable[[str], None]
-) -> Iterator[CalibratedRow]:
+) -> Iterator[dict[str, Any]]:
     """Yield a row for each family and delta.
 
     What is pulled does not depend on delta, so one run says for each delta when it would stop.
@@ -134,17 +112,17 @@ def calibrated_runs(
         n = cells[0].arms.means.size
         for place, delta in enumerate(DELTAS):
             stops = [stop[place] for stop in found]
-            yield CalibratedRow(
-                family.name,
-                n,
-                family.k,
-                delta,
-                len(cells),
-                fmean(stop.pulls for stop in stops),
-                fmean(instance_limit(cell.arms, family.k, delta) for cell in cells),
-                sum(stop.finished and not stop.right for stop in stops),
-                sum(not stop.finished for stop in stops),
-            )
+            yield {
+                "family": family.name,
+                "n": n,
+                "k": family.k,
+                "delta": delta,
+                "runs": len(cells),
+                "pulls": fmean(stop.pulls for stop in stops),
+                "limit": fmean(instance_limit(cell.arms, family.k, delta) for cell in cells),
+                "wrong": sum(stop.finished and not stop.right for stop in stops),
+                "unfinished": sum(not stop.finished for stop in stops),  # of too many pulls
+            }
         report(f"calibrated: {family.name}")
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from pandas import DataFrame
@@ -111,36 +112,24 @@ def lists(found: FloatArray, runs_each: int, k: float) -> tuple[IntArray, IntArr
     return outliers(found, k), np.flatnonzero(found >= median + k * mad), by_tests
 
 
-@dataclass(frozen=True)
-class EqualRow:
-    """Equal sampling until our own evidence decides every arm, on one family.
+def equal_until_decided(families: Sequence[Setting], runs: int, *, seed: int) -> Iterator[Any]:
+    """Yield for each family how many samples `analyze` needs if all arms have equally many.
 
     `pulls` and `half_width_95` are the mean over the instances and its interval.
     """
-
-    family: str
-    n: int
-    pulls: float
-    half_width_95: float
-    wrong: int
-    unfinished: int
-    runs: int
-
-
-def equal_until_decided(families: Sequence[Setting], runs: int, *, seed: int) -> Iterator[EqualRow]:
-    """Yield for each family how many samples `analyze` needs if all arms have equally many."""
     for family in families:
         found = [_equal(cell) for cell in Grid([repeated(family, runs)], [SPADE]).cells(seed)]
         pulls = [one[0] for one in found]
-        yield EqualRow(
-            family.name,
-            family.draw(seed=0).means.size,
-            fmean(pulls),
-            float(t.ppf(0.975, len(pulls) - 1) * np.std(pulls, ddof=1) / math.sqrt(len(pulls))),
-            sum(finished and not right for _, right, finished in found),
-            sum(not finished for *_, finished in found),
-            len(found),
-        )
+        width = t.ppf(0.975, len(pulls) - 1) * np.std(pulls, ddof=1) / math.sqrt(len(pulls))
+        yield {
+            "family": family.name,
+            "n": family.draw(seed=0).means.size,
+            "pulls": fmean(pulls),
+            "half_width_95": float(width),
+            "wrong": sum(finished and not right for _, right, finished in found),
+            "unfinished": sum(not finished for *_, finished in found),
+            "runs": len(found),
+        }
 
 
 def _equal(cell: Cell) -> tuple[int, bool, bool]:

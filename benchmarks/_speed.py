@@ -5,8 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,18 +34,9 @@ def cost_of_the_loop(budget: int = 40_000, repeats: int = 5) -> dict[str, float]
     return {"bare": costs[0], "find": costs[1], "ratio": costs[1] / costs[0]}
 
 
-@dataclass(frozen=True)
-class GrowthRow:
-    """A whole interactive search of the default algorithm."""
-
-    arms: int
-    pulls: int
-    seconds: float
-    peak_megabytes: float
-    correct: bool
-
-
-def growth(sizes: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)) -> Iterator[GrowthRow]:
+def growth(
+    sizes: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000),
+) -> Iterator[dict[str, Any]]:
     """Yield one search per size: one arm in a hundred at 0.9, the others within 0.1 of 0.2."""
     for n in sizes:
         rng = np.random.default_rng(n)
@@ -58,7 +48,13 @@ def growth(sizes: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)) -> Iter
         result = find(arms, k=3, delta=0.1, rng=1)
         seconds = time.perf_counter() - start
         correct = set(result.outliers) == set(odd.tolist())
-        yield GrowthRow(n, result.pulls, seconds, _peak_megabytes(), correct)
+        yield {
+            "arms": n,
+            "pulls": result.pulls,
+            "seconds": seconds,
+            "peak_megabytes": _peak_megabytes(),
+            "correct": correct,
+        }
 
 
 def _seconds(function: Callable[[], object]) -> float:

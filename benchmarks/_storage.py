@@ -7,9 +7,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ ALL_IN_ONE_STEP = 1000
 NAME = "benchmark"
 LEASE = timedelta(hours=1)
 REWARD = 0.5
+Row = dict[str, Any]
 
 
 class Place:
@@ -76,18 +77,11 @@ def make_wide_study(url: str) -> None:
     create_study(NAME, range(ARMS), rng=0, storage=url, algorithm="rr", batch=ALL_IN_ONE_STEP)
 
 
-@dataclass(frozen=True)
-class Opening:
-    """CPU seconds to open a study that others have written, which replays the whole log."""
+def openings(found: list[Place], results: int, report: Callable[[str], None]) -> list[Row]:
+    """Open a study with so many results in each place, which replays the whole log.
 
-    storage: str
-    arms: int
-    results: int
-    seconds: float
-
-
-def openings(found: list[Place], results: int, report: Callable[[str], None]) -> list[Opening]:
-    """Open a study with so many results in each place; the CPU time of a server is left out."""
+    Seconds are CPU time, without that of a server.
+    """
     rows = []
     for place in found:
         report(f"opening a study with {results:,} results: {place.name}")
@@ -96,7 +90,8 @@ def openings(found: list[Place], results: int, report: Callable[[str], None]) ->
             told = _fill(url, results)
             began = time.process_time()
             load_study(NAME, storage=url).overview()
-            rows.append(Opening(place.name, ARMS, told, time.process_time() - began))
+            row = {"storage": place.name, "arms": ARMS, "results": told}
+            rows.append({**row, "seconds": time.process_time() - began})
         finally:
             place.remove(url)
     return rows

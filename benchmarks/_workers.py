@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,27 +17,18 @@ ARMS, OUTLIERS = 48, 2
 JOBS = (16, 64)
 
 
-@dataclass(frozen=True)
-class Busy:
-    """A search by some workers, beside the one that a single worker makes."""
+def busy_workers(seeds: Sequence[int], jobs: Sequence[int] = JOBS) -> Iterator[dict[str, Any]]:
+    """Yield searches of 50 Bernoulli arms whose pulls take lognormal times (sigma 1).
 
-    jobs: int
-    ahead: float
-    seed: int
-    busy: float
-    """The share of the workers' time in which they made pulls."""
-    pulls: int
-    pulls_of_one: int
-
-
-def busy_workers(seeds: Sequence[int], jobs: Sequence[int] = JOBS) -> Iterator[Busy]:
-    """Yield searches of 50 Bernoulli arms whose pulls take lognormal times (sigma 1)."""
+    `busy` is the share of the workers' time in which they made pulls.
+    """
     for seed in seeds:
         means = _means(seed)
         _, alone = simulated(means, 1, 0.0, seed)
         for number, ahead in itertools.product(jobs, (0.0, PREFETCH)):
             busy, pulls = simulated(means, number, ahead, seed)
-            yield Busy(number, ahead, seed, busy, pulls, alone)
+            row = {"jobs": number, "ahead": ahead, "seed": seed, "busy": busy}
+            yield {**row, "pulls": pulls, "pulls_of_one": alone}
 
 
 def simulated(means: FloatArray, jobs: int, ahead: float, seed: int) -> tuple[float, int]:

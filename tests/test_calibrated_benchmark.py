@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from benchmarks import _budget
 from benchmarks._budget import (
     SHARES,
     WAYS,
-    BudgetRow,
     budget_families,
     budget_runs,
 )
@@ -60,24 +58,24 @@ def test_families() -> None:
 def test_one_run_says_where_each_delta_stops() -> None:
     rows = list(calibrated_runs([PLANTED], 3, seed=1, report=lambda _: None))
     cells = list(Grid([repeated(PLANTED, 3)], [SPADE]).cells(1))
-    assert [row.delta for row in rows] == list(DELTAS)
+    assert [row["delta"] for row in rows] == list(DELTAS)
     for row in rows:
         pulls, wrong = [], 0
         for cell in cells:
             rng = np.random.default_rng([cell.seed, STREAM])
-            machine = Calibrated(20, rule=Sigma(k=2.0), delta=row.delta, rng=rng)
+            machine = Calibrated(20, rule=Sigma(k=2.0), delta=row["delta"], rng=rng)
             arms = cell.arms.seeded(rng)
             while not machine.done:
                 pull_once(machine, arms, UNLIMITED)
             pulls.append(int(machine.pulls.sum()))
             truth = is_outlier(cell.arms.means, 2.0)
             wrong += not np.array_equal(machine.decisions == Decision.HIGH, truth)
-        limits = [instance_limit(cell.arms, 2.0, row.delta) for cell in cells]
-        assert row.pulls == pytest.approx(np.mean(pulls))
-        assert row.limit == pytest.approx(np.mean(limits))
-        assert (row.n, row.runs, row.wrong, row.unfinished) == (20, 3, wrong, 0)
-    first = TABLES["calibrated"]({"calibrated": [asdict(row) for row in rows]}).splitlines()[2]
-    assert f" | {rows[0].pulls / rows[0].limit:.2f} | " in first
+        limits = [instance_limit(cell.arms, 2.0, row["delta"]) for cell in cells]
+        assert row["pulls"] == pytest.approx(np.mean(pulls))
+        assert row["limit"] == pytest.approx(np.mean(limits))
+        assert (row["n"], row["runs"], row["wrong"], row["unfinished"]) == (20, 3, wrong, 0)
+    first = TABLES["calibrated"]({"calibrated": rows}).splitlines()[2]
+    assert f" | {rows[0]['pulls'] / rows[0]['limit']:.2f} | " in first
 
 
 APT = np.array([0.2, 0.5, 0.9]), 1.0, np.array([3, 4, 50])
@@ -104,15 +102,15 @@ def without_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("without_compiling")
 def test_every_way_spends_every_budget() -> None:
     rows = budget_runs([SMALL], 2, seed=2, report=lambda _: None)
-    assert [(row.way, row.share) for row in rows] == [(w, s) for w in WAYS for s in SHARES]
+    assert [(row["way"], row["share"]) for row in rows] == [(w, s) for w in WAYS for s in SHARES]
     cells = list(Grid([repeated(SMALL, 2)], [SPADE]).cells(2))
     limits = [instance_limit(cell.arms, SMALL.k, 0.1) for cell in cells]
     for row in rows:
-        runs = 1 if row.way == "SPADE" else 2
-        expected = [max(round(row.share * limit), 48) for limit in limits[:runs]]
-        assert (row.runs, row.pulls) == (runs, np.mean(expected))
-        assert 0.0 <= row.any_wrong <= min(row.wrong_arms, 1.0)
-    table = TABLES["budget"]({"budget": [asdict(row) for row in rows]})
+        runs = 1 if row["way"] == "SPADE" else 2
+        expected = [max(round(row["share"] * limit), 48) for limit in limits[:runs]]
+        assert (row["runs"], row["pulls"]) == (runs, np.mean(expected))
+        assert 0.0 <= row["any_wrong"] <= min(row["wrong_arms"], 1.0)
+    table = TABLES["budget"]({"budget": rows})
     assert len(table.splitlines()) == 2 + len(SHARES)
 
 
@@ -130,15 +128,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_means_over_families() -> None:
-    row = BudgetRow("a", 3, 0.1, "rows", 2, 9.0, 0.5, 1.0)
+    row = {"share": 0.1, "way": "rows", "any_wrong": 0.5, "wrong_arms": 1.0}
     others = [
-        replace(row, way=way, share=share, family=family)
+        {**row, "way": way, "share": share}
         for family in ("a", "b")
         for way in WAYS
         for share in SHARES
         if (way, share, family) != ("rows", 0.1, "b")
     ]
-    rows = [*others, replace(row, family="b", any_wrong=0.0, wrong_arms=0.0)]
-    table = TABLES["budget"]({"budget": [asdict(one) for one in rows]})
+    rows = [*others, {**row, "any_wrong": 0.0, "wrong_arms": 0.0}]
+    table = TABLES["budget"]({"budget": rows})
     half = " | ".join(["0.50 (1.00)"] * 3)
     assert table.splitlines()[2] == f"| 0.1 | {half} | 0.25 (0.50) |"
