@@ -1,4 +1,7 @@
-"""What is known of known means: outliers, hardness, what no algorithm can beat, the theorems."""
+"""What is known of known means: outliers, hardness, what no algorithm can beat, the theorems.
+
+The threshold is that of the ADE paper, mean + k standard deviations: without a margin (margin=0).
+"""
 
 from oddarms.theory._bound import Limit, lower_bound
 from oddarms.theory._first_order import first_order_program
