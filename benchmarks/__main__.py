@@ -9,7 +9,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from benchmarks._delta import (
     INSTANCES,
     MOST_ARMS,
     QUICK_INSTANCES,
-    DeltaRow,
     falling_delta,
 )
 from benchmarks._fixed import equal_until_decided, fixed_runs
@@ -108,20 +107,20 @@ def _samples(families: list[Setting], options: argparse.Namespace) -> Report:
     )
     report: Report = {FAMILIES[options.families]: [row.to_dict() for row in rows]}
     if not options.only_spade:
-        report["fixed_runs"] = _plain(fixed_runs(rows, effort, seed=options.seed))
+        report["fixed_runs"] = list(fixed_runs(rows, effort, seed=options.seed))
     return report
 
 
 def _delta(families: list[Setting], options: argparse.Namespace) -> Report:
     few = with_few_arms(families, MOST_ARMS)
     instances = QUICK_INSTANCES if options.quick else INSTANCES
-    return {"delta": _plain(_spade(few, options, instances))} if few else {}
+    return {"delta": _spade(few, options, instances)} if few else {}
 
 
 def _errors(families: list[Setting], options: argparse.Namespace) -> Report:
     runs = QUICK_ERROR_RUNS if options.quick else ERROR_RUNS
     few = with_few_arms(families, SMALL)
-    rows = _plain(_spade(few, options, runs, ERROR_DELTAS))
+    rows = _spade(few, options, runs, ERROR_DELTAS)
     return {"errors": [{key: row[key] for key in row if key != "pulls"} for row in rows]}
 
 
@@ -133,7 +132,7 @@ def _fdr(families: list[Setting], options: argparse.Namespace) -> Report:
     fwer, fdr = (_spade(each, options, instances, (DELTA,)) for each in (few, own))
     return {
         "fdr": [
-            {"family": one.family, "fwer": one.pulls, "fdr": other.pulls}
+            {"family": one["family"], "fwer": one["pulls"], "fdr": other["pulls"]}
             for one, other in zip(fwer, fdr, strict=True)
         ]
     }
@@ -144,7 +143,7 @@ def _spade(
     options: argparse.Namespace,
     runs: int,
     deltas: Sequence[float] = DELTAS,
-) -> list[DeltaRow]:
+) -> list[Report]:
     """Return SPADE's runs alone; `--runs` replaces their number."""
     runs = runs if options.runs is None else options.runs
     words = {"seed": options.seed, "jobs": options.jobs, "report": _say, "deltas": deltas}
@@ -221,11 +220,6 @@ PARTS: dict[str, Callable[[list[Setting], argparse.Namespace], Report]] = {
     "opening": _opening,
     "workers": _workers,
 }
-
-
-def _plain(rows: Any) -> list[Report]:
-    """Return dataclass rows as dictionaries."""
-    return [asdict(row) for row in rows]
 
 
 def _say(text: str) -> None:

@@ -6,8 +6,9 @@ The yardstick is the first-order limit times log(n/delta), as for n tests at lev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
+from typing import Any
 
 from benchmarks._compare import SPADE, repeated, run_limits, tenths
 from oddarms.experiments import Grid, Setting, run
@@ -18,30 +19,6 @@ INSTANCES = 20
 QUICK_INSTANCES = 2
 
 
-@dataclass(frozen=True)
-class DeltaRow:
-    """One family at one delta.
-
-    Attributes
-    ----------
-    over_log_n_over_delta
-        Mean pulls over the first-order limit times log(n/delta).
-    wrong, runs
-        Runs with a wrong answer, and all.
-    pulls
-        Of each run, in the same order of instances at every delta.
-    """
-
-    family: str
-    n: int
-    delta: float
-    mean_pulls: float
-    over_log_n_over_delta: float
-    wrong: int
-    runs: int
-    pulls: list[int]
-
-
 def falling_delta(
     families: Sequence[Setting],
     instances: int,
@@ -50,8 +27,11 @@ def falling_delta(
     jobs: int,
     report: Callable[[str], None],
     deltas: Sequence[float] = DELTAS,
-) -> Iterator[DeltaRow]:
-    """Yield every family at every delta; instances and seeds follow from the names alone."""
+) -> Iterator[dict[str, Any]]:
+    """Yield every family at every delta; instances and seeds follow from the names alone.
+
+    `pulls` are those of each run, in the same order of instances at every delta.
+    """
     for delta in deltas:
         settings = [replace(repeated(family, instances), delta=delta) for family in families]
         limits = run_limits(settings, seed=seed)
@@ -63,13 +43,13 @@ def falling_delta(
         )
         for summary in outcomes.summaries():
             own = [outcome for outcome in outcomes if outcome.setting == summary.setting]
-            yield DeltaRow(
-                family=summary.setting,
-                n=own[0].n,
-                delta=delta,
-                mean_pulls=summary.mean,
-                over_log_n_over_delta=summary.mean / fmean(limits[summary.setting]),
-                wrong=summary.wrong,
-                runs=summary.runs,
-                pulls=[outcome.pulls for outcome in own],
-            )
+            yield {
+                "family": summary.setting,
+                "n": own[0].n,
+                "delta": delta,
+                "mean_pulls": summary.mean,
+                "over_log_n_over_delta": summary.mean / fmean(limits[summary.setting]),
+                "wrong": summary.wrong,
+                "runs": summary.runs,
+                "pulls": [outcome.pulls for outcome in own],
+            }

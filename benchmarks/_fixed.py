@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -31,37 +30,14 @@ LOOKS = [round(20 * 2 ** (i / 2)) for i in range(24)]
 """Samples of every arm when `equal_until_decided` looks."""
 
 
-@dataclass(frozen=True)
-class FixedRow:
-    """A number of runs of every arm of a family.
+def fixed_runs(rows: Sequence[Row], effort: Effort, *, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield each number of runs for each family of a comparison.
 
-    Attributes
-    ----------
-    runs_each, pulls
-        Runs of every arm, and of all arms together.
-    wrong, runs
-        On how many of SPADE's instances (of the one crowd, runs) any arm was called wrongly, of
-        how many.
-    wrong_mad, wrong_tests
-        The same of median + k MAD and of tests with correction, on the same samples; the tests are
-        for rewards of 0 and 1, and None for others.
-    like_spade
-        Whether the number is SPADE's mean pulls over n, rounded up, so that the cost is the same.
+    The last number is SPADE's mean pulls over n, rounded up, so that the cost is the same. `wrong`
+    is on how many of SPADE's instances any arm was called wrongly by z-scores; `wrong_mad` and
+    `wrong_tests` are the same of median + k MAD and of tests with correction, which are for rewards
+    of 0 and 1.
     """
-
-    family: str
-    n: int
-    runs_each: int
-    pulls: int
-    wrong: int
-    runs: int
-    wrong_mad: int
-    wrong_tests: int | None
-    like_spade: bool = False
-
-
-def fixed_runs(rows: Sequence[Row], effort: Effort, *, seed: int) -> Iterator[FixedRow]:
-    """Yield each number of runs for each family of a comparison, the one like SPADE's last."""
     for row in rows:
         like_spade = math.ceil(fmean(outcome.pulls for outcome in row.spade) / row.n)
         numbers = (*RUNS_EACH, like_spade)
@@ -70,17 +46,17 @@ def fixed_runs(rows: Sequence[Row], effort: Effort, *, seed: int) -> Iterator[Fi
             wrong += _errs(cell, numbers)
         is_coin = isinstance(cell.arms, Bernoulli)
         for place, (runs_each, errors) in enumerate(zip(numbers, wrong.tolist(), strict=True)):
-            yield FixedRow(
-                row.setting.name,
-                row.n,
-                runs_each,
-                runs_each * row.n,
-                errors[0],
-                len(row.spade),
-                errors[1],
-                errors[2] if is_coin else None,
-                like_spade=place == len(RUNS_EACH),
-            )
+            yield {
+                "family": row.setting.name,
+                "n": row.n,
+                "runs_each": runs_each,
+                "pulls": runs_each * row.n,
+                "wrong": errors[0],
+                "runs": len(row.spade),
+                "wrong_mad": errors[1],
+                "wrong_tests": errors[2] if is_coin else None,
+                "like_spade": place == len(RUNS_EACH),
+            }
 
 
 def _errs(cell: Cell, numbers: Sequence[int]) -> list[list[bool]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -103,17 +103,17 @@ def test_delta_falls_on_the_same_instances() -> None:
             [PLANTED], 2, seed=3, jobs=1, report=lambda _: None, deltas=(0.1, 1e-3, 1e-12)
         )
     )
-    assert [row.delta for row in rows] == [0.1, 1e-3, 1e-12]
+    assert [row["delta"] for row in rows] == [0.1, 1e-3, 1e-12]
     effort = replace(EFFORT, runs=2)
     (beside,) = compare([PLANTED], effort, seed=3, jobs=1, report=lambda _: None, baselines=())
-    assert rows[0].pulls == [outcome.pulls for outcome in beside.spade]
-    assert rows[0].over_log_n_over_delta == pytest.approx(beside.to_dict()["spade_over_limit"])
+    assert rows[0]["pulls"] == [outcome.pulls for outcome in beside.spade]
+    assert rows[0]["over_log_n_over_delta"] == pytest.approx(beside.to_dict()["spade_over_limit"])
     for row in rows:
-        assert row.mean_pulls == pytest.approx(np.mean(row.pulls))
-        assert (row.family, row.n, row.runs, row.wrong) == (PLANTED.name, 20, 2, 0)
-    assert rows[0].mean_pulls < rows[1].mean_pulls < rows[2].mean_pulls
-    table = TABLES["delta"]({"delta": [asdict(row) for row in rows]}).splitlines()
-    assert table[2].startswith(f"| SPADE / limit | {rows[0].over_log_n_over_delta:.2f} | ")
+        assert row["mean_pulls"] == pytest.approx(np.mean(row["pulls"]))
+        assert (row["family"], row["n"], row["runs"], row["wrong"]) == (PLANTED.name, 20, 2, 0)
+    assert rows[0]["mean_pulls"] < rows[1]["mean_pulls"] < rows[2]["mean_pulls"]
+    table = TABLES["delta"]({"delta": rows}).splitlines()
+    assert table[2].startswith(f"| SPADE / limit | {rows[0]['over_log_n_over_delta']:.2f} | ")
 
 
 def test_the_command_reports_fixed_runs_and_delta(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -241,14 +240,11 @@ class TestKindsOfAnswers:
         assert (again.undecided, again.guess) == (result.undecided, result.guess)
 
 
-def test_a_million_arms_are_shown_in_well_below_a_second() -> None:
-    """The first few arms and the counts; a search of so many arms that has just begun."""
+def test_of_a_million_arms_the_first_few_are_shown() -> None:
     n = 1_000_000
     search = Search(n, k=2, budget=4 * n)
     result = replace(search.result(), means=np.random.default_rng(0).random(n))
-    started = time.process_time()
     text, page = str(result), result._repr_html_()
-    assert time.process_time() - started < 1.0
     assert text.startswith("0 of 1,000,000 arms are known to be outliers, 1,000,000 are undecided")
     assert "... and 999,980 others\n" in f"{text}\n"
     assert len(page) < 200_000

@@ -174,8 +174,8 @@ def report_blocks(
     introduction = (
         "Zhang, Zhuang, Zhang and Zhou (AAAI 2020) compare ADE with RR and WRR (NIPS 2017). Here"
         " are experiments of theirs, run again by oddarms, with SPADE beside them. All algorithms"
-        f" meet the same instances; delta = {DELTA:g}, no margin, Bernoulli rewards. Intervals are Student's,"
-        " at 95 %."
+        f" meet the same instances; delta = {DELTA:g}, no margin, Bernoulli rewards. Intervals are"
+        " Student's, at 95 %."
     )
     blocks: list[Block] = [Heading(TITLE, 1), Paragraph(introduction), Paragraph(made)]
     summaries = outcomes.summaries()
