@@ -13,10 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks._bounds import bounds_of
 from benchmarks._budget import budget_families, budget_runs
 from benchmarks._calibrated import calibrated_families, calibrated_runs
-from benchmarks._compare import BASELINES, Effort, compare, with_few_arms
+from benchmarks._compare import BASELINES, Effort, bounds_of, compare, with_few_arms
 from benchmarks._delta import (
     DELTAS,
     INSTANCES,
@@ -26,10 +25,9 @@ from benchmarks._delta import (
 )
 from benchmarks._fixed import equal_until_decided, fixed_runs
 from benchmarks._instances import fresh_families, held_out_families, instance_families
-from benchmarks._speed import cost_of_the_loop, growth
+from benchmarks._speed import busy_workers, cost_of_the_loop, growth
 from benchmarks._storage import openings, places
 from benchmarks._tables import README_FAMILIES, SMALL, TABLES, report_text
-from benchmarks._workers import busy_workers
 from oddarms.errors import InvalidParameter
 from oddarms.experiments import Setting
 from oddarms.experiments._paper import DELTA

@@ -11,11 +11,18 @@ from typing import Any
 from oddarms.arms import Beta, SimulatedArms
 from oddarms.experiments import Contender, Grid, GridProgress, Outcome, Setting, Summary, run
 from oddarms.experiments._paper import DELTA
-from oddarms.theory import first_order_program
+from oddarms.theory import (
+    ade_pulls_bound,
+    first_order_program,
+    rr_pulls_bound,
+    spade_pulls_bound,
+)
 
 SLOW_REWARDS = 20  # drawing a Beta reward takes about this many times as long as a Bernoulli one
 
 SPADE = Contender("SPADE", "spade")
+BOUNDS = {"SPADE": spade_pulls_bound, "ADE": ade_pulls_bound, "RR": rr_pulls_bound}
+"""What the theorems bound the pulls by."""
 BASELINES = (
     Contender("ADE", "ade"),
     Contender("ADE shared", "ade", {"shared": True}),
@@ -172,3 +179,18 @@ def instance_limit(arms: SimulatedArms, k: float, delta: float) -> float:
         variances = variances / (arms.concentration + 1.0)
     per_nat = float(first_order_program(arms.means, variances, k).sum())
     return per_nat * math.log(arms.means.size / delta)
+
+
+def bounds_of(families: Sequence[Setting], runs: int, *, seed: int) -> list[dict[str, Any]]:
+    """Return the mean of each theorem's bound on the pulls, by family."""
+    rows: list[dict[str, Any]] = []
+    for family in families:
+        cells = list(Grid([repeated(family, runs)], [SPADE]).cells(seed))
+        if not family.draws:  # one instance, run many times
+            cells = cells[:1]
+        means = {
+            name: fmean(bound(cell.arms.means, k=family.k, delta=family.delta) for cell in cells)
+            for name, bound in BOUNDS.items()
+        }
+        rows.append({"family": family.name, "n": cells[0].arms.means.size, **means})
+    return rows

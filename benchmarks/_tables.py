@@ -68,25 +68,26 @@ def _readme(report: Report) -> str:
     header = ["family", "SPADE", "`calibrated`", "equal, until proven"]
     header += [f"{runs} each" for runs in README_RUNS]
     table = markdown(header, [_readme_row(report, name) for name in README_FAMILIES])
-    shares = [100.0 * _share_of_spade(report, name) for name in README_FAMILIES]
+    pairs = [_beside(report, name)[:2] for name in README_FAMILIES]
+    shares = [100.0 * ours["pulls"] / spade["mean_pulls"] for spade, ours in pairs]
     return (
         f"{table}\n\nOn these families `calibrated` takes {min(shares):.0f} to {max(shares):.0f} %"
         " of SPADE's samples."
     )
 
 
-def _share_of_spade(report: Report, name: str) -> float:
-    """Return the samples of `calibrated` over those of SPADE."""
-    (row,) = (one for one in report["samples"] if one["family"] == name)
-    (ours,) = (one for one in report["calibrated_beside"] if one["family"] == name)
-    return float(ours["pulls"] / row["algorithms"]["SPADE"]["mean_pulls"])
+def _beside(report: Report, name: str) -> list[dict[str, Any]]:
+    """Return what SPADE, `calibrated` and equal sampling took on a family."""
+    spade, *others = (
+        next(row for row in report[part] if row["family"] == name)
+        for part in ("samples", "calibrated_beside", "equal")
+    )
+    return [spade["algorithms"]["SPADE"], *others]
 
 
 def _readme_row(report: Report, name: str) -> list[str]:
-    (row,) = (one for one in report["samples"] if one["family"] == name)
-    spade, fixed = row["algorithms"]["SPADE"], _fixed_of(report, name)
-    (ours,) = (one for one in report["calibrated_beside"] if one["family"] == name)
-    (equal,) = (one for one in report["equal"] if one["family"] == name)
+    fixed = _fixed_of(report, name)
+    spade, ours, equal = _beside(report, name)
     return [
         name,
         f"{_mean(spade)}, {_wrong(spade)} wrong",
