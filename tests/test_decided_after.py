@@ -34,16 +34,6 @@ def test_pulls_at_each_decision_are_kept(side, algorithm):
     assert [row["decided_after"] for row in result.rows()] == [noted[i] for i in range(8)]
 
 
-def test_decisions_from_history_alone_come_before_the_first_pull():
-    search = Search(["a", "b", "c", "d"], k=1, delta=0.1)
-    search.add_history({"a": [0] * 400, "b": [0] * 400, "c": [0] * 400, "d": [1] * 400})
-    after = search.result().decided_after
-    assert search.done
-    assert after is not None
-    assert search.pulls == 0
-    assert (after >= 0).all()
-
-
 def test_a_study_read_anew_has_the_same_decisions_at_the_same_pulls(tmp_path):
     place = tmp_path / "s.db"
     rng = np.random.default_rng(5)

@@ -254,17 +254,6 @@ class TestProgress:
         assert latest.progress.cells == 10
         assert latest.progress.pulls == sum(row.pulls for row in expected)
 
-    def test_expected_costs_move_from_left_to_run(self) -> None:
-        shares: list[tuple[float, float]] = []
-        run(
-            GRID, rng=1, jobs=1,
-            progress=lambda told: shares.append((told.cost_run, told.cost_left)),
-        )  # fmt: skip
-        total = sum(cell.expected_cost for cell in GRID.cells(1))
-        assert shares[0] == (0.0, pytest.approx(total))
-        assert all(run + left == pytest.approx(total) for run, left in shares)
-        assert shares[-1] == (pytest.approx(total), pytest.approx(0.0, abs=1e-6 * total))
-
 
 Give = Callable[[Iterator[Any]], Iterable[Any]]
 

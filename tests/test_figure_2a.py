@@ -47,14 +47,6 @@ def test_ade_needs_six_to_eight_million_pulls(
     assert least < mean_pulls("ade", n, instances) < most
 
 
-@pytest.mark.parametrize(
-    ("n", "instances", "least", "most"),
-    [pytest.param(100, 40, 0.75, 1.23, marks=pytest.mark.long), (1000, 10, 7.8, 9.0)],
-)
-def test_rr_grows_with_n(n: int, instances: int, least: float, most: float) -> None:
-    assert least < mean_pulls("rr", n, instances, batch=1000) < most
-
-
 def test_the_curves_cross() -> None:
     """RR is cheaper at n = 100 by far, ADE at n = 1000."""
     assert mean_pulls("rr", 100, 4, batch=1000) < 0.25 * mean_pulls("ade", 100, 4)

@@ -93,14 +93,6 @@ def test_missing_rewards(library: str) -> None:
     assert worst.rewards.tolist() == [1.0, 0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("nothing", [None, float("nan"), pandas.NA, pandas.NaT])
-def test_what_is_missing_in_a_list(nothing: Any) -> None:
-    with pytest.raises(InvalidParameter, match="arm 'b': the reward is missing"):
-        read_rewards({"a": [0, 1], "b": [1, nothing]})
-    found = read_rewards({"a": [nothing], "b": [1, nothing]}, missing="skip")
-    assert (found.labels, found.arms.tolist()) == (["a", "b"], [1])
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize(
     "values", [["yes", "No", "TRUE"], [True, False, True], [Decimal(1), Decimal(0), Decimal("1.0")]]

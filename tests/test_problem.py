@@ -157,10 +157,6 @@ class TestRules:
         assert question == Question("abc", **words)
         assert Question.from_json(question.to_json()) == question
 
-    def test_other_words_stand_beside_it(self) -> None:
-        question = Question("abc", rule=Mad(k=3), margin=0.2, delta=0.01)
-        assert (question.k, question.margin, question.delta) == (3.0, 0.2, 0.01)
-
     @pytest.mark.parametrize(
         ("rule", "word", "value"), [(Mad(k=3), "k", 2), (Control("a", 0.1), "margin", 0.2)]
     )
@@ -308,13 +304,3 @@ class TestJSON:
 def test_counts_must_be_whole_numbers(value: object) -> None:
     with pytest.raises(InvalidParameter, match="runs must be a whole number of at least 1"):
         check_whole("runs", value, least=1)
-
-
-def test_the_same_question_is_equal_however_it_is_put() -> None:
-    assert Question([0, 1, 2]) == Question(3)
-    assert Question([True, False]) != Question(2)
-    one = Question(3, algorithm="wrr", options={"rho": 2.0, "batch": 7})
-    two = Question(3, algorithm="wrr", options={"batch": 7, "rho": 2.0})
-    assert one == two
-    assert one.to_json() == two.to_json()
-    assert hash(Question(3, options={"odd": [1]})) == hash(Question(3))

@@ -229,14 +229,6 @@ class TestTrace:
         assert last.undecided == len(result.undecided)
         assert last[3:6] == result.thresholds["upper"]
 
-    def test_first_and_last_round(self) -> None:
-        result = find(Bernoulli(MEANS), k=0, delta=0.1, algorithm="ade", rng=1)
-        assert result.first is not None
-        assert (result.first.round, result.last.round) == (2, result.round)
-        wide, narrow = (s.upper - s.lower for s in (result.first, result.last))
-        assert (narrow < wide).all()
-        assert result.last.decisions.tolist() == result.decisions.tolist()
-
 
 class TestProgress:
     def test_a_callback_after_each_step(self) -> None:
@@ -247,10 +239,6 @@ class TestProgress:
         assert seen[-1].undecided == 0
         assert all(p.n == 4 and p.threshold_lower <= p.threshold_upper for p in seen)
         assert [p.pulls for p in seen] == sorted(p.pulls for p in seen)
-
-    def test_true_shows_nothing_of_a_quick_search(self, capsys: pytest.CaptureFixture[str]) -> None:
-        find(Bernoulli(MEANS), **EASY, progress=True)
-        assert capsys.readouterr() == ("", "")
 
     def _progress(self, **changes: Any) -> Progress:
         values = {

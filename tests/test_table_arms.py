@@ -86,13 +86,6 @@ class TestPulls:
         one, other = orders(once(numbered(2, 30)))
         assert one != other
 
-    def test_with_replacement_there_is_no_end(self) -> None:
-        arms = Resampled(ROWS, rng=1)
-        assert arms.endless
-        assert not once(ROWS).endless
-        assert arms.pull(np.array([1]), np.array([1_000])).tolist() == [1.0] * 1_000
-        assert arms.means.tolist() == [0.375, 1.0, 0.375]
-
     @pytest.mark.parametrize("rows", [[], [0.0, float("nan")], [float("inf")]])
     def test_rows_that_are_none(self, rows: list[float]) -> None:
         with pytest.raises(InvalidParameter, match="records of arm 'b' must be finite numbers"):

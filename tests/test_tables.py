@@ -113,15 +113,6 @@ class TestRewards:
         type_in(gzip.compress(content) if packed else content)
         assert records("-") == {"a": [1.0], "b": [0.0]}
 
-    def test_named_columns(self, write: Write) -> None:
-        path = write("when;Worker;wrong\n1;ann;-2\n2;bob;3\n")
-        columns = {"arm": "worker", "reward": "wrong"}
-        assert records(path, **columns, bounds=(-2, 3)) == {"ann": [-2.0], "bob": [3.0]}
-        refused(path, "row 1: wrong must lie within the bounds [0, 1], but is -2; for", **columns)
-        refused(path, "arm must name the column of labels, one of 'when', 'Worker', 'wrong'")
-        refused(path, "reward must name the column of rewards, one of", arm="worker")
-        refused(path, "arm='x' is not a column; the columns are 'when'", arm="x")
-
     def test_several_columns_make_a_label(self, write: Write) -> None:
         path = write("from,to,reward\nAA,JFK,1\nAA,LAX,0\nBB,JFK,0\nAA,JFK,0\n")
         found = records(path, arm=["from", "to"])
@@ -306,12 +297,18 @@ class TestFilesThatAreWrong:
         refused(write("arm,mean\n") / "x.csv", "cannot be read: Not a directory")
         refused(write("<testsuite/>", "a.xml"), "read JUnit reports with oddarms.read_junit")
 
+    def test_names_that_are_no_columns(self, write: Write) -> None:
+        path = write("when;Worker;wrong\n1;ann;-2\n2;bob;3\n")
+        columns = {"arm": "worker", "reward": "wrong"}
+        assert records(path, **columns, bounds=(-2, 3)) == {"ann": [-2.0], "bob": [3.0]}
+        refused(path, "arm must name the column of labels, one of 'when', 'Worker', 'wrong'")
+        refused(path, "reward must name the column of rewards, one of", arm="worker")
+        refused(path, "arm='x' is not a column; the columns are 'when'", arm="x")
+        refused(write("arm,reward\n\n"), "has no rows")
+
     @pytest.mark.parametrize("content", ["", "\n\n", "\ufeff", gzip.compress(b"", mtime=0)])
     def test_empty(self, write: Write, content: str | bytes) -> None:
         refused(write(content), "is empty")
-
-    def test_only_a_header(self, write: Write) -> None:
-        refused(write("arm,reward\n\n"), "has no rows")
 
     @pytest.mark.parametrize(
         ("content", "encoding", "rule"),

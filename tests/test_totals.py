@@ -10,7 +10,6 @@ import pytest
 
 from oddarms.problem import FloatArray
 from oddarms.statistics.totals import (
-    added_up,
     mean_error,
     mirrored_totals,
     possible_totals,
@@ -117,13 +116,6 @@ def test_impossible_totals(total: float, square: float) -> None:
     counts = np.array([4, 4, 4])
     sums, squares = np.array([2.0, total, 2.0]), np.array([2.0, square, 1.0])
     assert possible_totals(counts, sums, squares, (0.0, 1.0)).tolist() == [True, False, True]
-
-
-def test_added_up() -> None:
-    rewards = np.array([0.5, 0.25, 1.0, 0.0, 1.0])
-    sums, squares = added_up(np.array([2, 0, 3]), rewards)
-    assert sums.tolist() == [0.75, 0.0, 2.0]
-    assert squares.tolist() == [0.3125, 0.0, 2.0]
 
 
 @pytest.mark.parametrize("order", ["rising", "falling", "as drawn"])
