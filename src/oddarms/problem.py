@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -190,9 +189,6 @@ def check_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
     """Return the labels as a tuple: at least two, hashable and unique."""
     result = tuple(x.item() if isinstance(x, np.generic) else x for x in labels)
     check_number_of_arms(len(result))
-    with suppress(TypeError):
-        if len(set(result)) == len(result):
-            return result
     seen: set[Label] = set()
     for label in result:
         try:

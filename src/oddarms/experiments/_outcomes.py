@@ -18,17 +18,7 @@ from oddarms.text import table
 
 @dataclass(frozen=True)
 class Measured:
-    """The measurements of a run.
-
-    Attributes
-    ----------
-    pulls, threshold_pulls, rounds
-        All pulls, those made for the threshold alone, and rounds.
-    complete
-        Whether every arm was decided before the budget ended.
-    correct
-        Whether no decision is wrong.
-    """
+    """What a run took, whether it decided every arm within the budget, and none wrongly."""
 
     pulls: int
     threshold_pulls: int
@@ -155,28 +145,23 @@ class Outcomes(Sequence[Outcome]):
 
 
 def _summary(rows: list[Outcome]) -> Summary:
+    from scipy.special import stdtrit
+
     pulls = np.array([row.pulls for row in rows], dtype=np.float64)
+    half_width = math.nan
+    if pulls.size > 1:
+        quantile = float(stdtrit(pulls.size - 1, 0.975))
+        half_width = quantile * float(pulls.std(ddof=1)) / math.sqrt(pulls.size)
     return Summary(
         figure=rows[0].figure,
         setting=rows[0].setting,
         algorithm=rows[0].algorithm,
         runs=len(rows),
         mean=float(pulls.mean()),
-        half_width=half_width(pulls),
+        half_width=half_width,
         wrong=sum(not row.correct for row in rows),
         unfinished=sum(not row.complete for row in rows),
     )
-
-
-def half_width(values: Any, confidence: float = 0.95) -> float:
-    """Return half the width of Student's interval of a mean; NaN for fewer than two values."""
-    from scipy.special import stdtrit
-
-    sample = np.asarray(values, dtype=np.float64)
-    if sample.size < 2:
-        return math.nan
-    quantile = float(stdtrit(sample.size - 1, 0.5 + confidence / 2.0))
-    return quantile * float(sample.std(ddof=1)) / math.sqrt(sample.size)
 
 
 def short_number(value: float) -> str:

@@ -46,15 +46,15 @@ class Progress:
 
 
 def most_abnormal(
-    means: FloatArray, candidates: BoolArray, side: str, most: int = MAX_WORST
+    means: FloatArray, candidates: BoolArray, side: str
 ) -> tuple[tuple[int, float], ...]:
     """Return the arms with the most abnormal averages among the candidates, and these averages."""
     known = np.flatnonzero(candidates & ~np.isnan(means))
     abnormal = means[known] if side != "lower" else -means[known]
     if side == "both" and known.size:
         abnormal = np.abs(means[known] - np.nanmean(means))
-    if known.size > most:  # most are of no interest, and there may be a great many
-        chosen = np.argpartition(-abnormal, most - 1)[:most]
+    if known.size > MAX_WORST:  # most are of no interest, and there may be a great many
+        chosen = np.argpartition(-abnormal, MAX_WORST - 1)[:MAX_WORST]
         known, abnormal = known[chosen], abnormal[chosen]
     order = np.lexsort((known, -abnormal))
     return tuple((int(i), float(means[i])) for i in known[order])

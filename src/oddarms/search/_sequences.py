@@ -232,19 +232,9 @@ class Sequences:
     def open_ahead(
         self, most: int, out: Collection[Place], outlook: Iterable[Pulls], room: float
     ) -> list[Place]:
-        """Return places behind the step, for the next steps that are expected.
+        """Return at most so many places behind the step, for the steps of an outlook.
 
-        Parameters
-        ----------
-        most
-            The largest number of places to return.
-        out
-            The places that are out.
-        outlook
-            The steps that are expected.
-        room
-            How many rewards may wait or be out behind the step, including those that do, but not
-            history.
+        Not more than `room` rewards may wait or be out behind the step, history left out.
         """
         held: IntArray = np.zeros(self.n, dtype=np.int64)
         free = 0

@@ -48,17 +48,7 @@ _WITH_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?")
 
 
 class Rewards(NamedTuple):
-    """Single rewards in their order.
-
-    Attributes
-    ----------
-    labels
-        The arms, in the order of first appearance.
-    arms
-        The index in `labels` of each reward's arm.
-    rewards
-        The rewards, within the bounds.
-    """
+    """Single rewards in their order, and the index in `labels` of each one's arm."""
 
     labels: list[Label]
     arms: IntArray
