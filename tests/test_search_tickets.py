@@ -203,7 +203,9 @@ class TestTheDefinition:
             if number % 4 == 3:
                 assert_agree(search, arrivals.naive)
 
-    @pytest.mark.parametrize("variant", ["spade", "rr batch 7", "wrr", "ade shared"])
+    @pytest.mark.parametrize(
+        "variant", quick_and_long(["spade", "rr batch 7"], ["wrr", "ade shared"])
+    )
     @pytest.mark.parametrize("history", [0.0, 0.1])
     def test_within_a_budget(self, variant: str, history: float) -> None:
         search = Search(question_of(variant, budget=60), rng=3)
