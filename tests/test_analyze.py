@@ -27,7 +27,7 @@ from oddarms.rules import true_outliers
 from oddarms.statistics import one_look_bounds as bounds
 from oddarms.statistics.binomial import most_errors
 from oddarms.statistics.calibrated import Conditions
-from oddarms.statistics.one_look import SHARES, Listed, Look, proven_look
+from oddarms.statistics.one_look import FEW_SHARES, MANY_SHARES, Listed, Look, proven_look
 from oddarms.statistics.one_look_calibrated import calibrated_look, decided
 from oddarms.statistics.totals import Totals
 from oddarms.testing import assert_error_rate
@@ -310,7 +310,8 @@ def test_a_share_of_wrong_decisions_allows_more() -> None:
 
 
 def test_shares_add_up_to_one() -> None:
-    assert SHARES.total <= 1.0 + 1e-12
+    assert FEW_SHARES.total <= 1.0 + 1e-12
+    assert MANY_SHARES.total <= 1.0 + 1e-12
 
 
 def test_power() -> None:
@@ -392,17 +393,26 @@ def drawn(rng: np.random.Generator, family: Any) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_bounds_by_halves(binary: bool) -> None:
+def test_bounds_by_halves_and_by_products(binary: bool) -> None:
     rng = np.random.default_rng(13)
     family = family_of(rng, 30, 8, binary=binary)
-    y, runs, levels = family[0], 250, [math.log(10.0)] * 3
-    theta, sigma, wrong = y.mean() + 1.5 * y.std(), y.std(), [0, 0]
+    y, runs, level = family[0], 250, math.log(10.0)
+    variance = y * (1.0 - y) / (1.0 if binary else 3.0)
+    theta, sigma, wrong = y.mean() + 1.5 * y.std(), y.std(), [0, 0, 0, 0]
+    levels = level, level, level
     for _ in range(runs):
-        whole, first = halves(drawn(rng, family))
+        rewards = drawn(rng, family)
+        whole, first = halves(rewards)
         second = Totals(*(a - b for a, b in zip(whole, first, strict=True)))
         found = bounds.below_by_halves(first, second, np.full(30, 0.25), 1.5, levels)
         wrong[0] += found[0] > theta
         wrong[1] += found[1] > sigma
+        errors = [x - p for x, p in zip(rewards, y, strict=True)]
+        products = sum((e.sum() ** 2 - (e * e).sum()) / (e.size * (e.size - 1.0)) for e in errors)
+        arms = bounds.Arms.made(whole, np.maximum(variance, 0.2))
+        bound = bounds.products_bound(arms, level, level)
+        wrong[2] += products > bound
+        wrong[3] += products < -bound
     for count in wrong:
         assert_error_rate(count, runs, 0.2)  # two events of probability 0.1 each
 

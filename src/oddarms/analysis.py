@@ -306,7 +306,7 @@ class _Analysis:
         return [_calibrated_sigma(rows, self.rule, delta, found, listed) for rows, found in pairs]
 
     def _listed(self, sides: int) -> Listed:
-        """Return the lists in which a share of the names may be wrong: section 6.
+        """Return the lists in which a share of the names may be wrong: section 7.
 
         A normal arm is below both thresholds, and so in two lists. Those in both are fewer than in
         either, so the share of wrong ones may be larger; for k < 0 this is true of low arms, too.

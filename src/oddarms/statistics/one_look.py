@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oddarms.problem import BoolArray, FloatArray
+from oddarms.problem import BoolArray, FloatArray, IntArray
 from oddarms.statistics.false_discoveries import names
 from oddarms.statistics.one_look_bounds import (
     BOXED,
@@ -33,10 +33,12 @@ from oddarms.statistics.one_look_bounds import (
     below_by_halves,
     bets_of,
     cuts_of,
+    largest_arms,
     largest_scatter,
     mean_doubt,
     not_less,
     one_sided_ends,
+    products_bound,
     radius,
     variance_sum,
 )
@@ -50,6 +52,8 @@ from oddarms.statistics.threshold_box import (
 )
 from oddarms.statistics.totals import Totals
 
+MANY = 300
+"""Arms from which on products of rewards bound the spread better than halves do."""
 UNIT_DOUBT = 2.0**-50
 """How far means of 0/1 rewards may be off: their sums are exact."""
 E_SHARE = 0.1
@@ -60,40 +64,57 @@ ITERATIONS = 5
 class Shares(NamedTuple):
     """The share of delta that each kind of event has; see `total`."""
 
-    box: float = 0.04
+    box: float
     """All means lie in wide two-sided intervals."""
-    own: float = 0.5
+    own: float
     """No arm's own end errs on the side that would make its decision wrong."""
-    upper: float = 0.14
+    upper: float
     """The error along c*, for theta from above."""
-    spread: float = 0.01
+    spread: float
     """The error along z, on either side."""
-    mean: float = 0.01
+    mean: float
     """The error of the mean of all means, on either side."""
-    sums: float = 0.01
+    sums: float
     """A weighted sum of variances is not understated, for each of three weights."""
-    variance: float = 0.01
+    variance: float
     """No arm's variance is understated."""
-    half_theta: float = 0.09
+    half_theta: float
     """theta from below by a direction of the other half, for each half."""
-    half_sigma: float = 0.01
+    half_sigma: float
     """sigma from below, likewise."""
-    half_sums: float = 0.01
+    half_sums: float
     """Weighted sums of variances for these, four in all."""
+    lower: float = 0.0
+    """The error along c*, for theta from below, where there are many arms."""
+    products: float = 0.0
+    """Products of errors, on either side."""
+    fourth: float = 0.0
+    """Sums of squared variances."""
 
     @property
     def total(self) -> float:
         """The sum over all events, each as often as it is used."""
-        once = self.box + self.own + self.upper + self.variance
-        twice = self.spread + self.mean + self.half_theta + self.half_sigma
-        return once + 2.0 * twice + 3.0 * self.sums + 4.0 * self.half_sums
+        common = self.box + self.own + self.upper + self.variance
+        common += 2.0 * (self.spread + self.mean + self.half_theta + self.half_sigma)
+        common += 3.0 * self.sums + 4.0 * self.half_sums
+        if self.lower == 0.0:
+            return common
+        again = 2.0 * (self.spread + self.mean) + 3.0 * self.sums
+        return common + again + self.lower + 2.0 * self.products + self.fourth
 
 
-SHARES = Shares()
+FEW_SHARES = Shares(
+    box=0.04, own=0.5, upper=0.14, spread=0.01, mean=0.01, sums=0.01, variance=0.01,
+    half_theta=0.09, half_sigma=0.01, half_sums=0.01,
+)  # fmt: skip
+MANY_SHARES = Shares(
+    box=0.04, own=0.44, upper=0.07, spread=0.015, mean=0.01, sums=0.005, variance=0.01,
+    half_theta=0.03, half_sigma=0.01, half_sums=0.005, lower=0.1, products=0.04, fourth=0.01,
+)  # fmt: skip
 
 
 class Listed(Enum):
-    """In which lists of decisions a share may be wrong, instead of any: section 6."""
+    """In which lists of decisions a share may be wrong, instead of any: section 7."""
 
     NONE = "none"
     ABOVE = "above"
@@ -142,6 +163,14 @@ def _squares(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]
     return near * near, far * far
 
 
+class _Products(NamedTuple):
+    """Some arms, what the products of their errors add up to at most, and estimates of y^2."""
+
+    arms: IntArray
+    bound: float
+    squares: FloatArray
+
+
 class _Family:
     """All arms of one look; bounds on mu, sigma and theta are improved in turn."""
 
@@ -150,16 +179,22 @@ class _Family:
     ) -> None:
         n = totals.pulls.size
         self.n, self.k, self.delta, self.totals, self.half = n, k, delta, totals, half
-        self.low, self.high = one_sided_ends(totals, SHARES.box * delta / (2.0 * n), binary=binary)
-        alpha = (1.0 - E_SHARE) * SHARES.own * delta / n
+        self.shares = shares = MANY_SHARES if n >= MANY else FEW_SHARES
+        alpha = shares.box * delta / (2.0 * n)
+        self.low, self.high = one_sided_ends(totals, alpha, binary=binary)
+        alpha = (1.0 - E_SHARE) * shares.own * delta / n
         own_low, own_high = one_sided_ends(totals, alpha, binary=binary)
         self.own_low, self.own_high = np.maximum(own_low, self.low), np.minimum(own_high, self.high)
         self.arms = self._arms(binary=binary)
         doubt = UNIT_DOUBT if binary else float(mean_doubt(totals.pulls).max())
         self.slack = 4.0 * (1.0 + k) * doubt + rounding(n, k)
-        self.range = _Range(self._mean_ends(), (0.0, 1.0))
+        self.everyone = np.arange(n)
+        self.estimate = float(self.arms.means.mean())
+        self.mean_off = self._mean_radius(self.arms)
+        self.range = _Range(self._mean_ends(self.everyone, self.mean_off), (0.0, 1.0))
         box = bounds_over_box(self.low, self.high, k)
         self.theta = (box.least, box.most)
+        self.products: _Products | None = None
 
     def _arms(self, *, binary: bool) -> Arms:
         nearest = np.clip(0.5, self.low, self.high)
@@ -167,21 +202,31 @@ class _Family:
         arms = Arms.made(self.totals, most)
         if binary:
             return arms
-        known = not_less(arms.variance, 1.0 / arms.pairs, self.level(SHARES.variance / self.n))
+        level = self.level(self.shares.variance / self.n)
+        known = not_less(arms.variance, 1.0 / arms.pairs, level)
         return replace(arms, most=np.minimum(most, known))
 
     def level(self, share: float) -> float:
         """Return log(1/(share delta))."""
         return -math.log(share) - math.log(self.delta)
 
-    def _mean_ends(self) -> tuple[float, float]:
-        even = np.full(self.n, 1.0 / self.n**2)
-        variance = variance_sum(self.arms, even, even, None, self.level(SHARES.sums))
-        step = 1.0 / (self.n * float(self.arms.counts.min()))
-        off = radius(variance, step, self.level(SHARES.mean)) + self.slack
-        mean = float(self.arms.means.mean())
-        low, high = float(self.low.mean()), float(self.high.mean())
+    def _mean_radius(self, arms: Arms) -> float:
+        g = arms.counts.size
+        even = np.full(g, 1.0 / g**2)
+        variance = variance_sum(arms, even, even, None, self.level(self.shares.sums))
+        step = 1.0 / (g * float(arms.counts.min()))
+        return radius(variance, step, self.level(self.shares.mean)) + self.slack
+
+    def _mean_ends(self, arms: IntArray, off: float) -> tuple[float, float]:
+        mean = float(self.arms.means[arms].mean())
+        low, high = float(self.low[arms].mean()), float(self.high[arms].mean())
         return max(mean - off, low - self.slack), min(mean + off, high + self.slack)
+
+    def _raise(self, theta: float, sigma: float) -> None:
+        """Take lower bounds of theta and sigma."""
+        self.theta = (max(self.theta[0], theta), self.theta[1])
+        least, most = self.range.sigma
+        self.range = self.range._replace(sigma=(max(least, sigma), max(most, sigma)))
 
     def look_by_halves(self) -> None:
         """Raise the lower ends of theta and sigma by directions of either half: section 3."""
@@ -189,47 +234,103 @@ class _Family:
             return
         pairs = zip(self.totals, self.half, strict=True)
         rest = Totals(*(np.maximum(whole - half, 0.0) for whole, half in pairs))
-        shares = SHARES.half_theta, SHARES.half_sigma, SHARES.half_sums
+        shares = self.shares
+        level = self.level
+        levels = level(shares.half_theta), level(shares.half_sigma), level(shares.half_sums)
         for first, second in ((self.half, rest), (rest, self.half)):
-            theta, sigma = below_by_halves(
-                first, second, self.arms.most, self.k, [self.level(share) for share in shares]
-            )
-            self.theta = (max(self.theta[0], theta), self.theta[1])
-            least, most = self.range.sigma
-            self.range = self.range._replace(sigma=(max(least, sigma), max(most, sigma)))
+            self._raise(*below_by_halves(first, second, self.arms.most, self.k, levels))
 
-    def _along_scores(self) -> float:
-        """Return what |<v*, e>| is at most, v* the unit vector of the z-scores."""
-        low, high = _squares(*self.range.scores(self.low, self.high))
-        level = self.level(SHARES.sums)
-        variance = variance_sum(self.arms, low / self.n, high / self.n, GROWN, level)
-        step = math.sqrt(float((high / self.n / self.arms.counts**2).max()))
-        off = radius(variance, step, self.level(SHARES.spread))
-        return off + self.slack * math.sqrt(self.n)
+    def _along_scores(self, arms: IntArray, some: Arms, known: _Range) -> float:
+        """Return what |<v*, e>| is at most, v* the unit vector of the z-scores of some arms."""
+        g = arms.size
+        low, high = _squares(*known.scores(self.low[arms], self.high[arms]))
+        level = self.level(self.shares.sums)
+        variance = variance_sum(some, low / g, high / g, GROWN, level)
+        step = math.sqrt(float((high / g / some.counts**2).max()))
+        return radius(variance, step, self.level(self.shares.spread)) + self.slack * math.sqrt(g)
+
+    def look_by_products(self) -> None:
+        """Bound sigma from both sides and theta from below, by products of rewards: section 4."""
+        arms = largest_arms(self.totals.pulls)
+        g = arms.size
+        if self.n < MANY or g < 3:
+            return
+        some = self.arms.of(arms)
+        off = self._mean_radius(some)
+        levels = self.level(self.shares.products), self.level(self.shares.fourth)
+        bound = products_bound(some, *levels) + 8.0 * g * self.slack
+        squares = some.means**2 - some.variance / some.counts
+        self.products = _Products(arms, bound, squares)
+        total = float(squares.sum()) - g * float(some.means.mean()) ** 2
+        sigma = (self.range.sigma[0] if g == self.n else 0.0, 1.0)
+        known, along = _Range(self._mean_ends(arms, off), sigma), math.inf
+        least = total - bound
+        for _ in range(ITERATIONS):
+            along = min(along, self._along_scores(arms, some, known))
+            low, high = known.sigma
+            if least > along * along:
+                low = max(low, (math.sqrt(least) - along) / math.sqrt(g))
+            most = min(total + bound + along**2 + g * off**2, g * float(some.means.var()))
+            high = min(high, (math.sqrt(max(most, 0.0)) + along) / math.sqrt(g) + self.slack)
+            known = known._replace(sigma=(low, max(low, high)))
+        if least > along * along:
+            self._raise(-math.inf, known.sigma[0] * math.sqrt(g / self.n))
+            self._theta_by_products(arms, known, least)
+
+    def _theta_by_products(self, arms: IntArray, known: _Range, least: float) -> None:
+        n, g = self.n, arms.size
+        theta = self.estimate + self.k * math.sqrt(least / n) - self.slack
+        z_low, z_high = known.scores(self.low[arms], self.high[arms])
+        c_low = np.full(n, 1.0 / n)
+        c_high, scale = c_low.copy(), self.k / math.sqrt(n * g)
+        c_low[arms] += scale * z_low
+        c_high[arms] += scale * z_high
+        self._raise(theta - self._along(c_low, c_high, self.shares.lower), 0.0)
+
+    def _along(
+        self, c_low: FloatArray, c_high: FloatArray, share: float, skipped: int = 0
+    ) -> float:
+        """Return what <c, e> is at most, without the arms with the fewest rows."""
+        low, high = _squares(c_low, c_high)
+        budget = (1.0 + self.k**2) / self.n * GROWN
+        sums = self.level(self.shares.sums)
+        variance = variance_sum(self.arms, low, high, budget, sums, skipped)
+        reach = np.sqrt(high) / self.totals.pulls
+        reach[self.arms.order[:skipped]] = 0.0
+        return radius(variance, float(reach.max()), self.level(share))
 
     def look_from_above(self) -> None:
         """Lower the upper end of theta: the error of the plug-in estimate goes along c*."""
-        n, k, arms = self.n, self.k, self.arms
-        along, sd = math.inf, float(arms.means.std())
+        n, k, means = self.n, self.k, self.arms.means
+        plain = n * float(means.var())
+        along, most = math.inf, plain
         for _ in range(ITERATIONS):
-            along = min(along, self._along_scores())
-            least, most = self.range.sigma
-            most = min(most, sd + along / math.sqrt(n) + self.slack)
-            self.range = self.range._replace(sigma=(least, max(least, most)))
-        c_low, c_high = _squares(
-            *((1.0 + k * z) / n for z in self.range.scores(self.low, self.high))
-        )
-        budget = (1.0 + k**2) / n * GROWN
+            along = min(along, self._along_scores(self.everyone, self.arms, self.range))
+            most = min(plain, self._squares_above(along))
+            least, largest = self.range.sigma
+            largest = min(largest, (math.sqrt(most) + along) / math.sqrt(n) + self.slack)
+            self.range = self.range._replace(sigma=(least, max(least, largest)))
+        scores = self.range.scores(self.low, self.high)
+        c_low, c_high = ((1.0 + k * z) / n for z in scores)
         boxed = [cut for cut in (0, BOXED) if cut in cuts_of(n)]
-        level = self.level(SHARES.upper / len(boxed))
         for skipped in boxed:
-            few = arms.order[:skipped]
-            low, high, reach = arms.means.copy(), arms.means.copy(), np.sqrt(c_high) / arms.counts
-            low[few], high[few], reach[few] = self.low[few], self.high[few], 0.0
-            for_sums = self.level(SHARES.sums)
-            variance = variance_sum(arms, c_low, c_high, budget, for_sums, skipped)
-            theta = upper_bounds(low, high, k)[0] + radius(variance, float(reach.max()), level)
-            self.theta = (self.theta[0], min(self.theta[1], theta + 2.0 * self.slack))
+            low, high = means.copy(), means.copy()
+            few = self.arms.order[:skipped]
+            low[few], high[few] = self.low[few], self.high[few]
+            theta = upper_bounds(low, high, k)[0] + self.slack
+            if skipped == 0:
+                theta = min(theta, self.estimate + k * math.sqrt(most / n) + self.slack)
+            off = self._along(c_low, c_high, self.shares.upper / len(boxed), skipped) + self.slack
+            self.theta = (self.theta[0], min(self.theta[1], theta + off))
+
+    def _squares_above(self, along: float) -> float:
+        """Return at least (|P y| + <v*, e>)^2, from products of rewards where there are such."""
+        if self.products is None:
+            return math.inf
+        squares = self.arms.means**2
+        squares[self.products.arms] = self.products.squares
+        total = float(squares.sum()) - self.n * self.estimate**2 + 8.0 * self.n * self.slack
+        return max(total + self.products.bound + along**2 + self.n * self.mean_off**2, 0.0)
 
     def decide(self, margin: float, floor: float) -> tuple[BoolArray, BoolArray]:
         """Return the arms that are above the threshold and those that are below."""
@@ -276,11 +377,12 @@ def proven_look(
         return _out_of_reach(totals, k, margin, floor, delta, binary=binary)
     family = _Family(totals, half, k, delta, binary=binary)
     family.look_by_halves()
+    family.look_by_products()
     family.look_from_above()
     above, below = family.decide(margin, floor)
     theta = (min(family.theta), max(family.theta))
     threshold = raised(theta, family.range.mean, margin, floor)
-    level, scatter = family.level(SHARES.own / family.n), largest_scatter(totals)
+    level, scatter = family.level(family.shares.own / family.n), largest_scatter(totals)
     if listed is not Listed.NONE:
         above |= _named(totals, scatter, threshold[1], level, int(above.sum()), below=False)
     if listed is Listed.BOTH:
@@ -325,7 +427,7 @@ def _out_of_reach(
 def _named(
     totals: Totals, scatter: FloatArray, end: float, level: float, sure: int, *, below: bool
 ) -> BoolArray:
-    """Return the arms on one side of an end of the threshold, a share of them wrongly: section 6.
+    """Return the arms on one side of an end of the threshold, a share of them wrongly: section 7.
 
     `level` is log(n/alpha), `sure` the number of arms that are named already.
     """

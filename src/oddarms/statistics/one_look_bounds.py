@@ -1,4 +1,4 @@
-"""Bounds for one look at recorded rewards: ends of means, variances, halves.
+"""Bounds for one look at recorded rewards: ends of means, variances, halves, products of errors.
 
 `oddarms.statistics.one_look` puts them together, and has the setting and the symbols;
 ``docs/explanation/one-look.md`` has the proofs, with the numbers of sections that are named here.
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oddarms.problem import FloatArray, IntArray
+from oddarms.problem import BoolArray, FloatArray, IntArray
 from oddarms.statistics.evidence import Sample, log_bet, sample_of
 from oddarms.statistics.threshold_box import rounding
 from oddarms.statistics.totals import Totals, relative_error
@@ -36,6 +36,10 @@ ROOT_STEPS = 9
 LARGEST_BET = 0.97
 WIDER = 0.85
 """The main bet is that of a standard deviation this much smaller, as most arms' are not larger."""
+LAMBDAS: FloatArray = 2.0 ** np.arange(-4.0, 3.0)
+"""Of the exponential bound on products of errors, in multiples of a typical one."""
+DISTANCES: FloatArray = np.concatenate([np.linspace(0.3, 6.0, 20), np.geomspace(6.3, 300.0, 20)])
+"""At which the tails of an error are bounded, in its standard deviations."""
 BOXED = 6
 """So many arms with the fewest rows count with their intervals, in one of two bounds."""
 
@@ -173,6 +177,10 @@ class Arms:
         several = np.maximum(counts - 1.0, 1.0)
         variance = np.where(counts > 1.0, largest_scatter(totals) / several, most)
         return cls(counts, totals.total / counts, variance, most)
+
+    def of(self, arms: IntArray | BoolArray) -> Arms:
+        """Return some of the arms."""
+        return Arms(self.counts[arms], self.means[arms], self.variance[arms], self.most[arms])
 
     @cached_property
     def pairs(self) -> FloatArray:
@@ -348,3 +356,85 @@ def _first_half(first: Totals) -> Arms:
     total = np.where(seen, first.total, 0.5e-6)
     half = Totals(np.where(seen, counts, 1e-6), total, first.squares)
     return Arms.made(half, np.full(counts.size, pool))
+
+
+# Products of errors: section 4
+
+
+def products_bound(arms: Arms, level: float, for_fourth: float) -> float:
+    """Return D that sum_j d_j exceeds with probability exp(-level) at most, and -D from below.
+
+    d_j is the average of products of two different errors of arm j, of at least four rewards.
+    `for_fourth` is the level of the sums of s_j^4, for all values of lambda together.
+    """
+    counts, most = arms.counts, np.maximum(arms.most, 1e-12)
+    half, rest = np.floor(counts / 2.0), np.ceil(counts / 2.0)
+    fourth = arms.variance**2 * counts * (counts - 1.0) / ((counts - 2.0) * (counts - 3.0))
+    lambdas = LAMBDAS * math.sqrt(2.0 * level / float((0.01 / (half * rest)).sum()))
+    for_fourth += math.log(LAMBDAS.size)
+    best = math.inf
+    for scale, beyond in zip(lambdas.tolist(), _beyond_squares(counts, most, lambdas), strict=True):
+        weights = scale * scale / (2.0 * half * rest) + beyond
+        if not np.isfinite(weights).all():
+            continue
+        plain = float(np.log1p(weights * most**2).sum())
+        step = float((weights / np.floor(counts / 4.0)).max()) / 2.0
+        known = float(not_less(float((weights * fourth).sum()), step, for_fourth))
+        best = min(best, (level + min(plain, known)) / scale)
+    return best * GROWN
+
+
+def _beyond_squares(counts: FloatArray, most: FloatArray, lambdas: FloatArray) -> FloatArray:
+    """Return at least E r(|e_A|)/s^4 for each lambda and arm: what is beyond the second power.
+
+    It grows with s^2 and falls with the number of rewards, so that many arms are put into classes
+    that round either to the safe side.
+    """
+    if counts.size > CHUNK // 16:
+        fewer = np.maximum(np.floor(2.0 ** (np.floor(8.0 * np.log2(counts)) / 8.0)), 4.0)
+        counts = np.minimum(fewer, counts)
+        most = np.maximum(2.0 ** (np.ceil(8.0 * np.log2(most)) / 8.0), most)
+    classes, place = np.unique(np.stack([counts, most]), axis=1, return_inverse=True)
+    found: FloatArray = _remainders(classes[0], classes[1], lambdas) / classes[1] ** 2
+    return found[:, place.ravel()]
+
+
+def _remainders(counts: FloatArray, most: FloatArray, lambdas: FloatArray) -> FloatArray:
+    """Return at least E r(|e_A|) for arms of variance `most`, by tails at `DISTANCES`.
+
+    Chebyshev's tails, and Bennett's where that grows at least as fast as the variance does.
+    """
+    half, rest = np.floor(counts / 2.0), np.ceil(counts / 2.0)
+    noise = most / half
+    x = np.minimum(np.sqrt(noise) * DISTANCES[:, None], 1.0)
+    x[-1] = 1.0
+    u = x / most
+    bennett = 2.0 * np.exp(-half * most * ((1.0 + u) * np.log1p(u) - u))
+    steep = half * most * (u - np.log1p(u)) >= 1.0
+    tail = noise / x**2
+    tail = np.where(steep, np.minimum(tail, bennett), tail)
+    found = np.empty((lambdas.size, counts.size))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i, scale in enumerate(lambdas.tolist()):
+            t = scale * x / rest
+            square = scale * scale * most / (2.0 * rest) * x * x
+            r = np.maximum(np.expm1(rest * most * (np.expm1(t) - t)) - square, 0.0)
+            found[i] = r[0] * noise / x[0] ** 2 + (
+                np.maximum(np.diff(r, axis=0), 0.0) * tail[:-1]
+            ).sum(0)
+    found[~np.isfinite(found)] = np.inf
+    return found
+
+
+def largest_arms(counts: FloatArray) -> IntArray:
+    """Return the arms with most rows, as many as make the bound on products about best.
+
+    By their numbers alone, with rewards of a typical spread; all have at least four.
+    """
+    level, sd = 7.0, 0.1
+    n, order = counts.size, np.argsort(-counts, kind="stable")
+    w = 1.0 / counts[order]
+    noise = 2.6 * sd * math.sqrt(2.0 * level) * np.sqrt(np.cumsum(w * w)) + 2.0 * level * sd * w
+    lost = (n - np.arange(1.0, n + 1.0)) * 0.03
+    best = int(np.argmin(lost + noise)) + 1
+    return order[: min(max(best, 3), int((counts >= 4.0).sum()))]
