@@ -327,7 +327,7 @@ def test_labels_and_names_stay_data(client: httpx.Client) -> None:
 
 def test_names_without_end(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that have ever new names fill neither the storage nor the page."""
-    monkeypatch.setattr("oddarms.studies._rows.MAX_WORKERS", 3)
+    monkeypatch.setattr("oddarms.studies._stored.MAX_WORKERS", 3)
     client.post(STUDIES, json={"name": "names", "arms": 3, "k": 0.5})
     for name in [*"abcdea"]:
         asked = client.post(f"{STUDIES}/names/ask", json={"worker": name, "prefetch": 0}).json()

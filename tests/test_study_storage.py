@@ -575,16 +575,3 @@ class TestReplay:
         other.ask()
         other.result()
         assert sizes == [7]
-
-
-def test_a_file_gets_smaller_after_a_large_deletion(tmp_path: Path) -> None:
-    file = tmp_path / "studies.db"
-    create_study("small", "ab", k=1, storage=file)
-    study = create_study("large", "ab", k=1, storage=file)
-    study.add_history({"a": [0.5] * 100_000})
-    delete_study("large", storage=file)
-    with closing(sqlite3.connect(file)) as opened:
-        (pages,) = opened.execute("PRAGMA page_count").fetchone()
-        assert opened.execute("PRAGMA freelist_count").fetchone() == (0,)
-    assert pages < 100
-    assert load_study("small", storage=file).verify().ok

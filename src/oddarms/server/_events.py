@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from oddarms.server._api import Ask
 
 LOOK_SECONDS = 0.5
-SEEN_SECONDS = 75.0
-"""How often the storage notes that a worker that waits is alive."""
 PAUSE_SECONDS = 0.05
 """Between two looks of a request that waits for work, however much changes."""
 HEARTBEAT_SECONDS = 15.0
@@ -78,35 +76,30 @@ class Events:
                 del self._watches[study.number]
 
     async def _text(self, study: StoredStudy, token: Token) -> AsyncIterator[str]:
+        loop = asyncio.get_running_loop()
+        seen, spoken, until = None, loop.time(), loop.time() + STREAM_SECONDS
         self._by_token[token.owner] += 1
         try:
             with self._watching(study) as watch:
-                async for part in self._parts(watch, token):
-                    yield part
+                yield "retry: 2000\n\n"
+                while not self._closed and loop.time() < until and not watch.over:
+                    if not await self._holds(token):
+                        return
+                    if watch.pulse is not None and watch.pulse != seen:
+                        seen, spoken = watch.pulse, loop.time()
+                        yield f"event: change\nid: {seen}\ndata: {json.dumps({'pulse': seen})}\n\n"
+                        continue
+                    await watch.changed(min(CHECK_SECONDS, until - loop.time()))
+                    if loop.time() - spoken >= HEARTBEAT_SECONDS:
+                        spoken = loop.time()
+                        yield ": still here\n\n"
+                if watch.over:
+                    yield "event: deleted\ndata: {}\n\n"
         finally:
             self._by_token[token.owner] -= 1
 
-    async def _parts(self, watch: _Watch, token: Token) -> AsyncIterator[str]:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + STREAM_SECONDS
-        yield "retry: 2000\n\n"
-        seen, spoken = None, loop.time()
-        while not self._closed and loop.time() < until and not watch.over:
-            if not await self._holds(token):
-                return
-            if watch.pulse is not None and watch.pulse != seen:
-                seen, spoken = watch.pulse, loop.time()
-                yield f"event: change\nid: {seen}\ndata: {json.dumps({'pulse': seen})}\n\n"
-                continue
-            await watch.changed(min(CHECK_SECONDS, until - loop.time()))
-            if loop.time() - spoken >= HEARTBEAT_SECONDS:
-                spoken = loop.time()
-                yield ": still here\n\n"
-        if watch.over:
-            yield "event: deleted\ndata: {}\n\n"
-
     async def _holds(self, token: Token) -> bool:
-        """Return whether a token is valid; one look serves all its streams for a while."""
+        """One look serves all streams of a token for a while."""
         now = asyncio.get_running_loop().time()
         until, look = self._checks.get(token.id, (0.0, None))
         if look is None or now >= until:
@@ -129,12 +122,12 @@ class Events:
         def ask() -> Tickets:
             return study.ask(body.n, body.worker, body.lease, prefetch=body.prefetch, key=body.key)
 
-        again = bool(body.wait and body.key) and await run_in_threadpool(study.knows, body.key)
-        if not body.wait or again or len(self._asking) >= MAX_STREAMS:
-            return await run_in_threadpool(ask)
+        tickets = await run_in_threadpool(ask)
+        if tickets or tickets.done or not body.wait or len(self._asking) >= MAX_STREAMS:
+            return tickets
         request.state.waited = True
         with self._watching(study) as watch:
-            asking = asyncio.create_task(watch.work(ask, body.prefetch))
+            asking = asyncio.create_task(watch.work(ask))
             gone = asyncio.ensure_future(request.receive())
             self._asking.add(asking)
             try:
@@ -144,20 +137,14 @@ class Events:
                 asking.cancel()  # which does not interrupt an `ask`
                 await asyncio.wait({asking})
                 gone.cancel()
-        found = None if asking.cancelled() else asking.result()
+        found = tickets if asking.cancelled() else asking.result()
         if gone.done() and not gone.cancelled():
             if found:
                 await run_in_threadpool(study.skip_many, list(found), "the client is gone")
             raise ClientDisconnect
         if not valid:
             raise Problem(401, "unauthorized", "The token was revoked.")
-        if found is not None:
-            return found
-        if watch.idle is None:
-            return await run_in_threadpool(ask)
-        if watch.must_see(body.worker):
-            await run_in_threadpool(study.see, body.worker)
-        return watch.idle
+        return found
 
     async def _ended(self, tasks: set[asyncio.Future[Any]], token: Token, seconds: float) -> bool:
         """Wait for the first task, or the time; return whether the token is still valid."""
@@ -177,7 +164,7 @@ class Events:
         """Let a request that waits for work look again; any thread may say so."""
         watch = self._watches.get(study.number)
         if watch is not None:
-            watch.loop.call_soon_threadsafe(watch.tell_workers)
+            watch.loop.call_soon_threadsafe(watch.news.set)
 
     def close(self) -> None:
         """End all streams and waits, as the server ends."""
@@ -198,28 +185,16 @@ class _Watch:
         self.pulse: str | None = None
         self.over = False
         """Whether the study was deleted."""
-        self._event = asyncio.Event()
-        self._turns = {ahead: (asyncio.Lock(), asyncio.Event()) for ahead in (True, False)}
-        self._empty: dict[bool, float] = {}
-        self.idle: Tickets | None = None
-        """The last answer without work."""
-        self._seen: dict[str | None, float] = {}
+        self.news = asyncio.Event()
+        """Set when there may be work."""
+        self._turn, self._event = asyncio.Lock(), asyncio.Event()
         self.task = asyncio.create_task(self._look())
 
-    async def work(self, ask: Callable[[], Tickets], prefetch: float) -> Tickets:
-        """Ask until there is work, one request after the other: nobody else has to look.
-
-        Those that take no work ahead of the step have turns of their own. Without news, an empty
-        answer to an earlier request holds for later ones that want no more ahead.
-        """
-        ahead = prefetch > 0.0
-        turn, news = self._turns[ahead]
-        async with turn:
+    async def work(self, ask: Callable[[], Tickets]) -> Tickets:
+        """Ask until there is work, one request after the other: nobody else has to look."""
+        async with self._turn:
             while True:
-                if self._empty.get(ahead, -1.0) >= prefetch:
-                    await news.wait()
-                self._empty.pop(ahead, None)
-                news.clear()
+                self.news.clear()
                 asking = asyncio.create_task(run_in_threadpool(ask))
                 try:
                     tickets = await asyncio.shield(asking)
@@ -227,23 +202,12 @@ class _Watch:
                     return await asking
                 if tickets or tickets.done:
                     return tickets
-                self.idle, self._empty[ahead] = tickets, prefetch
                 await asyncio.sleep(PAUSE_SECONDS)
-
-    def must_see(self, worker: str | None) -> bool:
-        """Return whether it is time to note in the storage that a worker is alive."""
-        now = self.loop.time()
-        self._seen = {name: at for name, at in self._seen.items() if now - at < SEEN_SECONDS}
-        return self._seen.setdefault(worker, now) == now
-
-    def tell_workers(self) -> None:
-        """Let those ask again who wait for work."""
-        for _, news in self._turns.values():
-            news.set()
+                await self.news.wait()
 
     def wake(self) -> None:
         """Wake up all who wait for a change."""
-        self.tell_workers()
+        self.news.set()
         self._event.set()
         self._event = asyncio.Event()
 

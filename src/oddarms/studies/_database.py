@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -20,6 +21,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from copy import copy
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -32,8 +34,108 @@ from sqlalchemy.pool import NullPool, QueuePool, StaticPool
 
 from oddarms.errors import InvalidParameter, MissingExtra, OddarmsError, StorageFailed, UnknownStudy
 from oddarms.interrupts import ended
-from oddarms.studies._location import Location, location_of
 from oddarms.studies._schema import TABLES, VERSION, statements
+from oddarms.studies._study import MEMORY, VARIABLE
+
+DEFAULT_FILE = "oddarms.db"
+
+_FORMS = (
+    "storage must be a path, sqlite:///FILE, postgresql://USER@HOST/NAME, http://HOST:PORT or"
+    " memory"
+)
+_SERVERS = ("postgres", "postgresql", "postgresql+psycopg")
+_DRIVER = "postgresql+psycopg"
+_NO_PATH = re.compile(
+    r"[a-z][\w+.-]+:/|[^/]*:[^/@]*@"
+    r"|(?=\s*\w+\s*=).*\b(?:host|hostaddr|port|dbname|user|password|service)\s*=",
+    re.IGNORECASE,
+)
+"""What looks like a damaged URL or libpq's words, and may have a password in it."""
+_SECRETS = ("password", "sslpassword")
+_NAMED = ("host", "port", "service")
+"""Parameters that say where a server is, and nothing else."""
+
+
+@dataclass(frozen=True, repr=False)
+class Location:
+    """A file, a server, or, with neither, the memory of this process."""
+
+    file: str | None = None
+    server: sa.URL | None = None
+
+    @property
+    def memory(self) -> bool:
+        """True if the storage lives as long as the process."""
+        return self.file is None and self.server is None
+
+    @property
+    def name(self) -> str:
+        """The location for people, without secrets."""
+        if self.server is None:
+            return self.file or "memory"
+        query = {key: self.server.query[key] for key in _NAMED if key in self.server.query}
+        url = self.server.set(query=query)
+        return url.render_as_string(hide_password=True).replace(_DRIVER, "postgresql", 1)
+
+    def __repr__(self) -> str:
+        return f"Location({self.name!r})"
+
+    def is_safe(self, text: str) -> bool:
+        """Return whether a message of a library can be repeated: it has no password in it."""
+        if self.server is None:
+            return True
+        values = [self.server.password, *(self.server.query.get(key) for key in _SECRETS)]
+        return not any(str(value) in text for value in values if value)
+
+
+def location_of(storage: str | Path | None) -> Location:
+    """Return where a storage is: as given, from the environment, or a file right here.
+
+    No message repeats what was given, as it may have a password.
+    """
+    chosen = storage if storage is not None else os.environ.get(VARIABLE) or DEFAULT_FILE
+    if not isinstance(chosen, str | Path):
+        raise InvalidParameter(f"{_FORMS} but got a {type(chosen).__name__}.")
+    if chosen in MEMORY:
+        return Location()
+    scheme, mark, rest = str(chosen).partition("://")
+    if isinstance(chosen, str) and mark and scheme in _SERVERS:
+        return Location(server=_server(rest))
+    path = str(chosen)
+    if isinstance(chosen, str):
+        if mark and scheme in ("sqlite", "sqlite+pysqlite"):
+            path = rest.removeprefix("/")
+        elif mark or _NO_PATH.match(path):
+            raise InvalidParameter(f"{_FORMS}; this is something else, or a damaged URL.")
+    if not path.strip() or "\0" in path:
+        raise InvalidParameter(f"storage must name a file or a server but got {path!r}.")
+    return Location(file=path)
+
+
+def _server(rest: str) -> sa.URL:
+    try:
+        url = sa.make_url(f"{_DRIVER}://{rest}")
+        host, name = url.host or "", url.database or ""
+        quoted = not any(mark in part for part in (host, name) for mark in ("@", "://", "="))
+        sound = quoted and ":" not in name and url.query.keys() <= _parameters()
+    except (ValueError, sa.exc.ArgumentError):
+        sound = False
+    if not sound:
+        raise InvalidParameter(
+            "storage is a URL that cannot be read: a password with : or @ or / in it must be"
+            " percent-encoded, and parameters must be those of libpq."
+        )
+    return url
+
+
+def _parameters() -> set[str]:
+    """Return libpq's connection parameters; psycopg's own, such as autocommit, do harm."""
+    try:
+        from psycopg import pq
+    except ImportError:
+        raise MissingExtra.of("postgresql", "PostgreSQL") from None
+    return {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+
 
 LOCK_SECONDS = 10.0
 """How long a call waits for others; the caller may repeat it."""
@@ -47,9 +149,7 @@ SILENCE_SECONDS = 60
 DEADLOCKS = 5
 """How often a transaction is repeated that the server has ended for another one."""
 ROWS_AT_ONCE = 500
-"""Rows of one INSERT into SQLite, which allows 32,766 values."""
-PAGES_AT_ONCE = 2000
-"""Free pages of a file that are given back in one transaction."""
+"""Rows of one INSERT; SQLite allows 32,766 values."""
 LOCK_SPACE, ASK_SPACE = 0x0DDA, 0x0DDB
 """Our parts of PostgreSQL's advisory locks."""
 
@@ -228,16 +328,24 @@ class Database:
                 pass
         return call()
 
-    def insert(self, connection: sa.Connection, table: str, columns: list[str], rows: Any) -> None:
-        """Insert many rows, in the fastest way there is."""
-        names = ", ".join(columns)
+    def insert(
+        self, connection: sa.Connection, table: str, columns: list[str], rows: Any, more: str = ""
+    ) -> list[Any]:
+        """Insert rows, and return what the end of the statement returns.
+
+        Python lets other threads run around each step of a statement, and may wait milliseconds
+        for its turn then; so a statement inserts many rows in one step.
+        """
         raw: Any = connection.connection.driver_connection
-        if self.is_postgresql:
-            with raw.cursor().copy(f"COPY {table} ({names}) FROM STDIN") as copying:
-                for row in rows:
-                    copying.write_row(row)
-            return
-        insert_sqlite(raw, table, columns, rows)
+        row = f"({', '.join(['%s' if self.is_postgresql else '?'] * len(columns))})"
+        found: list[Any] = []
+        left = iter(rows)
+        while some := list(islice(left, ROWS_AT_ONCE)):
+            marks = ", ".join([row] * len(some))
+            statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {marks} {more}"
+            cursor = raw.execute(statement, list(chain.from_iterable(some)))
+            found += cursor.fetchall() if more else []
+        return found
 
     def now(self, connection: sa.Connection) -> Now:
         """Return the time by which leases go, and the time of day."""
@@ -251,22 +359,6 @@ class Database:
         self._check_file()
         with self.reading() as connection:
             run(connection, "SELECT version FROM oddarms")
-
-    def shrink(self) -> None:
-        """Give the pages of a file that a deletion has freed back, a few in each transaction.
-
-        PostgreSQL does so by itself.
-        """
-        if self.location.file is None:
-            return
-        free = -1
-        while True:
-            with self.writing() as connection:
-                before, free = free, int(run(connection, "PRAGMA freelist_count").scalar_one())
-                if free in (0, before):
-                    return
-                raw: Any = connection.connection.driver_connection
-                raw.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})").fetchall()
 
     def close(self) -> None:
         """Close all connections; the next call opens new ones."""
@@ -333,13 +425,12 @@ class Database:
         return True
 
     def _use_wal(self) -> None:
-        """Let readers and the writer of a new file not wait for each other, and it can shrink."""
+        """Let readers and the writer of a new file not wait for each other."""
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
             try:
                 with self._translated(), self._engine.connect() as connection:
                     raw: Any = connection.connection.driver_connection
-                    raw.execute("PRAGMA auto_vacuum = INCREMENTAL")
                     raw.execute("PRAGMA journal_mode = WAL")
                     return
             except StorageFailed as error:  # changing the mode does not wait for locks
@@ -415,22 +506,6 @@ class Now(NamedTuple):
     wall: float
     steady: float
     boot: int
-
-
-def insert_sqlite(
-    raw: sqlite3.Connection, table: str, columns: list[str], rows: Any, more: str = ""
-) -> list[Any]:
-    """Insert rows into SQLite, and return what the end of the statement says.
-
-    Python lets other threads run around each step of a statement, and may wait milliseconds for
-    its turn then; so a statement inserts many rows in one step.
-    """
-    found, left = [], iter(rows)
-    while some := list(islice(left, ROWS_AT_ONCE)):
-        marks = ", ".join([f"({', '.join('?' for _ in columns)})"] * len(some))
-        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {marks} {more}"
-        found += raw.execute(statement, list(chain.from_iterable(some))).fetchall()
-    return found
 
 
 @lru_cache(maxsize=256)
