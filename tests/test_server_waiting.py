@@ -129,7 +129,7 @@ def test_a_client_that_is_gone_gets_nothing(server: Served) -> None:
 
 
 def test_a_token_that_is_revoked(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oddarms.server._events.CHECK_SECONDS", 0.2)
+    monkeypatch.setattr("oddarms.server._state.CHECK_SECONDS", 0.2)
     here = Waiting(server, "revoked")
     token = server.tokens.make(Role.WORKER, study="revoked")
     asked = here.ask(token=token)

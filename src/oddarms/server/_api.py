@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from oddarms.errors import InvalidParameter
 from oddarms.problem import DEFAULT_DELTA
-from oddarms.search import PREFETCH
+from oddarms.search import PREFETCH, Tickets
 from oddarms.server._access import (
     Admin,
     Anybody,
@@ -227,8 +227,12 @@ async def ask(request: Request, study: StudyToWork, body: Ask) -> Response:
 
     With `wait` it answers when there is something to do, or after so many seconds.
     """
-    state = state_of(request)
-    tickets = await state.events.tickets(study, current(request).token, request, body)
+
+    def asked() -> Tickets:
+        return study.ask(body.n, body.worker, body.lease, prefetch=body.prefetch, key=body.key)
+
+    state, token = state_of(request), current(request).token
+    tickets = await state.events.tickets(request, token, study, body.wait, asked)
     state.metrics.leases.labels("granted").inc(len(tickets))
     document = {"status": tickets.status.value, "done": tickets.done, "decided": tickets.decided}
     ends = [wire.plain(ticket) for ticket in tickets[:1]]  # they end together

@@ -28,7 +28,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 import oddarms.server._api as api
 from oddarms.errors import InvalidParameter, StorageFailed
 from oddarms.server import pages
-from oddarms.server._guards import Guards, checked_prefix
+from oddarms.server._access import Guards, checked_prefix
 from oddarms.server._problems import Seldom, add_problems, request_id
 from oddarms.server._state import Settings, State
 from oddarms.studies import DatabaseStorage
@@ -144,7 +144,6 @@ class Binding:
 
 
 def _check_tls_files(certificate: str, key: str) -> None:
-    """Refuse a certificate or a key that TLS could not start with."""
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key, password=lambda: "")  # never ask for one
@@ -272,7 +271,6 @@ class _JsonLines(logging.Formatter):
 
 
 def _log_to_stderr(*, as_json: bool) -> None:
-    """Write changes and failures to stderr, a line each; the same failure seldom."""
     handler = logging.StreamHandler(sys.stderr)
     form = "%(asctime)s %(name)s %(levelname)s %(message)s"
     plain = logging.Formatter(form, "%Y-%m-%d %H:%M:%S%z")

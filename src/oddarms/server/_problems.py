@@ -167,7 +167,6 @@ def _of_framework(error: HTTPException) -> Problem:
 
 
 def _refused(request: Request, error: RequestValidationError) -> Problem:
-    """Return the problem for a request whose parameters or body are wrong."""
     found = error.errors()
     first = found[0]
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()

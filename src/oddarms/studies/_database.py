@@ -471,7 +471,6 @@ class Database:
         return kind(f"{self.name}: {reason}.", passing=failure.passing)
 
     def _cause(self, error: Exception) -> Exception | None:
-        """Return the cause to show, None if it has a password in it."""
         return error if self.location.is_safe(str(error)) else None
 
 
@@ -668,7 +667,6 @@ if hasattr(os, "register_at_fork"):
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return which file there is at a path."""
     try:
         found = os.stat(path)
     except OSError:

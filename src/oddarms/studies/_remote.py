@@ -157,7 +157,6 @@ class Connection:
         raise self._refusal(response.status_code, answer if isinstance(answer, dict) else {})
 
     def _refusal(self, status: int, problem: dict[str, Any]) -> Exception:
-        """Return the error that the server has raised."""
         detail = str(problem.get("detail", ""))[:2000]
         kind = CLASSES.get(str(problem.get("code")))
         if kind is not None:

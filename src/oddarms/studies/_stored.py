@@ -327,7 +327,6 @@ class Rows:
         return told
 
     def _check_handed_out(self, connection: sa.Connection, number: int) -> None:
-        """Raise if a ticket is newer than the storage, which was restored from a backup then."""
         statement = "SELECT tickets FROM studies WHERE id = :study"
         last = self.run(connection, statement).scalar()
         if last is None:
@@ -339,7 +338,6 @@ class Rows:
             )
 
     def _known_rewards(self, connection: sa.Connection, rows: Sequence[Row]) -> dict[int, float]:
-        """Return the rewards that are stored, of tickets that may have one."""
         asked = {number: (arm, place) for number, arm, place, *_ in rows}
         if not asked:
             return {}
@@ -570,7 +568,6 @@ class StoredStudy(Study):
         return keyed.hexdigest()
 
     def _read_id(self, ticket: Ticket | str) -> tuple[int, int, int]:
-        """Return number, arm and place of a ticket of this study."""
         text = ticket.id if isinstance(ticket, Ticket) else ticket
         if not isinstance(text, str) or not text.isascii():
             raise _not_a_ticket(text)
@@ -597,7 +594,6 @@ class StoredStudy(Study):
         return Tickets(tickets, found.status, found.decided)
 
     def _hand_out(self, waiting: list[Ask]) -> None:
-        """Hand out tickets to all threads that wait for some, in one transaction."""
         asks = list({ask.key or ask: ask for ask in waiting}.values())  # a repeated one follows
         with self._lock:
             self._catch_up()  # before others have to wait
@@ -655,7 +651,6 @@ class StoredStudy(Study):
         return self._tells.make(Tell(rows)) if rows else []
 
     def _record(self, tells: list[Tell]) -> None:
-        """Record the results of all threads that wait for that, in one transaction."""
         rows = [row for tell in tells for row in tell.rows]
         told = iter(self._database.repeated(lambda: self._rows.tell(rows)))
         for tell in tells:
@@ -755,7 +750,6 @@ class StoredStudy(Study):
 
     @contextmanager
     def _writing(self, *, alone: bool = False) -> Iterator[sa.Connection]:
-        """A transaction that may write, if the study is there."""
         with self._database.writing() as connection:
             if alone:
                 self._database.alone(connection, self.number)
@@ -765,7 +759,6 @@ class StoredStudy(Study):
     # The search
 
     def _read_row(self, connection: sa.Connection) -> int:
-        """Read what may change of the study itself; return the position of the log's end."""
         _, budgets, self._stopped, end = self._rows.head(connection)
         with readable(self.storage):
             self._budgets = list(json.loads(budgets))
@@ -787,7 +780,6 @@ class StoredStudy(Study):
         return self._take(*new)
 
     def _current(self, connection: sa.Connection) -> Search:
-        """Return the search with all results that are stored now."""
         return self._take(*self._new_results(connection))
 
     def _take(self, position: int, results: Results) -> Search:
@@ -805,7 +797,6 @@ class StoredStudy(Study):
         return search
 
     def _new_results(self, connection: sa.Connection) -> tuple[int, Results]:
-        """Return a position in the log, and the results behind the last one."""
         position = self._read_row(connection)
         before = 0 if self._search is None else self._position
         results = self._rows.results_between(connection, before, position)
@@ -818,7 +809,6 @@ class StoredStudy(Study):
         return position, results
 
     def _check(self, results: Results) -> None:
-        """Refuse results that `tell` does not let in: a file may be damaged."""
         (a, b), arms, rewards = self._asked.bounds, results["arm"], results["reward"]
         within = (arms >= 0) & (arms < self.n) & (rewards >= a) & (rewards <= b)
         for arm, place, reward, _ in results[~(within & (results["place"] >= 0))].tolist():

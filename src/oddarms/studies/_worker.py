@@ -327,7 +327,6 @@ def is_gone(worker: str) -> bool:
 
 
 def _pid_space() -> str | None:
-    """Return a hash of the machine's boot and the PID namespace; None if unknown (not Linux)."""
     try:
         seen = f"{_BOOT_ID.read_text(encoding='utf-8').strip()} {os.readlink(_PID_NAMESPACE)}"
     except (OSError, ValueError):
@@ -336,7 +335,6 @@ def _pid_space() -> str | None:
 
 
 def _started(pid: int) -> int | None:
-    """Return when a process started, in ticks since boot; None if unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return int(fields.rpartition(")")[2].split()[19])

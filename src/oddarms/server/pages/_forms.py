@@ -102,7 +102,6 @@ async def sign_out(request: Request) -> Response:
 
 
 def _target(request: Request, wanted: str) -> str:
-    """Return an address of this server; the list of studies instead of any other."""
     harmless = len(wanted) <= MAX_ADDRESS and wanted.isprintable() and "\\" not in wanted
     local = harmless and wanted.startswith("/") and not wanted.startswith("//")
     return prefix_of(request) + (wanted if local else "/")
@@ -155,7 +154,6 @@ def _number(name: str, text: str, kind: Callable[[str], Any] = float) -> Any:
 
 
 def _budget(text: str) -> int | None:
-    """Return a budget; None for no limit."""
     return _number("budget", text, int) if text.strip() else None
 
 
@@ -223,7 +221,6 @@ async def change(request: Request, study: StudyToChange) -> Response:
 
 
 def _change(state: State, study: StoredStudy, form: FormData) -> dict[str, Any]:
-    """Do what a form of a study's page asks for; return words for the log."""
     match _text(form, "action"):
         case "stop":
             if study.overview().stopped is None:  # else the earlier reason stays
@@ -250,7 +247,6 @@ def _change(state: State, study: StoredStudy, form: FormData) -> dict[str, Any]:
 
 
 def _said(request: Request, error: OddarmsError) -> tuple[int, str]:
-    """Return the status of an error, and its sentence for a page."""
     problem = problem_of(error, state_of(request).storage.name)
     return problem.status, sentence(problem.detail)
 

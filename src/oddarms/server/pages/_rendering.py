@@ -16,8 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from oddarms import __version__
 from oddarms.documents import visible
-from oddarms.server._access import Principal, principal_of
-from oddarms.server._guards import address_of
+from oddarms.server._access import Principal, address_of, principal_of
 from oddarms.server._problems import Problem
 
 HERE = Path(__file__).resolve().parent.parent
@@ -72,7 +71,6 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
 
 
 def _guard(principal: Principal | None) -> Markup:
-    """Return the hidden CSRF field of a form."""
     if principal is None or principal.csrf is None:
         return Markup("")
     return Markup('<input type="hidden" name="csrf" value="{}">').format(principal.csrf)

@@ -217,7 +217,6 @@ def _thresholds(view: View) -> list[tuple[str, str]]:
 
 
 def _arms(request: Request, study: StoredStudy, view: View) -> dict[str, Any]:
-    """Return a page of the table of arms."""
     choice = Choice.of(request.query_params, FILTERS, ORDERS, "interest")
     arms = view.arms(choice)
     page = Page.of(choice.page, ARMS, arms.size)
@@ -241,7 +240,6 @@ def _arms(request: Request, study: StoredStudy, view: View) -> dict[str, Any]:
 
 
 def _trace(view: View) -> list[list[str]]:
-    """Return a few moments of the search as rows of a table."""
     trace = view.result.trace
     places = np.unique(np.linspace(0, len(trace) - 1, min(TRACE, len(trace))).astype(int))
     rows = []
@@ -260,7 +258,6 @@ def _trace(view: View) -> list[list[str]]:
 
 
 def _workers(study: StoredStudy) -> list[Any]:
-    """Return all workers, the one seen last first."""
     never = datetime.min.replace(tzinfo=UTC)
     return sorted(study.workers(), key=lambda one: one.last_seen or never, reverse=True)
 
@@ -391,7 +388,6 @@ def picture(
 
 
 def _marks(means: FloatArray, mask: BoolArray, starts: IntArray) -> dict[str, Any]:
-    """Return the columns that have arms of a kind, with their smallest and largest mean."""
     low = np.minimum.reduceat(np.where(mask, np.nan_to_num(means, nan=np.inf), np.inf), starts)
     high = np.maximum.reduceat(np.where(mask, np.nan_to_num(means, nan=-np.inf), -np.inf), starts)
     there = np.flatnonzero(np.isfinite(low) & np.isfinite(high))
@@ -399,7 +395,6 @@ def _marks(means: FloatArray, mask: BoolArray, starts: IntArray) -> dict[str, An
 
 
 def _lines(view: View) -> dict[str, list[float | None]]:
-    """Return estimate and interval of each threshold that is known, within the bounds."""
     return {
         side: _numbers(np.clip(bound, *view.question.bounds))
         for side, bound in view.result.thresholds.items()
@@ -408,7 +403,6 @@ def _lines(view: View) -> dict[str, list[float | None]]:
 
 
 def _range(view: View, low: FloatArray, high: FloatArray) -> tuple[float, float]:
-    """Return what the vertical axis shows: intervals and thresholds, within the bounds."""
     a, b = view.question.bounds
     ends = [x for bound in view.result.thresholds.values() for x in bound if math.isfinite(x)]
     least, most = min([float(low.min()), *ends]), max([float(high.max()), *ends])
@@ -446,7 +440,6 @@ def series(study: StudyToRead) -> dict[str, Any]:
 
 
 def _decided(view: View) -> dict[str, list[int]]:
-    """Return how many arms were decided after how many pulls."""
     result = view.result
     after = np.full(view.n, -1) if result.decided_after is None else result.decided_after
     odd, normal = (

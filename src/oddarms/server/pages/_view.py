@@ -98,7 +98,6 @@ class Choice:
 
 
 def _positive(text: str) -> int:
-    """Return a positive whole number; 1 for any other text."""
     return max(int(text), 1) if text.isascii() and text.isdigit() and len(text) <= 9 else 1
 
 
@@ -216,7 +215,6 @@ def _by_interest(view: View) -> IntArray:
 
 
 def _by(values: Callable[[View], Any]) -> Callable[[View], IntArray]:
-    """Return an order by an array of the result, which may be missing."""
 
     def order(view: View) -> IntArray:
         found = values(view)
@@ -226,7 +224,6 @@ def _by(values: Callable[[View], Any]) -> Callable[[View], IntArray]:
 
 
 def _decided_after(view: View) -> IntArray | None:
-    """Return when arms were decided; undecided ones come last."""
     after = view.result.decided_after
     return None if after is None else np.where(after < 0, np.iinfo(np.int64).max, after)
 
