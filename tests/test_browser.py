@@ -167,7 +167,7 @@ def test_a_search_that_fails_is_said_to_and_made_up_for(page: Any, site: Served)
 def test_a_session_that_ends_is_said_to(page: Any, site: Served):
     page.goto(f"{site.address}/studies/crowd")
     wait_for(page, "#live", "^live$")
-    page.route("**/events", lambda route: route.fulfill(status=401))
+    page.route("**/pulse", lambda route: route.fulfill(status=401))
     page.reload()
     wait_for(page, "#trouble", "not signed in any more")
 

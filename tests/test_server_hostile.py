@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import resource
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -95,14 +95,10 @@ class TestBodies:
                 self.refused(client, path, (b" " * 2**16 for _ in range(400)))
 
     def test_large_ones_are_for_routes_that_take_them(self, client: httpx.Client) -> None:
-        """Neither a stream nor a form keeps the server busy with one."""
+        """A form keeps nobody busy with one."""
         self.refused(client, "/logout", b"%" * 17_000)
         self.refused(client, "/login", b"&" * 17_000)
-        try:
-            response = client.request("GET", f"{STUDIES}/s/events", content=b"x" * 17_000)
-        except (httpx.NetworkError, httpx.RemoteProtocolError):
-            return
-        assert response.status_code == 413
+        self.refused(client, "/readyz", b"x" * 17_000)
 
     @pytest.mark.parametrize(
         "unit", quick_and_long([b"[],"], [b'{"a":{},"b":', b"{},", b"1,", b'"",', b"[[],"])
@@ -217,18 +213,15 @@ class TestConnections:
                 over.set()
                 dripping.join()
 
-    def test_who_is_answered_slowly_is_not_closed(self, tmp_path: Path) -> None:
-        """A stream outlasts the time for its request."""
-        with served(tmp_path / "s.db", timeout=3.0) as server, server.client() as client:
-            create_study("s", [*"abc"], k=0.5, storage=server.storage)
-            with client.stream("GET", f"{STUDIES}/s/events") as stream:
-                lines = stream.iter_lines()
-                assert next(lines) == "retry: 2000"
-                over = threading.Event()
-                threading.Timer(4.0, over.set).start()
-                assert over.wait(PATIENCE)
-                client.post(f"{STUDIES}/s/ask", json={})
-                assert [line for line in itertools.islice(lines, 6) if line == "event: change"]
+    def test_who_is_answered_slowly_is_not_closed(self, hasty: Served) -> None:
+        """A wait for work outlasts the time for its request."""
+        study = create_study("waits", [*"abc"], k=0.5, storage=hasty.storage)
+        study.ask(10**6)
+        with hasty.client() as client:
+            began = time.monotonic()
+            body = {"wait": 1.5, "prefetch": 0}
+            assert client.post(f"{STUDIES}/waits/ask", json=body).status_code == 200
+            assert time.monotonic() - began > 1.4
             assert client.get("/healthz").status_code == 200
 
     def test_heads_have_an_end(self, server: Served) -> None:
@@ -237,12 +230,15 @@ class TestConnections:
         for endless in (b"X: " + b"y" * 2 * MIB, many):
             assert b" 200 " not in raw(server, head + endless + b"\r\n\r\n")
 
-    def test_what_follows_a_stream_is_not_read(self, server: Served) -> None:
-        head = f"GET {STUDIES}/s/events HTTP/1.1\r\nHost: localhost\r\n"
-        head += f"Authorization: Bearer {server.token}\r\n\r\n"
+    def test_what_follows_a_request_that_waits_is_not_read(self, server: Served) -> None:
+        create_study("busy", [*"abc"], k=0.5, storage=server.storage).ask(10**6)
+        body = '{"wait": 30, "prefetch": 0}'
+        head = f"POST {STUDIES}/busy/ask HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
+        head += (
+            f"\r\nContent-Type: application/json\r\nAuthorization: Bearer {server.token}\r\n\r\n"
+        )
         with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
-            connection.sendall(head.encode())
-            assert connection.recv(15) == b"HTTP/1.1 200 OK"
+            connection.sendall(f"{head}{body}".encode())
             connection.settimeout(1.0)
             with pytest.raises((ConnectionResetError, BrokenPipeError, TimeoutError)):
                 connection.sendall(b"GET / HTTP/1.1\r\nX: " + b"y" * 100 * MIB)
@@ -352,23 +348,6 @@ def test_one_verification_at_a_time(client: httpx.Client, server: Served) -> Non
     refused = [one for one in answers if one.status_code == 503]
     assert all(one.json()["code"] == "busy" and one.headers["retry-after"] for one in refused)
     assert client.get(path).json()["ok"]
-
-
-def test_too_many_streams(server: Served) -> None:
-    """One token has 256; others have theirs."""
-    token = server.tokens.make(Role.READER)
-    head = f"GET {STUDIES}/s/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}"
-    with ExitStack() as stack:
-        for _ in range(256):
-            address = ("127.0.0.1", server.port)
-            connection = stack.enter_context(socket.create_connection(address, timeout=PATIENCE))
-            connection.sendall(f"{head}\r\n\r\n".encode())
-            assert connection.recv(15) == b"HTTP/1.1 200 OK"
-        with server.client(token) as client:
-            response = client.get(f"{STUDIES}/s/events")
-            assert (response.status_code, response.json()["code"]) == (503, "busy")
-        with server.client() as client, client.stream("GET", f"{STUDIES}/s/events") as stream:
-            assert stream.status_code == 200
 
 
 def test_a_proxy_is_believed_if_there_is_one(

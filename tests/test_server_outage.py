@@ -15,7 +15,6 @@ import pytest
 
 from helpers import Run
 from oddarms import create_study, load_study
-from oddarms.errors import StorageFailed
 from postgresql import Server
 from processes import wait_until
 from servers import STUDIES, Served, ServerProcess, admin_token, served
@@ -66,7 +65,7 @@ def test_every_route_says_so(server: Served, postgresql: Server) -> None:
     with server.client() as client:
         assert client.get(f"{STUDIES}/s").status_code == 200
         postgresql.stop()
-        for what in ("", "/question", "/result", "/trials", "/export", "/events", "/workers"):
+        for what in ("", "/question", "/result", "/trials", "/export", "/pulse", "/workers"):
             is_said_in_the_usual_way(client.get(f"{STUDIES}/s{what}"))
         for what, body in (("ask", {}), ("tell", {"results": []}), ("renew", {"tickets": []})):
             is_said_in_the_usual_way(client.post(f"{STUDIES}/s/{what}", json=body))
@@ -83,23 +82,6 @@ def test_the_first_request_after_a_restart(server: Served, postgresql: Server) -
         if first.status_code != 200:
             is_said_in_the_usual_way(first)
         assert client.get(STUDIES, headers=cold).status_code == 200
-
-
-def test_a_stream_outlives_an_outage(server: Served, postgresql: Server) -> None:
-    study = create_study("s", [*"abc"], k=0.5, storage=server.storage)
-    with server.client() as client, client.stream("GET", f"{STUDIES}/s/events") as stream:
-        lines = (line for line in stream.iter_lines() if line == "event: change")
-        next(lines)
-        postgresql.restart()
-        wait_until(lambda: is_told(study))
-        assert next(lines)
-
-
-def is_told(study: Any) -> bool:
-    try:
-        return bool(study.ask())
-    except StorageFailed:
-        return False
 
 
 def pull(_: object) -> float:

@@ -372,7 +372,7 @@ class Guards:
             scope["state"]["principal"] = await identified(request, self._state)
             check_csrf(request)
             body = _limited(request, receive)
-            if scope["method"] == "HEAD" and not scope["path"].endswith("/events"):
+            if scope["method"] == "HEAD":
                 scope["method"] = "GET"  # the server leaves the body out
             await self._app(scope, body, sent)
         except ClientDisconnect:
@@ -411,7 +411,7 @@ class Guards:
         method = method if method in METHODS else "other"
         route = getattr(scope.get("route"), "path", "other")  # the pattern, without names
         self._state.metrics.requests.labels(method, route, sent.status or GONE).inc()
-        if not route.endswith("/events") and "waited" not in scope["state"]:
+        if "waited" not in scope["state"]:
             self._state.metrics.seconds.labels(method, route).observe(seconds)
 
 

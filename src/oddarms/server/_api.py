@@ -232,7 +232,7 @@ async def ask(request: Request, study: StudyToWork, body: Ask) -> Response:
         return study.ask(body.n, body.worker, body.lease, prefetch=body.prefetch, key=body.key)
 
     state, token = state_of(request), current(request).token
-    tickets = await state.events.tickets(request, token, study, body.wait, asked)
+    tickets = await state.waits.tickets(request, token, study, body.wait, asked)
     state.metrics.leases.labels("granted").inc(len(tickets))
     document = {"status": tickets.status.value, "done": tickets.done, "decided": tickets.decided}
     ends = [wire.plain(ticket) for ticket in tickets[:1]]  # they end together
@@ -250,7 +250,7 @@ def tell(request: Request, study: StudyToWork, body: Tell) -> Response:
     told = study.tell_many(body.results, worker=body.worker)
     for outcome, count in Counter(told).items():
         state_of(request).metrics.told.labels(outcome.value).inc(count)
-    state_of(request).events.changed(study)
+    state_of(request).waits.changed(study)
     return answered({"told": told})
 
 
@@ -259,7 +259,7 @@ def skip(request: Request, study: StudyToWork, body: Skip) -> dict[str, int]:
     """Give back tickets without results; return how many."""
     study.skip_many(body.tickets, body.reason)
     state_of(request).metrics.leases.labels("returned").inc(len(body.tickets))
-    state_of(request).events.changed(study)
+    state_of(request).waits.changed(study)
     return {"count": len(body.tickets)}
 
 
@@ -482,21 +482,6 @@ def verify(study: StudyToRead) -> Document:
     with one_at_a_time(_verifying, "The verification of a study"):
         found = study.verify()
     return {"ok": found.ok, "results": found.results, "problems": found.problems}
-
-
-@results.get(
-    "/events",
-    responses={200: {"content": {"text/event-stream": {}}}},
-    response_class=StreamingResponse,
-)
-async def events(request: Request, principal: Anybody, study: StudyToRead) -> StreamingResponse:
-    """Send an event `change` with the study's pulse now, and whenever it changes.
-
-    The stream ends after ten minutes, and when the server does; browsers reconnect by themselves.
-    """
-    stream = state_of(request).events.stream(study, principal.token)
-    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 
 # Tokens

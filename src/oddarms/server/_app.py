@@ -208,7 +208,7 @@ def run(
 
 
 class _Uvicorn(uvicorn.Server):
-    """Says when it listens, ends event streams before it waits for others, and exits with 0."""
+    """Says when it listens, ends waits for work before it waits for others, and exits with 0."""
 
     def __init__(self, config: uvicorn.Config, state: State, started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -221,7 +221,7 @@ class _Uvicorn(uvicorn.Server):
         self._say()
 
     async def shutdown(self, sockets: Any = None) -> None:
-        self._state.events.close()
+        self._state.waits.close()
         await super().shutdown(sockets)
         self._captured_signals.clear()  # it ends as it was asked to
 
