@@ -13,15 +13,12 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from fastapi.testclient import TestClient
-from starlette.applications import Starlette
-from starlette.routing import Mount
 
 from oddarms import create_study, delete_study, load_study
 from oddarms.errors import InvalidParameter
-from oddarms.server import Role, Settings, create_app
+from oddarms.server import Settings, create_app
 from oddarms.studies import Told
-from servers import STUDIES, Served, bearer, served
+from servers import STUDIES, Served, served
 
 NUMBERS = itertools.count(1)
 
@@ -362,7 +359,7 @@ class TestTheServerItself:
 
 
 class TestPrefixes:
-    """Behind a proxy that serves it under a prefix, and mounted in another application."""
+    """Behind a proxy that serves it under a prefix."""
 
     @pytest.mark.parametrize("prefix", ["/odd", "odd/arms/", ""])
     def test_a_prefix(self, tmp_path: Path, prefix: str) -> None:
@@ -382,21 +379,3 @@ class TestPrefixes:
         with pytest.raises(InvalidParameter, match="root_path cannot be"):
             create_app(tmp_path / "studies.db", Settings(root_path=prefix))
         assert not (tmp_path / "studies.db").exists()
-
-    @pytest.mark.parametrize(
-        ("root_path", "outside"),
-        [("", "/odd"), ("/outer", "/outer/odd"), ("/outer/odd", "/outer/odd"), ("/odd", "/odd")],
-    )
-    def test_a_mount(self, tmp_path: Path, root_path: str, outside: str) -> None:
-        create_study("a/b", ["x", "y"], k=0.5, storage=tmp_path / "s.db")
-        inner = create_app(tmp_path / "s.db", Settings(root_path=root_path))
-        outer = Starlette(routes=[Mount("/odd", app=inner)])
-        client = TestClient(outer, base_url="http://localhost")
-        client.headers.update(bearer(inner.state.oddarms.tokens.make(Role.ADMIN)))
-        assert client.get("/odd/healthz").status_code == 200
-        assert client.get(f"/odd{STUDIES}/a%2Fb/status").json()["status"] == "running"
-        described = client.get("/odd/api/v1/openapi.json").json()
-        assert described["servers"] == [{"url": outside}]
-        headers = {"Accept": "text/html", "Authorization": ""}
-        page = client.get("/odd/", headers=headers, follow_redirects=False)
-        assert page.headers["location"] == f"{outside}/login"

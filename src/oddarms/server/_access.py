@@ -41,9 +41,7 @@ from oddarms.studies import StoredStudy
 from oddarms.text import shown
 
 COOKIE = "oddarms_session_"
-"""Before the id of the session's token: browsers send cookies to all servers of a host."""
-MAX_COOKIES = 20
-"""Cookies of a request that are looked at; those of other servers are among them."""
+"""Before the port: browsers send cookies to all servers of a host."""
 SESSION = timedelta(days=7)
 MAX_BODY = 8 * 2**20
 """Bytes of the body of a request with a token."""
@@ -82,24 +80,20 @@ async def identified(connection: HTTPConnection, state: State) -> Principal | No
         if token is None or token.parent is not None:  # a session is for its cookie
             raise _wrong_token(connection)
         return Principal(token)
-    for _, cookie, token in await _sessions(connection, state):
-        return Principal(token, csrf_of(cookie))
-    return None
+    return await _session(connection, state)
 
 
-async def _sessions(connection: HTTPConnection, state: State) -> list[tuple[str, str, Token]]:
-    """Return name, text and token of the cookies that are sessions of this storage.
+async def _session(connection: HTTPConnection, state: State) -> Principal | None:
+    """Return who is asking by the cookie of a session."""
+    cookie = connection.cookies.get(_cookie_name(connection), "")
+    token = await _verified(state, cookie) if cookie else None
+    if token is None or token.parent is None:
+        return None
+    return Principal(token, csrf_of(cookie))
 
-    There are two with one name if another server has a path above ours.
-    """
-    pairs = connection.headers.get("cookie", "").split(";")
-    named = [tuple(part.strip() for part in pair.split("=", 1)) for pair in pairs if "=" in pair]
-    found = []
-    for name, text in [pair for pair in named if pair[0].startswith(COOKIE)][:MAX_COOKIES]:
-        token = await _verified(state, text)
-        if token is not None and token.parent is not None:
-            found.append((name, text, token))
-    return found
+
+def _cookie_name(connection: HTTPConnection) -> str:
+    return f"{COOKIE}{connection.url.port or ''}"
 
 
 async def _verified(state: State, text: str) -> Token | None:
@@ -171,10 +165,10 @@ async def log_in(request: Request, response: Response, text: str) -> None:
     token = await _verified(state, text.strip())
     if token is None or token.parent is not None:  # a session cannot prolong itself
         raise _wrong_token(request)
-    await _end_sessions(request, response)
+    await _end_session(request, response)
     cookie = await run_in_threadpool(state.tokens.session, token, SESSION)
     response.set_cookie(
-        f"{COOKIE}{token.id}",
+        _cookie_name(request),
         cookie,
         max_age=int(SESSION.total_seconds()),
         path=f"{request.scope['root_path']}/",
@@ -190,16 +184,16 @@ async def log_out(request: Request, response: Response) -> None:
     """End the session of a request."""
     principal = principal_of(request)
     if principal is not None and principal.csrf is not None:
-        await _end_sessions(request, response)
+        await _end_session(request, response)
         audit(request, "log out")
 
 
-async def _end_sessions(request: Request, response: Response) -> None:
-    """End all sessions that a browser has here; those of other servers stay."""
+async def _end_session(request: Request, response: Response) -> None:
     state = state_of(request)
-    for name, _, token in await _sessions(request, state):
-        await run_in_threadpool(state.tokens.revoke, token.id)
-        response.delete_cookie(name, path=f"{request.scope['root_path']}/")
+    session = await _session(request, state)
+    if session is not None:
+        await run_in_threadpool(state.tokens.revoke, session.token.id)
+        response.delete_cookie(_cookie_name(request), path=f"{request.scope['root_path']}/")
 
 
 def audit(request: Request, action: str, study: str = "", **more: Any) -> None:
@@ -388,17 +382,14 @@ class Guards:
         A slash within the name of a study, %2F, becomes a NUL, which no name has. A slash at the
         end is ignored.
         """
-        raw = scope.get("raw_path") or scope["path"].encode()
-        mounted = scope.get("root_path", "")
-        below = mounted.startswith(self._prefix)  # else it is mounted within a proxy's prefix
-        scope["root_path"] = mounted if below else self._prefix.removesuffix(mounted) + mounted
+        raw, prefix = scope.get("raw_path") or scope["path"].encode(), self._prefix
         if b"%00" in raw or b"\0" in raw:
             raise Problem(404, "not-found", "There is nothing at this address.")
         path = unquote(raw.replace(b"%2f", b"%00").replace(b"%2F", b"%00").decode("latin-1"))
-        for prefix in (mounted, self._prefix):
-            if prefix and (path == prefix or path.startswith(f"{prefix}/")):
-                path = path.removeprefix(prefix)
-        scope["path"] = scope["root_path"] + (path.rstrip("/") or "/")
+        if prefix and (path == prefix or path.startswith(f"{prefix}/")):
+            path = path.removeprefix(prefix)
+        scope["root_path"] = prefix
+        scope["path"] = prefix + (path.rstrip("/") or "/")
 
     def _check_host(self, request: Request) -> None:
         """Refuse unknown names: another site may point its name at this machine."""

@@ -57,8 +57,8 @@ class _Application(FastAPI):
 def create_app(storage: str | Path | None = None, settings: Settings | None = None) -> FastAPI:
     """Return the ASGI application that serves the studies of a storage, created if there is none.
 
-    All state is in the storage, so any number of processes may serve it. The application may be
-    mounted in another one. `oddarms serve token` makes tokens for it.
+    All state is in the storage, so any number of processes may serve it. `oddarms serve token`
+    makes tokens for it.
     """
     settings = settings or Settings()
     settings = replace(settings, root_path=checked_prefix(settings.root_path))

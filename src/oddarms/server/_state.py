@@ -164,8 +164,7 @@ class Settings:
     Attributes
     ----------
     root_path
-        The prefix under which a proxy serves it, such as ``/oddarms``; if the application is
-        mounted in another one, the path of the mount follows it.
+        The prefix under which a proxy serves it, such as ``/oddarms``.
     allowed_hosts
         Names by which clients reach it, besides localhost and IP addresses.
     open_metrics

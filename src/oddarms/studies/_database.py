@@ -77,9 +77,6 @@ class Location:
         url = self.server.set(query=query)
         return url.render_as_string(hide_password=True).replace(_DRIVER, "postgresql", 1)
 
-    def __repr__(self) -> str:
-        return f"Location({self.name!r})"
-
     def is_safe(self, text: str) -> bool:
         """Return whether a message of a library can be repeated: it has no password in it."""
         if self.server is None:
@@ -144,8 +141,8 @@ HURRY_SECONDS = 0.5
 HOLD_SECONDS = 300.0
 """A client that has locked a study and does nothing for so long, as if suspended, loses it."""
 TURN_SECONDS = 0.001
-SILENCE_SECONDS = 60
-"""After so long without a sign of life the other side of a connection counts as gone."""
+ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+"""After a minute without a sign of life the server of a connection counts as gone."""
 DEADLOCKS = 5
 """How often a transaction is repeated that the server has ended for another one."""
 ROWS_AT_ONCE = 500
@@ -216,10 +213,6 @@ class Together(Generic[Returned]):
                 self._make([call])
 
 
-def _unobserved(_kind: str, _seconds: float) -> None:
-    """Count nothing."""
-
-
 class Database:
     """A storage; `open_database` returns it."""
 
@@ -227,7 +220,7 @@ class Database:
         self.location = location
         self._engine = _engine(location)
         self.dialect = self._engine.dialect.name
-        self.observe: Callable[[str, float], None] = _unobserved
+        self.observe: Callable[[str, float], object] = lambda _kind, _seconds: None
         """Called with "read" or "write" and the seconds of each transaction."""
         self._process = os.getpid()
         self._turn = threading.RLock() if location.memory else nullcontext()
@@ -237,9 +230,6 @@ class Database:
         """What else begins anew in a forked process."""
         _opened.add(self)
         weakref.finalize(self, _dispose, self._engine, self._process)
-
-    def __repr__(self) -> str:
-        return f"Database({self.name!r})"
 
     @property
     def name(self) -> str:
@@ -539,9 +529,7 @@ def _engine(location: Location) -> sa.Engine:
     if location.server is None:
         return _sqlite_engine(location.file)
     try:
-        engine = sa.create_engine(
-            location.server, connect_args={"connect_timeout": 5, **_keepalives("")}
-        )
+        engine = sa.create_engine(location.server, connect_args={"connect_timeout": 5, **ALIVE})
     except ModuleNotFoundError:
         raise MissingExtra.of("postgresql", "PostgreSQL") from None
     except (NoSuchModuleError, sa.exc.ArgumentError, ValueError):
@@ -551,24 +539,13 @@ def _engine(location: Location) -> sa.Engine:
 
 
 def _prepare_postgresql(connection: Any, _record: Any) -> None:
-    """Let the server notice a client's machine that is gone, and sync even if it is told not to."""
+    """Let locks end, also those of a client that is gone, and sync even if told not to."""
     sync = "current_setting('synchronous_commit')"
-    settings = [f"set_config('{name}', '{n}', false)" for name, n in _keepalives("tcp_").items()]
-    settings += [f"set_config('synchronous_commit', replace({sync}, 'off', 'on'), false)"]
     limits = {"lock_timeout": LOCK_SECONDS, "idle_in_transaction_session_timeout": HOLD_SECONDS}
-    for name, seconds in limits.items():
-        settings.append(f"set_config('{name}', '{seconds * 1000:.0f}', false)")
+    settings = [f"set_config('{name}', '{n * 1000:.0f}', false)" for name, n in limits.items()]
+    settings += [f"set_config('synchronous_commit', replace({sync}, 'off', 'on'), false)"]
     connection.execute(f"SELECT {', '.join(settings)}")
     connection.commit()
-
-
-def _keepalives(prefix: str) -> dict[str, int]:
-    quiet, probes = SILENCE_SECONDS // 2, 3
-    return {
-        f"{prefix}keepalives_idle": quiet,
-        f"{prefix}keepalives_interval": quiet // probes,
-        f"{prefix}keepalives_count": probes,
-    }
 
 
 def _sqlite_engine(file: str | None) -> sa.Engine:

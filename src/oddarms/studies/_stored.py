@@ -50,6 +50,7 @@ from oddarms.studies._study import (
     CONFLICTS_KEPT,
     LEASE,
     MAX_WORKERS,
+    SORTS,
     Ask,
     Conflict,
     Holder,
@@ -1060,8 +1061,21 @@ class DatabaseStorage(Storage):
             raise UnknownStudy(f"{self.name} has no study {name!r}; it has: {names}.")
         return found
 
-    def _list(self, search: str, most: int | None, skip: int, sort: str, status: str) -> StudyList:
+    def list(
+        self,
+        search: str = "",
+        most: int | None = None,
+        skip: int = 0,
+        *,
+        sort: str = "name",
+        status: str = "",
+    ) -> StudyList:
         key = sort.removeprefix("-")
+        if key not in SORTS or status not in ("", *Status):
+            raise InvalidParameter(
+                f"sort must be one of {', '.join(SORTS)}, with a minus to reverse it, and status"
+                f" that of a study; got {sort!r:.60} and {status!r:.60}."
+            )
         order = f"{key} DESC, id DESC" if sort.startswith("-") else f"{key}, name"
         pattern = "%" + re.sub("([!%_])", r"!\1", storable(search)) + "%"
         chosen = f"FROM ({_LISTED}) l" + (" WHERE status = :status" if status else "")

@@ -42,8 +42,6 @@ SYMBOLS = {
     Status.STOPPED: "❚❚",
     Status.ENDED: "◼",
 }
-LARGE = 10**15
-"""Budgets from here on are not written out."""
 MIN_SHARE = 4.0
 """Width of the narrowest part of a bar of 1000 that can be seen."""
 STATES = {
@@ -136,7 +134,7 @@ def whole_page(
         picture_words=_picture_words(view),
         given=given,
         stopped=view.overview.stopped,
-        budget="" if budget is None else str(min(budget, LARGE)),
+        budget="" if budget is None else str(budget),
         holders=study.holders() if waits else [],
         workers=_workers(study),
         shown=WORKERS,
@@ -170,7 +168,7 @@ def _study_facts(view: View) -> list[tuple[str, str]]:
     overview, budget = view.overview, view.question.budget
     found = [("pulls under way", f"{overview.live:,}")]
     if budget is not None:
-        found.append(("budget", f"{budget:,} pulls" if budget < LARGE else f"over {LARGE:,} pulls"))
+        found.append(("budget", f"{budget:,} pulls"))
     if overview.conflicts:
         found.append(("refused results", f"{overview.conflicts:,}"))
     return found
