@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -493,31 +492,14 @@ class TestKilled:
             assert said.strip() == f"{calm.outliers} {calm.pulls_per_arm.tolist()}"
 
     def test_tickets_of_others_are_left_alone(self, tmp_path: Path) -> None:
-        """Those of processes that live, of other machines, and of people with names.
-
-        So are those with names of older versions, which machines of the same name may share.
-        """
-        storage = tmp_path / "studies.db"
-        study = create_study("find", list(RATES), storage=storage, **WORDS)
+        """Those of processes that live, of other machines, and of people with names."""
+        study = create_study("find", list(RATES), storage=tmp_path / "studies.db", **WORDS)
         host = os.uname().nodename
-        mine = study.worker().name
-        here = re.search(r" \([0-9a-f]{10}\)$", mine)
-        assert here, "the machine says what it is"
-        names = [
-            "ann",
-            mine,
-            f"process {os.getpid()}/0 on {host}{here[0]}",
-            f"process {gone_pid()}/12345 on {host}.elsewhere{here[0]}",
-            f"process {gone_pid()}/12345 on {host} (0123456789)",
-            f"process {gone_pid()}/12345 on {host}",
-        ]
+        names = ["ann", study.worker().name, f"process {gone_pid()} on {host}.elsewhere"]
         for name in names:
             study.ask(1, name)
-        gone = [
-            *study.ask(2, f"process {gone_pid()}/12345 on {host}{here[0]}"),
-            *study.ask(1, f"process {os.getpid()}/12345 on {host}{here[0]}"),
-        ]
-        assert study.take_over() == len(gone) == 3
+        study.ask(2, f"process {gone_pid()} on {host}")
+        assert study.take_over() == 2
         assert study.take_over() == 0
         assert study.overview().live == len(names)
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import sqlalchemy as sa
@@ -79,15 +79,6 @@ Results = np.ndarray[Any, np.dtype[np.void]]
 """Arm, place and reward of results, and the numbers of their tickets, 0 for history."""
 
 
-class Asked(NamedTuple):
-    """Number, arm and place of tickets, when their leases end, and the state after that."""
-
-    tickets: list[tuple[int, int, int]]
-    status: Status
-    decided: int
-    expires: float
-
-
 @dataclass(eq=False)
 class Tell:
     """A call of `tell_many`."""
@@ -134,18 +125,6 @@ RATE = "CASE :minute - minute WHEN 0 THEN recent + earlier * :left WHEN 1 THEN r
 def minute_of(wall: float) -> dict[str, float]:
     """Return the values of `RATE`."""
     return {"minute": int(wall // 60.0), "left": 1.0 - wall % 60.0 / 60.0}
-
-
-class Look(NamedTuple):
-    """Tickets at one moment: how many are out, the sum of their numbers, and how many are stored.
-
-    `known` is how many of these have one of the keys that were asked for.
-    """
-
-    live: int
-    total: int
-    stored: int
-    known: int
 
 
 class Rows:
@@ -196,19 +175,19 @@ class Rows:
                 known[ask] = sorted((int(number), int(arm), int(at)) for number, arm, at in found)
         return known
 
-    def look(self, connection: sa.Connection, now: Now, keys: Sequence[str] = ()) -> Look:
-        """Look at all tickets, once."""
+    def look(self, connection: sa.Connection, now: Now, keys: Sequence[str] = ()) -> Any:
+        """Return how many tickets are out, the sum of their numbers, and how many are stored.
+
+        `known` is how many of these have one of some keys.
+        """
         chosen, listed = self._listed(keys, "TEXT")
-        found = self.run(
-            connection,
-            f"SELECT count(*) FILTER (WHERE {LIVE}),"
-            f" CAST(coalesce(sum(number) FILTER (WHERE {LIVE}), 0) AS BIGINT), count(*),"
-            f" count(*) FILTER (WHERE key {chosen}) FROM tickets WHERE study = :study",
-            boot=now.boot,
-            steady=now.steady,
-            listed=listed,
+        statement = (
+            f"SELECT count(*) FILTER (WHERE {LIVE}) AS live, count(*) AS stored,"
+            f" CAST(coalesce(sum(number) FILTER (WHERE {LIVE}), 0) AS BIGINT) AS total,"
+            f" count(*) FILTER (WHERE key {chosen}) AS known FROM tickets WHERE study = :study"
         )
-        return Look(*map(int, found.one()))
+        values = {"boot": now.boot, "steady": now.steady, "listed": listed}
+        return self.run(connection, statement, **values).one()
 
     def out(self, connection: sa.Connection, now: Now) -> set[Place]:
         """Return the places of tickets that are out; they come as one text, in one step."""
@@ -518,7 +497,7 @@ class StoredStudy(Study):
     def begin_in_child(self) -> None:
         """Forget other threads, which a forked process does not have."""
         self._lock = threading.RLock()
-        self._asks: Together[Asked] = Together(self._hand_out)
+        self._asks: Together[Tickets] = Together(self._hand_out)
         self._tells: Together[list[Told]] = Together(self._record)
 
     @property
@@ -586,13 +565,7 @@ class StoredStudy(Study):
     # Work
 
     def _ask(self, ask: Ask) -> Tickets:
-        found = self._asks.make(ask)
-        expires = moment(found.expires)
-        tickets = [
-            Ticket(self._id_of(*row), self.labels[row[1]], row[1], row[2], expires)
-            for row in found.tickets
-        ]
-        return Tickets(tickets, found.status, found.decided)
+        return self._asks.make(ask)
 
     def _hand_out(self, waiting: list[Ask]) -> None:
         asks = list({ask.key or ask: ask for ask in waiting}.values())  # a repeated one follows
@@ -620,8 +593,12 @@ class StoredStudy(Study):
                 last = self._note_state(connection, search, states[asks[-1]], more)
                 tickets = self._rows.add_tickets(connection, places, last, now) | known
             for ask in asks:
-                wall = now.wall + ask.lease
-                ask.answer = Asked(tickets[ask], states[ask], search.decided, wall)
+                expires = moment(now.wall + ask.lease)
+                found = [
+                    Ticket(self._id_of(*row), self.labels[row[1]], row[1], row[2], expires)
+                    for row in tickets[ask]
+                ]
+                ask.answer = Tickets(found, states[ask], search.decided)
 
     def _note_state(
         self, connection: sa.Connection, search: Search, status: Status, more: int

@@ -28,8 +28,7 @@ from oddarms.server._problems import Problem, problem_of
 from oddarms.server._state import State, state_of
 from oddarms.server._tokens import LONGEST, Role
 from oddarms.server.pages._rendering import link, prefix_of, render, see, sentence
-from oddarms.server.pages._study import whole_page
-from oddarms.server.pages._view import forget_view
+from oddarms.server.pages._study import forget_view, whole_page
 from oddarms.studies import StoredStudy
 
 router = APIRouter()
