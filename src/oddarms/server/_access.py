@@ -62,14 +62,9 @@ class Principal:
     """What the forms of a browser's session carry; None without a cookie."""
 
     @property
-    def role(self) -> Role:
-        """What the token allows."""
-        return self.token.role
-
-    @property
     def is_admin(self) -> bool:
         """Whether it allows everything."""
-        return self.role is Role.ADMIN
+        return self.token.role is Role.ADMIN
 
 
 async def identified(connection: HTTPConnection, state: State) -> Principal | None:
@@ -199,7 +194,7 @@ async def _end_session(request: Request, response: Response) -> None:
 def audit(request: Request, action: str, study: str = "", **more: Any) -> None:
     """Log a change under ``oddarms.audit``: what, which token, from where, which request."""
     who = current(request)
-    known = {"token": who.token.owner, "role": who.role.value, "from": _address(request)}
+    known = {"token": who.token.owner, "role": who.token.role.value, "from": _address(request)}
     known["request"] = request.state.request_id
     given = {"study": study} if study else {}
     if state_of(request).settings.forwarded_user:
@@ -249,7 +244,7 @@ def study_to_read(name: str, request: Request) -> StoredStudy:
 def study_to_work(name: str, request: Request) -> StoredStudy:
     """Return the study of a route, for somebody who may ask and tell there."""
     study = study_to_read(name, request)
-    if current(request).role is Role.READER:
+    if current(request).token.role is Role.READER:
         raise _forbidden("a token of a worker or an admin")
     return study
 

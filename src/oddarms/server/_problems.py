@@ -167,8 +167,7 @@ def _of_framework(error: HTTPException) -> Problem:
 
 
 def _refused(request: Request, error: RequestValidationError) -> Problem:
-    found = error.errors()
-    first = found[0]
+    first = error.errors()[0]
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if first["type"] == "json_invalid":
         why = f"{first['ctx']['error']} at character {first['loc'][-1]}"
@@ -180,7 +179,5 @@ def _refused(request: Request, error: RequestValidationError) -> Problem:
     _, *path = first["loc"]
     path = [part for i, part in enumerate(path) if i == 0 or isinstance(part, int)]
     where = shown(".".join(map(str, path)))[:200] or "The body"
-    same = (one for one in found if one["loc"][:2] == first["loc"][:2])  # each type of a union
-    reasons = dict.fromkeys(shown(str(one["msg"]))[:300] for one in same)
-    said = f"{where} is invalid: {'; or: '.join(list(reasons)[:3])}."
+    said = f"{where} is invalid: {shown(str(first['msg']))[:300]}."
     return Problem(422, "invalid-request", said)
