@@ -6,7 +6,7 @@ import csv
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,14 +18,15 @@ from oddarms import create_study, delete_study, load_study
 from oddarms.errors import InvalidParameter
 from oddarms.server import Settings, create_app
 from oddarms.studies import Told
+from postgresql import NewStorage
 from servers import STUDIES, Served, served
 
 NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def server(new_storage: Callable[[], str]) -> Iterator[Served]:
-    with served(new_storage()) as server:
+def server(new_web_storage: NewStorage) -> Iterator[Served]:
+    with served(new_web_storage()) as server:
         create_study("s", [*"abc"], k=1, rng=1, storage=server.storage)
         yield server
 
@@ -303,8 +304,8 @@ class TestTheServerItself:
             (tmp_path / "moved.db").rename(file)
             assert client.get("/readyz").status_code == 200
 
-    def test_metrics(self, new_storage: Callable[[], str]) -> None:
-        with served(new_storage()) as server, server.client() as client:
+    def test_metrics(self, new_web_storage: NewStorage) -> None:
+        with served(new_web_storage()) as server, server.client() as client:
             create(client, 'quo"te')
             for _ in range(2):
                 client.get(f"{STUDIES}/quo%22te")

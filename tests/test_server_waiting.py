@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,15 @@ import pytest
 from oddarms import create_study, load_study
 from oddarms.server import Role
 from oddarms.studies import Worker
+from postgresql import NewStorage
 from servers import STUDIES, Served, served
 
 PATIENCE = 20.0
 
 
 @pytest.fixture(scope="module")
-def server(new_storage: Callable[[], str]) -> Iterator[Served]:
-    with served(new_storage()) as server:
+def server(new_web_storage: NewStorage) -> Iterator[Served]:
+    with served(new_web_storage()) as server:
         yield server
 
 

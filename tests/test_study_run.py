@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -68,28 +68,11 @@ def assert_finished(study: Study, result: Any) -> None:
 
 
 class TestExecutors:
-    @pytest.mark.parametrize("jobs", [1, 3])
-    def test_threads_by_default(self, study: Study, jobs: int) -> None:
-        result = study.run(noisy, jobs=jobs, worker="w")
+    def test_threads_by_default(self, study: Study) -> None:
+        result = study.run(noisy, jobs=3, worker="w")
         assert_finished(study, result)
         assert {trial.worker for trial in study.trials()} == {"w"}
         assert study.run(noisy).to_dict() == result.to_dict()  # nothing left to do
-
-    def test_a_pool_of_threads(self, study: Study) -> None:
-        with ThreadPoolExecutor(2) as executor:
-            assert_finished(study, study.run(noisy, executor=executor, jobs=4))
-            assert executor.submit(certain, "c").result() == 1.0  # it is the caller's to end
-
-    def test_a_pool_of_processes(self, study: Study) -> None:
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(2, mp_context=context) as executor:
-            assert_finished(study, study.run(noisy, executor=executor, jobs=4))
-
-    def test_coroutines(self, study: Study) -> None:
-        async def pull(label: str) -> float:
-            return certain(label)
-
-        assert_finished(study, study.run(pull))
 
     def test_an_executor_that_was_shut_down(self, study: Study) -> None:
         executor = ThreadPoolExecutor(1)
@@ -162,16 +145,6 @@ class TestTogether:
         places = [(trial.arm, trial.place) for trial in study.trials()]
         assert len(places) == len(set(places)), "no pull was made twice"
 
-    def test_waiting_for_what_others_have(self, study: Study) -> None:
-        tickets = study.ask(10_000)
-        runner = threading.Thread(target=study.run, args=(certain,))
-        runner.start()
-        time.sleep(0.1)
-        assert study.status is Status.WAITING
-        study.tell_many([(ticket, certain(ticket.arm)) for ticket in tickets])
-        runner.join()
-        assert_finished(study, study.result())
-
     def test_a_process_that_is_gone_is_not_waited_for(self, study: Study) -> None:
         process = multiprocessing.get_context("fork").Process(target=_ask_and_die, args=(study,))
         process.start()
@@ -210,34 +183,12 @@ class TestFailures:
         assert_finished(study, study.run(pull, jobs=2))
         assert list(study.trials())[: len(told)] == told
 
-    def test_pulls_under_way_are_finished_and_recorded(self, study: Study) -> None:
-        begun, failed = threading.Event(), threading.Event()
-        calls = itertools.count(1)
-        finished: list[str] = []
-
-        def pull(label: str) -> float:
-            if next(calls) == 1:
-                finished.append(label)
-                begun.set()
-                failed.wait(LONG)
-                time.sleep(0.05)
-                return certain(label)
-            begun.wait(LONG)
-            failed.set()
-            raise OSError("away")
-
-        with pytest.raises(PullFailed):
-            study.run(pull, jobs=2)
-        assert [trial.arm for trial in study.trials()] == finished
-        assert left(study) == (0, Status.RUNNING)
-
-    @pytest.mark.parametrize("bad", [1.5, float("nan"), "many", None])
-    def test_what_is_no_reward(self, study: Study, bad: Any) -> None:
+    def test_what_is_no_reward(self, study: Study) -> None:
         """The other results of the same moment are kept."""
         calls = itertools.count(1)
 
         def pull(label: str) -> Any:
-            return bad if next(calls) == 5 else certain(label)
+            return float("nan") if next(calls) == 5 else certain(label)
 
         with pytest.raises(PullFailed, match="reward") as caught:
             study.run(pull, jobs=2)
@@ -245,42 +196,6 @@ class TestFailures:
         assert len(list(study.trials())) >= 3
         assert left(study) == (0, Status.RUNNING)
         assert_finished(study, study.run(pull))
-
-    def test_a_pull_that_fails_may_be_made_again(self, study: Study) -> None:
-        calls = itertools.count(1)
-
-        def pull(label: str) -> float:
-            if next(calls) % 9 == 0:
-                raise OSError("now and then")
-            return certain(label)
-
-        assert_finished(study, study.run(pull, jobs=2, on_error="retry"))
-
-    def test_a_pull_that_always_fails_ends_the_run(self, study: Study) -> None:
-        def pull(label: str) -> float:
-            if label == "b":
-                raise OSError("broken")
-            return certain(label)
-
-        with pytest.raises(PullFailed, match=r"arm 'b'.*OSError: broken"):
-            study.run(pull, on_error="retry", retry_for=0.2)
-        assert left(study) == (0, Status.RUNNING)
-
-    @pytest.mark.parametrize(("side", "worst"), [("upper", 1.0), ("lower", 0.0), ("both", 1.0)])
-    @pytest.mark.parametrize("jobs", [1, 3])
-    def test_a_failure_as_the_worst_reward(
-        self, tmp_path: Path, side: Any, worst: float, jobs: int
-    ) -> None:
-        study = make(tmp_path, side=side, budget=60)
-
-        def pull(label: str) -> float:
-            if label == "e":
-                raise OSError("hangs when it is bad")
-            return 0.5
-
-        study.run(pull, on_error="worst", jobs=jobs)
-        rewards = {(trial.arm, trial.reward) for trial in study.trials()}
-        assert rewards == {("a", 0.5), ("b", 0.5), ("c", 0.5), ("d", 0.5), ("e", worst)}
 
     def test_wrong_parameters_cost_no_ticket(self, study: Study) -> None:
         wrong: list[dict[str, Any]] = [
@@ -340,21 +255,6 @@ class TestInterruptions:
         assert caught.value.result.pulls == study.result().pulls
         assert_finished(study, study.run(pull, jobs=2))
         assert list(study.trials())[: len(told)] == told
-
-    def test_ctrl_c_in_a_pull(self, study: Study) -> None:
-        """As with one job, where pulls are made in the thread that gets it."""
-        calls = itertools.count(1)
-
-        def pull(label: str) -> float:
-            if next(calls) == 8:
-                raise KeyboardInterrupt
-            return certain(label)
-
-        with pytest.raises(SearchInterrupted):
-            study.run(pull)
-        assert len(list(study.trials())) == 7
-        assert left(study) == (0, Status.RUNNING)
-        assert_finished(study, study.run(pull))
 
     def test_pulls_that_do_not_end_are_told_to_stop_and_given_back(self, study: Study) -> None:
         class Pull:
