@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import os
-import re
 import shutil
 import sqlite3
-import subprocess
 import sys
 import threading
 import time
@@ -47,18 +44,6 @@ def probe(arm):
     return float(arm == "odd")
 """
 """A pull that is not made between the results that bring a kill and the kill."""
-SUITE = """
-import random
-import pytest
-from probing import await_kill
-
-chance = random.Random(1)
-
-@pytest.mark.parametrize("name", ["ann", "bob", "carl", "dora", "eve", "odd"])
-def test_one(name):
-    await_kill()
-    assert name != "odd" or chance.random() < 0.5
-"""
 NEVER = 10**9
 
 
@@ -168,25 +153,3 @@ def test_a_worker_goes_on(
         assert run_command("study", "work", "s", *words).code == 0
         assert load_study("s", storage=it.file).result().outliers == ["odd"]
         it.check(times)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("after", "times"), KILLS)
-def test_the_pytest_plugin_gets_its_answer(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, after: int, times: int
-) -> None:
-    (folder / "test_suite.py").write_text(SUITE)
-    with killed(folder, monkeypatch, after, times) as it:
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly"]
-        command += ["--oddarms", "--oddarms-k", "1", "--oddarms-storage", it.server.address]
-        command += ["--oddarms-study", "s", "--oddarms-seed", "1"]
-        command += ["--rootdir", str(folder), str(folder)]
-        ran = subprocess.run(
-            command, capture_output=True, text=True, cwd=folder, env={**os.environ}, check=False
-        )
-        assert ran.returncode == 1, ran.stdout + ran.stderr
-        assert "test_one[odd]" in ran.stdout
-        it.check(times)
-        made = re.search(r"^([0-9,]+) runs in ", ran.stdout, re.MULTILINE)
-        assert made is not None
-        assert it.recorded() == int(made[1].replace(",", ""))
