@@ -206,6 +206,8 @@ class TestFailures:
             {"prefetch": -1},
             {"progress": 7},
             {"lease": 0},
+            {"retry_for": -1},
+            {"retry_for": "1m"},
         ]
         for words in wrong:
             with pytest.raises(InvalidParameter, match=next(iter(words))):
