@@ -11,7 +11,6 @@ from urllib.parse import quote
 import pytest
 
 import oddarms
-from oddarms.server import Role
 from postgresql import NewStorage
 from processes import wait_until
 from servers import Served, served
@@ -107,37 +106,6 @@ def test_arms_are_searched_sorted_and_opened_by_keyboard_alone(page: Any, site: 
 
 
 @pytest.mark.long
-def test_the_page_of_an_arm_follows_its_rewards(page: Any, site: Served):
-    study = create(site.storage, "slow", ["a", "b", "c"], k=1)
-    page.goto(f"{site.address}/studies/slow/arms/0")
-    wait_for(page, "#latest", "Nothing has been recorded of this arm yet")
-    wait_for(page, "#live", "^live$")
-    work(study, [1.0, 0.0, 0.0], 2, 30)
-    page.locator("#latest tbody tr").nth(3).wait_for()
-    page.locator("[data-plot=arm-mean] canvas").wait_for()
-    rows = page.locator("#latest tbody tr").count()
-    page.locator("#latest-summary").click()
-    work(study, [1.0, 0.0, 0.0], 2, 30)
-    page.locator("#latest tbody tr").nth(rows).wait_for(state="attached")
-    assert not page.evaluate("document.querySelector('#latest-details').open")
-
-
-@pytest.mark.long
-def test_what_a_study_page_says_of_stopping_and_evidence_follows_it(page: Any, site: Served):
-    study = create(site.storage, "stopped", ["a", "b", "c"], k=1, budget=900)
-    page.goto(f"{site.address}/studies/stopped")
-    wait_for(page, "#trace", "There are no results yet")
-    wait_for(page, "#live", "^live$")
-    work(study, [1.0, 0.0, 0.0], 2, 30)
-    wait_for(page, "#trace", "As a table")
-    page.fill("#budget", "12345")
-    study.stop("the lab is closed")
-    wait_for(page, "#manage-stop", "No more pulls are handed out: the lab is closed")
-    assert page.locator("#stop").count() == 0
-    assert page.input_value("#budget") == "12345"
-
-
-@pytest.mark.long
 def test_a_search_that_fails_is_said_to_and_made_up_for(page: Any, site: Served):
     page.goto(f"{site.address}/studies/crowd")
     wait_for(page, "#live", "^live$")
@@ -161,15 +129,6 @@ def test_a_search_that_fails_is_said_to_and_made_up_for(page: Any, site: Served)
     page.click("main button")
     wait_for(page, "#arms-table .pages", "1 to 11 of 11 arms")
     page.locator('th[aria-sort="ascending"] #sort-label').wait_for()
-
-
-@pytest.mark.long
-def test_a_session_that_ends_is_said_to(page: Any, site: Served):
-    page.goto(f"{site.address}/studies/crowd")
-    wait_for(page, "#live", "^live$")
-    page.route("**/pulse", lambda route: route.fulfill(status=401))
-    page.reload()
-    wait_for(page, "#trouble", "not signed in any more")
 
 
 @pytest.mark.long
@@ -339,17 +298,6 @@ def test_everything_can_be_read_without_scripts(browser: Any, site: Served):
     page.click("#sort-mean")
     assert page.locator('th[aria-sort="descending"]').inner_text().startswith("Mean")
     context.close()
-
-
-@pytest.mark.long
-def test_a_reader_sees_no_forms_that_change_anything(browser: Any, site: Served):
-    token = site.tokens.make(Role.READER)
-    with signed_in(browser, site, token) as page:
-        page.goto(f"{site.address}/studies/crowd")
-        assert page.locator("#manage").count() == 0
-        assert page.locator("text=New study").count() == 0
-        page.goto(f"{site.address}/new")
-        wait_for(page, "h1", "Forbidden")
 
 
 @pytest.mark.long

@@ -6,7 +6,6 @@ import itertools
 import multiprocessing
 import os
 import random
-import signal
 import threading
 import time
 from collections import Counter
@@ -23,10 +22,8 @@ from oddarms.errors import (
     PullFailed,
     RewardRejected,
     SearchError,
-    SearchInterrupted,
 )
 from oddarms.search import Progress, Status
-from processes import wait_until
 
 MEANS = {"a": 0.0, "b": 0.05, "c": 0.9, "d": 0.0, "e": 0.1}
 LONG = 60.0
@@ -222,65 +219,3 @@ class TestFailures:
             study.run(certain, jobs=2, progress=progress)
         assert left(study) == (0, Status.RUNNING)
         assert list(study.trials())
-
-
-class TestInterruptions:
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-    def test_while_waiting_for_pulls(self, study: Study, number: int) -> None:
-        """What was told is stored, what has come back is told, and the rest is given back."""
-        begun, held = threading.Event(), threading.Event()
-        calls = itertools.count(1)
-
-        def pull(label: str) -> float:
-            if next(calls) > 10:
-                begun.set()
-                held.wait(LONG)
-            return certain(label)
-
-        def interrupt() -> None:
-            begun.wait(LONG)
-            os.kill(os.getpid(), number)
-            time.sleep(0.2)
-            held.set()
-
-        sender = threading.Thread(target=interrupt)
-        sender.start()
-        with pytest.raises(SearchInterrupted) as caught:
-            study.run(pull, jobs=2)
-        sender.join()
-        assert caught.value.signal == number
-        assert caught.value.result.status is Status.INTERRUPTED
-        assert (caught.value.unabsorbed, caught.value.untold) == ([], [])  # the study has them
-        told = list(study.trials())
-        assert len(told) >= 11
-        assert left(study) == (0, Status.RUNNING)
-        assert caught.value.result.pulls == study.result().pulls
-        assert_finished(study, study.run(pull, jobs=2))
-        assert list(study.trials())[: len(told)] == told
-
-    def test_pulls_that_do_not_end_are_told_to_stop_and_given_back(self, study: Study) -> None:
-        class Pull:
-            begun, stopped = threading.Event(), threading.Event()
-
-            def __call__(self, label: str) -> float:
-                self.begun.set()
-                assert self.stopped.wait(LONG)
-                raise OSError(f"{label} was stopped")
-
-            def stop(self) -> None:
-                self.stopped.set()
-
-        pull = Pull()
-
-        def interrupt() -> None:
-            wait_until(pull.begun.is_set)
-            os.kill(os.getpid(), signal.SIGINT)
-
-        sender = threading.Thread(target=interrupt)
-        sender.start()
-        with pytest.raises(SearchInterrupted):
-            study.run(pull, jobs=3)
-        sender.join()
-        assert pull.stopped.is_set()
-        assert list(study.trials()) == []
-        assert left(study) == (0, Status.RUNNING)
