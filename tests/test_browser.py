@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -12,7 +11,6 @@ import pytest
 
 import oddarms
 from postgresql import NewStorage
-from processes import wait_until
 from servers import Served, served
 from tests.pages_server import (
     HOSTILE,
@@ -129,30 +127,6 @@ def test_a_search_that_fails_is_said_to_and_made_up_for(page: Any, site: Served)
     page.click("main button")
     wait_for(page, "#arms-table .pages", "1 to 11 of 11 arms")
     page.locator('th[aria-sort="ascending"] #sort-label').wait_for()
-
-
-@pytest.mark.long
-def test_the_link_of_the_first_start_works_in_a_tab_that_is_open(browser: Any, site: Served):
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(f"{site.address}/login")
-    page.evaluate("token => { location.hash = token; }", site.token)
-    page.wait_for_url(f"{site.address}/", timeout=60_000)
-    context.close()
-
-
-@pytest.mark.long
-def test_a_phone_has_whole_labels_and_every_order(browser: Any, site: Served):
-    with signed_in(browser, site, viewport=PHONE) as page:
-        page.goto(f"{site.address}/studies/crowd")
-        label = page.locator("#arms-table tbody th").first.bounding_box()
-        assert label["width"] > 300
-        for key in ("label", "interest", "mean", "samples", "evidence", "needed", "decided"):
-            assert page.locator(f"#sort-{key}").is_visible()
-        page.locator("#sort-samples").click()
-        page.locator('th[aria-sort="descending"] #sort-samples').wait_for()
-        cells = page.get_by_role("table", name="Arms").get_by_role("row").nth(1).get_by_role("cell")
-        assert cells.count() == 7
 
 
 @pytest.mark.long
@@ -298,28 +272,3 @@ def test_everything_can_be_read_without_scripts(browser: Any, site: Served):
     page.click("#sort-mean")
     assert page.locator('th[aria-sort="descending"]').inner_text().startswith("Mean")
     context.close()
-
-
-@pytest.mark.long
-def test_ten_thousand_arms_are_searched_and_sorted(browser: Any, tmp_path: Path):
-    labels = [f"prompt-{i:05d}" for i in range(10_000)]
-    study = create(tmp_path / "s.db", "many", labels, k=3)
-    work(study, planted(10_000, 20), 30, 2_000)
-    with served(tmp_path / "s.db") as site, signed_in(browser, site) as page:
-        page.goto(f"{site.address}/studies/many")
-        wait_until(lambda: int(page.locator("#explore").get_attribute("max") or 0) > 300)
-        page.locator("#sort-mean").click()
-        page.locator('th[aria-sort="descending"] #sort-mean').wait_for()
-        first = page.locator("#arms tbody th").first.inner_text()
-        assert int(first.removeprefix("prompt-")) < 20
-        page.fill("#q", "prompt-0777")
-        wait_for(page, "#arms-table .pages", "1 to 10 of 10 arms")
-        page.fill("#q", "")
-        wait_for(page, "#arms-table .pages", "of 10,000 arms")
-        page.locator("#arm-last").click()
-        wait_for(page, "#arms-table .pages", "9,981 to 10,000 of 10,000 arms")
-        page.locator("#explore").focus()
-        page.keyboard.press("End")
-        page.locator("#goto").click()
-        page.wait_for_url("**sort=mean&page=500#arms")
-        assert "Arms" in page.locator("#arms-heading").inner_text()

@@ -100,13 +100,6 @@ class TestTheAnswer:
 
 
 class TestTickets:
-    def test_none_twice_while_they_are_out(self, desk: OpenDesk) -> None:
-        opened = desk(QUESTION, 1)
-        tickets = [ticket for _ in range(8) for ticket in opened.ask(3)]
-        assert len({(t.index, t.place) for t in tickets}) == len(tickets) > 0
-        assert len({t.id for t in tickets}) == len(tickets)
-        assert all(LABELS[t.index] == t.arm for t in tickets)
-
     def test_all_are_out(self, desk: OpenDesk) -> None:
         opened = desk(QUESTION.but(algorithm="rr"), 1)
         tickets = opened.ask(100, prefetch=0.0)
@@ -114,13 +107,6 @@ class TestTickets:
         assert (tickets.status, tickets.done) == (Status.WAITING, False)
         assert opened.ask(1, prefetch=0.0) == []
         assert [t.place for t in opened.ask(5, prefetch=1.0)] == [1] * 5
-
-    def test_given_back(self, desk: OpenDesk) -> None:
-        opened = desk(QUESTION.but(algorithm="rr"), 1)
-        tickets = opened.ask(5, prefetch=0.0)
-        opened.skip_many(tickets[:2], "no time")
-        again = opened.ask(5, prefetch=0.0)
-        assert {(t.index, t.place) for t in again} == {(t.index, t.place) for t in tickets[:2]}
 
     def test_told_twice(self, desk: OpenDesk) -> None:
         """The first reward stands; a desk may refuse the second one."""
@@ -186,14 +172,6 @@ class TestTheBudget:
 
 
 class TestHistory:
-    def test_it_saves_pulls_and_costs_no_budget(self, desk: OpenDesk) -> None:
-        opened = desk(QUESTION.but(budget=1000), 3)
-        assert add_history(opened, {a: [m] * 40 for a, m in zip(LABELS, MEANS, strict=True)}) == 200
-        result = drive(opened, MEANS)
-        without = reference(QUESTION)
-        assert (result.outliers, result.history) == (without.outliers, 200)
-        assert result.pulls < without.pulls
-
     def test_it_is_used_before_the_search_asks(self, desk: OpenDesk) -> None:
         opened = desk(QUESTION.but(algorithm="rr", budget=10), 3)
         add_history(opened, {"ann": [0.5] * 3, "bob": [0.25]})

@@ -347,16 +347,6 @@ def test_an_arm_shows_its_rewards_and_those_not_used(site: Site, admin: TestClie
     oddarms.delete_study("arms", storage=site.storage)
 
 
-def test_history_that_is_not_used_is_told(site: Site, admin: TestClient):
-    labels = [f"a{i}" for i in range(6)]
-    study = create(site.storage, "turned", labels, k=1)
-    study.add_history({label: [0.0] * 60 for label in labels}, key="first")
-    study.add_history({label: [float(label == "a0")] * 600 for label in labels}, key="then")
-    assert study.result().outliers == ["a0"]
-    assert "the mean above is that of the used ones" in admin.get("/studies/turned/arms/0").text
-    oddarms.delete_study("turned", storage=site.storage)
-
-
 def test_conflicts_are_counted_and_the_latest_listed(admin: TestClient):
     page = admin.get(STRANGE_PATH).text
     assert "40 results were refused" in page

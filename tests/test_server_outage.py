@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -17,8 +15,7 @@ from helpers import Run
 from oddarms import create_study, load_study
 from postgresql import Server
 from processes import wait_until
-from servers import STUDIES, Served, ServerProcess, admin_token, served
-from study_workers import together
+from servers import STUDIES, Served, ServerProcess, served
 
 
 @pytest.fixture
@@ -73,17 +70,6 @@ def test_every_route_says_so(server: Served, postgresql: Server) -> None:
         is_said_in_the_usual_way(client.get("/metrics"))
 
 
-def test_the_first_request_after_a_restart(server: Served, postgresql: Server) -> None:
-    with server.client() as client:
-        cold = {"Authorization": f"Bearer {admin_token(server.storage)}"}
-        assert client.get(STUDIES).status_code == 200
-        postgresql.restart()
-        first = client.get(STUDIES, headers=cold)
-        if first.status_code != 200:
-            is_said_in_the_usual_way(first)
-        assert client.get(STUDIES, headers=cold).status_code == 200
-
-
 def pull(_: object) -> float:
     time.sleep(0.001)
     return float(random.random() < 0.5)
@@ -111,47 +97,6 @@ def test_a_worker_over_http_waits(server: Served, postgresql: Server) -> None:
     worker.join(60)
     assert failed == []
     assert study.status.value == "budget"
-
-
-def run_study(wait: Callable[[], object], address: str, token: str, seed: int) -> int:
-    os.environ["ODDARMS_TOKEN"] = token
-    random.seed(seed)
-    wait()
-    return load_study("s", storage=address).run(pull).pulls
-
-
-@pytest.mark.long
-def test_ten_seconds_under_load(postgresql: Server, tmp_path: Path) -> None:
-    storage = postgresql.new_database()
-    token = admin_token(storage)
-    create_study("s", range(100), k=3, delta=1e-60, budget=20_000, storage=storage)
-    server = ServerProcess(storage, tmp_path)
-    server.start()
-    try:
-        server.wait()
-        timer = threading.Thread(target=_outage, args=(storage, postgresql))
-        timer.start()
-        tasks: list[tuple[Any, ...]] = [(server.address, token, seed) for seed in range(4)]
-        pulls = together(run_study, tasks)
-        timer.join()
-        study = load_study("s", storage=storage)
-        assert study.verify().problems == []
-        assert study.status.value == "budget"
-        assert min(pulls) > 1000
-        log = server.log.read_text()
-        assert "Traceback" not in log
-        assert len(log) < 20_000
-        assert server.terminate() == 0
-    finally:
-        postgresql.start()
-        server.kill()
-
-
-def _outage(storage: str, postgresql: Server) -> None:
-    wait_until(lambda: load_study("s", storage=storage).progress().pulls > 1000)
-    postgresql.stop()
-    time.sleep(10.0)
-    postgresql.start()
 
 
 class TestStart:

@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from helpers import quick_and_long
 from oddarms import Question, Result, Study, create_study, load_study
 from oddarms.arms import BatchFunction, Function
-from oddarms.errors import PullFailed, SearchInterrupted, StorageFailed
+from oddarms.errors import SearchInterrupted, StorageFailed
 from oddarms.search import Policy, Status, run
 from oddarms.studies import DatabaseStorage, Told, Worker
 from postgresql import Server
@@ -198,26 +198,6 @@ class TestOutagesThatPass:
             runner.join(LONG)
         assert_all_stored(study, pulls)
 
-    def test_leases_are_renewed_while_a_pull_takes_long(self, study: Study) -> None:
-        release = threading.Event()
-        pulls = Pulls(lambda call: release.wait(LONG) if call <= 2 else None)
-        runner = threading.Thread(
-            target=study.run, args=(pulls,), kwargs={"jobs": 2, "lease": 0.4, "prefetch": 0}
-        )
-        runner.start()
-        other = load_study("s", storage=study.storage)
-        try:
-            wait_until(lambda: other.overview().live == 2)
-            first = {(t.arm, t.place) for t in other.ask(1000, prefetch=0)}
-            time.sleep(1.0)
-            assert not other.ask(1000, prefetch=0), "nobody else gets the two"
-            assert other.overview().live == len(first) + 2
-        finally:
-            other.stop()
-            release.set()
-            runner.join(LONG)
-        assert_all_stored(study, pulls)
-
 
 @pytest.mark.usefixtures("short_pauses")
 class TestOutagesThatLast:
@@ -252,20 +232,6 @@ class TestOutagesThatLast:
             drive(faulty(study, fault), pulls, "1")
         assert failures["before tell_many"] <= 4, "and once more at the end"
         study.tell_many(caught.value.untold)
-        assert_all_stored(study, pulls)
-
-    def test_a_failed_pull_is_the_error_even_if_the_storage_is_unavailable_at_the_end(
-        self, study: Study
-    ) -> None:
-        pulls = Pulls(lambda call: 1 / (call - 9))
-
-        def fault(name: str) -> None:
-            if name == "before result":
-                raise unavailable()
-
-        with pytest.raises(PullFailed, match="ZeroDivisionError") as caught:
-            drive(faulty(study, fault, retry_for=0), pulls, "1")
-        assert caught.value.result is None
         assert_all_stored(study, pulls)
 
 
@@ -330,40 +296,8 @@ class TestSignals:
         calls[call]()
         assert study.verify().ok
 
-    def test_end_a_run_that_waits_for_a_lock(self, study: Study) -> None:
-        other = sqlite3.connect(study.storage, isolation_level=None, check_same_thread=False)
-
-        def lock(call: int) -> None:
-            if call == 9:
-                other.execute("BEGIN IMMEDIATE")
-                threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-
-        pulls = Pulls(lock)
-        with pytest.raises(SearchInterrupted) as caught:
-            study.run(pulls)
-        assert caught.value.untold
-        other.close()
-        study.tell_many(caught.value.untold)
-        assert_all_stored(study, pulls)
-
 
 class TestFiles:
-    def test_a_lock_is_outlived(self, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("oddarms.studies._database.LOCK_SECONDS", 0.05)
-        other = sqlite3.connect(study.storage, isolation_level=None, check_same_thread=False)
-        unlocking = threading.Timer(0.5, other.execute, ("ROLLBACK",))
-
-        def lock(call: int) -> None:
-            if call == 9:
-                other.execute("BEGIN IMMEDIATE")
-                unlocking.start()
-
-        pulls = Pulls(lock)
-        assert study.run(pulls, jobs=4).outliers == ["c"]
-        unlocking.join()
-        other.close()
-        assert_all_stored(study, pulls)
-
     def test_a_full_disk_is_outlived(self, study: Study, caplog: pytest.LogCaptureFixture) -> None:
         """The disk is full until somebody has heard of it."""
         full = {"since": 9}

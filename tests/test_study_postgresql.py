@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from helpers import quick_and_long, ticket_number
+from helpers import quick_and_long
 from oddarms import Search, Study, create_study, list_studies, load_study
 from oddarms.errors import StorageFailed, UnknownStudy
 from oddarms.search import Status
@@ -54,18 +54,6 @@ def told(study: Study) -> list[tuple[str | None, float]]:
     return [(trial.ticket, trial.reward) for trial in study.trials()]
 
 
-def test_many_tickets_at_once(postgresql: Server) -> None:
-    """Tables that have just been filled have no statistics, by which queries are planned."""
-    limit = "?options=-c%20statement_timeout=60000"
-    study = create_study("many", 2000, k=3, storage=postgresql.new_database() + limit)
-    tickets = study.ask(5000, prefetch=1e300, lease=600)
-    assert study.renew(tickets) == 5000
-    study.skip_many(tickets[:1000])
-    told = study.tell_many([(ticket, 0.5) for ticket in tickets])
-    assert told == [Told.RECORDED] * 5000
-    assert study.overview().live == 0
-
-
 def test_a_study_that_is_deleted_while_it_is_told(postgresql: Server) -> None:
     storage = postgresql.new_database()
     study = create_study("s", 3, k=0.5, storage=storage)
@@ -95,14 +83,6 @@ class TestManyProcesses:
         assert asked == recorded == len(told(study))
         assert 0 < asked <= 300
         assert study.status is Status.BUDGET
-        assert study.verify().ok
-
-    @pytest.mark.parametrize("seconds", SECONDS)
-    def test_tell_one_by_one_without_an_error(self, database: str, seconds: float) -> None:
-        study = make(database, labels=range(5000))
-        counts = together(tell_for, [(database, "s", seconds)] * 8)
-        assert min(counts) > 0, "nobody starves"
-        assert sum(counts) == len(told(study))
         assert study.verify().ok
 
     @pytest.mark.parametrize("seconds", SECONDS)
@@ -144,35 +124,6 @@ class TestManyProcesses:
 
 def test_a_process_that_was_forked_while_a_thread_asked(postgresql: Server) -> None:
     assert together(fork_while_a_thread_asks, [(postgresql.new_database(), "s")]) == [0]
-
-
-def test_a_call_that_the_database_refuses_fails_alone(postgresql: Server) -> None:
-    """Also if it shared a transaction with others."""
-    storage = postgresql.new_database()
-    study = create_study("s", range(100), k=1, storage=storage)
-    with psycopg.connect(storage) as connection:
-        connection.execute(
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
-            " 'BEGIN RAISE EXCEPTION ''refused''; END'"
-        )
-        connection.execute(
-            "CREATE TRIGGER refuse BEFORE INSERT ON workers FOR EACH ROW WHEN (NEW.name = 'bad')"
-            " EXECUTE FUNCTION refuse()"
-        )
-    tickets = study.ask(20)
-    with ThreadPoolExecutor(6) as pool:
-        found = [
-            (worker, pool.submit(call, worker))
-            for ticket in tickets
-            for call in (
-                lambda worker: study.ask(1, worker, prefetch=10),
-                lambda worker, ticket=ticket: study.tell(ticket, 0.5, worker=worker),
-            )
-            for worker in ("good", "bad")
-        ]
-    assert [isinstance(one.exception(), StorageFailed) for _, one in found] == [
-        worker == "bad" for worker, _ in found
-    ]
 
 
 class Gate:
@@ -392,22 +343,6 @@ class TestAServerThatGoesAway:
             postgresql.drop_connections()
             assert self.sentence(call) == LOST
             call()
-        assert study.verify().ok
-
-    def test_in_the_middle_of_a_call(
-        self, postgresql: Server, study: Study, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        study.tell(study.ask(1)[0], 0.5)
-        places = Search.open_places
-
-        def interrupted(search: Search, *arguments: Any, **options: Any) -> Any:
-            postgresql.drop_connections()
-            return places(search, *arguments, **options)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Search, "open_places", interrupted)
-            assert self.sentence(lambda: study.ask(3)) == LOST
-        assert list(map(ticket_number, study.ask(2))) == [2, 3], "nothing of it was stored"
         assert study.verify().ok
 
     @pytest.mark.parametrize("change", [("/postgres", "/nowhere"), ("oddarms@", "nobody@")])

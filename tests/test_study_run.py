@@ -6,17 +6,13 @@ import itertools
 import multiprocessing
 import os
 import random
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oddarms import Study, create_study, load_study
+from oddarms import Study, create_study
 from oddarms.errors import (
     InvalidParameter,
     PullFailed,
@@ -108,40 +104,6 @@ class TestExecutors:
 
 
 class TestTogether:
-    def test_two_runs_share_a_study(self, study: Study) -> None:
-        others = [study, load_study("s", storage=study.storage)]
-        results: list[Any] = []
-        made: Counter[str] = Counter()
-
-        def slow(worker: str) -> Callable[[str], float]:
-            def pull(label: str) -> float:
-                made[worker] += 1
-                time.sleep(0.001)
-                return certain(label)
-
-            return pull
-
-        threads = [
-            threading.Thread(
-                target=lambda i=i: results.append(others[i].run(slow(f"{i}"), worker=f"{i}"))
-            )
-            for i in range(2)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        found = [{**result.to_dict(), "unused": 0} for result in results]
-        assert len(found) == 2
-        assert found[0] == found[1]  # but for results that came in between the two
-        last = study.result()
-        assert_finished(study, last)
-        workers = Counter(trial.worker for trial in study.trials())
-        assert workers == made
-        assert sum(made.values()) == last.pulls + last.unused
-        places = [(trial.arm, trial.place) for trial in study.trials()]
-        assert len(places) == len(set(places)), "no pull was made twice"
-
     def test_a_process_that_is_gone_is_not_waited_for(self, study: Study) -> None:
         process = multiprocessing.get_context("fork").Process(target=_ask_and_die, args=(study,))
         process.start()
@@ -160,26 +122,6 @@ def _ask_and_die(study: Study) -> None:
 
 
 class TestFailures:
-    def test_a_pull_that_raises(self, study: Study) -> None:
-        calls = itertools.count(1)
-
-        def pull(label: str) -> float:
-            if next(calls) == 8:
-                raise OSError("the machine is away")
-            return certain(label)
-
-        with pytest.raises(PullFailed, match=r"arm '[a-e]'.*: OSError: the machine") as caught:
-            study.run(pull, jobs=2)
-        assert isinstance(caught.value.__cause__, OSError)
-        assert caught.value.label in MEANS
-        assert caught.value.result.to_dict() == {**study.result().to_dict(), "status": "failed"}
-        told = list(study.trials())
-        assert len(told) >= 6
-        assert all(trial.reward == certain(trial.arm) for trial in told)
-        assert left(study) == (0, Status.RUNNING)
-        assert_finished(study, study.run(pull, jobs=2))
-        assert list(study.trials())[: len(told)] == told
-
     def test_what_is_no_reward(self, study: Study) -> None:
         """The other results of the same moment are kept."""
         calls = itertools.count(1)

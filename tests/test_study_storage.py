@@ -17,11 +17,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from helpers import nobody, ticket_number
-from oddarms import Search, Study, create_study, delete_study, list_studies, load_study
+from oddarms import Search, Study, delete_study, list_studies, load_study
 from oddarms.algorithms import Algorithm
 from oddarms.errors import InvalidParameter, OddarmsError, StorageFailed, UnknownStudy
 from oddarms.search import Status, Ticket
@@ -116,25 +115,6 @@ class TestNames:
             with pytest.raises(StorageFailed, match="cannot be opened: the folder must exist"):
                 make(file)
         assert list(tmp_path.iterdir()) == []
-
-    def test_creating_many_storages_at_once(self, tmp_path: Path) -> None:
-        wrong: list[BaseException] = []
-
-        def worker(number: int) -> None:
-            try:
-                make(tmp_path / f"{number % 3}.db", f"study {number}").ask()
-            except BaseException as error:
-                wrong.append(error)
-
-        threads = [threading.Thread(target=worker, args=(i,)) for i in range(9)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert wrong == []
-        for number in range(3):
-            names = [s.name for s in list_studies(storage=tmp_path / f"{number}.db")]
-            assert names == [f"study {i}" for i in range(9) if i % 3 == number]
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -495,32 +475,6 @@ class TestDamage:
 
 
 class TestReplay:
-    def test_is_of_whole_arrays(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A million results must open in seconds, so none may be taken by itself."""
-        study = create_study("s", range(100), k=3, margin=0, rng=1, storage=file)
-        rng = np.random.default_rng(1)
-        for _ in range(4):
-            tickets = study.ask(2000)
-            study.tell_many([(t, float(rng.random() < 0.3)) for t in tickets])
-        expected = study.result().to_dict()
-        loads: list[int] = []
-        load = Search.load
-
-        def counted(search: Search, *columns: Any) -> None:
-            loads.append(len(columns[0]))
-            load(search, *columns)
-
-        def one_by_one(*_: Any) -> None:
-            raise AssertionError("a result was taken by itself")
-
-        monkeypatch.setattr(Search, "load", counted)
-        monkeypatch.setattr(Search, "take", one_by_one)
-        again = load_study("s", storage=file)
-        assert again.result().to_dict() == expected
-        again.ask()
-        again.overview()
-        assert loads == [len(list(study.trials()))]
-
     def test_only_what_is_new_is_read(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         study, other = make(file), load_study("s", storage=file)
         work(study, 600)
