@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -107,22 +106,6 @@ class TestTickets:
         assert (tickets.status, tickets.done) == (Status.WAITING, False)
         assert opened.ask(1, prefetch=0.0) == []
         assert [t.place for t in opened.ask(5, prefetch=1.0)] == [1] * 5
-
-    def test_told_twice(self, desk: OpenDesk) -> None:
-        """The first reward stands; a desk may refuse the second one."""
-        opened = desk(QUESTION.but(algorithm="rr"), 1)
-        tickets = opened.ask(5, prefetch=0.0)
-        for ticket in tickets:
-            for reward in (0.25, 0.25, 1.0):
-                with suppress(InvalidParameter):
-                    opened.tell(ticket, reward)
-        result = opened.result()
-        assert result.pulls_per_arm.tolist() == [1] * 5
-        assert result.means.tolist() == [0.25] * 5
-        for ticket in tickets:
-            with suppress(InvalidParameter):
-                opened.tell(ticket, 0.5)
-        assert opened.result().means.tolist() == [0.25] * 5
 
     def test_what_is_refused(self, desk: OpenDesk) -> None:
         opened = desk(QUESTION.but(algorithm="rr", budget=30), 1)

@@ -274,22 +274,6 @@ class TestCoroutines:
         find([pull] * 5, jobs=3, **words)
         assert most == 3
 
-    def test_exceptions(self) -> None:
-        async def cancel_itself() -> float:
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()
-            await asyncio.sleep(0)
-            return 0.5
-
-        async def wrong() -> float:
-            raise Mishap("no")
-
-        with pytest.raises(PullFailed, match="Mishap: no"):
-            find([wrong] * 5, **WORDS)
-        with pytest.raises(PullFailed, match="CancelledError"):
-            find([cancel_itself] * 5, **WORDS)
-
     def test_closing_cancels_and_lets_calls_clean_up(self) -> None:
         ended = []
 

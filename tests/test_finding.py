@@ -437,13 +437,6 @@ class TestPauses:
         assert found.outliers == ["c"]
         np.testing.assert_allclose(pauses, [7.0] * 3, atol=0.5)
 
-    @pytest.mark.parametrize("after", [None, "soon", -1, float("nan")])
-    def test_other_values_mean_nothing_or_growing_pauses(
-        self, pauses: list[float], after: object
-    ) -> None:
-        find(self.failing(2, RateLimited(after)), on_error="retry", **WORDS)
-        assert all(pause <= 0.2 for pause in pauses)
-
     @pytest.mark.parametrize("jobs", [1, 2])
     def test_a_pause_ends_when_the_search_is_to_end(self, jobs: int) -> None:
         failed = threading.Event()

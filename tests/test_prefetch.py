@@ -254,16 +254,6 @@ class TestHowFar:
         assert known(search) == known(reference.search)
 
     @pytest.mark.parametrize("variant", ALGORITHMS)
-    def test_a_larger_share_hands_out_more(self, variant: str) -> None:
-        counts = []
-        for prefetch in (0.0, PREFETCH, 5.0):
-            search = Search(question_of(variant, delta=1e-9), rng=1)
-            for ticket in search.ask(40, prefetch=0.0):
-                search.tell(ticket, 0.5)
-            counts.append(len(search.ask(10**4, prefetch=prefetch)))
-        assert counts[0] < counts[1] < counts[2]
-
-    @pytest.mark.parametrize("variant", ALGORITHMS)
     def test_only_of_arms_that_are_expected(self, variant: str) -> None:
         search, table = Search(question_of(variant, k=0.25), rng=1), Table(1)
         while search.undecided == len(MEANS):

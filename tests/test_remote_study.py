@@ -24,7 +24,6 @@ from oddarms import (
     load_study,
 )
 from oddarms.errors import InvalidParameter, StorageFailed
-from oddarms.server import Role
 from oddarms.studies import Told
 from postgresql import NewStorage
 from servers import Served, served
@@ -111,21 +110,6 @@ def test_the_result_is_the_same_document(address: str, server: Served) -> None:
     assert study.workers() == here.workers()
 
 
-def test_a_worker_with_its_own_token(
-    address: str, server: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make(address)
-    make(address, "other")
-    monkeypatch.setenv("ODDARMS_TOKEN", server.tokens.make(Role.WORKER, study="s"))
-    study = load_study("s", storage=address)
-    assert study.run(lambda label: float(label == "c")).outliers == ["c"]
-    with pytest.raises(StorageFailed, match="an admin's token") as caught:
-        study.stop()
-    assert not caught.value.passing
-    assert [one.name for one in list_studies(storage=address)] == ["s"]
-    monkeypatch.setenv("ODDARMS_TOKEN", server.token)
-
-
 class TestConnections:
     def test_a_forked_process_has_its_own(self, address: str) -> None:
         study = make(address)
@@ -138,12 +122,6 @@ class TestConnections:
         assert process.exitcode == 0
         assert study.tell(other, 0.5) is Told.RECORDED
         assert study.overview().told == 2
-
-    def test_nobody_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("ODDARMS_TOKEN", "x" * 40)
-        with pytest.raises(StorageFailed, match="cannot be reached") as caught:
-            load_study("s", storage="http://127.0.0.1:9")
-        assert caught.value.passing
 
     def test_tokens(self, server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv("ODDARMS_TOKEN")

@@ -93,14 +93,6 @@ def test_an_export_is_a_stream_of_all(client: httpx.Client) -> None:
     assert rest["next"] is None
 
 
-def test_answers_are_compressed(client: httpx.Client, name: str) -> None:
-    create(client, name, arms=200)
-    path = f"{STUDIES}/{name}/result"
-    assert client.get(path).headers["content-encoding"] == "gzip"
-    plain = client.get(path, headers={"Accept-Encoding": "identity"})
-    assert "content-encoding" not in plain.headers
-
-
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "code"),
     [

@@ -272,17 +272,6 @@ class TestTickets:
         assert len({trial.place for trial in study.trials()}) == 2
         assert study.verify().ok
 
-    def test_a_late_result_takes_its_own_place_if_it_is_free(self, storage: str) -> None:
-        study = make(storage)
-        slow = study.ask(1, lease=MOMENT)[0]
-        time.sleep(2 * MOMENT)
-        (again,) = (t for t in study.ask(30, prefetch=0) if places([t]) == places([slow]))
-        study.tell(slow, 0.0)
-        study.tell(again, 1.0)
-        first, second = study.trials()
-        assert (first.reward, first.place) == (0.0, slow.place)
-        assert second.place != slow.place
-
     def test_what_is_no_lease(self, storage: str) -> None:
         study = make(storage)
         ticket = study.ask(1, lease=2)[0]
@@ -499,14 +488,6 @@ class TestBudget:
         again = load_study("s", storage=storage)
         assert again.question.budget is None
         assert_same_answer(again.result(), study.result())
-
-    def test_counts_tickets_that_are_out(self, storage: str) -> None:
-        study = make(storage, budget=6, batch=2)
-        tickets = study.ask(10)
-        assert (len(tickets), tickets.status) == (6, Status.WAITING)
-        assert study.ask(10) == []
-        study.skip(tickets[2])
-        assert places(study.ask(10)) == places(tickets[2:3])
 
     def test_late_results_do_not_exceed_what_is_used(self, storage: str) -> None:
         study = make(storage, budget=8, batch=2, labels=["a", "b"])

@@ -488,23 +488,6 @@ def test_an_archive_that_fails_leaves_nothing_and_keeps_no_other(
     assert study("list", "--format", "csv").out.count("\n") == 3
 
 
-def test_an_archived_study_gives_its_space_back(study: Run) -> None:
-    large = oddarms.create_study("large", TRUTH, k=1)
-    for _ in range(5):
-        large.add_history(dict.fromkeys(TRUTH, [0.5] * 2_000))
-
-    def size() -> int:
-        return sum(file.stat().st_size for file in Path().glob("studies.db*"))
-
-    with closing(sqlite3.connect("studies.db")) as opened:
-        opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    before = size()
-    assert study("archive", "large").code == 0
-    with closing(sqlite3.connect("studies.db")) as opened:
-        opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    assert size() < before / 3
-
-
 # Looking
 
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from helpers import quick_and_long
 from oddarms import Question, Result, Study, create_study, load_study
@@ -295,29 +294,6 @@ class TestSignals:
         assert (stored(study), study.overview().live) == ([], 2)
         calls[call]()
         assert study.verify().ok
-
-
-class TestFiles:
-    def test_a_full_disk_is_outlived(self, study: Study, caplog: pytest.LogCaptureFixture) -> None:
-        """The disk is full until somebody has heard of it."""
-        full = {"since": 9}
-
-        def limit(connection: Any) -> None:
-            raw = connection.connection.driver_connection
-            pages = raw.execute("PRAGMA page_count").fetchone()[0]
-            filled = len(pulls.paid) >= full["since"] and "the disk is full" not in caplog.text
-            raw.execute(f"PRAGMA max_page_count = {pages if filled else 10**6}")
-
-        pulls = Pulls()
-        sa.event.listen(sa.Engine, "begin", limit)
-        try:
-            with caplog.at_level(logging.WARNING, "oddarms"):
-                result = study.run(pulls, jobs=4, worker="w" * 500)  # so that tickets fill pages
-        finally:
-            sa.event.remove(sa.Engine, "begin", limit)
-        assert "the disk is full" in caplog.text
-        assert result.outliers == ["c"]
-        assert_all_stored(study, pulls)
 
 
 class TestServers:

@@ -74,18 +74,6 @@ class TestExecutors:
             study.run(certain, executor=executor, jobs=3)
         assert left(study) == (0, Status.RUNNING)
 
-    def test_many_labels_at_a_time(self, study: Study) -> None:
-        sizes: list[int] = []
-
-        def pull(labels: list[str]) -> list[float]:
-            sizes.append(len(labels))
-            return [certain(label) for label in labels]
-
-        seen: list[Progress] = []
-        assert_finished(study, study.run(pull, batch=True, progress=seen.append))
-        assert max(sizes) > 1
-        assert 0 < len(seen) <= len(sizes) + 1
-
     @pytest.mark.parametrize(
         ("pull", "words"),
         [

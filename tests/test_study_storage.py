@@ -90,18 +90,6 @@ class TestNames:
             make(tmp_path / name)
         assert {path.name for path in tmp_path.iterdir() if path.suffix == ".db"} == set(names)
 
-    def test_memory_lives_as_long_as_the_process(self) -> None:
-        study = make("memory", "in memory")
-        try:
-            study.ask(2)
-            for storage in ("memory", ":memory:", "sqlite://", "sqlite:///:memory:"):
-                ticket = load_study("in memory", storage=storage).ask(1)[0]
-                assert ticket_number(ticket) >= 3
-            assert study.storage == "memory"
-        finally:
-            delete_study("in memory", storage="memory")
-        assert "in memory" not in [summary.name for summary in list_studies(storage="memory")]
-
     def test_what_names_no_storage(self) -> None:
         urls = ["nonsense://x", "mysql://me:secret@localhost/db", "ftp://a/b", "://x"]
         urls += ["sqlite+aiosqlite:///x.db", "postgresql://me:secret@host:port/db"]
@@ -227,12 +215,6 @@ class TestRights:
         study.tell(study.ask()[0], 0.5)
         with nobody():
             assert again.overview().told == 41
-
-    def test_a_file_that_cannot_be_read(self, folder: Path) -> None:
-        made(folder / "studies.db")
-        (folder / "studies.db").chmod(0)
-        with nobody(), pytest.raises(StorageFailed, match="cannot be opened"):
-            list_studies(storage=folder / "studies.db")
 
 
 class TestClocks:

@@ -181,25 +181,6 @@ class NewToken(_Body):
 # Answers
 
 
-class TicketOut(BaseModel):
-    """A pull to make."""
-
-    id: str
-    arm: Label
-    index: int
-    place: int
-    expires: str
-
-
-class Asked(BaseModel):
-    """Tickets, and the status of the study; `done` if no more will be handed out."""
-
-    status: str
-    done: bool
-    decided: int
-    tickets: list[TicketOut]
-
-
 class ProblemOut(BaseModel):
     """An error (RFC 9457)."""
 
@@ -221,7 +202,7 @@ def answered(document: Document) -> Response:
 work = APIRouter(prefix="/api/v1/studies/{name}", tags=["work"], responses=PROBLEMS)
 
 
-@work.post("/ask", response_model=Asked)
+@work.post("/ask", response_model=Document)
 async def ask(request: Request, study: StudyToWork, body: Ask) -> Response:
     """Hand out up to n pulls; fewer, or none, if there is nothing to do until results arrive.
 

@@ -372,12 +372,6 @@ def studies(request: Request, principal: Anybody) -> Response:
     )
 
 
-@router.get("/studies")
-def all_studies(request: Request) -> Response:
-    """Redirect to the list of studies."""
-    return see(link(request))
-
-
 # A study
 
 
