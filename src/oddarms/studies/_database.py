@@ -581,7 +581,7 @@ class Database:
             raise self._failed(failure) from self._cause(error)
         except SQLAlchemyError as error:
             passing = isinstance(error, sa.exc.TimeoutError)  # all connections are in use
-            raise self._failed(Failure(first_line(error), passing)) from self._cause(error)
+            raise self._failed(Failure(failure_of(error).reason, passing)) from self._cause(error)
         except UnicodeDecodeError:
             raise self._failed(Failure(_DAMAGED, passing=False)) from None
         except driver.Error as error:  # `insert` does not go through SQLAlchemy
@@ -933,9 +933,4 @@ def failure_of(error: object, *, gone: bool = False) -> Failure:
             return Failure(known, passing, known=True)
     if gone:
         return Failure(_LOST, passing=True, known=True)
-    return Failure(first_line(error), passing=False)
-
-
-def first_line(error: object) -> str:
-    """Return the first line of a message of a library, which may go on for a page."""
-    return str(error).strip().partition("\n")[0].rstrip(".")
+    return Failure(str(error).strip().partition("\n")[0].rstrip("."), passing=False)

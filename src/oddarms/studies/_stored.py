@@ -32,7 +32,7 @@ import sqlalchemy as sa
 
 from oddarms.algorithms import Decision
 from oddarms.errors import DuplicateStudy, InvalidParameter, StorageFailed, UnknownStudy
-from oddarms.problem import FloatArray, IntArray, Label, Question, check_plain_label
+from oddarms.problem import FloatArray, IntArray, Question, check_plain_label
 from oddarms.search import (
     PREFETCH,
     Place,
@@ -1006,7 +1006,8 @@ class DatabaseStorage(Storage):
                 raise DuplicateStudy(
                     f"{self.name} has a study {name!r} already: load it, or delete it first."
                 )
-            rows = ((number, i, _encoded(label)) for i, label in enumerate(question.labels))
+            labels = enumerate(map(check_plain_label, question.labels))
+            rows = ((number, i, json.dumps(label)) for i, label in labels)
             self.database.insert(connection, "arms", ["study", "number", "label"], rows)
         return StoredStudy(self.database, name, int(number), question, seed, secret)
 
@@ -1087,7 +1088,3 @@ class DatabaseStorage(Storage):
             self.database.appending(connection, number, alone=True)
             for table in ("results WHERE study", "tickets WHERE study", "studies WHERE id"):
                 run(connection, f"DELETE FROM {table} = :study", study=number)
-
-
-def _encoded(label: Label) -> str:
-    return json.dumps(check_plain_label(label))

@@ -123,7 +123,7 @@ class WorkerRecord:
     results: int
     live: int
     last_told: datetime | None
-    last_seen: datetime | None
+    last_seen: datetime
     rate: float
 
 

@@ -272,9 +272,8 @@ def retried(
             failed = True
             if waited - said >= SAY_SECONDS:
                 said = waited
-                _log.warning(
-                    "%s Retrying for %s%s.", error, duration(retry_for - waited), _kept(kept())
-                )
+                here = f"; {counted(kept(), 'result')} kept meanwhile" if kept() else ""
+                _log.warning("%s Retrying for %s%s.", error, duration(retry_for - waited), here)
         else:
             if failed:
                 _log.warning(
@@ -283,10 +282,6 @@ def retried(
             return answer
         pause(min(seconds, max(retry_for - waited, 0.0)))
         seconds = min(2.0 * seconds, MAX_PAUSE)
-
-
-def _kept(kept: int) -> str:
-    return f"; {counted(kept, 'result')} kept meanwhile" if kept else ""
 
 
 # Names of processes

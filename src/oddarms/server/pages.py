@@ -1,31 +1,41 @@
-"""The list of studies, the pages of a study and of an arm, the data that they draw, and files.
+"""The pages for people: studies, arms, the data that they draw, files, and forms.
 
+Everything can be read without scripts; `static/app.js` draws plots and keeps pages up to date.
 Elements with the attribute `data-part` are loaded again when the study has changed, and after a
-search, a link in a list or the head of a column (static/app.js).
+search, a link in a list or the head of a column.
 """
 
 from __future__ import annotations
 
 import math
+import shlex
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import cached_property
+from datetime import UTC, datetime, timedelta
+from functools import cache, cached_property, partial
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, RedirectResponse
 
+from oddarms import __version__
 from oddarms.algorithms import Decision
 from oddarms.documents import visible
+from oddarms.errors import InvalidParameter, OddarmsError
 from oddarms.plotting import file_content, plot_intervals
-from oddarms.problem import BoolArray, FloatArray, IntArray
+from oddarms.problem import DEFAULT_DELTA, DEFAULT_K, BoolArray, FloatArray, IntArray
 from oddarms.report import arms_csv, result_json, write_report
 from oddarms.search import (
     Status,
@@ -37,11 +47,116 @@ from oddarms.search import (
     number_style,
     status_text,
 )
-from oddarms.server._access import Anybody, StudyToRead
-from oddarms.server._state import one_at_a_time, state_of
-from oddarms.server.pages._rendering import link, render, see, sentence
+from oddarms.server._access import (
+    Admin,
+    Anybody,
+    StudyToChange,
+    StudyToRead,
+    address_of,
+    audit,
+    check_form,
+    log_in,
+    log_out,
+    principal_of,
+)
+from oddarms.server._problems import Problem, problem_of
+from oddarms.server._state import State, one_at_a_time, state_of
+from oddarms.server._tokens import LONGEST, Role
 from oddarms.statistics.evidence import mean_interval
 from oddarms.studies import SORTS, Overview, StoredStudy
+
+router = APIRouter(include_in_schema=False)
+CSRF_FIELD = '<input type="hidden" name="csrf" value="{}">'
+HERE = Path(__file__).resolve().parent
+STATIC, TEMPLATES = HERE / "static", HERE / "templates"
+
+
+def link(request: Request, *parts: str | int, **query: str) -> str:
+    """Return the address of some parts, as this request reaches it; empty words are left out."""
+    path = "/".join(quote(str(part), safe="") for part in parts)
+    given = {word: value for word, value in query.items() if value}
+    return f"{prefix_of(request)}/{path}" + (f"?{urlencode(given)}" if given else "")
+
+
+def prefix_of(request: Request) -> str:
+    """Return what is before our paths in the addresses of a request."""
+    prefix: str = request.scope.get("root_path", "")
+    return prefix.rstrip("/")
+
+
+def ago(time: datetime) -> str:
+    """Return how long ago something was, or how soon it will be.
+
+    Examples
+    --------
+    >>> from datetime import timedelta
+    >>> ago(datetime.now(UTC) - timedelta(hours=3))
+    '3 h ago'
+    """
+    seconds = (datetime.now(UTC) - time).total_seconds()
+    if -1.0 < seconds < 5.0:
+        return "now"
+    for limit, unit, name in ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (172800.0, 3600.0, "h")):
+        if abs(seconds) < limit:
+            text = f"{abs(seconds) / unit:.0f} {name}"
+            return f"{text} ago" if seconds > 0.0 else f"in {text}"
+    return f"{time:%Y-%m-%d}"
+
+
+def render(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
+    """Return a page."""
+    principal = principal_of(request)
+    csrf = principal and principal.csrf
+    values = {
+        "link": partial(link, request),
+        "principal": principal,
+        "guard": Markup(CSRF_FIELD).format(csrf) if csrf else "",
+        "version": __version__,
+        "here": "",
+        "server": str(request.base_url).rstrip("/"),
+        **context,
+    }
+    return HTMLResponse(_environment().get_template(template).render(values), status)
+
+
+def see(address: str) -> RedirectResponse:
+    """Return the redirect after a form."""
+    return RedirectResponse(address, 303)
+
+
+def error_page(request: Request, problem: Problem) -> Response:
+    """Return a problem as a page; a reader who has not signed in is redirected to the form."""
+    if problem.status == 401 and request.method in ("GET", "HEAD"):
+        wanted = address_of(request.scope["path"].removeprefix(prefix_of(request)))
+        query = f"?{request.url.query}" if request.url.query else ""
+        return see(link(request, "login", next="" if wanted in ("", "/") else f"{wanted}{query}"))
+    text = sentence(problem.detail)
+    return render(request, "error.html", problem.status, problem=problem, text=text)
+
+
+def sentence(text: str) -> str:
+    """Return a text with a capital letter at its beginning."""
+    return text[:1].upper() + text[1:]
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "visible": visible,
+        "sentence": sentence,
+        "ago": ago,
+        "shell": shlex.quote,
+        "grouped": lambda number: f"{number:,.0f}",
+    }
+    return environment
+
 
 MAX_LABEL = 300
 MAX_SEARCHED = 200
@@ -300,8 +415,6 @@ def forget_view(study: StoredStudy) -> None:
         _latest.pop(study, None)
 
 
-router = APIRouter()
-
 STUDIES, ARMS, WORKERS, CONFLICTS, REWARDS, TRACE = 50, 20, 50, 20, 50, 12
 """Rows of the tables."""
 SYMBOLS = {
@@ -400,7 +513,7 @@ def whole_page(
         stopped=view.overview.stopped,
         budget="" if budget is None else str(budget),
         holders=study.holders() if waits else [],
-        workers=_workers(study),
+        workers=sorted(study.workers(), key=lambda one: one.last_seen, reverse=True),
         shown=WORKERS,
         all_conflicts=view.overview.conflicts,
         conflicts=study.latest_conflicts(CONFLICTS) if view.overview.conflicts else [],
@@ -415,27 +528,22 @@ def _summary(view: View) -> dict[str, Any]:
     overview, result = view.overview, view.result
     first, *more = map(sentence, headline(result))
     _, _, meaning = status_text(overview.status).partition(": ")
-    answered = [(name, text) for name, text in facts(result) if name != "status"]  # it has a badge
+    known = [(name, text) for name, text in facts(result) if name != "status"]  # it has a badge
+    known.append(("pulls under way", f"{overview.live:,}"))
+    if view.question.budget is not None:
+        known.append(("budget", f"{view.question.budget:,} pulls"))
+    if overview.conflicts:
+        known.append(("refused results", f"{overview.conflicts:,}"))
     return {
         "state": overview.status.value,
         "symbol": SYMBOLS.get(overview.status, "!"),
         "meaning": overview.stopped if overview.status is Status.STOPPED else meaning,
         "first": first,
         "more": more,
-        "facts": [*answered, *_study_facts(view)],
+        "facts": known,
         "shares": _shares(view),
         "counts": _counts(view),
     }
-
-
-def _study_facts(view: View) -> list[tuple[str, str]]:
-    overview, budget = view.overview, view.question.budget
-    found = [("pulls under way", f"{overview.live:,}")]
-    if budget is not None:
-        found.append(("budget", f"{budget:,} pulls"))
-    if overview.conflicts:
-        found.append(("refused results", f"{overview.conflicts:,}"))
-    return found
 
 
 def _counts(view: View) -> list[tuple[Kind, str]]:
@@ -517,11 +625,6 @@ def _trace(view: View) -> list[list[str]]:
             ]
         )
     return rows
-
-
-def _workers(study: StoredStudy) -> list[Any]:
-    never = datetime.min.replace(tzinfo=UTC)
-    return sorted(study.workers(), key=lambda one: one.last_seen or never, reverse=True)
 
 
 # An arm
@@ -755,3 +858,225 @@ def _places(total: int) -> IntArray:
     if total <= POINTS:
         return np.arange(1, total + 1)
     return np.unique(np.geomspace(1, total, POINTS).round().astype(np.int64))
+
+
+MAX_ADDRESS = 1_000
+DEFAULTS = {
+    "name": "",
+    "arms": "",
+    "k": f"{DEFAULT_K:g}",
+    "margin": "",
+    "side": "upper",
+    "low": "0",
+    "high": "1",
+    "delta": f"{DEFAULT_DELTA:g}",
+    "budget": "",
+}
+"""Fields of the form for a new study."""
+
+
+# Signing in and out
+
+
+@router.get("/login")
+def ask_for_token(request: Request) -> HTMLResponse:
+    """Return the form for a token."""
+    wanted = request.query_params.get("next", "")[:MAX_ADDRESS]
+    return _token_form(request, wanted)
+
+
+def _token_form(
+    request: Request, wanted: str, status: int = 200, problem: str = ""
+) -> HTMLResponse:
+    principal = principal_of(request)
+    has_session = principal is not None and principal.csrf is not None and not problem
+    # A page of another site may have a link with a token of its own; and browsers do not send the
+    # cookie along with such a link, so that the page asks again by itself.
+    direct = request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+    return render(
+        request,
+        "signin.html",
+        status,
+        next=wanted,
+        problem=problem,
+        at_once=direct and not problem,
+        ask_again=not direct,
+        go_on=_target(request, wanted) if has_session else "",
+    )
+
+
+@router.post("/login")
+async def sign_in(request: Request) -> Response:
+    """Begin a session and go to the page that was asked for."""
+    form = await request.form()
+    token, wanted = _text(form, "token").strip(), _text(form, "next")
+    response = see(_target(request, wanted))
+    try:
+        await log_in(request, response, token)
+    except Problem as problem:
+        return _token_form(request, wanted, problem.status, problem.detail)
+    return response
+
+
+@router.post("/logout")
+async def sign_out(request: Request) -> Response:
+    """End the session."""
+    await check_form(request)
+    response = see(link(request, "login"))
+    await log_out(request, response)
+    return response
+
+
+def _target(request: Request, wanted: str) -> str:
+    harmless = len(wanted) <= MAX_ADDRESS and wanted.isprintable() and "\\" not in wanted
+    local = harmless and wanted.startswith("/") and not wanted.startswith("//")
+    return prefix_of(request) + (wanted if local else "/")
+
+
+# A new study
+
+
+@router.get("/new")
+def form_for_new(request: Request, _: Admin) -> Response:
+    """Return the form for a new study."""
+    return render(request, "new.html", here="new", given=DEFAULTS, problem="")
+
+
+@router.post("/new")
+async def create(request: Request, _: Admin) -> Response:
+    """Create a study, or show the form again with the problem."""
+    form = await check_form(request)
+    given = {key: _text(form, key, usual) for key, usual in DEFAULTS.items()}
+    try:
+        study = await run_in_threadpool(_create, state_of(request), given)
+    except OddarmsError as error:
+        status, said = _said(request, error)
+        return render(request, "new.html", status, here="new", given=given, problem=said)
+    audit(request, "create", study.name, arms=study.n)
+    return see(link(request, "studies", study.name))
+
+
+def _create(state: State, given: dict[str, str]) -> StoredStudy:
+    labels = [line.strip() for line in given["arms"].splitlines() if line.strip()]
+    if not labels:
+        raise InvalidParameter("arms are missing: type them in, one a line.")
+    words: dict[str, Any] = {
+        "k": _number("k", given["k"]),
+        "delta": _number("delta", given["delta"]),
+        "margin": _number("margin", given["margin"]) if given["margin"].strip() else None,
+        "side": given["side"],
+        "bounds": (_number("bounds", given["low"]), _number("bounds", given["high"])),
+        "budget": _budget(given["budget"]),
+    }
+    return state.create(given["name"].strip(), labels, words)
+
+
+def _number(name: str, text: str, kind: Callable[[str], Any] = float) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        whole = "whole " if kind is int else ""
+        raise InvalidParameter(f"{name} must be a {whole}number but got {text!r:.60}.") from None
+
+
+def _budget(text: str) -> int | None:
+    return _number("budget", text, int) if text.strip() else None
+
+
+# Tokens
+
+
+@router.get("/tokens")
+def token_page(request: Request, _: Admin) -> Response:
+    """Return the tokens, and the form for a new one."""
+    return _token_page(request)
+
+
+def _token_page(
+    request: Request, status: int = 200, *, made: str = "", problem: str = ""
+) -> Response:
+    listed = state_of(request).tokens.list()
+    return render(
+        request, "tokens.html", status, here="tokens", tokens=listed, made=made, problem=problem
+    )
+
+
+@router.post("/tokens")
+async def change_tokens(request: Request, _: Admin) -> Response:
+    """Make a token and show it for the only time, or revoke one."""
+    form, tokens = await check_form(request), state_of(request).tokens
+    revoked = _text(form, "revoke")
+    if revoked:
+        if await run_in_threadpool(tokens.revoke, revoked):
+            audit(request, "revoke token", id=revoked)
+        return see(link(request, "tokens"))
+    role, study, note = (_text(form, key) for key in ("role", "study", "note"))
+    days = _text(form, "days").strip()
+    try:
+        if role not in list(Role):
+            raise InvalidParameter("role must be worker, reader or admin.")
+        most = LONGEST.days + 1  # which is refused, as is 0; a timedelta has an end, too
+        lasts = timedelta(days=max(0, min(_number("days", days, int), most))) if days else None
+        made = await run_in_threadpool(
+            tokens.make, Role(role), study=study.strip() or None, note=note, lasts=lasts
+        )
+    except OddarmsError as error:
+        status, said = _said(request, error)
+        return await run_in_threadpool(_token_page, request, status, problem=said)
+    audit(request, "make token", study, made=role, note=note)
+    return await run_in_threadpool(_token_page, request, made=made)
+
+
+# Changes
+
+
+@router.post("/studies/{name}")
+async def change(request: Request, study: StudyToChange) -> Response:
+    """Change a study and show it again; or show its page with the problem."""
+    form = await check_form(request)
+    action = _text(form, "action")
+    try:
+        words = await run_in_threadpool(_change, state_of(request), study, form)
+    except OddarmsError as error:
+        status, said = _said(request, error)
+        given = {"budget": _text(form, "budget"), "problem": said}
+        return await run_in_threadpool(whole_page, request, study, status, given)
+    forget_view(study)
+    audit(request, action, study.name, **words)
+    return see(link(request) if action == "delete" else link(request, "studies", study.name))
+
+
+def _change(state: State, study: StoredStudy, form: FormData) -> dict[str, Any]:
+    match _text(form, "action"):
+        case "stop":
+            if study.overview().stopped is None:  # else the earlier reason stays
+                study.stop("stopped from the page")
+        case "resume":
+            study.resume()
+        case "budget":
+            budget = _budget(_text(form, "budget"))
+            study.raise_budget(budget)
+            return {"budget": budget}
+        case "release" | "release all" as action:
+            worker = _text(form, "worker") or None  # an empty one has asked without a name
+            everybody = [one.worker for one in study.holders()]
+            gone = [worker] if action == "release" else everybody
+            count = sum(state.release(study, one, "released from the page") for one in gone)
+            return {"worker": ", ".join(one or "" for one in gone), "tickets": count}
+        case "delete":
+            if _text(form, "again") not in (study.name, visible(study.name)):
+                raise InvalidParameter("That is not the study's name, so nothing was deleted.")
+            state.delete(study)
+        case _:
+            raise HTTPException(404)
+    return {}
+
+
+def _said(request: Request, error: OddarmsError) -> tuple[int, str]:
+    problem = problem_of(error, state_of(request).storage.name)
+    return problem.status, sentence(problem.detail)
+
+
+def _text(form: FormData, key: str, usual: str = "") -> str:
+    value = form.get(key)
+    return value if isinstance(value, str) else usual
