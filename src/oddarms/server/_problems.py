@@ -157,7 +157,6 @@ _SENTENCES = {
     "Method Not Allowed": "This address does not support this method.",
     "There was an error parsing the body": "The body must be JSON in UTF-8 and not deeply nested.",
 }
-"""Instead of those of the framework."""
 
 
 def _of_framework(error: HTTPException) -> Problem:
