@@ -460,6 +460,11 @@ class Database:
         for its turn then; so a statement inserts many rows in one step.
         """
         raw: Any = connection.connection.driver_connection
+        if self.is_postgresql and not more:
+            with raw.cursor().copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copying:
+                for one in rows:
+                    copying.write_row(one)
+            return []
         row = f"({', '.join(['%s' if self.is_postgresql else '?'] * len(columns))})"
         found: list[Any] = []
         left = iter(rows)
