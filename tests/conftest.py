@@ -13,12 +13,11 @@ from hypothesis import HealthCheck, settings
 
 from desks import desk
 from helpers import KERNELS, Ran, Run
-from postgresql import new_storage, new_web_storage, postgresql, postgresql_url
+from postgresql import new_web_storage, postgresql, postgresql_url
 from storages import server_address, shared_database
 
 __all__ = [
     "desk",
-    "new_storage",
     "new_web_storage",
     "postgresql",
     "postgresql_url",

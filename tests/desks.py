@@ -64,8 +64,15 @@ DESKS: dict[str, Callable[[pytest.FixtureRequest], OpenDesk]] = {
 }
 
 
-QUICK = ("search", "sqlite")
-_PARAMS = [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.long) for kind in DESKS]
+_PARAMS = [pytest.param(kind, marks=() if kind == "search" else pytest.mark.long) for kind in DESKS]
+ON_A_FILE_TOO = pytest.mark.parametrize(
+    "desk",
+    [
+        pytest.param(kind, marks=() if kind in ("search", "sqlite") else pytest.mark.long)
+        for kind in DESKS
+    ],
+    indirect=True,
+)
 
 
 @pytest.fixture(params=_PARAMS)

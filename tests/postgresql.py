@@ -229,31 +229,13 @@ def postgresql() -> Iterator[Server]:
         server.remove()
 
 
-NewStorage = Callable[[], str]
-"""Makes an empty storage."""
-
-
-@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
-def new_storage(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> NewStorage:
-    """Return a function that makes an empty storage; whatever uses it runs on both databases."""
-    return _new_storage(request, tmp_path_factory)
-
-
 @pytest.fixture(
     scope="session", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)]
 )
 def new_web_storage(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> NewStorage:
-    """Return the same for tests of HTTP and pages: on PostgreSQL in the long form."""
-    return _new_storage(request, tmp_path_factory)
-
-
-def _new_storage(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> NewStorage:
+    """Return a function that makes an empty storage; on PostgreSQL in the long form."""
     if request.param == "sqlite":
         return lambda: str(tmp_path_factory.mktemp("storage") / "studies.db")
     server: Server = request.getfixturevalue("postgresql")

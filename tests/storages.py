@@ -12,7 +12,8 @@ from oddarms.studies import open_storage
 from postgresql import Server, fast_folder
 
 DATABASES = ("sqlite", "postgresql")
-STORAGES = (*DATABASES, "http")
+STORAGES = (pytest.param("sqlite", marks=pytest.mark.long), "postgresql", "http")
+"""The server's storage is a file, too."""
 
 
 @pytest.fixture(scope="module")

@@ -145,12 +145,6 @@ def work_with(token: str | None, *task: Any) -> None:
 # Work that many do at once
 
 
-def ask_once(ready: Callable[[], None], storage: str, name: str, n: int) -> list[str]:
-    study = load_study(name, storage=storage)
-    ready()
-    return [ticket.id for ticket in study.ask(n)]
-
-
 def tell_for(
     ready: Callable[[], None], storage: str, name: str, seconds: float, most: int = 1
 ) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from oddarms.arms import Command
 from oddarms.errors import InvalidParameter, PullFailed
-from oddarms.studies._location import VARIABLE as STORAGE
+from oddarms.studies._study import VARIABLE as STORAGE
 
 
 def test_the_exit_code_or_the_last_line_is_the_reward() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import quick_and_long
 from oddarms import Study, create_study, find
 from oddarms.errors import SearchInterrupted
 from oddarms.search import Status
@@ -86,7 +87,7 @@ class TestSignals:
         assert_sound(study)
         assert signal.getsignal(number) is before
 
-    @pytest.mark.parametrize("number", ENDING)
+    @pytest.mark.parametrize("number", quick_and_long(ENDING[1:2], [ENDING[0], ENDING[2]]))
     def test_end_batches_and_searches_in_memory(self, study: Study, number: int) -> None:
         pull = Pull(number)
         with pytest.raises(SearchInterrupted) as caught:
@@ -99,7 +100,7 @@ class TestSignals:
         assert caught.value.signal == number
         assert caught.value.result.pulls + len(caught.value.unabsorbed) == pull.paid
 
-    @pytest.mark.parametrize("number", ENDING)
+    @pytest.mark.parametrize("number", quick_and_long(ENDING[1:2], [ENDING[0], ENDING[2]]))
     def test_end_coroutines(self, study: Study, number: int) -> None:
         calls: list[str] = []
 
@@ -132,7 +133,7 @@ class TestSignals:
             signal.signal(signal.SIGTERM, before)
         assert seen == [signal.SIGTERM]
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize("number", quick_and_long([signal.SIGTERM], [signal.SIGINT]))
     def test_a_second_one_ends_a_program_whose_pulls_never_do(self, number: int) -> None:
         with subprocess.Popen(
             [sys.executable, "-c", HANGS], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -23,11 +23,11 @@ from concurrent.futures import (
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from helpers import quick_and_long
 from oddarms import Result, Status, find
 from oddarms.errors import InvalidParameter, MissingExtra, PullFailed, WorkerLost
 from oddarms.executors import CoroutineExecutor, RayExecutor, ThreadExecutor, unordered
@@ -110,17 +110,17 @@ def loky() -> Iterator[Executor]:
 
 EXECUTORS: dict[str, Callable[[], Any]] = {
     "our threads": lambda: ThreadExecutor(3),
-    "a pool of threads": lambda: ThreadPoolExecutor(3),
+    "ray": ray,
     "a pool of processes": lambda: ProcessPoolExecutor(2, mp_context=get_context("spawn")),
     "loky": loky,
     "dask": dask,
-    "ray": ray,
+    "a pool of threads": lambda: ThreadPoolExecutor(3),
 }
 
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(name, marks=[pytest.mark.long] * (name == "ray")) for name in EXECUTORS],
+    params=quick_and_long(list(EXECUTORS)[::2], list(EXECUTORS)[1::2]),
 )
 def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     with EXECUTORS[request.param]() as opened:
@@ -157,7 +157,7 @@ class TestEveryExecutor:
 
 
 class TestLostProcesses:
-    @pytest.mark.parametrize("on_error", ["stop", "retry", "worst"])
+    @pytest.mark.parametrize("on_error", quick_and_long(["worst"], ["stop", "retry"]))
     def test_end_a_search(self, on_error: Any) -> None:
         arms = [*arms_of(rate)[1:], die]
         with (
@@ -187,11 +187,6 @@ class TestUnordered:
         assert len(list(itertools.islice(results, 5))) == 5
         results.close()  # type: ignore[attr-defined]
         assert next(items) < 15
-
-    def test_without_loky(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "loky", None)
-        with pytest.raises(MissingExtra, match=r"pip install 'oddarms\[parallel\]'"):
-            list(unordered(square, range(3), jobs=2))
 
 
 class TestThreads:
@@ -279,33 +274,6 @@ class TestCoroutines:
         find([pull] * 5, jobs=3, **words)
         assert most == 3
 
-    def test_all_kinds_of_functions(self) -> None:
-        class Object:
-            async def __call__(self) -> float:
-                return 0.5
-
-        async def pull(value: float) -> float:
-            return value
-
-        arms = [Object(), partial(pull, 0.5), lambda: pull(0.5), lambda: 0.5, lambda: 0.9]
-        assert find(arms, k=1, rng=1).complete
-
-    def test_exceptions(self) -> None:
-        async def cancel_itself() -> float:
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()
-            await asyncio.sleep(0)
-            return 0.5
-
-        async def wrong() -> float:
-            raise Mishap("no")
-
-        with pytest.raises(PullFailed, match="Mishap: no"):
-            find([wrong] * 5, **WORDS)
-        with pytest.raises(PullFailed, match="CancelledError"):
-            find([cancel_itself] * 5, **WORDS)
-
     def test_closing_cancels_and_lets_calls_clean_up(self) -> None:
         ended = []
 
@@ -340,7 +308,7 @@ class TestCoroutines:
         ):
             find([pull] * 5, executor=pool)
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize("number", quick_and_long([signal.SIGTERM], [signal.SIGINT]))
     def test_a_signal_ends_a_search_without_a_word(self, number: int) -> None:
         program = """
 import asyncio, oddarms
@@ -368,28 +336,27 @@ except oddarms.SearchInterrupted as error:
 
 
 class TestWhatIsNoExecutor:
-    @pytest.mark.parametrize("thing", [3, "dask", object(), subprocess])
-    def test_anything_else(self, thing: Any) -> None:
-        with pytest.raises(InvalidParameter, match=r"executor must be an executor of concurrent"):
-            find(arms_of(rate), executor=thing)
-
-    def test_a_dask_client(self) -> None:
+    def test_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Client:
-            pass
+            """Of dask."""
 
-        thing: Any = Client()
-        with pytest.raises(InvalidParameter, match=r"give Client\(\.\.\.\)\.get_executor\(\)"):
-            find(arms_of(rate), executor=thing)
-
-    @pytest.mark.parametrize("jobs", [0, 1.5, "2"])
-    def test_jobs(self, jobs: Any) -> None:
-        with pytest.raises(InvalidParameter, match="jobs must be a whole number of at least 1"):
-            find(arms_of(rate), jobs=jobs)
-
-    def test_ray_that_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        wrong: list[tuple[dict[str, Any], str]] = [
+            *(
+                ({"executor": thing}, "an executor of concurrent")
+                for thing in (3, "dask", object())
+            ),
+            ({"executor": Client()}, r"give Client\(\.\.\.\)\.get_executor\(\)"),
+            *(({"jobs": jobs}, "jobs must be a whole number") for jobs in (0, 1.5, "2")),
+        ]
+        for words, said in wrong:
+            with pytest.raises(InvalidParameter, match=said):
+                find(arms_of(rate), **words)
         monkeypatch.setitem(sys.modules, "ray", None)
         with pytest.raises(MissingExtra, match=r"pip install 'oddarms\[ray\]'"):
             RayExecutor()
+        monkeypatch.setitem(sys.modules, "loky", None)
+        with pytest.raises(MissingExtra, match=r"pip install 'oddarms\[parallel\]'"):
+            list(unordered(square, range(3), jobs=2))
 
     def test_a_pool_that_is_broken(self) -> None:
         class Broken(Executor):
@@ -398,8 +365,3 @@ class TestWhatIsNoExecutor:
 
         with pytest.raises(WorkerLost, match="gone"):
             find(arms_of(rate), executor=Broken(), **WORDS)
-
-    def test_a_pool_stays_open(self, tmp_path: Path) -> None:
-        with ThreadPoolExecutor(2) as pool:
-            find(arms_of(rate), executor=pool, storage=tmp_path / "studies.db", **WORDS)
-            assert pool.submit(square, 3).result() == 9

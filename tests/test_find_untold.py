@@ -59,26 +59,6 @@ def test_results_are_kept_for_a_command_that_stores_them(
     assert find().code == 0
 
 
-def test_a_folder_that_takes_no_file_sends_them_elsewhere(
-    find: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    write, elsewhere = oddarms.files.write_whole, tmp_path / "elsewhere"
-    elsewhere.mkdir()
-
-    def full(path: Path, content: str | bytes) -> Path:
-        if path.name.startswith("untold") and path.parent.name == "out":
-            raise OSError(28, "No space left on device")
-        return write(path, content)
-
-    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
-    monkeypatch.setattr("oddarms.cli._sampling.write_whole", full)
-    failing(monkeypatch)
-    ran = find()
-    assert_refused(ran, 1, "`oddarms study tell --storage out/study.db find --from")
-    (file,) = elsewhere.glob("untold-*.txt")
-    assert file.read_text()
-
-
 def test_results_that_no_file_takes_are_printed(find: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     write = oddarms.files.write_whole
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ import pytest
 from oddarms import Question, afind, create_study, find, load_study
 from oddarms.algorithms import get_algorithm
 from oddarms.arms import Bernoulli, Resampled
-from oddarms.errors import InvalidParameter, PullFailed, RewardRejected, SearchInterrupted
+from oddarms.errors import InvalidParameter, PullFailed, RewardRejected
 from oddarms.rules import Control, Mad
 from oddarms.search import Result, Status
 from processes import wait_until
@@ -110,12 +109,9 @@ def expected() -> Result:
 
 class TestTheSameAnswer:
     @pytest.mark.parametrize("stored", [False, True], ids=["in memory", "stored"])
-    @pytest.mark.parametrize("prefetch", [0.0, 0.2])
-    def test_one_call_at_a_time(
-        self, expected: Result, tmp_path: Path, stored: bool, prefetch: float
-    ) -> None:
+    def test_one_call_at_a_time(self, expected: Result, tmp_path: Path, stored: bool) -> None:
         storage = tmp_path / "studies.db" if stored else None
-        found = find(Numbered().functions(), jobs=1, prefetch=prefetch, storage=storage, **WORDS)
+        found = find(Numbered().functions(), jobs=1, storage=storage, **WORDS)
         assert answer(found) == answer(expected)
 
     @pytest.mark.parametrize("stored", [False, True], ids=["in memory", "stored"])
@@ -125,10 +121,9 @@ class TestTheSameAnswer:
         assert answer(found) == answer(expected)
 
     @pytest.mark.parametrize("stored", [False, True], ids=["in memory", "stored"])
-    @pytest.mark.parametrize("jobs", [None, 1, 8])
-    def test_async(self, expected: Result, tmp_path: Path, stored: bool, jobs: int | None) -> None:
+    def test_async(self, expected: Result, tmp_path: Path, stored: bool) -> None:
         storage = tmp_path / "studies.db" if stored else None
-        found = find(Numbered().coroutines(), jobs=jobs, storage=storage, **WORDS)
+        found = find(Numbered().coroutines(), jobs=8, storage=storage, **WORDS)
         assert answer(found) == answer(expected)
 
     def test_called_again_it_is_there_at_once(self, expected: Result, tmp_path: Path) -> None:
@@ -171,77 +166,6 @@ class TestTheSameAnswer:
         assert answer(load_study("find", storage=storage).result()) == answer(alone)
 
 
-class TestManyAtATime:
-    """Eight calls that wait for each other can only end if all of them are under way."""
-
-    @pytest.mark.parametrize("stored", [False, True], ids=["in memory", "stored"])
-    def test_functions(self, tmp_path: Path, stored: bool) -> None:
-        meeting = threading.Barrier(8)
-        now, most = Counter[str](), Counter[str]()
-        lock = threading.Lock()
-
-        def pull(label: str) -> float:
-            with lock:
-                now["calls"] += 1
-                most["calls"] = max(most["calls"], now["calls"])
-                first = now["begun"] < 8
-                now["begun"] += 1
-            if first:
-                meeting.wait(PATIENCE)
-            with lock:
-                now["calls"] -= 1
-            return RATES[label]
-
-        storage = tmp_path / "studies.db" if stored else None
-        result = find(
-            {label: lambda label=label: pull(label) for label in RATES},
-            jobs=8,
-            storage=storage,
-            **WORDS,
-        )
-        assert result.outliers == ["c"]
-        assert most["calls"] == 8
-
-    @pytest.mark.parametrize("stored", [False, True], ids=["in memory", "stored"])
-    def test_coroutines(self, tmp_path: Path, stored: bool) -> None:
-        now, most = Counter[str](), Counter[str]()
-        met = asyncio.Event()
-
-        async def pull(label: str) -> float:
-            now["calls"] += 1
-            most["calls"] = max(most["calls"], now["calls"])
-            if now["calls"] == 8:
-                met.set()
-            await asyncio.wait_for(met.wait(), PATIENCE)
-            now["calls"] -= 1
-            return RATES[label]
-
-        storage = tmp_path / "studies.db" if stored else None
-        arms = {label: coroutine(pull, label) for label in RATES}
-        assert find(arms, jobs=8, storage=storage, **WORDS).outliers == ["c"]
-        assert most["calls"] == 8
-
-
-def test_a_worker_that_is_free_gets_a_pull_at_once() -> None:
-    """Seven of eight calls hang until the eighth worker has made twenty."""
-    calls, release = Counter[str](), threading.Event()
-    lock = threading.Lock()
-
-    def pull() -> float:
-        with lock:
-            calls["all"] += 1
-            number = calls["all"]
-        if number == 27:
-            release.set()
-        if number <= 7:
-            assert release.wait(PATIENCE)
-        time.sleep(0.02)  # not so quick that calls are queued
-        return 0.5
-
-    find([pull] * 6, jobs=8, algorithm="rr", batch=20, budget=120, rng=1)
-    assert release.is_set()
-
-
 def coroutine(pull: Callable[[str], Any], label: str) -> Callable[[], Any]:
     async def made() -> float:
         return await pull(label)
@@ -269,10 +193,9 @@ class TestFailures:
     def storage(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
         return tmp_path / "studies.db" if request.param else None
 
-    @pytest.mark.parametrize("jobs", [1, 3])
-    def test_stop(self, storage: Path | None, jobs: int) -> None:
+    def test_stop(self, storage: Path | None) -> None:
         with pytest.raises(PullFailed, match=r"arm '[a-f]': OSError: now and then") as caught:
-            find(self.failing(20), storage=storage, jobs=jobs, **WORDS)
+            find(self.failing(20), storage=storage, jobs=3, **WORDS)
         failure = caught.value
         assert failure.result.status is Status.FAILED
         if storage is None:
@@ -283,66 +206,24 @@ class TestFailures:
         study = load_study("find", storage=storage)
         assert study.progress().pulls >= 19
         assert study.overview().live == 0
-        found = find(self.failing(10**9), storage=storage, jobs=jobs, **WORDS)
+        found = find(self.failing(10**9), storage=storage, jobs=3, **WORDS)
         assert found.outliers == ["c"]
 
-    @pytest.mark.parametrize("jobs", [1, 3])
-    def test_retry(self, storage: Path | None, jobs: int) -> None:
-        words = {**WORDS, "storage": storage, "jobs": jobs}
+    def test_retry(self, storage: Path | None) -> None:
+        words = {**WORDS, "storage": storage, "jobs": 3}
         found = find(self.failing(20), on_error="retry", **words)
         assert found.outliers == ["c"]
 
-    @pytest.mark.parametrize("jobs", [1, 3])
-    def test_what_always_fails_is_given_up(self, storage: Path | None, jobs: int) -> None:
-        with pytest.raises(
-            PullFailed, match=r"OSError: now and then \(\d+ times in 0\.\d+ seconds"
-        ):
-            find(
-                self.failing(1),
-                storage=storage,
-                on_error="retry",
-                jobs=jobs,
-                retry_for=0.3,
-                **WORDS,
-            )
+    def test_what_always_fails_is_given_up(self, storage: Path | None) -> None:
+        words = {**WORDS, "on_error": "retry", "jobs": 3, "retry_for": 0.3}
+        said = r"OSError: now and then \(\d+ times in 0\.\d+ seconds"
+        with pytest.raises(PullFailed, match=said):
+            find(self.failing(1), storage=storage, **words)
 
-    @pytest.mark.parametrize(("side", "worst"), [("upper", 1.0), ("lower", 0.0)])
+    @pytest.mark.parametrize(("side", "worst"), [("upper", 1.0), ("lower", 0.0), ("both", 1.0)])
     def test_worst(self, storage: Path | None, side: Any, worst: float) -> None:
-        found = find(
-            self.failing(1), storage=storage, on_error="worst", side=side, budget=30, **WORDS
-        )
-        assert found.means.tolist() == [worst] * len(RATES)
-
-    @pytest.mark.parametrize("policy", ["drop", "ignore", None])
-    def test_no_other_policy(self, storage: Path | None, policy: Any) -> None:
-        with pytest.raises(
-            InvalidParameter, match="on_error must be one of 'stop', 'retry', 'worst'"
-        ):
-            find(self.failing(2), storage=storage, on_error=policy, **WORDS)
-
-    def test_ctrl_c(self, storage: Path | None) -> None:
-        calls = Counter[str]()
-
-        def pull(label: str) -> float:
-            calls["all"] += 1
-            if calls["all"] == 21:
-                raise KeyboardInterrupt
-            return RATES[label]
-
-        arms = {label: lambda label=label: pull(label) for label in RATES}
-        with pytest.raises(SearchInterrupted, match="interrupted after") as caught:
-            find(arms, storage=storage, **WORDS)
-        result = caught.value.result
-        assert result.status is Status.INTERRUPTED
-        if storage is None:
-            unabsorbed = caught.value.unabsorbed
-            assert result.pulls + len(unabsorbed) == 20
-            assert all(paid == RATES[label] for label, paid in unabsorbed)
-        else:
-            assert caught.value.unabsorbed == []
-            assert len(list(load_study("find", storage=storage).trials())) == 20
-            assert find(arms, storage=storage, **WORDS).outliers == ["c"]
-            assert calls["all"] == len(list(load_study("find", storage=storage).trials())) + 1
+        words = {**WORDS, "on_error": "worst", "side": side, "budget": 30}
+        assert find(self.failing(1), storage=storage, **words).means.tolist() == [worst] * 6
 
 
 @pytest.fixture(scope="module")
@@ -375,8 +256,6 @@ class TestAnotherQuestion:
             find(again.functions(), storage=storage, **{**WORDS, **change})
         assert sum(again.calls.values()) == 0
         assert load_study("find", storage=storage).result().to_dict() == before.to_dict()
-        other = {**WORDS, "algorithm": "spade", "budget": 12, **change}
-        find(Numbered().functions(), storage=storage, name=f"other {next(iter(change))}", **other)
 
     def test_other_arms_are_refused(self, tmp_path: Path) -> None:
         storage = tmp_path / "studies.db"
@@ -395,12 +274,6 @@ class TestAnotherQuestion:
         assert answer(found) == answer(expected)
         with pytest.raises(InvalidParameter, match="budget can only grow, from 100,000"):
             find(arms.functions(), storage=storage, budget=30, **WORDS)
-
-    def test_without_a_seed_it_goes_on(self, tmp_path: Path) -> None:
-        storage = tmp_path / "studies.db"
-        words = {name: value for name, value in WORDS.items() if name != "rng"}
-        first = find(Numbered().functions(), storage=storage, **words)
-        assert answer(find(Numbered().functions(), storage=storage, **words)) == answer(first)
 
 
 KILLED = """
@@ -454,12 +327,7 @@ class TestKilled:
 
     @pytest.mark.parametrize(
         ("jobs", "times"),
-        [
-            pytest.param(1, 1, marks=pytest.mark.long),
-            (4, 1),
-            pytest.param(1, 10, marks=pytest.mark.long),
-            pytest.param(8, 10, marks=pytest.mark.long),
-        ],
+        [(4, 1), *(pytest.param(jobs, 10, marks=pytest.mark.long) for jobs in (1, 8))],
     )
     def test_it_goes_on_when_called_again(self, tmp_path: Path, jobs: int, times: int) -> None:
         storage, ledger = tmp_path / "studies.db", tmp_path / "calls"
@@ -493,31 +361,14 @@ class TestKilled:
             assert said.strip() == f"{calm.outliers} {calm.pulls_per_arm.tolist()}"
 
     def test_tickets_of_others_are_left_alone(self, tmp_path: Path) -> None:
-        """Those of processes that live, of other machines, and of people with names.
-
-        So are those with names of older versions, which machines of the same name may share.
-        """
-        storage = tmp_path / "studies.db"
-        study = create_study("find", list(RATES), storage=storage, **WORDS)
+        """Those of processes that live, of other machines, and of people with names."""
+        study = create_study("find", list(RATES), storage=tmp_path / "studies.db", **WORDS)
         host = os.uname().nodename
-        mine = study.worker().name
-        here = re.search(r" \([0-9a-f]{10}\)$", mine)
-        assert here, "the machine says what it is"
-        names = [
-            "ann",
-            mine,
-            f"process {os.getpid()}/0 on {host}{here[0]}",
-            f"process {gone_pid()}/12345 on {host}.elsewhere{here[0]}",
-            f"process {gone_pid()}/12345 on {host} (0123456789)",
-            f"process {gone_pid()}/12345 on {host}",
-        ]
+        names = ["ann", study.worker().name, f"process {gone_pid()} on {host}.elsewhere"]
         for name in names:
             study.ask(1, name)
-        gone = [
-            *study.ask(2, f"process {gone_pid()}/12345 on {host}{here[0]}"),
-            *study.ask(1, f"process {os.getpid()}/12345 on {host}{here[0]}"),
-        ]
-        assert study.take_over() == len(gone) == 3
+        study.ask(2, f"process {gone_pid()} on {host}")
+        assert study.take_over() == 2
         assert study.take_over() == 0
         assert study.overview().live == len(names)
 
@@ -576,26 +427,15 @@ class TestPauses:
             find(self.failing(10**6, OSError("503")), on_error="retry", retry_for=120, **WORDS)
         assert 119.0 < sum(pauses) < 121.0
 
-    @pytest.mark.parametrize("on_error", ["stop", "retry", "worst"])
-    @pytest.mark.parametrize("after", [7, 7.0, timedelta(seconds=7)])
+    @pytest.mark.parametrize(
+        ("on_error", "after"), [("stop", 7), ("retry", 7.0), ("worst", timedelta(seconds=7))]
+    )
     def test_are_those_that_the_error_asks_for(
         self, pauses: list[float], on_error: Any, after: object
     ) -> None:
         found = find(self.failing(3, RateLimited(after)), on_error=on_error, **WORDS)
         assert found.outliers == ["c"]
         np.testing.assert_allclose(pauses, [7.0] * 3, atol=0.5)
-
-    def test_no_longer_than_retry_for(self, pauses: list[float]) -> None:
-        with pytest.raises(PullFailed, match="slow down"):
-            find(self.failing(10**6, RateLimited(10**9)), retry_for=60, **WORDS)
-        assert 59.0 < sum(pauses) < 61.0
-
-    @pytest.mark.parametrize("after", [None, "soon", -1, float("nan")])
-    def test_other_values_mean_nothing_or_growing_pauses(
-        self, pauses: list[float], after: object
-    ) -> None:
-        find(self.failing(2, RateLimited(after)), on_error="retry", **WORDS)
-        assert all(pause <= 0.2 for pause in pauses)
 
     @pytest.mark.parametrize("jobs", [1, 2])
     def test_a_pause_ends_when_the_search_is_to_end(self, jobs: int) -> None:
@@ -607,10 +447,6 @@ class TestPauses:
 
         found = find({**CONSTANT, "c": wrong}, until=failed.is_set, jobs=jobs, **WORDS)
         assert found.status is Status.RUNNING
-
-    def test_with_threads(self) -> None:
-        arms = self.failing(3, RateLimited(0.02))
-        assert find(arms, jobs=3, **WORDS).outliers == ["c"]
 
 
 class TestTimeout:
@@ -678,16 +514,6 @@ class TestWithinAnEventLoop:
             return await afind({label: coroutine(pull, label) for label in RATES}, **WORDS)
 
         assert answer(asyncio.run(notebook())) == answer(find(CONSTANT, **WORDS))
-
-    def test_functions_and_simulated_arms(self) -> None:
-        assert asyncio.run(afind(CONSTANT, **WORDS)).outliers == ["c"]
-        assert asyncio.run(afind(Bernoulli(list(RATES.values())), **WORDS)).outliers == [2]
-
-    def test_find_itself_works_there_too(self) -> None:
-        async def notebook() -> Result:
-            return find({label: coroutine(constant, label) for label in RATES}, **WORDS)
-
-        assert asyncio.run(notebook()).outliers == ["c"]
 
     def test_cancelling_ends_it(self) -> None:
         cleaned = []

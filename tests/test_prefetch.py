@@ -217,7 +217,10 @@ class TestAtAnyMoment:
                 return
 
     @pytest.mark.parametrize("order", quick_and_long(list(ORDERS)[:1], list(ORDERS)[1:]))
-    @pytest.mark.parametrize("variant", ALGORITHMS)
+    @pytest.mark.parametrize(
+        "variant",
+        quick_and_long(["spade", "ade shared", "wrr"], ["spade in small steps", "ade", "rr"]),
+    )
     def test_the_answer_does_not_depend_on_the_order(self, variant: str, order: str) -> None:
         crowd = Crowd(question_of(variant, side="both"), 5, order, 1.0, 0.0)
         while len(crowd.told) < 150:
@@ -249,16 +252,6 @@ class TestHowFar:
         assert search.pulls > before
         reference.follow(search.pulls)
         assert known(search) == known(reference.search)
-
-    @pytest.mark.parametrize("variant", ALGORITHMS)
-    def test_a_larger_share_hands_out_more(self, variant: str) -> None:
-        counts = []
-        for prefetch in (0.0, PREFETCH, 5.0):
-            search = Search(question_of(variant, delta=1e-9), rng=1)
-            for ticket in search.ask(40, prefetch=0.0):
-                search.tell(ticket, 0.5)
-            counts.append(len(search.ask(10**4, prefetch=prefetch)))
-        assert counts[0] < counts[1] < counts[2]
 
     @pytest.mark.parametrize("variant", ALGORITHMS)
     def test_only_of_arms_that_are_expected(self, variant: str) -> None:

@@ -18,22 +18,18 @@ import pytest
 
 from oddarms import (
     Result,
-    Study,
-    arms,
     create_study,
     delete_study,
-    find,
     list_studies,
     load_study,
 )
 from oddarms.errors import InvalidParameter, StorageFailed
-from oddarms.server import Role
 from oddarms.studies import Told
 from postgresql import NewStorage
 from servers import Served, served
 from small_studies import make, work
 
-HOSTILE = ["a/b", "50%", "x?y#z", "..hidden", "é𝄞", "<script>", "a b", "%2F", "\\", "';--"]
+HOSTILE = ["..hidden", "50%", "%2F", "a/b x?y#z é𝄞 <script> \\ ';--"]
 
 
 @pytest.fixture(scope="module")
@@ -50,36 +46,26 @@ def address(server: Served) -> Iterator[str]:
         delete_study(summary.name, storage=server.address)
 
 
-def test_it_is_a_study(address: str) -> None:
-    study = make(address)
-    assert isinstance(study, Study)
-    assert study.storage == address
-    assert repr(study) == f"Study('s', 3 arms, storage='{address}')"
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_any_name(address: str, name: str) -> None:
     study = make(address, name)
     study.tell(study.ask()[0], 0.5)
-    assert load_study(name, storage=address).progress().pulls in (0, 1)
     assert [trial.reward for trial in load_study(name, storage=address).trials()] == [0.5]
     assert [one.name for one in list_studies(storage=address)] == [name]
 
 
-def test_results_and_tickets_in_parts(address: str) -> None:
-    """More than a request takes."""
+def test_results_and_tickets_in_parts(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a request has."""
+    monkeypatch.setattr("oddarms.studies._remote.AT_A_TIME", 50)
     study = make(address, labels=range(40), batch=400, algorithm="rr")
-    tickets = study.ask(12_000)
-    tickets += study.ask(12_000)
-    tickets += study.ask(12_000)
-    assert len(tickets) > 10_000
-    assert study.renew(tickets, 60) == len(tickets)
-    told = study.tell_many([(ticket, 0.5) for ticket in tickets[:10_500]])
-    assert told == [Told.RECORDED] * 10_500
-    assert len(list(study.trials())) == 10_500
-    first = list(study.trials(most=7))
-    assert [one.number for one in study.trials(most=5_003)][:7] == [one.number for one in first]
-    study.skip_many(tickets[10_500:], "x" * 2000)
+    tickets = [ticket for _ in range(3) for ticket in study.ask(120)]
+    assert len(tickets) == 150
+    assert study.renew(tickets, 60) == 150
+    assert study.tell_many([(ticket, 0.5) for ticket in tickets[:105]]) == [Told.RECORDED] * 105
+    numbers = [one.number for one in study.trials()]
+    assert len(numbers) == 105
+    assert [one.number for one in study.trials(most=53)] == numbers[:53]
+    study.skip_many(tickets[105:], "x" * 2000)
     assert study.overview().live == 0
 
 
@@ -96,8 +82,9 @@ class TestHistory:
     def test_one_in_parts_that_broke_off_is_completed(
         self, address: str, server: Served, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        study = make(address, labels=["a", 2, "2"], batch=5000)
-        rewards = np.random.default_rng(1).random((3, 35_000))
+        monkeypatch.setattr("oddarms.studies._remote.MAX_HISTORY", 100)
+        study = make(address, labels=["a", 2, "2"], batch=50)
+        rewards = np.random.default_rng(1).random((3, 75))
         given = dict(zip(["a", 2, "2"], rewards, strict=True))
         with monkeypatch.context() as patch:
             LostAnswers(patch, "/history", lost=[2, 3])
@@ -107,7 +94,7 @@ class TestHistory:
         study.add_history(given, key="k")
         assert study.add_history(given, key="k") == 0
         here = load_study("s", storage=server.storage)
-        assert here.overview().result.history == 105_000
+        assert here.overview().result.history == 225
         told = sorted(trial.reward for trial in here.trials() if trial.arm == 2)
         assert told == sorted(rewards[1].tolist())
 
@@ -123,49 +110,7 @@ def test_the_result_is_the_same_document(address: str, server: Served) -> None:
     assert study.workers() == here.workers()
 
 
-def test_find_gives_the_same_answer(address: str, tmp_path: Path) -> None:
-    crowd = arms.Bernoulli([0.1, 0.2, 0.9], labels="abc")
-    words: dict[str, Any] = {"k": 1, "algorithm": "rr", "batch": 10, "rng": 3, "budget": 300}
-    there = find(crowd, storage=address, name="f", **words)
-    here = find(crowd, storage=tmp_path / "here.db", name="f", **words)
-    assert there.to_dict() == here.to_dict()
-    assert find(crowd, storage=address, name="f", **words).to_dict() == there.to_dict()
-
-
-def test_a_worker_with_its_own_token(
-    address: str, server: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make(address)
-    make(address, "other")
-    monkeypatch.setenv("ODDARMS_TOKEN", server.tokens.make(Role.WORKER, study="s"))
-    study = load_study("s", storage=address)
-    assert study.run(lambda label: float(label == "c")).outliers == ["c"]
-    with pytest.raises(StorageFailed, match="an admin's token") as caught:
-        study.stop()
-    assert not caught.value.passing
-    assert [one.name for one in list_studies(storage=address)] == ["s"]
-    monkeypatch.setenv("ODDARMS_TOKEN", server.token)
-
-
 class TestConnections:
-    def test_threads_share_one(self, address: str) -> None:
-        study = make(address, labels=range(50), batch=20)
-        seen: list[str] = []
-
-        def ask_and_tell() -> None:
-            for _ in range(5):
-                tickets = study.ask(4)
-                seen.extend(ticket.id for ticket in tickets)
-                study.tell_many([(ticket, 0.5) for ticket in tickets])
-
-        threads = [threading.Thread(target=ask_and_tell) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(seen) == len(set(seen)) == 80
-        assert study.overview().told == 80
-
     def test_a_forked_process_has_its_own(self, address: str) -> None:
         study = make(address)
         ticket, other = study.ask(2)
@@ -177,12 +122,6 @@ class TestConnections:
         assert process.exitcode == 0
         assert study.tell(other, 0.5) is Told.RECORDED
         assert study.overview().told == 2
-
-    def test_nobody_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("ODDARMS_TOKEN", "x" * 40)
-        with pytest.raises(StorageFailed, match="cannot be reached") as caught:
-            load_study("s", storage="http://127.0.0.1:9")
-        assert caught.value.passing
 
     def test_tokens(self, server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv("ODDARMS_TOKEN")

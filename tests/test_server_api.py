@@ -6,29 +6,27 @@ import csv
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 import pytest
-from fastapi.testclient import TestClient
-from starlette.applications import Starlette
-from starlette.routing import Mount
 
-from oddarms import create_study, delete_study, load_study
+from oddarms import create_study
 from oddarms.errors import InvalidParameter
-from oddarms.server import Role, Settings, create_app
+from oddarms.server import Settings, create_app
 from oddarms.studies import Told
-from servers import STUDIES, Served, bearer, served
+from postgresql import NewStorage
+from servers import STUDIES, Served, served
 
 NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def server(new_storage: Callable[[], str]) -> Iterator[Served]:
-    with served(new_storage()) as server:
+def server(new_web_storage: NewStorage) -> Iterator[Served]:
+    with served(new_web_storage()) as server:
         create_study("s", [*"abc"], k=1, rng=1, storage=server.storage)
         yield server
 
@@ -52,22 +50,6 @@ def create(client: Any, name: str, **words: Any) -> Any:
     return response.json()
 
 
-def test_a_worker_with_nothing_but_http(client: httpx.Client, server: Served, name: str) -> None:
-    create(client, name, algorithm="rr", options={"batch": 2}, budget=12)
-    path, done = f"{STUDIES}/{name}", False
-    while not done:
-        asked = client.post(f"{path}/ask", json={"n": 4, "worker": "curl", "lease": 2}).json()
-        done = asked["done"]
-        results = [[ticket["id"], 0.5] for ticket in asked["tickets"]]
-        told = client.post(f"{path}/tell", json={"results": results, "worker": "curl"})
-        assert told.json() == {"told": ["recorded"] * len(results)}
-    result = client.get(f"{path}/result").json()
-    assert (result["status"], result["pulls"]) == ("budget", 12)
-    stored = load_study(name, storage=server.storage)
-    assert stored.result().to_dict() == result
-    assert [trial.worker for trial in stored.trials()] == ["curl"] * 12
-
-
 def test_every_answer_of_reading(client: httpx.Client, name: str) -> None:
     create(client, name)
     path = f"{STUDIES}/{name}"
@@ -87,60 +69,6 @@ def test_every_answer_of_reading(client: httpx.Client, name: str) -> None:
     assert (overview["results"], overview["seed"]) == (1, "1")
     assert "storage" not in overview
     assert overview["pulse"] == found["pulse"]["pulse"]
-
-
-def test_ask_and_tell_may_be_repeated(client: httpx.Client, name: str) -> None:
-    create(client, name)
-    path, body = f"{STUDIES}/{name}", {"n": 3, "key": "lab2-0001"}
-    first, again = (client.post(f"{path}/ask", json=body).json()["tickets"] for _ in range(2))
-    ids = [one["id"] for one in first]
-    assert ids == [one["id"] for one in again]
-    batch = [[ids[0], 1], [ids[1], 0.0], [ids[0], 1.0], [ids[1], 1]]
-    told = client.post(f"{path}/tell", json={"results": batch, "worker": "w"})
-    assert told.json() == {"told": ["recorded", "recorded", "repeated", "conflict"]}
-    assert client.post(f"{path}/renew", json={"tickets": ids, "lease": 60}).json() == {"count": 1}
-    assert client.post(f"{path}/skip", json={"tickets": ids[2:]}).json() == {"count": 1}
-    client.post(f"{path}/ask", json={"n": 2, "worker": "w"})
-    (held,) = client.get(f"{path}/holders").json()["holders"]
-    assert (held["worker"], held["tickets"]) == ("w", 2)
-    assert client.post(f"{path}/release", json={"worker": "w"}).json() == {"count": 2}
-    assert client.get(f"{path}/holders").json() == {"holders": []}
-
-
-def test_history_and_budget(client: httpx.Client, name: str) -> None:
-    create(client, name, budget=10)
-    path = f"{STUDIES}/{name}"
-    for key, count in (("k", 4), ("k", 0), ("l", 4)):
-        body = {"rows": [[0, 0], [0, 1], [2, 1], [0, 0.5]], "key": key}
-        assert client.post(f"{path}/history", json=body).json() == {"count": count}
-    body = {"rows": [[0, 0.5], [2, 1]], "key": "rows"}
-    assert client.post(f"{path}/history", json=body).json() == {"count": 2}
-    assert client.post(f"{path}/history", json=body).json() == {"count": 0}
-    assert client.get(f"{path}/verify").json()["results"] == 10
-    raised = client.post(f"{path}/budget", json={"budget": 20}).json()
-    assert raised["question"]["budget"] == 20
-    lowered = client.post(f"{path}/budget", json={"budget": 5})
-    assert (lowered.status_code, lowered.json()["code"]) == (422, "invalid-parameter")
-    assert client.post(f"{path}/budget", json={"budget": None}).status_code == 200
-    assert client.get(f"{path}/question").json()["budget"] is None
-
-
-def test_conflicts_are_bounded_and_paged(client: httpx.Client, server: Served, name: str) -> None:
-    """A worker that contradicts itself a thousand times fills no memory."""
-    create(client, name)
-    path = f"{STUDIES}/{name}"
-    ids = [one["id"] for one in client.post(f"{path}/ask", json={"n": 2}).json()["tickets"]]
-    client.post(f"{path}/tell", json={"results": [[one, 0.0] for one in ids]})
-    told = [[one, i / 1000] for i in range(1, 1001) for one in ids]
-    assert set(client.post(f"{path}/tell", json={"results": told}).json()["told"]) == {"conflict"}
-    whole = client.get(f"{path}/conflicts").json()
-    assert [one["second"] for one in whole["conflicts"]] == [0.001] * 2 + [0.002] * 2 + [0.003] * 2
-    assert whole["next"] is None
-    first = client.get(f"{path}/conflicts", params={"most": 4}).json()
-    rest = client.get(f"{path}/conflicts", params={"most": 4, "after": first["next"]}).json()
-    assert first["conflicts"] + rest["conflicts"] == whole["conflicts"]
-    assert client.get(path).json()["conflicts"] == 2000
-    assert len(load_study(name, storage=server.address).conflicts()) == 6
 
 
 def test_an_export_is_a_stream_of_all(client: httpx.Client) -> None:
@@ -163,14 +91,6 @@ def test_an_export_is_a_stream_of_all(client: httpx.Client) -> None:
     assert [one["reward"] for one in lines] == [float(one["reward"]) for one in found]
     assert (lines[-1]["ticket"], lines[0]["arm"]) == (ticket["id"], "=1+1")
     assert rest["next"] is None
-
-
-def test_answers_are_compressed(client: httpx.Client, name: str) -> None:
-    create(client, name, arms=200)
-    path = f"{STUDIES}/{name}/result"
-    assert client.get(path).headers["content-encoding"] == "gzip"
-    plain = client.get(path, headers={"Accept-Encoding": "identity"})
-    assert "content-encoding" not in plain.headers
 
 
 @pytest.mark.parametrize(
@@ -241,7 +161,7 @@ def test_messages_say_what_to_send(client: httpx.Client) -> None:
     many = client.post(STUDIES, json={"name": "t", "arms": 100_001}).json()["detail"]
     assert "oddarms study create" in many
     unclear = client.post(STUDIES, json={"name": "t", "arms": None}).json()["detail"]
-    assert unclear.startswith("arms is invalid: Input should be a valid list; or: ")
+    assert unclear.startswith("arms is invalid: Input should be a valid list")
 
 
 def test_the_location_of_the_storage_is_not_for_clients(
@@ -250,27 +170,6 @@ def test_the_location_of_the_storage_is_not_for_clients(
     response = client.post(STUDIES, json={"name": "s", "arms": 3})
     assert "the storage of the server has a study" in response.json()["detail"]
     assert server.storage not in response.text
-
-
-def test_a_study_made_again_elsewhere_is_the_one_that_is_served(
-    client: httpx.Client, server: Served, name: str
-) -> None:
-    create(client, name)
-    path = f"{STUDIES}/{name}"
-    client.post(f"{path}/ask", json={})
-    delete_study(name, storage=server.storage)
-    assert client.get(f"{path}/progress").status_code == 404
-    create_study(name, ["x", "y"], storage=server.storage)
-    assert client.get(f"{path}/question").json()["labels"] == ["x", "y"]
-
-
-def test_the_list_has_pages(client: httpx.Client) -> None:
-    for i in range(5):
-        create(client, f"Paged {i}")
-    page = client.get(STUDIES, params={"search": "paged", "most": 2, "skip": 2}).json()
-    assert ([one["name"] for one in page["studies"]], page["total"]) == (["Paged 2", "Paged 3"], 5)
-    newest = client.get(STUDIES, params={"search": "paged", "sort": "-created"}).json()
-    assert newest["studies"][0]["name"] == "Paged 4"
 
 
 def test_paths_and_names(client: httpx.Client) -> None:
@@ -306,24 +205,21 @@ class TestTheServerItself:
             (tmp_path / "moved.db").rename(file)
             assert client.get("/readyz").status_code == 200
 
-    def test_metrics(self, new_storage: Callable[[], str]) -> None:
-        with served(new_storage()) as server, server.client() as client:
+    def test_metrics(self, new_web_storage: NewStorage) -> None:
+        with served(new_web_storage()) as server, server.client() as client:
             create(client, 'quo"te')
             for _ in range(2):
                 client.get(f"{STUDIES}/quo%22te")
             client.get("/healthz", headers={"Host": "evil.example"})
             client.request("BREW", "/healthz")
-            with client.stream("GET", f"{STUDIES}/quo%22te/events") as stream:
-                lines = stream.iter_lines()
-                assert next(lines) == "retry: 2000"
-                (ticket,) = client.post(f"{STUDIES}/quo%22te/ask", json={}).json()["tickets"]
-                client.post(f"{STUDIES}/quo%22te/ask", json={})
-                for reward in (0.5, 0.5, 1.0):
-                    told = {"results": [[ticket["id"], reward]]}
-                    client.post(f"{STUDIES}/quo%22te/tell", json=told)
-                client.post(f"{STUDIES}/quo%22te/renew", json={"tickets": [ticket["id"]]})
-                client.post(f"{STUDIES}/quo%22te/release", json={"worker": None})
-                text = client.get("/metrics").text
+            (ticket,) = client.post(f"{STUDIES}/quo%22te/ask", json={}).json()["tickets"]
+            client.post(f"{STUDIES}/quo%22te/ask", json={})
+            for reward in (0.5, 0.5, 1.0):
+                told = {"results": [[ticket["id"], reward]]}
+                client.post(f"{STUDIES}/quo%22te/tell", json=told)
+            client.post(f"{STUDIES}/quo%22te/renew", json={"tickets": [ticket["id"]]})
+            client.post(f"{STUDIES}/quo%22te/release", json={"worker": None})
+            text = client.get("/metrics").text
         route = 'method="GET",route="/api/v1/studies/{name}"'
         for line in (
             f'oddarms_http_requests_total{{{route},status="200"}} 2.0',
@@ -336,7 +232,6 @@ class TestTheServerItself:
             'oddarms_leases_total{event="released"} 1.0',
             "oddarms_waiting_asks 0.0",
             *(f'oddarms_results_total{{outcome="{outcome}"}} 1.0' for outcome in Told),
-            "oddarms_event_streams 1.0",
             "oddarms_open_studies 1.0",
         ):
             assert f"{line}\n" in text
@@ -366,7 +261,7 @@ class TestTheServerItself:
 
 
 class TestPrefixes:
-    """Behind a proxy that serves it under a prefix, and mounted in another application."""
+    """Behind a proxy that serves it under a prefix."""
 
     @pytest.mark.parametrize("prefix", ["/odd", "odd/arms/", ""])
     def test_a_prefix(self, tmp_path: Path, prefix: str) -> None:
@@ -386,21 +281,3 @@ class TestPrefixes:
         with pytest.raises(InvalidParameter, match="root_path cannot be"):
             create_app(tmp_path / "studies.db", Settings(root_path=prefix))
         assert not (tmp_path / "studies.db").exists()
-
-    @pytest.mark.parametrize(
-        ("root_path", "outside"),
-        [("", "/odd"), ("/outer", "/outer/odd"), ("/outer/odd", "/outer/odd"), ("/odd", "/odd")],
-    )
-    def test_a_mount(self, tmp_path: Path, root_path: str, outside: str) -> None:
-        create_study("a/b", ["x", "y"], k=0.5, storage=tmp_path / "s.db")
-        inner = create_app(tmp_path / "s.db", Settings(root_path=root_path))
-        outer = Starlette(routes=[Mount("/odd", app=inner)])
-        client = TestClient(outer, base_url="http://localhost")
-        client.headers.update(bearer(inner.state.oddarms.tokens.make(Role.ADMIN)))
-        assert client.get("/odd/healthz").status_code == 200
-        assert client.get(f"/odd{STUDIES}/a%2Fb/status").json()["status"] == "running"
-        described = client.get("/odd/api/v1/openapi.json").json()
-        assert described["servers"] == [{"url": outside}]
-        headers = {"Accept": "text/html", "Authorization": ""}
-        page = client.get("/odd/", headers=headers, follow_redirects=False)
-        assert page.headers["location"] == f"{outside}/login"

@@ -1,27 +1,25 @@
-"""Servers and workers that are killed, streams by the hundred, and a server asked to end."""
+"""Servers and workers that are killed, and a server asked to end."""
 
 from __future__ import annotations
 
+import itertools
 import os
-import re
 import shutil
-import socket
 import stat
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-import httpx
 import pytest
 
 from crew import Crew, acknowledged
-from oddarms import create_study, delete_study, list_studies, load_study
+from oddarms import create_study, find, list_studies, load_study
 from oddarms.studies import Study
 from postgresql import Server, fast_folder
-from processes import wait_until
-from servers import PATIENCE, STUDIES, Served, ServerProcess, admin_token, served
+from servers import ServerProcess, admin_token
 
 
 @pytest.fixture
@@ -131,72 +129,32 @@ def test_eight_workers_and_many_kills(
     shaken(storage, folder, workers=8, server_kills=8, budget=60_000)
 
 
-@pytest.fixture
-def server(new_storage: Callable[[], str]) -> Iterator[Served]:
-    with served(new_storage()) as server:
-        yield server
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.long)])
+def test_find_outlives_kills_of_its_server(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    storage = str(folder / "studies.db")
+    monkeypatch.setenv("ODDARMS_TOKEN", admin_token(storage))
+    server, calls = ServerProcess(storage, folder), itertools.count(1)
 
+    def probe(arm: str) -> float:
+        call = next(calls)
+        if call % 15 == 0 and call <= 15 * times:
+            server.kill()
+            threading.Timer(0.3, server.start).start()
+        return float(arm == "odd")
 
-def opened_stream(server: Served, name: str, stack: ExitStack) -> socket.socket:
-    connection = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
-    connection.settimeout(PATIENCE)
-    head = f"GET {STUDIES}/{name}/events HTTP/1.1\r\nHost: localhost\r\n"
-    connection.sendall(f"{head}Authorization: Bearer {server.token}\r\n\r\n".encode())
-    return connection
-
-
-def read_until(connection: socket.socket, text: bytes) -> None:
-    found = b""
-    while text not in found:
-        part = connection.recv(65536)
-        assert part, f"the stream ended with {found!r}"
-        found += part
-
-
-def open_streams(server: Served) -> int:
-    with server.client() as client:
-        (found,) = re.findall(
-            r"^oddarms_event_streams (\S+)$", client.get("/metrics").text, re.MULTILINE
-        )
-    return int(float(found))
-
-
-class TestStreams:
-    def test_two_hundred_while_a_worker_tells(self, server: Served) -> None:
-        study = create_study("s", [*"abc"], k=0.5, rng=1, storage=server.address)
-        with ExitStack() as stack:
-            streams = [opened_stream(server, "s", stack) for _ in range(200)]
-            for stream in streams:
-                read_until(stream, b"event: change")
-            assert open_streams(server) == 200
-            tickets = study.ask(20)
-            for ticket in tickets:
-                study.tell(ticket, 0.5)
-            for stream in streams:
-                read_until(stream, b"event: change")
-            assert study.progress().pulls == len(tickets) > 0
-            for stream in streams[:100]:  # who has gone is counted no more
-                stream.close()
-            wait_until(lambda: open_streams(server) == 100)
-            server.close()
-            for stream in streams[100:]:
-                while stream.recv(65536):
-                    pass
-
-    def test_they_end_with_the_study(self, server: Served) -> None:
-        create_study("s", [*"abc"], k=0.5, storage=server.address)
-        with ExitStack() as stack:
-            stream = opened_stream(server, "s", stack)
-            read_until(stream, b"event: change")
-            delete_study("s", storage=server.address)
-            read_until(stream, b"event: deleted")
-        wait_until(lambda: open_streams(server) == 0)
-
-    @pytest.mark.long
-    def test_a_quiet_one_has_a_heartbeat(self, server: Served) -> None:
-        create_study("s", [*"abc"], k=0.5, storage=server.address)
-        with ExitStack() as stack:
-            read_until(opened_stream(server, "s", stack), b": still here")
+    server.start()
+    try:
+        server.wait()
+        arms = {arm: partial(probe, arm) for arm in ("ann", "bob", "carl", "dora", "eve", "odd")}
+        found = find(arms, k=1, delta=0.001, rng=1, storage=server.address, name="s")
+        assert found.outliers == ["odd"]
+        study = load_study("s", storage=storage)
+        assert study.verify().problems == []
+        assert len(list(study.trials())) == next(calls) - 1 > 15 * times
+    finally:
+        server.kill()
 
 
 def test_a_server_ends_when_it_is_asked_to(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,13 +168,7 @@ def test_a_server_ends_when_it_is_asked_to(folder: Path, monkeypatch: pytest.Mon
         assert {stat.S_IMODE(one.stat().st_mode) for one in folder.glob("studies.db*")} == {0o600}
         monkeypatch.setenv("ODDARMS_TOKEN_FILE", str(file))
         create_study("s", [*"abc"], k=0.5, storage=server.address)
-        headers = {"Authorization": f"Bearer {file.read_text().strip()}"}
-        address = f"{server.address}{STUDIES}/s/events"
-        with httpx.stream("GET", address, headers=headers, timeout=PATIENCE) as stream:
-            lines = stream.iter_lines()
-            assert next(lines).startswith("retry")
-            assert server.terminate() == 0
-            list(lines)
+        assert server.terminate() == 0
         assert load_study("s", storage=storage).n == 3
         assert file.read_text().strip() not in server.log.read_text()
         assert "create token=" in server.log.read_text()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import resource
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import quote
@@ -18,7 +17,7 @@ import pytest
 
 from helpers import quick_and_long
 from oddarms import create_study
-from oddarms.server import Role
+from oddarms.server import Role, _api
 from postgresql import NewStorage
 from servers import PATIENCE, STUDIES, Served, served
 
@@ -26,6 +25,13 @@ MIB = 2**20
 SMUGGLED = (
     b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
     b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+)
+
+NO_REQUESTS = (
+    *(b"", b"{", b"[" * 100_000, b'{"a":' * 100_000, b"\xff\xfe", b"null", b'"text"', b"1e999"),
+    *(b"NaN", b'{"n": NaN}', b'{"n": 1e400}', b'{"n": ' + b"9" * 5000 + b"}"),
+    *(b'{"worker": "\\ud800"}', b'{"worker": "\\u0000"}', b'{"lease": "Infinity"}'),
+    *(b'{"prefetch": 1e309}', b'{"key": "' + b"x" * 65 + b'"}', b"\x1f\x8b\x08\x00"),
 )
 
 
@@ -95,19 +101,15 @@ class TestBodies:
                 self.refused(client, path, (b" " * 2**16 for _ in range(400)))
 
     def test_large_ones_are_for_routes_that_take_them(self, client: httpx.Client) -> None:
-        """Neither a stream nor a form keeps the server busy with one."""
+        """A form keeps nobody busy with one."""
         self.refused(client, "/logout", b"%" * 17_000)
         self.refused(client, "/login", b"&" * 17_000)
-        try:
-            response = client.request("GET", f"{STUDIES}/s/events", content=b"x" * 17_000)
-        except (httpx.NetworkError, httpx.RemoteProtocolError):
-            return
-        assert response.status_code == 413
+        self.refused(client, "/readyz", b"x" * 17_000)
 
     @pytest.mark.parametrize(
         "unit", quick_and_long([b"[],"], [b'{"a":{},"b":', b"{},", b"1,", b'"",', b"[[],"])
     )
-    @pytest.mark.parametrize("what", ["", "/s/tell", "/s/history"])
+    @pytest.mark.parametrize("what", quick_and_long(["", "/s/tell"], ["/s/history"]))
     def test_values_cost_a_bounded_memory(
         self, client: httpx.Client, unit: bytes, what: str
     ) -> None:
@@ -121,37 +123,17 @@ class TestBodies:
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         assert grown < 400 * 2**10  # in kilobytes, of client and server together
 
-    @pytest.mark.parametrize(
-        "body",
-        [
-            b"",
-            b"{",
-            b"[" * 100_000,
-            b'{"a":' * 100_000,
-            b"\xff\xfe",
-            b"null",
-            b'"text"',
-            b"1e999",
-            b"NaN",
-            b'{"n": NaN}',
-            b'{"n": 1e400}',
-            b'{"n": ' + b"9" * 5000 + b"}",
-            b'{"worker": "\\ud800"}',
-            b'{"worker": "\\u0000"}',
-            b'{"lease": "Infinity"}',
-            b'{"prefetch": 1e309}',
-            b'{"key": "' + b"x" * 65 + b'"}',
-            b"\x1f\x8b\x08\x00",
-        ],
-    )
-    def test_what_is_no_request(self, client: httpx.Client, body: bytes) -> None:
+    def test_what_is_no_request(self, client: httpx.Client) -> None:
         headers = {"Content-Type": "application/json"}
-        response = client.post(f"{STUDIES}/s/ask", content=body, headers=headers)
-        assert response.status_code in (400, 422), response.text
-        assert response.headers["content-type"] == "application/problem+json"
-        assert client.get("/healthz").status_code == 200
-
-    def test_a_number_that_is_large_and_no_more(self, client: httpx.Client) -> None:
+        for body in NO_REQUESTS:
+            response = client.post(f"{STUDIES}/s/ask", content=body, headers=headers)
+            assert response.status_code in (400, 422), (body[:99], response.text)
+            assert response.headers["content-type"] == "application/problem+json"
+        rows = {"rows": [[0, 1]] * 100_001}
+        said = client.post(f"{STUDIES}/s/history", json=rows).json()["detail"]
+        assert "at most 100000 items" in said
+        said = client.post(f"{STUDIES}/s/release", json={"worker": "a\0b"}).json()["detail"]
+        assert "worker must be a text" in said
         assert client.post(f"{STUDIES}/s/ask", json={"prefetch": 1e308}).status_code == 200
 
     def test_words_of_python_are_no_words_of_a_request(self, client: httpx.Client) -> None:
@@ -166,16 +148,6 @@ class TestBodies:
         response = client.post(f"{STUDIES}/s/tell", json=words)
         assert response.status_code == 422
         assert "has 100000 members, and there are only results, worker" in response.text
-
-    def test_a_history_that_is_too_long(self, client: httpx.Client) -> None:
-        response = client.post(f"{STUDIES}/s/history", json={"rows": [[0, 1]] * 100_001})
-        assert response.status_code == 422
-        assert "at most 100000 items" in response.json()["detail"]
-
-    def test_a_worker_that_no_storage_can_name(self, client: httpx.Client) -> None:
-        response = client.post(f"{STUDIES}/s/release", json={"worker": "a\0b"})
-        assert response.status_code == 422
-        assert "worker must be a text" in response.json()["detail"]
 
 
 class TestConnections:
@@ -217,18 +189,15 @@ class TestConnections:
                 over.set()
                 dripping.join()
 
-    def test_who_is_answered_slowly_is_not_closed(self, tmp_path: Path) -> None:
-        """A stream outlasts the time for its request."""
-        with served(tmp_path / "s.db", timeout=3.0) as server, server.client() as client:
-            create_study("s", [*"abc"], k=0.5, storage=server.storage)
-            with client.stream("GET", f"{STUDIES}/s/events") as stream:
-                lines = stream.iter_lines()
-                assert next(lines) == "retry: 2000"
-                over = threading.Event()
-                threading.Timer(4.0, over.set).start()
-                assert over.wait(PATIENCE)
-                client.post(f"{STUDIES}/s/ask", json={})
-                assert [line for line in itertools.islice(lines, 6) if line == "event: change"]
+    def test_who_is_answered_slowly_is_not_closed(self, hasty: Served) -> None:
+        """A wait for work outlasts the time for its request."""
+        study = create_study("waits", [*"abc"], k=0.5, storage=hasty.storage)
+        study.ask(10**6)
+        with hasty.client() as client:
+            began = time.monotonic()
+            body = {"wait": 1.5, "prefetch": 0}
+            assert client.post(f"{STUDIES}/waits/ask", json=body).status_code == 200
+            assert time.monotonic() - began > 1.4
             assert client.get("/healthz").status_code == 200
 
     def test_heads_have_an_end(self, server: Served) -> None:
@@ -237,12 +206,15 @@ class TestConnections:
         for endless in (b"X: " + b"y" * 2 * MIB, many):
             assert b" 200 " not in raw(server, head + endless + b"\r\n\r\n")
 
-    def test_what_follows_a_stream_is_not_read(self, server: Served) -> None:
-        head = f"GET {STUDIES}/s/events HTTP/1.1\r\nHost: localhost\r\n"
-        head += f"Authorization: Bearer {server.token}\r\n\r\n"
+    def test_what_follows_a_request_that_waits_is_not_read(self, server: Served) -> None:
+        create_study("busy", [*"abc"], k=0.5, storage=server.storage).ask(10**6)
+        body = '{"wait": 30, "prefetch": 0}'
+        head = f"POST {STUDIES}/busy/ask HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
+        head += (
+            f"\r\nContent-Type: application/json\r\nAuthorization: Bearer {server.token}\r\n\r\n"
+        )
         with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
-            connection.sendall(head.encode())
-            assert connection.recv(15) == b"HTTP/1.1 200 OK"
+            connection.sendall(f"{head}{body}".encode())
             connection.settimeout(1.0)
             with pytest.raises((ConnectionResetError, BrokenPipeError, TimeoutError)):
                 connection.sendall(b"GET / HTTP/1.1\r\nX: " + b"y" * 100 * MIB)
@@ -257,9 +229,8 @@ class TestConnections:
             with server.client() as client:
                 assert client.get(STUDIES).status_code == 200
 
-    @pytest.mark.parametrize(
-        "text",
-        [
+    def test_what_is_no_http(self, hasty: Served) -> None:
+        for text in (
             b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
             b"GET / HTTP/9.9\r\n\r\n",
             b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n",
@@ -267,12 +238,9 @@ class TestConnections:
             b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
             SMUGGLED,
             b"GET http://evil/healthz HTTP/1.1\r\nHost: evil\r\n\r\n",
-        ],
-    )
-    def test_what_is_no_http(self, hasty: Served, text: bytes) -> None:
-        answer = raw(hasty, text, enough=b"\r\n")
-        assert not answer.startswith(b"HTTP/1.1 200")
-        assert not answer.startswith(b"HTTP/1.1 5")
+        ):
+            answer = raw(hasty, text, enough=b"\r\n")
+            assert not answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 5")), text
 
     def test_a_smuggled_request_is_not_answered(self, hasty: Served) -> None:
         inner = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -287,31 +255,17 @@ class TestConnections:
             assert not answer.startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/../../etc/passwd",
-        "/%2e%2e/%2e%2e/etc/passwd",
-        "/static/../_app.py",
-        "/static/%2e%2e/_app.py",
-        "/static/..%2f_app.py",
-        f"{STUDIES}/%00",
-        f"{STUDIES}/s%00/ask",
-        f"{STUDIES}/..%2f..%2fs",
-        f"{STUDIES}//s",
-        f"{STUDIES}/s/../s",
-        f"{STUDIES}/%ff",
-        f"{STUDIES}/%",
-        "//evil.example/healthz",
-        "/HEALTHZ",
-        "/" + "a" * 8000,
-    ],
-)
-def test_paths_that_are_none(server: Served, path: str) -> None:
-    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-    head += f"Authorization: Bearer {server.token}\r\n\r\n"
-    status = raw(server, head.encode()).split(b" ", 2)[1:2]
-    assert status in ([b"404"], [b"405"], [b"422"], [b"400"]), path
+def test_paths_that_are_none(server: Served) -> None:
+    for path in (
+        *("/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "//evil.example/healthz", "/HEALTHZ"),
+        *("/static/../_app.py", "/static/%2e%2e/_app.py", "/static/..%2f_app.py", "/" + "a" * 8000),
+        *(f"{STUDIES}/%00", f"{STUDIES}/s%00/ask", f"{STUDIES}/..%2f..%2fs", f"{STUDIES}//s"),
+        *(f"{STUDIES}/s/../s", f"{STUDIES}/%ff", f"{STUDIES}/%"),
+    ):
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        head += f"Authorization: Bearer {server.token}\r\n\r\n"
+        status = raw(server, head.encode()).split(b" ", 2)[1:2]
+        assert status in ([b"404"], [b"405"], [b"422"], [b"400"]), path
 
 
 def test_labels_and_names_stay_data(client: httpx.Client) -> None:
@@ -327,7 +281,7 @@ def test_labels_and_names_stay_data(client: httpx.Client) -> None:
 
 def test_names_without_end(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that have ever new names fill neither the storage nor the page."""
-    monkeypatch.setattr("oddarms.studies._rows.MAX_WORKERS", 3)
+    monkeypatch.setattr("oddarms.studies._stored.MAX_WORKERS", 3)
     client.post(STUDIES, json={"name": "names", "arms": 3, "k": 0.5})
     for name in [*"abcdea"]:
         asked = client.post(f"{STUDIES}/names/ask", json={"worker": name, "prefetch": 0}).json()
@@ -340,35 +294,13 @@ def test_names_without_end(client: httpx.Client, monkeypatch: pytest.MonkeyPatch
     client.delete(f"{STUDIES}/names")
 
 
-def test_one_verification_at_a_time(client: httpx.Client, server: Served) -> None:
+def test_one_verification_at_a_time(client: httpx.Client) -> None:
     """It may take seconds, and those who wait would take the threads of all others."""
-    create_study("large", range(3000), storage=server.storage).add_history(
-        {arm: [0.0, 1.0] * 10 for arm in range(3000)}
-    )
-    with ThreadPoolExecutor(20) as pool:
-        path = f"{STUDIES}/large/verify"
-        answers = list(pool.map(lambda _: client.get(path), range(20)))
-    assert {one.status_code for one in answers} <= {200, 503}
-    refused = [one for one in answers if one.status_code == 503]
-    assert all(one.json()["code"] == "busy" and one.headers["retry-after"] for one in refused)
-    assert client.get(path).json()["ok"]
-
-
-def test_too_many_streams(server: Served) -> None:
-    """One token has 256; others have theirs."""
-    token = server.tokens.make(Role.READER)
-    head = f"GET {STUDIES}/s/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}"
-    with ExitStack() as stack:
-        for _ in range(256):
-            address = ("127.0.0.1", server.port)
-            connection = stack.enter_context(socket.create_connection(address, timeout=PATIENCE))
-            connection.sendall(f"{head}\r\n\r\n".encode())
-            assert connection.recv(15) == b"HTTP/1.1 200 OK"
-        with server.client(token) as client:
-            response = client.get(f"{STUDIES}/s/events")
-            assert (response.status_code, response.json()["code"]) == (503, "busy")
-        with server.client() as client, client.stream("GET", f"{STUDIES}/s/events") as stream:
-            assert stream.status_code == 200
+    with _api._verifying:
+        refused = client.get(f"{STUDIES}/s/verify")
+    assert (refused.status_code, refused.json()["code"]) == (503, "busy")
+    assert refused.headers["retry-after"]
+    assert client.get(f"{STUDIES}/s/verify").json()["ok"]
 
 
 def test_a_proxy_is_believed_if_there_is_one(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import shutil
@@ -13,14 +12,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from helpers import Run
-from oddarms import create_study, find, list_studies, load_study
+from oddarms import create_study, list_studies, load_study
 from postgresql import fast_folder
 from processes import wait_until
 from servers import ServerProcess, admin_token
@@ -144,18 +142,6 @@ KILLS = [
     pytest.param(20, 1, id="once"),
     pytest.param(15, 5, id="often", marks=pytest.mark.long),
 ]
-
-
-@pytest.mark.parametrize(("after", "times"), KILLS)
-def test_find_gets_its_answer(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, after: int, times: int
-) -> None:
-    with killed(folder, monkeypatch, after, times) as it:
-        probe = importlib.import_module("probing").probe
-        arms = {arm: partial(probe, arm) for arm in ARMS}
-        found = find(arms, k=1, delta=0.001, rng=1, storage=it.server.address, name="s")
-        assert found.outliers == ["odd"]
-        it.check(times)
 
 
 @pytest.mark.parametrize(("after", "times"), KILLS)

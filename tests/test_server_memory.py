@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,21 +82,3 @@ def test_a_hundred_studies_again_and_again(server: ServerProcess, folder: Path) 
     print([f"{one / MIB:.0f} MiB" for one in found])
     assert found[-1] - found[1] < 20 * MIB
     assert found[-1] < 500 * MIB
-
-
-def test_two_hundred_streams(server: ServerProcess, folder: Path) -> None:
-    create_study("s", range(100), k=2, rng=1, storage=folder / "s.db")
-    with client_of(server, folder) as client:
-        assert client.get("/studies/s").status_code == 200
-        before = memory(server)
-        head = f"Authorization: {client.headers['Authorization']}\r\nHost: localhost\r\n\r\n"
-        streams = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(200)]
-        for one in streams:
-            one.sendall(f"GET /api/v1/studies/s/events HTTP/1.1\r\n{head}".encode())
-        for one in streams:
-            assert one.recv(4096).startswith(b"HTTP/1.1 200")
-        more = memory(server) - before
-        print(f"before {before / MIB:.0f} MiB, {more / MIB:.0f} MiB more")
-        assert more < 50 * MIB
-        for one in streams:
-            one.close()

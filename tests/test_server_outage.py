@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from helpers import Run
 from oddarms import create_study, load_study
-from oddarms.errors import StorageFailed
 from postgresql import Server
 from processes import wait_until
-from servers import STUDIES, Served, ServerProcess, admin_token, served
-from study_workers import together
+from servers import STUDIES, Served, ServerProcess, served
 
 
 @pytest.fixture
@@ -47,14 +43,14 @@ def test_tokens_cannot_be_looked_up(
 ) -> None:
     with server.client() as client:
         postgresql.stop()  # nobody has used the token yet, so it must be looked up
-        for _ in range(30):
+        for _ in range(8):
             is_said_in_the_usual_way(client.get(STUDIES))
         is_said_in_the_usual_way(client.get("/readyz"))
         page = client.get("/", headers={"accept": "text/html"})
         assert (page.status_code, page.headers["retry-after"]) == (503, "1")
         assert page.headers["content-type"].startswith("text/html")
         lines = [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
-        assert len(lines) < 25
+        assert len(lines) < 8
         assert not any(record.exc_info for record in lines)
         postgresql.start()
         wait_until(lambda: client.get(STUDIES).status_code == 200, 30)
@@ -66,40 +62,12 @@ def test_every_route_says_so(server: Served, postgresql: Server) -> None:
     with server.client() as client:
         assert client.get(f"{STUDIES}/s").status_code == 200
         postgresql.stop()
-        for what in ("", "/question", "/result", "/trials", "/export", "/events", "/workers"):
+        for what in ("", "/question", "/result", "/trials", "/export", "/pulse", "/workers"):
             is_said_in_the_usual_way(client.get(f"{STUDIES}/s{what}"))
         for what, body in (("ask", {}), ("tell", {"results": []}), ("renew", {"tickets": []})):
             is_said_in_the_usual_way(client.post(f"{STUDIES}/s/{what}", json=body))
         is_said_in_the_usual_way(client.post(STUDIES, json={"name": "t", "arms": 3}))
         is_said_in_the_usual_way(client.get("/metrics"))
-
-
-def test_the_first_request_after_a_restart(server: Served, postgresql: Server) -> None:
-    with server.client() as client:
-        cold = {"Authorization": f"Bearer {admin_token(server.storage)}"}
-        assert client.get(STUDIES).status_code == 200
-        postgresql.restart()
-        first = client.get(STUDIES, headers=cold)
-        if first.status_code != 200:
-            is_said_in_the_usual_way(first)
-        assert client.get(STUDIES, headers=cold).status_code == 200
-
-
-def test_a_stream_outlives_an_outage(server: Served, postgresql: Server) -> None:
-    study = create_study("s", [*"abc"], k=0.5, storage=server.storage)
-    with server.client() as client, client.stream("GET", f"{STUDIES}/s/events") as stream:
-        lines = (line for line in stream.iter_lines() if line == "event: change")
-        next(lines)
-        postgresql.restart()
-        wait_until(lambda: is_told(study))
-        assert next(lines)
-
-
-def is_told(study: Any) -> bool:
-    try:
-        return bool(study.ask())
-    except StorageFailed:
-        return False
 
 
 def pull(_: object) -> float:
@@ -109,7 +77,7 @@ def pull(_: object) -> float:
 
 def test_a_worker_over_http_waits(server: Served, postgresql: Server) -> None:
     """For longer than the server remembers its token."""
-    create_study("s", range(20), k=3, delta=1e-60, budget=3000, storage=server.address)
+    create_study("s", range(20), k=3, delta=1e-60, budget=600, storage=server.address)
     study = load_study("s", storage=server.address)
     failed: list[BaseException] = []
 
@@ -129,47 +97,6 @@ def test_a_worker_over_http_waits(server: Served, postgresql: Server) -> None:
     worker.join(60)
     assert failed == []
     assert study.status.value == "budget"
-
-
-def run_study(wait: Callable[[], object], address: str, token: str, seed: int) -> int:
-    os.environ["ODDARMS_TOKEN"] = token
-    random.seed(seed)
-    wait()
-    return load_study("s", storage=address).run(pull).pulls
-
-
-@pytest.mark.long
-def test_ten_seconds_under_load(postgresql: Server, tmp_path: Path) -> None:
-    storage = postgresql.new_database()
-    token = admin_token(storage)
-    create_study("s", range(100), k=3, delta=1e-60, budget=20_000, storage=storage)
-    server = ServerProcess(storage, tmp_path)
-    server.start()
-    try:
-        server.wait()
-        timer = threading.Thread(target=_outage, args=(storage, postgresql))
-        timer.start()
-        tasks: list[tuple[Any, ...]] = [(server.address, token, seed) for seed in range(4)]
-        pulls = together(run_study, tasks)
-        timer.join()
-        study = load_study("s", storage=storage)
-        assert study.verify().problems == []
-        assert study.status.value == "budget"
-        assert min(pulls) > 1000
-        log = server.log.read_text()
-        assert "Traceback" not in log
-        assert len(log) < 20_000
-        assert server.terminate() == 0
-    finally:
-        postgresql.start()
-        server.kill()
-
-
-def _outage(storage: str, postgresql: Server) -> None:
-    wait_until(lambda: load_study("s", storage=storage).progress().pulls > 1000)
-    postgresql.stop()
-    time.sleep(10.0)
-    postgresql.start()
 
 
 class TestStart:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,15 @@ import pytest
 from oddarms import create_study, load_study
 from oddarms.server import Role
 from oddarms.studies import Worker
+from postgresql import NewStorage
 from servers import STUDIES, Served, served
 
 PATIENCE = 20.0
 
 
 @pytest.fixture(scope="module")
-def server(new_storage: Callable[[], str]) -> Iterator[Served]:
-    with served(new_storage()) as server:
+def server(new_web_storage: NewStorage) -> Iterator[Served]:
+    with served(new_web_storage()) as server:
         yield server
 
 
@@ -52,7 +53,7 @@ class Waiting:
         return asked
 
     def number(self) -> int:
-        return self.server.app.state.oddarms.events.waiting
+        return len(self.server.app.state.oddarms.waits)
 
     def tell(self) -> None:
         with self.server.client() as client:
@@ -128,11 +129,10 @@ def test_a_client_that_is_gone_gets_nothing(server: Served) -> None:
     assert here.study.overview().live == 0
 
 
-def test_a_token_that_is_revoked(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oddarms.server._events.CHECK_SECONDS", 0.2)
+def test_a_token_that_is_revoked(server: Served) -> None:
     here = Waiting(server, "revoked")
     token = server.tokens.make(Role.WORKER, study="revoked")
-    asked = here.ask(token=token)
+    asked = here.ask(wait=1.0, token=token)
     (made,) = [one for one in server.tokens.list() if one.study_name == "revoked"]
     server.tokens.revoke(made.id)
     assert asked.result(PATIENCE).status_code == 401

@@ -26,6 +26,7 @@ def test_all_tickets_of_many_writers_are_asked_for_before_the_first_result(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

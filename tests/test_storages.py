@@ -66,25 +66,21 @@ class TestStudies:
         assert {(type(t.arm), t.arm) for t in study.trials()} == {(type(x), x) for x in labels}
 
     def test_any_text_is_a_value_and_never_part_of_a_statement(self, storage: str) -> None:
-        for name in NASTY:
+        # PostgreSQL's indexes have keys of up to 2,704 bytes, compressed
+        long = "".join(map(chr, np.random.default_rng(1).integers(0x20000, 0x2A000, MAX_TEXT)))
+        for name in (*NASTY, long[:200]):
             study = make(storage, name)
             ticket, other = study.ask(2, worker=name)
+            study.tell(study.ask(1, worker=long)[0], 0.5, worker=long)
             study.tell(ticket, 0.5, worker=name)
             assert study.tell(ticket, 0.75, worker=name) is Told.CONFLICT
             study.skip(other, f"{name}\0\ud800")
             study.stop(name)
             again = load_study(name, storage=storage)
-            assert [trial.worker for trial in again.trials()] == [name]
+            assert [trial.worker for trial in again.trials()] == [long, name]
             assert [conflict.worker for conflict in again.conflicts()] == [name]
             assert again.overview().stopped == name
-        assert {one.name for one in list_studies(storage=storage)} == set(NASTY)
-
-    def test_a_worker_may_have_a_name_of_any_characters(self, storage: str) -> None:
-        """PostgreSQL's indexes have keys of up to 2,704 bytes, compressed."""
-        name = "".join(map(chr, np.random.default_rng(1).integers(0x20000, 0x2A000, MAX_TEXT)))
-        study = make(storage)
-        study.tell(study.ask(1, worker=name)[0], 0.5, worker=name)
-        assert [(one.name, one.results) for one in study.workers()] == [(name, 1)]
+        assert {one.name for one in list_studies(storage=storage)} == {*NASTY, long[:200]}
 
     def test_are_listed(self, storage: str) -> None:
         for name in ("b", "a 🦆", "Bc"):
@@ -121,6 +117,10 @@ class TestStudies:
         assert 0 < found["busy"].rate <= 20
         assert found["new"].rate == 0.0
         assert found["held"].seen >= found["busy"].seen >= found["new"].created
+        checked = busy.verify()
+        assert (checked.ok, checked.results, checked.problems) == (True, 20, [])
+        frame = busy.to_frame()
+        assert list(frame["worker"]) == ["ann"] * 20
         (waiting,) = list_studies(storage=storage, status="waiting")
         assert waiting.name == "held"
         held.release("ann")
@@ -221,7 +221,12 @@ class TestTickets:
         tickets = study.ask(4, "ann")
         study.skip(tickets[0], "a reason\0")
         study.skip(tickets[0])
+        (before,) = study.workers()
         assert study.renew([*tickets, *tickets], timedelta(minutes=2)) == 3
+        (after,) = study.workers()
+        assert before.last_seen is not None
+        assert after.last_seen is not None
+        assert after.last_seen > before.last_seen
         assert study.release("ann", "gone") == 3
         assert study.release("ann") == 0
         assert study.renew(tickets) == 0
@@ -247,16 +252,6 @@ class TestTickets:
         assert places(again) == places([*absent, *nameless])
         assert study.tell(absent[0], 0.25) is Told.RECORDED
 
-    def test_who_renews_is_seen(self, storage: str) -> None:
-        study = make(storage)
-        tickets = study.ask(2, "ann")
-        (before,) = study.workers()
-        study.renew(tickets)
-        (after,) = study.workers()
-        assert before.last_seen is not None
-        assert after.last_seen is not None
-        assert after.last_seen > before.last_seen
-
     def test_a_lease_that_ended(self, storage: str) -> None:
         """The place is handed out again, and a late result is used at another one."""
         study = make(storage)
@@ -276,17 +271,6 @@ class TestTickets:
         ]
         assert len({trial.place for trial in study.trials()}) == 2
         assert study.verify().ok
-
-    def test_a_late_result_takes_its_own_place_if_it_is_free(self, storage: str) -> None:
-        study = make(storage)
-        slow = study.ask(1, lease=MOMENT)[0]
-        time.sleep(2 * MOMENT)
-        (again,) = (t for t in study.ask(30, prefetch=0) if places([t]) == places([slow]))
-        study.tell(slow, 0.0)
-        study.tell(again, 1.0)
-        first, second = study.trials()
-        assert (first.reward, first.place) == (0.0, slow.place)
-        assert second.place != slow.place
 
     def test_what_is_no_lease(self, storage: str) -> None:
         study = make(storage)
@@ -470,19 +454,6 @@ class TestHistory:
         assert len(told(study)) == 1
         assert study.verify().ok
 
-    @pytest.mark.parametrize("budget", quick_and_long([5], [0, 40]))
-    def test_in_parts_is_as_if_it_came_at_once(self, storage: str, budget: int) -> None:
-        """A process that saw the parts come plans the same steps as one that reads the log."""
-        watcher = make(storage, algorithm="ade", shared=True, batch=None, budget=budget)
-        for part in range(3):
-            watcher.add_history({"a": [0.5] * (part + 2), "b": [0.25] * 12, "c": [1.0] * 13})
-            assert watcher.result().history == sum(27 + p for p in range(part + 1))
-        fresh = load_study("s", storage=storage)
-        assert watcher.result().to_dict() == fresh.result().to_dict()
-        asked = watcher.ask(100, prefetch=0)
-        watcher.skip_many(asked)
-        assert places(fresh.ask(100, prefetch=0)) == places(asked)
-
     def test_what_is_refused(self, storage: str) -> None:
         study = make(storage)
         for history in ({"nobody": [0.5]}, {"a": [0.5], 7: [0.5]}):
@@ -518,14 +489,6 @@ class TestBudget:
         assert again.question.budget is None
         assert_same_answer(again.result(), study.result())
 
-    def test_counts_tickets_that_are_out(self, storage: str) -> None:
-        study = make(storage, budget=6, batch=2)
-        tickets = study.ask(10)
-        assert (len(tickets), tickets.status) == (6, Status.WAITING)
-        assert study.ask(10) == []
-        study.skip(tickets[2])
-        assert places(study.ask(10)) == places(tickets[2:3])
-
     def test_late_results_do_not_exceed_what_is_used(self, storage: str) -> None:
         study = make(storage, budget=8, batch=2, labels=["a", "b"])
         late = study.ask(8, lease=MOMENT)
@@ -546,6 +509,7 @@ class TestStops:
         study.stop("x" * 501)
         asked = study.ask(5)
         assert (list(asked), asked.status, asked.done) == ([], Status.STOPPED, True)
+        assert study.run(lambda _: 0.5).status is Status.STOPPED
         assert study.tell(ticket, 0.5) is Told.RECORDED
         overview = study.overview()
         assert (overview.status, overview.stopped) == (Status.STOPPED, "x" * 500)
@@ -555,26 +519,6 @@ class TestStops:
         study.resume()
         assert study.overview().stopped is None
         assert study.ask(1)
-
-    def test_a_run_ends_and_goes_on(self, storage: str) -> None:
-        study = make(storage)
-        other = load_study("s", storage=storage)
-        calls = 0
-
-        def pull(label: str) -> float:
-            nonlocal calls
-            calls += 1
-            if calls == 5:
-                other.stop()
-            return float(label == "c")
-
-        stopped = study.run(pull)
-        assert stopped.status is Status.STOPPED
-        study.resume()
-        assert study.run(pull).outliers == ["c"]
-        study.stop()
-        assert study.status is Status.DECIDED, "what is decided stays so"
-        assert study.overview().live == 0
 
 
 class TestWhatIsKnown:
@@ -630,27 +574,12 @@ class TestWhatIsKnown:
         assert ann.last_told is not None
         assert abs(ann.last_told - datetime.now(UTC)) < timedelta(minutes=5)
 
-    def test_overview(self, storage: str) -> None:
-        study = make(storage)
-        tickets = study.ask(5)
-        study.tell(tickets[0], 0.5)
-        study.tell(tickets[0], 0.25)
-        overview = study.overview()
-        assert (overview.handed_out, overview.live, overview.told) == (5, 4, 1)
-        assert (overview.conflicts, overview.stopped) == (1, None)
-        assert overview.status is Status.RUNNING
-        assert not study.done
-        checked = study.verify()
-        assert (checked.ok, checked.results, checked.problems) == (True, 1, [])
-        frame = study.to_frame()
-        assert list(frame["arm"]) == ["a"]
-
     def test_very_many_arms(self, storage: str) -> None:
-        n = 60_000
+        n = 20_000
         create_study("s", (f"arm {i}" for i in range(n)), k=3, storage=storage)
         study = load_study("s", storage=storage)
-        tickets = study.ask(3000)
-        assert [ticket.arm for ticket in tickets] == [f"arm {i}" for i in range(3000)]
+        tickets = study.ask(1000)
+        assert [ticket.arm for ticket in tickets] == [f"arm {i}" for i in range(1000)]
         assert set(study.tell_many([(ticket, 0.5) for ticket in tickets])) == {Told.RECORDED}
         assert study.add_history({f"arm {n - 1}": [0.5]}) == 1
         assert list(study.trials())[-1].arm == f"arm {n - 1}"

@@ -17,11 +17,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from helpers import nobody, ticket_number
-from oddarms import Search, Study, create_study, delete_study, list_studies, load_study
+from oddarms import Search, Study, delete_study, list_studies, load_study
 from oddarms.algorithms import Algorithm
 from oddarms.errors import InvalidParameter, OddarmsError, StorageFailed, UnknownStudy
 from oddarms.search import Status, Ticket
@@ -85,74 +84,25 @@ class TestNames:
         make(file)
         assert [summary.name for summary in list_studies(storage=file)] == ["s"]
 
-    @pytest.mark.parametrize(
-        "name", ["with space.db", "what?.db", "a#b%41.db", "é.db", "mode=ro&x.db", ":colon.db"]
-    )
-    def test_any_file_name(self, tmp_path: Path, name: str) -> None:
-        make(tmp_path / name)
-        assert [path.name for path in tmp_path.iterdir() if path.suffix == ".db"] == [name]
+    def test_any_file_name(self, tmp_path: Path) -> None:
+        names = ["with space.db", "what?.db", "a#b%41.db", "é.db", "mode=ro&x.db", ":colon.db"]
+        for name in names:
+            make(tmp_path / name)
+        assert {path.name for path in tmp_path.iterdir() if path.suffix == ".db"} == set(names)
 
-    def test_memory_lives_as_long_as_the_process(self) -> None:
-        study = make("memory", "in memory")
-        try:
-            study.ask(2)
-            for storage in ("memory", ":memory:", "sqlite://", "sqlite:///:memory:"):
-                ticket = load_study("in memory", storage=storage).ask(1)[0]
-                assert ticket_number(ticket) >= 3
-            assert study.storage == "memory"
-        finally:
-            delete_study("in memory", storage="memory")
-        assert "in memory" not in [summary.name for summary in list_studies(storage="memory")]
-
-    @pytest.mark.parametrize(
-        "storage",
-        [
-            "nonsense://x",
-            "mysql://me:secret@localhost/db",
-            "ftp://a/b",
-            "://x",
-            "sqlite+aiosqlite:///x.db",
-            "postgresql://me:secret@host:port/db",
-            5,
-            b"bytes.db",
-            "",
-            " ",
-            "sqlite:///",
-            "a\0b.db",
-        ],
-        ids=repr,
-    )
-    def test_what_names_no_storage(self, storage: Any) -> None:
-        with pytest.raises(
-            InvalidParameter, match=r"storage (must|is a URL that cannot be read)"
-        ) as caught:
-            make(storage)
-        assert "secret" not in str(caught.value)
+    def test_what_names_no_storage(self) -> None:
+        urls = ["nonsense://x", "mysql://me:secret@localhost/db", "ftp://a/b", "://x"]
+        urls += ["sqlite+aiosqlite:///x.db", "postgresql://me:secret@host:port/db"]
+        for storage in [*urls, 5, b"bytes.db", "", " ", "sqlite:///", "a\0b.db"]:
+            with pytest.raises(InvalidParameter, match=r"storage (must|is a URL that)") as caught:
+                make(storage)
+            assert "secret" not in str(caught.value)
 
     def test_a_missing_folder_and_a_folder_instead_of_a_file(self, tmp_path: Path) -> None:
         for file in (tmp_path / "nowhere" / "studies.db", tmp_path):
             with pytest.raises(StorageFailed, match="cannot be opened: the folder must exist"):
                 make(file)
         assert list(tmp_path.iterdir()) == []
-
-    def test_creating_many_storages_at_once(self, tmp_path: Path) -> None:
-        wrong: list[BaseException] = []
-
-        def worker(number: int) -> None:
-            try:
-                make(tmp_path / f"{number % 3}.db", f"study {number}").ask()
-            except BaseException as error:
-                wrong.append(error)
-
-        threads = [threading.Thread(target=worker, args=(i,)) for i in range(9)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert wrong == []
-        for number in range(3):
-            names = [s.name for s in list_studies(storage=tmp_path / f"{number}.db")]
-            assert names == [f"study {i}" for i in range(9) if i % 3 == number]
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -176,16 +126,15 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "words"), WRONG, ids=lambda value: str(value)[:30])
-def test_a_mistake_is_named_and_leaves_nothing_behind(
-    file: Path, wrong: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(OddarmsError, match=words):
-        make(file, **wrong)
+def test_a_mistake_is_named_and_leaves_nothing_behind(file: Path) -> None:
+    for wrong, words in WRONG:
+        with pytest.raises(OddarmsError, match=words):
+            make(file, **wrong)
     assert not file.exists()
     make(file, "another")
-    with pytest.raises(OddarmsError, match=words):
-        make(file, **wrong)
+    for wrong, words in WRONG:
+        with pytest.raises(OddarmsError, match=words):
+            make(file, **wrong)
     assert [summary.name for summary in list_studies(storage=file)] == ["another"]
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("SELECT count(*) FROM arms").fetchone() == (3,)
@@ -266,12 +215,6 @@ class TestRights:
         study.tell(study.ask()[0], 0.5)
         with nobody():
             assert again.overview().told == 41
-
-    def test_a_file_that_cannot_be_read(self, folder: Path) -> None:
-        made(folder / "studies.db")
-        (folder / "studies.db").chmod(0)
-        with nobody(), pytest.raises(StorageFailed, match="cannot be opened"):
-            list_studies(storage=folder / "studies.db")
 
 
 class TestClocks:
@@ -446,7 +389,7 @@ class TestDamage:
                 call()
         assert file.read_text().startswith("This is a diary.")
 
-    @pytest.mark.parametrize("attempts", [8, pytest.param(50, marks=pytest.mark.long)])
+    @pytest.mark.parametrize("attempts", [6, pytest.param(50, marks=pytest.mark.long)])
     @pytest.mark.parametrize("kind", ["page", "bytes", "zeros", "cut"])
     def test_is_reported_as_such(
         self, sound: bytes, tmp_path: Path, kind: str, attempts: int
@@ -474,88 +417,46 @@ class TestDamage:
                 assert "damaged" in str(error)  # noqa: PT017
         assert noticed >= attempts * {"page": 0.8, "bytes": 0.12, "zeros": 0.3, "cut": 1.0}[kind]
 
-    @pytest.mark.parametrize(("column", "value"), [("arm", "7"), ("arm", "-1"), ("reward", "2.0")])
-    def test_a_result_that_nobody_could_have_told(
-        self, file: Path, column: str, value: str
-    ) -> None:
-        made(file, 20)
-        change(file, f"UPDATE results SET {column} = {value} WHERE id = 7")
-        study = load_study("s", storage=file)
-        with pytest.raises(StorageFailed, match="it is damaged"):
-            study.ask()
-        assert any("damaged" in problem for problem in study.verify().problems)
-
-    @pytest.mark.parametrize(
-        "statement",
-        [
+    def test_what_nobody_could_have_stored_is_noticed(self, sound: bytes, file: Path) -> None:
+        refused = [f"UPDATE results SET {what} WHERE id = 7" for what in ("arm = 77", "arm = -1")]
+        refused += ["UPDATE results SET reward = 2.0 WHERE id = 7"]
+        refused += [
+            f"UPDATE studies SET {column} = '{value}'"
+            for column in ("question", "seed", "budgets")
+            for value in ("", "[", "[]")
+        ]
+        refused += [
+            "UPDATE arms SET label = '{' WHERE number = 1",
+            "UPDATE arms SET label = '\"a' || char(34) WHERE number < 2",
+            "UPDATE arms SET number = 777 WHERE number = 1",
+        ]
+        for statement in refused:
+            file.write_bytes(sound)
+            change(file, statement)
+            with pytest.raises(StorageFailed, match="it is damaged"):
+                load_study("s", storage=file).ask()
+        for statement in (
             "DELETE FROM results WHERE id = 7",
             "DELETE FROM results",
             "DELETE FROM results WHERE id > 15",
             "UPDATE studies SET tickets = 3",
-            "UPDATE studies SET budgets = '[]'",
-            "UPDATE arms SET label = '{' WHERE number = 1",
-            "UPDATE arms SET label = '\"a' || char(34) WHERE number < 2",
-            "UPDATE arms SET number = 777 WHERE number = 1",
-        ],
-    )
-    def test_what_is_gone_or_damaged_is_noticed(self, file: Path, statement: str) -> None:
-        made(file, 20)
-        change(file, statement)
-        if "arms" in statement:
-            with pytest.raises(StorageFailed, match="it is damaged"):
-                load_study("s", storage=file)
-        else:
-            assert load_study("s", storage=file).verify().problems
+            refused[0],
+        ):
+            file.write_bytes(sound)
+            change(file, statement)
+            assert load_study("s", storage=file).verify().problems, statement
 
-    @pytest.mark.parametrize("value", ["x'00'", "'a'", "1.5"])
-    @pytest.mark.parametrize("column", ["ticket", "arm", "place", "told"])
     def test_values_of_a_wrong_kind_are_refused_by_the_database(
-        self, file: Path, column: str, value: str
+        self, sound: bytes, file: Path
     ) -> None:
-        made(file, 30)
-        if (column, value) == ("told", "1.5"):
-            return
-        with pytest.raises(sqlite3.IntegrityError, match="cannot store"):
-            change(file, f"UPDATE results SET {column} = {value}")
-
-    @pytest.mark.parametrize("column", ["question", "seed", "budgets"])
-    @pytest.mark.parametrize("value", ["", "["])
-    def test_texts_that_cannot_be_read_are_a_sentence(
-        self, file: Path, column: str, value: str
-    ) -> None:
-        made(file, 30)
-        change(file, f"UPDATE studies SET {column} = '{value}'")
-        with pytest.raises(StorageFailed, match="it is damaged"):
-            load_study("s", storage=file).overview()
+        file.write_bytes(sound)
+        for column in ("ticket", "arm", "place", "told"):
+            for value in ("x'00'", "'a'", *(["1.5"] if column != "told" else [])):
+                with pytest.raises(sqlite3.IntegrityError, match="cannot store"):
+                    change(file, f"UPDATE results SET {column} = {value}")
 
 
 class TestReplay:
-    def test_is_of_whole_arrays(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A million results must open in seconds, so none may be taken by itself."""
-        study = create_study("s", range(100), k=3, margin=0, rng=1, storage=file)
-        rng = np.random.default_rng(1)
-        for _ in range(4):
-            tickets = study.ask(2000)
-            study.tell_many([(t, float(rng.random() < 0.3)) for t in tickets])
-        expected = study.result().to_dict()
-        loads: list[int] = []
-        load = Search.load
-
-        def counted(search: Search, *columns: Any) -> None:
-            loads.append(len(columns[0]))
-            load(search, *columns)
-
-        def one_by_one(*_: Any) -> None:
-            raise AssertionError("a result was taken by itself")
-
-        monkeypatch.setattr(Search, "load", counted)
-        monkeypatch.setattr(Search, "take", one_by_one)
-        again = load_study("s", storage=file)
-        assert again.result().to_dict() == expected
-        again.ask()
-        again.overview()
-        assert loads == [len(list(study.trials()))]
-
     def test_only_what_is_new_is_read(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         study, other = make(file), load_study("s", storage=file)
         work(study, 600)
@@ -575,16 +476,3 @@ class TestReplay:
         other.ask()
         other.result()
         assert sizes == [7]
-
-
-def test_a_file_gets_smaller_after_a_large_deletion(tmp_path: Path) -> None:
-    file = tmp_path / "studies.db"
-    create_study("small", "ab", k=1, storage=file)
-    study = create_study("large", "ab", k=1, storage=file)
-    study.add_history({"a": [0.5] * 100_000})
-    delete_study("large", storage=file)
-    with closing(sqlite3.connect(file)) as opened:
-        (pages,) = opened.execute("PRAGMA page_count").fetchone()
-        assert opened.execute("PRAGMA freelist_count").fetchone() == (0,)
-    assert pages < 100
-    assert load_study("small", storage=file).verify().ok

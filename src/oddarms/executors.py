@@ -133,7 +133,6 @@ class CoroutineExecutor(Executor):
 
 
 async def _all_ended() -> None:
-    """Cancel all tasks of this loop and wait until they have cleaned up."""
     import asyncio
 
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -170,7 +169,6 @@ class RayExecutor(Executor):
 
 
 def _hand_over(future: Future[Any], task: Future[Any]) -> None:
-    """Give a future the result of ray's task, or the exception that the call raised."""
     if not future.set_running_or_notify_cancel():
         return
     error = task.exception()

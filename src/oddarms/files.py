@@ -29,7 +29,6 @@ def write_whole(path: str | Path, content: str | bytes) -> Path:
 
 
 def _is_special(path: Path) -> bool:
-    """Return whether a path leads to something that must not be replaced by a file."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -40,7 +39,6 @@ def _is_special(path: Path) -> bool:
 
 
 def _replace(target: Path, data: bytes) -> None:
-    """Put a whole file in the place of another one, or of none."""
     beside, handle = _file_beside(target)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -66,7 +64,6 @@ def _file_beside(target: Path) -> tuple[Path, int]:
 
 
 def _take_mode(handle: int, target: Path) -> None:
-    """Give an open file the mode of the one it will replace, if there is one."""
     try:
         wanted = stat.S_IMODE(target.lstat().st_mode) & 0o777
     except FileNotFoundError:

@@ -253,7 +253,6 @@ def source_of(arms: Arms | Any, transform: Transform | None = None) -> Source | 
 
 
 def _usual_words(source: Source | CalledSource, transform: Transform | None) -> dict[str, Any]:
-    """Return words of the question that follow from how rewards are drawn and changed."""
     words: dict[str, Any] = {}
     if transform is not None:
         words["bounds"] = transform.bounds
@@ -305,7 +304,6 @@ def open_study(
 
 
 def _check_same(study: Study, question: Question, rng: Rng) -> None:
-    """Raise if a stored study asks something else."""
     stored, wanted = study.question.to_dict(), question.to_dict()
     differing = [
         (word, stored[word], wanted[word])

@@ -3,10 +3,10 @@
 `create_app` returns the ASGI application that ``oddarms serve`` runs; ``pip install
 'oddarms[server]'`` has what it needs.
 
-A request passes uvicorn (`_app`) and one middleware (`_guards`: path, Host, Origin, token, CSRF
-token, size), is given a study if its token allows it (`_access`, `_tokens`), and is answered by a
-route of the API (`_api`) or of a page (`pages`). Errors become problem documents or pages
-(`_problems`). `_state` has what requests share, `_events` the streams and the waits for work.
+A request passes uvicorn (`_app`) and one middleware (`Guards` in `_access`: path, Host, Origin,
+token, CSRF token, size), is given a study if its token allows it (`_access`, `_tokens`), and is
+answered by a route of the API (`_api`) or of a page (`pages`). Errors become problem documents or
+pages (`_problems`). `_state` has what requests share, and the waits for work.
 """
 
 from oddarms import errors

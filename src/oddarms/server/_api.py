@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from oddarms.errors import InvalidParameter
 from oddarms.problem import DEFAULT_DELTA
-from oddarms.search import PREFETCH
+from oddarms.search import PREFETCH, Tickets
 from oddarms.server._access import (
     Admin,
     Anybody,
@@ -181,25 +181,6 @@ class NewToken(_Body):
 # Answers
 
 
-class TicketOut(BaseModel):
-    """A pull to make."""
-
-    id: str
-    arm: Label
-    index: int
-    place: int
-    expires: str
-
-
-class Asked(BaseModel):
-    """Tickets, and the status of the study; `done` if no more will be handed out."""
-
-    status: str
-    done: bool
-    decided: int
-    tickets: list[TicketOut]
-
-
 class ProblemOut(BaseModel):
     """An error (RFC 9457)."""
 
@@ -221,14 +202,18 @@ def answered(document: Document) -> Response:
 work = APIRouter(prefix="/api/v1/studies/{name}", tags=["work"], responses=PROBLEMS)
 
 
-@work.post("/ask", response_model=Asked)
+@work.post("/ask", response_model=Document)
 async def ask(request: Request, study: StudyToWork, body: Ask) -> Response:
     """Hand out up to n pulls; fewer, or none, if there is nothing to do until results arrive.
 
     With `wait` it answers when there is something to do, or after so many seconds.
     """
-    state = state_of(request)
-    tickets = await state.events.tickets(study, current(request).token, request, body)
+
+    def asked() -> Tickets:
+        return study.ask(body.n, body.worker, body.lease, prefetch=body.prefetch, key=body.key)
+
+    state, token = state_of(request), current(request).token
+    tickets = await state.waits.tickets(request, token, study, body.wait, asked)
     state.metrics.leases.labels("granted").inc(len(tickets))
     document = {"status": tickets.status.value, "done": tickets.done, "decided": tickets.decided}
     ends = [wire.plain(ticket) for ticket in tickets[:1]]  # they end together
@@ -246,7 +231,7 @@ def tell(request: Request, study: StudyToWork, body: Tell) -> Response:
     told = study.tell_many(body.results, worker=body.worker)
     for outcome, count in Counter(told).items():
         state_of(request).metrics.told.labels(outcome.value).inc(count)
-    state_of(request).events.changed(study)
+    state_of(request).waits.changed(study)
     return answered({"told": told})
 
 
@@ -255,7 +240,7 @@ def skip(request: Request, study: StudyToWork, body: Skip) -> dict[str, int]:
     """Give back tickets without results; return how many."""
     study.skip_many(body.tickets, body.reason)
     state_of(request).metrics.leases.labels("returned").inc(len(body.tickets))
-    state_of(request).events.changed(study)
+    state_of(request).waits.changed(study)
     return {"count": len(body.tickets)}
 
 
@@ -478,21 +463,6 @@ def verify(study: StudyToRead) -> Document:
     with one_at_a_time(_verifying, "The verification of a study"):
         found = study.verify()
     return {"ok": found.ok, "results": found.results, "problems": found.problems}
-
-
-@results.get(
-    "/events",
-    responses={200: {"content": {"text/event-stream": {}}}},
-    response_class=StreamingResponse,
-)
-async def events(request: Request, principal: Anybody, study: StudyToRead) -> StreamingResponse:
-    """Send an event `change` with the study's pulse now, and whenever it changes.
-
-    The stream ends after ten minutes, and when the server does; browsers reconnect by themselves.
-    """
-    stream = state_of(request).events.stream(study, principal.token)
-    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 
 # Tokens

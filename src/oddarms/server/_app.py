@@ -28,7 +28,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 import oddarms.server._api as api
 from oddarms.errors import InvalidParameter, StorageFailed
 from oddarms.server import pages
-from oddarms.server._guards import Guards, checked_prefix
+from oddarms.server._access import Guards, checked_prefix
 from oddarms.server._problems import Seldom, add_problems, request_id
 from oddarms.server._state import Settings, State
 from oddarms.studies import DatabaseStorage
@@ -57,8 +57,8 @@ class _Application(FastAPI):
 def create_app(storage: str | Path | None = None, settings: Settings | None = None) -> FastAPI:
     """Return the ASGI application that serves the studies of a storage, created if there is none.
 
-    All state is in the storage, so any number of processes may serve it. The application may be
-    mounted in another one. `oddarms serve token` makes tokens for it.
+    All state is in the storage, so any number of processes may serve it. `oddarms serve token`
+    makes tokens for it.
     """
     settings = settings or Settings()
     settings = replace(settings, root_path=checked_prefix(settings.root_path))
@@ -144,7 +144,6 @@ class Binding:
 
 
 def _check_tls_files(certificate: str, key: str) -> None:
-    """Refuse a certificate or a key that TLS could not start with."""
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key, password=lambda: "")  # never ask for one
@@ -209,7 +208,7 @@ def run(
 
 
 class _Uvicorn(uvicorn.Server):
-    """Says when it listens, ends event streams before it waits for others, and exits with 0."""
+    """Says when it listens, ends waits for work before it waits for others, and exits with 0."""
 
     def __init__(self, config: uvicorn.Config, state: State, started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -222,7 +221,7 @@ class _Uvicorn(uvicorn.Server):
         self._say()
 
     async def shutdown(self, sockets: Any = None) -> None:
-        self._state.events.close()
+        self._state.waits.close()
         await super().shutdown(sockets)
         self._captured_signals.clear()  # it ends as it was asked to
 
@@ -272,7 +271,6 @@ class _JsonLines(logging.Formatter):
 
 
 def _log_to_stderr(*, as_json: bool) -> None:
-    """Write changes and failures to stderr, a line each; the same failure seldom."""
     handler = logging.StreamHandler(sys.stderr)
     form = "%(asctime)s %(name)s %(levelname)s %(message)s"
     plain = logging.Formatter(form, "%Y-%m-%d %H:%M:%S%z")

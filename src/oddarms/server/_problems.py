@@ -157,7 +157,6 @@ _SENTENCES = {
     "Method Not Allowed": "This address does not support this method.",
     "There was an error parsing the body": "The body must be JSON in UTF-8 and not deeply nested.",
 }
-"""Instead of those of the framework."""
 
 
 def _of_framework(error: HTTPException) -> Problem:
@@ -167,9 +166,7 @@ def _of_framework(error: HTTPException) -> Problem:
 
 
 def _refused(request: Request, error: RequestValidationError) -> Problem:
-    """Return the problem for a request whose parameters or body are wrong."""
-    found = error.errors()
-    first = found[0]
+    first = error.errors()[0]
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if first["type"] == "json_invalid":
         why = f"{first['ctx']['error']} at character {first['loc'][-1]}"
@@ -181,7 +178,5 @@ def _refused(request: Request, error: RequestValidationError) -> Problem:
     _, *path = first["loc"]
     path = [part for i, part in enumerate(path) if i == 0 or isinstance(part, int)]
     where = shown(".".join(map(str, path)))[:200] or "The body"
-    same = (one for one in found if one["loc"][:2] == first["loc"][:2])  # each type of a union
-    reasons = dict.fromkeys(shown(str(one["msg"]))[:300] for one in same)
-    said = f"{where} is invalid: {'; or: '.join(list(reasons)[:3])}."
+    said = f"{where} is invalid: {shown(str(first['msg']))[:300]}."
     return Problem(422, "invalid-request", said)

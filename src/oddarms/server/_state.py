@@ -1,8 +1,13 @@
-"""What all requests of an application share in this process; all that lasts is in the storage."""
+"""What all requests of an application share in this process; all that lasts is in the storage.
+
+Requests that wait for work share one look at their study every half second.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from asyncio import FIRST_COMPLETED
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,16 +15,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from starlette.requests import HTTPConnection
+import prometheus_client as prometheus
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 
 from oddarms import __version__
-from oddarms.errors import InvalidParameter, UnknownStudy
+from oddarms.errors import InvalidParameter, OddarmsError, UnknownStudy
 from oddarms.problem import Label, Question
 from oddarms.randomness import seed_of
-from oddarms.server._events import Events
+from oddarms.search import Tickets
 from oddarms.server._problems import Problem
-from oddarms.server._tokens import Tokens
+from oddarms.server._tokens import Token, Tokens
 from oddarms.studies import (
     MAX_LEASE,
     DatabaseStorage,
@@ -28,11 +34,127 @@ from oddarms.studies import (
     checked_question,
 )
 
+LOOK_SECONDS = 0.5
+PAUSE_SECONDS = 0.05
+"""Between two looks of a request that waits for work, however much changes."""
+MAX_WAITING = 1000
+"""Requests that wait at a time; further ones are answered at once."""
 MAX_ARMS = 100_000
 """Arms of a study that is created over HTTP."""
 MAX_OPEN, MAX_OPEN_ARMS = 200, 1_000_000
 """Studies in memory, and the arms of all of them besides the one used last."""
 TURN_SECONDS = 0.5
+
+Ask = Callable[[], Tickets]
+
+
+class Waits:
+    """Requests of one process that wait for work; used in its event loop only."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._watches: dict[int, _Watch] = {}
+        self._asking: set[asyncio.Task[Tickets]] = set()
+
+    def __len__(self) -> int:
+        return len(self._asking)
+
+    async def tickets(
+        self, request: Request, token: Token, study: StoredStudy, wait: float, ask: Ask
+    ) -> Tickets:
+        """Ask a study, and wait for work so many seconds.
+
+        A wait also ends when the client goes or the server ends.
+        """
+        tickets = await run_in_threadpool(ask)
+        if tickets or tickets.done or not wait or len(self) >= MAX_WAITING:
+            return tickets
+        request.state.waited = True
+        with self._watching(study) as watch:
+            asking = asyncio.create_task(watch.work(ask))
+            gone = asyncio.ensure_future(request.receive())
+            self._asking.add(asking)
+            try:
+                await asyncio.wait({asking, gone}, timeout=wait, return_when=FIRST_COMPLETED)
+            finally:
+                self._asking.discard(asking)
+                asking.cancel()  # which does not interrupt an `ask`
+                await asyncio.wait({asking})
+                gone.cancel()
+        tickets = tickets if asking.cancelled() else asking.result()
+        here = not gone.done() or gone.cancelled()
+        if here and await run_in_threadpool(self._tokens.holds, token):
+            return tickets
+        if tickets:
+            await run_in_threadpool(study.skip_many, list(tickets), "the client is gone")
+        if here:
+            raise Problem(401, "unauthorized", "The token was revoked.")
+        raise ClientDisconnect
+
+    @contextmanager
+    def _watching(self, study: StoredStudy) -> Iterator[_Watch]:
+        watch = self._watches.get(study.number) or _Watch(study)
+        self._watches[study.number] = watch
+        watch.watchers += 1
+        try:
+            yield watch
+        finally:
+            watch.watchers -= 1
+            if not watch.watchers:
+                watch.task.cancel()
+                del self._watches[study.number]
+
+    def changed(self, study: StoredStudy) -> None:
+        """Let a request that waits for work look again; any thread may say so."""
+        watch = self._watches.get(study.number)
+        if watch is not None:
+            watch.loop.call_soon_threadsafe(watch.news.set)
+
+    def close(self) -> None:
+        """End all waits, as the server ends."""
+        for task in self._asking:
+            task.cancel()
+
+
+class _Watch:
+    """Looks at one study as long as somebody waits for work there."""
+
+    def __init__(self, study: StoredStudy) -> None:
+        self._study = study
+        self.loop = asyncio.get_running_loop()
+        self.watchers = 0
+        self.news = asyncio.Event()
+        """Set when there may be work."""
+        self._turn = asyncio.Lock()
+        self.task = asyncio.create_task(self._look())
+
+    async def work(self, ask: Ask) -> Tickets:
+        """Ask until there is work, one request after the other: nobody else has to look."""
+        async with self._turn:
+            while True:
+                self.news.clear()
+                asking = asyncio.create_task(run_in_threadpool(ask))
+                try:
+                    tickets = await asyncio.shield(asking)
+                except asyncio.CancelledError:  # tickets must not be lost
+                    return await asking
+                if tickets or tickets.done:
+                    return tickets
+                await asyncio.sleep(PAUSE_SECONDS)
+                await self.news.wait()
+
+    async def _look(self) -> None:
+        """See what other processes change."""
+        pulse: str | None = None
+        while True:
+            before = pulse
+            try:
+                pulse = await run_in_threadpool(self._study.pulse)
+            except OddarmsError:  # the next `ask` says so
+                pulse = None
+            if pulse is None or pulse != before:
+                self.news.set()
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -42,8 +164,7 @@ class Settings:
     Attributes
     ----------
     root_path
-        The prefix under which a proxy serves it, such as ``/oddarms``; if the application is
-        mounted in another one, the path of the mount follows it.
+        The prefix under which a proxy serves it, such as ``/oddarms``.
     allowed_hosts
         Names by which clients reach it, besides localhost and IP addresses.
     open_metrics
@@ -125,7 +246,7 @@ class State:
         self.settings = settings
         self.studies = OpenStudies(storage, settings.max_lease)
         self.tokens = Tokens(storage)
-        self.events = Events(self.tokens)
+        self.waits = Waits(self.tokens)
         self.metrics = Metrics(self)
 
     def create(
@@ -146,7 +267,7 @@ class State:
         """Take back the tickets of a worker, and let those ask who wait for work."""
         count = study.release(worker, reason)
         self.metrics.leases.labels("released").inc(count)
-        self.events.changed(study)
+        self.waits.changed(study)
         return count
 
     def delete(self, study: StoredStudy) -> None:
@@ -164,55 +285,47 @@ class Metrics:
     """Counters and gauges for Prometheus, of this application and this process."""
 
     def __init__(self, state: State) -> None:
-        self._registry = CollectorRegistry()
-        self.requests = Counter(
-            "oddarms_http_requests",
-            "Requests that were answered.",
-            ["method", "route", "status"],
-            registry=self._registry,
+        self._registry = prometheus.CollectorRegistry()
+        self.requests = self._counter(
+            "http_requests", "Requests that were answered.", "method", "route", "status"
         )
-        self.seconds = Histogram(
-            "oddarms_http_request_seconds",
-            "Time to answer a request, without event streams.",
-            ["method", "route"],
-            registry=self._registry,
+        self.seconds = self._histogram(
+            "http_request_seconds", "Time to answer, without waits for work.", "method", "route"
         )
-        self.told = Counter(
-            "oddarms_results",
-            "Results that clients told: recorded, repeated or in conflict.",
-            ["outcome"],
-            registry=self._registry,
+        self.told = self._counter(
+            "results", "Results that clients told: recorded, repeated or in conflict.", "outcome"
         )
-        self.leases = Counter(
-            "oddarms_leases",
-            "Leases of tickets that were granted, renewed, returned or released.",
-            ["event"],
-            registry=self._registry,
+        self.leases = self._counter(
+            "leases", "Leases of tickets that were granted, renewed, returned or released.", "event"
         )
-        storage = Histogram(
-            "oddarms_storage_seconds",
-            "Time of a transaction of the storage, with the wait for its turn.",
-            ["kind"],
-            registry=self._registry,
+        storage = self._histogram(
+            "storage_seconds", "Time of a transaction, with the wait for its turn.", "kind"
         )
         database = state.storage.database
         database.observe = lambda kind, seconds: storage.labels(kind).observe(seconds)
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
             "storage_connections": ("Connections in use.", lambda: database.connections),
             "open_tickets": ("Tickets whose leases last.", state.storage.open_tickets),
-            "waiting_asks": ("Requests that wait for work.", lambda: state.events.waiting),
-            "event_streams": ("Open event streams.", lambda: state.events.open_streams),
+            "waiting_asks": ("Requests that wait for work.", lambda: len(state.waits)),
             "open_studies": ("Studies in memory.", lambda: len(state.studies)),
             "studies": ("Studies in the storage.", lambda: state.storage.list(most=1).total),
         }
         for name, (said, value) in gauges.items():
-            Gauge(f"oddarms_{name}", said, registry=self._registry).set_function(value)
-        version = Gauge("oddarms_info", "The version.", ["version"], registry=self._registry)
-        version.labels(__version__).set(1)
+            self._gauge(name, said).set_function(value)
+        self._gauge("info", "The version.", "version").labels(__version__).set(1)
+
+    def _counter(self, name: str, said: str, *labels: str) -> prometheus.Counter:
+        return prometheus.Counter(f"oddarms_{name}", said, labels, registry=self._registry)
+
+    def _histogram(self, name: str, said: str, *labels: str) -> prometheus.Histogram:
+        return prometheus.Histogram(f"oddarms_{name}", said, labels, registry=self._registry)
+
+    def _gauge(self, name: str, said: str, *labels: str) -> prometheus.Gauge:
+        return prometheus.Gauge(f"oddarms_{name}", said, labels, registry=self._registry)
 
     def text(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
-        return generate_latest(self._registry)
+        return prometheus.generate_latest(self._registry)
 
 
 def state_of(connection: HTTPConnection) -> State:

@@ -29,7 +29,7 @@ from oddarms.studies._study import (
     checked_question,
     server_address,
 )
-from oddarms.studies._worker import WORKER_LEASE, Worker, retried
+from oddarms.studies._worker import Worker, retried
 
 if TYPE_CHECKING:
     from oddarms.studies._stored import DatabaseStorage, StoredStudy
@@ -39,7 +39,6 @@ __all__ = [
     "MAX_LEASE",
     "MEMORY",
     "SORTS",
-    "WORKER_LEASE",
     "Conflict",
     "DatabaseStorage",
     "Holder",

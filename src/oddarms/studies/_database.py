@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -20,6 +21,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from copy import copy
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -32,8 +34,238 @@ from sqlalchemy.pool import NullPool, QueuePool, StaticPool
 
 from oddarms.errors import InvalidParameter, MissingExtra, OddarmsError, StorageFailed, UnknownStudy
 from oddarms.interrupts import ended
-from oddarms.studies._location import Location, location_of
-from oddarms.studies._schema import TABLES, VERSION, statements
+from oddarms.studies._study import MEMORY, VARIABLE
+
+VERSION = 1
+
+# Tables of SQLite are strict: values have the type of their column. Results and tickets are added
+# under a lock of their study, so they need no foreign key, which PostgreSQL would check row by row.
+_SCHEMA = """
+CREATE TABLE oddarms (version {int} NOT NULL){strict};
+
+CREATE TABLE studies (
+    id {id},
+    name TEXT NOT NULL UNIQUE,
+    question TEXT NOT NULL,
+    seed TEXT NOT NULL,
+    secret {bytes} NOT NULL,
+    budgets TEXT NOT NULL,
+    created {real} NOT NULL,
+    stopped TEXT,
+    status TEXT NOT NULL DEFAULT 'running',
+    decided {int} NOT NULL DEFAULT 0,
+    outliers {int} NOT NULL DEFAULT 0,
+    history {int} NOT NULL DEFAULT 0,
+    tickets {int} NOT NULL DEFAULT 0,
+    conflicts {int} NOT NULL DEFAULT 0
+){strict};
+
+CREATE TABLE arms (
+    study {int} NOT NULL {study},
+    number {int} NOT NULL,
+    label TEXT NOT NULL,
+    PRIMARY KEY (study, number)
+){strict};
+
+CREATE TABLE results (
+    id {id},
+    study {int} NOT NULL,
+    arm {int} NOT NULL,
+    place {int} NOT NULL,
+    reward {real} NOT NULL,
+    ticket {int},
+    asked_place {int},
+    worker TEXT,
+    told {real} NOT NULL{transaction},
+    UNIQUE (study, arm, place),
+    UNIQUE (study, ticket)
+){strict};
+CREATE INDEX results_in_order ON results (study, {position});
+
+CREATE TABLE tickets (
+    study {int} NOT NULL,
+    number {int} NOT NULL,
+    arm {int} NOT NULL,
+    place {int} NOT NULL,
+    worker TEXT,
+    key TEXT,
+    asked {real} NOT NULL,
+    expires {real} NOT NULL,
+    boot {int} NOT NULL,
+    PRIMARY KEY (study, number)
+){clustered};
+
+CREATE TABLE conflicts (
+    id {id},
+    study {int} NOT NULL {study},
+    ticket {int} NOT NULL,
+    reward {real} NOT NULL,
+    worker TEXT,
+    told {real} NOT NULL
+){strict};
+CREATE INDEX conflicts_of_tickets ON conflicts (study, ticket);
+
+CREATE TABLE workers (
+    study {int} NOT NULL {study},
+    name TEXT NOT NULL,
+    handed_out {int} NOT NULL,
+    results {int} NOT NULL,
+    minute {int} NOT NULL,
+    recent {int} NOT NULL,
+    earlier {int} NOT NULL,
+    last_told {real},
+    last_seen {real} NOT NULL,
+    PRIMARY KEY (study, name)
+){strict};
+
+CREATE TABLE imports (
+    study {int} NOT NULL {study},
+    key TEXT NOT NULL,
+    PRIMARY KEY (study, key)
+){strict};
+
+CREATE TABLE tokens (
+    id TEXT PRIMARY KEY,
+    digest TEXT NOT NULL,
+    role TEXT NOT NULL,
+    study {int} {study},
+    note TEXT NOT NULL,
+    made {real} NOT NULL,
+    expires {real},
+    parent TEXT
+){strict};
+"""
+
+TABLES = frozenset(
+    line.split()[2] for line in _SCHEMA.splitlines() if line.startswith("CREATE TABLE")
+)
+
+_WORDS = {
+    "sqlite": {
+        "id": "INTEGER PRIMARY KEY AUTOINCREMENT",
+        "int": "INTEGER",
+        "real": "REAL",
+        "bytes": "BLOB",
+        "strict": " STRICT",
+        "clustered": " STRICT, WITHOUT ROWID",
+        "transaction": "",
+        "position": "id",
+    },
+    "postgresql": {
+        "int": "BIGINT",
+        "real": "DOUBLE PRECISION",
+        "id": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        "bytes": "BYTEA",
+        "strict": "",
+        "clustered": "",
+        "transaction": ",\n    xact xid8 NOT NULL DEFAULT pg_current_xact_id()",
+        "position": "xact",
+    },
+}
+
+
+def statements(dialect: str) -> list[str]:
+    """Return the statements that create all tables."""
+    words = {**_WORDS[dialect], "study": "REFERENCES studies (id) ON DELETE CASCADE"}
+    return [text.strip() for text in _SCHEMA.format(**words).split(";") if text.strip()]
+
+
+DEFAULT_FILE = "oddarms.db"
+
+_FORMS = (
+    "storage must be a path, sqlite:///FILE, postgresql://USER@HOST/NAME, http://HOST:PORT or"
+    " memory"
+)
+_SERVERS = ("postgres", "postgresql", "postgresql+psycopg")
+_DRIVER = "postgresql+psycopg"
+_NO_PATH = re.compile(
+    r"[a-z][\w+.-]+:/|[^/]*:[^/@]*@"
+    r"|(?=\s*\w+\s*=).*\b(?:host|hostaddr|port|dbname|user|password|service)\s*=",
+    re.IGNORECASE,
+)
+"""What looks like a damaged URL or libpq's words, and may have a password in it."""
+_SECRETS = ("password", "sslpassword")
+_NAMED = ("host", "port", "service")
+"""Parameters that say where a server is, and nothing else."""
+
+
+@dataclass(frozen=True, repr=False)
+class Location:
+    """A file, a server, or, with neither, the memory of this process."""
+
+    file: str | None = None
+    server: sa.URL | None = None
+
+    @property
+    def memory(self) -> bool:
+        """True if the storage lives as long as the process."""
+        return self.file is None and self.server is None
+
+    @property
+    def name(self) -> str:
+        """The location for people, without secrets."""
+        if self.server is None:
+            return self.file or "memory"
+        query = {key: self.server.query[key] for key in _NAMED if key in self.server.query}
+        url = self.server.set(query=query)
+        return url.render_as_string(hide_password=True).replace(_DRIVER, "postgresql", 1)
+
+    def is_safe(self, text: str) -> bool:
+        """Return whether a message of a library can be repeated: it has no password in it."""
+        if self.server is None:
+            return True
+        values = [self.server.password, *(self.server.query.get(key) for key in _SECRETS)]
+        return not any(str(value) in text for value in values if value)
+
+
+def location_of(storage: str | Path | None) -> Location:
+    """Return where a storage is: as given, from the environment, or a file right here.
+
+    No message repeats what was given, as it may have a password.
+    """
+    chosen = storage if storage is not None else os.environ.get(VARIABLE) or DEFAULT_FILE
+    if not isinstance(chosen, str | Path):
+        raise InvalidParameter(f"{_FORMS} but got a {type(chosen).__name__}.")
+    if chosen in MEMORY:
+        return Location()
+    scheme, mark, rest = str(chosen).partition("://")
+    if isinstance(chosen, str) and mark and scheme in _SERVERS:
+        return Location(server=_server(rest))
+    path = str(chosen)
+    if isinstance(chosen, str):
+        if mark and scheme in ("sqlite", "sqlite+pysqlite"):
+            path = rest.removeprefix("/")
+        elif mark or _NO_PATH.match(path):
+            raise InvalidParameter(f"{_FORMS}; this is something else, or a damaged URL.")
+    if not path.strip() or "\0" in path:
+        raise InvalidParameter(f"storage must name a file or a server but got {path!r}.")
+    return Location(file=path)
+
+
+def _server(rest: str) -> sa.URL:
+    try:
+        url = sa.make_url(f"{_DRIVER}://{rest}")
+        host, name = url.host or "", url.database or ""
+        quoted = not any(mark in part for part in (host, name) for mark in ("@", "://", "="))
+        sound = quoted and ":" not in name and url.query.keys() <= _parameters()
+    except (ValueError, sa.exc.ArgumentError):
+        sound = False
+    if not sound:
+        raise InvalidParameter(
+            "storage is a URL that cannot be read: a password with : or @ or / in it must be"
+            " percent-encoded, and parameters must be those of libpq."
+        )
+    return url
+
+
+def _parameters() -> set[str]:
+    """Return libpq's connection parameters; psycopg's own, such as autocommit, do harm."""
+    try:
+        from psycopg import pq
+    except ImportError:
+        raise MissingExtra.of("postgresql", "PostgreSQL") from None
+    return {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+
 
 LOCK_SECONDS = 10.0
 """How long a call waits for others; the caller may repeat it."""
@@ -41,15 +273,15 @@ HURRY_SECONDS = 0.5
 """How long it waits once a signal has asked the program to end."""
 HOLD_SECONDS = 300.0
 """A client that has locked a study and does nothing for so long, as if suspended, loses it."""
+PAGES_AT_ONCE = 2000
+"""Free pages of a file that are given back in one transaction."""
 TURN_SECONDS = 0.001
-SILENCE_SECONDS = 60
-"""After so long without a sign of life the other side of a connection counts as gone."""
+ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+"""After a minute without a sign of life the server of a connection counts as gone."""
 DEADLOCKS = 5
 """How often a transaction is repeated that the server has ended for another one."""
 ROWS_AT_ONCE = 500
-"""Rows of one INSERT into SQLite, which allows 32,766 values."""
-PAGES_AT_ONCE = 2000
-"""Free pages of a file that are given back in one transaction."""
+"""Rows of one INSERT; SQLite allows 32,766 values."""
 LOCK_SPACE, ASK_SPACE = 0x0DDA, 0x0DDB
 """Our parts of PostgreSQL's advisory locks."""
 
@@ -116,10 +348,6 @@ class Together(Generic[Returned]):
                 self._make([call])
 
 
-def _unobserved(_kind: str, _seconds: float) -> None:
-    """Count nothing."""
-
-
 class Database:
     """A storage; `open_database` returns it."""
 
@@ -127,7 +355,7 @@ class Database:
         self.location = location
         self._engine = _engine(location)
         self.dialect = self._engine.dialect.name
-        self.observe: Callable[[str, float], None] = _unobserved
+        self.observe: Callable[[str, float], object] = lambda _kind, _seconds: None
         """Called with "read" or "write" and the seconds of each transaction."""
         self._process = os.getpid()
         self._turn = threading.RLock() if location.memory else nullcontext()
@@ -137,9 +365,6 @@ class Database:
         """What else begins anew in a forked process."""
         _opened.add(self)
         weakref.finalize(self, _dispose, self._engine, self._process)
-
-    def __repr__(self) -> str:
-        return f"Database({self.name!r})"
 
     @property
     def name(self) -> str:
@@ -228,16 +453,29 @@ class Database:
                 pass
         return call()
 
-    def insert(self, connection: sa.Connection, table: str, columns: list[str], rows: Any) -> None:
-        """Insert many rows, in the fastest way there is."""
-        names = ", ".join(columns)
+    def insert(
+        self, connection: sa.Connection, table: str, columns: list[str], rows: Any, more: str = ""
+    ) -> list[Any]:
+        """Insert rows, and return what the end of the statement returns.
+
+        Python lets other threads run around each step of a statement, and may wait milliseconds
+        for its turn then; so a statement inserts many rows in one step.
+        """
         raw: Any = connection.connection.driver_connection
-        if self.is_postgresql:
-            with raw.cursor().copy(f"COPY {table} ({names}) FROM STDIN") as copying:
-                for row in rows:
-                    copying.write_row(row)
-            return
-        insert_sqlite(raw, table, columns, rows)
+        if self.is_postgresql and not more:
+            with raw.cursor().copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copying:
+                for one in rows:
+                    copying.write_row(one)
+            return []
+        row = f"({', '.join(['%s' if self.is_postgresql else '?'] * len(columns))})"
+        found: list[Any] = []
+        left = iter(rows)
+        while some := list(islice(left, ROWS_AT_ONCE)):
+            marks = ", ".join([row] * len(some))
+            statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {marks} {more}"
+            cursor = raw.execute(statement, list(chain.from_iterable(some)))
+            found += cursor.fetchall() if more else []
+        return found
 
     def now(self, connection: sa.Connection) -> Now:
         """Return the time by which leases go, and the time of day."""
@@ -253,20 +491,15 @@ class Database:
             run(connection, "SELECT version FROM oddarms")
 
     def shrink(self) -> None:
-        """Give the pages of a file that a deletion has freed back, a few in each transaction.
-
-        PostgreSQL does so by itself.
-        """
+        """Give the pages of a file that a deletion has freed back, a few in each transaction."""
         if self.location.file is None:
             return
-        free = -1
-        while True:
-            with self.writing() as connection:
-                before, free = free, int(run(connection, "PRAGMA freelist_count").scalar_one())
-                if free in (0, before):
-                    return
+        with self.reading() as connection:
+            free = int(run(connection, "PRAGMA freelist_count").scalar_one())
+        for _ in range(0, free, PAGES_AT_ONCE):
+            with self._translated(), self._alone_here(), self._engine.connect() as connection:
                 raw: Any = connection.connection.driver_connection
-                raw.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})").fetchall()
+                raw.executescript(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})")  # runs to its end
 
     def close(self) -> None:
         """Close all connections; the next call opens new ones."""
@@ -367,7 +600,7 @@ class Database:
             raise self._failed(failure) from self._cause(error)
         except SQLAlchemyError as error:
             passing = isinstance(error, sa.exc.TimeoutError)  # all connections are in use
-            raise self._failed(Failure(first_line(error), passing)) from self._cause(error)
+            raise self._failed(Failure(failure_of(error).reason, passing)) from self._cause(error)
         except UnicodeDecodeError:
             raise self._failed(Failure(_DAMAGED, passing=False)) from None
         except driver.Error as error:  # `insert` does not go through SQLAlchemy
@@ -380,7 +613,6 @@ class Database:
         return kind(f"{self.name}: {reason}.", passing=failure.passing)
 
     def _cause(self, error: Exception) -> Exception | None:
-        """Return the cause to show, None if it has a password in it."""
         return error if self.location.is_safe(str(error)) else None
 
 
@@ -417,22 +649,6 @@ class Now(NamedTuple):
     boot: int
 
 
-def insert_sqlite(
-    raw: sqlite3.Connection, table: str, columns: list[str], rows: Any, more: str = ""
-) -> list[Any]:
-    """Insert rows into SQLite, and return what the end of the statement says.
-
-    Python lets other threads run around each step of a statement, and may wait milliseconds for
-    its turn then; so a statement inserts many rows in one step.
-    """
-    found, left = [], iter(rows)
-    while some := list(islice(left, ROWS_AT_ONCE)):
-        marks = ", ".join([f"({', '.join('?' for _ in columns)})"] * len(some))
-        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {marks} {more}"
-        found += raw.execute(statement, list(chain.from_iterable(some))).fetchall()
-    return found
-
-
 @lru_cache(maxsize=256)
 def _text(statement: str) -> sa.TextClause:
     return sa.text(statement)
@@ -465,9 +681,7 @@ def _engine(location: Location) -> sa.Engine:
     if location.server is None:
         return _sqlite_engine(location.file)
     try:
-        engine = sa.create_engine(
-            location.server, connect_args={"connect_timeout": 5, **_keepalives("")}
-        )
+        engine = sa.create_engine(location.server, connect_args={"connect_timeout": 5, **ALIVE})
     except ModuleNotFoundError:
         raise MissingExtra.of("postgresql", "PostgreSQL") from None
     except (NoSuchModuleError, sa.exc.ArgumentError, ValueError):
@@ -477,24 +691,13 @@ def _engine(location: Location) -> sa.Engine:
 
 
 def _prepare_postgresql(connection: Any, _record: Any) -> None:
-    """Let the server notice a client's machine that is gone, and sync even if it is told not to."""
+    """Let locks end, also those of a client that is gone, and sync even if told not to."""
     sync = "current_setting('synchronous_commit')"
-    settings = [f"set_config('{name}', '{n}', false)" for name, n in _keepalives("tcp_").items()]
-    settings += [f"set_config('synchronous_commit', replace({sync}, 'off', 'on'), false)"]
     limits = {"lock_timeout": LOCK_SECONDS, "idle_in_transaction_session_timeout": HOLD_SECONDS}
-    for name, seconds in limits.items():
-        settings.append(f"set_config('{name}', '{seconds * 1000:.0f}', false)")
+    settings = [f"set_config('{name}', '{n * 1000:.0f}', false)" for name, n in limits.items()]
+    settings += [f"set_config('synchronous_commit', replace({sync}, 'off', 'on'), false)"]
     connection.execute(f"SELECT {', '.join(settings)}")
     connection.commit()
-
-
-def _keepalives(prefix: str) -> dict[str, int]:
-    quiet, probes = SILENCE_SECONDS // 2, 3
-    return {
-        f"{prefix}keepalives_idle": quiet,
-        f"{prefix}keepalives_interval": quiet // probes,
-        f"{prefix}keepalives_count": probes,
-    }
 
 
 def _sqlite_engine(file: str | None) -> sa.Engine:
@@ -593,7 +796,6 @@ if hasattr(os, "register_at_fork"):
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return which file there is at a path."""
     try:
         found = os.stat(path)
     except OSError:
@@ -750,9 +952,4 @@ def failure_of(error: object, *, gone: bool = False) -> Failure:
             return Failure(known, passing, known=True)
     if gone:
         return Failure(_LOST, passing=True, known=True)
-    return Failure(first_line(error), passing=False)
-
-
-def first_line(error: object) -> str:
-    """Return the first line of a message of a library, which may go on for a page."""
-    return str(error).strip().partition("\n")[0].rstrip(".")
+    return Failure(str(error).strip().partition("\n")[0].rstrip("."), passing=False)

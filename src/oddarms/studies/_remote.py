@@ -157,7 +157,6 @@ class Connection:
         raise self._refusal(response.status_code, answer if isinstance(answer, dict) else {})
 
     def _refusal(self, status: int, problem: dict[str, Any]) -> Exception:
-        """Return the error that the server has raised."""
         detail = str(problem.get("detail", ""))[:2000]
         kind = CLASSES.get(str(problem.get("code")))
         if kind is not None:
@@ -392,7 +391,15 @@ class ServerStorage(Storage):
         seed = int(words.pop("seed"))
         return RemoteStudy(self._connection, name, seed, Question.from_dict(words))
 
-    def _list(self, search: str, most: int | None, skip: int, sort: str, status: str) -> StudyList:
+    def list(
+        self,
+        search: str = "",
+        most: int | None = None,
+        skip: int = 0,
+        *,
+        sort: str = "name",
+        status: str = "",
+    ) -> StudyList:
         found: list[StudySummary] = []
         while True:
             wanted = PAGE if most is None else min(most - len(found), PAGE)

@@ -123,7 +123,7 @@ class WorkerRecord:
     results: int
     live: int
     last_told: datetime | None
-    last_seen: datetime | None
+    last_seen: datetime
     rate: float
 
 
@@ -590,6 +590,7 @@ class Storage(ABC):
     def load(self, name: str) -> Study:
         """Return a study."""
 
+    @abstractmethod
     def list(
         self,
         search: str = "",
@@ -600,18 +601,6 @@ class Storage(ABC):
         status: str = "",
     ) -> StudyList:
         """Return studies, as `list_studies` does."""
-        key = sort.removeprefix("-")
-        if key not in SORTS or status not in ("", *Status):
-            raise InvalidParameter(
-                f"sort must be one of {', '.join(SORTS)}, with a minus to reverse it, and status"
-                f" that of a study; got {sort!r:.60} and {status!r:.60}."
-            )
-        return self._list(search, most, skip, sort, status)
-
-    @abstractmethod
-    def _list(
-        self, search: str, most: int | None, skip: int, sort: str, status: str
-    ) -> StudyList: ...
 
     @abstractmethod
     def delete(self, name: str) -> None:

@@ -6,7 +6,6 @@ study in batches. While the storage is unavailable, results are kept here and se
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
@@ -17,7 +16,6 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext, suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from oddarms.errors import StorageFailed
@@ -274,9 +272,8 @@ def retried(
             failed = True
             if waited - said >= SAY_SECONDS:
                 said = waited
-                _log.warning(
-                    "%s Retrying for %s%s.", error, duration(retry_for - waited), _kept(kept())
-                )
+                here = f"; {counted(kept(), 'result')} kept meanwhile" if kept() else ""
+                _log.warning("%s Retrying for %s%s.", error, duration(retry_for - waited), here)
         else:
             if failed:
                 _log.warning(
@@ -287,58 +284,28 @@ def retried(
         seconds = min(2.0 * seconds, MAX_PAUSE)
 
 
-def _kept(kept: int) -> str:
-    return f"; {counted(kept, 'result')} kept meanwhile" if kept else ""
-
-
 # Names of processes
 
-_NAME = re.compile(r"process ([0-9]{1,10})/([0-9]{1,20}) on (.+) \(([0-9a-f]{10})\)")
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_PID_NAMESPACE = Path("/proc/self/ns/pid")
+_NAME = re.compile(r"process ([0-9]{1,10}) on (.+)")
 
 
 def this_process() -> str:
-    """Return a name that no other process has, on any machine.
-
-    It has the process's number and start time, the host, and a hash of the machine's boot and the
-    PID namespace: a container has other processes under the same numbers.
-    """
-    pid = os.getpid()
-    name = f"process {pid}/{_started(pid) or 0} on {socket.gethostname()}"
-    space = _pid_space()
-    return name if space is None else f"{name} ({space})"
+    """Return a name for this process."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def is_gone(worker: str) -> bool:
-    """Return whether a name is that of a process of this machine that has ended."""
+    """Return whether a name is that of a process of this machine that has ended.
+
+    If it lives elsewhere under this machine's name, pulls are made twice; no result is lost.
+    """
     found = _NAME.fullmatch(worker)
-    if found is None or (found[3], found[4]) != (socket.gethostname(), _pid_space()):
+    if found is None or found[2] != socket.gethostname():
         return False
-    pid, started = int(found[1]), int(found[2])
     try:
-        os.kill(pid, 0)
+        os.kill(int(found[1]), 0)
     except (ProcessLookupError, OverflowError):
         return True
     except OSError:  # it runs as another user
         pass
-    now = _started(pid)
-    return now is not None and started != 0 and now != started
-
-
-def _pid_space() -> str | None:
-    """Return a hash of the machine's boot and the PID namespace; None if unknown (not Linux)."""
-    try:
-        seen = f"{_BOOT_ID.read_text(encoding='utf-8').strip()} {os.readlink(_PID_NAMESPACE)}"
-    except (OSError, ValueError):
-        return None
-    return hashlib.sha256(seen.encode()).hexdigest()[:10]
-
-
-def _started(pid: int) -> int | None:
-    """Return when a process started, in ticks since boot; None if unknown."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        return int(fields.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return None
+    return False

@@ -6,30 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from oddarms import errors
-from oddarms.studies._study import (
-    MAX_KEY,
-    MAX_TEXT,
-    Overview,
-    Study,
-    StudySummary,
-)
-from oddarms.studies._worker import MAX_WAIT
-
-__all__ = [
-    "AT_A_TIME",
-    "CLASSES",
-    "CODES",
-    "MAX_HISTORY",
-    "MAX_KEY",
-    "MAX_RESULTS",
-    "MAX_TEXT",
-    "MAX_TICKET_ID",
-    "MAX_WAIT",
-    "plain",
-    "record_of",
-    "study_document",
-    "summary_document",
-]
+from oddarms.studies._study import MAX_KEY as MAX_KEY
+from oddarms.studies._study import MAX_TEXT as MAX_TEXT
+from oddarms.studies._study import Overview, Study, StudySummary
+from oddarms.studies._worker import MAX_WAIT as MAX_WAIT
 
 MAX_RESULTS = 10_000
 """Results or tickets of one request."""

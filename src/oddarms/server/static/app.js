@@ -1,4 +1,4 @@
-// The study pages, live: the interval picture on a canvas, plots by uPlot, events from the server.
+// The study pages, live: the interval picture on a canvas, plots by uPlot, a look every second.
 // All of it is an addition: without it the pages can be read, searched and used as well.
 "use strict";
 (() => {
@@ -412,46 +412,24 @@
 
   // Live
 
-  function listen(address, refresh) {
+  // asks every second whether the study is as the page shows it
+  async function follow(address, refresh) {
     const sign = $("#live");
     const show = (state, text) => { sign.hidden = false; sign.dataset.state = state; sign.textContent = text; };
-    let due = null, last = 0, missed = false;
-    const soon = () => {
-      if (document.hidden) { missed = true; return; }
-      if (due) return;
-      due = setTimeout(() => { due = null; last = performance.now(); refresh(); }, Math.max(0, last + 1000 - performance.now()));
-    };
-    document.addEventListener("visibilitychange", () => { if (!document.hidden && missed) { missed = false; soon(); } });
-    const source = new EventSource(address);
-    let seen = $("#study").dataset.pulse, away = false;
-    source.addEventListener("open", () => {
-      show("on", "live");
-      if (away) soon();
-      away = false;
-    });
-    source.addEventListener("error", () => {
-      away = true;
-      const over = source.readyState === 2;
-      show("off", over ? "not live: reload to try again" : "reconnecting …");
-      if (over) ask(address);
-    });
-    source.addEventListener("change", (event) => {
-      show("on", "live");
-      const { pulse } = JSON.parse(event.data);
-      if (pulse !== seen) { seen = pulse; soon(); }
-    });
-    source.addEventListener("deleted", () => { source.close(); show("off", "the study is gone"); complain(404); });
-    // a very large study is shown as it was a moment ago: look again until it is what was announced
-    document.addEventListener("replaced", () => { if ($("[data-now]").dataset.now !== seen) soon(); });
-    window.addEventListener("pagehide", () => source.close());
-  }
-
-  async function ask(address) {
-    try {
-      const answer = await fetch(address, { credentials: "same-origin" });
-      if (answer.body) answer.body.cancel();
-      if (!answer.ok) complain(answer.status);
-    } catch { complain(0); }
+    for (;;) {
+      if (!document.hidden) {
+        const answer = await fetch(address, { credentials: "same-origin" }).catch(() => ({ status: 0 }));
+        if (answer.ok) {
+          show("on", "live");
+          const { pulse } = await answer.json();
+          if ($("[data-now]").dataset.now !== pulse) await refresh();
+        } else if (answer.status === 401 || answer.status === 404) {
+          show("off", answer.status === 404 ? "the study is gone" : "not live");
+          return complain(answer.status);
+        } else show("off", "reconnecting …");
+      }
+      await new Promise((done) => setTimeout(done, 1000));
+    }
   }
 
   let told = null, toldAt = 0;
@@ -469,16 +447,12 @@
     document.querySelectorAll("[data-plot]").forEach((place) => wait(place, "Loading …"));
     if (picture) picture.refresh();
     replot();
-    const refresh = () => {
-      replaceParts(location.href, { byItself: true });
-      if (picture) picture.refresh();
-      replot();
-    };
+    const refresh = () => Promise.all([replaceParts(location.href, { byItself: true }), picture && picture.refresh(), replot()]);
     document.addEventListener("replaced", announce);
     announce();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { known.clear(); if (picture && picture.data) picture.draw(); replot(true); });
     let due;
     window.addEventListener("resize", () => { clearTimeout(due); due = setTimeout(() => replot(true), 150); });
-    listen(study.dataset.events, refresh);
+    follow(study.dataset.pulse, refresh);
   });
 })();
