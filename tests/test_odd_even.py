@@ -9,7 +9,7 @@ import pytest
 
 from oddarms.problem import FloatArray
 from oddarms.statistics.evidence import degenerate_bound, normal_mixture_boundary
-from oddarms.statistics.odd_even import SWEEPS_AHEAD, OddEven
+from oddarms.statistics.sweeps import SWEEPS_AHEAD, OddEven
 from oddarms.theory import threshold
 
 

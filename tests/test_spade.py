@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache
 from itertools import islice, product
 from typing import Any
 
@@ -23,7 +23,7 @@ from oddarms.algorithms._spade_certificates import (
     JointCertificate,
 )
 from oddarms.algorithms._spade_plans import LONGEST_FOCUS
-from oddarms.arms import Bernoulli, Beta, Callables
+from oddarms.arms import Bernoulli, Beta
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, Side
 from oddarms.rules import Sigma
@@ -135,6 +135,7 @@ class TestDecisions:
         alone = [run_of(means, 1.5, side=side, delta=0.05).pulls for side in ("upper", "lower")]
         assert both.pulls < 0.9 * sum(alone)
         assert set(both.thresholds) == {"upper", "lower"}
+        assert both.odds.min() > len(means) / 0.1  # a union over the arms
         for side, sign in (("upper", 1.5), ("lower", -1.5)):
             _, low, high = both.thresholds[side]
             assert low <= threshold(means, sign) <= high
@@ -154,9 +155,10 @@ class TestDecisions:
         assert lower.done
         assert lower.result().low == upper.result().high == outliers(means, 1.5).tolist()
 
-    def test_bounds_and_labels(self) -> None:
-        wide = search_of(EASY, bounds=(-3.0, 5.0))
-        names = Search(list("abcdefghijk"), k=2.0, delta=0.1, algorithm="spade", rng=1)
+    def test_bounds_labels_and_the_unit_of_an_indifference(self) -> None:
+        words: dict[str, Any] = {"k": 2.0, "delta": 0.1, "algorithm": "spade", "rng": 1}
+        wide = Search(11, bounds=(-3.0, 5.0), indifference=0.4, **words)
+        names = Search(list("abcdefghijk"), indifference=0.05, **words)
         rng, y = np.random.default_rng(2), np.array(EASY)
         while not wide.done:
             pulls = wide.ask_step()
@@ -174,19 +176,6 @@ class TestDecisions:
         quiet = find(arms, k=2.0, delta=0.1, rng=6)
         assert quiet.outliers == [14]
         assert quiet.pulls < run_of(arms.means, 2.0).pulls  # a small variance pays
-
-    def test_deterministic_arms(self) -> None:
-        values = [0.2] * 8 + [0.25, 0.9]
-        result = find(Callables([partial(float, v) for v in values]), k=2.0, delta=0.1, rng=7)
-        assert result.outliers == [9]
-        np.testing.assert_allclose(result.means, values)
-
-    @pytest.mark.parametrize("n", quick_and_long([6, 100], [300, len(MANY)]))
-    def test_equal_means_end_by_budget(self, n: int) -> None:
-        result = run_of([0.5] * n, 1.0, budget=40 * n)
-        assert result.status == "budget"
-        assert result.pulls <= 40 * n
-        assert sorted(result.undecided) == list(range(n))
 
     def test_unusual_parameters_are_refused(self) -> None:
         for options in ({"indifference": -0.1}, {"indifference": np.nan}, {"max_step": 0}):
@@ -264,6 +253,8 @@ class TestSteps:
         result = run_of(SLOW, budget=400)
         assert result.status == "budget"
         assert result.pulls > 400 - len(SLOW)
+        assert np.isfinite(result.evidence).all()
+        assert result.evidence.max() > 1.0
 
     @pytest.mark.parametrize(
         "means", quick_and_long([SLOW], [np.linspace(0.3, 0.7, n) for n in (300, 520)]), ids=len
@@ -278,18 +269,6 @@ class TestSteps:
             assert since <= LONGEST_FOCUS + 1
             assert pulls.total > 0
         assert rows > 5
-
-    def test_the_same_seed_gives_the_same_result(self) -> None:
-        one, two = run_of(EASY, seed=8), run_of(EASY, seed=8)
-        assert one.to_dict() == two.to_dict()
-        assert one.to_dict() != run_of(EASY, seed=9).to_dict()
-
-    def test_jobs_do_not_change_the_runs(self) -> None:
-        arguments: dict[str, Any] = {"k": 2.0, "delta": 0.1, "algorithm": "spade", "rng": 10}
-        one = simulate(EASY, runs=3, **arguments)
-        two = simulate(EASY, runs=3, jobs=2, **arguments)
-        assert one.pulls_per_arm.tolist() == two.pulls_per_arm.tolist()
-        assert one.decisions.tolist() == two.decisions.tolist()
 
     @pytest.mark.parametrize("n", quick_and_long([6_000], [20_000]))
     def test_memory_grows_with_the_arms_only(self, n: int) -> None:
@@ -321,35 +300,26 @@ class TestReports:
         assert run_of(EASY, max_step=5, budget=9).pulls == 9  # but for the first
         assert run_of(EASY, max_step=5, budget=2 * len(EASY) - 2).pulls == len(EASY)
 
-    @pytest.mark.parametrize("means", [EASY, MANY, VERY_MANY], ids=["joint", "hybrid", "interval"])
-    def test_decided_arms_have_the_evidence(self, means: Any) -> None:
-        search = search_of(means)
+    @pytest.mark.parametrize("means", [SLOW, MANY, VERY_MANY], ids=["joint", "hybrid", "interval"])
+    def test_on_the_way_intervals_hold_and_decided_arms_have_the_evidence(self, means: Any) -> None:
+        search, y = search_of(means), np.asarray(means)
         algorithm = search.algorithm
         assert isinstance(algorithm, SPADE)
-        level = algorithm.views["upper"].certificate.log_level
+        level = algorithm.views["upper"].certificate.rules.log_level
         for _ in steps(search, means):
             evidence = algorithm.evidence()
             assert (evidence[~algorithm.undecided] >= level).all()
             assert (evidence[algorithm.undecided] < level).all()
+            lower, upper = algorithm.intervals()
+            assert ((lower <= y) & (y <= upper)).all()
+            _, low, high = algorithm.threshold()
+            assert low <= threshold(means, 2.0) <= high
         result = search.result()
         assert level > np.log(len(means) / 0.1)  # a union over the arms
         np.testing.assert_allclose(result.odds, np.exp(np.minimum(result.evidence, 700.0)))
         assert (result.odds > len(means) / 0.1).all()
 
-    def test_evidence_of_both_sides(self) -> None:
-        search = search_of([0.02, 0.98] + [0.5] * 10, 1.5, side="both")
-        result = answer(search, [0.02, 0.98] + [0.5] * 10)
-        assert isinstance(search.algorithm, SPADE)
-        level = search.algorithm.views["upper"].certificate.log_level
-        assert (result.evidence >= level).all()
-
-    def test_a_stopped_search_says_how_sure_it_is(self) -> None:
-        result = run_of(SLOW, budget=300)
-        assert result.undecided
-        assert np.isfinite(result.evidence).all()
-        assert result.evidence.max() > 1.0
-
-    @pytest.mark.parametrize("means", [SLOW, MANY], ids=["joint", "hybrid"])
+    @pytest.mark.parametrize("means", quick_and_long([SLOW], [MANY]), ids=len)
     def test_pulls_needed(self, means: Any) -> None:
         search, seen = search_of(means), []
         for _ in steps(search, means):
@@ -389,15 +359,6 @@ class TestReports:
         plans = [np.count_nonzero(pulls.counts) for pulls in ahead]
         assert min(plans) < len(MANY)
 
-    @pytest.mark.parametrize("means", [SLOW, MANY, VERY_MANY], ids=["joint", "hybrid", "interval"])
-    def test_intervals_hold_on_the_way(self, means: Any) -> None:
-        search, y = search_of(means), np.asarray(means)
-        for _ in steps(search, means):
-            lower, upper = search.algorithm.intervals()
-            assert ((lower <= y) & (y <= upper)).all()
-            _, low, high = search.algorithm.threshold()
-            assert low <= threshold(means, 2.0) <= high
-
     def test_progress_tells_the_pulls_to_go(self) -> None:
         seen: list[Any] = []
         run_of(EASY, progress=seen.append)
@@ -429,21 +390,6 @@ class TestIndifference:
         called_normal = (found.decisions == Decision.NORMAL) & (means >= theta + epsilon)
         assert_error_rate(int((called_out | called_normal).any(axis=1).sum()), runs, delta)
 
-    def test_it_is_a_length_in_units_of_the_rewards(self) -> None:
-        unit, wide = search_of(SLOW, indifference=0.1), search_of(SLOW, bounds=(0.0, 100.0))
-        assert isinstance(wide.algorithm, SPADE)
-        assert wide.algorithm.indifference == 0.0
-        wide = search_of(SLOW, bounds=(0.0, 100.0), indifference=10.0)
-        rng, y = np.random.default_rng(13), np.array(SLOW)
-        while not unit.done:
-            pulls = unit.ask_step()
-            assert wide.ask_step().counts.tolist() == pulls.counts.tolist()
-            x = (rng.random(pulls.total) < np.repeat(y[pulls.indices], pulls.counts)) * 1.0
-            unit.tell_step(x)
-            wide.tell_step(100.0 * x)
-        assert wide.done
-        assert wide.result().outliers == unit.result().outliers
-
     @pytest.mark.long
     def test_a_threshold_beyond_the_bounds_makes_no_outlier(self) -> None:
         """theta = 1.024 is out of reach: arm 0, always 1, lies further than epsilon below it.
@@ -466,7 +412,7 @@ class TestIndifference:
             certificate = search_of(result.means, k=k).algorithm.views["upper"].certificate
             assert result.complete
             assert result.evidence is not None
-            assert (result.evidence >= certificate.log_level).all()
+            assert (result.evidence >= certificate.rules.log_level).all()
 
     def test_it_saves_pulls(self) -> None:
         assert run_of(SLOW, indifference=0.1).pulls < run_of(SLOW).pulls
@@ -484,8 +430,8 @@ class TestHistories:
     @pytest.mark.parametrize(
         ("means", "shape"),
         quick_and_long(
-            [*((SLOW, shape) for shape in SHAPES), (MANY, "some missing")],
-            [(MANY, "even"), (MANY, "uneven")],
+            [*((SLOW, shape) for shape in SHAPES[1:]), (MANY, "some missing")],
+            [(SLOW, "even"), (MANY, "even"), (MANY, "uneven")],
         ),
         ids=lambda given: given if isinstance(given, str) else str(len(given)),
     )
@@ -509,8 +455,8 @@ class TestHistories:
     @pytest.mark.parametrize(
         ("means", "when"),
         quick_and_long(
-            [*((SLOW, when) for when in (1, 2, 3, 5, 12)), (MANY, 1), (MANY, 3)],
-            [(MANY, 2), (MANY, 5), (MANY, 12)],
+            [*((SLOW, when) for when in (1, 2, 12)), (MANY, 3)],
+            [(SLOW, 3), (SLOW, 5), *((MANY, when) for when in (1, 2, 5, 12))],
         ),
         ids=lambda given: str(given if isinstance(given, int) else len(given)),
     )
@@ -582,8 +528,8 @@ def test_without_an_interval_of_the_threshold_no_arm_is_held_against_it(reward: 
     certificate = IntervalCertificate(300, Sigma(k=2.0), 0.1, 0.0)
     tally = Tally(np.full(300, 1e12), np.full(300, reward * 1e12), np.zeros(300))
     certificate.decide(np.arange(300), tally, forecast(tally))
-    assert (certificate.low, certificate.high) == (-np.inf, np.inf)
-    assert (certificate.verdicts == 0).all()
+    assert certificate.standing[2:4] == (-np.inf, np.inf)
+    assert (certificate.standing.verdicts == 0).all()
 
 
 def test_all_forms_are_tested() -> None:
@@ -604,6 +550,6 @@ def test_a_bound_that_is_not_a_number_excludes_nothing() -> None:
     tally = Tally(np.ones(4), np.ones(4), np.zeros(4))
     for low, excluded in ((math.nan, False), (1.0, False), (1.1, True)):
         certificate = JointCertificate(4, Sigma(k=1.0), 0.1, 0.0)
-        certificate.low = low
+        certificate.standing = certificate.standing._replace(low=low)
         certificate.settle(np.arange(4), tally)
-        assert (certificate.verdicts == 1).all() == excluded
+        assert (certificate.standing.verdicts == 1).all() == excluded

@@ -22,7 +22,7 @@ from oddarms.algorithms._spade_plans import Steps
 from oddarms.errors import InvalidParameter
 from oddarms.problem import BoolArray, FloatArray
 from oddarms.rules import Sigma
-from oddarms.statistics import directions, odd_even, threshold_streams, true_direction
+from oddarms.statistics import directions, sweeps, threshold_streams
 from oddarms.statistics.evidence import (
     degenerate_bound,
     log_jeffreys,
@@ -197,10 +197,10 @@ def test_constants_are_those_of_the_program() -> None:
         assert getattr(_spade_bound, name) == getattr(plans, name)
     assert pytest.approx(3.0 / 19.0) == _spade_bound.ROWS_TO_FOCUS  # as the page says
     assert pytest.approx(28.0) == _spade_bound.FOCUS_TO_ROWS
-    sweeps = true_direction.TrueDirection(9, 1.0, alpha=0.1, nuisance_delta=0.02)
-    sweeps.absorb(directions.Tally(np.full(9, 4.0), np.full(9, 2.0), np.zeros(9)), 4.0, 0.5)
+    stream = sweeps.TrueDirection(9, 1.0, alpha=0.1, nuisance_delta=0.02)
+    stream.absorb(directions.Tally(np.full(9, 4.0), np.full(9, 2.0), np.zeros(9)), 4.0, 0.5)
     u = normal_mixture_boundary(4.0 / (4.0 * 9.0), 0.02, _spade_bound.MEAN_AHEAD / 9.0) / 4.0
-    assert sweeps.mean_interval() == pytest.approx((0.5 - u, 0.5 + u))
+    assert stream.mean_interval() == pytest.approx((0.5 - u, 0.5 + u))
 
 
 def test_lemma_1_the_jeffreys_mixture_is_at_least_the_likelihood_ratio_over_a_root() -> None:
@@ -228,7 +228,7 @@ def test_lemma_1_pulls_that_an_arm_needs() -> None:
 
 
 def test_lemma_3_readings_of_pairs_follow_the_schedule() -> None:
-    spade = odd_even.OddEven(1100, 2.0, end_delta=0.001, degenerate_delta=0.002)
+    spade = sweeps.OddEven(1100, 2.0, end_delta=0.001, degenerate_delta=0.002)
     for m in parts_of(INSTANCES["interval"], 0.1).schedule.least[:60]:
         half = int(m / 2) - spade.sweeps[0]
         assert half == max(1, math.floor(0.04 * 2 * spade.sweeps[0]))
@@ -238,10 +238,10 @@ def test_lemma_3_readings_of_pairs_follow_the_schedule() -> None:
 
 def test_rows_of_any_weights_follow_the_schedule() -> None:
     """Whatever the weights: sizes, and what a row has at least and at most."""
-    rng, sweeps = np.random.default_rng(4), 0.0
+    rng, made = np.random.default_rng(4), 0.0
     for place, size in enumerate(_spade_bound.row_sizes()[:120].tolist()):
-        assert size == pytest.approx(_spade_plans.next_size(Steps(place, sweeps), paired=False))
-        sweeps += size
+        assert size == pytest.approx(_spade_plans.next_size(Steps(place, made), paired=False))
+        made += size
         for spread in (0.0, 1.0, 4.0):
             weights = np.exp(spread * rng.normal(size=40))
             counts = _spade_plans.counts_of_row(size, weights, place < 4)

@@ -19,6 +19,7 @@ from oddarms.rules import Sigma
 from oddarms.simulation import Simulation
 from oddarms.simulation._task import why_not_compiled
 from oddarms.statistics import evidence, worst_world
+from oddarms.statistics.directions import Tally
 from oddarms.statistics.threshold_streams import Lines
 
 pytest.importorskip("numba")
@@ -344,7 +345,7 @@ class TestLoops:
             rng.random(60),
         )
         mean, level, others = self.total / self.pulls, rng.uniform(0.05, 0.95, 60), rng.random(60)
-        arguments = lines, sign, mean, level, 0.2 * level, *self.arms, 60, others, 0.01
+        arguments = lines, sign, mean, level, 0.2 * level, Tally(*self.arms), 60, others, 0.01
         for found, expected in zip(
             compiled_evidence(*arguments), _spade_joint.evidence_against(*arguments), strict=True
         ):
