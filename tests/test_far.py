@@ -8,6 +8,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
+from helpers import quick_and_long
 from oddarms import find, simulate
 from oddarms.algorithms._base import UNLIMITED
 from oddarms.algorithms._spade_certificates import (
@@ -30,7 +31,9 @@ SERIES = [(1, 12), (-1, 360), (1, 1260), (-1, 1680), (1, 1188), (-691, 360360), 
 class TestTinyGaps:
     @pytest.mark.parametrize(
         ("means", "k"),
-        [([0.5 - 2e-5, 0.5 + 2e-5], 0.0), ([0.3, 0.3001, 0.2999, 0.30005, 0.3005], 1.0)],
+        quick_and_long(
+            [([0.5 - 2e-5, 0.5 + 2e-5], 0.0)], [([0.3, 0.3001, 0.2999, 0.30005, 0.3005], 1.0)]
+        ),
     )
     def test_spade_ends(self, means: list[float], k: float) -> None:
         found = simulate(means, k=k, delta=0.1, rng=1, compiled=False)

@@ -23,7 +23,7 @@ from oddarms.algorithms._spade_certificates import (
     JointCertificate,
 )
 from oddarms.algorithms._spade_plans import LONGEST_FOCUS
-from oddarms.arms import Bernoulli, Beta
+from oddarms.arms import Bernoulli
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, Side
 from oddarms.rules import Sigma
@@ -87,9 +87,9 @@ class TestDecisions:
             ([0.0] * 9 + [1.0], 2.0),
             ([0.2, 0.8], 0.0),
             (MANY, 2.0),
-            (1.0 - np.array(MANY), -2.0),
+            pytest.param(1.0 - np.array(MANY), -2.0, marks=pytest.mark.long),
         ],
-        ids=["one", "two", "none", "k=0", "k<0", "constant", "n=2", "n=300", "n=300, k<0"],
+        ids=["one", "two", "none", "k=0", "k<0", "constant", "n=2", "many", "many, k<0"],
     )
     def test_easy_instances(self, means: Any, k: float) -> None:
         result = run_of(means, k)
@@ -140,7 +140,7 @@ class TestDecisions:
             _, low, high = both.thresholds[side]
             assert low <= threshold(means, sign) <= high
 
-    @pytest.mark.parametrize("n", quick_and_long([12, 1200], [300, len(MANY)]))
+    @pytest.mark.parametrize("n", quick_and_long([1200], [12, len(MANY)]))
     def test_lower_is_upper_on_mirrored_rewards(self, n: int) -> None:
         means = np.array([0.1] * (n - n // 12) + [0.9] * (n // 12))
         upper, lower = search_of(means, 1.5), search_of(means, 1.5, side="lower")
@@ -154,28 +154,6 @@ class TestDecisions:
             lower.tell_step_totals(one.counts - ones, one.counts - ones)
         assert lower.done
         assert lower.result().low == upper.result().high == outliers(means, 1.5).tolist()
-
-    def test_bounds_labels_and_the_unit_of_an_indifference(self) -> None:
-        words: dict[str, Any] = {"k": 2.0, "delta": 0.1, "algorithm": "spade", "rng": 1}
-        wide = Search(11, bounds=(-3.0, 5.0), indifference=0.4, **words)
-        names = Search(list("abcdefghijk"), indifference=0.05, **words)
-        rng, y = np.random.default_rng(2), np.array(EASY)
-        while not wide.done:
-            pulls = wide.ask_step()
-            x = (rng.random(pulls.total) < np.repeat(y[pulls.indices], pulls.counts)) * 1.0
-            names.ask_step()
-            wide.tell_step(-3.0 + 8.0 * x)
-            names.tell_step(x)
-        assert names.result().outliers == ["k"]
-        assert wide.result().outliers == [10]
-        assert wide.result().pulls == names.result().pulls
-        np.testing.assert_allclose(wide.result().intervals, -3 + 8 * names.result().intervals)
-
-    def test_rewards_of_other_families(self) -> None:
-        arms = Beta([*np.linspace(0.3, 0.4, 14), 0.8], 20.0)
-        quiet = find(arms, k=2.0, delta=0.1, rng=6)
-        assert quiet.outliers == [14]
-        assert quiet.pulls < run_of(arms.means, 2.0).pulls  # a small variance pays
 
     def test_unusual_parameters_are_refused(self) -> None:
         for options in ({"indifference": -0.1}, {"indifference": np.nan}, {"max_step": 0}):
@@ -199,7 +177,7 @@ class TestDecisions:
         assert found.correct.all()
         assert found.pulls.mean() < 100
 
-    @pytest.mark.parametrize("k", [1e-300, 1e-160, 1e-18])
+    @pytest.mark.parametrize("k", [1e-300, 1e-18])
     def test_a_k_below_rounding_takes_what_a_tiny_one_takes(self, k: float) -> None:
         few, same = (run_of([0.1, 0.2, 0.15, 0.9], size, budget=5_000) for size in (k, 1e-12))
         assert few.complete
@@ -224,7 +202,7 @@ class TestSteps:
 
     @pytest.mark.parametrize(
         "means",
-        [SLOW, *quick_and_long([np.linspace(0.3, 0.7, 300)], [np.linspace(0.3, 0.7, 520)])],
+        quick_and_long([SLOW], [np.linspace(0.3, 0.7, 300), np.linspace(0.3, 0.7, 520)]),
         ids=len,
     )
     def test_steps_grow_geometrically(self, means: Any) -> None:
@@ -333,6 +311,7 @@ class TestReports:
         in_all = [pulls + needed for pulls, needed in half]
         assert search.pulls / 3.0 < np.median(in_all) < 3.0 * search.pulls
 
+    @pytest.mark.long
     def test_pulls_needed_are_mostly_right_to_a_factor_of_three(self) -> None:
         """Of searches that are stopped half-way or later: the guess over what it then takes."""
         ratios: dict[float, list[float]] = {0.5: [], 0.8: []}
@@ -358,13 +337,6 @@ class TestReports:
         ahead = islice(search.algorithm.outlook(), 100)
         plans = [np.count_nonzero(pulls.counts) for pulls in ahead]
         assert min(plans) < len(MANY)
-
-    def test_progress_tells_the_pulls_to_go(self) -> None:
-        seen: list[Any] = []
-        run_of(EASY, progress=seen.append)
-        assert seen[-1].pulls_needed == 0.0
-        assert seen[-1].undecided == 0
-        assert any(point.pulls_needed for point in seen)
 
 
 class TestIndifference:
@@ -403,8 +375,11 @@ class TestIndifference:
         found = simulate(means, k=2.0, delta=delta, runs=runs, rng=14, indifference=epsilon)
         assert_error_rate(int((found.decisions == Decision.HIGH).any(axis=1).sum()), runs, delta)
 
-    @pytest.mark.parametrize("k", [0.0, 0.5])
-    @pytest.mark.parametrize("seeds", quick_and_long([range(2)], [range(2, 6)]), ids=str)
+    @pytest.mark.parametrize(
+        ("k", "seeds"),
+        quick_and_long([(0.5, range(2))], [(0.5, range(2, 6)), (0.0, range(6))]),
+        ids=str,
+    )
     def test_the_evidence_is_that_of_the_side_that_decides(self, k: float, seeds: range) -> None:
         """Arms near the threshold are looked at on both of its sides."""
         for seed in seeds:
@@ -414,7 +389,10 @@ class TestIndifference:
             assert result.evidence is not None
             assert (result.evidence >= certificate.rules.log_level).all()
 
-    def test_it_saves_pulls(self) -> None:
+    def test_it_is_in_units_of_the_rewards_and_saves_pulls(self) -> None:
+        wide = search_of(SLOW, bounds=(0.0, 100.0), indifference=10.0).algorithm
+        assert isinstance(wide, SPADE)
+        assert wide.indifference == pytest.approx(0.1)
         assert run_of(SLOW, indifference=0.1).pulls < run_of(SLOW).pulls
 
 
@@ -430,8 +408,8 @@ class TestHistories:
     @pytest.mark.parametrize(
         ("means", "shape"),
         quick_and_long(
-            [*((SLOW, shape) for shape in SHAPES[1:]), (MANY, "some missing")],
-            [(SLOW, "even"), (MANY, "even"), (MANY, "uneven")],
+            [(SLOW, shape) for shape in SHAPES],
+            [(MANY, shape) for shape in SHAPES],
         ),
         ids=lambda given: given if isinstance(given, str) else str(len(given)),
     )
@@ -469,11 +447,9 @@ class TestHistories:
         pulls = next(requests)  # `when` answers are in, the next is asked for
         ones = np.random.default_rng(1).binomial(pulls.counts, np.asarray(means)[pulls.indices])
         search.tell_step_totals(ones.astype(float), ones.astype(float))
-        made = search.pulls
-        counts = [30 + i % 7 for i in range(n)]
+        made, counts = search.pulls, [30 + i % 7 for i in range(n)]
         search.add_history(history_of(counts, means))
-        assert search.pulls == made
-        assert search.result().pulls == made
+        assert search.pulls == search.result().pulls == made
         assert search.result().history == sum(counts)
         assert answer(search, means, seed=4).outliers == outliers(means, 2.0).tolist()
 
@@ -514,7 +490,7 @@ class TestTinyRewards:
         """All intervals together cost 0.05 delta; a rate of 0.4 is found out."""
         runs, delta, missed = 24, 0.1, 0
         for rng in np.random.default_rng(11).spawn(runs):
-            search = Search(5, k=k, delta=delta, bounds=(0.0, top), side=side, rng=1)
+            search = Search(5, k=k, delta=delta, bounds=(0.0, top), side=side, margin=0, rng=1)
             rewards = np.minimum(rng.exponential(self.MEANS, (100, 5)), top)
             search.add_history(dict(enumerate(rewards.T)))
             lower, upper = search.result().intervals.T

@@ -293,10 +293,10 @@ class TestLowerLines:
             assert lower_bound(rows, k, 0.1, (mean - 0.1, mean + 0.2)) <= threshold(y, k)
         y = rng.random(n)
         exact = Forecast(y, y, np.full(n, 1e-4), y, np.zeros(n))
-        rows = constant_rows(rng, k, y, [exact] * 2000).lower
+        rows = constant_rows(rng, k, y, [exact] * 500).lower
         low = lower_bound(rows, k, 0.1, (float(y.mean()), float(y.mean())))
         reached = threshold(y, k) if n > 2 else y.mean()  # the streams of two arms lean nowhere
-        assert reached - 0.05 < low <= threshold(y, k)
+        assert reached - 0.1 < low <= threshold(y, k)
 
 
 @pytest.mark.parametrize("k", [1e-300, 1e-18, 1e-15])
@@ -413,19 +413,3 @@ def test_streams_learn() -> None:
     assert mu[1] - mu[0] < 0.25
     assert family.theta - 0.3 < lower_bound(rows.lower, certificate.rules.k, 0.1, mu)
     assert upper_bound(rows.upper, certificate.rules.k, 0.1) < family.theta + 0.3
-
-
-def test_some_arms_have_the_lines_they_have_among_all() -> None:
-    arms, some = np.arange(COINS.y.size), np.array([4, 1])
-    *_, (certificate, tally) = COINS(np.random.default_rng(15))
-    box, largest = certificate.standing.box, np.ones(arms.size)
-    rows, k = certificate.rows, certificate.rules.others_k
-    assert tally.pulls.min() > 0.0
-    for every, few in (
-        (lower_lines_of(certificate, arms, 0.1), lower_lines_of(certificate, some, 0.1)),
-        tuple(upper_lines(rows.upper, k, a, 0.1, largest, box) for a in (arms, some)),
-    ):
-        np.testing.assert_allclose(few.offset, every.offset[some])
-        np.testing.assert_allclose(few.speed, every.speed[some])
-        np.testing.assert_allclose(few.costs, every.costs[:, some])
-        np.testing.assert_allclose(few.share, every.share[some])
