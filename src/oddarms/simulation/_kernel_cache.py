@@ -29,19 +29,8 @@ from oddarms.files import digest_of_package
 from oddarms.simulation._loops import OPTIONS, register_called
 
 SOURCES = (
-    "simulation/_ade_kernel.py",
-    "simulation/_round_robin_kernel.py",
-    "simulation/_spade_kernel.py",
-    "simulation/_draws.py",
-    "simulation/_tapes.py",
-    "simulation/_kernel_cache.py",
-    "simulation/_loops.py",
-    "simulation/_families.py",
-    "statistics/*.py",
-    "algorithms/_base.py",
-    "algorithms/_spade_joint.py",
-    "algorithms/_spade_plans.py",
-    "problem.py",
+    *("simulation/*.py", "statistics/*.py", "algorithms/_base.py"),
+    *("algorithms/_spade_joint.py", "algorithms/_spade_plans.py", "problem.py"),
 )
 """Every file with a function or a constant that a kernel uses."""
 

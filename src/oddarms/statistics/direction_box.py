@@ -75,7 +75,7 @@ def smallest_sd(low: FloatArray, high: FloatArray, members: FloatArray) -> Float
 @elementwise
 def beyond(member: Numbers, t: Numbers, low: Numbers, high: Numbers) -> Numbers:
     """Return how far t is above an interval, less how far it is below."""
-    return member * (np.maximum(t - high, 0.0) - np.maximum(low - t, 0.0))
+    return member * (t - np.minimum(np.maximum(t, low), high))
 
 
 @elementwise

@@ -96,14 +96,8 @@ def spade_pulls_bound(
     interval = n > HYBRID_UP_TO or reach == 0
     if margin > 0.0 and (k < 0.0 or not interval):
         return math.inf
-    parts = Parts(
-        y if k >= 0.0 else 1.0 - y,
-        abs(k),
-        delta,
-        margin=margin,
-        indifference=indifference,
-        paired=interval or n > JOINT_UP_TO,
-    )
+    y, paired = y if k >= 0.0 else 1.0 - y, interval or n > JOINT_UP_TO
+    parts = Parts(y, abs(k), delta, margin=margin, indifference=indifference, paired=paired)
     if parts.gaps[0] == 0.0:
         return math.inf
     return min(parts.pulls_beyond_reach(), *(parts.pulls(float(split)) for split in SPLITS))
@@ -233,13 +227,11 @@ class Parts:
 
     def nats(self, pulls: FloatArray) -> FloatArray:
         """Return Lambda(N): with so many nats N pulls settle an arm at its radius."""
-        result: FloatArray = self.start + 0.5 * np.log(math.pi * (pulls + 0.5))
-        return result
+        return np.asarray(self.start + 0.5 * np.log(math.pi * (pulls + 0.5)))
 
     def arm_radius(self, pulls: FloatArray) -> FloatArray:
         """Return r(N) of Lemma 1."""
-        result: FloatArray = np.sqrt(self.nats(pulls) / (2.0 * pulls))
-        return result
+        return np.asarray(np.sqrt(self.nats(pulls) / (2.0 * pulls)))
 
     def arm_pulls(self, width: FloatArray) -> FloatArray:
         """Return the least N with 2 r(N) <= width; by iteration from below, then rounded up."""
@@ -275,13 +267,10 @@ class Parts:
         radii = self.schedule.radius
         return radii.size - np.searchsorted(radii[::-1], radius, side="right")
 
-    def open_pulls(self, needed: FloatArray) -> float:
-        """Return at least the pulls of all undecided arms, once each has less than it needs."""
-        return float((self.ranks * needed).max() if self.paired else needed.sum())
-
     def _last_row(self, needed: FloatArray, enough: int) -> int:
         """Return the reading after the last row that gains more than a focus step (Lemma 6)."""
-        most = FOCUS_TO_ROWS * self.open_pulls(needed)
+        undecided = (self.ranks * needed).max() if self.paired else needed.sum()
+        most = FOCUS_TO_ROWS * float(undecided)
         begun = np.flatnonzero(self.schedule.fewest[enough:] < most)
         return enough + (int(begun[-1]) + 1 if begun.size else 0)
 
