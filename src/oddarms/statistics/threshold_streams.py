@@ -29,7 +29,6 @@ from oddarms.statistics.elementwise import (
     Columns,
     Numbers,
     choose,
-    difference,
     elementwise,
     plus,
     row_sums,
@@ -348,16 +347,16 @@ def upper_lines(
     bounds on mu and sigma, events whose probability is paid for once.
     """
     near = bets_around(rows.weight)
-    one, shares = rows.bets[near], LOG_SHARES[near]
+    one, shares = rows.bets[near], -LOG_SHARES[near]
     column = one.reshape(-1, 1)
     light = light_price(column, largest, rows.coarsest, box[0], box[1], rows.spent)
     seen = seen_price(column, largest, rows.coarsest, rows.scatter)
     bets = np.concatenate((one, one))
-    shares = np.concatenate((shares + LOG_LIGHT_SHARE, shares + LOG_SEEN_SHARE)).reshape(-1, 1)
+    shares = np.concatenate((shares - LOG_LIGHT_SHARE, shares - LOG_SEEN_SHARE)).reshape(-1, 1)
     y, prices = rows.total / rows.weight, np.concatenate((light, seen))
     costs, thresholds = largest_costs(arms, y, k, bets * rows.weight, prices)
     speed = np.full(arms.size, rows.weight)
-    offset, costs = speed * (shift - thresholds), difference(costs, shares)
+    offset, costs = speed * (shift - thresholds), plus(costs, shares)
     return Lines(offset, speed, bets, costs, np.ones(arms.size))
 
 
