@@ -55,6 +55,8 @@ from oddarms.statistics.worst_world import (
 OPTIONS = {"nogil": True, "error_model": "numpy"}
 INNER = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 LOG_BETA_SHARE = math.log(BETA_SHARE)
+LOG_TERMS = math.log(BETS.size + 1.0)
+"""A sum of so many exponentials exceeds the largest one by at most this, in logs."""
 
 _registered: set[Any] = set()
 """The functions that numba knows how to compile."""
@@ -237,7 +239,25 @@ def _log_of_lines(lines: Lines, y: float) -> tuple[float, float]:
 
 @_instead_of(reaching)
 def _reaching(sample: Sample, room: float, level: float) -> Any:
-    return room > SMALLEST_GAP and log_evidence(sample, room)[0] >= level
+    """The evidence reaches a level where one term does, and not where none comes near."""
+    if room <= SMALLEST_GAP:
+        return False
+    jeffreys = log_jeffreys(sample, room) + LOG_BETA_SHARE
+    if jeffreys >= level:
+        return True
+    top = jeffreys
+    for g in range(BETS.size - 1, -1, -1):
+        log = log_bet(sample, room, BETS[g, 0], LOG_LOSSES[g, 0], LOG_SHARES[g, 0])
+        if log >= level:
+            return True
+        top = max(top, log)
+    if top + LOG_TERMS < level - 1e-6:
+        return False
+    wealth = math.exp(jeffreys - top)
+    for g in range(BETS.size):
+        log = log_bet(sample, room, BETS[g, 0], LOG_LOSSES[g, 0], LOG_SHARES[g, 0])
+        wealth += math.exp(log - top)
+    return math.log(wealth) + top >= level
 
 
 @_instead_of(all_reaching)
