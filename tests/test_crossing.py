@@ -54,7 +54,7 @@ from oddarms.statistics.evidence import (
     sample_below,
     wide_mean_interval,
 )
-from oddarms.statistics.odd_even import OddEven
+from oddarms.statistics.sweeps import OddEven, TrueDirection
 from oddarms.statistics.threshold_streams import (
     Lines,
     interval_of_mean,
@@ -65,7 +65,6 @@ from oddarms.statistics.threshold_streams import (
     upper_lines,
 )
 from oddarms.statistics.totals import Totals, scatter_of
-from oddarms.statistics.true_direction import TrueDirection
 from oddarms.testing import assert_error_rate
 from oddarms.theory import threshold
 
@@ -386,7 +385,7 @@ def evidence_for_errors(arms: Arms, certificate: JointCertificate, tally: Tally)
     """
     first, level = np.zeros(1, dtype=np.int64), arms.y[:1]
     mean, mine = float(arms.y.mean()), tally_of(tally, first)
-    streams, k, box = certificate.rows, certificate.others_k, certificate.box
+    streams, k, box = certificate.rows, certificate.rules.others_k, certificate.standing.box
     mu = interval_of_mean(streams.mu, MU_SHARE * DELTA)
     largest = largest_without_one(box, k, first, mu)
     exact = coefficients(arms.y, arms.k), (arms.y, arms.y)

@@ -7,37 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from helpers import KS, left_out, tally_of, totals_of
+from helpers import KS, left_out, tally_of
 from oddarms.problem import FloatArray
-from oddarms.statistics import directions
 from oddarms.statistics.directions import (
     SMALLEST_SD,
     forecast,
     lean_of,
     leave_one_out_k,
-    tally_seen,
     thresholds_without_one,
 )
-from oddarms.statistics.totals import Totals
 from oddarms.theory import threshold
-
-
-class TestTally:
-    def test_mirrored(self) -> None:
-        x = np.random.default_rng(1).random((4, 9))
-        mirrored = tally_seen(totals_of(x), True)
-        for mine, expected in zip(mirrored, tally_of(1.0 - x), strict=True):
-            np.testing.assert_allclose(mine, expected)
-
-    def test_plus_and_of(self) -> None:
-        x = np.random.default_rng(3).random((4, 9))
-        both = totals_of(x[:, :4]).plus(totals_of(x[:, 4:])).plus(Totals.empty(4))
-        arms = np.array([2, 0])
-        for mine, expected in zip(both.of(arms), totals_of(x[arms]), strict=True):
-            np.testing.assert_allclose(mine, expected)
-        mine_of = directions.tally_of(tally_seen(both), arms)
-        for mine, expected in zip(mine_of, tally_of(x[arms]), strict=True):
-            np.testing.assert_allclose(mine, expected)
 
 
 def direction(y: FloatArray, k: float, error: FloatArray | float = 0.0) -> FloatArray:

@@ -166,12 +166,14 @@ def wrong_pairs(sign: float, points: int) -> tuple[FloatArray, FloatArray]:
     return u[wrong][:, None], q[wrong][:, None]
 
 
-def assert_steepness(case: Case, own: FloatArray, points: int = 40) -> FloatArray:
+def assert_steepness(case: Case, own: FloatArray, least: float = 0.0) -> FloatArray:
     """Assert A(u) + T(q) >= evidence + s |u - q| for brackets of all kinds; return the largest s.
 
-    `own` is by how much the lines grow with the arm's mean u alone; the rest is due to q.
+    `own` is by how much the lines grow with the arm's mean u alone; the rest is due to q. With a
+    `least` mean for all worlds with q of at least that: Corollary 8.
     """
-    u, q = wrong_pairs(case.sign, points)
+    u, q = wrong_pairs(case.sign, 40)
+    u, q = u[q[:, 0] >= least], q[q[:, 0] >= least]
     doubt = Doubt(own, case.lines.speed - own)
     room = np.broadcast_to(u if case.sign > 0.0 else 1.0 - u, (u.size, case.size))
     arm = np.array([log_evidence(case.sample, row)[0] for row in room])
@@ -179,7 +181,7 @@ def assert_steepness(case: Case, own: FloatArray, points: int = 40) -> FloatArra
     rng = np.random.default_rng(9)
     steepest = np.zeros(case.size)
     for low, high in brackets(rng, case.size):
-        found = weigh(low, high, *case)
+        found = weigh(np.maximum(low, least), np.maximum(high, least), *case, least)
         bound = found.evidence + found.steepness * np.abs(u - q)
         assert (bound <= total + 1e-8 * (1.0 + np.abs(total))).all()
         steepest = np.maximum(steepest, found.steepness)
@@ -208,7 +210,8 @@ class TestSteepness:
             lines = random_lines(rng, size, -1.0)
             lines = lines._replace(speed=speed, offset=-speed * rng.random(size), share=share)
             case = Case(lines, samples(rng, size, -1.0, 1000.0), -1.0)
-            assert_steepness(case, own)
+            for least in (0.0, 0.03, 0.3):
+                assert_steepness(case, own, least)
 
 
 def rows_of(x: FloatArray, k: float) -> Rows:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 
 from oddarms.problem import FloatArray
 from oddarms.statistics.evidence import degenerate_bound, normal_mixture_boundary
-from oddarms.statistics.odd_even import SWEEPS_AHEAD, OddEven
+from oddarms.statistics.sweeps import SWEEPS_AHEAD, OddEven
 from oddarms.theory import threshold
 
 
@@ -79,3 +80,15 @@ def test_the_interval_only_shrinks() -> None:
     assert (high[1:] <= high[:-1]).all()
     assert high[-1] - low[-1] < 0.05
     assert low[-1] < threshold(y, 2.0) < high[-1]
+
+
+def test_the_bound_on_products_over_all_pairs_of_sweeps() -> None:
+    """Three arms, one sweep of 0/1 rewards in each half: the moments of Lemma 10 (b), exactly."""
+    points, y = np.array(list(product((0, 1), repeat=3))), np.array([0.2, 0.5, 0.9])
+    chances = np.prod(np.where(points == 1, y, 1.0 - y), axis=1)
+    errors = points - y
+    products = (errors - errors.mean(1, keepdims=True)) @ errors.T
+    for x in (-0.99, -0.5, -0.1, 0.1, 0.5, 0.99):
+        assert chances @ np.exp(4.0 * x * products) @ chances <= (1.0 - x * x) ** -1.0
+    D = degenerate_bound(3, 1.0, 1.0, 0.1)
+    assert chances @ (np.abs(products) > D) @ chances <= 0.2

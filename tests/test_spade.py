@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache
 from itertools import islice, product
 from typing import Any
 
@@ -23,7 +23,7 @@ from oddarms.algorithms._spade_certificates import (
     JointCertificate,
 )
 from oddarms.algorithms._spade_plans import LONGEST_FOCUS
-from oddarms.arms import Bernoulli, Beta, Callables
+from oddarms.arms import Bernoulli
 from oddarms.errors import InvalidParameter
 from oddarms.problem import FloatArray, Side
 from oddarms.rules import Sigma
@@ -87,9 +87,9 @@ class TestDecisions:
             ([0.0] * 9 + [1.0], 2.0),
             ([0.2, 0.8], 0.0),
             (MANY, 2.0),
-            (1.0 - np.array(MANY), -2.0),
+            pytest.param(1.0 - np.array(MANY), -2.0, marks=pytest.mark.long),
         ],
-        ids=["one", "two", "none", "k=0", "k<0", "constant", "n=2", "n=300", "n=300, k<0"],
+        ids=["one", "two", "none", "k=0", "k<0", "constant", "n=2", "many", "many, k<0"],
     )
     def test_easy_instances(self, means: Any, k: float) -> None:
         result = run_of(means, k)
@@ -135,11 +135,12 @@ class TestDecisions:
         alone = [run_of(means, 1.5, side=side, delta=0.05).pulls for side in ("upper", "lower")]
         assert both.pulls < 0.9 * sum(alone)
         assert set(both.thresholds) == {"upper", "lower"}
+        assert both.odds.min() > len(means) / 0.1  # a union over the arms
         for side, sign in (("upper", 1.5), ("lower", -1.5)):
             _, low, high = both.thresholds[side]
             assert low <= threshold(means, sign) <= high
 
-    @pytest.mark.parametrize("n", quick_and_long([12, 1200], [300, len(MANY)]))
+    @pytest.mark.parametrize("n", quick_and_long([1200], [12, len(MANY)]))
     def test_lower_is_upper_on_mirrored_rewards(self, n: int) -> None:
         means = np.array([0.1] * (n - n // 12) + [0.9] * (n // 12))
         upper, lower = search_of(means, 1.5), search_of(means, 1.5, side="lower")
@@ -153,40 +154,6 @@ class TestDecisions:
             lower.tell_step_totals(one.counts - ones, one.counts - ones)
         assert lower.done
         assert lower.result().low == upper.result().high == outliers(means, 1.5).tolist()
-
-    def test_bounds_and_labels(self) -> None:
-        wide = search_of(EASY, bounds=(-3.0, 5.0))
-        names = Search(list("abcdefghijk"), k=2.0, delta=0.1, algorithm="spade", rng=1)
-        rng, y = np.random.default_rng(2), np.array(EASY)
-        while not wide.done:
-            pulls = wide.ask_step()
-            x = (rng.random(pulls.total) < np.repeat(y[pulls.indices], pulls.counts)) * 1.0
-            names.ask_step()
-            wide.tell_step(-3.0 + 8.0 * x)
-            names.tell_step(x)
-        assert names.result().outliers == ["k"]
-        assert wide.result().outliers == [10]
-        assert wide.result().pulls == names.result().pulls
-        np.testing.assert_allclose(wide.result().intervals, -3 + 8 * names.result().intervals)
-
-    def test_rewards_of_other_families(self) -> None:
-        arms = Beta([*np.linspace(0.3, 0.4, 14), 0.8], 20.0)
-        quiet = find(arms, k=2.0, delta=0.1, rng=6)
-        assert quiet.outliers == [14]
-        assert quiet.pulls < run_of(arms.means, 2.0).pulls  # a small variance pays
-
-    def test_deterministic_arms(self) -> None:
-        values = [0.2] * 8 + [0.25, 0.9]
-        result = find(Callables([partial(float, v) for v in values]), k=2.0, delta=0.1, rng=7)
-        assert result.outliers == [9]
-        np.testing.assert_allclose(result.means, values)
-
-    @pytest.mark.parametrize("n", quick_and_long([6, 100], [300, len(MANY)]))
-    def test_equal_means_end_by_budget(self, n: int) -> None:
-        result = run_of([0.5] * n, 1.0, budget=40 * n)
-        assert result.status == "budget"
-        assert result.pulls <= 40 * n
-        assert sorted(result.undecided) == list(range(n))
 
     def test_unusual_parameters_are_refused(self) -> None:
         for options in ({"indifference": -0.1}, {"indifference": np.nan}, {"max_step": 0}):
@@ -210,7 +177,7 @@ class TestDecisions:
         assert found.correct.all()
         assert found.pulls.mean() < 100
 
-    @pytest.mark.parametrize("k", [1e-300, 1e-160, 1e-18])
+    @pytest.mark.parametrize("k", [1e-300, 1e-18])
     def test_a_k_below_rounding_takes_what_a_tiny_one_takes(self, k: float) -> None:
         few, same = (run_of([0.1, 0.2, 0.15, 0.9], size, budget=5_000) for size in (k, 1e-12))
         assert few.complete
@@ -235,7 +202,7 @@ class TestSteps:
 
     @pytest.mark.parametrize(
         "means",
-        [SLOW, *quick_and_long([np.linspace(0.3, 0.7, 300)], [np.linspace(0.3, 0.7, 520)])],
+        quick_and_long([SLOW], [np.linspace(0.3, 0.7, 300), np.linspace(0.3, 0.7, 520)]),
         ids=len,
     )
     def test_steps_grow_geometrically(self, means: Any) -> None:
@@ -264,6 +231,8 @@ class TestSteps:
         result = run_of(SLOW, budget=400)
         assert result.status == "budget"
         assert result.pulls > 400 - len(SLOW)
+        assert np.isfinite(result.evidence).all()
+        assert result.evidence.max() > 1.0
 
     @pytest.mark.parametrize(
         "means", quick_and_long([SLOW], [np.linspace(0.3, 0.7, n) for n in (300, 520)]), ids=len
@@ -278,18 +247,6 @@ class TestSteps:
             assert since <= LONGEST_FOCUS + 1
             assert pulls.total > 0
         assert rows > 5
-
-    def test_the_same_seed_gives_the_same_result(self) -> None:
-        one, two = run_of(EASY, seed=8), run_of(EASY, seed=8)
-        assert one.to_dict() == two.to_dict()
-        assert one.to_dict() != run_of(EASY, seed=9).to_dict()
-
-    def test_jobs_do_not_change_the_runs(self) -> None:
-        arguments: dict[str, Any] = {"k": 2.0, "delta": 0.1, "algorithm": "spade", "rng": 10}
-        one = simulate(EASY, runs=3, **arguments)
-        two = simulate(EASY, runs=3, jobs=2, **arguments)
-        assert one.pulls_per_arm.tolist() == two.pulls_per_arm.tolist()
-        assert one.decisions.tolist() == two.decisions.tolist()
 
     @pytest.mark.parametrize("n", quick_and_long([6_000], [20_000]))
     def test_memory_grows_with_the_arms_only(self, n: int) -> None:
@@ -321,35 +278,26 @@ class TestReports:
         assert run_of(EASY, max_step=5, budget=9).pulls == 9  # but for the first
         assert run_of(EASY, max_step=5, budget=2 * len(EASY) - 2).pulls == len(EASY)
 
-    @pytest.mark.parametrize("means", [EASY, MANY, VERY_MANY], ids=["joint", "hybrid", "interval"])
-    def test_decided_arms_have_the_evidence(self, means: Any) -> None:
-        search = search_of(means)
+    @pytest.mark.parametrize("means", [SLOW, MANY, VERY_MANY], ids=["joint", "hybrid", "interval"])
+    def test_on_the_way_intervals_hold_and_decided_arms_have_the_evidence(self, means: Any) -> None:
+        search, y = search_of(means), np.asarray(means)
         algorithm = search.algorithm
         assert isinstance(algorithm, SPADE)
-        level = algorithm.views["upper"].certificate.log_level
+        level = algorithm.views["upper"].certificate.rules.log_level
         for _ in steps(search, means):
             evidence = algorithm.evidence()
             assert (evidence[~algorithm.undecided] >= level).all()
             assert (evidence[algorithm.undecided] < level).all()
+            lower, upper = algorithm.intervals()
+            assert ((lower <= y) & (y <= upper)).all()
+            _, low, high = algorithm.threshold()
+            assert low <= threshold(means, 2.0) <= high
         result = search.result()
         assert level > np.log(len(means) / 0.1)  # a union over the arms
         np.testing.assert_allclose(result.odds, np.exp(np.minimum(result.evidence, 700.0)))
         assert (result.odds > len(means) / 0.1).all()
 
-    def test_evidence_of_both_sides(self) -> None:
-        search = search_of([0.02, 0.98] + [0.5] * 10, 1.5, side="both")
-        result = answer(search, [0.02, 0.98] + [0.5] * 10)
-        assert isinstance(search.algorithm, SPADE)
-        level = search.algorithm.views["upper"].certificate.log_level
-        assert (result.evidence >= level).all()
-
-    def test_a_stopped_search_says_how_sure_it_is(self) -> None:
-        result = run_of(SLOW, budget=300)
-        assert result.undecided
-        assert np.isfinite(result.evidence).all()
-        assert result.evidence.max() > 1.0
-
-    @pytest.mark.parametrize("means", [SLOW, MANY], ids=["joint", "hybrid"])
+    @pytest.mark.parametrize("means", quick_and_long([SLOW], [MANY]), ids=len)
     def test_pulls_needed(self, means: Any) -> None:
         search, seen = search_of(means), []
         for _ in steps(search, means):
@@ -363,6 +311,7 @@ class TestReports:
         in_all = [pulls + needed for pulls, needed in half]
         assert search.pulls / 3.0 < np.median(in_all) < 3.0 * search.pulls
 
+    @pytest.mark.long
     def test_pulls_needed_are_mostly_right_to_a_factor_of_three(self) -> None:
         """Of searches that are stopped half-way or later: the guess over what it then takes."""
         ratios: dict[float, list[float]] = {0.5: [], 0.8: []}
@@ -389,22 +338,6 @@ class TestReports:
         plans = [np.count_nonzero(pulls.counts) for pulls in ahead]
         assert min(plans) < len(MANY)
 
-    @pytest.mark.parametrize("means", [SLOW, MANY, VERY_MANY], ids=["joint", "hybrid", "interval"])
-    def test_intervals_hold_on_the_way(self, means: Any) -> None:
-        search, y = search_of(means), np.asarray(means)
-        for _ in steps(search, means):
-            lower, upper = search.algorithm.intervals()
-            assert ((lower <= y) & (y <= upper)).all()
-            _, low, high = search.algorithm.threshold()
-            assert low <= threshold(means, 2.0) <= high
-
-    def test_progress_tells_the_pulls_to_go(self) -> None:
-        seen: list[Any] = []
-        run_of(EASY, progress=seen.append)
-        assert seen[-1].pulls_needed == 0.0
-        assert seen[-1].undecided == 0
-        assert any(point.pulls_needed for point in seen)
-
 
 class TestIndifference:
     @pytest.mark.parametrize("n", quick_and_long([10], [300, len(MANY)]))
@@ -429,21 +362,6 @@ class TestIndifference:
         called_normal = (found.decisions == Decision.NORMAL) & (means >= theta + epsilon)
         assert_error_rate(int((called_out | called_normal).any(axis=1).sum()), runs, delta)
 
-    def test_it_is_a_length_in_units_of_the_rewards(self) -> None:
-        unit, wide = search_of(SLOW, indifference=0.1), search_of(SLOW, bounds=(0.0, 100.0))
-        assert isinstance(wide.algorithm, SPADE)
-        assert wide.algorithm.indifference == 0.0
-        wide = search_of(SLOW, bounds=(0.0, 100.0), indifference=10.0)
-        rng, y = np.random.default_rng(13), np.array(SLOW)
-        while not unit.done:
-            pulls = unit.ask_step()
-            assert wide.ask_step().counts.tolist() == pulls.counts.tolist()
-            x = (rng.random(pulls.total) < np.repeat(y[pulls.indices], pulls.counts)) * 1.0
-            unit.tell_step(x)
-            wide.tell_step(100.0 * x)
-        assert wide.done
-        assert wide.result().outliers == unit.result().outliers
-
     @pytest.mark.long
     def test_a_threshold_beyond_the_bounds_makes_no_outlier(self) -> None:
         """theta = 1.024 is out of reach: arm 0, always 1, lies further than epsilon below it.
@@ -457,8 +375,11 @@ class TestIndifference:
         found = simulate(means, k=2.0, delta=delta, runs=runs, rng=14, indifference=epsilon)
         assert_error_rate(int((found.decisions == Decision.HIGH).any(axis=1).sum()), runs, delta)
 
-    @pytest.mark.parametrize("k", [0.0, 0.5])
-    @pytest.mark.parametrize("seeds", quick_and_long([range(2)], [range(2, 6)]), ids=str)
+    @pytest.mark.parametrize(
+        ("k", "seeds"),
+        quick_and_long([(0.5, range(2))], [(0.5, range(2, 6)), (0.0, range(6))]),
+        ids=str,
+    )
     def test_the_evidence_is_that_of_the_side_that_decides(self, k: float, seeds: range) -> None:
         """Arms near the threshold are looked at on both of its sides."""
         for seed in seeds:
@@ -466,9 +387,12 @@ class TestIndifference:
             certificate = search_of(result.means, k=k).algorithm.views["upper"].certificate
             assert result.complete
             assert result.evidence is not None
-            assert (result.evidence >= certificate.log_level).all()
+            assert (result.evidence >= certificate.rules.log_level).all()
 
-    def test_it_saves_pulls(self) -> None:
+    def test_it_is_in_units_of_the_rewards_and_saves_pulls(self) -> None:
+        wide = search_of(SLOW, bounds=(0.0, 100.0), indifference=10.0).algorithm
+        assert isinstance(wide, SPADE)
+        assert wide.indifference == pytest.approx(0.1)
         assert run_of(SLOW, indifference=0.1).pulls < run_of(SLOW).pulls
 
 
@@ -484,8 +408,8 @@ class TestHistories:
     @pytest.mark.parametrize(
         ("means", "shape"),
         quick_and_long(
-            [*((SLOW, shape) for shape in SHAPES), (MANY, "some missing")],
-            [(MANY, "even"), (MANY, "uneven")],
+            [(SLOW, shape) for shape in SHAPES],
+            [(MANY, shape) for shape in SHAPES],
         ),
         ids=lambda given: given if isinstance(given, str) else str(len(given)),
     )
@@ -509,8 +433,8 @@ class TestHistories:
     @pytest.mark.parametrize(
         ("means", "when"),
         quick_and_long(
-            [*((SLOW, when) for when in (1, 2, 3, 5, 12)), (MANY, 1), (MANY, 3)],
-            [(MANY, 2), (MANY, 5), (MANY, 12)],
+            [*((SLOW, when) for when in (1, 2, 12)), (MANY, 3)],
+            [(SLOW, 3), (SLOW, 5), *((MANY, when) for when in (1, 2, 5, 12))],
         ),
         ids=lambda given: str(given if isinstance(given, int) else len(given)),
     )
@@ -523,11 +447,9 @@ class TestHistories:
         pulls = next(requests)  # `when` answers are in, the next is asked for
         ones = np.random.default_rng(1).binomial(pulls.counts, np.asarray(means)[pulls.indices])
         search.tell_step_totals(ones.astype(float), ones.astype(float))
-        made = search.pulls
-        counts = [30 + i % 7 for i in range(n)]
+        made, counts = search.pulls, [30 + i % 7 for i in range(n)]
         search.add_history(history_of(counts, means))
-        assert search.pulls == made
-        assert search.result().pulls == made
+        assert search.pulls == search.result().pulls == made
         assert search.result().history == sum(counts)
         assert answer(search, means, seed=4).outliers == outliers(means, 2.0).tolist()
 
@@ -568,7 +490,7 @@ class TestTinyRewards:
         """All intervals together cost 0.05 delta; a rate of 0.4 is found out."""
         runs, delta, missed = 24, 0.1, 0
         for rng in np.random.default_rng(11).spawn(runs):
-            search = Search(5, k=k, delta=delta, bounds=(0.0, top), side=side, rng=1)
+            search = Search(5, k=k, delta=delta, bounds=(0.0, top), side=side, margin=0, rng=1)
             rewards = np.minimum(rng.exponential(self.MEANS, (100, 5)), top)
             search.add_history(dict(enumerate(rewards.T)))
             lower, upper = search.result().intervals.T
@@ -582,8 +504,8 @@ def test_without_an_interval_of_the_threshold_no_arm_is_held_against_it(reward: 
     certificate = IntervalCertificate(300, Sigma(k=2.0), 0.1, 0.0)
     tally = Tally(np.full(300, 1e12), np.full(300, reward * 1e12), np.zeros(300))
     certificate.decide(np.arange(300), tally, forecast(tally))
-    assert (certificate.low, certificate.high) == (-np.inf, np.inf)
-    assert (certificate.verdicts == 0).all()
+    assert certificate.standing[2:4] == (-np.inf, np.inf)
+    assert (certificate.standing.verdicts == 0).all()
 
 
 def test_all_forms_are_tested() -> None:
@@ -604,6 +526,6 @@ def test_a_bound_that_is_not_a_number_excludes_nothing() -> None:
     tally = Tally(np.ones(4), np.ones(4), np.zeros(4))
     for low, excluded in ((math.nan, False), (1.0, False), (1.1, True)):
         certificate = JointCertificate(4, Sigma(k=1.0), 0.1, 0.0)
-        certificate.low = low
+        certificate.standing = certificate.standing._replace(low=low)
         certificate.settle(np.arange(4), tally)
-        assert (certificate.verdicts == 1).all() == excluded
+        assert (certificate.standing.verdicts == 1).all() == excluded

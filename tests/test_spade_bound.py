@@ -15,14 +15,13 @@ import numpy as np
 import pytest
 
 from helpers import quick_and_long
-from oddarms import simulate
 from oddarms.algorithms import UNLIMITED, _spade_certificates, _spade_joint, _spade_plans
 from oddarms.algorithms._spade import SPADE
 from oddarms.algorithms._spade_plans import Steps
 from oddarms.errors import InvalidParameter
 from oddarms.problem import BoolArray, FloatArray
 from oddarms.rules import Sigma
-from oddarms.statistics import directions, odd_even, threshold_streams, true_direction
+from oddarms.statistics import directions, sweeps, threshold_streams
 from oddarms.statistics.evidence import (
     degenerate_bound,
     log_jeffreys,
@@ -66,12 +65,7 @@ class Instance(NamedTuple):
     @property
     def question(self) -> dict[str, Any]:
         """The arguments of the bound."""
-        return {
-            "means": self.means,
-            "k": self.k,
-            "margin": self.margin,
-            "indifference": self.indifference,
-        }
+        return {name: value for name, value in self._asdict().items() if name != "draw"}
 
     @property
     def paired(self) -> bool:
@@ -161,22 +155,11 @@ def steps(spade: SPADE, instance: Instance, seed: int) -> Iterator[Step]:
         spade.absorb(pulls, *instance.draw(rng, means[pulls.indices], counts))
 
 
-def run_of(instance: Instance, delta: float, seed: int) -> Iterator[Step]:
-    """Yield every step of a new run."""
-    return steps(spade_for(instance, delta), instance, seed)
-
-
 def parts_of(instance: Instance, delta: float) -> Parts:
     """Return the parts of the bound, and the means as the certificate sees them."""
-    means = instance.means if instance.k >= 0.0 else 1.0 - instance.means
-    return Parts(
-        means,
-        abs(instance.k),
-        delta,
-        margin=instance.margin,
-        indifference=instance.indifference,
-        paired=instance.paired,
-    )
+    means, k, _, margin, indifference = instance
+    means, paired = means if k >= 0.0 else 1.0 - means, instance.paired
+    return Parts(means, abs(k), delta, margin=margin, indifference=indifference, paired=paired)
 
 
 def test_constants_are_those_of_the_program() -> None:
@@ -197,10 +180,10 @@ def test_constants_are_those_of_the_program() -> None:
         assert getattr(_spade_bound, name) == getattr(plans, name)
     assert pytest.approx(3.0 / 19.0) == _spade_bound.ROWS_TO_FOCUS  # as the page says
     assert pytest.approx(28.0) == _spade_bound.FOCUS_TO_ROWS
-    sweeps = true_direction.TrueDirection(9, 1.0, alpha=0.1, nuisance_delta=0.02)
-    sweeps.absorb(directions.Tally(np.full(9, 4.0), np.full(9, 2.0), np.zeros(9)), 4.0, 0.5)
+    stream = sweeps.TrueDirection(9, 1.0, alpha=0.1, nuisance_delta=0.02)
+    stream.absorb(directions.Tally(np.full(9, 4.0), np.full(9, 2.0), np.zeros(9)), 4.0, 0.5)
     u = normal_mixture_boundary(4.0 / (4.0 * 9.0), 0.02, _spade_bound.MEAN_AHEAD / 9.0) / 4.0
-    assert sweeps.mean_interval() == pytest.approx((0.5 - u, 0.5 + u))
+    assert stream.mean_interval() == pytest.approx((0.5 - u, 0.5 + u))
 
 
 def test_lemma_1_the_jeffreys_mixture_is_at_least_the_likelihood_ratio_over_a_root() -> None:
@@ -228,7 +211,7 @@ def test_lemma_1_pulls_that_an_arm_needs() -> None:
 
 
 def test_lemma_3_readings_of_pairs_follow_the_schedule() -> None:
-    spade = odd_even.OddEven(1100, 2.0, end_delta=0.001, degenerate_delta=0.002)
+    spade = sweeps.OddEven(1100, 2.0, end_delta=0.001, degenerate_delta=0.002)
     for m in parts_of(INSTANCES["interval"], 0.1).schedule.least[:60]:
         half = int(m / 2) - spade.sweeps[0]
         assert half == max(1, math.floor(0.04 * 2 * spade.sweeps[0]))
@@ -238,10 +221,10 @@ def test_lemma_3_readings_of_pairs_follow_the_schedule() -> None:
 
 def test_rows_of_any_weights_follow_the_schedule() -> None:
     """Whatever the weights: sizes, and what a row has at least and at most."""
-    rng, sweeps = np.random.default_rng(4), 0.0
+    rng, made = np.random.default_rng(4), 0.0
     for place, size in enumerate(_spade_bound.row_sizes()[:120].tolist()):
-        assert size == pytest.approx(_spade_plans.next_size(Steps(place, sweeps), paired=False))
-        sweeps += size
+        assert size == pytest.approx(_spade_plans.next_size(Steps(place, made), paired=False))
+        made += size
         for spread in (0.0, 1.0, 4.0):
             weights = np.exp(spread * rng.normal(size=40))
             counts = _spade_plans.counts_of_row(size, weights, place < 4)
@@ -274,9 +257,8 @@ def test_the_choice_of_a_step_bounds_rows_and_focus() -> None:
 @pytest.mark.parametrize(
     ("name", "delta"),
     quick_and_long(
-        [(name, delta) for name in INSTANCES for delta in (0.1, 1e-6) if "hybrid" not in name]
-        + [("hybrid", 0.1)],
-        [("hybrid", 1e-6), ("hybrid, indifference", 0.1), ("hybrid, indifference", 1e-6)],
+        [(name, 0.1) for name in INSTANCES if name != "hybrid, indifference"] + [("joint", 1e-6)],
+        [("hybrid, indifference", 0.1), *((name, 1e-6) for name in INSTANCES if name != "joint")],
     ),
 )
 def test_lemmas_along_runs(name: str, delta: float) -> None:
@@ -312,7 +294,10 @@ def test_lemmas_along_runs(name: str, delta: float) -> None:
             assert step.row_pulls < 28.0 * mine * (1.0 + 1e-9)  # (2)
     assert "no outlier" in name or "row" in kinds
     assert n == N.size
-    assert spade.pulls.sum() <= spade_pulls_bound(**instance.question, delta=delta) < math.inf
+    most = spade_pulls_bound(**instance.question, delta=delta)
+    assert spade.pulls.sum() <= most < math.inf
+    # docs/explanation/spade-pulls.md says how loose it is
+    assert 10.0 < most / spade.pulls.sum() < (10_000.0 if instance.draw is bernoulli else 1e6)
 
 
 def test_lemma_3_what_the_plug_in_makes_of_its_error() -> None:
@@ -415,17 +400,15 @@ SIZES = ((2, False), (12, False), (5, True), (700, True))
 
 @pytest.mark.parametrize(
     ("n", "paired", "instances"),
-    quick_and_long([(*size, 20) for size in SIZES], [(*size, 60) for size in SIZES]),
+    quick_and_long([(*size, 10) for size in SIZES], [(*size, 60) for size in SIZES]),
 )
 def test_no_steps_that_the_facts_allow_exceed_the_bound(
     n: int, paired: bool, instances: int
 ) -> None:
     rng, nearest = np.random.default_rng(n), math.inf
     for _ in range(instances):
-        means, k = (
-            rng.random(n) ** rng.choice([1.0, 3.0]),
-            rng.uniform(0.0, min(3.0, (n - 1) ** 0.5)),
-        )
+        means = rng.random(n) ** rng.choice([1.0, 3.0])
+        k = rng.uniform(0.0, min(3.0, (n - 1) ** 0.5))
         parts = Parts(means, k, 0.1, indifference=rng.choice([0.0, 0.1]), paired=paired)
         if parts.gaps[0] < 1e-3:
             continue
@@ -444,7 +427,7 @@ def test_forced_pairs_are_counted() -> None:
     instance = Instance(means, 2.0, bernoulli)
     parts = parts_of(instance, 0.1)
     most = 0
-    for step in run_of(instance, 0.1, 7):
+    for step in steps(spade_for(instance, 0.1), instance, 7):
         most = most + 1 if not step.row else 0
         assert most <= _spade_plans.LONGEST_FOCUS
     assert parts.forced(1.08**39) == 1
@@ -471,41 +454,6 @@ def test_pulls_stay_below_the_bound() -> None:
     assert_error_rate(above, runs, delta, false_alarm=1e-6)
 
 
-FAMILIES: dict[str, Callable[[int], tuple[FloatArray, float]]] = {
-    "a bulk and outliers": lambda n: (bulk(n, max(1, n // 25), n), 2.0),
-    "uniform means": lambda n: (apart(np.random.default_rng(n).random(n), 1.2), 1.2),
-    "no outlier": lambda n: (np.linspace(0.1, 0.9, n), 2.5),
-    "low rates": lambda n: (np.repeat([0.01, 0.4], [n - n // 10, n // 10]), 1.5),
-}
-
-
-def apart(means: FloatArray, k: float) -> FloatArray:
-    """Return means that are at least about 0.05 away from the threshold."""
-    theta = means.mean() + k * means.std()
-    gaps = means - theta
-    moved: FloatArray = theta + np.sign(gaps) * np.maximum(np.abs(gaps), 0.05)
-    return moved.clip(0.0, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("n", "name"),
-    quick_and_long(
-        [(10, "uniform means"), (20, "a bulk and outliers"), (50, "no outlier")],
-        [(n, name) for n in (10, 20, 50, 200, 512, 600) for name in FAMILIES],
-    ),
-)
-def test_runs_are_right_and_within_the_bound(n: int, name: str) -> None:
-    """A run fails with probability 0.1 at most; false alarm 1e-6: more than 8 of 12."""
-    (means, k), delta, runs = FAMILIES[name](n), 0.1, 12 if n < 500 else 3
-    most = spade_pulls_bound(means, k=k, delta=delta)
-    found = simulate(means, k=k, delta=delta, runs=runs, rng=2)
-    assert found.complete.all()
-    failed = ~found.correct | (found.pulls > most)
-    assert_error_rate(int(failed.sum()), runs, delta, false_alarm=1e-6)
-    loose = most / found.pulls.mean()  # docs/explanation/spade-pulls.md says how loose it is
-    assert 20.0 < loose < 10_000.0
-
-
 class TestBound:
     means = bulk(1100, 40, 1)
 
@@ -513,16 +461,14 @@ class TestBound:
         words: dict[str, Any] = {"means": self.means, "k": 2.0, "delta": 0.1} | changed
         return spade_pulls_bound(**words)
 
-    def test_is_below_that_of_ade(self) -> None:
+    def test_is_below_that_of_ade_and_grows_as_delta_falls(self) -> None:
+        assert self.bound(delta=0.01) > self.bound()
         assert 20.0 * self.bound() < ade_pulls_bound(self.means, k=2.0, delta=0.1)
 
     def test_units_and_mirrors_do_not_matter(self) -> None:
         wide = self.bound(means=8.0 * self.means - 3.0, bounds=(-3.0, 5.0))
         assert wide == pytest.approx(self.bound(), rel=1e-6)
         assert self.bound(means=1.0 - self.means, k=-2.0) == pytest.approx(self.bound(), rel=1e-6)
-
-    def test_smaller_delta_costs_more(self) -> None:
-        assert self.bound(delta=0.01) > self.bound()
 
     def test_smaller_gaps_cost_more_like_their_inverse_squares(self) -> None:
         """Without the quiet arms' rows: an arm at distance g costs about 1/g^2."""
@@ -538,7 +484,7 @@ class TestBound:
 
     @pytest.mark.parametrize(
         ("n", "scales"),
-        quick_and_long([(3, 20), (400, 60), (2000, 60)], [(3, 60), (30, 60), (600, 60)]),
+        quick_and_long([(3, 20), (400, 30)], [(3, 60), (30, 60), (600, 60), (2000, 60)]),
     )
     def test_has_the_shape_of_the_corollary(self, n: int, scales: int) -> None:
         """Up to 512 arms down to the smallest gaps and spreads for which it is proven."""

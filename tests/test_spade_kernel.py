@@ -18,7 +18,8 @@ from oddarms.problem import Question
 from oddarms.rules import Sigma
 from oddarms.simulation import Simulation
 from oddarms.simulation._task import why_not_compiled
-from oddarms.statistics import evidence, worst_world
+from oddarms.statistics import worst_world
+from oddarms.statistics.directions import Tally
 from oddarms.statistics.threshold_streams import Lines
 
 pytest.importorskip("numba")
@@ -28,12 +29,6 @@ import numba
 from oddarms.simulation import _spade_kernel  # noqa: F401  # numba knows the formulas now
 
 LONG = pytest.mark.long
-
-
-@numba.njit
-def jeffreys_of_one(pulls: float, total: float, room: float) -> Any:
-    """Return the compiled form of the Jeffreys mixture."""
-    return evidence.log_jeffreys(evidence.sample_below(pulls, total, total + 1e-9), room)
 
 
 def assert_parity(means: Any, *, runs: int = 1, **arguments: Any) -> Simulation:
@@ -61,18 +56,12 @@ FAMILIES = ("bernoulli", "beta", "uniform")
     quick_and_long(
         [
             *((6, 1.0, family, side) for family in FAMILIES for side in ("upper", "lower")),
-            (3, 0.5, "bernoulli", "lower"),
             (3, 0.5, "beta", "upper"),
-            (20, -1.0, "bernoulli", "upper"),
-            (20, -1.0, "uniform", "lower"),
+            (20, -1.0, "bernoulli", "lower"),
         ],
         [
-            (3, 0.5, "bernoulli", "upper"),
-            (3, 0.5, "beta", "lower"),
-            *((3, 0.5, "uniform", side) for side in ("upper", "lower")),
-            (20, -1.0, "bernoulli", "lower"),
-            *((20, -1.0, "beta", side) for side in ("upper", "lower")),
-            (20, -1.0, "uniform", "upper"),
+            *((3, 0.5, family, "lower") for family in FAMILIES),
+            *((20, -1.0, family, "upper") for family in FAMILIES),
         ],
     ),
 )
@@ -92,7 +81,7 @@ def test_whole_runs_without_indifference(n: int, k: float, family: str) -> None:
     assert found.outliers == [[n - 1]]
 
 
-@pytest.mark.parametrize("budget", [1, 4, 5, 9, 10, 47, 101, 150])
+@pytest.mark.parametrize("budget", [1, 4, 5, 9, 10, 101])
 def test_within_a_budget(budget: int) -> None:
     """Too few pulls for a row, for one sweep of the pilot, and steps that are cut short."""
     found = assert_parity(
@@ -110,8 +99,9 @@ def test_without_a_pull(k: float) -> None:
     assert found.decisions.tolist() == [[1] * 3 if k > 0.0 else [2] * 3]
 
 
-@pytest.mark.parametrize("means", [[0.5, 0.5, 0.5, 0.2], [0.5] * 9 + [0.2]])
-@pytest.mark.parametrize("side", ["upper", "lower"])
+@pytest.mark.parametrize(
+    ("means", "side"), [([0.5, 0.5, 0.5, 0.2], "upper"), ([0.5] * 9 + [0.2], "lower")]
+)
 def test_an_arm_beyond_equal_ones_on_the_other_side(means: list[float], side: str) -> None:
     """Far from the threshold, it is found normal though no direction is right for long."""
     seen = means if side == "upper" else [1.0 - mean for mean in means]
@@ -155,12 +145,6 @@ def test_a_run_is_find_with_the_seed_s_child(arms: Any) -> None:
         assert result.pulls_per_arm.tolist() == found.pulls_per_arm[r].tolist()
         assert result.decisions.tolist() == found.decisions[r].tolist()
         assert result.threshold == pytest.approx(found.threshold[r], rel=1e-10)
-
-
-def test_several_runs_at_once_are_the_same() -> None:
-    question: dict[str, Any] = {"k": 2.0, "delta": 0.1, "runs": 6, "rng": 10, "compiled": True}
-    one, two = (simulate(bulk_and_one(11, 8), jobs=jobs, **question) for jobs in (1, 2))
-    assert one.pulls_per_arm.tolist() == two.pulls_per_arm.tolist()
 
 
 OBSTACLES: list[tuple[int, dict[str, Any], str]] = [
@@ -209,13 +193,7 @@ class TestWhatIsCompiled:
 
 
 CONCENTRATIONS = (1e-20, 0.01, 0.2, 1.0, 10.0)
-BETAS = [
-    ([0.3, 0.5, 0.9], 1e-20),
-    ([0.06, 0.9], 0.01),
-    ([0.06, 0.9], 10.0),
-    ([0.01, 0.5], 0.2),
-    ([0.01, 0.5], 1.0),
-]
+BETAS = [([0.3, 0.5, 0.9], 1e-20), ([0.06, 0.9], 0.01), ([0.01, 0.5], 1.0)]
 ALL_BETAS = product(([0.3, 0.5, 0.9], [0.06, 0.9], [0.01, 0.5]), CONCENTRATIONS)
 
 
@@ -289,17 +267,6 @@ def test_many_small_runs(seed: int, runs: int) -> None:
 
 
 @numba.njit
-def compiled_intervals(pulls: Any, total: Any, scatter: Any, alpha: float) -> Any:
-    return evidence.mean_interval(pulls, total, scatter, alpha)
-
-
-@numba.njit
-def compiled_settled(pulls: Any, total: Any, scatter: Any, level: float, alpha: float) -> Any:
-    below = evidence.surely_below(pulls, total, scatter, level, alpha)
-    return below, evidence.surely_above(pulls, total, scatter, level, alpha)
-
-
-@numba.njit
 def compiled_evidence(*arguments: Any) -> Any:
     return _spade_joint.evidence_against(*arguments)
 
@@ -317,21 +284,6 @@ class TestLoops:
     pulls = rng.integers(2, 500, 60).astype(np.float64)
     total = np.floor(pulls * rng.random(60))
     scatter = rng.random(60) * (total - total**2 / pulls) + 1e-13
-    arms = pulls, total, scatter
-
-    def test_intervals(self) -> None:
-        for found, expected in zip(
-            compiled_intervals(*self.arms, 0.01),
-            evidence.mean_interval(*self.arms, 0.01),
-            strict=True,
-        ):
-            assert found.tolist() == expected.tolist()
-
-    @pytest.mark.parametrize("level", [-1.0, 1e-17, 0.2, 0.5, 0.9, 1.0, 2.0])
-    def test_arms_that_are_settled(self, level: float) -> None:
-        below, above = compiled_settled(*self.arms, level, 0.1)
-        assert below.tolist() == evidence.surely_below(*self.arms, level, 0.1).tolist()
-        assert above.tolist() == evidence.surely_above(*self.arms, level, 0.1).tolist()
 
     @pytest.mark.parametrize("sign", [-1.0, 1.0])
     def test_the_evidence_on_arms(self, sign: float) -> None:
@@ -344,7 +296,17 @@ class TestLoops:
             rng.random(60),
         )
         mean, level, others = self.total / self.pulls, rng.uniform(0.05, 0.95, 60), rng.random(60)
-        arguments = lines, sign, mean, level, 0.2 * level, *self.arms, 60, others, 0.01
+        arguments = (
+            lines,
+            sign,
+            mean,
+            level,
+            0.2 * level,
+            Tally(self.pulls, self.total, self.scatter),
+            60,
+            others,
+            0.01,
+        )
         for found, expected in zip(
             compiled_evidence(*arguments), _spade_joint.evidence_against(*arguments), strict=True
         ):
@@ -358,14 +320,6 @@ class TestLoops:
             compiled_costs(*arguments), worst_world.largest_costs(*arguments), strict=True
         ):
             np.testing.assert_allclose(found, expected, rtol=1e-9)
-
-    @pytest.mark.parametrize("pulls", [1.0, 40.0, 1e7, 1e14])
-    def test_the_jeffreys_mixture(self, pulls: float) -> None:
-        total, room = np.floor(pulls * self.rng.random(30)), self.rng.uniform(0.01, 0.99, 30)
-        sample = evidence.sample_below(np.full(30, pulls), total, total + 1e-9)
-        value = evidence.log_jeffreys(sample, room)
-        found = [jeffreys_of_one(pulls, *pair) for pair in zip(total, room, strict=True)]
-        np.testing.assert_allclose(found, value, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(("normal", "outlier"), [(50.0, -3.0), (2.0, 50.0), (2.0, 3.0)])

@@ -52,10 +52,6 @@ REPORTED = 1.0 - 1e-9  # intervals are wider than those used, by more than round
 CHUNK = 65_536  # arms at a time, where intervals of a great many are computed
 
 
-def _check_max_step(max_step: int) -> int:
-    return check_whole("max_step", max_step, least=1, most=MAX_AT_A_TIME)
-
-
 class SPADE(Algorithm):
     """Use the pulls that every arm needs anyway to know the threshold as well.
 
@@ -112,7 +108,9 @@ class SPADE(Algorithm):
             )
         self.error = error
         self.indifference = check_indifference(indifference)
-        self.max_step = None if max_step is None else _check_max_step(max_step)
+        if max_step is not None:
+            max_step = check_whole("max_step", max_step, least=1, most=MAX_AT_A_TIME)
+        self.max_step = max_step
         self.paired = certificate_for(n, k).uniform  # rows are uniform sweeps, in pairs of one size
         self.totals = Totals.empty(n)
         self.steps = Steps()
@@ -187,8 +185,8 @@ class SPADE(Algorithm):
         cost; and, while there is less than half of the evidence that suffices, by an oracle's
         allocation at the present estimates as well.
         """
-        pulls, level = self.totals.pulls, max(v.certificate.log_level for v in self.views.values())
-        evidence = self.evidence()
+        pulls, evidence = self.totals.pulls, self.evidence()
+        level = max(view.certificate.rules.log_level for view in self.views.values())
         missing = (level + MIXTURE_COST) / np.maximum(evidence + MIXTURE_COST, 1e-9)
         by_evidence = np.maximum(pulls, 1.0) * np.maximum(missing, 1.0)
         if any(view.guess is None for view in self.views.values()):
@@ -254,7 +252,7 @@ class SPADE(Algorithm):
 
     def _next_plan(self, limit: int) -> _Plan:
         views = self.views.values()
-        share = max(view.certificate.threshold_share for view in views)
+        share = max(view.certificate.standing.threshold_share for view in views)
         least = max(view.certificate.least_doubt for view in views)
         weights = np.maximum.reduce([view.row_weights(self.totals) for view in views])
         counts, size = next_step(
@@ -336,7 +334,7 @@ class SPADE(Algorithm):
         """
         if not self.views:
             return np.full(self.n, np.inf)
-        logs = {name: view.certificate.log_evidence for name, view in self.views.items()}
+        logs = {name: view.certificate.standing.log_evidence for name, view in self.views.items()}
         weakest: FloatArray = np.minimum.reduce(list(logs.values()))
         for name, decision in (("lower", Decision.LOW), ("upper", Decision.HIGH)):
             if name in logs:
@@ -373,7 +371,7 @@ class SPADE(Algorithm):
         # rewards that were all alike are still not known to be: their cost goes with 1 / gap
         variance = np.maximum(guess.variance, LEAST_VARIANCE * np.minimum(gaps, 0.5))
         per_nat = first_order_program(mean, variance, k, gaps=gaps)
-        return view.certificate.log_level * np.where(np.isfinite(per_nat), per_nat, 0.0)
+        return view.certificate.rules.log_level * np.where(np.isfinite(per_nat), per_nat, 0.0)
 
 
 class _Plan:

@@ -23,36 +23,31 @@ from oddarms.algorithms._spade_joint import (
     OUTLIER,
     UNDECIDED,
     Box,
-    Found,
     Rules,
     Standing,
-    Weights,
     box_of,
     closeness_in,
     conclude,
     decide,
     distance_rate,
     empty_rows,
-    final_verdicts,
     interval_of_mu,
     joint_row_weights,
     level_evidence,
-    level_of_arms,
     mean_within,
     narrowed,
-    nats_of_bets,
     raised,
     rows_with,
     settle,
+    within,
 )
 from oddarms.algorithms._spade_plans import LEAST_DOUBT
 from oddarms.problem import BoolArray, Error, FloatArray, IntArray
 from oddarms.rules import Sigma
 from oddarms.statistics.directions import Forecast, Tally, forecast, leave_one_out_k, tally_seen
 from oddarms.statistics.evidence import wide_mean_interval
-from oddarms.statistics.odd_even import OddEven
+from oddarms.statistics.sweeps import OddEven, TrueDirection
 from oddarms.statistics.totals import Totals
-from oddarms.statistics.true_direction import TrueDirection
 
 JOINT_UP_TO = 512  # arms, with rows of any weights
 HYBRID_UP_TO = 1024  # arms, with uniform sweeps; with more, one interval serves all of them
@@ -70,74 +65,36 @@ class Certificate(ABC):
 
     Attributes
     ----------
-    verdicts
-        Per arm 0, 1 (normal) or 2 (outlier); final, unless a share of them may be wrong.
-    log_evidence
-        Per arm the log e-value for the verdict it tends to, with what its weight among the arms
-        adds to it (`oddarms.statistics.levels`): it suffices at `log_level`.
-    low, high
-        An interval that contains mu + k sigma.
+    standing
+        What is known so far.
     mu
         An interval that contains mu.
-    box
-        Intervals that contain all means.
-    threshold_share
-        How much of the doubt about the open arms is doubt about the threshold; steers only.
     """
 
     uniform = False
     """Whether rows are uniform sweeps, in pairs."""
-    others_k = 0.0
-    """k of thresholds without one arm, where they are used."""
+    arms_share: float
+    """The share of delta that is spent on the arms' verdicts."""
     least_doubt = LEAST_DOUBT
     """The threshold's share of the doubt counts as at least this where steps are chosen."""
 
     def __init__(
-        self,
-        n: int,
-        rule: Sigma,
-        delta: float,
-        slack: float,
-        rate: float,
-        arms_share: float,
-        *,
-        error: Error = "fwer",
+        self, n: int, rule: Sigma, delta: float, indifference: float, *, error: Error = "fwer"
     ) -> None:
         self.n = n
-        level, fdr = level_of_arms(n, arms_share, delta), error == "fdr"
+        level, fdr = math.log(n / (self.arms_share * delta)), error == "fdr"
+        others_k, rate = self.leave_one_out(n, rule.k)
         self.rules = Rules(
-            rule.k, self.others_k, delta, slack, rate, level, rule.margin, rule.floor, fdr
+            *(rule.k, others_k, delta, indifference / rate, rate, level),
+            *(rule.margin, rule.floor, fdr),
         )
-        self.verdicts = np.full(n, UNDECIDED, dtype=np.int8)
-        self.log_evidence: FloatArray = np.zeros(n)
-        self.low, self.high = -math.inf, math.inf
+        verdicts, box = np.full(n, UNDECIDED, dtype=np.int8), (np.zeros(n), np.ones(n))
+        self.standing = Standing(verdicts, np.zeros(n), -math.inf, math.inf, box, 0.0, 0.5)
         self.mu = 0.0, 1.0
-        self.box: Box = np.zeros(n), np.ones(n)
-        self.threshold_share = 0.5
-        self._pulls_seen = 0.0
 
-    @property
-    def log_level(self) -> float:
-        """The log e-value at which an arm of average weight is decided."""
-        return self.rules.log_level
-
-    @property
-    def standing(self) -> Standing:
-        """What is known so far."""
-        return Standing(
-            self.verdicts,
-            self.log_evidence,
-            self.low,
-            self.high,
-            self.box,
-            self._pulls_seen,
-            self.threshold_share,
-        )
-
-    @standing.setter
-    def standing(self, known: Standing) -> None:
-        self.verdicts, self.log_evidence, self.low, self.high = known[:4]
-        self.box, self._pulls_seen, self.threshold_share = known[4:]
+    def leave_one_out(self, n: int, k: float) -> tuple[float, float]:  # noqa: ARG002
+        """Return k of thresholds without one arm, and Lemma 2's rate, where these are used."""
+        return 0.0, 1.0
 
     @abstractmethod
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
@@ -154,7 +111,7 @@ class Certificate(ABC):
     def look(self, tally: Tally) -> None:
         """Narrow the box if there are enough new pulls."""
         pulls = float(tally.pulls.sum())
-        if pulls >= LOOK_AGAIN * self._pulls_seen:
+        if pulls >= LOOK_AGAIN * self.standing.pulls_seen:
             self.standing = narrowed(self.rules, self.standing, self.intervals(tally), pulls)
 
     def intervals(self, tally: Tally) -> Box:
@@ -168,12 +125,14 @@ class Certificate(ABC):
     @property
     def centre(self) -> tuple[float, float]:
         """An interval of mu."""
-        return mean_within(self.box, self.mu)
+        return mean_within(self.standing.box, self.mu)
 
     @property
     def final(self) -> BoolArray:
-        """The arms whose verdict stays."""
-        return final_verdicts(self.rules, self.standing)
+        """The arms whose verdict stays: all that have one, unless a share may be wrong."""
+        named: BoolArray = self.standing.verdicts != UNDECIDED
+        fdr, level = self.rules.fdr, self.rules.log_level
+        return named & (self.standing.log_evidence >= level) if fdr else named
 
     @property
     def raised(self) -> Standing:
@@ -194,14 +153,14 @@ class JointCertificate(Certificate):
     def __init__(
         self, n: int, rule: Sigma, delta: float, indifference: float, *, error: Error = "fwer"
     ) -> None:
-        k = rule.k
-        rate = distance_rate(n, k)
-        slack = indifference / rate
-        self.others_k = leave_one_out_k(n, k)
-        super().__init__(n, rule, delta, slack, rate, self.arms_share, error=error)
+        super().__init__(n, rule, delta, indifference, error=error)
         if not self.rules.plain:
             self.least_doubt = 0.0  # the doubt about a margin or a floor hides no bias
-        self.rows = empty_rows(n, self.others_k, nats_of_bets(n, delta))
+        self.rows = empty_rows(n, self.rules.others_k, math.log(n / delta))
+
+    def leave_one_out(self, n: int, k: float) -> tuple[float, float]:
+        """Return both."""
+        return leave_one_out_k(n, k), distance_rate(n, k)
 
     def absorb_row(self, row: Tally, size: float, guess: Forecast | None) -> None:
         """Enter a row into the streams; the first rows serve only the forecast."""
@@ -235,15 +194,16 @@ class SweepInterval:
         self.odd_even.absorb(int(size), row.total)
         self.true_direction.absorb(row, size, 0.5 if guess is None else guess.centre)
 
-    def sharpen(self, box: Box) -> tuple[float, float]:
-        """Return the interval, given intervals of the means.
+    def narrowed(self, known: Standing) -> Standing:
+        """Return what is known, with the threshold narrowed by this interval.
 
         Between the halves of a pair there is no reading with which the radius would agree.
         """
         if self.odd_even.balanced and self.odd_even.readings > self._sharpened:
             self._sharpened = self.odd_even.readings
-            self.odd_even.sharpen(self.true_direction.radius(box, self.odd_even.sigma))
-        return self.odd_even.low, self.odd_even.high
+            self.odd_even.sharpen(self.true_direction.radius(known.box, self.odd_even.sigma))
+        low, high = self.odd_even.low, self.odd_even.high
+        return within(known, max(known.low, low), min(known.high, high))
 
 
 class HybridCertificate(JointCertificate):
@@ -273,8 +233,7 @@ class HybridCertificate(JointCertificate):
 
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Sharpen the interval, then weigh the open arms."""
-        low, high = self.sweeps.sharpen(self.box)
-        self.low, self.high = max(self.low, low), min(self.high, high)
+        self.standing = self.sweeps.narrowed(self.standing)
         super().decide(arms, tally, guess)
 
 
@@ -286,11 +245,12 @@ class IntervalCertificate(Certificate):
     """
 
     uniform = True
+    arms_share = LEVEL_ARMS_SHARE
 
     def __init__(
         self, n: int, rule: Sigma, delta: float, indifference: float, *, error: Error = "fwer"
     ) -> None:
-        super().__init__(n, rule, delta, indifference, 1.0, LEVEL_ARMS_SHARE, error=error)
+        super().__init__(n, rule, delta, indifference, error=error)
         self.sweeps = SweepInterval(n, rule.k, delta)
         self._next_look: FloatArray = np.zeros(n)  # in pulls
 
@@ -304,37 +264,24 @@ class IntervalCertificate(Certificate):
 
     def decide(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
         """Hold each open arm against the end of the interval beyond which it seems to be."""
-        low, high = self.sweeps.sharpen(self.box)
-        self.low, self.high = max(self.low, low), min(self.high, high)
+        self.standing = self.sweeps.narrowed(self.standing)
         self.mu = self.sweeps.true_direction.mean_interval()
-        known = self.raised
-        weights = Weights(closeness_in(self.rules, known), self.rules.slack)
+        known, slack, log_level = self.raised, self.rules.slack, self.rules.log_level
         # names of which a share may be wrong are read at one moment
         due = arms if self.rules.fdr else arms[tally.pulls[arms] >= self._next_look[arms]]
-        found = self._weigh(due, known, weights, tally, guess)
+        low, high, near = known.low + slack, known.high - slack, closeness_in(self.rules, known)
+        found = level_evidence(low, high, slack, near, due, tally, guess)
         conclude(self.rules, self.standing, due, found)
-        self._look_later(due[(found.normal > -math.inf) | (found.outlier > -math.inf)], tally)
-        self._share_doubt(arms[self.verdicts[arms] == UNDECIDED], tally, guess)
-
-    def _weigh(
-        self, arms: IntArray, known: Standing, weights: Weights, tally: Tally, guess: Forecast
-    ) -> Found:
-        low, high = known.low + self.rules.slack, known.high - self.rules.slack
-        return level_evidence(low, high, weights, arms, tally, guess.mean[arms])
-
-    def _look_later(self, arms: IntArray, tally: Tally) -> None:
-        """Note when to look at arms again: evidence grows about as fast as the pulls."""
-        missing = self.log_level / np.maximum(self.log_evidence[arms], EDGE)
-        self._next_look[arms] = tally.pulls[arms] * np.clip(0.7 * missing, 1.0, MOST_BETWEEN_LOOKS)
-
-    def _share_doubt(self, arms: IntArray, tally: Tally, guess: Forecast) -> None:
-        if arms.size == 0:
-            return
-        known = self.raised
-        radius = 0.5 * max(min(known.high, 2.0) - max(known.low, -1.0), EDGE)
-        noise = guess.variance[arms] / tally.pulls[arms]
-        own = float(np.sqrt(2.0 * noise * self.log_level).mean())
-        self.threshold_share = radius / (radius + own)
+        # evidence grows about as fast as the pulls
+        later = due[(found.normal > -math.inf) | (found.outlier > -math.inf)]
+        missing = 0.7 * (log_level / np.maximum(known.log_evidence[later], EDGE))
+        self._next_look[later] = tally.pulls[later] * np.clip(missing, 1.0, MOST_BETWEEN_LOOKS)
+        arms = arms[known.verdicts[arms] == UNDECIDED]
+        if arms.size > 0:
+            radius = 0.5 * max(min(known.high, 2.0) - max(known.low, -1.0), EDGE)
+            noise = guess.variance[arms] / tally.pulls[arms]
+            own = float(np.sqrt(2.0 * noise * log_level).mean())
+            self.standing = self.standing._replace(threshold_share=radius / (radius + own))
 
 
 def certificate_for(n: int, k: float) -> type[JointCertificate] | type[IntervalCertificate]:
@@ -388,14 +335,16 @@ class View:
     @property
     def odd(self) -> BoolArray:
         """The arms found beyond the threshold."""
-        odd: BoolArray = self.certificate.verdicts == (NORMAL if self.swapped else OUTLIER)
-        return odd
+        return self._with(NORMAL if self.swapped else OUTLIER)
 
     @property
     def normal(self) -> BoolArray:
         """The arms found on the normal side of the threshold."""
-        normal: BoolArray = self.certificate.verdicts == (OUTLIER if self.swapped else NORMAL)
-        return normal
+        return self._with(OUTLIER if self.swapped else NORMAL)
+
+    def _with(self, verdict: int) -> BoolArray:
+        arms: BoolArray = self.certificate.standing.verdicts == verdict
+        return arms
 
     def interval(self) -> tuple[float, float]:
         """Return the interval of the threshold, unmirrored."""

@@ -7,20 +7,20 @@ look at the evidence one arm at a time; hence functions of named tuples.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from oddarms.problem import BoolArray, FloatArray, IntArray
+from oddarms.problem import FloatArray, IntArray
 from oddarms.statistics.direction_box import largest_coefficients, smallest_sd
 from oddarms.statistics.directions import (
     SMALLEST_SD,
     Forecast,
     Tally,
-    all_but_one,
     lean_of,
+    one_unless_equal,
     tally_of,
     thresholds_without_one,
 )
@@ -37,7 +37,7 @@ from oddarms.statistics.evidence import (
 )
 from oddarms.statistics.false_discoveries import names
 from oddarms.statistics.joint_evidence import weigh
-from oddarms.statistics.levels import closeness, log_relative_weights, log_weight
+from oddarms.statistics.levels import closeness, log_weight
 from oddarms.statistics.threshold_box import (
     lower_bounds,
     rounding,
@@ -130,12 +130,6 @@ def empty_rows(n: int, others_k: float, nats: float) -> Rows:
     )
 
 
-def final_verdicts(rules: Rules, known: Standing) -> BoolArray:
-    """Return the arms whose verdict stays: all that have one, unless a share may be wrong."""
-    named: BoolArray = known.verdicts != UNDECIDED
-    return named & (known.log_evidence >= rules.log_level) if rules.fdr else named
-
-
 def rows_with(rows: Rows, row: Tally, size: float, guess: Forecast, margin: float = 0.0) -> Rows:
     """Enter a row worth `size` sweeps into the streams; `guess` precedes it.
 
@@ -152,23 +146,22 @@ def rows_with(rows: Rows, row: Tally, size: float, guess: Forecast, margin: floa
 
 
 class Standing(NamedTuple):
-    """What is known so far: attributes of `Certificate`."""
+    """What is known so far."""
 
     verdicts: npt.NDArray[np.int8]
+    """Per arm 0, 1 (normal) or 2 (outlier); final, unless a share of them may be wrong."""
     log_evidence: FloatArray
+    """Per arm the log e-value for the verdict it tends to, with what its weight among the arms
+    adds to it (`oddarms.statistics.levels`): it suffices at `Rules.log_level`."""
     low: float
+    """[low, high] contains mu + k sigma."""
     high: float
     box: Box
+    """Intervals that contain all means."""
     pulls_seen: float
     """How many there were when the box was made."""
     threshold_share: float
-
-
-class Weights(NamedTuple):
-    """How the arms share the error probability: see `oddarms.statistics.levels`."""
-
-    near: FloatArray
-    slack: float
+    """How much of the doubt about the open arms is doubt about the threshold; steers only."""
 
 
 class Found(NamedTuple):
@@ -213,16 +206,6 @@ def distance_rate(n: int, k: float) -> float:
     An arm `indifference` away from theta is at least indifference / rate from theta_-i.
     """
     return 1.0 + max(0.0, k * math.sqrt(n - 1.0) - 1.0) / n
-
-
-def nats_of_bets(n: int, delta: float) -> float:
-    """Return the evidence that bets are made to reach."""
-    return math.log(n / delta)
-
-
-def level_of_arms(n: int, arms_share: float, delta: float) -> float:
-    """Return the log e-value at which an arm of average weight is decided."""
-    return math.log(n / (arms_share * delta))
 
 
 def box_of(tally: Tally, delta: float) -> Box:
@@ -308,15 +291,15 @@ def decide(
     known = bounded(rules, rows, known, mu)
     if rows.upper.weight == 0.0:
         return known
-    weights = Weights(closeness_in(rules, raised(rules, known, mu)), rules.slack)
+    near = closeness_in(rules, raised(rules, known, mu))
     least = least_means(rules, known.box, arms, mu)
-    found = sigma_evidence(rules, rows, known, weights, arms, tally, guess, mu, least)
+    found = sigma_evidence(rules, rows, known, near, arms, tally, guess, mu, least)
     if not rules.plain:
         parts = [found]
         if rules.margin > 0.0:
-            parts.append(margin_evidence(rules, rows.mu, weights, arms, tally, guess, least))
+            parts.append(margin_evidence(rules, rows.mu, near, arms, tally, guess, least))
         if rules.floor > -math.inf:
-            parts.append(floor_evidence(rules, weights, arms, tally, guess))
+            parts.append(floor_evidence(rules, near, arms, tally, guess))
         found = together(parts, rules.shares)
     conclude(rules, known, arms, found)
     return share_of_doubt(known, arms, found)
@@ -349,33 +332,30 @@ def sigma_evidence(
     rules: Rules,
     rows: Rows,
     known: Standing,
-    weights: Weights,
+    near: FloatArray,
     arms: IntArray,
     tally: Tally,
     guess: Forecast,
     mu: tuple[float, float],
     least: FloatArray,
 ) -> Found:
-    """Return the evidence on arms against mu + k sigma of the others, on the side they seem on."""
+    """Return the evidence on arms against mu + k sigma of the others, on the side they seem on.
+
+    `near` is the closeness of all arms: see `oddarms.statistics.levels`.
+    """
     theta = thresholds_without_one(guess.shrunk, rules.others_k)[arms]
     found, mean = nothing_found(arms.size), guess.mean[arms]
     high, low = np.maximum(theta + rules.slack, least), theta - rules.slack
     below, above = np.flatnonzero(mean < high), np.flatnonzero(mean > low)
     if below.size > 0:
         lines = lower_lines(rows.lower, arms[below], -rules.slack, mu)
-        hold(found, below, high, lines, weights, arms, tally, mean, -1.0, least)
+        hold(found, below, high, lines, rules, near, arms, tally, mean, -1.0, least)
     if above.size > 0:
         some = arms[above]
         largest = largest_without_one(known.box, rules.others_k, some, mu)
         lines = upper_lines(rows.upper, rules.others_k, some, rules.slack, largest, known.box)
-        hold(found, above, low, lines, weights, arms, tally, mean, 1.0, np.zeros(arms.size))
+        hold(found, above, low, lines, rules, near, arms, tally, mean, 1.0, np.zeros(arms.size))
     return found
-
-
-def means_without_one(mean: FloatArray) -> FloatArray:
-    """Return the mean of the averages of the arms other than i, for each i; a forecast."""
-    means: FloatArray = (mean.sum() - mean) / (mean.size - 1.0)
-    return means
 
 
 def hold(
@@ -383,7 +363,8 @@ def hold(
     which: IntArray,
     level: FloatArray,
     lines: Lines,
-    weights: Weights,
+    rules: Rules,
+    near: FloatArray,
     arms: IntArray,
     tally: Tally,
     mean: FloatArray,
@@ -394,21 +375,10 @@ def hold(
 
     That they lie below for sign -1, above for sign 1; `least` is that of `least_means`.
     """
-    some, n = arms[which], weights.near.size
-    pulls, total, scatter = tally_of(tally, some)
-    others, slack = weights.near.sum() - weights.near[some], weights.slack
+    mine, others = tally_of(tally, arms[which]), near.sum() - near[arms[which]]
+    mean, level, least = mean[which], level[which], least[which]
     evidence, share = evidence_against(
-        lines,
-        sign,
-        mean[which],
-        level[which],
-        least[which],
-        pulls,
-        total,
-        scatter,
-        n,
-        others,
-        slack,
+        lines, sign, mean, level, least, mine, near.size, others, rules.slack
     )
     put(found.outlier if sign > 0.0 else found.normal, which, evidence)
     put(found.share, which, share)
@@ -421,24 +391,24 @@ def evidence_against(
     mean: Numbers,
     level: Numbers,
     least: Numbers,
-    pulls: Numbers,
-    total: Numbers,
-    scatter: Numbers,
+    tally: Tally,
     n: int,
     others: Numbers,
     slack: float,
 ) -> tuple[Numbers, Numbers]:
     """Return the joint evidence, weights included, and the threshold's share of the doubt."""
     low, high = bracket(mean, level, least)
-    held = weigh(low, high, lines, sample_on_side(sign, pulls, total, scatter), sign, least)
-    added = log_weight(n, others, held.steepness, slack)
-    return held.evidence + added, threshold_shares(level, mean, held.y)
+    sample = sample_on_side(sign, tally.pulls, tally.total, tally.scatter)
+    held = weigh(low, high, lines, sample, sign, least)
+    share = (level - held.y) / choose(level == mean, EDGE, level - mean)
+    evidence = held.evidence + log_weight(n, others, held.steepness, slack)
+    return evidence, np.minimum(np.maximum(share, LEAST_SHARE), 1.0 - LEAST_SHARE)
 
 
 def margin_evidence(
     rules: Rules,
     rows: Linear,
-    weights: Weights,
+    near: FloatArray,
     arms: IntArray,
     tally: Tally,
     guess: Forecast,
@@ -450,64 +420,59 @@ def margin_evidence(
     """
     n, mean = guess.mean.size, guess.mean[arms]
     margin = rules.margin * n / (n - 1.0)
-    centre = means_without_one(guess.mean)[arms] + margin
-    found = nothing_found(arms.size)
+    centre = (guess.mean.sum() - mean) / (n - 1.0) + margin
+    found, none = nothing_found(arms.size), np.zeros(arms.size)
     high, low = np.maximum(centre + rules.slack, least), centre - rules.slack
-    below, above = np.flatnonzero(mean < high), np.flatnonzero(mean > low)
-    if below.size > 0:
-        lines = mean_lines(rows, arms[below], -rules.slack - margin, -1.0)
-        hold(found, below, high, lines, weights, arms, tally, mean, -1.0, least)
-    if above.size > 0:
-        lines = mean_lines(rows, arms[above], rules.slack - margin, 1.0)
-        hold(found, above, low, lines, weights, arms, tally, mean, 1.0, np.zeros(arms.size))
+    for sign, level, floor in ((-1.0, high, least), (1.0, low, none)):
+        which = np.flatnonzero(sign * mean > sign * level)
+        if which.size > 0:
+            lines = mean_lines(rows, arms[which], sign * rules.slack - margin, sign)
+            hold(found, which, level, lines, rules, near, arms, tally, mean, sign, floor)
     return found
 
 
 def floor_evidence(
-    rules: Rules, weights: Weights, arms: IntArray, tally: Tally, guess: Forecast
+    rules: Rules, near: FloatArray, arms: IntArray, tally: Tally, guess: Forecast
 ) -> Found:
     """Return the evidence on arms against the floor: their own."""
     low, high = rules.floor + rules.slack, rules.floor - rules.slack
-    found = level_evidence(low, high, weights, arms, tally, guess.mean[arms])
+    found = level_evidence(low, high, rules.slack, near, arms, tally, guess)
     found.share[:] = LEAST_SHARE
     return found
 
 
 def level_evidence(
-    low: float, high: float, weights: Weights, arms: IntArray, tally: Tally, mean: FloatArray
+    low: float,
+    high: float,
+    slack: float,
+    near: FloatArray,
+    arms: IntArray,
+    tally: Tally,
+    guess: Forecast,
 ) -> Found:
     """Return the evidence on arms that they lie below `low`, and that they lie above `high`.
 
     Means are in [0, 1]: beyond that nothing has to be seen. A level nearer to 0 or 1 than any
     search can tell is moved away from the arms' side of it, never towards it.
     """
-    found = nothing_found(arms.size)
+    found, mean, all_near = nothing_found(arms.size), guess.mean[arms], near.sum()
     below, above = (mean < low) & (low > LEAST_LEVEL), (mean > high) & (high < 1.0)
-    if below.any():
-        evidence, slope = _in_parts(log_mean_below, tally_of(tally, arms[below]), low)
-        added = log_relative_weights(arms[below], weights.near, slope, weights.slack)
-        found.normal[below] = evidence + added
-    if above.any():
-        evidence, slope = _in_parts(log_mean_above, tally_of(tally, arms[above]), high)
-        added = log_relative_weights(arms[above], weights.near, -slope, weights.slack)
-        found.outlier[above] = evidence + added
+    for side, which, evidence_of, level, sign in (
+        (found.normal, below, log_mean_below, low, 1.0),
+        (found.outlier, above, log_mean_above, high, -1.0),
+    ):
+        places = np.flatnonzero(which)
+        for first in range(0, places.size, PART):  # so few at a time that they stay in a cache
+            part = places[first : first + PART]
+            some = arms[part]
+            evidence, slope = evidence_of(*tally_of(tally, some), np.full(some.size, level))
+            added = log_weight(near.size, all_near - near[some], sign * slope, slack)
+            side[part] = evidence + added
     if low > 1.0:
         found.normal[:] = math.inf
     if high <= 0.0:
         found.outlier[:] = math.inf
     return found
-
-
-def _in_parts(
-    function: Callable[..., tuple[FloatArray, FloatArray]], tally: Tally, level: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return evidence and slopes, computed for so few arms at a time that they stay in a cache."""
-    found = np.empty((2, tally.pulls.size))
-    for first in range(0, tally.pulls.size, PART):
-        part = slice(first, first + PART)
-        some = Tally(*(column[part] for column in tally))
-        found[:, part] = function(*some, np.full(some.pulls.size, level))
-    return found[0], found[1]
 
 
 def together(parts: Sequence[Found], shares: FloatArray) -> Found:
@@ -568,7 +533,7 @@ def largest_without_one(box: Box, k: float, arms: IntArray, mu: tuple[float, flo
     """Return bounds on the coefficients of the thresholds without arm i, for all these i."""
     low, high = box
     n, m = low.size, low.size - 1.0
-    sigma = smallest_sd(low, high, all_but_one(arms, n)).min()
+    sigma = smallest_sd(low, high, one_unless_equal(arms.reshape(-1, 1), np.arange(n))).min()
     others = (n * mu[0] - high[arms].max()) / m, (n * mu[1] - low[arms].min()) / m
     result: FloatArray = largest_coefficients(low, high, k, m, others, sigma)
     return result
@@ -586,12 +551,6 @@ def bracket(mean: Numbers, level: Numbers, floor: Numbers) -> tuple[Numbers, Num
     low = np.maximum(np.minimum(np.maximum(low, least), most), floor)
     high = np.minimum(np.maximum(high, least), most)
     return low, choose(high > low, high, 0.5 * (1.0 + low))
-
-
-def threshold_shares(level: Numbers, mean: Numbers, y: Numbers) -> Numbers:
-    """Return the threshold's share of each arm's doubt."""
-    gap = choose(level == mean, EDGE, level - mean)
-    return np.minimum(np.maximum((level - y) / gap, LEAST_SHARE), 1.0 - LEAST_SHARE)
 
 
 def joint_row_weights(k: float, tally: Tally, guess: Forecast) -> FloatArray:

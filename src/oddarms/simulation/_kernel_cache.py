@@ -29,19 +29,8 @@ from oddarms.files import digest_of_package
 from oddarms.simulation._loops import OPTIONS, register_called
 
 SOURCES = (
-    "simulation/_ade_kernel.py",
-    "simulation/_round_robin_kernel.py",
-    "simulation/_spade_kernel.py",
-    "simulation/_draws.py",
-    "simulation/_tapes.py",
-    "simulation/_kernel_cache.py",
-    "simulation/_loops.py",
-    "simulation/_families.py",
-    "statistics/*.py",
-    "algorithms/_base.py",
-    "algorithms/_spade_joint.py",
-    "algorithms/_spade_plans.py",
-    "problem.py",
+    *("simulation/*.py", "statistics/*.py", "algorithms/_base.py"),
+    *("algorithms/_spade_joint.py", "algorithms/_spade_plans.py", "problem.py"),
 )
 """Every file with a function or a constant that a kernel uses."""
 
@@ -58,11 +47,8 @@ def kernel(function: Callable[..., Any]) -> Any:
     It must have one signature: numba may mix up two that different processes store at a time.
     """
     register_called(function)
-    folder = kernel_folder()
-    if folder is None:
-        return numba.njit(**OPTIONS, no_cfunc_wrapper=True)(function)
-    with _numba_stores_in(folder):
-        return numba.njit(**OPTIONS, no_cfunc_wrapper=True, cache=True)(function)
+    with _numba_stores_in(folder := kernel_folder()):
+        return numba.njit(**OPTIONS, no_cfunc_wrapper=True, cache=folder is not None)(function)
 
 
 @cache
@@ -94,10 +80,10 @@ def _state_of_sources() -> str:
 
 
 @contextmanager
-def _numba_stores_in(folder: Path) -> Iterator[None]:
+def _numba_stores_in(folder: Path | None) -> Iterator[None]:
     """Set for our kernels what numba reads when a function is decorated, and for no others."""
     before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder)
+    numba.config.CACHE_DIR = str(folder or before)
     try:
         yield
     finally:

@@ -15,7 +15,6 @@ from oddarms.algorithms._spade_joint import (
     Rows,
     Rules,
     Standing,
-    Weights,
     bounded,
     box_of,
     closeness_in,
@@ -128,9 +127,8 @@ def run_spade(
             mu = interval_of_mu(rules, rows)
             known = bounded(rules, rows, known, mu)
             if rows.upper.weight > 0.0:
-                weigh = Weights(closeness_in(rules, known), rules.slack)
-                least = no_floor[: arms.size]
-                found = sigma_evidence(rules, rows, known, weigh, arms, tally, guess, mu, least)
+                near, least = closeness_in(rules, known), no_floor[: arms.size]
+                found = sigma_evidence(rules, rows, known, near, arms, tally, guess, mu, least)
                 conclude_surely(rules, known, arms, found)
                 known = share_of_doubt(known, arms, found)
         settle(rules, known, arms[known.verdicts[arms] == UNDECIDED], tally)

@@ -8,7 +8,6 @@ sum_j c*_j^2 value_j with known values is at most a fractional knapsack.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,26 +19,14 @@ UNKNOWN_SD = 1e-150
 BISECTIONS = 20
 
 
-class Box(NamedTuple):
-    """Bounds for each arm: |c*_j| from below and from above."""
-
-    smallest: FloatArray
-    largest: FloatArray
-
-    def most(self, value: FloatArray, norm: float) -> float:
-        """Return the most that sum_j c*_j^2 value_j can be, given sum_j c*_j^2 = norm."""
-        smallest = np.minimum(self.smallest, self.largest)
-        return knapsack(smallest**2, self.largest**2, value, norm)
-
-
 def direction_box(
     low: FloatArray,
     high: FloatArray,
     k: float,
     mu: tuple[float, float],
     sigma: tuple[float, float],
-) -> Box:
-    """Return the box for means in [low_j, high_j], `mu` and `sigma` bounds on their mean and sd.
+) -> tuple[FloatArray, FloatArray]:
+    """Return bounds on each |c*_j| for means in [low_j, high_j], `mu` and `sigma` of all.
 
     No |c*_j| exceeds (1 + k sqrt(m-1))/m, as no standardised value of m numbers exceeds sqrt(m-1).
     """
@@ -47,8 +34,9 @@ def direction_box(
     cap = (1.0 + k * math.sqrt(m - 1.0)) / m
     negative = np.maximum(k / sigma[0] * (mu[1] - low) - 1.0, 0.0) / m
     positive = (1.0 + k / sigma[0] * np.maximum(high - mu[0], 0.0)) / m
+    largest = np.maximum(np.minimum(negative, cap), np.minimum(positive, cap))
     certain = np.where(low > mu[1], (1.0 + k / sigma[1] * (low - mu[1])) / m, 0.0)
-    return Box(certain, np.maximum(np.minimum(negative, cap), np.minimum(positive, cap)))
+    return np.minimum(certain, largest), largest
 
 
 @elementwise
@@ -87,7 +75,7 @@ def smallest_sd(low: FloatArray, high: FloatArray, members: FloatArray) -> Float
 @elementwise
 def beyond(member: Numbers, t: Numbers, low: Numbers, high: Numbers) -> Numbers:
     """Return how far t is above an interval, less how far it is below."""
-    return member * (np.maximum(t - high, 0.0) - np.maximum(low - t, 0.0))
+    return member * (t - np.minimum(np.maximum(t, low), high))
 
 
 @elementwise

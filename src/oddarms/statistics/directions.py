@@ -26,9 +26,9 @@ class Tally(NamedTuple):
     The deviations are from the mean: unlike the sum of squares they stay the same in a mirror.
     """
 
-    pulls: FloatArray
-    total: FloatArray
-    scatter: FloatArray
+    pulls: Numbers
+    total: Numbers
+    scatter: Numbers
 
 
 def tally_seen(totals: Totals, mirrored: bool = False) -> Tally:
@@ -38,20 +38,14 @@ def tally_seen(totals: Totals, mirrored: bool = False) -> Tally:
     return Tally(totals.pulls, total, scatter)
 
 
-def scatter_around(tally: Tally, centre: FloatArray | float) -> FloatArray:
+@elementwise
+def scatter_around(tally: Tally, centre: Numbers) -> Numbers:
     """Return at least sum_s (X_sj - h_j)^2 of each arm, for centres h; every arm was pulled.
 
     Nothing is subtracted but to find the distance of the mean, which may be off by rounding.
     """
-    result: FloatArray = scatter_from(tally.pulls, tally.total, tally.scatter, centre)
-    return result
-
-
-@elementwise
-def scatter_from(pulls: Numbers, total: Numbers, scatter: Numbers, centre: Numbers) -> Numbers:
-    """Return at least the sum of squared distances from a centre."""
-    distance = np.abs(total / pulls - centre) + relative_error(pulls)
-    return scatter + pulls * distance**2
+    distance = np.abs(tally.total / tally.pulls - centre) + relative_error(tally.pulls)
+    return tally.scatter + tally.pulls * distance**2
 
 
 def tally_of(tally: Tally, arms: IntArray) -> Tally:
@@ -79,39 +73,32 @@ class Forecast(NamedTuple):
 
 def forecast(tally: Tally) -> Forecast:
     """Return the guesses; every arm must have been pulled."""
-    pulls, total, scatter = tally
-    pooled = scatter.sum() / max(pulls.sum() - pulls.size, 1.0)
-    mean, variance, noise = with_noise(pulls, total, scatter, pooled)
+    pooled = tally.scatter.sum() / max(tally.pulls.sum() - tally.pulls.size, 1.0)
+    mean, variance, noise = with_noise(tally, pooled)
     middle = quantile_of(mean, 0.5)
     bulk = quantile_of((mean - middle) ** 2, 0.6) / 0.708  # the variance, if the bulk is normal
     signal = max(bulk - quantile_of(noise, 0.5), 0.05 * bulk + 1e-12)
-    centre, shrunk, error = drawn_to(middle, signal, mean.mean(), pulls, total, mean, noise)
+    centre, shrunk, error = drawn_to(middle, signal, mean.mean(), tally, mean, noise)
     return Forecast(mean, centre, variance, shrunk, error)
 
 
 @elementwise
-def with_noise(
-    pulls: Numbers, total: Numbers, scatter: Numbers, pooled: float
-) -> tuple[Numbers, Numbers, Numbers]:
+def with_noise(tally: Tally, pooled: float) -> tuple[Numbers, Numbers, Numbers]:
     """Return an arm's average, the likely variance of a reward, and that of the average."""
+    pulls, total, scatter = tally
     variance = np.minimum(np.maximum((scatter + 2.0 * pooled) / (pulls + 1.0), 1e-4), 0.25)
     return total / pulls, variance, variance / pulls
 
 
 @elementwise
 def drawn_to(
-    middle: float,
-    signal: float,
-    mu: float,
-    pulls: Numbers,
-    total: Numbers,
-    mean: Numbers,
-    noise: Numbers,
+    middle: float, signal: float, mu: float, tally: Tally, mean: Numbers, noise: Numbers
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Return an arm's average drawn to mu, and to the middle where noise dominates; its error."""
     signal = np.maximum(signal, (mean - middle) ** 2 - 2.0 * noise)
     keep = signal / (signal + noise)
-    return (total + mu) / (pulls + 1.0), middle + (mean - middle) * keep, noise * keep
+    centre = (tally.total + mu) / (tally.pulls + 1.0)
+    return centre, middle + (mean - middle) * keep, noise * keep
 
 
 def quantile_of(values: FloatArray, share: float) -> float:
@@ -157,12 +144,6 @@ def threshold_without(own: Numbers, squares: float, m: float, mu: float, k: floa
     shift = -own / m
     variance = (squares - own**2) / m - shift**2
     return mu + shift + k * np.sqrt(np.maximum(variance, 0.0))
-
-
-def all_but_one(arms: IntArray, n: int) -> FloatArray:
-    """Return a row for each of the arms: 0 at that arm, 1 at all others."""
-    members: FloatArray = one_unless_equal(arms.reshape(-1, 1), np.arange(n))
-    return members
 
 
 @elementwise

@@ -50,9 +50,3 @@ def put(array: FloatArray, places: IntArray, values: FloatArray) -> None:
 def plus(x: Numbers, y: Numbers) -> Numbers:
     """Return x + y."""
     return x + y
-
-
-@elementwise
-def difference(x: Numbers, y: Numbers) -> Numbers:
-    """Return x - y."""
-    return x - y

@@ -63,13 +63,8 @@ def log_mix(logs: FloatArray, slopes: FloatArray) -> tuple[FloatArray, FloatArra
 
 def highest(rows: FloatArray) -> FloatArray:
     """Return the largest finite entry of each column, 0 where there is none."""
-    result: FloatArray = finite_or_zero(rows.max(0))
-    return result
-
-
-def finite_or_zero(top: Numbers) -> Numbers:
-    """Return numbers, 0 in place of infinite ones."""
-    return choose(np.isfinite(top), top, 0.0)
+    top = rows.max(0)
+    return np.where(np.isfinite(top), top, 0.0)
 
 
 def normal_mixture_boundary(variance: Any, alpha: float, rho: float) -> Any:
@@ -276,7 +271,7 @@ def stirling_rest(x: Numbers) -> Numbers:
     return choose(small, back, 0.0) + (1 / 12 - s * (1 / 360 - series)) / shifted
 
 
-def log_evidence(sample: Sample, room: FloatArray) -> tuple[FloatArray, FloatArray]:
+def log_evidence(sample: Sample, room: Numbers) -> tuple[FloatArray, FloatArray]:
     """Return the evidence that the mean lies on this side of a level, and its slope in the room.
 
     The log of an e-process where the mean is *at* the level; convex in the level. If the average

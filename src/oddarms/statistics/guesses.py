@@ -41,20 +41,10 @@ def suspicion(
 
     s^2 the `padded_variance`, and the result is (m_i - theta)/sqrt(v_i).
 
-    Parameters
-    ----------
-    means
-        Averages of each arm's rewards, in [0, 1]; any number for an arm without pulls.
-    variances
-        Of each arm's rewards, the squared deviations from their average divided by N. Where they
-        were not kept, m (1 - m) is the largest they can be.
-    pulls
-        N_j, how many rewards each arm has.
-    influence
-        c_j, by how much the threshold moves with the mean of arm j: for mu + k sigma that is
-        (1 + k (y_j - mu)/sigma)/n, for mu + margin 1/n, and 0 for a fixed number.
-    threshold
-        Its estimate from the same averages; NaN where there is none.
+    The averages `means` are any numbers for arms without pulls. `variances` are the squared
+    deviations from them divided by N; where they were not kept, m (1 - m) is the largest they can
+    be. c is the `influence` of each arm's mean on the threshold: (1 + k (y_j - mu)/sigma)/n for
+    mu + k sigma, 1/n for mu + margin, 0 for a number. `threshold` is its estimate, NaN for none.
 
     Notes
     -----

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from oddarms.problem import FloatArray, IntArray
 from oddarms.statistics.elementwise import Numbers, elementwise
 
 WIDTH = 0.05
@@ -23,23 +22,13 @@ def closeness(gap: Numbers) -> Numbers:
     return (1.0 + np.maximum(gap, 0.0) / WIDTH) ** -POWER
 
 
-def log_relative_weights(
-    arms: IntArray, closeness: FloatArray, steepness: FloatArray, slack: float
-) -> FloatArray:
-    """Return at least what log(n w_i) adds to the evidence of each of the arms: Lemma 9.
-
-    `steepness` is how fast the evidence grows with the distance from the threshold, `slack` the
-    least distance of an error, and `closeness` is at least that of all arms.
-    """
-    result: FloatArray = log_weight(
-        closeness.size, closeness.sum() - closeness[arms], steepness, slack
-    )
-    return result
-
-
 @elementwise
 def log_weight(n: int, others: Numbers, steepness: Numbers, slack: float) -> Numbers:
-    """Return what log(n w_i) adds to the evidence, `others` the sum of their `closeness`."""
+    """Return at least what log(n w_i) adds to the evidence of an arm: Lemma 9.
+
+    `steepness` is how fast the evidence grows with the distance from the threshold, `slack` the
+    least distance of an error, and `others` at least the sum of the other arms' `closeness`.
+    """
     x = np.minimum(np.maximum(steepness, 1e-300) * (WIDTH + slack) / POWER, 1.0)
     penalty = POWER * (1.0 - x + np.log(x) - np.log1p(slack / WIDTH))
     return np.log(EVEN + (1.0 - EVEN) * n * np.exp(penalty) / (1.0 + np.maximum(others, 0.0)))

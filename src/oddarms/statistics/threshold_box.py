@@ -164,11 +164,7 @@ def _exactly_odd(k: float, means: list[Fraction], arms: list[int]) -> list[bool]
     variance = sum(((y - mu) ** 2 for y in means), Fraction(0)) / len(means)
     factor = Fraction(k)
     side = factor * abs(factor) * variance
-    return [_signed_square(means[i] - mu) >= side for i in arms]
-
-
-def _signed_square(x: Fraction) -> Fraction:
-    return x * abs(x)
+    return [(away := means[i] - mu) * abs(away) >= side for i in arms]
 
 
 def _fractions(totals: FloatArray, rows: FloatArray) -> list[Fraction]:

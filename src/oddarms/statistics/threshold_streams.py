@@ -29,7 +29,6 @@ from oddarms.statistics.elementwise import (
     Columns,
     Numbers,
     choose,
-    difference,
     elementwise,
     plus,
     row_sums,
@@ -100,28 +99,15 @@ def log_of_lines(lines: Lines, y: Numbers) -> tuple[Numbers, Numbers]:
     return log_mix(bets * (lines.offset + lines.speed * y) - lines.costs, bets)
 
 
-def bet_costs(
-    bets: FloatArray,
-    steps: FloatArray,
-    pulls: FloatArray,
-    seen: FloatArray,
-    expected: FloatArray,
-) -> FloatArray:
-    """Return what bets on the pulls of a row cost, for each bet and arm: Lemma 4.
-
-    A pull of arm j is bet on with L = bet times steps_j, of either sign. Hoeffding's cost L^2/8 or
-    Fan's psi(|L|) (X - h_j)^2 is chosen, whichever is expected to be smaller by a forecast of the
-    variance; `seen` has the squares sum_s (X_s - h_j)^2.
-    """
-    result: FloatArray = bet_cost(bets.reshape(-1, 1), steps, pulls, seen, expected)
-    return result
-
-
 @elementwise
 def bet_cost(
     bet: Numbers, step: Numbers, pulls: Numbers, seen: Numbers, expected: Numbers
 ) -> Numbers:
-    """Return what a bet of the length |L| = bet * step costs, see `bet_costs`."""
+    """Return what a bet of the length |L| = bet * step on each pull of an arm costs: Lemma 4.
+
+    Hoeffding's cost L^2/8 or Fan's psi(|L|) (X - h)^2 is chosen, whichever is expected to be
+    smaller by a forecast of the variance; `seen` has the squares sum_s (X_s - h)^2.
+    """
     lengths = bet * step
     worst = lengths * lengths / 8.0
     psi = psi_exponential(lengths)
@@ -161,26 +147,20 @@ def no_rows(n: int, size: int, k: float, nats: float) -> Linear:
 def with_row(rows: Linear, row: Tally, size: float, lean: FloatArray, guess: Forecast) -> Linear:
     """Add a row of `row.pulls` pulls; `lean` and `guess` precede it."""
     k, m, weight, bets, sums, leans, costs, spent = rows
-    step, sums, leans = with_pulls(sums, leans, size, m, k, lean, row.pulls, row.total)
+    step, sums, leans = with_pulls(sums, leans, size, m, k, lean, row)
     seen = scatter_around(row, guess.centre)
-    new = bet_costs(bets[:PRICED], step, row.pulls, seen, guess.variance)
+    new = bet_cost(bets[:PRICED].reshape(-1, 1), step, row.pulls, seen, guess.variance)
     return Linear(k, m, weight + size, bets, sums, leans, plus(costs, new), spent + row_sums(new))
 
 
 @elementwise
 def with_pulls(
-    sums: Numbers,
-    leans: Numbers,
-    size: float,
-    m: int,
-    k: float,
-    lean: Numbers,
-    pulls: Numbers,
-    total: Numbers,
+    sums: Numbers, leans: Numbers, size: float, m: int, k: float, lean: Numbers, new: Tally
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Return a c/w of a row's pulls of an arm, and the arm's sums with them, c = (1 + k z)/m."""
     scaled = size * (1.0 / m + k / m * lean)
-    return np.abs(scaled) / pulls, sums + scaled * (total / pulls), leans + size * lean
+    sums = sums + scaled * (new.total / new.pulls)
+    return np.abs(scaled) / new.pulls, sums, leans + size * lean
 
 
 def radius_of(rows: Linear, alpha: float) -> float:
@@ -328,11 +308,9 @@ def no_plug_in_rows(n: int, k: float, nats: float) -> PlugIn:
 
 def with_plug_in_row(rows: PlugIn, row: Tally, size: float, guess: Forecast) -> PlugIn:
     """Add a row worth `size` sweeps; `guess` precedes it."""
-    seen = scatter_around(row, guess.centre)
     weight, bets, total, spent, scatter, coarsest = rows
-    total, spent, scatter, coarsest = with_sweeps(
-        total, spent, scatter, coarsest, size, row.pulls, row.total, seen
-    )
+    seen = scatter_around(row, guess.centre)
+    total, spent, scatter, coarsest = with_sweeps(total, spent, scatter, coarsest, size, row, seen)
     return PlugIn(weight + size, bets, total, spent, scatter, coarsest)
 
 
@@ -343,18 +321,13 @@ def with_sweeps(
     scatter: Numbers,
     coarsest: Numbers,
     size: float,
-    pulls: Numbers,
-    new: Numbers,
+    new: Tally,
     seen: Numbers,
 ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     """Return the sums of `PlugIn` with a row's pulls of an arm."""
-    each = size / pulls
-    return (
-        total + each * new,
-        spent + size * each,
-        scatter + each * each * seen,
-        np.maximum(coarsest, each),
-    )
+    each = size / new.pulls
+    spent, scatter = spent + size * each, scatter + each * each * seen
+    return total + each * new.total, spent, scatter, np.maximum(coarsest, each)
 
 
 def upper_lines(
@@ -374,16 +347,16 @@ def upper_lines(
     bounds on mu and sigma, events whose probability is paid for once.
     """
     near = bets_around(rows.weight)
-    one, shares = rows.bets[near], LOG_SHARES[near]
+    one, shares = rows.bets[near], -LOG_SHARES[near]
     column = one.reshape(-1, 1)
     light = light_price(column, largest, rows.coarsest, box[0], box[1], rows.spent)
     seen = seen_price(column, largest, rows.coarsest, rows.scatter)
     bets = np.concatenate((one, one))
-    shares = np.concatenate((shares + LOG_LIGHT_SHARE, shares + LOG_SEEN_SHARE)).reshape(-1, 1)
+    shares = np.concatenate((shares - LOG_LIGHT_SHARE, shares - LOG_SEEN_SHARE)).reshape(-1, 1)
     y, prices = rows.total / rows.weight, np.concatenate((light, seen))
     costs, thresholds = largest_costs(arms, y, k, bets * rows.weight, prices)
     speed = np.full(arms.size, rows.weight)
-    offset, costs = speed * (shift - thresholds), difference(costs, shares)
+    offset, costs = speed * (shift - thresholds), plus(costs, shares)
     return Lines(offset, speed, bets, costs, np.ones(arms.size))
 
 

@@ -28,7 +28,7 @@ from oddarms.statistics.evidence import (
     normal_mixture_boundary,
     square_boundary,
 )
-from oddarms.statistics.odd_even import SWEEPS_AHEAD
+from oddarms.statistics.sweeps import SWEEPS_AHEAD
 from oddarms.statistics.threshold_streams import PLUG_IN_AHEAD, SMALLEST_VARIANCE
 
 JOINT_UP_TO, HYBRID_UP_TO = 512, 1024
@@ -96,14 +96,8 @@ def spade_pulls_bound(
     interval = n > HYBRID_UP_TO or reach == 0
     if margin > 0.0 and (k < 0.0 or not interval):
         return math.inf
-    parts = Parts(
-        y if k >= 0.0 else 1.0 - y,
-        abs(k),
-        delta,
-        margin=margin,
-        indifference=indifference,
-        paired=interval or n > JOINT_UP_TO,
-    )
+    y, paired = y if k >= 0.0 else 1.0 - y, interval or n > JOINT_UP_TO
+    parts = Parts(y, abs(k), delta, margin=margin, indifference=indifference, paired=paired)
     if parts.gaps[0] == 0.0:
         return math.inf
     return min(parts.pulls_beyond_reach(), *(parts.pulls(float(split)) for split in SPLITS))
@@ -130,17 +124,6 @@ class Schedule(NamedTuple):
     """The reading after the first four rows, from which on there may be focus steps."""
 
 
-class _Threshold(NamedTuple):
-    """What an outlier must reach, and its parts."""
-
-    mu: float
-    sigma: float
-    theta: float
-    """mu + k sigma."""
-    whole: float
-    """The larger one of mu + k sigma and mu + margin."""
-
-
 def row_sizes() -> FloatArray:
     """Return the sizes of the joint form's rows, the pilot included."""
     sizes = [2.0]
@@ -151,14 +134,14 @@ def row_sizes() -> FloatArray:
     return np.array(sizes)
 
 
-def _joint_schedule(n: int, k: float, delta: float, at: _Threshold) -> Schedule:
+def _joint_schedule(n: int, k: float, delta: float, sigma: float) -> Schedule:
     """Return the readings after rows of any weights: Lemma 3 (b)."""
     size = row_sizes()
     count = np.where(np.arange(size.size) < FIRST_SWEEPS, size, np.ceil(LEAST_COUNT * size))
     weight = np.cumsum(size) - size[0]
     spent = np.cumsum(size * size / count) - size[0]
     radius = np.full(size.size, np.inf)
-    root, norm, length = math.sqrt(n), (1.0 + k * k) / n, math.sqrt(n) * at.sigma
+    root, norm, length = math.sqrt(n), (1.0 + k * k) / n, math.sqrt(n) * sigma
     for b in range(1, size.size):
         v = norm * spent[b] / 4.0
         ends = [
@@ -186,7 +169,7 @@ def _sweeps_at_readings() -> FloatArray:
     return np.array(sweeps)
 
 
-def _paired_schedule(n: int, k: float, delta: float, at: _Threshold, margin: float) -> Schedule:
+def _paired_schedule(n: int, k: float, delta: float, sigma: float, margin: float) -> Schedule:
     """Return the readings after pairs of sweeps: Lemma 3 (a), or with a margin Lemma 8."""
     m = _sweeps_at_readings()
     reading = np.arange(1.0, m.size + 1.0)
@@ -197,16 +180,16 @@ def _paired_schedule(n: int, k: float, delta: float, at: _Threshold, margin: flo
     D = np.array(
         [degenerate_bound(n, h, h, level) for h, level in zip(m / 2.0, levels, strict=True)]
     )
-    root, length = math.sqrt(n), math.sqrt(n) * at.sigma
+    root, length = math.sqrt(n), math.sqrt(n) * sigma
+    raised, beyond = max(margin - k * sigma, 0.0), max(k * sigma - margin, 0.0)
     known = (length > a) & ((length - a) ** 2 > 2.0 * (a * a + D))
     bias = k * (a * a + 2.0 * D) / (root * np.where(known, length - a, 1.0))
     rough = k * (np.sqrt(a * a + 2.0 * D) + 2.0 * np.maximum(a - length, 0.0)) / root
-    below = at.whole - at.theta + np.where(known, 2.0 * u + bias, np.inf)
+    below = raised + np.where(known, 2.0 * u + bias, np.inf)
     above = 2.0 * u + np.minimum(rough, np.where(known, 0.5 * bias, np.inf))
-    above = above - (at.whole - at.theta)
+    above = above - raised
     if margin > 0.0:
         mean = normal_mixture_boundary(m / (4.0 * n), MEAN_SHARE * delta, MEAN_AHEAD / n) / m
-        beyond = at.whole - at.mu - margin
         below = np.minimum(below, 2.0 * mean + beyond)
         above = np.maximum(above, 2.0 * mean - beyond)
     radius = np.minimum.accumulate(np.maximum(below, np.maximum(above, 0.0)))
@@ -230,29 +213,25 @@ class Parts:
         paired: bool,
     ) -> None:
         self.n = n = y.size
-        mu, sigma = float(y.mean()), float(y.std()) if y.min() < y.max() else 0.0
-        theta = mu + k * sigma
-        at = _Threshold(mu, sigma, theta, max(theta, mu + margin) if margin > 0.0 else theta)
-        self.threshold, self.indifference = min(at.whole, 2.0), min(indifference, 1.0)
+        sigma = float(y.std()) if y.min() < y.max() else 0.0
+        self.threshold = min(float(y.mean()) + max(k * sigma, margin), 2.0)
+        self.indifference = min(indifference, 1.0)
         self.gaps: FloatArray = np.sort(np.abs(y - self.threshold)) + self.indifference
-        self.schedule = (
-            _paired_schedule(n, k, delta, at, margin)
-            if paired
-            else _joint_schedule(n, k, delta, at)
-        )
+        if paired:
+            self.schedule = _paired_schedule(n, k, delta, sigma, margin)
+        else:
+            self.schedule = _joint_schedule(n, k, delta, sigma)
         self.ranks = np.arange(1.0, n + 1.0) if paired else np.ones(n)
         self.paired = paired
         self.start = math.log(2.0 * n / (BOX_SHARE * delta * BETA_SHARE))
 
     def nats(self, pulls: FloatArray) -> FloatArray:
         """Return Lambda(N): with so many nats N pulls settle an arm at its radius."""
-        result: FloatArray = self.start + 0.5 * np.log(math.pi * (pulls + 0.5))
-        return result
+        return np.asarray(self.start + 0.5 * np.log(math.pi * (pulls + 0.5)))
 
     def arm_radius(self, pulls: FloatArray) -> FloatArray:
         """Return r(N) of Lemma 1."""
-        result: FloatArray = np.sqrt(self.nats(pulls) / (2.0 * pulls))
-        return result
+        return np.asarray(np.sqrt(self.nats(pulls) / (2.0 * pulls)))
 
     def arm_pulls(self, width: FloatArray) -> FloatArray:
         """Return the least N with 2 r(N) <= width; by iteration from below, then rounded up."""
@@ -288,13 +267,10 @@ class Parts:
         radii = self.schedule.radius
         return radii.size - np.searchsorted(radii[::-1], radius, side="right")
 
-    def open_pulls(self, needed: FloatArray) -> float:
-        """Return at least the pulls of all undecided arms, once each has less than it needs."""
-        return float((self.ranks * needed).max() if self.paired else needed.sum())
-
     def _last_row(self, needed: FloatArray, enough: int) -> int:
         """Return the reading after the last row that gains more than a focus step (Lemma 6)."""
-        most = FOCUS_TO_ROWS * self.open_pulls(needed)
+        undecided = (self.ranks * needed).max() if self.paired else needed.sum()
+        most = FOCUS_TO_ROWS * float(undecided)
         begun = np.flatnonzero(self.schedule.fewest[enough:] < most)
         return enough + (int(begun[-1]) + 1 if begun.size else 0)
 
