@@ -462,17 +462,26 @@ class Database:
         for its turn then; so a statement inserts many rows in one step.
         """
         raw: Any = connection.connection.driver_connection
-        if self.is_postgresql and not more:
-            with raw.cursor().copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copying:
+        names = ", ".join(columns)
+        if self.is_postgresql and more:  # an array for each column: many parameters take long
+            kinds = {"worker": "text", "reward": "float8", "told": "float8"}
+            arrays = ", ".join(f"%s::{kinds.get(column, 'bigint')}[]" for column in columns)
+            statement = f"INSERT INTO {table} ({names}) SELECT * FROM unnest({arrays}) {more}"
+            return list(
+                raw.execute(statement, [list(column) for column in zip(*rows, strict=True)])
+            )
+        if self.is_postgresql:
+            with raw.cursor().copy(f"COPY {table} ({names}) FROM STDIN") as copying:
                 for one in rows:
                     copying.write_row(one)
             return []
-        row = f"({', '.join(['%s' if self.is_postgresql else '?'] * len(columns))})"
+        row = f"({', '.join('?' * len(columns))})"
         found: list[Any] = []
         left = iter(rows)
         while some := list(islice(left, ROWS_AT_ONCE)):
-            marks = ", ".join([row] * len(some))
-            statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {marks} {more}"
+            statement = (
+                f"INSERT INTO {table} ({names}) VALUES {', '.join([row] * len(some))} {more}"
+            )
             cursor = raw.execute(statement, list(chain.from_iterable(some)))
             found += cursor.fetchall() if more else []
         return found
