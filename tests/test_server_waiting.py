@@ -38,9 +38,11 @@ class Waiting:
         self.out = list(self.study.ask(step, "holder", prefetch=0.0))
         self.pool = ThreadPoolExecutor(16)
 
-    def ask(self, n: int = 1, *, wait: float = PATIENCE, token: str | None = None) -> Future[Any]:
+    def ask(
+        self, n: int = 1, *, wait: float = PATIENCE, token: str | None = None, worker: str = "waits"
+    ) -> Future[Any]:
         before, begun = self.number(), time.monotonic()
-        body = {"n": n, "prefetch": 0.0, "wait": wait, "worker": "waits"}
+        body = {"n": n, "prefetch": 0.0, "wait": wait, "worker": worker}
 
         def post() -> httpx.Response:
             with self.server.client(token) as client:
@@ -96,6 +98,19 @@ def test_an_answer_without_work(server: Served) -> None:
     assert row.results == 0  # it counts as seen
     with server.client() as client:
         assert client.post(f"{here.path}/ask", json={"wait": 31}).status_code == 422
+
+
+def test_who_waits_behind_others_is_seen(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oddarms.server._state.SEEN_SECONDS", 0.0)
+    here = Waiting(server, "seen")
+    here.ask()
+    time.sleep(0.2)  # the answer that there is no work serves the next one
+    here.ask(worker="second")
+    begun = time.monotonic()
+    while "second" not in {row.name for row in here.study.workers()}:
+        assert time.monotonic() < begun + PATIENCE
+        time.sleep(0.01)
+    here.study.stop()
 
 
 def test_a_ticket_that_is_given_back_or_expires(server: Served) -> None:

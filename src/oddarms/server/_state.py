@@ -35,6 +35,8 @@ from oddarms.studies import (
 )
 
 LOOK_SECONDS = 0.5
+SEEN_SECONDS = 30.0
+"""Between two notes in the storage of the workers that wait."""
 PAUSE_SECONDS = 0.05
 """Between two looks of a request that waits for work, however much changes."""
 MAX_WAITING = 1000
@@ -60,18 +62,23 @@ class Waits:
         return len(self._asking)
 
     async def tickets(
-        self, request: Request, token: Token, study: StoredStudy, wait: float, ask: Ask
+        self, request: Request, token: Token, study: StoredStudy, body: Any, ask: Ask
     ) -> Tickets:
-        """Ask a study, and wait for work so many seconds.
+        """Ask a study, and wait for work as long as the body of the request says.
 
         A wait also ends when the client goes or the server ends.
         """
-        tickets = await run_in_threadpool(ask)
-        if tickets or tickets.done or not wait or len(self) >= MAX_WAITING:
-            return tickets
+        watch, wait = self._watches.get(study.number), body.wait
+        tickets = watch.idle(body.prefetch) if watch and wait and len(self) < MAX_WAITING else None
+        if watch and tickets is not None and not await run_in_threadpool(study.knows, body.key):
+            watch.unseen.add(body.worker)
+        else:
+            tickets = await run_in_threadpool(ask)
+            if tickets or tickets.done or not wait or len(self) >= MAX_WAITING:
+                return tickets
         request.state.waited = True
         with self._watching(study) as watch:
-            asking = asyncio.create_task(watch.work(ask))
+            asking = asyncio.create_task(watch.work(ask, body.prefetch))
             gone = asyncio.ensure_future(request.receive())
             self._asking.add(asking)
             try:
@@ -108,7 +115,7 @@ class Waits:
         """Let a request that waits for work look again; any thread may say so."""
         watch = self._watches.get(study.number)
         if watch is not None:
-            watch.loop.call_soon_threadsafe(watch.news.set)
+            watch.loop.call_soon_threadsafe(watch.tell)
 
     def close(self) -> None:
         """End all waits, as the server ends."""
@@ -123,16 +130,30 @@ class _Watch:
         self._study = study
         self.loop = asyncio.get_running_loop()
         self.watchers = 0
-        self.news = asyncio.Event()
-        """Set when there may be work."""
+        self.unseen: set[str | None] = set()
+        """Workers that wait; the storage does not know yet that they are alive."""
+        self._empty: tuple[float, Tickets] | None = None
+        """The last answer without work, with its prefetch; None once there may be work."""
+        self._news = asyncio.Event()
         self._turn = asyncio.Lock()
         self.task = asyncio.create_task(self._look())
 
-    async def work(self, ask: Ask) -> Tickets:
+    def idle(self, prefetch: float) -> Tickets | None:
+        """Return the answer to a request for which there is no work, as far as is known."""
+        return self._empty[1] if self._empty and self._empty[0] >= prefetch else None
+
+    def tell(self) -> None:
+        """Let requests look again: there may be work."""
+        self._empty = None
+        self._news.set()
+
+    async def work(self, ask: Ask, prefetch: float) -> Tickets:
         """Ask until there is work, one request after the other: nobody else has to look."""
         async with self._turn:
             while True:
-                self.news.clear()
+                if self.idle(prefetch) is not None:
+                    await self._news.wait()
+                self._news.clear()
                 asking = asyncio.create_task(run_in_threadpool(ask))
                 try:
                     tickets = await asyncio.shield(asking)
@@ -140,20 +161,26 @@ class _Watch:
                     return await asking
                 if tickets or tickets.done:
                     return tickets
+                if not self._news.is_set():
+                    self._empty = prefetch, tickets
                 await asyncio.sleep(PAUSE_SECONDS)
-                await self.news.wait()
 
     async def _look(self) -> None:
-        """See what other processes change."""
+        """See what other processes change, and note who waits."""
         pulse: str | None = None
+        noted = self.loop.time()
         while True:
             before = pulse
             try:
                 pulse = await run_in_threadpool(self._study.pulse)
+                if self.unseen and self.loop.time() > noted + SEEN_SECONDS:
+                    noted, unseen = self.loop.time(), frozenset(self.unseen)
+                    self.unseen -= unseen
+                    await run_in_threadpool(self._study.see, unseen)
             except OddarmsError:  # the next `ask` says so
                 pulse = None
             if pulse is None or pulse != before:
-                self.news.set()
+                self.tell()
             await asyncio.sleep(LOOK_SECONDS)
 
 

@@ -246,6 +246,20 @@ class StoredStudy(Study):
 
     # Work
 
+    def knows(self, key: str | None) -> bool:
+        """Return whether tickets of an `ask` with this key are out."""
+        if key is None:
+            return False
+        with self._database.reading() as connection:
+            known = "SELECT 1 FROM tickets WHERE study = :study AND key = :key LIMIT 1"
+            return self._run(connection, known, key=key).first() is not None
+
+    def see(self, workers: Iterable[str | None]) -> None:
+        """Note that workers are alive, which wait for work at a server."""
+        with self._database.writing() as connection:
+            wall = self._database.now(connection).wall
+            self._note_workers(connection, wall, {name or "": 0 for name in workers})
+
     def _ask(self, ask: Ask) -> Tickets:
         return self._asks.make(ask)
 
