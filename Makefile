@@ -9,7 +9,7 @@ LOWEST_TESTS ?= $(addprefix tests/test_,$(addsuffix .py,public_api search findin
 	simulate parity conformance result study_command pytest_plugin terminal))
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: run setup test test-long test-lowest ready kernels check bench docs tables pictures tutorials house package clean
+.PHONY: run setup test test-long test-lowest ready kernels check bench docs tables pictures tutorials package clean
 
 run: $(VENV)/.run  ## find the outlier workers of a simulated crowd, and draw the picture
 	@$(BIN)/python -m oddarms demo
@@ -54,9 +54,6 @@ pictures: $(VENV)/.dev  ## redraw the pictures of docs/ from seeded runs
 
 tutorials: $(VENV)/.dev  ## run the tutorials, and write what they print into their pages
 	@$(BIN)/python -m tools.tutorials
-
-house: $(VENV)/.dev  ## draw the packages in CONTRIBUTING.md from the contract of import-linter
-	@$(BIN)/python -m tools.house
 
 package: $(VENV)/.dev  ## wheel and sdist in dist/, built twice and tried in an empty environment
 	@$(BIN)/python -m tools.package dist
