@@ -106,7 +106,9 @@ class StorageFailed(_KeepsSamples, OddarmsError, OSError):
 
 
 class WorkerLost(_KeepsSamples, OddarmsError, RuntimeError):
-    """A worker process died: by a signal, out of memory, or in a crash of compiled code.
+    """A process of an executor died: by a signal, out of memory, or in a crash of compiled code.
+
+    A worker of a study that dies raises nothing: its leases end, and others make its pulls.
 
     During a search `result`, `unabsorbed` and `untold` are as for `SearchError`.
     """

@@ -106,7 +106,7 @@ def find(
         and raise `PullFailed`. "retry": try again, with growing pauses, for up to `retry_for`; this
         keeps the guarantee only if failing has nothing to do with the reward. "worst": count it as
         the most abnormal reward. An exception with an attribute `retry_after` (seconds) is always
-        retried, after that time.
+        retried, after that time. A failing batch ends the search.
     timeout
         A call that takes longer has failed: seconds or a timedelta. A thread cannot be stopped, so
         a call in one goes on; its result is ignored.
@@ -122,7 +122,8 @@ def find(
     storage, name
         Where to keep every result, and under which name: a file,
         ``postgresql://USER@HOST/NAME`` or a server's address, as for `oddarms.create_study`. The
-        same call continues a search that was interrupted. Without a storage nothing is written.
+        same call continues a search that was interrupted; one that a budget ended needs a larger
+        budget. Without a storage nothing is written.
     progress
         True for a line on stderr, in a notebook a bar below the cell; or a function that is called
         with a `Progress` now and then.

@@ -303,7 +303,7 @@ def still_needed(result: Result, subject: Subject = ARMS) -> str:
             " from the mean, only exactly as far, so this may not end; choose a smaller k"
         )
     if result.all_alike:
-        return f"all {subject.things} look alike, so this would not end; a margin would end it"
+        return f"all {subject.things} look alike; without a margin the search does not end"
     if result.pulls_needed is None:
         return ""
     known = result.pulls_needed[np.isfinite(result.pulls_needed)]

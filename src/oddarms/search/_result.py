@@ -179,7 +179,7 @@ class Result:
 
     @property
     def all_alike(self) -> bool:
-        """Whether the averages differ no more than chance makes them, and nothing ends that."""
+        """Whether the averages look equal, so that only a budget would end the search."""
         a, b = self.question.bounds
         if not self.question.may_not_end:
             return False
@@ -192,7 +192,7 @@ class Result:
 
     @property
     def pulls(self) -> int:
-        """All pulls made."""
+        """Pulls that steps have used; `unused` has the others."""
         return int(self.pulls_per_arm.sum())
 
     @property

@@ -236,7 +236,7 @@ class _Shown:
 
 
 class _Driver(ABC):
-    """Makes the pulls of a source; `retry_at` decides whether a failed pull is retried."""
+    """Makes the pulls of a source; `retry_at` decides whether a call that failed is retried."""
 
     def __init__(
         self, desk: Desk, source: Any, policy: Policy, shown: _Shown, interrupts: Interrupts
@@ -353,6 +353,7 @@ class _Here(_Driver):
             else:
                 del self.failing[ticket.arm]
                 return True
+        self.failing.pop(ticket.arm, None)
         self.desk.tell(ticket, self.desk.question.worst)
         return True
 

@@ -417,8 +417,8 @@ class Search:
         """Return how many results may wait or be out ahead of the step.
 
         To hide a pull that takes many times as long as others, each worker must find as many
-        others to make meanwhile. Early in a search that is much more than a share of what is
-        there, and sure to be used; so the share is then that of the results expected in all.
+        others to make meanwhile. Early in a search these are far more than a share of the results
+        so far, and all will be used: the share is then that of the results expected in all.
         """
         if self._expected is None:
             needed = self.algorithm.pulls_needed()
@@ -596,7 +596,7 @@ class Search:
         return [(self.labels[arm], reward) for arm, reward in self._sequences.waiting_rewards()]
 
     def wait(self) -> None:
-        """Refuse to wait: another caller has the tickets of this search."""
+        """Raise: nothing else can bring the results that are missing."""
         raise ProtocolError(
             "A search cannot be run while tickets of it are out: tell or skip them first."
         )

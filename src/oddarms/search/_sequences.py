@@ -277,7 +277,7 @@ class Outlook:
 
 
 def missing_ahead(held: IntArray, outlook: Iterable[Pulls], most: int) -> IntArray:
-    """Return how many pulls of each arm are not held, of the first steps that miss `most`."""
+    """Return the next `most` missing pulls in the order of the expected steps, by arm."""
     wanted: IntArray = np.zeros(held.size, dtype=np.int64)
     found: IntArray = np.zeros(held.size, dtype=np.int64)
     left = most

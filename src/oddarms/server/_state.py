@@ -148,7 +148,7 @@ class _Watch:
         self._news.set()
 
     async def work(self, ask: Ask, prefetch: float) -> Tickets:
-        """Ask until there is work, one request after the other: nobody else has to look."""
+        """Ask until there is work; one request asks the storage, the others wait their turn."""
         async with self._turn:
             while True:
                 if self.idle(prefetch) is not None:

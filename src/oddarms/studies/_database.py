@@ -304,7 +304,7 @@ class Call(Protocol[Returned]):
 
 
 class Together(Generic[Returned]):
-    """Makes calls of several threads at once: those that came while others were made.
+    """Combines calls that arrive during a transaction into the next one.
 
     A transaction takes hardly longer for twenty calls than for one, and each would have to wait for
     all before it.
@@ -334,7 +334,7 @@ class Together(Generic[Returned]):
         return call.answer
 
     def _make_with_others(self, call: Call[Returned]) -> None:
-        """Make a call and those that wait; if something is wrong with one of them, it alone."""
+        """Make a call together with those that wait; if one of them fails, make this one alone."""
         waiting = [one for one in self._calls if one.answer is None]
         try:
             self._make(waiting)
@@ -387,7 +387,7 @@ class Database:
             self._engine.begin() as connection,
         ):
             if self.is_postgresql and ended():  # a signal: do not make its sender wait
-                run(connection, f"SET LOCAL lock_timeout = {HURRY_SECONDS * 1000:.0f}")
+                execute(connection, f"SET LOCAL lock_timeout = {HURRY_SECONDS * 1000:.0f}")
             yield connection
 
     @contextmanager
@@ -429,20 +429,22 @@ class Database:
         """Lock a study for appending results: shared with other writers, or exclusively."""
         if self.is_postgresql:
             lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
-            run(connection, f"SELECT {lock}({LOCK_SPACE}, :study)", study=study)
+            execute(connection, f"SELECT {lock}({LOCK_SPACE}, :study)", study=study)
 
     def alone(self, connection: sa.Connection, study: int) -> None:
         """Lock a study exclusively, for handing out tickets or changing it."""
         if self.is_postgresql:
-            run(connection, f"SELECT pg_advisory_xact_lock({ASK_SPACE}, :study)", study=study)
+            execute(connection, f"SELECT pg_advisory_xact_lock({ASK_SPACE}, :study)", study=study)
 
     def settled(self, study: int) -> int:
         """Return the number of the last result; none with a lower number will appear later."""
         with self.reading() as connection:
             if self.is_postgresql:
-                run(connection, f"SELECT pg_advisory_xact_lock({LOCK_SPACE}, :study)", study=study)
+                execute(
+                    connection, f"SELECT pg_advisory_xact_lock({LOCK_SPACE}, :study)", study=study
+                )
             last = "SELECT coalesce(max(id), 0) FROM results WHERE study = :study"
-            return int(run(connection, last, study=study).scalar_one())
+            return int(execute(connection, last, study=study).scalar_one())
 
     def repeated(self, call: Callable[[], Returned]) -> Returned:
         """Make a call that is one transaction; repeat it after a deadlock."""
@@ -489,7 +491,7 @@ class Database:
     def now(self, connection: sa.Connection) -> Now:
         """Return the time by which leases go, and the time of day."""
         if self.is_postgresql:
-            wall = run(connection, "SELECT extract(epoch FROM clock_timestamp())").scalar_one()
+            wall = execute(connection, "SELECT extract(epoch FROM clock_timestamp())").scalar_one()
             return Now(float(wall), float(wall), 0)
         return Now(time.time(), steady(), boot())
 
@@ -497,14 +499,14 @@ class Database:
         """Raise `StorageFailed` unless the database answers and its file is in its place."""
         self._check_file()
         with self.reading() as connection:
-            run(connection, "SELECT version FROM oddarms")
+            execute(connection, "SELECT version FROM oddarms")
 
     def shrink(self) -> None:
         """Give the pages of a file that a deletion has freed back, a few in each transaction."""
         if self.location.file is None:
             return
         with self.reading() as connection:
-            free = int(run(connection, "PRAGMA freelist_count").scalar_one())
+            free = int(execute(connection, "PRAGMA freelist_count").scalar_one())
         for _ in range(0, free, PAGES_AT_ONCE):
             with self._translated(), self._alone_here(), self._engine.connect() as connection:
                 raw: Any = connection.connection.driver_connection
@@ -525,7 +527,7 @@ class Database:
         if self.is_postgresql:
             return []
         with self.reading() as connection:
-            found = [str(row[0]) for row in run(connection, "PRAGMA integrity_check(20)")]
+            found = [str(row[0]) for row in execute(connection, "PRAGMA integrity_check(20)")]
         return [] if found == ["ok"] else found
 
     def _check_file(self) -> None:
@@ -551,7 +553,7 @@ class Database:
                 if not self._has_schema(connection):
                     for statement in statements(self.dialect):
                         connection.exec_driver_sql(statement)
-                    run(
+                    execute(
                         connection,
                         "INSERT INTO oddarms (version) VALUES (:version)",
                         version=VERSION,
@@ -566,7 +568,7 @@ class Database:
             return False
         if "oddarms" not in tables or not tables >= TABLES:
             raise _other_tables(self.name, tables)
-        version = run(connection, "SELECT version FROM oddarms").scalar()
+        version = execute(connection, "SELECT version FROM oddarms").scalar()
         if version != VERSION:
             raise StorageFailed(
                 f"{self.name} was written by another version of oddarms (schema {version}, while"
@@ -663,7 +665,7 @@ def _text(statement: str) -> sa.TextClause:
     return sa.text(statement)
 
 
-def run(connection: sa.Connection, statement: str, **values: Any) -> Any:
+def execute(connection: sa.Connection, statement: str, **values: Any) -> Any:
     """Execute a statement; values are parameters."""
     return connection.execute(_text(statement), values)
 

@@ -58,7 +58,7 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 """Longer than the server waits for a lock."""
 LONG_SECONDS = 3600.0
-"""For what takes time in proportion to a whole study."""
+"""For calls that read a whole study."""
 PAGE = 1000
 _BUSY = (408, 429, 502, 503, 504)
 _LOST = "the server did not answer, so this call may have been recorded or not: repeat it"

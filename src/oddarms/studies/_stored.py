@@ -45,7 +45,7 @@ from oddarms.search import (
     check_raised,
     numbers_within,
 )
-from oddarms.studies._database import Database, Now, Together, open_database, run
+from oddarms.studies._database import Database, Now, Together, execute, open_database
 from oddarms.studies._study import (
     CONFLICTS_KEPT,
     LEASE,
@@ -191,14 +191,14 @@ class StoredStudy(Study):
         """Return the study of a name, None if there is none."""
         with database.reading() as connection:
             columns = "SELECT id, question, seed, secret FROM studies WHERE name = :name"
-            row = run(connection, columns, name=name).first()
+            row = execute(connection, columns, name=name).first()
             if row is None:
                 return None
             number, text, seed, secret = row
             with readable(database.name):
                 question = Question.from_json(text)
             labels = "SELECT label FROM arms WHERE study = :study AND number >= 0 AND number < :n"
-            found = run(connection, f"{labels} ORDER BY number", study=number, n=question.n)
+            found = execute(connection, f"{labels} ORDER BY number", study=number, n=question.n)
             texts = found.scalars().all()
         if len(texts) != question.n:
             raise StorageFailed(
@@ -493,7 +493,7 @@ class StoredStudy(Study):
 
     def _run(self, connection: sa.Connection, statement: str, **values: Any) -> Any:
         """Execute a statement in which :study is this study."""
-        return run(connection, statement, study=self.number, **values)
+        return execute(connection, statement, study=self.number, **values)
 
     def _live(
         self, connection: sa.Connection, columns: str, now: Now, more: str = "", **values: Any
@@ -1004,7 +1004,7 @@ class DatabaseStorage(Storage):
     def create(self, name: str, question: Question, seed: int) -> StoredStudy:
         asked, secret = question.numbered(), secrets.token_bytes(16)
         with self.database.writing() as connection:
-            number = run(
+            number = execute(
                 connection,
                 "INSERT INTO studies (name, question, seed, secret, budgets, created) VALUES"
                 " (:name, :question, :seed, :secret, :budgets, :created)"
@@ -1030,7 +1030,7 @@ class DatabaseStorage(Storage):
         found = StoredStudy.load(self.database, name)
         if found is None:
             with self.database.reading() as connection:
-                known = run(connection, "SELECT name FROM studies ORDER BY name LIMIT 10")
+                known = execute(connection, "SELECT name FROM studies ORDER BY name LIMIT 10")
                 names = ", ".join(known.scalars()) or "none"
             raise UnknownStudy(f"{self.name} has no study {name!r}; it has: {names}.")
         return found
@@ -1057,14 +1057,14 @@ class DatabaseStorage(Storage):
             now = self.database.now(connection)
             values = {"pattern": pattern, "boot": now.boot, "steady": now.steady}
             values |= {**minute_of(now.wall), **({"status": status} if status else {})}
-            rows = run(
+            rows = execute(
                 connection,
                 f"SELECT * {chosen} ORDER BY {order} LIMIT :most OFFSET :skip",
                 most=2**62 if most is None else most,
                 skip=skip,
                 **values,
             ).all()
-            total = run(connection, f"SELECT count(*) {chosen}", **values).scalar_one()
+            total = execute(connection, f"SELECT count(*) {chosen}", **values).scalar_one()
         return StudyList((self._summary(*row[1:]) for row in rows), int(total))
 
     def _summary(self, name: str, text: str, budgets: str, *row: Any) -> StudySummary:
@@ -1079,14 +1079,14 @@ class DatabaseStorage(Storage):
         with self.database.reading() as connection:
             now = self.database.now(connection)
             statement = "SELECT count(*) FROM tickets WHERE boot = :boot AND expires > :steady"
-            found = run(connection, statement, boot=now.boot, steady=now.steady)
+            found = execute(connection, statement, boot=now.boot, steady=now.steady)
             return int(found.scalar_one())
 
     def number_of(self, name: str) -> int | None:
         """Return the number of the study that has a name now: one made anew has another."""
         with self.database.reading() as connection:
             statement = "SELECT id FROM studies WHERE name = :name"
-            found = run(connection, statement, name=name).scalar()
+            found = execute(connection, statement, name=name).scalar()
         return None if found is None else int(found)
 
     def delete(self, name: str) -> None:
@@ -1103,4 +1103,4 @@ class DatabaseStorage(Storage):
             self.database.alone(connection, number)
             self.database.appending(connection, number, alone=True)
             for table in ("results WHERE study", "tickets WHERE study", "studies WHERE id"):
-                run(connection, f"DELETE FROM {table} = :study", study=number)
+                execute(connection, f"DELETE FROM {table} = :study", study=number)

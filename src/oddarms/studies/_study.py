@@ -440,7 +440,8 @@ class Study(ABC):
             Called with a label, returns a reward; coroutine functions are awaited. If it has a
             method `stop`, that is called when the run is interrupted, to end calls under way.
         worker, lease
-            A name for the log, and how long pulls stand still if this process dies.
+            A name for the log, and after how long another worker may make its pulls if this
+            process dies.
         batch
             Whether `pull` takes a list of labels and returns a list of rewards; it is then called
             in this thread, with up to a thousand labels at a time.
