@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from oddarms import delete_study, list_studies
-from oddarms.studies import open_storage
+from oddarms.studies import open_storage, retried
 from postgresql import Server, fast_folder
 
 DATABASES = ("sqlite", "postgresql")
@@ -46,8 +47,8 @@ def storage_of(kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
         "shared_database" if kind == "postgresql" else "server_address"
     )
     yield storage
-    for study in list_studies(storage=storage):
-        delete_study(study.name, storage=storage)
+    for study in list_studies(storage=storage):  # on a busy machine a test's lock may last
+        retried(partial(delete_study, study.name, storage=storage), 60.0)
 
 
 @pytest.fixture(params=STORAGES)
