@@ -31,6 +31,7 @@ from oddarms.server import pages
 from oddarms.server._access import Guards, checked_prefix
 from oddarms.server._problems import Seldom, add_problems, request_id
 from oddarms.server._state import Settings, State
+from oddarms.server._views import STATIC
 from oddarms.studies import DatabaseStorage
 from oddarms.text import shown
 
@@ -74,7 +75,7 @@ def create_app(storage: str | Path | None = None, settings: Settings | None = No
     add_problems(app, state.hidden)
     app.include_router(api.router)
     app.include_router(pages.router)
-    app.mount("/static", StaticFiles(directory=pages.STATIC), name="static")
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     app.add_middleware(Guards, state=state)  # the last one added is the outermost
     return app

@@ -108,7 +108,7 @@ def answer(request: Request, error: Exception, hidden: str = "") -> Response:
 
     Failures of the storage and of the server itself are logged, the same one seldom.
     """
-    from oddarms.server.pages import error_page
+    from oddarms.server._views import error_page
 
     problem = _problem(request, error, hidden)
     wants_page = "text/html" in request.headers.get("accept", "")
