@@ -113,6 +113,43 @@ def test_who_waits_behind_others_is_seen(server: Served, monkeypatch: pytest.Mon
     here.study.stop()
 
 
+def test_what_is_wrong_is_refused_although_others_wait(server: Served) -> None:
+    here = Waiting(server, "wrong")
+    other = here.ask()
+    time.sleep(0.2)  # the answer that there is no work serves the next one
+    with server.client() as client:
+        for wrong in ({"key": "a\0"}, {"worker": "a\0"}, {"lease": 1e8}):
+            body = {"prefetch": 0.0, "wait": PATIENCE, **wrong}
+            assert client.post(f"{here.path}/ask", json=body).status_code == 422
+    here.study.stop()
+    other.result(PATIENCE)
+
+
+def test_who_takes_work_ahead_does_not_wait_behind_who_does_not(server: Served) -> None:
+    study = create_study("ahead", 2, k=1, rng=1, storage=server.storage)
+    path = f"{STUDIES}/ahead/ask"
+
+    def ask(prefetch: float, wait: float = PATIENCE) -> Any:
+        with server.client() as client:
+            body = {"n": 1000, "prefetch": prefetch, "wait": wait}
+            return client.post(path, json=body).json()["tickets"]
+
+    ask(0.0, 0.0)
+    given = ask(1.0, 0.0)
+    while ask(1.0, 0.0):
+        pass
+    with ThreadPoolExecutor(2) as pool:
+        behind = pool.submit(ask, 0.0)
+        time.sleep(0.2)
+        ahead = pool.submit(ask, 1.0)
+        time.sleep(0.2)
+        study.skip_many([one["id"] for one in given])
+        assert len(ahead.result(PATIENCE)) == len(given) > 0
+        assert not behind.done()
+        study.stop()
+        behind.result(PATIENCE)
+
+
 def test_a_ticket_that_is_given_back_or_expires(server: Served) -> None:
     here = Waiting(server, "given back")
     asked = here.ask()

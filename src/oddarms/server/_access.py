@@ -88,7 +88,8 @@ async def _session(connection: HTTPConnection, state: State) -> Principal | None
 
 
 def _cookie_name(connection: HTTPConnection) -> str:
-    return f"{COOKIE}{connection.url.port or ''}"
+    prefix = connection.scope.get("root_path", "")
+    return f"{COOKIE}{connection.url.port or ''}{prefix.encode().hex()}"
 
 
 async def _verified(state: State, text: str) -> Token | None:

@@ -213,6 +213,7 @@ async def ask(request: Request, study: StudyToWork, body: Ask) -> Response:
         return study.ask(body.n, body.worker, body.lease, prefetch=body.prefetch, key=body.key)
 
     state, token = state_of(request), current(request).token
+    study.checked_ask(body.n, body.worker, body.lease, body.prefetch, body.key, body.wait)
     tickets = await state.waits.tickets(request, token, study, body, asked)
     state.metrics.leases.labels("granted").inc(len(tickets))
     document = {"status": tickets.status.value, "done": tickets.done, "decided": tickets.decided}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import prometheus_client as prometheus
 from starlette.concurrency import run_in_threadpool
@@ -34,6 +34,9 @@ from oddarms.studies import (
     checked_question,
 )
 
+if TYPE_CHECKING:
+    from oddarms.server._api import Ask
+
 LOOK_SECONDS = 0.5
 SEEN_SECONDS = 30.0
 """Between two notes in the storage of the workers that wait."""
@@ -47,7 +50,7 @@ MAX_OPEN, MAX_OPEN_ARMS = 200, 1_000_000
 """Studies in memory, and the arms of all of them besides the one used last."""
 TURN_SECONDS = 0.5
 
-Ask = Callable[[], Tickets]
+Asking = Callable[[], Tickets]
 
 
 class Waits:
@@ -57,32 +60,33 @@ class Waits:
         self._tokens = tokens
         self._watches: dict[int, _Watch] = {}
         self._asking: set[asyncio.Task[Tickets]] = set()
+        self._closed = False
 
     def __len__(self) -> int:
         return len(self._asking)
 
     async def tickets(
-        self, request: Request, token: Token, study: StoredStudy, body: Any, ask: Ask
+        self, request: Request, token: Token, study: StoredStudy, body: Ask, ask: Asking
     ) -> Tickets:
         """Ask a study, and wait for work as long as the body of the request says.
 
         A wait also ends when the client goes or the server ends.
         """
-        watch, wait = self._watches.get(study.number), body.wait
-        tickets = watch.idle(body.prefetch) if watch and wait and len(self) < MAX_WAITING else None
+        watch = self._watches.get(study.number)
+        tickets = watch.idle(body.prefetch) if watch and body.wait else None
         if watch and tickets is not None and not await run_in_threadpool(study.knows, body.key):
             watch.unseen.add(body.worker)
         else:
             tickets = await run_in_threadpool(ask)
-            if tickets or tickets.done or not wait or len(self) >= MAX_WAITING:
-                return tickets
+        if tickets or tickets.done or not body.wait or self._closed or len(self) >= MAX_WAITING:
+            return tickets
         request.state.waited = True
         with self._watching(study) as watch:
             asking = asyncio.create_task(watch.work(ask, body.prefetch))
             gone = asyncio.ensure_future(request.receive())
             self._asking.add(asking)
             try:
-                await asyncio.wait({asking, gone}, timeout=wait, return_when=FIRST_COMPLETED)
+                await asyncio.wait({asking, gone}, timeout=body.wait, return_when=FIRST_COMPLETED)
             finally:
                 self._asking.discard(asking)
                 asking.cancel()  # which does not interrupt an `ask`
@@ -119,8 +123,18 @@ class Waits:
 
     def close(self) -> None:
         """End all waits, as the server ends."""
+        self._closed = True
         for task in self._asking:
             task.cancel()
+
+
+class _Turn:
+    """One of several requests asks the storage, the others wait."""
+
+    def __init__(self) -> None:
+        self.lock, self.news = asyncio.Lock(), asyncio.Event()
+        self.empty: tuple[float, Tickets] | None = None
+        """The last answer without work, with its prefetch; None once there may be work."""
 
 
 class _Watch:
@@ -132,28 +146,29 @@ class _Watch:
         self.watchers = 0
         self.unseen: set[str | None] = set()
         """Workers that wait; the storage does not know yet that they are alive."""
-        self._empty: tuple[float, Tickets] | None = None
-        """The last answer without work, with its prefetch; None once there may be work."""
-        self._news = asyncio.Event()
-        self._turn = asyncio.Lock()
+        self._turns = {ahead: _Turn() for ahead in (True, False)}
+        """Of those that take work ahead of the step, and of the others."""
         self.task = asyncio.create_task(self._look())
 
     def idle(self, prefetch: float) -> Tickets | None:
         """Return the answer to a request for which there is no work, as far as is known."""
-        return self._empty[1] if self._empty and self._empty[0] >= prefetch else None
+        empty = self._turns[prefetch > 0.0].empty
+        return empty[1] if empty and empty[0] >= prefetch else None
 
     def tell(self) -> None:
         """Let requests look again: there may be work."""
-        self._empty = None
-        self._news.set()
+        for turn in self._turns.values():
+            turn.empty = None
+            turn.news.set()
 
-    async def work(self, ask: Ask, prefetch: float) -> Tickets:
+    async def work(self, ask: Asking, prefetch: float) -> Tickets:
         """Ask until there is work; one request asks the storage, the others wait their turn."""
-        async with self._turn:
+        turn = self._turns[prefetch > 0.0]
+        async with turn.lock:
             while True:
                 if self.idle(prefetch) is not None:
-                    await self._news.wait()
-                self._news.clear()
+                    await turn.news.wait()
+                turn.news.clear()
                 asking = asyncio.create_task(run_in_threadpool(ask))
                 try:
                     tickets = await asyncio.shield(asking)
@@ -161,8 +176,8 @@ class _Watch:
                     return await asking
                 if tickets or tickets.done:
                     return tickets
-                if not self._news.is_set():
-                    self._empty = prefetch, tickets
+                if not turn.news.is_set():
+                    turn.empty = prefetch, tickets
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def _look(self) -> None:
@@ -175,8 +190,8 @@ class _Watch:
                 pulse = await run_in_threadpool(self._study.pulse)
                 if self.unseen and self.loop.time() > noted + SEEN_SECONDS:
                     noted, unseen = self.loop.time(), frozenset(self.unseen)
-                    self.unseen -= unseen
                     await run_in_threadpool(self._study.see, unseen)
+                    self.unseen -= unseen
             except OddarmsError:  # the next `ask` says so
                 pulse = None
             if pulse is None or pulse != before:

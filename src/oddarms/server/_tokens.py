@@ -24,6 +24,7 @@ MIN_CHARACTERS, MAX_CHARACTERS = 24, 200
 MAX_NOTE = 200
 REMEMBERED_SECONDS = 5.0
 """How long this process may accept a token after another process revoked it."""
+REMEMBERED = 10_000
 LONGEST = timedelta(days=36_500)
 """The longest lifetime of a token."""
 
@@ -153,6 +154,8 @@ class Tokens:
                 self._known.pop(digest, None)
                 return None
             token = _token(row)
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
             self._known[digest] = time.monotonic() + REMEMBERED_SECONDS, token
         return token
 

@@ -473,6 +473,7 @@ def _prepare_postgresql(connection: Any, _record: Any) -> None:
     sync = "current_setting('synchronous_commit')"
     limits = {"lock_timeout": LOCK_SECONDS, "idle_in_transaction_session_timeout": HOLD_SECONDS}
     settings = [f"set_config('{name}', '{n * 1000:.0f}', false)" for name, n in limits.items()]
+    settings += [f"set_config('tcp_{name}', '{n}', false)" for name, n in ALIVE.items()]
     settings += [f"set_config('synchronous_commit', replace({sync}, 'off', 'on'), false)"]
     connection.execute(f"SELECT {', '.join(settings)}")
     connection.commit()

@@ -291,15 +291,25 @@ class Study(ABC):
             How many seconds a server may wait for work before it answers, at most 30. Other
             storages answer at once.
         """
-        return self._ask(
-            Ask(
-                check_whole("n", n, least=1),
-                check_text("worker", worker),
-                check_lease(lease, self.max_lease),
-                check_prefetch(prefetch),
-                check_text("key", key, MAX_KEY),
-                seconds_of("wait", wait),
-            )
+        return self._ask(self.checked_ask(n, worker, lease, prefetch, key, wait))
+
+    def checked_ask(
+        self,
+        n: int,
+        worker: str | None,
+        lease: Seconds,
+        prefetch: float,
+        key: str | None,
+        wait: float,
+    ) -> Ask:
+        """Return a call of `ask`, or raise if something is wrong with it."""
+        return Ask(
+            check_whole("n", n, least=1),
+            check_text("worker", worker),
+            check_lease(lease, self.max_lease),
+            check_prefetch(prefetch),
+            check_text("key", key, MAX_KEY),
+            seconds_of("wait", wait),
         )
 
     @abstractmethod

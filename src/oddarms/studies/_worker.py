@@ -6,6 +6,7 @@ study in batches. While the storage is unavailable, results are kept here and se
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from oddarms.errors import StorageFailed
@@ -291,16 +293,23 @@ _NAME = re.compile(r"process ([0-9]{1,10}) on (.+)")
 
 def this_process() -> str:
     """Return a name for this process."""
-    return f"process {os.getpid()} on {socket.gethostname()}"
+    return f"process {os.getpid()} on {_machine()}"
+
+
+def _machine() -> str:
+    """Return the host's name, with a hash of its boot and of the container's processes if known."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8")
+        space = hashlib.sha256(f"{boot}{os.readlink('/proc/self/ns/pid')}".encode())
+    except OSError:
+        return socket.gethostname()
+    return f"{socket.gethostname()} ({space.hexdigest()[:10]})"
 
 
 def is_gone(worker: str) -> bool:
-    """Return whether a name is that of a process of this machine that has ended.
-
-    If it lives elsewhere under this machine's name, pulls are made twice; no result is lost.
-    """
+    """Return whether a name is that of a process of this machine that has ended."""
     found = _NAME.fullmatch(worker)
-    if found is None or found[2] != socket.gethostname():
+    if found is None or found[2] != _machine():
         return False
     try:
         os.kill(int(found[1]), 0)

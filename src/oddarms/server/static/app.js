@@ -418,11 +418,12 @@
     const show = (state, text) => { sign.hidden = false; sign.dataset.state = state; sign.textContent = text; };
     for (;;) {
       if (!document.hidden) {
-        const answer = await fetch(address, { credentials: "same-origin" }).catch(() => ({ status: 0 }));
+        const answer = await fetch(address, { credentials: "same-origin" })
+          .then(async (found) => ({ ok: found.ok, status: found.status, pulse: found.ok && (await found.json()).pulse }))
+          .catch(() => ({ status: 0 }));
         if (answer.ok) {
           show("on", "live");
-          const { pulse } = await answer.json();
-          if ($("[data-now]").dataset.now !== pulse) await refresh();
+          if ($("[data-now]").dataset.now !== answer.pulse) await refresh();
         } else if (answer.status === 401 || answer.status === 404) {
           show("off", answer.status === 404 ? "the study is gone" : "not live");
           return complain(answer.status);
